@@ -1,0 +1,36 @@
+//! Why something was not counted, or not counted in full: slots of the per-CPU diagnostics array.
+
+macro_rules! diagnostics {
+    ($($index:literal $konst:ident $name:literal $loss:literal $doc:literal;)*) => {
+        $(#[doc = $doc] pub const $konst: u32 = $index;)*
+        /// Number of diagnostics.
+        pub const COUNT: usize = [$($index),*].len();
+        /// Names, by index, as they appear in reports and metrics.
+        pub const NAMES: [&str; COUNT] = [$($name),*];
+        /// Whether a diagnostic is a loss: something that the process did and that no counter holds.
+        pub const IS_LOSS: [bool; COUNT] = [$($loss),*];
+        /// What each means.
+        pub const MEANINGS: [&str; COUNT] = [$($doc),*];
+        const _: () = {
+            let order: [u32; COUNT] = [$($index),*];
+            let mut i = 0;
+            while i < COUNT { assert!(order[i] == i as u32); i += 1; }
+        };
+    };
+}
+
+diagnostics! {
+    0 SKIPPED "skipped" false "Operations on sockets, pipes, terminals and other descriptors that are neither files nor directories.";
+    1 LOST_OPERATIONS "lost_operations" true "Operations that found neither a free counter nor a free overflow counter.";
+    2 LOST_BYTES "lost_bytes" true "Bytes of those operations.";
+    3 NO_STATE "no_thread_state" true "Operations that could not be traced because the kernel had no memory for the thread's state.";
+    4 UNTIMED "untimed" false "Operations counted without their time, because they began before the hooks were attached.";
+    5 EXIT_MISSED "exit_missed" true "Operations whose end was not seen.";
+    6 COMPAT "compat_calls" true "File system calls by the 32-bit interface, which are not accounted.";
+    7 NAMES_DROPPED "names_dropped" false "File names that found the event buffer full; they are sent again when the file is used again.";
+    8 EVENTS_DROPPED "events_dropped" true "Process and rename notices that found the event buffer full.";
+    9 TARGETS_FULL "untraced_processes" true "New processes that were not followed, because too many are followed already.";
+    10 STATE_MISSING "unknown_positions" false "Reads and writes left out of the sequential and stride counts, because the file's last access was not known.";
+    11 UNREADABLE "unreadable_arguments" false "System call arguments in the program's memory that could not be read.";
+    12 FAILURES_UNSORTED "failures_without_errno" false "Failed operations counted as failed, but not by errno: the failure counters were full.";
+}

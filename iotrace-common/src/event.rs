@@ -1,0 +1,116 @@
+//! What the kernel programs send on the event ring buffer: names, process notices and the fill notice. Never one
+//! event per operation.
+//!
+//! Every event opens with a [`Header`]; a variable part of `payload` bytes follows the fixed part.
+
+use core::mem::size_of;
+
+use crate::key::FileId;
+
+/// The name of a file at first sight: a [`Name`], then its components, leaf first.
+pub const FILE: u32 = 1;
+/// The program of a process: a [`Name`], components as for [`FILE`].
+pub const EXE: u32 = 2;
+/// An exec: an [`Exec`], then the command line's bytes, arguments ended by NUL.
+pub const EXEC: u32 = 3;
+/// A new process: a [`Fork`].
+pub const FORK: u32 = 4;
+/// The end of a process: an [`Exit`].
+pub const EXIT: u32 = 5;
+/// The old name of a rename that succeeded: a [`Name`] as for [`UNLINK`]. The new one follows as [`RENAME_TO`].
+pub const RENAME_FROM: u32 = 6;
+/// The new name of the rename before it, by the same thread.
+pub const RENAME_TO: u32 = 7;
+/// A name that was unlinked: a [`Name`]; the components are those of the directory that the path starts from, and
+/// the path as the program gave it follows them.
+pub const UNLINK: u32 = 8;
+/// The counters of this generation are half full: a [`Header`] alone.
+pub const FILL: u32 = 9;
+
+/// Start of every event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Header {
+    /// One of the constants of this module.
+    pub kind: u32,
+    /// Bytes of the variable part.
+    pub payload: u32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time: u64,
+    pub tgid: u32,
+    pub tid: u32,
+    /// `start_boottime` of the process, nanoseconds since boot.
+    pub start: u64,
+}
+
+/// Flags of a [`Name`].
+pub mod name_flags {
+    /// The path was longer than `PATH_BYTES` or deeper than `PATH_COMPONENTS`: the leading components are missing.
+    pub const TRUNCATED: u32 = 1;
+    /// The file had no name any more when it was first seen.
+    pub const DELETED: u32 = 2;
+}
+
+/// Fixed part of every event that carries a path.
+///
+/// A component is one length byte and that many bytes, without slashes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Name {
+    pub header: Header,
+    /// [`FileId::NONE`] for names that were given as a path only.
+    pub file: FileId,
+    /// Size of the file when it was named, bytes.
+    pub size: u64,
+    /// `super_block.s_magic`: the filesystem's type.
+    pub magic: u64,
+    /// `inode.i_mode`.
+    pub mode: u32,
+    /// See [`name_flags`].
+    pub flags: u32,
+    /// Bytes of the payload that are components; the rest is a path as the program gave it.
+    pub components: u32,
+    pub pad: u32,
+}
+
+/// An exec.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exec {
+    pub header: Header,
+    pub parent: u32,
+    pub uid: u32,
+    /// `task_struct.comm`.
+    pub comm: [u8; 16],
+}
+
+/// A new process; the header is the parent's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fork {
+    pub header: Header,
+    pub child: u32,
+    pub uid: u32,
+    /// `start_boottime` of the child.
+    pub child_start: u64,
+    /// `task_struct.comm` of the child, which is its parent's until it execs.
+    pub comm: [u8; 16],
+}
+
+/// The end of a process (its last thread).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exit {
+    pub header: Header,
+    /// As wait(2) gives it: exit code << 8 | signal.
+    pub status: u32,
+    pub pad: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 32);
+    assert!(size_of::<Name>() == 32 + 16 + 16 + 16);
+    assert!(size_of::<Exec>() == 32 + 8 + 16);
+    assert!(size_of::<Fork>() == 32 + 16 + 16);
+    assert!(size_of::<Exit>() == 40);
+};

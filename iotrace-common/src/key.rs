@@ -1,0 +1,100 @@
+//! Keys of the kernel maps.
+
+use core::mem::{offset_of, size_of};
+
+/// A file's identity: the open file itself, not its name.
+///
+/// All zero where an operation names no file: a call by path that opens nothing, or one that failed before a
+/// file was found. The generation tells apart files that reuse one inode number.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    /// `super_block.s_dev`, the kernel's encoding: major << 20 | minor.
+    pub device: u32,
+    /// `inode.i_generation`.
+    pub generation: u32,
+    /// `inode.i_ino`.
+    pub inode: u64,
+}
+
+impl FileId {
+    /// The identity of "no file".
+    pub const NONE: Self = Self { device: 0, generation: 0, inode: 0 };
+
+    /// Major number of the device.
+    pub const fn major(&self) -> u32 {
+        self.device >> 20
+    }
+
+    /// Minor number of the device.
+    pub const fn minor(&self) -> u32 {
+        self.device & 0xf_ffff
+    }
+
+    /// Whether this names no file.
+    pub const fn is_none(&self) -> bool {
+        self.device == 0 && self.generation == 0 && self.inode == 0
+    }
+}
+
+/// Key of the counters: one thread on one file, so that an entry has one writer at a time and needs no atomics.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct IoKey {
+    pub file: FileId,
+    /// Process id (`task_struct.tgid`), in the initial pid namespace.
+    pub tgid: u32,
+    /// Thread id (`task_struct.pid`), in the initial pid namespace.
+    pub tid: u32,
+    /// [`start_key`] of the process, which tells a reused pid apart.
+    pub start: u32,
+    /// Phase of the file for this process; 0 while no rules are loaded.
+    pub phase: u32,
+}
+
+/// Key of the failure counters.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FailureKey {
+    pub io: IoKey,
+    /// Operation class, an index into [`crate::op::NAMES`].
+    pub op: u32,
+    /// The error, positive. 512 to 516 are the kernel's restart codes: the call was interrupted by a signal and
+    /// the program saw EINTR or the call was made again.
+    pub errno: u32,
+}
+
+/// Key of the last-access state of an open file as one process uses it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OpenFileKey {
+    /// Address of the `struct file`.
+    pub file: u64,
+    pub tgid: u32,
+    pub start: u32,
+}
+
+/// The part of a process's start time that stands in keys: about milliseconds (2^20 ns), wrapping after 52 days.
+///
+/// `start_boottime` is `task_struct.start_boottime` of the thread group leader, nanoseconds since boot.
+#[inline(always)]
+pub const fn start_key(start_boottime: u64) -> u32 {
+    (start_boottime >> 20) as u32
+}
+
+const _: () = {
+    assert!(size_of::<FileId>() == 16);
+    assert!(offset_of!(FileId, inode) == 8);
+    assert!(size_of::<IoKey>() == 32);
+    assert!(offset_of!(IoKey, tgid) == 16);
+    assert!(size_of::<FailureKey>() == 40);
+    assert!(size_of::<OpenFileKey>() == 16);
+};
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `repr(C)`, integers only, no padding (asserted above), every bit pattern valid.
+    unsafe impl aya::Pod for super::IoKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::FailureKey {}
+}

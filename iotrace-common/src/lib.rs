@@ -1,0 +1,18 @@
+//! What iotrace's kernel programs and its daemon share.
+//!
+//! Every type that crosses the kernel boundary is `repr(C)`, made of fixed-width integers with explicit
+//! padding, and its size and the offsets that matter are asserted where it is defined. A change of any of
+//! them, of the meaning of a field, or of a number in [`op`], [`event`] or [`diag`] raises [`ABI_VERSION`];
+//! the daemon refuses an object with another one.
+#![no_std]
+
+pub mod bucket;
+pub mod diag;
+pub mod event;
+pub mod key;
+pub mod limits;
+pub mod op;
+pub mod value;
+
+/// Version of everything in this crate that the kernel programs and the daemon must agree on.
+pub const ABI_VERSION: u64 = 1;

@@ -1,0 +1,31 @@
+//! Every bound of the kernel side, once.
+
+/// Entries of one generation of the per-(thread, file) counters at detail `basic`.
+pub const IO_ENTRIES_BASIC: u32 = 131_072;
+/// Entries of one generation of the per-(thread, file) counters at detail `full`.
+pub const IO_ENTRIES_FULL: u32 = 65_536;
+/// Entries of one generation of the per-(thread, errno) failure counters.
+pub const FAILURE_ENTRIES: u32 = 16_384;
+/// Entries of one generation of the per-thread overflow counters.
+pub const OVERFLOW_ENTRIES: u32 = 4_096;
+/// Files remembered as already named (an LRU: an evicted file is named again).
+pub const NAMED_ENTRIES: u32 = 65_536;
+/// Open files whose last access is remembered at detail `full` (an LRU).
+pub const OPEN_FILE_ENTRIES: u32 = 32_768;
+/// Processes that can be followed at one time.
+pub const TARGET_ENTRIES: u32 = 65_536;
+/// Size of the event ring buffer, bytes.
+pub const EVENT_RING_BYTES: u32 = 8 << 20;
+
+/// System call numbers that the gate's table covers; every call at or above it is not traced.
+pub const SYSCALLS: usize = 512;
+/// Longest path that is sent, bytes (`PATH_MAX`).
+pub const PATH_BYTES: usize = 4096;
+/// Longest single name in a path (`NAME_MAX`).
+pub const NAME_BYTES: usize = 255;
+/// Deepest path that is walked where the kernel has `bpf_loop`.
+pub const PATH_COMPONENTS: u32 = 512;
+/// Command line bytes kept of an exec.
+pub const ARGS_BYTES: usize = 1024;
+/// Vectors of a vectored call whose buffers are looked at for alignment.
+pub const ALIGN_VECTORS: usize = 8;

@@ -1,0 +1,12 @@
+//! iotrace: who reads and writes which files, how long it takes, and in which phase of a training job.
+//!
+//! Data runs one way through these modules:
+//!
+//! ```text
+//! kernel (load, attach) -> drain (maps -> samples, events) -> model (processes, files, counters)
+//!     -> recording (Parquet parts) -> report (text, JSON)
+//! ```
+//!
+//! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
+
+pub mod model;

@@ -1,0 +1,69 @@
+//! What the model is fed with: samples of the kernel's counters and its events, decoded.
+//!
+//! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
+
+use iotrace_common::key::FileId;
+
+/// A process, once: pids are reused, so its start time belongs to its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId {
+    pub pid: u32,
+    /// [`iotrace_common::key::start_key`] of the process's start.
+    pub start: u32,
+}
+
+/// Where the counters of one sample belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On a file (or a directory), by its identity.
+    File(FileId),
+    /// Calls that named no open file: by path (stat, rename, unlink...), or failed before a file was found.
+    ByName,
+    /// Operations whose own counter had no room: exact in the process's totals, without their file.
+    Overflow,
+}
+
+/// An event of the kernel side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The name of a file at first sight. Comes again when the kernel forgot that it was sent.
+    File(FileName),
+    /// The program that a process runs.
+    Exe { process: ProcessId, path: Vec<u8> },
+    /// An exec, or a process that was there already.
+    Exec {
+        process: ProcessId,
+        /// Nanoseconds since boot (`task_struct.start_boottime`).
+        start_boottime: u64,
+        parent: u32,
+        uid: u32,
+        comm: Vec<u8>,
+        args: Vec<Vec<u8>>,
+    },
+    /// A new process, which still runs its parent's program.
+    Fork { parent: ProcessId, child: ProcessId, child_start_boottime: u64, uid: u32, comm: Vec<u8> },
+    /// The end of a process. `status` as wait(2): exit code << 8 | signal. `time`: `CLOCK_MONOTONIC` nanoseconds.
+    Exit { process: ProcessId, time: u64, status: u32 },
+    /// A rename that succeeded, of a file or of a directory; absolute paths.
+    Rename { process: ProcessId, time: u64, from: Vec<u8>, to: Vec<u8> },
+    /// A name that was unlinked; absolute path.
+    Unlink { process: ProcessId, time: u64, path: Vec<u8> },
+}
+
+/// The name of a file at first sight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileName {
+    pub file: FileId,
+    /// Absolute, any bytes.
+    pub path: Vec<u8>,
+    /// Size when it was named, bytes.
+    pub size: u64,
+    /// `st_mode`: tells regular files from directories.
+    pub mode: u32,
+    /// Filesystem magic (statfs(2) `f_type`).
+    pub magic: u64,
+    /// The leading components are missing: path too long or too deep.
+    pub truncated: bool,
+    /// It had no name any more when it was first seen.
+    pub deleted: bool,
+}

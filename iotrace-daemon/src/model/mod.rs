@@ -1,0 +1,3 @@
+//! Processes, files and their counters.
+
+pub mod input;
