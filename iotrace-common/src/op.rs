@@ -1,7 +1,7 @@
 //! Operation classes: what a system call is counted as.
 //!
-//! User space fills the kernel's gate table with these by system call *name*, so that no system call number
-//! stands in kernel code. A class says both how a call finds its file ([`Shape`]) and what it is counted as.
+//! User space fills the kernel's gate table by system call *name*, so that no system call number stands in kernel
+//! code. An entry ([`Call`]) says what a call is counted as, how it names its file, and where its arguments stand.
 
 macro_rules! operations {
     ($($index:literal $konst:ident $name:literal $doc:literal;)*) => {
@@ -47,15 +47,120 @@ operations! {
     25 READLINK "readlink" "readlink, readlinkat.";
 }
 
-/// How a traced system call names its file, and where its arguments stand.
+/// What the gate table holds per system call number: everything the kernel side must know of a call.
 ///
-/// The gate table holds one of these per system call number; 0 means that the call is not traced.
+/// All zero: the call is not traced.
+#[repr(C, align(4))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// Where the arguments stand ([`shape`]).
+    pub shape: u8,
+    /// What the call is counted as.
+    pub op: u8,
+    /// How the call names its file ([`source`]).
+    pub source: u8,
+    pub pad: u8,
+}
+
+const _: () = assert!(size_of::<Call>() == 4);
+
+/// How a call names its file.
+pub mod source {
+    /// The first argument is its descriptor.
+    pub const DESCRIPTOR: u8 = 1;
+    /// By path, or not at all: counted to the process.
+    pub const NAME: u8 = 2;
+    /// The returned descriptor is its descriptor.
+    pub const RETURNED: u8 = 3;
+    /// mmap: the fifth argument, unless the mapping is anonymous.
+    pub const MAPPED: u8 = 4;
+    /// sendfile: the first argument is the target, the second the source.
+    pub const TARGET_SOURCE: u8 = 5;
+    /// copy_file_range, splice: the first argument is the source, the third the target.
+    pub const SOURCE_TARGET: u8 = 6;
+    /// newfstatat, statx: the first argument's descriptor where the path is empty, else by path.
+    pub const MAYBE_EMPTY_PATH: u8 = 7;
+    /// fcntl: the first argument, but only where the command duplicates it.
+    pub const FCNTL: u8 = 8;
+}
+
+/// Names of the traced system calls and the shape of each, for user space to fill the gate table with.
+///
+/// A name that a machine's table of system calls does not have is left out there.
+pub const SYSCALLS: [(&str, u8); 73] = {
+    use shape::*;
+    [
+        ("read", READ), ("pread64", PREAD), ("readv", READV), ("preadv", PREADV), ("preadv2", PREADV),
+        ("write", WRITE), ("pwrite64", PWRITE), ("writev", WRITEV), ("pwritev", PWRITEV), ("pwritev2", PWRITEV),
+        ("open", OPEN), ("openat", OPENAT), ("openat2", OPENAT2), ("creat", CREAT),
+        ("close", CLOSE), ("close_range", CLOSE_RANGE),
+        ("dup", DUP), ("dup2", DUP), ("dup3", DUP), ("fcntl", FCNTL),
+        ("fsync", FSYNC), ("fdatasync", FDATASYNC), ("sync_file_range", SYNC_FILE_RANGE), ("msync", MSYNC),
+        ("lseek", SEEK),
+        ("stat", STAT_PATH), ("lstat", STAT_PATH), ("fstat", FSTAT), ("newfstatat", NEWFSTATAT), ("statx", STATX),
+        ("access", ACCESS), ("faccessat", ACCESS), ("faccessat2", ACCESS),
+        ("getdents", GETDENTS), ("getdents64", GETDENTS),
+        ("truncate", TRUNCATE_PATH), ("ftruncate", FTRUNCATE), ("fallocate", FALLOCATE),
+        ("rename", RENAME), ("renameat", RENAMEAT), ("renameat2", RENAMEAT),
+        ("link", LINK), ("linkat", LINK), ("symlink", SYMLINK), ("symlinkat", SYMLINK),
+        ("unlink", UNLINK), ("unlinkat", UNLINKAT),
+        ("mkdir", MKDIR), ("mkdirat", MKDIR), ("rmdir", RMDIR),
+        ("mmap", MMAP),
+        ("sendfile", SENDFILE), ("copy_file_range", COPY_FILE_RANGE), ("splice", COPY_FILE_RANGE),
+        ("readlink", READLINK), ("readlinkat", READLINK),
+        // The 32-bit interface's own names, for the table of its numbers.
+        ("pread", PREAD), ("pwrite", PWRITE), ("_llseek", SEEK), ("stat64", STAT_PATH),
+        ("lstat64", STAT_PATH), ("fstat64", FSTAT), ("fstatat64", NEWFSTATAT), ("truncate64", TRUNCATE_PATH),
+        ("ftruncate64", FTRUNCATE), ("fcntl64", FCNTL), ("sendfile64", SENDFILE), ("mmap2", MMAP),
+        ("fstatat", NEWFSTATAT), ("oldstat", STAT_PATH), ("oldlstat", STAT_PATH), ("oldfstat", FSTAT), ("readdir", GETDENTS),
+    ]
+};
+
+/// The gate table's entry for a shape.
+pub const fn call(number: u8) -> Call {
+    use shape as s;
+    use source::{DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, NAME, RETURNED, SOURCE_TARGET, TARGET_SOURCE};
+    let (op, source) = match number {
+        s::READ | s::PREAD | s::READV | s::PREADV => (READ, DESCRIPTOR),
+        s::WRITE | s::PWRITE | s::WRITEV | s::PWRITEV => (WRITE, DESCRIPTOR),
+        s::OPEN | s::OPENAT | s::OPENAT2 | s::CREAT => (OPEN, RETURNED),
+        s::CLOSE => (CLOSE, DESCRIPTOR),
+        s::DUP => (DUP, DESCRIPTOR),
+        s::FCNTL => (DUP, source::FCNTL),
+        s::FSYNC => (FSYNC, DESCRIPTOR),
+        s::FDATASYNC => (FDATASYNC, DESCRIPTOR),
+        s::SYNC_FILE_RANGE => (SYNC_FILE_RANGE, DESCRIPTOR),
+        s::MSYNC => (MSYNC, NAME),
+        s::SEEK => (SEEK, DESCRIPTOR),
+        s::FSTAT => (STAT, DESCRIPTOR),
+        s::STAT_PATH => (STAT, NAME),
+        s::NEWFSTATAT | s::STATX => (STAT, MAYBE_EMPTY_PATH),
+        s::ACCESS => (ACCESS, NAME),
+        s::GETDENTS => (GETDENTS, DESCRIPTOR),
+        s::TRUNCATE_PATH => (TRUNCATE, NAME),
+        s::FTRUNCATE => (TRUNCATE, DESCRIPTOR),
+        s::FALLOCATE => (FALLOCATE, DESCRIPTOR),
+        s::RENAME | s::RENAMEAT => (RENAME, NAME),
+        s::LINK => (LINK, NAME),
+        s::SYMLINK => (SYMLINK, NAME),
+        s::UNLINK | s::UNLINKAT => (UNLINK, NAME),
+        s::MKDIR => (MKDIR, NAME),
+        s::RMDIR => (RMDIR, NAME),
+        s::MMAP => (MMAP, MAPPED),
+        s::SENDFILE => (TRANSFER_READ, TARGET_SOURCE),
+        s::COPY_FILE_RANGE => (TRANSFER_READ, SOURCE_TARGET),
+        s::CLOSE_RANGE => (CLOSE_RANGE, NAME),
+        s::READLINK => (READLINK, NAME),
+        _ => return Call { shape: 0, op: 0, source: 0, pad: 0 },
+    };
+    Call { shape: number, op: op as u8, source, pad: 0 }
+}
+
+/// Where the arguments of a traced system call stand.
 pub mod shape {
     macro_rules! shapes {
         ($($index:literal $konst:ident $doc:literal;)*) => {
             $(#[doc = $doc] pub const $konst: u8 = $index;)*
-            /// One more than the highest shape.
-            pub const END: u8 = 1 + [$($index),*].len() as u8;
         };
     }
     shapes! {
@@ -90,17 +195,16 @@ pub mod shape {
         29 FALLOCATE "(fd, ...).";
         30 RENAME "(old path, new path).";
         31 RENAMEAT "(old directory fd, old path, new directory fd, new path, ...).";
-        32 LINK "(old path, new path).";
-        33 LINKAT "(old directory fd, old path, new directory fd, new path, ...).";
-        34 SYMLINK "(target, link path) or (target, directory fd, link path).";
-        35 UNLINK "(path).";
-        36 UNLINKAT "(directory fd, path, flags): a rmdir with AT_REMOVEDIR.";
-        37 MKDIR "(path or directory fd, ...).";
-        38 RMDIR "(path).";
-        39 MMAP "(address, length, protection, flags, fd, offset).";
-        40 SENDFILE "(target fd, source fd, ...).";
-        41 COPY_FILE_RANGE "(source fd, offset *, target fd, ...); splice has the same places.";
-        42 CLOSE_RANGE "(first, last, flags).";
-        43 READLINK "(path or directory fd, ...).";
+        32 LINK "(old path, new path), or with directory fds as RENAMEAT.";
+        33 SYMLINK "(target, link path) or (target, directory fd, link path).";
+        34 UNLINK "(path).";
+        35 UNLINKAT "(directory fd, path, flags): a rmdir with AT_REMOVEDIR.";
+        36 MKDIR "(path or directory fd, ...).";
+        37 RMDIR "(path).";
+        38 MMAP "(address, length, protection, flags, fd, offset).";
+        39 SENDFILE "(target fd, source fd, ...).";
+        40 COPY_FILE_RANGE "(source fd, offset *, target fd, ...); splice has the same places.";
+        41 CLOSE_RANGE "(first, last, flags).";
+        42 READLINK "(path or directory fd, ...).";
     }
 }

@@ -1,0 +1,141 @@
+//! What the daemon sets before it loads the programs: options, and where the kernel keeps its fields.
+//!
+//! All of it is read-only and frozen at load, so the verifier folds each load to a constant and drops the branches
+//! that an option turns off. The daemon reads the offsets from the kernel's own BTF.
+
+use core::ptr;
+
+use iotrace_common::{ABI_VERSION, limits::SYSCALLS, op::Call};
+
+/// A read-only global that the daemon sets before load.
+///
+/// No `UnsafeCell`: that would move it out of `.rodata`, and only frozen data folds to constants.
+#[repr(transparent)]
+pub struct Const(u64);
+
+impl Const {
+    const fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        // SAFETY: reads an aligned static; volatile because the value is set behind the compiler's back.
+        unsafe { ptr::read_volatile(&raw const self.0) }
+    }
+
+    #[inline(always)]
+    pub fn is_set(&self) -> bool {
+        self.load() != 0
+    }
+}
+
+macro_rules! constants {
+    ($($(#[$doc:meta])* $name:ident = $value:expr;)*) => {
+        $($(#[$doc])* #[unsafe(no_mangle)] pub static $name: Const = Const::new($value);)*
+    };
+}
+
+constants! {
+    /// [`ABI_VERSION`] of this object; the daemon reads it from the object file.
+    ABI = ABI_VERSION;
+    /// 1: keep `IoFull`, 0: keep `Io`.
+    FULL = 0;
+    /// 1: every process is traced, 0: only those in `TARGETS`.
+    SCOPE_ALL = 0;
+    /// 1: children of a target become targets.
+    FOLLOW = 1;
+    /// The daemon's own process id, which is traced only where it is a target.
+    SELF_TGID = 0;
+    /// Entries in a generation at which the daemon is told to drain early.
+    FILL_NOTICE = 0;
+    /// 1: walk paths with `bpf_loop`.
+    HAS_LOOP = 1;
+
+    // Field offsets, bytes. `struct pt_regs`: the six arguments and the system call number.
+    REGS_ARG0 = 0;
+    REGS_ARG1 = 0;
+    REGS_ARG2 = 0;
+    REGS_ARG3 = 0;
+    REGS_ARG4 = 0;
+    REGS_NR = 0;
+    /// `task_struct.thread_info.status` and the bit in it that marks a 32-bit call; mask 0 where there is none.
+    TASK_STATUS = 0;
+    TASK_COMPAT_MASK = 0;
+    TASK_FILES = 0;
+    TASK_FS = 0;
+    TASK_MM = 0;
+    TASK_TGID = 0;
+    TASK_PID = 0;
+    TASK_GROUP_LEADER = 0;
+    TASK_REAL_PARENT = 0;
+    TASK_SIGNAL = 0;
+    TASK_START = 0;
+    TASK_COMM = 0;
+    TASK_EXIT_CODE = 0;
+    TASK_CRED = 0;
+    CRED_UID = 0;
+    SIGNAL_LIVE = 0;
+    SIGNAL_THREADS = 0;
+    SIGNAL_EXIT_CODE = 0;
+    MM_EXE_FILE = 0;
+    MM_ARG_START = 0;
+    MM_ARG_END = 0;
+    FS_ROOT = 0;
+    FS_PWD = 0;
+    FILES_FDT = 0;
+    FDT_FD = 0;
+    FDT_MAX = 0;
+    FILE_INODE = 0;
+    FILE_PATH = 0;
+    FILE_POS = 0;
+    INODE_MODE = 0;
+    INODE_INO = 0;
+    INODE_GENERATION = 0;
+    INODE_SB = 0;
+    INODE_SIZE = 0;
+    SB_DEV = 0;
+    SB_BLOCK_SIZE = 0;
+    SB_MAGIC = 0;
+    /// `dentry.d_parent`; `d_name.hash_len` and `d_name.name` follow it at once, which the daemon checks.
+    DENTRY_PARENT = 0;
+    DENTRY_INODE = 0;
+    /// `dentry.d_hash.pprev`: null once the name is gone.
+    DENTRY_HASHED = 0;
+    VFSMOUNT_ROOT = 0;
+    /// `mount.mnt`, `mount.mnt_parent` (`mnt_mountpoint` follows it at once, which the daemon checks).
+    MOUNT_VFSMOUNT = 0;
+    MOUNT_PARENT = 0;
+}
+
+const UNTRACED: Call = Call { shape: 0, op: 0, source: 0, pad: 0 };
+
+/// The gate table: what each native system call number is.
+#[unsafe(no_mangle)]
+pub static CALLS: [Call; SYSCALLS] = [UNTRACED; SYSCALLS];
+
+/// 1 for each number that the 32-bit interface gives to a call that would be traced.
+#[unsafe(no_mangle)]
+pub static COMPAT_TRACED: [u8; SYSCALLS] = [0; SYSCALLS];
+
+/// The gate table's entry for system call `nr`.
+#[inline(always)]
+pub fn call(nr: u64) -> Call {
+    if nr >= SYSCALLS as u64 {
+        return UNTRACED;
+    }
+    // SAFETY: nr is below the table's length and an entry is four aligned bytes; volatile because the daemon sets
+    // the table before load, and one load of 32 bits instead of four.
+    let bytes = unsafe { ptr::read_volatile(CALLS.as_ptr().add(nr as usize).cast::<u32>()) }.to_ne_bytes();
+    Call { shape: bytes[0], op: bytes[1], source: bytes[2], pad: 0 }
+}
+
+/// Whether the 32-bit system call `nr` would be traced if it were a native one.
+#[inline(always)]
+pub fn compat_traced(nr: u64) -> bool {
+    if nr >= SYSCALLS as u64 {
+        return false;
+    }
+    // SAFETY: as in `call`.
+    unsafe { ptr::read_volatile(COMPAT_TRACED.as_ptr().add(nr as usize)) != 0 }
+}

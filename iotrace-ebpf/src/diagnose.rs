@@ -1,0 +1,18 @@
+//! Counting what is not counted: adds to `DIAGNOSTICS`, which is per CPU.
+
+use crate::maps::DIAGNOSTICS;
+
+/// Adds one to diagnostic `reason` ([`iotrace_common::diag`]).
+#[inline(always)]
+pub fn count(reason: u32) {
+    add(reason, 1);
+}
+
+/// Adds `amount` to diagnostic `reason`.
+#[inline(always)]
+pub fn add(reason: u32, amount: u64) {
+    if let Some(slot) = DIAGNOSTICS.get_ptr_mut(reason) {
+        // SAFETY: the slot is this CPU's own.
+        unsafe { *slot += amount };
+    }
+}

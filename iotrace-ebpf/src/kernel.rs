@@ -1,0 +1,114 @@
+//! Reading the kernel's memory: typed loads through verified pointers, probes through all others.
+
+use core::{arch::asm, ffi::c_void, mem::MaybeUninit, ptr};
+
+use aya_ebpf::helpers::generated;
+
+use crate::config::Const;
+
+/// An address in the kernel.
+pub type Address = *const c_void;
+
+/// Loads a `T` at `offset` behind a pointer that the verifier knows by its BTF type; a fault reads as 0.
+///
+/// # Safety
+/// `base` comes from a helper, a program argument or such a load, and `offset` is that of a field of type `T`.
+#[inline(always)]
+pub unsafe fn load<T: Copy>(base: Address, offset: &Const) -> T {
+    // SAFETY: the verifier turns this into a load that survives a bad address.
+    unsafe { ptr::read_volatile(base.cast::<u8>().add(offset.load() as usize).cast::<T>()) }
+}
+
+/// Reads a `T` at `offset` behind any kernel address; unreadable memory reads as 0.
+#[inline(always)]
+pub fn probe<T: Copy>(base: Address, offset: &Const) -> T {
+    probe_at(base.wrapping_byte_add(offset.load() as usize))
+}
+
+/// Reads a `T` at any kernel address; unreadable memory reads as 0 (the helper clears the target).
+#[inline(always)]
+pub fn probe_at<T: Copy>(address: Address) -> T {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the target is `size_of::<T>()` bytes of stack, which the helper fills or clears whole; `T` is used
+    // with plain integers and arrays of them only, for which every bit pattern is valid.
+    unsafe {
+        generated::bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, address);
+        value.assume_init()
+    }
+}
+
+/// Reads a `T` from the current process's memory; `None` where it cannot be read.
+#[inline(always)]
+pub fn probe_user<T: Copy>(address: u64) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: as in `probe_at`; the source is checked by the helper.
+    unsafe {
+        let failed = generated::bpf_probe_read_user(
+            value.as_mut_ptr().cast(),
+            size_of::<T>() as u32,
+            address as *const c_void,
+        );
+        if failed == 0 { Some(value.assume_init()) } else { None }
+    }
+}
+
+/// The running task.
+#[inline(always)]
+pub fn current() -> Address {
+    // SAFETY: the helper has no preconditions.
+    unsafe { generated::bpf_get_current_task_btf() as Address }
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds.
+#[inline(always)]
+pub fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { generated::bpf_ktime_get_ns() }
+}
+
+/// Process id (high half) and thread id of the running task.
+#[inline(always)]
+pub fn pid_tgid() -> (u32, u32) {
+    // SAFETY: the helper has no preconditions.
+    let both = unsafe { generated::bpf_get_current_pid_tgid() };
+    ((both >> 32) as u32, both as u32)
+}
+
+// The BPF target of rustc has no atomic read-modify-write operations; the kernel has them (from 5.12 on).
+
+/// Atomically adds `amount`; what was there before.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub unsafe fn fetch_add(word: *mut u64, amount: u64) -> u64 {
+    let mut value = amount;
+    // SAFETY: the caller's promise; the verifier checks the address.
+    unsafe {
+        asm!(
+            "{value} = atomic_fetch_add((u64 *)({word} + 0), {value})",
+            word = in(reg) word,
+            value = inout(reg) value,
+        );
+    }
+    value
+}
+
+/// Atomically puts `new` where `old` is; what was there before.
+///
+/// # Safety
+/// As for [`fetch_add`].
+#[inline(always)]
+pub unsafe fn compare_exchange(word: *mut u64, old: u64, new: u64) -> u64 {
+    let before: u64;
+    // SAFETY: the caller's promise; the verifier checks the address.
+    unsafe {
+        asm!(
+            "r0 = cmpxchg_64({word} + 0, r0, {new})",
+            word = in(reg) word,
+            new = in(reg) new,
+            inout("r0") old => before,
+        );
+    }
+    before
+}

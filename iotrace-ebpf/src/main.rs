@@ -1,0 +1,126 @@
+//! iotrace's kernel programs.
+//!
+//! Two hook kinds reach one accounting code: the BTF raw tracepoints `sys_enter` and `sys_exit`, and the per-syscall
+//! tracepoints `syscalls/sys_enter_*` and `sys_exit_*`. The process hooks are BTF raw tracepoints in both.
+//!
+//! - `enter`, `exit`: what happens at the start and the end of a call
+//! - `account`, `full`: the counters
+//! - `file`, `path`: which file it is, and its name
+//! - `process`, `thread`: who does it, and whether that is in scope
+//! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
+#![no_std]
+#![no_main]
+#![feature(asm_experimental_arch)] // atomics: see `kernel`
+
+mod account;
+mod config;
+mod diagnose;
+mod enter;
+mod exit;
+mod file;
+mod full;
+mod kernel;
+mod maps;
+mod path;
+mod process;
+mod thread;
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    EbpfContext as _,
+    helpers::generated,
+    macros::{btf_tracepoint, tracepoint},
+    programs::{BtfTracePointContext, TracePointContext},
+};
+use aya_log_ebpf::debug;
+
+use crate::{
+    config::REGS_NR,
+    kernel::{Address, current, load},
+};
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+/// TRACE_EVENT sys_enter: (struct pt_regs *regs, long id)
+macro_rules! raw_pair {
+    ($enter:ident, $exit:ident, $copy:literal) => {
+        #[btf_tracepoint(function = "sys_enter")]
+        pub fn $enter(ctx: BtfTracePointContext) -> i32 {
+            enter::enter(ctx.arg::<*const c_void>(0), ctx.arg(1), $copy);
+            0
+        }
+
+        /// TRACE_EVENT sys_exit: (struct pt_regs *regs, long ret)
+        #[btf_tracepoint(function = "sys_exit")]
+        pub fn $exit(ctx: BtfTracePointContext) -> i32 {
+            let registers: Address = ctx.arg::<*const c_void>(0);
+            // SAFETY: the registers are the tracepoint's argument; the field is the system call's number.
+            let nr = unsafe { load::<u64>(registers, &REGS_NR) };
+            exit::exit(registers, nr, ctx.arg(1), $copy);
+            0
+        }
+    };
+}
+
+raw_pair!(sys_enter, sys_exit, 0);
+raw_pair!(sys_enter_again, sys_exit_again, 1);
+
+/// `struct syscall_trace_enter`: the number at offset 8; the arguments are taken from the task's registers, since a
+/// program that reads past a record's end cannot be attached to it.
+#[tracepoint]
+pub fn call_enter(ctx: TracePointContext) -> u32 {
+    enter::enter(registers(), number(&ctx), 0);
+    0
+}
+
+/// `struct syscall_trace_exit`: the number at offset 8, the result at offset 16.
+#[tracepoint]
+pub fn call_exit(ctx: TracePointContext) -> u32 {
+    // SAFETY: the record is at least 24 bytes long.
+    let result = unsafe { *ctx.as_ptr().byte_add(16).cast::<i64>() };
+    exit::exit(registers(), number(&ctx), result, 0);
+    0
+}
+
+#[inline(always)]
+fn registers() -> Address {
+    // SAFETY: the running task.
+    unsafe { generated::bpf_task_pt_regs(current().cast_mut().cast()) as Address }
+}
+
+#[inline(always)]
+fn number(ctx: &TracePointContext) -> u64 {
+    // SAFETY: the record is at least 16 bytes long.
+    u64::from(unsafe { *ctx.as_ptr().byte_add(8).cast::<u32>() })
+}
+
+/// TRACE_EVENT sched_process_fork: (struct task_struct *parent, struct task_struct *child)
+#[btf_tracepoint(function = "sched_process_fork")]
+pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
+    process::forked(ctx.arg::<*const c_void>(0), ctx.arg::<*const c_void>(1));
+    0
+}
+
+/// TRACE_EVENT sched_process_exec: (struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
+#[btf_tracepoint(function = "sched_process_exec")]
+pub fn process_exec(ctx: BtfTracePointContext) -> i32 {
+    debug!(&ctx, "exec by process {}", ctx.tgid());
+    process::executed(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// TRACE_EVENT sched_process_exit: (struct task_struct *p)
+#[btf_tracepoint(function = "sched_process_exit")]
+pub fn process_exit(ctx: BtfTracePointContext) -> i32 {
+    process::exited(ctx.arg::<*const c_void>(0));
+    0
+}

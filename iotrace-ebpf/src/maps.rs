@@ -1,0 +1,180 @@
+//! All maps: why each has its type, its key and its size.
+//!
+//! Counters live in two generations. The programs reach the current one through an array of maps with one slot;
+//! the daemon puts the other generation there and drains the one it took out. So the kernel's memory is bounded,
+//! the number of files is not, and no count can fall between a read and a delete.
+
+use core::{ffi::c_void, ptr};
+
+use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, RingBuf},
+    helpers::generated,
+    macros::btf_map,
+};
+use iotrace_common::{
+    diag,
+    event::Name,
+    key::{FailureKey, FileId, IoKey, OpenFileKey},
+    limits,
+    value::{Failures, Io, IoFull, MERGED},
+};
+
+use crate::{kernel::Address, thread::Thread};
+
+/// Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain by lookup-and-delete
+/// is four times as fast then (293 ns an entry against 1,195).
+pub type IoMap = HashMap<IoKey, Io, { limits::IO_ENTRIES_BASIC as usize }>;
+pub type IoFullMap = HashMap<IoKey, IoFull, { limits::IO_ENTRIES_FULL as usize }>;
+pub type FailureMap = HashMap<FailureKey, Failures, { limits::FAILURE_ENTRIES as usize }>;
+
+#[btf_map]
+static IO_A: IoMap = IoMap::new();
+#[btf_map]
+static IO_B: IoMap = IoMap::new();
+#[btf_map]
+pub static IO: ArrayOfMaps<IoMap, 1> = ArrayOfMaps::new();
+
+#[btf_map]
+static IO_FULL_A: IoFullMap = IoFullMap::new();
+#[btf_map]
+static IO_FULL_B: IoFullMap = IoFullMap::new();
+#[btf_map]
+pub static IO_FULL: ArrayOfMaps<IoFullMap, 1> = ArrayOfMaps::new();
+
+/// Where an operation goes whose entry found its generation full: the same counters per thread, without the file.
+pub type OverflowMap = HashMap<IoKey, Io, { limits::OVERFLOW_ENTRIES as usize }>;
+pub type OverflowFullMap = HashMap<IoKey, IoFull, { limits::OVERFLOW_ENTRIES as usize }>;
+
+#[btf_map]
+static OVERFLOW_A: OverflowMap = OverflowMap::new();
+#[btf_map]
+static OVERFLOW_B: OverflowMap = OverflowMap::new();
+#[btf_map]
+pub static OVERFLOW: ArrayOfMaps<OverflowMap, 1> = ArrayOfMaps::new();
+
+#[btf_map]
+static OVERFLOW_FULL_A: OverflowFullMap = OverflowFullMap::new();
+#[btf_map]
+static OVERFLOW_FULL_B: OverflowFullMap = OverflowFullMap::new();
+#[btf_map]
+pub static OVERFLOW_FULL: ArrayOfMaps<OverflowFullMap, 1> = ArrayOfMaps::new();
+
+#[btf_map]
+static FAILURES_A: FailureMap = FailureMap::new();
+#[btf_map]
+static FAILURES_B: FailureMap = FailureMap::new();
+#[btf_map]
+pub static FAILURES: ArrayOfMaps<FailureMap, 1> = ArrayOfMaps::new();
+
+/// What new entries start from; too large for the stack.
+#[btf_map]
+pub static ZERO: Array<IoFull, 1> = Array::new();
+
+/// New entries of the current generation, for the fill notice. Shared and added to atomically, but only when an
+/// entry is new; the daemon sets it back at each flip.
+#[btf_map]
+pub static FILL: Array<u64, 1> = Array::new();
+
+/// Scope epoch: raised by the daemon when `TARGETS` changes under running threads, so that verdicts are taken again.
+#[btf_map]
+pub static EPOCH: Array<u32, 1> = Array::new();
+
+/// Processes to trace by pid (a hash: pids are sparse up to 4 million). Not preallocated: mostly empty.
+#[btf_map]
+pub static TARGETS: HashMap<u32, u32, { limits::TARGET_ENTRIES as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+/// Files whose name was sent (an LRU: forgetting one only means that its name is sent again).
+#[btf_map]
+pub static NAMED: LruHashMap<FileId, u32, { limits::NAMED_ENTRIES as usize }> = LruHashMap::new();
+
+/// Last access of an open file as one process uses it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct OpenFile {
+    /// Last byte read, as Darshan's rule has it: 0 at open.
+    pub last_read: u64,
+    pub last_write: u64,
+    /// 0: none yet, 1: read, 2: write.
+    pub last_direction: u64,
+}
+
+/// An LRU cache; where it forgot an open file, the next access is left out of the sequential counts, and counted so.
+#[btf_map]
+pub static OPEN_FILES: LruHashMap<OpenFileKey, OpenFile, { limits::OPEN_FILE_ENTRIES as usize }> =
+    LruHashMap::new();
+
+/// End of the last read, write and metadata operation of a (process, file), for times with overlap counted once.
+/// Used by processes with several threads only; one thread never overlaps itself.
+#[btf_map]
+pub static LAST_ENDS: LruHashMap<IoKey, [u64; MERGED], { limits::OPEN_FILE_ENTRIES as usize }> = LruHashMap::new();
+
+/// Names, process notices and the fill notice.
+#[btf_map]
+pub static EVENTS: RingBuf<u8, { limits::EVENT_RING_BYTES as usize }> = RingBuf::new();
+
+/// What was not counted, or not in full, by reason ([`diag`]).
+#[btf_map]
+pub static DIAGNOSTICS: PerCpuArray<u64, { diag::COUNT }> = PerCpuArray::new();
+
+/// Room for one path: a per-CPU array because it is larger than the stack. One entry per copy of the programs: from
+/// Linux 7.2 on, copies can be preempted by each other on one CPU.
+#[repr(C)]
+pub struct Scratch {
+    pub name: Name,
+    /// Components and what follows them; one name more than the longest path, so that no write runs over.
+    pub bytes: [u8; limits::PATH_BYTES + limits::NAME_BYTES + 1 + limits::PATH_BYTES],
+    pub dentry: u64,
+    pub vfsmount: u64,
+    pub mount_root: u64,
+    pub length: u64,
+    pub done: u64,
+}
+
+#[btf_map]
+pub static SCRATCH: PerCpuArray<Scratch, 4> = PerCpuArray::new();
+
+/// Task storage: a value per thread, found without a key, freed with the thread. aya has no type for it.
+#[repr(C)]
+pub struct TaskStorage<T> {
+    r#type: *const [i32; BPF_MAP_TYPE_TASK_STORAGE as usize],
+    key: *const i32,
+    value: *const T,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
+}
+
+// SAFETY: only the address is used, as the map's handle; the loader reads the definition from BTF.
+unsafe impl<T> Sync for TaskStorage<T> {}
+
+impl<T> TaskStorage<T> {
+    const fn new() -> Self {
+        Self {
+            r#type: ptr::null(),
+            key: ptr::null(),
+            value: ptr::null(),
+            max_entries: ptr::null(),
+            map_flags: ptr::null(),
+        }
+    }
+
+    /// The task's value; made first, all zero, with `create`. Null where there is none.
+    #[inline(always)]
+    pub fn get(&self, task: Address, create: bool) -> *mut T {
+        // SAFETY: the map is a task storage of `T`, the task a pointer that the verifier checks.
+        unsafe {
+            generated::bpf_task_storage_get(
+                ptr::from_ref(self).cast_mut().cast::<c_void>(),
+                task.cast_mut().cast(),
+                ptr::null_mut(),
+                u64::from(create),
+            )
+            .cast()
+        }
+    }
+}
+
+/// What a thread's call in flight left for its end.
+#[btf_map]
+pub static THREADS: TaskStorage<Thread> = TaskStorage::new();

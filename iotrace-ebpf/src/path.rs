@@ -1,0 +1,274 @@
+//! Names: of a file at first sight, by a walk over its dentries from the leaf to the root of the mount namespace,
+//! and of renames and unlinks, by the directory that the path starts from and the path as the program gave it.
+//!
+//! Writes `SCRATCH` and `NAMED`; sends `FILE`, `EXE`, `RENAME_FROM`, `RENAME_TO` and `UNLINK` events.
+//!
+//! Kernel records: `struct file.f_path` is {mnt, dentry}; `struct dentry` has d_parent, d_name.hash_len and
+//! d_name.name side by side; `struct mount` has mnt_parent and mnt_mountpoint side by side. The daemon checks all
+//! three against BTF before it loads these programs.
+
+use core::{ffi::c_void, ptr};
+
+use aya_ebpf::helpers::generated;
+use iotrace_common::{
+    diag,
+    event::{self, Header, Name, name_flags},
+    key::FileId,
+    limits::{NAME_BYTES, PATH_BYTES, PATH_COMPONENTS},
+};
+
+use crate::{
+    config::{
+        DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_PATH, FS_PWD, FS_ROOT, HAS_LOOP, INODE_MODE,
+        INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, TASK_FS, VFSMOUNT_ROOT,
+    },
+    diagnose,
+    file::{id_of, of_descriptor},
+    kernel::{Address, current, now, pid_tgid, probe},
+    maps::{EVENTS, NAMED, SCRATCH, Scratch},
+    thread::start_of,
+};
+
+const BPF_RB_NO_WAKEUP: u64 = 1;
+const AT_FDCWD: i32 = -100;
+const MODE_DIRECTORY: u32 = 0x4000;
+/// Steps of a walk where the kernel has no `bpf_loop`.
+const BOUNDED_STEPS: u32 = 64;
+
+/// `struct path`: {mnt, dentry}.
+type Path = [u64; 2];
+
+/// Sends the name of the open file at `file`, whose identity is `id`, unless it was sent before.
+#[inline(always)]
+pub fn name_file(file: u64, id: &FileId, copy: u32) {
+    // SAFETY: the value is not kept.
+    if unsafe { NAMED.get(id) }.is_none() {
+        send_file(file, id, copy);
+    }
+}
+
+#[inline(never)]
+fn send_file(file: u64, id: &FileId, copy: u32) {
+    if send_open(event::FILE, file, id, copy) != 0 {
+        // An LRU map takes every insert.
+        let _ = NAMED.insert(id, 1, 0);
+    } else {
+        diagnose::count(diag::NAMES_DROPPED);
+    }
+}
+
+/// Sends the path of the executable at `file` of the running process.
+#[inline(never)]
+pub fn name_executable(file: u64) {
+    let id = id_of(probe::<u64>(file as Address, &FILE_INODE) as Address);
+    if send_open(event::EXE, file, &id, 0) == 0 {
+        diagnose::count(diag::EVENTS_DROPPED);
+    }
+}
+
+/// Sends the path of an open file as an event of `kind`; 1 if it was sent.
+#[inline(always)]
+fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
+    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else { return 0 };
+    // SAFETY: this CPU's and this copy's own scratch.
+    let scratch = unsafe { &mut *scratch };
+    let file = file as Address;
+    let inode = probe::<u64>(file, &FILE_INODE) as Address;
+    let superblock = probe::<u64>(inode, &INODE_SB) as Address;
+    scratch.name = Name {
+        header: header(kind),
+        file: *id,
+        size: probe(inode, &INODE_SIZE),
+        magic: probe(superblock, &SB_MAGIC),
+        mode: u32::from(probe::<u16>(inode, &INODE_MODE)),
+        flags: 0,
+        components: 0,
+        pad: 0,
+    };
+    let path: Path = probe(file, &FILE_PATH);
+    let dentry = path[1] as Address;
+    let unhashed = probe::<u64>(dentry, &DENTRY_HASHED) == 0;
+    if unhashed && probe::<u64>(dentry, &DENTRY_PARENT) != path[1] {
+        scratch.name.flags |= name_flags::DELETED;
+    }
+    walk(scratch, path, copy);
+    // Closed and used again meanwhile: then the name would be another file's.
+    let named = probe::<u64>(dentry, &DENTRY_INODE) as Address;
+    if id_of(named).inode != id.inode {
+        return 0;
+    }
+    send(scratch)
+}
+
+#[inline(always)]
+fn header(kind: u32) -> Header {
+    let (tgid, tid) = pid_tgid();
+    Header { kind, payload: 0, time: now(), tgid, tid, start: start_of(current()) }
+}
+
+/// Writes the components of `path` into the scratch, leaf first.
+#[inline(always)]
+fn walk(scratch: &mut Scratch, path: Path, copy: u32) {
+    scratch.vfsmount = path[0];
+    scratch.dentry = path[1];
+    scratch.mount_root = probe(path[0] as Address, &VFSMOUNT_ROOT);
+    scratch.length = 0;
+    scratch.done = 0;
+    if HAS_LOOP.is_set() {
+        let callback: unsafe extern "C" fn(u32, *mut c_void) -> i64 = step_callback;
+        let mut context = copy;
+        // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
+        unsafe {
+            generated::bpf_loop(PATH_COMPONENTS, callback as *mut c_void, (&raw mut context).cast(), 0);
+        }
+    } else {
+        for _ in 0..BOUNDED_STEPS {
+            if step(scratch) {
+                break;
+            }
+        }
+    }
+    if scratch.done == 0 {
+        scratch.name.flags |= name_flags::TRUNCATED;
+    }
+    scratch.name.components = scratch.length as u32;
+}
+
+unsafe extern "C" fn step_callback(_index: u32, copy: *mut c_void) -> i64 {
+    // SAFETY: the context is the copy's number on the caller's stack.
+    let copy = unsafe { *copy.cast::<u32>() };
+    match SCRATCH.get_ptr_mut(copy) {
+        // SAFETY: this CPU's and this copy's own scratch, which the caller does not use during the loop.
+        Some(scratch) => i64::from(step(unsafe { &mut *scratch })),
+        None => 1,
+    }
+}
+
+/// One step from the leaf to the root; true at the end.
+#[inline(always)]
+fn step(scratch: &mut Scratch) -> bool {
+    if scratch.dentry == scratch.mount_root {
+        return cross_mount(scratch);
+    }
+    // d_parent, d_name.hash_len (the length is the high half), d_name.name
+    let [parent, hash_len, name]: [u64; 3] = probe(scratch.dentry as Address, &DENTRY_PARENT);
+    if parent == scratch.dentry {
+        // A root outside any mount: a memfd or the like, whose only name this is.
+        scratch.done = 1;
+        if scratch.length != 0 {
+            return true;
+        }
+    }
+    if scratch.length >= PATH_BYTES as u64 {
+        return true;
+    }
+    let position = scratch.length & (PATH_BYTES as u64 - 1);
+    let length = (hash_len >> 32) & NAME_BYTES as u64;
+    // SAFETY: the position is below PATH_BYTES and the name at most 255 bytes; the buffer has room for both.
+    unsafe {
+        let target = scratch.bytes.as_mut_ptr().add(position as usize);
+        *target = length as u8;
+        generated::bpf_probe_read_kernel(target.add(1).cast(), length as u32, name as Address);
+    }
+    scratch.length = position + 1 + length;
+    scratch.dentry = parent;
+    scratch.done != 0
+}
+
+/// From the root of a mount to where it is mounted; true where it is mounted nowhere (the namespace's root).
+#[inline(always)]
+fn cross_mount(scratch: &mut Scratch) -> bool {
+    let mount = scratch.vfsmount - MOUNT_VFSMOUNT.load();
+    let [parent, mountpoint]: [u64; 2] = probe(mount as Address, &MOUNT_PARENT);
+    if parent == mount || parent == 0 {
+        scratch.done = 1;
+        return true;
+    }
+    scratch.dentry = mountpoint;
+    scratch.vfsmount = parent + MOUNT_VFSMOUNT.load();
+    scratch.mount_root = probe(scratch.vfsmount as Address, &VFSMOUNT_ROOT);
+    false
+}
+
+/// Sends the scratch; 1 if it was sent. No wake-up: names can wait for the daemon's next look.
+#[inline(always)]
+fn send(scratch: &mut Scratch) -> u32 {
+    let mut length = scratch.length;
+    if length > MAX_PAYLOAD {
+        length = MAX_PAYLOAD;
+    }
+    scratch.name.header.payload = length as u32;
+    // SAFETY: the scratch begins with the name, the bytes follow it, and the length stays inside them.
+    let failed = unsafe {
+        generated::bpf_ringbuf_output(
+            ptr::from_ref(&EVENTS).cast_mut().cast(),
+            ptr::from_mut(scratch).cast(),
+            size_of::<Name>() as u64 + length,
+            BPF_RB_NO_WAKEUP,
+        )
+    };
+    u32::from(failed == 0)
+}
+
+/// Components, and the program's own string behind them.
+const MAX_PAYLOAD: u64 = (PATH_BYTES + NAME_BYTES + 1 + PATH_BYTES) as u64;
+
+/// Sends both names of a rename that succeeded. `at`: with directory descriptors.
+#[inline(always)]
+pub fn renamed(task: Address, at: bool, args: &[u64; 4], copy: u32) {
+    let cwd = AT_FDCWD as u64;
+    let [old_dir, old, new_dir, new] = if at { *args } else { [cwd, args[0], cwd, args[1]] };
+    if send_given(task, event::RENAME_FROM, old_dir, old, copy) != 0 {
+        send_given(task, event::RENAME_TO, new_dir, new, copy);
+    }
+}
+
+/// Sends the name of an unlink that succeeded.
+#[inline(always)]
+pub fn unlinked(task: Address, at: bool, args: &[u64; 4], copy: u32) {
+    let [directory, path] = if at { [args[0], args[1]] } else { [AT_FDCWD as u64, args[0]] };
+    send_given(task, event::UNLINK, directory, path, copy);
+}
+
+/// Sends a path as the program gave it, with the directory that it starts from; 1 if it was sent.
+#[inline(never)]
+fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) -> u32 {
+    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else { return 0 };
+    // SAFETY: this CPU's and this copy's own scratch.
+    let scratch = unsafe { &mut *scratch };
+    scratch.name = Name { header: header(kind), mode: MODE_DIRECTORY, ..Name::NONE };
+    walk(scratch, start_of_path(task, directory, path), copy);
+    let position = scratch.length;
+    if position > (PATH_BYTES + NAME_BYTES) as u64 {
+        return 0;
+    }
+    // SAFETY: the position leaves room for PATH_BYTES.
+    let length = unsafe {
+        let target = scratch.bytes.as_mut_ptr().add(position as usize);
+        generated::bpf_probe_read_user_str(target.cast(), PATH_BYTES as u32, path as *const c_void)
+    };
+    if length <= 0 {
+        diagnose::count(diag::UNREADABLE);
+        return 0;
+    }
+    scratch.length = position + length as u64;
+    let sent = send(scratch);
+    if sent == 0 {
+        diagnose::count(diag::EVENTS_DROPPED);
+    }
+    sent
+}
+
+/// The directory that a path given by the program starts from.
+#[inline(always)]
+fn start_of_path(task: Address, directory: u64, path: u64) -> Path {
+    let fs: u64 = probe(task, &TASK_FS);
+    let absolute = crate::kernel::probe_user::<u8>(path) == Some(b'/');
+    if absolute {
+        probe(fs as Address, &FS_ROOT)
+    } else if directory as i32 == AT_FDCWD {
+        probe(fs as Address, &FS_PWD)
+    } else {
+        probe(of_descriptor(task, directory as u32) as Address, &FILE_PATH)
+    }
+}

@@ -1,0 +1,157 @@
+//! Processes: who comes, what they run, who goes. Follows the children of targets.
+//!
+//! Hooks: BTF raw tracepoints sched_process_fork (parent, child), sched_process_exec (task, old pid, binprm),
+//! sched_process_exit (task). Writes `TARGETS`; sends `FORK`, `EXEC`, `EXE` and `EXIT` events, and the fill notice.
+
+use core::{ffi::c_void, ptr};
+
+use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
+use iotrace_common::{
+    diag,
+    event::{self, Exec, Exit, Fork, Header},
+    limits::ARGS_BYTES,
+};
+
+use crate::{
+    config::{
+        CRED_UID, FOLLOW, MM_ARG_END, MM_ARG_START, MM_EXE_FILE, SCOPE_ALL, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM,
+        TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
+    },
+    diagnose,
+    kernel::{Address, now, probe},
+    maps::{EVENTS, TARGETS},
+    path,
+    thread::{process_in_scope, start_of},
+};
+
+/// An exec with its command line; larger than the stack.
+#[repr(C)]
+pub struct ExecScratch {
+    exec: Exec,
+    args: [u8; ARGS_BYTES],
+}
+
+#[btf_map]
+static EXEC_SCRATCH: PerCpuArray<ExecScratch, 1> = PerCpuArray::new();
+
+/// A new task: a process if it leads its own thread group.
+#[inline(always)]
+pub fn forked(parent: Address, child: Address) {
+    let parent_tgid: u32 = probe(parent, &TASK_TGID);
+    let child_tgid: u32 = probe(child, &TASK_TGID);
+    let thread = child_tgid != probe::<u32>(child, &TASK_PID);
+    if thread || !process_in_scope(parent_tgid) || !FOLLOW.is_set() {
+        return;
+    }
+    if !SCOPE_ALL.is_set() && TARGETS.insert(child_tgid, 1, 0).is_err() {
+        diagnose::count(diag::TARGETS_FULL);
+        return;
+    }
+    let fork = Fork {
+        header: header(event::FORK, parent, parent_tgid),
+        child: child_tgid,
+        uid: uid(child),
+        child_start: probe(child, &TASK_START),
+        comm: probe(child, &TASK_COMM),
+    };
+    send(ptr::from_ref(&fork).cast(), size_of::<Fork>() as u64);
+}
+
+/// A new program.
+#[inline(always)]
+pub fn executed(task: Address) {
+    let tgid: u32 = probe(task, &TASK_TGID);
+    if !process_in_scope(tgid) {
+        return;
+    }
+    let Some(scratch) = EXEC_SCRATCH.get_ptr_mut(0) else { return };
+    // SAFETY: this CPU's own scratch.
+    let scratch = unsafe { &mut *scratch };
+    let mm: u64 = probe(task, &TASK_MM);
+    let mm = mm as Address;
+    let parent: u64 = probe(task, &TASK_REAL_PARENT);
+    scratch.exec = Exec {
+        header: header(event::EXEC, task, tgid),
+        parent: probe(parent as Address, &TASK_TGID),
+        uid: uid(task),
+        comm: probe(task, &TASK_COMM),
+    };
+    let length = arguments(scratch, mm);
+    scratch.exec.header.payload = length as u32;
+    send(ptr::from_ref(scratch).cast(), size_of::<Exec>() as u64 + length);
+    let executable: u64 = probe(mm, &MM_EXE_FILE);
+    if executable != 0 {
+        path::name_executable(executable);
+    }
+}
+
+/// Copies the command line from the new program's stack; its length.
+#[inline(always)]
+fn arguments(scratch: &mut ExecScratch, mm: Address) -> u64 {
+    let start: u64 = probe(mm, &MM_ARG_START);
+    let end: u64 = probe(mm, &MM_ARG_END);
+    let mut length = end.saturating_sub(start);
+    if length > ARGS_BYTES as u64 {
+        length = ARGS_BYTES as u64;
+    }
+    // SAFETY: the length is at most the buffer's.
+    let failed = unsafe {
+        generated::bpf_probe_read_user(scratch.args.as_mut_ptr().cast(), length as u32, start as *const c_void)
+    };
+    if failed != 0 {
+        diagnose::count(diag::UNREADABLE);
+        return 0;
+    }
+    length
+}
+
+/// The end of a task: of its process, if no thread is left.
+#[inline(always)]
+pub fn exited(task: Address) {
+    let tgid: u32 = probe(task, &TASK_TGID);
+    let signal = probe::<u64>(task, &TASK_SIGNAL) as Address;
+    if probe::<u32>(signal, &SIGNAL_LIVE) != 0 || !process_in_scope(tgid) {
+        return;
+    }
+    // Set by exit_group(2) and by fatal signals; the last thread of others has the code itself.
+    let mut status: u32 = probe(signal, &SIGNAL_EXIT_CODE);
+    if status == 0 {
+        status = probe(task, &TASK_EXIT_CODE);
+    }
+    let exit = Exit { header: header(event::EXIT, task, tgid), status, pad: 0 };
+    send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
+    if !SCOPE_ALL.is_set() {
+        // Not there where the process is in scope for another reason.
+        let _ = TARGETS.remove(tgid);
+    }
+}
+
+/// Wakes the daemon with an event that is a header alone.
+#[inline(never)]
+pub fn notice(kind: u32) {
+    let header = Header { kind, time: now(), ..Header::default() };
+    send(ptr::from_ref(&header).cast(), size_of::<Header>() as u64);
+}
+
+#[inline(always)]
+fn header(kind: u32, task: Address, tgid: u32) -> Header {
+    Header { kind, payload: 0, time: now(), tgid, tid: probe(task, &TASK_PID), start: start_of(task) }
+}
+
+#[inline(always)]
+fn uid(task: Address) -> u32 {
+    let cred: u64 = probe(task, &TASK_CRED);
+    probe(cred as Address, &CRED_UID)
+}
+
+/// Sends an event and wakes the daemon.
+#[inline(always)]
+fn send(event: *const c_void, size: u64) {
+    // SAFETY: `size` bytes stand at `event`, as the verifier checks.
+    let failed = unsafe {
+        generated::bpf_ringbuf_output(ptr::from_ref(&EVENTS).cast_mut().cast(), event.cast_mut(), size, 0)
+    };
+    if failed != 0 {
+        diagnose::count(diag::EVENTS_DROPPED);
+    }
+}
