@@ -41,13 +41,32 @@ pub enum Event {
         args: Vec<Vec<u8>>,
     },
     /// A new process, which still runs its parent's program.
-    Fork { parent: ProcessId, child: ProcessId, child_start_boottime: u64, uid: u32, comm: Vec<u8> },
+    Fork {
+        parent: ProcessId,
+        child: ProcessId,
+        child_start_boottime: u64,
+        uid: u32,
+        comm: Vec<u8>,
+    },
     /// The end of a process. `status` as wait(2): exit code << 8 | signal. `time`: `CLOCK_MONOTONIC` nanoseconds.
-    Exit { process: ProcessId, time: u64, status: u32 },
+    Exit {
+        process: ProcessId,
+        time: u64,
+        status: u32,
+    },
     /// A rename that succeeded, of a file or of a directory; absolute paths.
-    Rename { process: ProcessId, time: u64, from: Vec<u8>, to: Vec<u8> },
+    Rename {
+        process: ProcessId,
+        time: u64,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
     /// A name that was unlinked; absolute path.
-    Unlink { process: ProcessId, time: u64, path: Vec<u8> },
+    Unlink {
+        process: ProcessId,
+        time: u64,
+        path: Vec<u8>,
+    },
 }
 
 /// The name of a file at first sight.

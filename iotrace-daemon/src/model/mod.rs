@@ -1,3 +1,314 @@
-//! Processes, files and their counters.
+//! What processes did to files: the totals of a run and of the interval since the last flush.
+//!
+//! `drain` (or the reader of a recording) feeds a [`Model`]; `recording` and `report` read it.
+//!
+//! ```text
+//! feed    add(process, place, &Counters), add_failures(process, place, op, errno, calls, ns), event(Event),
+//!         describe_process(process, About), update_mounts(text)
+//! ask     tally(), file_count(), undescribed(), rows(), processes(), files(), failures(), mount_of(file)
+//! flush   the recorder writes interval(), then settle() ends it; without a recorder an interval is the whole run
+//! ```
+//!
+//! What arrives in which order does not matter: counters may come before the name of their file and before the
+//! exec of their process. For every process the sum over its files, its calls by name and its overflow is what was
+//! added for it ([`Model::check`]).
 
+mod arena;
+pub mod counters;
+pub mod errno;
+mod failures;
+mod files;
 pub mod input;
+pub mod mounts;
+mod moves;
+mod packed;
+mod processes;
+mod rows;
+pub mod run;
+pub mod top;
+
+use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
+pub use failures::{FailureCount, FailureKey, Failures};
+pub use files::File;
+use files::Files;
+use input::{Event, Place, ProcessId};
+use mounts::Mounts;
+use moves::Moves;
+use processes::Processes;
+pub use processes::{About, Process, Tally};
+use rows::Rows;
+pub use rows::{Cell, Row};
+
+/// A [`Place`] in the model, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spot {
+    File(u32),
+    ByName,
+    Overflow,
+}
+
+/// Everything counted in one run.
+#[derive(Debug, Default)]
+pub struct Model {
+    processes: Processes,
+    files: Files,
+    rows: Rows,
+    failures: Failures,
+    moves: Moves,
+    mounts: Mounts,
+    tally: Tally,
+}
+
+impl Model {
+    /// Adds one sample: what `process` did at `place` since the sample before.
+    pub fn add(&mut self, process: ProcessId, place: Place, counters: &Counters) {
+        let index = self.processes.intern(process);
+        self.tally.add(counters);
+        let entry = self.processes.get_mut(index);
+        entry.tally.add(counters);
+        match place {
+            Place::File(file) => {
+                let file = self.files.intern(file);
+                self.rows.add(index, file, counters);
+            }
+            Place::ByName => {
+                entry.by_name.add(counters);
+                self.apply_moves(index, RENAMES);
+                self.apply_moves(index, UNLINKS);
+            }
+            Place::Overflow => entry.overflow.add(counters),
+        }
+    }
+
+    /// Adds failed calls: of operation class `op`, with error `errno`; they stand in the counters as failures too.
+    pub fn add_failures(
+        &mut self,
+        process: ProcessId,
+        place: Place,
+        op: u32,
+        errno: u32,
+        calls: u64,
+        ns: u64,
+    ) {
+        let process = self.processes.intern(process);
+        let spot = match place {
+            Place::File(file) => {
+                let file = self.files.intern(file);
+                self.rows.intern(process, file);
+                Spot::File(file)
+            }
+            Place::ByName => Spot::ByName,
+            Place::Overflow => Spot::Overflow,
+        };
+        self.failures.add(
+            FailureKey {
+                process,
+                spot,
+                op,
+                errno,
+            },
+            FailureCount { calls, ns },
+        );
+    }
+
+    /// Takes an event of the kernel side.
+    pub fn event(&mut self, event: Event) {
+        match event {
+            Event::File(name) => self.files.name(&name),
+            Event::Exe { process, path } => {
+                self.processes.update(process, |about| about.exe = path)
+            }
+            Event::Exec {
+                process,
+                start_boottime,
+                parent,
+                uid,
+                comm,
+                args,
+            } => {
+                self.processes.describe(process, |about| {
+                    about.start_boottime = start_boottime;
+                    about.parent = parent;
+                    about.uid = Some(uid);
+                    about.comm = comm;
+                    about.args = args;
+                    about.execs += 1;
+                });
+            }
+            Event::Fork {
+                parent,
+                child,
+                child_start_boottime,
+                uid,
+                comm,
+            } => {
+                self.processes
+                    .fork(parent, child, child_start_boottime, uid, comm);
+            }
+            Event::Exit {
+                process,
+                time,
+                status,
+            } => self.processes.update(process, |about| {
+                about.end = Some(time);
+                about.status = Some(status);
+            }),
+            Event::Rename {
+                process,
+                time,
+                from,
+                to,
+            } => {
+                let file = self.files.rename(&from, &to);
+                self.move_count(process, RENAMES, file, time);
+            }
+            Event::Unlink {
+                process,
+                time,
+                path,
+            } => {
+                let file = self.files.unlink(&path);
+                self.move_count(process, UNLINKS, file, time);
+            }
+        }
+    }
+
+    /// Says who a process is that no event told of, because it was there before. What events told is kept.
+    pub fn describe_process(&mut self, process: ProcessId, about: About) {
+        let index = self.processes.intern(process);
+        if !self.processes.get_mut(index).described {
+            self.processes.describe(process, |known| {
+                *known = About {
+                    end: known.end,
+                    status: known.status,
+                    ..about
+                };
+            });
+        }
+    }
+
+    /// Processes that nothing has told of yet.
+    pub fn undescribed(&self) -> impl Iterator<Item = ProcessId> {
+        self.processes
+            .all()
+            .iter()
+            .filter(|process| !process.described)
+            .map(|process| process.id)
+    }
+
+    /// Takes the text of a mountinfo file; mounts seen before stay.
+    pub fn update_mounts(&mut self, mountinfo: &[u8]) {
+        self.mounts.update(mountinfo);
+    }
+
+    /// What was counted so far, over all processes.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Number of files and directories seen.
+    pub fn file_count(&self) -> usize {
+        self.files.count()
+    }
+
+    /// One row per process and file, in order of first appearance.
+    pub fn rows(&self) -> &[Row] {
+        self.rows.all()
+    }
+
+    /// All processes, in order of first appearance.
+    pub fn processes(&self) -> &[Process] {
+        self.processes.all()
+    }
+
+    /// The file at `index`.
+    pub fn file(&self, index: u32) -> File<'_> {
+        self.files.get(index)
+    }
+
+    /// All failures.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// All mounts seen.
+    pub fn mounts(&self) -> &Mounts {
+        &self.mounts
+    }
+
+    /// Mount point and filesystem type of a file; empty where unknown.
+    pub fn mount_of(&self, file: &File<'_>) -> (&[u8], &str) {
+        match self.mounts.find(file.id.device, file.path) {
+            Some(mount) => (&mount.mount_point, &mount.fs_type),
+            None => (&[], mounts::fs_type_of(file.magic).unwrap_or_default()),
+        }
+    }
+
+    /// Rows that counted something since the last flush.
+    pub fn dirty_rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows
+            .dirty()
+            .iter()
+            .map(|index| &self.rows()[*index as usize])
+    }
+
+    /// Ends the interval: what it held is settled, and the next one is empty.
+    pub fn settle(&mut self) {
+        self.rows.settle();
+        self.failures.settle();
+        self.files.settle();
+        for process in self.processes.all_mut() {
+            process.by_name.settle();
+            process.overflow.settle();
+            process.changed = false;
+        }
+    }
+
+    /// Whether for every process its files, its calls by name and its overflow sum up to what was added for it.
+    pub fn check(&self) -> Result<(), String> {
+        let mut sums = vec![Tally::default(); self.processes().len()];
+        for row in self.rows() {
+            sums[row.process as usize].add(&row.cell.total());
+        }
+        for (process, sum) in self.processes().iter().zip(&mut sums) {
+            sum.add(&process.by_name.total());
+            sum.add(&process.overflow.total());
+            if *sum != process.tally {
+                return Err(format!(
+                    "process {} did {:?}, but its rows hold {sum:?}",
+                    process.id.pid, process.tally
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn move_count(&mut self, process: ProcessId, counter: usize, file: Option<u32>, time: u64) {
+        let Some(file) = file else { return };
+        let process = self.processes.intern(process);
+        self.moves.push(process, counter, (file, time));
+        self.apply_moves(process, counter);
+    }
+
+    fn apply_moves(&mut self, process: u32, counter: usize) {
+        let wanted = self.moves.wanted(process, counter);
+        if wanted == 0 {
+            return;
+        }
+        let taken = self
+            .processes
+            .get_mut(process)
+            .by_name
+            .take(counter, wanted);
+        for (file, time) in self.moves.take(process, counter, taken) {
+            let mut counters = Counters::ZERO;
+            counters.v[counter] = 1;
+            counters.v[FIRST] = time;
+            counters.v[LAST] = time;
+            self.rows.add(process, file, &counters);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Failed calls by process, place, operation and errno.
+
+use std::collections::BTreeMap;
+
+use super::Spot;
+
+/// What one kind of failure belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FailureKey {
+    /// Index of the process.
+    pub process: u32,
+    pub spot: Spot,
+    /// Operation class, an index into `iotrace_common::op::NAMES`.
+    pub op: u32,
+    /// The error, positive.
+    pub errno: u32,
+}
+
+/// Calls that failed in one way, and their time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailureCount {
+    pub calls: u64,
+    /// Nanoseconds inside them.
+    pub ns: u64,
+}
+
+/// All failures.
+#[derive(Debug, Default)]
+pub struct Failures {
+    /// Total, and the part of it that came since the last flush.
+    counts: BTreeMap<FailureKey, (FailureCount, FailureCount)>,
+}
+
+impl Failures {
+    /// Counts `calls` failures.
+    pub fn add(&mut self, key: FailureKey, count: FailureCount) {
+        let (total, interval) = self.counts.entry(key).or_default();
+        for sum in [total, interval] {
+            sum.calls += count.calls;
+            sum.ns += count.ns;
+        }
+    }
+
+    /// All failures, by process and place.
+    pub fn all(&self) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
+        self.counts.iter().map(|(key, (total, _))| (key, *total))
+    }
+
+    /// Failures of one process in one place.
+    pub fn at(
+        &self,
+        process: u32,
+        spot: Spot,
+    ) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
+        let first = FailureKey {
+            process,
+            spot,
+            op: 0,
+            errno: 0,
+        };
+        let last = FailureKey {
+            op: u32::MAX,
+            errno: u32::MAX,
+            ..first
+        };
+        self.counts
+            .range(first..=last)
+            .map(|(key, (total, _))| (key, *total))
+    }
+
+    /// Failures since the last [`Failures::settle`].
+    pub fn interval(&self) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
+        let recent = self
+            .counts
+            .iter()
+            .map(|(key, (_, interval))| (key, *interval));
+        recent.filter(|(_, count)| count.calls > 0)
+    }
+
+    /// Ends the interval.
+    pub fn settle(&mut self) {
+        self.counts
+            .values_mut()
+            .for_each(|(_, interval)| *interval = FailureCount::default());
+    }
+}

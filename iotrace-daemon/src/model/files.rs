@@ -1,0 +1,412 @@
+//! Files (and directories) by identity, and the names they have: first sight, renames, removals.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::BuildHasher,
+};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use iotrace_common::key::FileId;
+
+use super::{
+    arena::{Arena, Name},
+    input::FileName,
+};
+
+mod flag {
+    /// The leading components of the path are missing.
+    pub const TRUNCATED: u8 = 1;
+    /// The name is gone: unlinked, or replaced by a rename.
+    pub const DELETED: u8 = 2;
+    /// Something about the file changed since the last flush.
+    pub const CHANGED: u8 = 4;
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+struct Entry {
+    id: FileId,
+    path: Name,
+    /// Size at first sight, bytes.
+    size: u64,
+    mode: u32,
+    flags: u8,
+}
+
+/// One file, as reports see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File<'a> {
+    pub id: FileId,
+    /// Current path, any bytes; empty if no name came.
+    pub path: &'a [u8],
+    /// The path before the first rename, where there was one.
+    pub opened_as: Option<&'a [u8]>,
+    /// Size at first sight, bytes.
+    pub size: u64,
+    /// `st_mode`; 0 if no name came.
+    pub mode: u32,
+    /// Magic number of its filesystem; 0 if no name came.
+    pub magic: u64,
+    /// The leading components of the path are missing.
+    pub truncated: bool,
+    /// The name is gone: unlinked, or replaced by a rename.
+    pub deleted: bool,
+}
+
+impl File<'_> {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+}
+
+/// All files seen.
+#[derive(Debug, Default)]
+pub struct Files {
+    entries: Vec<Entry>,
+    names: Arena,
+    hasher: DefaultHashBuilder,
+    by_id: HashTable<u32>,
+    by_path: HashTable<u32>,
+    /// Every directory that a path seen so far goes through: which renames concern files beneath them.
+    directories: HashSet<Box<[u8]>>,
+    /// First paths of renamed files.
+    opened_as: HashMap<u32, Name>,
+    /// Filesystem magic by device.
+    magics: HashMap<u32, u64>,
+    changed: Vec<u32>,
+}
+
+impl Files {
+    /// Number of files.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The file at `index`.
+    pub fn get(&self, index: u32) -> File<'_> {
+        let entry = &self.entries[index as usize];
+        File {
+            id: entry.id,
+            path: self.names.get(entry.path),
+            opened_as: self.opened_as.get(&index).map(|name| self.names.get(*name)),
+            size: entry.size,
+            mode: entry.mode,
+            magic: self.magics.get(&entry.id.device).copied().unwrap_or(0),
+            truncated: entry.flags & flag::TRUNCATED != 0,
+            deleted: entry.flags & flag::DELETED != 0,
+        }
+    }
+
+    /// Index of the file `id`, which is made known.
+    pub fn intern(&mut self, id: FileId) -> u32 {
+        let hash = self.hasher.hash_one(id);
+        if let Some(index) = self
+            .by_id
+            .find(hash, |index| self.entries[*index as usize].id == id)
+        {
+            return *index;
+        }
+        let index = self.entries.len() as u32;
+        self.entries.push(Entry {
+            id,
+            path: Name::default(),
+            size: 0,
+            mode: 0,
+            flags: 0,
+        });
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.by_id.insert_unique(hash, index, |index| {
+            hasher.hash_one(entries[*index as usize].id)
+        });
+        index
+    }
+
+    /// Takes a name at first sight. A name that comes again changes nothing, unless the one before it is gone.
+    pub fn name(&mut self, name: &FileName) {
+        let index = self.intern(name.file);
+        self.magics.insert(name.file.device, name.magic);
+        let entry = &mut self.entries[index as usize];
+        let known = !entry.path.is_empty();
+        if known && (entry.flags & flag::DELETED == 0 || name.deleted) {
+            return;
+        }
+        entry.mode = name.mode;
+        entry.size = name.size;
+        entry.flags &= !(flag::DELETED | flag::TRUNCATED);
+        if name.deleted {
+            entry.flags |= flag::DELETED;
+        }
+        if name.truncated {
+            entry.flags |= flag::TRUNCATED;
+        }
+        self.set_path(index, &name.path);
+    }
+
+    /// Restores the first path of a renamed file, from a recording.
+    pub fn set_opened_as(&mut self, index: u32, path: &[u8]) {
+        let name = self.names.keep(path);
+        self.opened_as.insert(index, name);
+    }
+
+    /// Sets state that a recording knows better: a later part of it has the newer name.
+    pub fn restore(&mut self, name: &FileName) -> u32 {
+        let index = self.intern(name.file);
+        if !name.path.is_empty() {
+            if self.get(index).path != name.path {
+                self.forget_path(index);
+                self.entries[index as usize].path = Name::default();
+            }
+            self.entries[index as usize].flags |= flag::DELETED; // so that the name is taken
+            let deleted = name.deleted;
+            self.name(&FileName {
+                deleted: false,
+                ..name.clone()
+            });
+            if deleted {
+                self.delete(index);
+            }
+        }
+        index
+    }
+
+    /// A rename of a file or a directory. Returns the file that was known by the old name.
+    pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Option<u32> {
+        let renamed = self.find(from);
+        let replaced = self.find(to);
+        if renamed.is_some() && renamed == replaced {
+            return renamed; // two names of one file: rename(2) does nothing
+        }
+        if let Some(replaced) = replaced {
+            self.delete(replaced);
+        }
+        if let Some(renamed) = renamed {
+            self.move_path(renamed, to);
+        }
+        if self.directories.contains(from) {
+            self.rename_beneath(from, to);
+        }
+        renamed
+    }
+
+    /// A removed name. Returns the file that was known by it.
+    pub fn unlink(&mut self, path: &[u8]) -> Option<u32> {
+        let index = self.find(path)?;
+        self.delete(index);
+        Some(index)
+    }
+
+    /// Files that changed since the last [`Files::settle`].
+    pub fn changed(&self) -> &[u32] {
+        &self.changed
+    }
+
+    /// Forgets which files changed.
+    pub fn settle(&mut self) {
+        for index in self.changed.drain(..) {
+            self.entries[index as usize].flags &= !flag::CHANGED;
+        }
+    }
+
+    fn rename_beneath(&mut self, from: &[u8], to: &[u8]) {
+        let beneath: Vec<u32> = (0..self.entries.len() as u32)
+            .filter(|index| {
+                rest_beneath(self.get(*index).path, from).is_some_and(|rest| !rest.is_empty())
+            })
+            .collect();
+        for index in beneath {
+            let rest = rest_beneath(self.get(index).path, from).unwrap_or_default();
+            let path = [to, rest].concat();
+            self.move_path(index, &path);
+        }
+    }
+
+    fn move_path(&mut self, index: u32, to: &[u8]) {
+        let old = self.entries[index as usize].path;
+        self.opened_as.entry(index).or_insert(old);
+        self.set_path(index, to);
+    }
+
+    fn set_path(&mut self, index: u32, path: &[u8]) {
+        self.forget_path(index);
+        self.entries[index as usize].path = self.names.keep(path);
+        self.mark_changed(index);
+        self.learn_directories(path);
+        if self.entries[index as usize].flags & flag::DELETED != 0 {
+            return;
+        }
+        // A file that had this path before has lost it: the newest one answers to it.
+        let hash = self.hasher.hash_one(path);
+        let (entries, names, hasher) = (&self.entries, &self.names, &self.hasher);
+        let path_of = |index: &u32| names.get(entries[*index as usize].path);
+        match self.by_path.find_mut(hash, |other| path_of(other) == path) {
+            Some(slot) => *slot = index,
+            None => {
+                self.by_path
+                    .insert_unique(hash, index, |index| hasher.hash_one(path_of(index)));
+            }
+        }
+    }
+
+    fn delete(&mut self, index: u32) {
+        self.forget_path(index);
+        self.entries[index as usize].flags |= flag::DELETED;
+        self.mark_changed(index);
+    }
+
+    fn forget_path(&mut self, index: u32) {
+        let path = self.names.get(self.entries[index as usize].path);
+        let hash = self.hasher.hash_one(path);
+        if let Ok(entry) = self.by_path.find_entry(hash, |other| *other == index) {
+            entry.remove();
+        }
+    }
+
+    fn find(&self, path: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(path);
+        let found = self.by_path.find(hash, |index| {
+            self.names.get(self.entries[*index as usize].path) == path
+        });
+        found.copied()
+    }
+
+    fn mark_changed(&mut self, index: u32) {
+        let flags = &mut self.entries[index as usize].flags;
+        if *flags & flag::CHANGED == 0 {
+            *flags |= flag::CHANGED;
+            self.changed.push(index);
+        }
+    }
+
+    fn learn_directories(&mut self, path: &[u8]) {
+        let mut rest = path;
+        while let Some(slash) = rest.iter().rposition(|byte| *byte == b'/') {
+            rest = &rest[..slash];
+            if rest.is_empty() || self.directories.contains(rest) {
+                break;
+            }
+            self.directories.insert(rest.into());
+        }
+    }
+}
+
+/// What stands behind `directory` in `path`, from the slash on; empty for the directory itself.
+fn rest_beneath<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
+    path.strip_prefix(directory)
+        .filter(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(inode: u64) -> FileId {
+        FileId {
+            device: 8 << 20 | 1,
+            generation: 1,
+            inode,
+        }
+    }
+
+    fn name(inode: u64, path: &str) -> FileName {
+        FileName {
+            file: id(inode),
+            path: path.into(),
+            size: 10,
+            mode: libc::S_IFREG | 0o644,
+            magic: 0xef53,
+            truncated: false,
+            deleted: false,
+        }
+    }
+
+    fn named(paths: &[&str]) -> Files {
+        let mut files = Files::default();
+        paths
+            .iter()
+            .enumerate()
+            .for_each(|(inode, path)| files.name(&name(inode as u64, path)));
+        files
+    }
+
+    #[test]
+    fn keeps_the_first_name() {
+        let mut files = named(&["/a"]);
+        files.name(&name(0, "/hard-link"));
+        assert_eq!(files.get(0).path, b"/a");
+        assert_eq!(files.count(), 1);
+        assert_eq!(files.changed(), [0]);
+        files.settle();
+        files.name(&name(0, "/a"));
+        assert!(files.changed().is_empty());
+    }
+
+    #[test]
+    fn a_rename_moves_the_path_and_replaces_the_target() {
+        let mut files = named(&["/d/tmp", "/d/model"]);
+        assert_eq!(files.rename(b"/d/tmp", b"/d/model"), Some(0));
+        let (renamed, replaced) = (files.get(0), files.get(1));
+        assert_eq!(
+            (renamed.path, renamed.opened_as),
+            (b"/d/model".as_slice(), Some(b"/d/tmp".as_slice()))
+        );
+        assert!(!renamed.deleted && replaced.deleted);
+        assert_eq!(
+            files.rename(b"/d/model", b"/d/old"),
+            Some(0),
+            "the newer file answers to the path"
+        );
+        assert_eq!(
+            files.get(0).opened_as,
+            Some(b"/d/tmp".as_slice()),
+            "the first path stays"
+        );
+        assert_eq!(files.rename(b"/d/tmp", b"/x"), None);
+    }
+
+    #[test]
+    fn a_rename_to_another_name_of_the_same_file_changes_nothing() {
+        let mut files = named(&["/a"]);
+        assert_eq!(files.rename(b"/a", b"/a"), Some(0));
+        assert!(!files.get(0).deleted);
+    }
+
+    #[test]
+    fn a_directory_takes_its_files_along() {
+        let mut files = named(&["/c/tmp/a", "/c/tmp/s/b", "/c/tmp2/a", "/c/tmp"]);
+        assert_eq!(files.rename(b"/c/tmp", b"/c/step-1"), Some(3));
+        let paths: Vec<_> = (0..4)
+            .map(|index| String::from_utf8_lossy(files.get(index).path))
+            .collect();
+        assert_eq!(
+            paths,
+            ["/c/step-1/a", "/c/step-1/s/b", "/c/tmp2/a", "/c/step-1"]
+        );
+        assert_eq!(files.rename(b"/c/step-1", b"/e"), Some(3));
+        assert_eq!(files.get(1).path, b"/e/s/b");
+        assert_eq!(files.unlink(b"/e/s/b"), Some(1));
+    }
+
+    #[test]
+    fn an_unlinked_path_can_be_taken_by_another_file() {
+        let mut files = named(&["/a"]);
+        assert_eq!(files.unlink(b"/a"), Some(0));
+        assert_eq!(files.unlink(b"/a"), None);
+        files.name(&name(7, "/a"));
+        assert_eq!(files.unlink(b"/a"), Some(1));
+        assert!(files.get(0).deleted && files.get(1).deleted);
+    }
+
+    #[test]
+    fn a_name_that_comes_late_or_twice_is_taken() {
+        let mut files = Files::default();
+        let index = files.intern(id(9));
+        assert_eq!(files.get(index).path, b"");
+        files.name(&name(9, "/late"));
+        assert_eq!(files.get(index).path, b"/late");
+        files.unlink(b"/late");
+        files.name(&name(9, "/again"));
+        assert_eq!(files.get(index).path, b"/again");
+        assert!(!files.get(index).deleted);
+    }
+}

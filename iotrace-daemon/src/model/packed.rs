@@ -1,0 +1,250 @@
+//! Counters at rest: most are zero for most files, so a row keeps only those that are not.
+//!
+//! Layout: a bitmap with one bit per counter and one for each table; then the values that are not zero, in order,
+//! as LEB128; moments as their (zigzag) distance from the first operation; then the tables, each as its length and
+//! its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
+
+use super::counters::{COUNT, Counters, FIRST, TABLE, Unit};
+
+const SIZES_BIT: usize = COUNT;
+const STRIDES_BIT: usize = COUNT + 1;
+const BITMAP: usize = (COUNT + 2).div_ceil(8);
+
+/// [`Counters`], sparsely encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packed(Box<[u8]>);
+
+impl Packed {
+    /// Whether nothing is counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The counters, whole again.
+    pub fn unpack(&self) -> Counters {
+        let mut counters = Counters::ZERO;
+        self.add_to(&mut counters);
+        counters
+    }
+
+    /// Adds these counters to newer ones.
+    pub fn add_to(&self, newer: &mut Counters) {
+        let Some((bitmap, values)) = self.0.split_at_checked(BITMAP) else {
+            return;
+        };
+        let mut values = Values(values);
+        let mut first = 0;
+        let mut peak = None;
+        for (byte, mut bits) in bitmap.iter().copied().enumerate() {
+            while bits != 0 {
+                let index = byte * 8 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if index >= COUNT {
+                    break;
+                }
+                let mut value = values.next();
+                if index == FIRST {
+                    first = value;
+                } else if TABLE[index].unit == Unit::Moment {
+                    value = first.wrapping_add(unzigzag(value));
+                }
+                newer.absorb_value(index, value, &mut peak);
+            }
+        }
+        let mut table = |bit: usize, into: &mut [(u64, u64)]| {
+            let len = if bitmap[bit / 8] & (1 << (bit % 8)) != 0 {
+                values.next() as usize
+            } else {
+                0
+            };
+            into[..len]
+                .iter_mut()
+                .for_each(|entry| *entry = (values.next(), values.next()));
+            len
+        };
+        let (mut sizes, mut strides) = ([(0, 0); super::top::SLOTS], [(0, 0); super::top::SLOTS]);
+        let (size_len, stride_len) = (
+            table(SIZES_BIT, &mut sizes),
+            table(STRIDES_BIT, &mut strides),
+        );
+        newer.absorb_tables(&sizes[..size_len], &strides[..stride_len]);
+    }
+}
+
+impl From<&Counters> for Packed {
+    fn from(counters: &Counters) -> Self {
+        // Room for the usual row; a full one with both tables grows it.
+        let mut bytes = Vec::with_capacity(256);
+        bytes.resize(BITMAP, 0);
+        for (index, value) in counters
+            .v
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, value)| *value != 0)
+        {
+            bytes[index / 8] |= 1 << (index % 8);
+            let is_distance = index != FIRST && TABLE[index].unit == Unit::Moment;
+            put(
+                &mut bytes,
+                if is_distance {
+                    zigzag(value.wrapping_sub(counters.v[FIRST]))
+                } else {
+                    value
+                },
+            );
+        }
+        for (bit, table) in [
+            (SIZES_BIT, &counters.sizes),
+            (STRIDES_BIT, &counters.strides),
+        ] {
+            let entries = table.entries();
+            if entries.is_empty() {
+                continue;
+            }
+            bytes[bit / 8] |= 1 << (bit % 8);
+            put(&mut bytes, entries.len() as u64);
+            for (value, count) in entries {
+                put(&mut bytes, *value);
+                put(&mut bytes, *count);
+            }
+        }
+        if bytes.len() == BITMAP {
+            return Self::default();
+        }
+        Self(bytes.as_slice().into()) // exactly as long as it is: `into_boxed_slice` would reallocate in place
+    }
+}
+
+/// Small for numbers near 0 on both sides.
+fn zigzag(value: u64) -> u64 {
+    (value << 1) ^ ((value as i64 >> 63) as u64)
+}
+
+fn unzigzag(value: u64) -> u64 {
+    (value >> 1) ^ (value & 1).wrapping_neg()
+}
+
+fn put(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// Reads what [`put`] wrote; 0 behind the end.
+struct Values<'a>(&'a [u8]);
+
+impl Values<'_> {
+    fn next(&mut self) -> u64 {
+        let mut value = 0;
+        let mut shift = 0;
+        while let Some((byte, rest)) = self.0.split_first() {
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+            shift += 7;
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{counters::*, top::SLOTS};
+
+    fn assert_same(a: &Counters, b: &Counters) {
+        assert_eq!(a.v, b.v);
+        assert_eq!(a.sizes.entries(), b.sizes.entries());
+        assert_eq!(a.strides.entries(), b.strides.entries());
+    }
+
+    #[test]
+    fn comes_back_whole() {
+        let mut counters = Counters::ZERO;
+        assert!(Packed::from(&counters).is_empty());
+        assert_same(&Packed::default().unpack(), &counters);
+        for (index, value) in counters.v.iter_mut().enumerate() {
+            *value = u64::MAX >> (index % 64);
+        }
+        for slot in 1..=SLOTS as u64 {
+            counters.sizes.add(u64::MAX - slot, slot);
+            counters.strides.add(slot, u64::MAX);
+        }
+        assert_same(&Packed::from(&counters).unpack(), &counters);
+        counters.v[FIRST] = 0; // a moment without a first one
+        assert_same(&Packed::from(&counters).unpack(), &counters);
+    }
+
+    #[test]
+    fn zigzag_is_its_own_inverse() {
+        for value in [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 12345] {
+            assert_eq!(unzigzag(zigzag(value)), value);
+        }
+        assert_eq!(zigzag(u64::MAX), 1);
+    }
+
+    #[test]
+    fn adds_to_newer_counters() {
+        let mut older = Counters::ZERO;
+        older.v[SLOWEST_WRITE_NS] = 10;
+        older.v[SLOWEST_WRITE_BYTES] = 100;
+        older.v[FIRST] = 1_000;
+        older.v[LAST] = 2_000;
+        older.sizes.add(4096, 1);
+        let mut newer = Counters::ZERO;
+        newer.v[SLOWEST_WRITE_NS] = 7;
+        newer.v[SLOWEST_WRITE_BYTES] = 70;
+        newer.v[FIRST] = 1_500;
+        newer.v[LAST] = 1_600;
+        newer.sizes.add(512, 3);
+        Packed::from(&older).add_to(&mut newer);
+        assert_eq!(
+            (newer.v[SLOWEST_WRITE_NS], newer.v[SLOWEST_WRITE_BYTES]),
+            (10, 100)
+        );
+        assert_eq!((newer.v[FIRST], newer.v[LAST]), (1_000, 2_000));
+        assert_eq!(newer.sizes.entries(), [(4096, 1), (512, 3)]);
+    }
+
+    #[test]
+    fn a_small_file_takes_few_bytes() {
+        let t = 13 * 86_400 * 1_000_000_000u64; // two weeks after boot
+        let mut counters = Counters::ZERO;
+        for (index, value) in [
+            (OPENS, 1),
+            (READS, 2),
+            (CLOSES, 1),
+            (ZERO_READS, 1),
+            (BYTES_READ, 110_000),
+            (READ_NS, 60_000),
+            (META_NS, 9_000),
+            (FIRST, t),
+            (LAST, t + 80_000),
+            (READ_SIZE_0_100, 1),
+            (READ_SIZE_100K_1M, 1),
+            (CONSECUTIVE_READS, 1),
+            (SEQUENTIAL_READS, 1),
+            (MAX_BYTE_READ, 109_999),
+            (SLOWEST_READ_NS, 50_000),
+            (SLOWEST_READ_BYTES, 110_000),
+            (FIRST_OPEN, t),
+            (FIRST_READ, t + 5_000),
+            (FIRST_CLOSE, t + 75_000),
+            (LAST_OPEN, t + 4_000),
+            (LAST_READ, t + 70_000),
+            (LAST_CLOSE, t + 80_000),
+            (MERGED_READ_NS, 60_000),
+            (MERGED_META_NS, 9_000),
+        ] {
+            counters.v[index] = value;
+        }
+        counters.sizes.add(110_000, 1);
+        let bytes = Packed::from(&counters).0.len();
+        assert!(bytes <= 80, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,207 @@
+//! Processes: who they are, and what they did that no file's counters hold.
+
+use std::collections::HashMap;
+
+use super::{counters::Counters, input::ProcessId, rows::Cell};
+
+/// What is known of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Nanoseconds since boot; 0 if unknown.
+    pub start_boottime: u64,
+    /// Process id of the parent when this one was made; 0 if unknown.
+    pub parent: u32,
+    /// Real user id.
+    pub uid: Option<u32>,
+    /// `task_struct.comm` after the last exec, any bytes.
+    pub comm: Vec<u8>,
+    /// Path of the program after the last exec, any bytes.
+    pub exe: Vec<u8>,
+    /// Command line of the last exec.
+    pub args: Vec<Vec<u8>>,
+    /// Programs executed while traced.
+    pub execs: u32,
+    /// When it ended, `CLOCK_MONOTONIC` nanoseconds.
+    pub end: Option<u64>,
+    /// As wait(2): exit code << 8 | signal.
+    pub status: Option<u32>,
+}
+
+impl About {
+    /// Exit code as a shell gives it: 128 + the signal that ended it.
+    pub fn exit_code(&self) -> Option<u32> {
+        let status = self.status?;
+        let signal = status & 0x7f;
+        Some(if signal == 0 {
+            status >> 8 & 0xff
+        } else {
+            128 + signal
+        })
+    }
+}
+
+/// A count of what a process did, kept beside its counters to check them against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Calls of all kinds, failed ones included.
+    pub operations: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Nanoseconds inside calls.
+    pub nanoseconds: u64,
+}
+
+impl Tally {
+    /// Counts what `counters` hold.
+    pub fn add(&mut self, counters: &Counters) {
+        self.operations += counters.operations();
+        self.failures += counters.v[super::counters::FAILURES];
+        self.bytes_read += counters.v[super::counters::BYTES_READ];
+        self.bytes_written += counters.v[super::counters::BYTES_WRITTEN];
+        self.nanoseconds += counters.nanoseconds();
+    }
+}
+
+/// One process.
+#[derive(Debug)]
+pub struct Process {
+    pub id: ProcessId,
+    pub about: About,
+    /// Calls that named no open file.
+    pub by_name: Cell,
+    /// Operations whose own counter had no room in the kernel.
+    pub overflow: Cell,
+    /// What was added, to check against.
+    pub(super) tally: Tally,
+    /// Whether a fork, an exec or a look at it told who it is.
+    pub(super) described: bool,
+    /// Whether something about it changed since the last flush.
+    pub(super) changed: bool,
+}
+
+/// All processes.
+#[derive(Debug, Default)]
+pub struct Processes {
+    all: Vec<Process>,
+    by_id: HashMap<ProcessId, u32>,
+}
+
+impl Processes {
+    /// All processes, in order of first appearance.
+    pub fn all(&self) -> &[Process] {
+        &self.all
+    }
+
+    /// All processes, to change.
+    pub(super) fn all_mut(&mut self) -> &mut [Process] {
+        &mut self.all
+    }
+
+    /// The process at `index`, to change.
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut Process {
+        &mut self.all[index as usize]
+    }
+
+    /// Index of the process `id`, which is made known.
+    pub(super) fn intern(&mut self, id: ProcessId) -> u32 {
+        let all = &mut self.all;
+        *self.by_id.entry(id).or_insert_with(|| {
+            all.push(Process {
+                id,
+                about: About::default(),
+                by_name: Cell::default(),
+                overflow: Cell::default(),
+                tally: Tally::default(),
+                described: false,
+                changed: true,
+            });
+            all.len() as u32 - 1
+        })
+    }
+
+    /// Changes what is known of `id`.
+    pub(super) fn update(&mut self, id: ProcessId, change: impl FnOnce(&mut About)) {
+        let index = self.intern(id);
+        let process = self.get_mut(index);
+        process.changed = true;
+        change(&mut process.about);
+    }
+
+    /// Says who `id` is.
+    pub(super) fn describe(&mut self, id: ProcessId, change: impl FnOnce(&mut About)) {
+        let index = self.intern(id);
+        self.get_mut(index).described = true;
+        self.update(id, change);
+    }
+
+    /// A new process runs its parent's program, until it says otherwise.
+    pub(super) fn fork(
+        &mut self,
+        parent: ProcessId,
+        child: ProcessId,
+        start: u64,
+        uid: u32,
+        comm: Vec<u8>,
+    ) {
+        let parent_about = self
+            .by_id
+            .get(&parent)
+            .map(|index| self.all[*index as usize].about.clone());
+        self.describe(child, |about| {
+            about.start_boottime = start;
+            about.parent = parent.pid;
+            about.uid = about.uid.or(Some(uid));
+            if about.execs == 0 {
+                about.comm = comm;
+                let parent_about = parent_about.unwrap_or_default();
+                about.exe = parent_about.exe;
+                about.args = parent_about.args;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_a_shell() {
+        let about = |status| About {
+            status,
+            ..About::default()
+        };
+        assert_eq!(about(None).exit_code(), None);
+        assert_eq!(about(Some(3 << 8)).exit_code(), Some(3));
+        assert_eq!(about(Some(9)).exit_code(), Some(137));
+        assert_eq!(
+            about(Some(0x80 | 11)).exit_code(),
+            Some(139),
+            "with a core dump"
+        );
+    }
+
+    #[test]
+    fn a_child_runs_its_parents_program_until_it_execs() {
+        let id = |pid| ProcessId { pid, start: 1 };
+        let mut processes = Processes::default();
+        processes.update(id(1), |about| {
+            about.exe = b"/bin/python3".to_vec();
+            about.args = vec![b"python3".to_vec()];
+        });
+        processes.fork(id(1), id(2), 5, 1000, b"python3".to_vec());
+        let child = &processes.all()[1].about;
+        assert_eq!(
+            (child.exe.as_slice(), child.parent, child.uid),
+            (b"/bin/python3".as_slice(), 1, Some(1000))
+        );
+        processes.update(id(3), |about| about.execs = 1);
+        processes.fork(id(1), id(3), 5, 0, b"python3".to_vec());
+        assert!(
+            processes.all()[2].about.exe.is_empty(),
+            "its own program is still to come"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! The run that a model was filled by: where, what, how, and for how long.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What was traced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// A program that iotrace started: its command line.
+    Command(Vec<String>),
+    /// Processes that were there, with their descendants.
+    Pids(Vec<u32>),
+    /// Every process of the system: `true`.
+    All(bool),
+}
+
+/// How the kernel's clocks stand to each other, measured at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// Add to `CLOCK_MONOTONIC` for nanoseconds since the Unix epoch.
+    pub realtime_minus_monotonic_ns: i64,
+    /// Add to nanoseconds since boot (`CLOCK_BOOTTIME`) for nanoseconds since the Unix epoch.
+    pub realtime_minus_boottime_ns: i64,
+}
+
+impl Clock {
+    /// A `CLOCK_MONOTONIC` moment as nanoseconds since the Unix epoch.
+    pub fn unix_ns(&self, monotonic: u64) -> i64 {
+        (monotonic as i64).wrapping_add(self.realtime_minus_monotonic_ns)
+    }
+
+    /// Undoes [`Clock::unix_ns`].
+    pub fn monotonic_ns(&self, unix: i64) -> u64 {
+        unix.wrapping_sub(self.realtime_minus_monotonic_ns) as u64
+    }
+
+    /// A moment since boot as nanoseconds since the Unix epoch.
+    pub fn unix_ns_of_boottime(&self, boottime: u64) -> i64 {
+        (boottime as i64).wrapping_add(self.realtime_minus_boottime_ns)
+    }
+}
+
+/// One run of iotrace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Version of the iotrace that measured.
+    pub iotrace_version: String,
+    pub host: String,
+    /// Kernel release (`uname -r`).
+    pub kernel: String,
+    /// Identity of this boot of the kernel (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+    /// How system calls were seen: `btf` or `tracepoint`.
+    pub hook: String,
+    /// `basic` or `full`.
+    pub detail: String,
+    pub target: Target,
+    /// Of the command; absent while it runs and where there is none.
+    pub exit_code: Option<i32>,
+    /// Nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
+    pub duration_ns: u64,
+    pub clock: Clock,
+    /// What was not counted, or not in full, by reason; also what was left out on purpose.
+    pub losses: BTreeMap<String, u64>,
+}
+
+/// A moment as RFC 3339, UTC, to the microsecond: `2025-11-20T23:53:00.000000Z`.
+pub fn rfc3339(unix_ns: i64) -> String {
+    let micros = unix_ns.div_euclid(1_000);
+    let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
+/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar: years begin in March, eras have 400.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468; // since 0000-03-01
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_rfc_3339() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000Z"),
+            (1_763_682_780, "2025-11-20T23:53:00.000000Z"),
+            (4_107_542_399, "2100-02-28T23:59:59.000000Z"),
+        ] {
+            assert_eq!(rfc3339(seconds * 1_000_000_000), expected);
+        }
+        assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn clocks_are_inverse() {
+        let clock = Clock {
+            realtime_minus_monotonic_ns: 1_700_000_000_000_000_000,
+            ..Clock::default()
+        };
+        assert_eq!(clock.monotonic_ns(clock.unix_ns(123)), 123);
+    }
+}
