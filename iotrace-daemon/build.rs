@@ -1,0 +1,138 @@
+//! Builds the kernel crate and puts its object into `OUT_DIR`, where `include_bytes_aligned!` takes
+//! it from; and names this build's version and commit (`IOTRACE_VERSION`).
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+#[path = "build/kernel_crate.rs"]
+mod kernel_crate;
+#[path = "build/toolchain.rs"]
+mod toolchain;
+
+use kernel_crate::{Machine, PACKAGE};
+use toolchain::Toolchain;
+
+/// The mend for everything that is missing.
+const SETUP: &str =
+    "`cargo xtask setup` installs what is missing, `cargo xtask setup --check` names it";
+
+fn main() -> ExitCode {
+    let root = path_variable("CARGO_MANIFEST_DIR").join("..");
+    export_version(&root);
+    match build_kernel_crate(&root) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: the kernel crate {PACKAGE} was not built: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the object. Its warnings become ours; its errors end the build.
+fn build_kernel_crate(root: &Path) -> Result<(), String> {
+    rerun_if_changed(root);
+    let toolchain = Toolchain::find(env!("CARGO_PKG_RUST_VERSION"))
+        .map_err(|why| format!("no compiler with the sources of `core`: {why}\n{SETUP}"))?;
+    let linker = toolchain::installed("bpf-linker")
+        .ok_or_else(|| format!("bpf-linker was not found\n{SETUP}"))?;
+    for tool in [&toolchain.rustc, &linker] {
+        println!("cargo::rerun-if-changed={}", tool.display());
+    }
+
+    let machine = Machine {
+        arch: variable("CARGO_CFG_TARGET_ARCH"),
+        big_endian: variable("CARGO_CFG_TARGET_ENDIAN") == "big",
+    };
+    let out = path_variable("OUT_DIR");
+    let target_dir = out.join("kernel-target"); // not the object's name, which would be in its way
+    let mut cargo = kernel_crate::cargo(&toolchain, "build", &machine, root, &target_dir);
+    let linker_variable = machine.target().replace('-', "_").to_uppercase();
+    cargo.env(format!("CARGO_TARGET_{linker_variable}_LINKER"), &linker);
+    let output = cargo
+        .output()
+        .map_err(|error| format!("cannot run {cargo:?}: {error}"))?;
+
+    let messages = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!(
+            "{} with {toolchain}\n{messages}\n{SETUP}",
+            output.status
+        ));
+    }
+    for line in messages.lines().filter(|line| !line.is_empty()) {
+        println!("cargo::warning={line}");
+    }
+    let object = target_dir
+        .join(machine.target())
+        .join("release")
+        .join(PACKAGE);
+    fs::copy(&object, out.join(PACKAGE))
+        .map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
+    Ok(())
+}
+
+/// Names what the object is made of, beside the tools, which are named once they are found.
+fn rerun_if_changed(root: &Path) {
+    for part in [
+        PACKAGE,
+        "iotrace-common",
+        "Cargo.toml",
+        "Cargo.lock",
+        "iotrace-daemon/build",
+    ] {
+        println!("cargo::rerun-if-changed={}", root.join(part).display());
+    }
+    for name in [toolchain::RUSTC_VARIABLE, "CARGO_HOME", "RUSTUP_HOME"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+}
+
+/// Sets `IOTRACE_VERSION`: the package's version, and the commit where there is one.
+///
+/// A modified working tree is not told: the script does not run again for every edit, so the word
+/// would often be stale.
+fn export_version(root: &Path) {
+    let version = env!("CARGO_PKG_VERSION");
+    match commit(root) {
+        Some(commit) => println!("cargo::rustc-env=IOTRACE_VERSION={version} ({commit})"),
+        None => println!("cargo::rustc-env=IOTRACE_VERSION={version}"),
+    }
+}
+
+/// The commit that is checked out, if the workspace is the top of a git repository (and not a copy
+/// inside another one).
+fn commit(root: &Path) -> Option<String> {
+    if !root.join(".git").exists() {
+        return None;
+    }
+    let log = root.join(git(root, &["rev-parse", "--git-path", "logs/HEAD"])?);
+    if log.exists() {
+        // It grows with every checkout and commit. (A path that is not there would make every build run this.)
+        println!("cargo::rerun-if-changed={}", log.display());
+    }
+    git(root, &["rev-parse", "--short=10", "HEAD"])
+}
+
+/// What a git command prints, if it succeeds.
+fn git(root: &Path, args: &[&str]) -> Option<String> {
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(args)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim_end().to_owned())
+}
+
+/// A variable that cargo sets for every build script.
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|error| panic!("cargo did not set {name}: {error}"))
+}
+
+/// The same, as a path.
+fn path_variable(name: &str) -> PathBuf {
+    PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("cargo did not set {name}")))
+}
