@@ -1,0 +1,62 @@
+//! `cargo xtask lint`: format, lints and dependencies, with nothing let pass.
+
+use std::env::consts::ARCH;
+
+use anyhow::{Error, Result};
+
+use crate::kernel_crate::{self, Machine};
+use crate::setup::{self, Purpose};
+use crate::toolchain::Toolchain;
+use crate::{cmd, run};
+
+/// Runs every check, the quick ones first.
+pub fn task() -> Result<()> {
+    setup::ensure(&[Purpose::Build, Purpose::Lint])?;
+    cmd::run(cmd::cargo().args(["fmt", "--all", "--check"]))?;
+    dependencies()?;
+    kernel_lints()?;
+    let clippy = [
+        "clippy",
+        "--locked",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ];
+    cmd::run(cmd::cargo().args(clippy))
+}
+
+/// Clippy for the kernel crate, by the toolchain that builds it.
+fn kernel_lints() -> Result<()> {
+    let toolchain = Toolchain::find(env!("CARGO_PKG_RUST_VERSION")).map_err(Error::msg)?;
+    let machine = Machine {
+        arch: ARCH.to_owned(),
+        big_endian: cfg!(target_endian = "big"),
+    };
+    let target_dir = run::target_dir()?.join("kernel-lint");
+    let mut clippy = kernel_crate::cargo(&toolchain, "clippy", &machine, cmd::root(), &target_dir);
+    cmd::run(clippy.args(["--", "--deny", "warnings"]))
+}
+
+/// cargo-deny: bans, licences and sources; known vulnerabilities where their database can be had,
+/// which the network decides and not the change that is checked.
+fn dependencies() -> Result<()> {
+    let deny = ["deny", "--locked"];
+    let checks = [
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ];
+    cmd::run(cmd::cargo().args(deny).args(checks))?;
+    if let Err(error) = cmd::run(cmd::cargo().args(deny).args(["fetch", "db"])) {
+        eprintln!("lint: known vulnerabilities were NOT checked: no database: {error:#}");
+        return Ok(());
+    }
+    cmd::run(
+        cmd::cargo()
+            .args(deny)
+            .args(["--offline", "check", "advisories"]),
+    )
+}

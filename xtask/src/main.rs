@@ -1,0 +1,88 @@
+//! iotrace's development tasks, run as `cargo xtask TASK`. Each task has its own file.
+//!
+//! A task installs what it needs and is missing (see [`setup`]), so that a fresh machine with Rust
+//! needs no other step.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+mod build;
+mod ci;
+mod cmd;
+mod lint;
+mod run;
+mod setup;
+mod test;
+
+/// The command line for the kernel crate, the same that builds it into the daemon.
+#[path = "../../iotrace-daemon/build/kernel_crate.rs"]
+mod kernel_crate;
+/// The search for the kernel crate's compiler, the same that the daemon's build makes.
+#[path = "../../iotrace-daemon/build/toolchain.rs"]
+mod toolchain;
+
+/// iotrace's development tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install the tools that building, testing and linting need and this machine lacks.
+    Setup {
+        /// Only say what is missing, and fail if anything is.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build iotrace.
+    Build {
+        /// Build with optimizations.
+        #[arg(long)]
+        release: bool,
+    },
+    /// Build iotrace with optimizations and run it, with sudo where that is needed.
+    Run {
+        /// The arguments of iotrace, after `--`.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Run all tests, with sudo where that is needed.
+    Test {
+        /// Arguments of `cargo test`, after `--`; a second `--` leads to those of the tests.
+        #[arg(last = true)]
+        args: Vec<OsString>,
+    },
+    /// Check the format, the lints (kernel crate too) and the dependencies.
+    Lint,
+    /// Do all that the continuous integration does: lint and test.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not by returning it, which would print a backtrace: the causes say all there is.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Setup { check: true } => setup::check(),
+        Task::Setup { check: false } => setup::all(),
+        Task::Build { release } => build::task(release),
+        Task::Run { args } => run::task(&args),
+        Task::Test { args } => test::task(&args),
+        Task::Lint => lint::task(),
+        Task::Ci => ci::task(),
+    }
+}

@@ -1,0 +1,63 @@
+//! Toolchains and components by rustup.
+
+use std::env;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cmd;
+use crate::toolchain::{self, RUSTUP_TOOLCHAIN};
+
+/// How long a download may take before the next road is tried. Offline, rustup repeats its
+/// attempts for minutes.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// Installs nightly with the library sources, or adds them to the nightly that is there; where
+/// that one is refused for its age, the user's `rustup update` is theirs to do.
+pub fn install_nightly() -> Result<()> {
+    require()?;
+    if cmd::stdout_of(&mut which_nightly()).is_ok() {
+        return add_nightly_component("rust-src");
+    }
+    let install = [
+        "toolchain",
+        "install",
+        RUSTUP_TOOLCHAIN,
+        "--profile",
+        "minimal",
+    ];
+    let options = ["--component", "rust-src", "--no-self-update"];
+    cmd::run_within(cmd::command("rustup").args(install).args(options), LIMIT)
+}
+
+/// Adds a component to nightly.
+pub fn add_nightly_component(name: &str) -> Result<()> {
+    add(name, RUSTUP_TOOLCHAIN)
+}
+
+/// Adds a component to the toolchain that runs cargo.
+pub fn add_component(name: &str) -> Result<()> {
+    let toolchain = env::var("RUSTUP_TOOLCHAIN").with_context(|| {
+        format!("install `{name}` from where this Rust came from: it is not rustup's")
+    })?;
+    require()?;
+    add(name, &toolchain)
+}
+
+fn add(name: &str, toolchain: &str) -> Result<()> {
+    let arguments = ["component", "add", name, "--toolchain", toolchain];
+    cmd::run_within(cmd::command("rustup").args(arguments), LIMIT)
+}
+
+fn require() -> Result<()> {
+    if toolchain::on_path("rustup").next().is_none() {
+        bail!("no `rustup` on PATH");
+    }
+    Ok(())
+}
+
+fn which_nightly() -> std::process::Command {
+    let mut which = cmd::command("rustup");
+    which.args(["which", "--toolchain", RUSTUP_TOOLCHAIN, "rustc"]);
+    which
+}

@@ -1,0 +1,126 @@
+//! What the tasks need: one row for each tool.
+
+use super::Purpose::{self, Build, Lint, Test};
+
+/// A tool: what it is, why it is needed, and for which tasks.
+pub struct Tool {
+    pub kind: Kind,
+    pub why: &'static str,
+    pub purpose: Purpose,
+}
+
+/// How a tool is looked for and installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A command on `PATH`, in the distribution's package of that name.
+    Command {
+        name: &'static str,
+        package: &'static str,
+    },
+    /// A component of the Rust toolchain that runs cargo, and the file it brings.
+    Component {
+        name: &'static str,
+        file: &'static str,
+    },
+    /// A program from crates.io, of this version or a newer one.
+    Crate {
+        name: &'static str,
+        version: &'static str,
+    },
+    /// A compiler that can build the kernel crate.
+    KernelCompiler,
+    /// The clippy of that compiler.
+    KernelClippy,
+    /// bpf-linker, with an LLVM that reads what that compiler writes.
+    BpfLinker,
+}
+
+/// Every tool, in the order of installation: bpf-linker is built for the compiler before it.
+pub const TOOLS: &[Tool] = &[
+    tool(command("cc", "gcc"), "links what Rust compiles", Build),
+    tool(
+        Kind::KernelCompiler,
+        "builds the kernel programs, and `core` for them",
+        Build,
+    ),
+    tool(Kind::BpfLinker, "links the kernel programs", Build),
+    tool(
+        Kind::Component {
+            name: "rustfmt",
+            file: "rustfmt",
+        },
+        "checks the format",
+        Lint,
+    ),
+    tool(
+        Kind::Component {
+            name: "clippy",
+            file: "cargo-clippy",
+        },
+        "lints the workspace",
+        Lint,
+    ),
+    tool(Kind::KernelClippy, "lints the kernel programs", Lint),
+    tool(
+        CARGO_DENY,
+        "checks the licences and sources of dependencies",
+        Lint,
+    ),
+    tool(
+        command("strace", "strace"),
+        "counts the system calls that iotrace's are compared with",
+        Test,
+    ),
+    tool(
+        command("fio", "fio"),
+        "does I/O by several engines, and says how much",
+        Test,
+    ),
+    tool(
+        command("python3", "python3"),
+        "runs the training script",
+        Test,
+    ),
+    tool(command("git", "git"), "is a program to trace", Test),
+    tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
+    tool(command("tar", "tar"), "is a program to trace", Test),
+    tool(command("dd", "coreutils"), "is a program to trace", Test),
+];
+
+const CARGO_DENY: Kind = Kind::Crate {
+    name: "cargo-deny",
+    version: "0.20.2",
+};
+
+/// Older ones write names into the BTF that kernels refuse.
+pub const BPF_LINKER_VERSION: &str = "0.13.0";
+
+const fn command(name: &'static str, package: &'static str) -> Kind {
+    Kind::Command { name, package }
+}
+
+const fn tool(kind: Kind, why: &'static str, purpose: Purpose) -> Tool {
+    Tool { kind, why, purpose }
+}
+
+impl Kind {
+    /// What it is called in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Command { name, .. }
+            | Self::Component { name, .. }
+            | Self::Crate { name, .. } => name,
+            Self::KernelCompiler => "a compiler with library sources",
+            Self::KernelClippy => "clippy of the kernel crate's compiler",
+            Self::BpfLinker => "bpf-linker",
+        }
+    }
+
+    /// The distribution's package that brings it, if one does on every machine.
+    pub fn package(self) -> Option<&'static str> {
+        match self {
+            Self::Command { package, .. } => Some(package),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `cargo xtask test`: all tests, those against the running kernel too.
+
+use std::env;
+use std::ffi::OsString;
+
+use anyhow::{Context as _, Result};
+
+use crate::cmd;
+use crate::setup::{self, Purpose};
+
+/// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
+/// not root, cargo runs every test binary through sudo (and builds them as the user we are).
+pub fn task(args: &[OsString]) -> Result<()> {
+    setup::ensure(&[Purpose::Build, Purpose::Test])?;
+    let mut test = cmd::cargo();
+    test.args(["test", "--locked"]).args(args);
+    if !cmd::is_root()? {
+        let variable = format!(
+            "CARGO_TARGET_{}_RUNNER",
+            host()?.replace('-', "_").to_uppercase()
+        );
+        test.env(variable, sudo()?);
+    }
+    cmd::run(&mut test)
+}
+
+/// The runner: sudo with our environment, and with our `PATH`, which sudo replaces otherwise.
+fn sudo() -> Result<String> {
+    let path = env::var("PATH").context("PATH is not set, or is not UTF-8")?;
+    Ok(format!("sudo -E env PATH={path}"))
+}
+
+/// The target that cargo builds the tests for.
+fn host() -> Result<String> {
+    let version = cmd::stdout_of(cmd::cargo().arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host
+        .context("`cargo -vV` does not name its host")?
+        .to_owned())
+}
