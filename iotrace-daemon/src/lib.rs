@@ -10,3 +10,4 @@
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
 
 pub mod model;
+pub mod report;

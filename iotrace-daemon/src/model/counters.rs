@@ -110,8 +110,8 @@ descriptors! {
     META_NS "meta" Nanoseconds Sum Basic "Time inside calls that move no data and sync none, summed over calls.";
     SYNC_NS "sync" Nanoseconds Sum Basic "Time inside fsync, fdatasync, sync_file_range and msync, summed over calls.";
     FAILED_NS "failed" Nanoseconds Sum Basic "Time inside failed calls; in none of the other times.";
-    FIRST "first" Moment Earliest Basic "Start of the first operation.";
-    LAST "last" Moment Max Basic "End of the last operation.";
+    FIRST "first_operation" Moment Earliest Basic "Start of the first operation.";
+    LAST "last_operation" Moment Max Basic "End of the last operation.";
     READ_SIZE_0_100 "read_size_0_100" Calls Sum Full "Reads of at most 100 bytes (POSIX_SIZE_READ_0_100).";
     READ_SIZE_100_1K "read_size_100_1k" Calls Sum Full "Reads of 101 to 1024 bytes (POSIX_SIZE_READ_100_1K).";
     READ_SIZE_1K_10K "read_size_1k_10k" Calls Sum Full "Reads to 10 KiB (POSIX_SIZE_READ_1K_10K).";

@@ -68,6 +68,25 @@ impl Failures {
             .map(|(key, (total, _))| (key, *total))
     }
 
+    /// Failures of one process.
+    pub fn of(&self, process: u32) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
+        let first = FailureKey {
+            process,
+            spot: Spot::File(0),
+            op: 0,
+            errno: 0,
+        };
+        let last = FailureKey {
+            process,
+            spot: Spot::Overflow,
+            op: u32::MAX,
+            errno: u32::MAX,
+        };
+        self.counts
+            .range(first..=last)
+            .map(|(key, (total, _))| (key, *total))
+    }
+
     /// Failures since the last [`Failures::settle`].
     pub fn interval(&self) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
         let recent = self

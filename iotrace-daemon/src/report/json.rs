@@ -1,0 +1,497 @@
+//! The report as one JSON object, written row by row: `docs/report-json.md` is its schema.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufWriter, Write},
+};
+
+use iotrace_common::{bucket, diag, op};
+use serde::{
+    Serialize, Serializer,
+    ser::{SerializeMap, SerializeSeq},
+};
+
+use super::{FORMAT_VERSION, Report, sum::Sum};
+use crate::model::{
+    FailureCount, FailureKey, Process, Row, Spot,
+    counters::{self, Counters, TABLE, Unit},
+    errno,
+    run::{Target, rfc3339},
+    top::commonest,
+};
+
+/// Writes the report as one JSON object and a newline.
+pub fn json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    serde_json::to_writer(&mut out, report)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let run = self.run;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("format_version", &FORMAT_VERSION)?;
+        map.serialize_entry("iotrace_version", &run.iotrace_version)?;
+        map.serialize_entry("host", &run.host)?;
+        map.serialize_entry("kernel", &run.kernel)?;
+        map.serialize_entry("hook", &run.hook)?;
+        map.serialize_entry("detail", &run.detail)?;
+        match &run.target {
+            Target::Command(command) => map.serialize_entry("command", command)?,
+            Target::Pids(pids) => map.serialize_entry("pids", pids)?,
+            Target::All(all) => map.serialize_entry("all", all)?,
+        }
+        map.serialize_entry("exit_code", &run.exit_code)?;
+        map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;
+        map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
+        map.serialize_entry("totals", &Totals(self))?;
+        map.serialize_entry(
+            "processes",
+            &Seq(|| {
+                self.process_order.iter().map(|index| ProcessJson {
+                    report: self,
+                    index: *index,
+                })
+            }),
+        )?;
+        map.serialize_entry(
+            "files",
+            &Seq(|| {
+                let rows = self
+                    .row_order
+                    .iter()
+                    .map(|index| &self.model.rows()[*index as usize]);
+                rows.map(|row| RowJson { report: self, row })
+            }),
+        )?;
+        map.serialize_entry("losses", &self.losses(true))?;
+        map.serialize_entry("notes", &self.losses(false))?;
+        map.end()
+    }
+}
+
+impl Report<'_> {
+    /// Every reason with its count, 0 included: those that lose something, or those that do not.
+    pub(super) fn losses(&self, lost: bool) -> BTreeMap<&str, u64> {
+        let known = diag::NAMES
+            .iter()
+            .zip(diag::IS_LOSS)
+            .filter(|(_, is_loss)| *is_loss == lost);
+        let mut losses: BTreeMap<&str, u64> = known.map(|(name, _)| (*name, 0)).collect();
+        if lost {
+            losses.insert("recursion_misses", 0);
+        }
+        for (name, count) in &self.run.losses {
+            if is_loss(name) == lost {
+                losses.insert(name, *count);
+            }
+        }
+        losses
+    }
+
+    /// A moment in seconds since the start of the run.
+    fn at(&self, monotonic: u64) -> f64 {
+        (self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns) as f64 / 1e9
+    }
+}
+
+/// Whether a reason means that something is missing; one that is not known does.
+fn is_loss(name: &str) -> bool {
+    diag::NAMES
+        .iter()
+        .position(|known| *known == name)
+        .is_none_or(|index| diag::IS_LOSS[index])
+}
+
+/// A sequence that is made while it is written.
+struct Seq<F>(F);
+
+impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Seq<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(None)?;
+        for item in (self.0)() {
+            seq.serialize_element(&item)?;
+        }
+        seq.end()
+    }
+}
+
+struct Totals<'a>(&'a Report<'a>);
+
+impl Serialize for Totals<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let report = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("processes", &report.processes.len())?;
+        map.serialize_entry("files", &report.files.len())?;
+        map.serialize_entry("directories", &report.directories.len())?;
+        sum_entries(&mut map, report, &report.totals)?;
+        failure_entries(
+            &mut map,
+            report
+                .failures
+                .iter()
+                .map(|((op, errno), count)| (*op, *errno, *count)),
+            true,
+        )?;
+        map.end()
+    }
+}
+
+struct ProcessJson<'a> {
+    report: &'a Report<'a>,
+    index: u32,
+}
+
+impl Serialize for ProcessJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Process {
+            id,
+            about,
+            by_name,
+            overflow,
+            ..
+        } = &self.report.model.processes()[self.index as usize];
+        let clock = &self.report.run.clock;
+        let start = (about.start_boottime != 0)
+            .then(|| rfc3339(clock.unix_ns_of_boottime(about.start_boottime)));
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pid", &id.pid)?;
+        map.serialize_entry("ppid", &about.parent)?;
+        map.serialize_entry("uid", &about.uid)?;
+        text_entries(&mut map, "comm", "comm_hex", &about.comm)?;
+        text_entries(&mut map, "exe", "exe_hex", &about.exe)?;
+        let command: Vec<_> = about
+            .args
+            .iter()
+            .map(|arg| String::from_utf8_lossy(arg))
+            .collect();
+        map.serialize_entry("command", &command)?;
+        map.serialize_entry("start_time", &start)?;
+        map.serialize_entry(
+            "end_time",
+            &about.end.map(|end| rfc3339(clock.unix_ns(end))),
+        )?;
+        map.serialize_entry("exit_code", &about.exit_code())?;
+        map.serialize_entry("execs", &about.execs)?;
+        map.serialize_entry(
+            "totals",
+            &ProcessTotals {
+                report: self.report,
+                index: self.index,
+            },
+        )?;
+        for (name, spot, cell) in [
+            ("by_name", Spot::ByName, by_name),
+            ("overflow", Spot::Overflow, overflow),
+        ] {
+            let counters = cell.total();
+            map.serialize_entry(
+                name,
+                &Place {
+                    report: self.report,
+                    process: self.index,
+                    spot,
+                    counters,
+                },
+            )?;
+        }
+        map.end()
+    }
+}
+
+struct ProcessTotals<'a> {
+    report: &'a Report<'a>,
+    index: u32,
+}
+
+impl Serialize for ProcessTotals<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let process = &self.report.processes[self.index as usize];
+        map.serialize_entry("files", &process.files)?;
+        sum_entries(&mut map, self.report, &process.sum)?;
+        let failures = self.report.model.failures().of(self.index);
+        failure_entries(&mut map, failures.map(flat), true)?;
+        map.end()
+    }
+}
+
+/// The counters of one place, with its failures.
+struct Place<'a> {
+    report: &'a Report<'a>,
+    process: u32,
+    spot: Spot,
+    counters: Counters,
+}
+
+impl Place<'_> {
+    fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        counter_entries(map, self.report, &self.counters)?;
+        table_entries(
+            map,
+            &self.counters,
+            self.counters.sizes.entries(),
+            self.counters.strides.entries(),
+        )?;
+        failure_entries(
+            map,
+            self.report.failures_at(self.process, self.spot).map(flat),
+            false,
+        )
+    }
+}
+
+impl Serialize for Place<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.entries(&mut map)?;
+        map.end()
+    }
+}
+
+struct RowJson<'a> {
+    report: &'a Report<'a>,
+    row: &'a Row,
+}
+
+impl Serialize for RowJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Row {
+            process,
+            file: index,
+            cell,
+        } = self.row;
+        let model = self.report.model;
+        let file = model.file(*index);
+        let (mount_point, fs_type) = model.mount_of(&file);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pid", &model.processes()[*process as usize].id.pid)?;
+        match file.path {
+            [] => map.serialize_entry("path", &None::<&str>)?,
+            path => text_entries(&mut map, "path", "path_hex", path)?,
+        }
+        if let Some(path) = file.opened_as {
+            text_entries(&mut map, "opened_as", "opened_as_hex", path)?;
+        }
+        if file.truncated {
+            map.serialize_entry("path_truncated", &true)?;
+        }
+        if file.deleted {
+            map.serialize_entry("deleted", &true)?;
+        }
+        map.serialize_entry(
+            "type",
+            if file.is_directory() {
+                "directory"
+            } else {
+                "regular"
+            },
+        )?;
+        map.serialize_entry(
+            "device",
+            &format_args!("{}:{}", file.id.major(), file.id.minor()),
+        )?;
+        map.serialize_entry("inode", &file.id.inode)?;
+        map.serialize_entry("generation", &file.id.generation)?;
+        text_entries(&mut map, "mount_point", "mount_point_hex", mount_point)?;
+        map.serialize_entry("fs_type", fs_type)?;
+        map.serialize_entry("size", &file.size)?;
+        let spot = Spot::File(*index);
+        Place {
+            report: self.report,
+            process: *process,
+            spot,
+            counters: cell.total(),
+        }
+        .entries(&mut map)?;
+        map.end()
+    }
+}
+
+/// Text of any bytes: as UTF-8, and in hexadecimal too where it is not.
+fn text_entries<M: SerializeMap>(
+    map: &mut M,
+    key: &'static str,
+    hex: &'static str,
+    text: &[u8],
+) -> Result<(), M::Error> {
+    map.serialize_entry(key, &String::from_utf8_lossy(text))?;
+    if std::str::from_utf8(text).is_err() {
+        let digits: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
+        map.serialize_entry(hex, &digits)?;
+    }
+    Ok(())
+}
+
+fn sum_entries<M: SerializeMap>(
+    map: &mut M,
+    report: &Report<'_>,
+    sum: &Sum,
+) -> Result<(), M::Error> {
+    counter_entries(map, report, &sum.counters)?;
+    let pairs = |table: &std::collections::HashMap<u64, u64>| {
+        commonest(table.iter().map(|(value, count)| (*value, *count)), 4)
+    };
+    table_entries(map, &sum.counters, &pairs(&sum.sizes), &pairs(&sum.strides))
+}
+
+/// Counters that stand in every object, also where they are 0.
+fn is_always_written(index: usize) -> bool {
+    matches!(
+        index,
+        counters::OPENS
+            | counters::READS
+            | counters::ZERO_READS
+            | counters::WRITES
+            | counters::CLOSES
+            | counters::SEEKS
+            | counters::STATS
+            | counters::MMAPS
+            | counters::FSYNCS
+            | counters::FDATASYNCS
+            | counters::RENAMES
+            | counters::UNLINKS
+            | counters::BYTES_READ
+            | counters::BYTES_WRITTEN
+            | counters::READ_NS
+            | counters::WRITE_NS
+            | counters::META_NS
+            | counters::SYNC_NS
+    )
+}
+
+/// Counters that stand in an object of their own.
+fn is_bucket(index: usize) -> bool {
+    (counters::READ_SIZE_0_100..=counters::WRITE_SIZE_1G_PLUS).contains(&index)
+}
+
+fn counter_entries<M: SerializeMap>(
+    map: &mut M,
+    report: &Report<'_>,
+    counters: &Counters,
+) -> Result<(), M::Error> {
+    for (index, (value, descriptor)) in counters.v.iter().zip(&TABLE).enumerate() {
+        if is_bucket(index) || (*value == 0 && !is_always_written(index)) {
+            continue;
+        }
+        match descriptor.unit {
+            Unit::Calls | Unit::Bytes | Unit::Mode => {
+                map.serialize_entry(descriptor.name, value)?
+            }
+            Unit::Nanoseconds => {
+                map.serialize_entry(&key(descriptor.name, "_seconds"), &seconds(*value))?
+            }
+            Unit::Moment => {
+                map.serialize_entry(&key(descriptor.name, "_at"), &report.at(*value))?
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table_entries<M: SerializeMap>(
+    map: &mut M,
+    counters: &Counters,
+    sizes: &[(u64, u64)],
+    strides: &[(u64, u64)],
+) -> Result<(), M::Error> {
+    for (name, first) in [
+        ("read_sizes", counters::READ_SIZE_0_100),
+        ("write_sizes", counters::WRITE_SIZE_0_100),
+    ] {
+        let calls = &counters.v[first..first + bucket::SIZES];
+        if calls.iter().any(|calls| *calls != 0) {
+            map.serialize_entry(name, &Buckets(calls))?;
+        }
+    }
+    if !sizes.is_empty() {
+        let common = commonest(sizes.iter().copied(), 4);
+        map.serialize_entry(
+            "access_sizes",
+            &Seq(|| {
+                common.iter().map(|(size, count)| SizeCount {
+                    size: *size,
+                    count: *count,
+                })
+            }),
+        )?;
+    }
+    if !strides.is_empty() {
+        let common = commonest(strides.iter().copied(), 4);
+        map.serialize_entry(
+            "strides",
+            &Seq(|| {
+                common.iter().map(|(stride, count)| StrideCount {
+                    stride: *stride,
+                    count: *count,
+                })
+            }),
+        )?;
+    }
+    Ok(())
+}
+
+/// Calls by bucket of size, those that are not 0.
+struct Buckets<'a>(&'a [u64]);
+
+impl Serialize for Buckets<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let named = bucket::SIZE_NAMES
+            .iter()
+            .map(|name| name.to_lowercase())
+            .zip(self.0);
+        serializer.collect_map(named.filter(|(_, calls)| **calls != 0))
+    }
+}
+
+#[derive(Serialize)]
+struct SizeCount {
+    size: u64,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct StrideCount {
+    stride: u64,
+    count: u64,
+}
+
+fn flat((key, count): (&FailureKey, FailureCount)) -> (u32, u32, FailureCount) {
+    (key.op, key.errno, count)
+}
+
+/// `errors` by errno, and where asked `errors_by_operation`.
+fn failure_entries<M: SerializeMap>(
+    map: &mut M,
+    failures: impl Iterator<Item = (u32, u32, FailureCount)>,
+    by_operation: bool,
+) -> Result<(), M::Error> {
+    let mut errors: BTreeMap<_, u64> = BTreeMap::new();
+    let mut operations: BTreeMap<&str, BTreeMap<_, u64>> = BTreeMap::new();
+    for (op, errno, count) in failures {
+        let name = errno::name(errno);
+        let operation = op::NAMES.get(op as usize).copied().unwrap_or("unknown");
+        *operations
+            .entry(operation)
+            .or_default()
+            .entry(name.clone())
+            .or_default() += count.calls;
+        *errors.entry(name).or_default() += count.calls;
+    }
+    map.serialize_entry("errors", &errors)?;
+    if by_operation {
+        map.serialize_entry("errors_by_operation", &operations)?;
+    }
+    Ok(())
+}
+
+fn key(name: &str, suffix: &str) -> String {
+    [name, suffix].concat()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
