@@ -10,4 +10,5 @@
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
 
 pub mod model;
+pub mod recording;
 pub mod report;

@@ -143,31 +143,27 @@ impl Files {
         self.set_path(index, &name.path);
     }
 
-    /// Restores the first path of a renamed file, from a recording.
-    pub fn set_opened_as(&mut self, index: u32, path: &[u8]) {
-        let name = self.names.keep(path);
-        self.opened_as.insert(index, name);
-    }
-
-    /// Sets state that a recording knows better: a later part of it has the newer name.
-    pub fn restore(&mut self, name: &FileName) -> u32 {
+    /// Takes what a recording says of a file. Such a file is not found by its path: a recording has no renames.
+    pub fn restore(&mut self, name: &FileName, opened_as: Option<&[u8]>) {
         let index = self.intern(name.file);
-        if !name.path.is_empty() {
-            if self.get(index).path != name.path {
-                self.forget_path(index);
-                self.entries[index as usize].path = Name::default();
-            }
-            self.entries[index as usize].flags |= flag::DELETED; // so that the name is taken
-            let deleted = name.deleted;
-            self.name(&FileName {
-                deleted: false,
-                ..name.clone()
-            });
-            if deleted {
-                self.delete(index);
-            }
+        if name.magic != 0 {
+            self.magics.insert(name.file.device, name.magic);
         }
-        index
+        if name.path.is_empty() {
+            return;
+        }
+        if self.get(index).path != name.path {
+            self.entries[index as usize].path = self.names.keep(&name.path);
+        }
+        if opened_as.is_some_and(|path| self.get(index).opened_as != Some(path)) {
+            let path = self.names.keep(opened_as.unwrap_or_default());
+            self.opened_as.insert(index, path);
+        }
+        let entry = &mut self.entries[index as usize];
+        entry.size = name.size;
+        entry.mode = name.mode;
+        entry.flags =
+            u8::from(name.truncated) * flag::TRUNCATED | u8::from(name.deleted) * flag::DELETED;
     }
 
     /// A rename of a file or a directory. Returns the file that was known by the old name.

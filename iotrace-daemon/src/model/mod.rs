@@ -6,7 +6,8 @@
 //! feed    add(process, place, &Counters), add_failures(process, place, op, errno, calls, ns), event(Event),
 //!         describe_process(process, About), update_mounts(text)
 //! ask     tally(), file_count(), undescribed(), rows(), processes(), files(), failures(), mount_of(file)
-//! flush   the recorder writes interval(), then settle() ends it; without a recorder an interval is the whole run
+//! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
+//! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a recorder an interval is the whole run
 //! ```
 //!
 //! What arrives in which order does not matter: counters may come before the name of their file and before the
@@ -31,8 +32,8 @@ use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
 pub use failures::{FailureCount, FailureKey, Failures};
 pub use files::File;
 use files::Files;
-use input::{Event, Place, ProcessId};
-use mounts::Mounts;
+use input::{Event, FileName, Place, ProcessId};
+use mounts::{Mount, Mounts};
 use moves::Moves;
 use processes::Processes;
 pub use processes::{About, Process, Tally};
@@ -262,6 +263,26 @@ impl Model {
             process.overflow.settle();
             process.changed = false;
         }
+    }
+
+    /// Files whose name or state changed since the last flush.
+    pub fn changed_files(&self) -> &[u32] {
+        self.files.changed()
+    }
+
+    /// Takes what a recording says of a process; a later part of it knows better.
+    pub fn restore_process(&mut self, process: ProcessId, about: About) {
+        self.processes.describe(process, |known| *known = about);
+    }
+
+    /// Takes what a recording says of a file; a later part of it knows better.
+    pub fn restore_file(&mut self, name: &FileName, opened_as: Option<&[u8]>) {
+        self.files.restore(name, opened_as);
+    }
+
+    /// Takes a mount of a recording.
+    pub fn restore_mount(&mut self, mount: Mount) {
+        self.mounts.insert(mount);
     }
 
     /// Whether for every process its files, its calls by name and its overflow sum up to what was added for it.

@@ -77,8 +77,14 @@ pub struct Process {
     pub(super) tally: Tally,
     /// Whether a fork, an exec or a look at it told who it is.
     pub(super) described: bool,
-    /// Whether something about it changed since the last flush.
     pub(super) changed: bool,
+}
+
+impl Process {
+    /// Whether something about it changed since the last flush.
+    pub fn is_changed(&self) -> bool {
+        self.changed
+    }
 }
 
 /// All processes.

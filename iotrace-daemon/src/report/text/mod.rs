@@ -3,7 +3,7 @@
 mod escape;
 mod sections;
 mod table;
-mod units;
+pub mod units;
 
 use std::io::{self, BufWriter, Write};
 

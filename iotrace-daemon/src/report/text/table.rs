@@ -142,10 +142,6 @@ impl Table {
         self.rows.push((style, cells));
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     /// Columns of the page that are left for one more column, of text.
     pub fn room(&self) -> usize {
         let used: usize = self.widths().iter().map(|width| width + GAP).sum();

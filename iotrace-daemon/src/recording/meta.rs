@@ -1,0 +1,127 @@
+//! `meta.json`: what a recording is of, which parts it has, and whether it was ended well.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Error, FORMAT_VERSION, META, UNFINISHED};
+use crate::model::{
+    Model,
+    mounts::{Mount, escape, parse_device, unescape},
+    run::{Run, rfc3339},
+};
+
+/// The content of `meta.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Meta {
+    pub format_version: u32,
+    /// Whether the recorder ended well; else what came after the last part is missing.
+    pub complete: bool,
+    /// [`Run::start_unix_ns`], to be read by people.
+    #[serde(skip_deserializing)]
+    pub start_time: String,
+    /// [`Run::duration_ns`], to be read by people.
+    #[serde(skip_deserializing)]
+    pub duration_seconds: f64,
+    /// Directories of the parts, in order.
+    pub parts: Vec<String>,
+    #[serde(flatten)]
+    pub run: Run,
+    pub mounts: Vec<MountEntry>,
+}
+
+/// A mount, as text: `major:minor`, and the kernel's octal escapes for what is not plain.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MountEntry {
+    device: String,
+    mount_point: String,
+    fs_type: String,
+    source: String,
+}
+
+impl Meta {
+    /// What is known of `run` now.
+    pub fn new(run: &Run, model: &Model, parts: &[String], complete: bool) -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            complete,
+            start_time: rfc3339(run.start_unix_ns),
+            duration_seconds: run.duration_ns as f64 / 1e9,
+            parts: parts.to_vec(),
+            run: run.clone(),
+            mounts: model.mounts().all().iter().map(MountEntry::from).collect(),
+        }
+    }
+
+    /// Writes the file beside its place, and renames it into it.
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        let unfinished = directory.join([META, UNFINISHED].concat());
+        let written = self.write_to(&unfinished).and_then(|()| {
+            fs::rename(&unfinished, directory.join(META))?;
+            File::open(directory)?.sync_all()
+        });
+        written.map_err(|cause| {
+            // What is left of it is of no use, and its room may be needed.
+            let _ = fs::remove_file(&unfinished);
+            Error::io("write", directory.join(META), cause)
+        })
+    }
+
+    fn write_to(&self, path: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        let mut file = File::create(path)?;
+        file.write_all(&text)?;
+        file.sync_all()
+    }
+
+    /// Reads the file of a recording of this version or an older one.
+    pub fn read(directory: &Path) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Version {
+            format_version: u64,
+        }
+        let path = directory.join(META);
+        let text = fs::read(&path).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound if directory.is_dir() => Error::NotARecording(directory.into()),
+            io::ErrorKind::NotADirectory => Error::NotARecording(directory.into()),
+            _ => Error::io("read", &path, cause),
+        })?;
+        let version: Version =
+            serde_json::from_slice(&text).map_err(|cause| Error::damaged(&path, cause))?;
+        if version.format_version > FORMAT_VERSION.into() {
+            return Err(Error::Newer {
+                path: directory.into(),
+                found: version.format_version,
+            });
+        }
+        serde_json::from_slice(&text).map_err(|cause| Error::damaged(&path, cause))
+    }
+}
+
+impl From<&Mount> for MountEntry {
+    fn from(mount: &Mount) -> Self {
+        Self {
+            device: format!("{}:{}", mount.device >> 20, mount.device & 0xf_ffff),
+            mount_point: escape(&mount.mount_point),
+            fs_type: mount.fs_type.clone(),
+            source: escape(&mount.source),
+        }
+    }
+}
+
+impl MountEntry {
+    /// The mount again; none where the device is no device.
+    pub fn mount(&self) -> Option<Mount> {
+        Some(Mount {
+            device: parse_device(&self.device)?,
+            mount_point: unescape(self.mount_point.as_bytes()),
+            fs_type: self.fs_type.clone(),
+            source: unescape(self.source.as_bytes()),
+        })
+    }
+}

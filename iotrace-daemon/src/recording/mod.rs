@@ -1,0 +1,80 @@
+//! Recordings: a directory of Parquet parts, one per flush, that outlives the recorder however it ends.
+//!
+//! ```text
+//! let mut recorder = Recorder::create(directory, &run)?;
+//! recorder.flush(&mut model, &run)?;              // every few seconds; ends the model's interval
+//! recorder.finish(&mut model, &run)?;             // the last part, and `complete: true`
+//! let Recorded { model, run, complete } = recording::read(directory)?;
+//! ```
+//!
+//! A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
+//! whole. `docs/recording-format.md` describes the files.
+
+mod batch;
+mod meta;
+mod reader;
+mod recorder;
+mod schema;
+mod tables;
+
+use std::{io, path::PathBuf};
+
+pub use reader::{Recorded, read};
+pub use recorder::Recorder;
+
+/// Version of the format. It rises when a reader of the version before would misread.
+pub const FORMAT_VERSION: u32 = 1;
+
+const META: &str = "meta.json";
+const PART: &str = "part-";
+/// Ending of what is not in its place yet; readers pass it by.
+const UNFINISHED: &str = ".tmp";
+
+/// Why a recording cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0} is not empty: recordings are never overwritten, name another directory")]
+    NotEmpty(PathBuf),
+    #[error("{0} is no recording: it has no meta.json")]
+    NotARecording(PathBuf),
+    #[error(
+        "{path} is a recording of format {found}, this iotrace reads up to {FORMAT_VERSION}: update iotrace"
+    )]
+    Newer { path: PathBuf, found: u64 },
+    #[error("{path} is damaged: {cause}; take it from a copy of the recording")]
+    Damaged { path: PathBuf, cause: String },
+    #[error("cannot {action} {path}: {source}{hint}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+        hint: &'static str,
+    },
+}
+
+impl Error {
+    fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let hint = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "; make room there: what was counted is kept for the next flush"
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; name a directory that can be written"
+            }
+            _ => "",
+        };
+        Self::Io {
+            action,
+            path: path.into(),
+            source,
+            hint,
+        }
+    }
+
+    fn damaged(path: impl Into<PathBuf>, cause: impl ToString) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            cause: cause.to_string(),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Reads a recording back into a model, whether its recorder ended well or was killed.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use super::{
+    Error, PART, UNFINISHED,
+    batch::read_table,
+    meta::Meta,
+    tables::{Tables, take_about, take_counters, take_failure},
+};
+use crate::model::{Model, run::Run};
+
+/// A recording, read.
+pub struct Recorded {
+    pub model: Model,
+    pub run: Run,
+    /// Whether its recorder ended well; else the operations after its last flush are missing.
+    pub complete: bool,
+}
+
+/// Reads the recording in `directory`. Parts that its recorder did not live to list are read too; what was not in
+/// its place yet is passed by.
+pub fn read(directory: &Path) -> Result<Recorded, Error> {
+    let meta = Meta::read(directory)?;
+    let mut model = Model::default();
+    meta.mounts
+        .iter()
+        .filter_map(|entry| entry.mount())
+        .for_each(|mount| model.restore_mount(mount));
+    let mut recorded = Recorded {
+        model,
+        run: meta.run,
+        complete: meta.complete,
+    };
+    let mut parts = parts_in(directory)?;
+    parts.extend(meta.parts);
+    let tables = Tables::new();
+    for part in parts {
+        read_part(&directory.join(part), &tables, &mut recorded)?;
+    }
+    Ok(recorded)
+}
+
+/// Parts that are in their place, in order.
+fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
+    let fail = |cause| Error::io("read", directory, cause);
+    let mut parts = BTreeSet::new();
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let name = entry
+            .map_err(fail)?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if name.starts_with(PART) && !name.ends_with(UNFINISHED) {
+            parts.insert(name);
+        }
+    }
+    Ok(parts)
+}
+
+fn read_part(directory: &Path, tables: &Tables, recorded: &mut Recorded) -> Result<(), Error> {
+    let Recorded { model, run, .. } = recorded;
+    read_table(directory, &tables.processes, |batch| {
+        take_about(batch, model, &run.clock)
+    })?;
+    read_table(directory, &tables.files, |batch| {
+        let end = take_counters(batch, model, &run.clock)?;
+        let duration = end.saturating_mul(1_000).saturating_sub(run.start_unix_ns);
+        // A part that meta.json does not know yet was written after the time that it has.
+        run.duration_ns = run.duration_ns.max(u64::try_from(duration).unwrap_or(0));
+        Ok(())
+    })?;
+    read_table(directory, &tables.errors, |batch| {
+        take_failure(batch, model)
+    })
+}

@@ -1,0 +1,168 @@
+//! Writes a recording: one part per flush, each whole or not there.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Error, PART, UNFINISHED,
+    batch::TableWriter,
+    meta::Meta,
+    tables::{Part, Tables},
+};
+use crate::model::{Model, Spot, run::Run};
+
+/// A recording that is being written.
+pub struct Recorder {
+    directory: PathBuf,
+    tables: Tables,
+    parts: Vec<String>,
+    /// Start of the current interval, nanoseconds since the Unix epoch.
+    interval_start: i64,
+}
+
+impl Recorder {
+    /// Makes the directory, which must be empty where it exists.
+    pub fn create(directory: &Path, run: &Run) -> Result<Self, Error> {
+        fs::create_dir_all(directory)
+            .map_err(|cause| Error::io("make the directory", directory, cause))?;
+        let mut entries =
+            fs::read_dir(directory).map_err(|cause| Error::io("read", directory, cause))?;
+        if entries.next().is_some() {
+            return Err(Error::NotEmpty(directory.into()));
+        }
+        let recorder = Self {
+            directory: directory.into(),
+            tables: Tables::new(),
+            parts: Vec::new(),
+            interval_start: run.start_unix_ns,
+        };
+        Meta::new(run, &Model::default(), &[], false).write(directory)?;
+        Ok(recorder)
+    }
+
+    /// Writes what the model counted since the last flush, and ends its interval. After an error the model still
+    /// holds all of it, and the next flush writes it.
+    pub fn flush(&mut self, model: &mut Model, run: &Run) -> Result<(), Error> {
+        self.write(model, run, false)
+    }
+
+    /// Writes the last part, and that the recording is complete.
+    pub fn finish(mut self, model: &mut Model, run: &Run) -> Result<(), Error> {
+        self.write(model, run, true)
+    }
+
+    fn write(&mut self, model: &mut Model, run: &Run, complete: bool) -> Result<(), Error> {
+        let interval_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        if has_news(model) {
+            let part = Part {
+                run,
+                interval_start: self.interval_start,
+                interval_end,
+            };
+            self.write_part(model, &part)?;
+            // In place: from here on the next flush must not write it again, whatever happens to meta.json.
+            model.settle();
+            self.interval_start = interval_end;
+            sync(&self.directory).map_err(|cause| Error::io("write", &self.directory, cause))?;
+        }
+        self.interval_start = interval_end;
+        Meta::new(run, model, &self.parts, complete).write(&self.directory)
+    }
+
+    fn write_part(&mut self, model: &Model, part: &Part<'_>) -> Result<(), Error> {
+        let name = format!("{PART}{:06}", self.parts.len() + 1);
+        let unfinished = self.directory.join([&name, UNFINISHED].concat());
+        let written = self.write_tables(model, part, &unfinished).and_then(|()| {
+            put_in_place(&unfinished, &self.directory.join(&name))
+                .map_err(|cause| Error::io("write", self.directory.join(&name), cause))
+        });
+        match written {
+            Ok(()) => self.parts.push(name),
+            Err(error) => {
+                // What is left of it is of no use, and its room may be needed.
+                let _ = fs::remove_dir_all(&unfinished);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_tables(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+        fs::create_dir(directory)
+            .map_err(|cause| Error::io("make the directory", directory, cause))?;
+        self.write_files(model, part, directory)?;
+        let mut processes = TableWriter::create(directory, &self.tables.processes)?;
+        for process in model
+            .processes()
+            .iter()
+            .filter(|process| process.is_changed())
+        {
+            processes.row(|batch| part.put_about(batch, process))?;
+        }
+        processes.finish()?;
+        let mut errors = TableWriter::create(directory, &self.tables.errors)?;
+        for (key, count) in model.failures().interval() {
+            errors.row(|batch| part.put_failure(batch, model, key, count))?;
+        }
+        errors.finish()
+    }
+
+    fn write_files(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+        let mut files = TableWriter::create(directory, &self.tables.files)?;
+        let id = |process: u32| model.processes()[process as usize].id;
+        let mut renamed: HashSet<u32> = model.changed_files().iter().copied().collect();
+        for row in model.dirty_rows() {
+            renamed.remove(&row.file);
+            let (spot, counters) = (Spot::File(row.file), row.cell.interval());
+            files.row(|batch| part.put_counters(batch, model, id(row.process), spot, &counters))?;
+        }
+        // Files whose name changed and nothing else, in the row of the process that used them first.
+        if !renamed.is_empty() {
+            for row in model.rows().iter().filter(|row| renamed.remove(&row.file)) {
+                let (spot, counters) = (Spot::File(row.file), row.cell.interval());
+                files.row(|batch| {
+                    part.put_counters(batch, model, id(row.process), spot, &counters)
+                })?;
+            }
+        }
+        for process in model.processes() {
+            for (spot, cell) in [
+                (Spot::ByName, &process.by_name),
+                (Spot::Overflow, &process.overflow),
+            ] {
+                if !cell.is_settled() {
+                    let counters = cell.interval();
+                    files.row(|batch| {
+                        part.put_counters(batch, model, process.id, spot, &counters)
+                    })?;
+                }
+            }
+        }
+        files.finish()
+    }
+}
+
+/// Whether there is anything to write.
+fn has_news(model: &Model) -> bool {
+    let told = |process: &crate::model::Process| {
+        process.is_changed() || !process.by_name.is_settled() || !process.overflow.is_settled()
+    };
+    model.dirty_rows().next().is_some()
+        || !model.changed_files().is_empty()
+        || model.failures().interval().next().is_some()
+        || model.processes().iter().any(told)
+}
+
+/// Renames a directory whose files are synced.
+fn put_in_place(unfinished: &Path, place: &Path) -> io::Result<()> {
+    sync(unfinished)?;
+    fs::rename(unfinished, place)
+}
+
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}

@@ -1,0 +1,227 @@
+//! The columns of the recording's tables.
+
+use crate::model::counters::{Descriptor, TABLE, Unit};
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Signed, 64 bits.
+    Int,
+    /// Unsigned, 64 bits.
+    Unsigned,
+    /// Microseconds since the Unix epoch, UTC.
+    Timestamp,
+    /// UTF-8.
+    Text,
+    /// Bytes that are no UTF-8.
+    Bytes,
+    Flag,
+    /// A list of pairs, by the names of their two members.
+    Pairs(&'static str, &'static str),
+}
+
+/// One column.
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub name: String,
+    pub kind: Kind,
+    pub optional: bool,
+}
+
+impl Field {
+    /// Parquet columns that it takes.
+    pub fn leaves(&self) -> usize {
+        if matches!(self.kind, Kind::Pairs(..)) {
+            2
+        } else {
+            1
+        }
+    }
+
+    fn declaration(&self) -> String {
+        let name = &self.name;
+        let repetition = if self.optional {
+            "optional"
+        } else {
+            "required"
+        };
+        match self.kind {
+            Kind::Int => format!("{repetition} int64 {name};"),
+            Kind::Unsigned => format!("{repetition} int64 {name} (INTEGER(64,false));"),
+            Kind::Timestamp => format!("{repetition} int64 {name} (TIMESTAMP(MICROS,true));"),
+            Kind::Text => format!("{repetition} binary {name} (STRING);"),
+            Kind::Bytes => format!("{repetition} binary {name};"),
+            Kind::Flag => format!("{repetition} boolean {name};"),
+            Kind::Pairs(first, second) => format!(
+                "required group {name} (LIST) {{ repeated group list {{ required group element {{ \
+                 required int64 {first}; required int64 {second}; }} }} }}"
+            ),
+        }
+    }
+}
+
+/// One table: the name of its file, and its columns in order.
+#[derive(Debug)]
+pub struct Schema {
+    pub name: &'static str,
+    pub fields: Vec<Field>,
+}
+
+impl Schema {
+    /// Its file in a part.
+    pub fn file_name(&self) -> String {
+        format!("{}.parquet", self.name)
+    }
+
+    /// The schema in Parquet's own notation.
+    pub fn declaration(&self) -> String {
+        let fields: Vec<_> = self.fields.iter().map(Field::declaration).collect();
+        format!("message {} {{ {} }}", self.name, fields.join(" "))
+    }
+}
+
+fn required(name: &str, kind: Kind) -> Field {
+    Field {
+        name: name.into(),
+        kind,
+        optional: false,
+    }
+}
+
+fn optional(name: &str, kind: Kind) -> Field {
+    Field {
+        name: name.into(),
+        kind,
+        optional: true,
+    }
+}
+
+/// Column of a counter: durations and moments say their unit.
+pub fn counter_name(descriptor: &Descriptor) -> String {
+    match descriptor.unit {
+        Unit::Calls | Unit::Bytes | Unit::Mode => descriptor.name.to_owned(),
+        Unit::Nanoseconds => format!("{}_ns", descriptor.name),
+        Unit::Moment => format!("{}_unix_ns", descriptor.name),
+    }
+}
+
+/// Counters of one interval: one row per process and file, and for calls by name and overflow.
+pub fn files() -> Schema {
+    use Kind::{Bytes, Flag, Int, Pairs, Text, Timestamp, Unsigned};
+    let mut fields = vec![
+        required("interval_start", Timestamp),
+        required("interval_end", Timestamp),
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        required("place", Text),
+        optional("type", Text),
+        optional("path", Text),
+        optional("path_raw", Bytes),
+        optional("opened_as", Text),
+        optional("opened_as_raw", Bytes),
+        required("path_truncated", Flag),
+        required("deleted", Flag),
+        optional("size", Int),
+        optional("mode", Int),
+        optional("device", Text),
+        optional("inode", Unsigned),
+        optional("generation", Int),
+        optional("mount_point", Text),
+        optional("fs_type", Text),
+        optional("fs_magic", Int),
+    ];
+    fields.extend(TABLE.iter().map(|descriptor| Field {
+        name: counter_name(descriptor),
+        kind: Int,
+        optional: descriptor.unit == Unit::Moment,
+    }));
+    fields.push(required("access_sizes", Pairs("size", "count")));
+    fields.push(required("strides", Pairs("stride", "count")));
+    Schema {
+        name: "files",
+        fields,
+    }
+}
+
+/// Processes that are new or changed since the part before; the last row of a process is the whole of it.
+pub fn processes() -> Schema {
+    use Kind::{Bytes, Int, Text, Timestamp};
+    let fields = vec![
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        required("start_boottime_ns", Int),
+        optional("start_time", Timestamp),
+        required("ppid", Int),
+        optional("uid", Int),
+        required("comm", Text),
+        optional("comm_raw", Bytes),
+        required("exe", Text),
+        optional("exe_raw", Bytes),
+        required("command", Text),
+        required("args_raw", Bytes),
+        required("execs", Int),
+        optional("end_time", Timestamp),
+        optional("end_unix_ns", Int),
+        optional("status", Int),
+        optional("exit_code", Int),
+    ];
+    Schema {
+        name: "processes",
+        fields,
+    }
+}
+
+/// Failed calls of one interval by process, place, operation and error.
+pub fn errors() -> Schema {
+    use Kind::{Int, Text, Timestamp, Unsigned};
+    let fields = vec![
+        required("interval_start", Timestamp),
+        required("interval_end", Timestamp),
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        required("place", Text),
+        optional("device", Text),
+        optional("inode", Unsigned),
+        optional("generation", Int),
+        required("operation", Text),
+        required("error", Text),
+        required("errno", Int),
+        required("calls", Int),
+        required("failed_ns", Int),
+    ];
+    Schema {
+        name: "errors",
+        fields,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parquet_takes_the_schemas() {
+        for schema in [files(), processes(), errors()] {
+            let parsed =
+                parquet::schema::parser::parse_message_type(&schema.declaration()).unwrap();
+            assert_eq!(parsed.get_fields().len(), schema.fields.len());
+        }
+    }
+
+    #[test]
+    fn every_column_is_documented() {
+        let text = include_str!("../../../docs/recording-format.md");
+        for schema in [files(), processes(), errors()] {
+            for field in schema.fields {
+                assert!(
+                    text.contains(&format!("`{}`", field.name)),
+                    "{}",
+                    field.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Rows of the model as rows of the tables, and back.
+
+use iotrace_common::{key::FileId, op};
+
+use super::{batch::Batch, schema};
+use crate::model::{
+    About, FailureCount, FailureKey, File, Model, Process, Spot,
+    counters::{Counters, TABLE, Unit},
+    errno,
+    input::{FileName, Place, ProcessId},
+    mounts::parse_device,
+    run::{Clock, Run},
+};
+
+const BY_NAME: &str = "by_name";
+const OVERFLOW: &str = "overflow";
+const FILE: &str = "file";
+
+/// What all rows of one part have in common.
+pub struct Part<'a> {
+    pub run: &'a Run,
+    /// Nanoseconds since the Unix epoch.
+    pub interval_start: i64,
+    pub interval_end: i64,
+}
+
+impl Part<'_> {
+    fn put_interval(&self, batch: &mut Batch) {
+        batch.put(self.interval_start.div_euclid(1_000));
+        batch.put(self.interval_end.div_euclid(1_000));
+    }
+
+    fn put_process(&self, batch: &mut Batch, process: ProcessId) {
+        batch.put_text(&self.run.host);
+        batch.put(process.pid.into());
+        batch.put(process.start.into());
+    }
+
+    /// A row of `files`; `file` is none for calls by name and overflow.
+    pub fn put_counters(
+        &self,
+        batch: &mut Batch,
+        model: &Model,
+        process: ProcessId,
+        spot: Spot,
+        counters: &Counters,
+    ) {
+        self.put_interval(batch);
+        self.put_process(batch, process);
+        batch.put_text(place_name(spot));
+        match spot {
+            Spot::File(index) => put_file(batch, model, &model.file(index)),
+            Spot::ByName | Spot::Overflow => put_no_file(batch),
+        }
+        for (value, descriptor) in counters.v.iter().zip(&TABLE) {
+            if descriptor.unit == Unit::Moment {
+                batch.put_option((*value != 0).then(|| self.run.clock.unix_ns(*value)));
+            } else {
+                batch.put(*value as i64);
+            }
+        }
+        batch.put_pairs(counters.sizes.entries());
+        batch.put_pairs(counters.strides.entries());
+    }
+
+    /// A row of `processes`.
+    pub fn put_about(&self, batch: &mut Batch, process: &Process) {
+        let about = &process.about;
+        let clock = &self.run.clock;
+        self.put_process(batch, process.id);
+        batch.put(about.start_boottime as i64);
+        let start = clock
+            .unix_ns_of_boottime(about.start_boottime)
+            .div_euclid(1_000);
+        batch.put_option((about.start_boottime != 0).then_some(start));
+        batch.put(about.parent.into());
+        batch.put_option(about.uid.map(i64::from));
+        for text in [&about.comm, &about.exe] {
+            batch.put_text(&String::from_utf8_lossy(text));
+            batch.put_bytes_option(raw(text));
+        }
+        batch.put_text(&String::from_utf8_lossy(&about.args.join(&b' ')));
+        batch.put_bytes(
+            &about
+                .args
+                .iter()
+                .flat_map(|arg| [arg, [0].as_slice()].concat())
+                .collect::<Vec<_>>(),
+        );
+        batch.put(about.execs.into());
+        let end = about.end.map(|end| clock.unix_ns(end));
+        batch.put_option(end.map(|end| end.div_euclid(1_000)));
+        batch.put_option(end);
+        batch.put_option(about.status.map(i64::from));
+        batch.put_option(about.exit_code().map(i64::from));
+    }
+
+    /// A row of `errors`.
+    pub fn put_failure(
+        &self,
+        batch: &mut Batch,
+        model: &Model,
+        key: &FailureKey,
+        count: FailureCount,
+    ) {
+        self.put_interval(batch);
+        self.put_process(batch, model.processes()[key.process as usize].id);
+        batch.put_text(place_name(key.spot));
+        match key.spot {
+            Spot::File(index) => put_identity(batch, Some(model.file(index).id)),
+            Spot::ByName | Spot::Overflow => put_identity(batch, None),
+        }
+        batch.put_text(op::NAMES.get(key.op as usize).copied().unwrap_or("unknown"));
+        batch.put_text(&errno::name(key.errno));
+        batch.put(key.errno.into());
+        batch.put(count.calls as i64);
+        batch.put(count.ns as i64);
+    }
+}
+
+fn place_name(spot: Spot) -> &'static str {
+    match spot {
+        Spot::File(_) => FILE,
+        Spot::ByName => BY_NAME,
+        Spot::Overflow => OVERFLOW,
+    }
+}
+
+fn raw(bytes: &[u8]) -> Option<&[u8]> {
+    std::str::from_utf8(bytes).is_err().then_some(bytes)
+}
+
+fn put_text_and_raw(batch: &mut Batch, bytes: Option<&[u8]>) {
+    batch.put_bytes_option(
+        bytes
+            .map(String::from_utf8_lossy)
+            .as_ref()
+            .map(|text| text.as_bytes()),
+    );
+    batch.put_bytes_option(bytes.and_then(raw));
+}
+
+fn put_file(batch: &mut Batch, model: &Model, file: &File<'_>) {
+    let (mount_point, fs_type) = model.mount_of(file);
+    let is_named = !file.path.is_empty();
+    let kind: &[u8] = if file.is_directory() {
+        b"directory"
+    } else {
+        b"regular"
+    };
+    batch.put_bytes_option(is_named.then_some(kind));
+    put_text_and_raw(batch, is_named.then_some(file.path));
+    put_text_and_raw(batch, file.opened_as);
+    batch.put_flag(file.truncated);
+    batch.put_flag(file.deleted);
+    batch.put_option(is_named.then_some(file.size as i64));
+    batch.put_option(is_named.then_some(file.mode.into()));
+    put_identity(batch, Some(file.id));
+    let mount_point = String::from_utf8_lossy(mount_point);
+    batch.put_bytes_option((!mount_point.is_empty()).then_some(mount_point.as_bytes()));
+    batch.put_bytes_option((!fs_type.is_empty()).then_some(fs_type.as_bytes()));
+    batch.put_option((file.magic != 0).then_some(file.magic as i64));
+}
+
+fn put_no_file(batch: &mut Batch) {
+    batch.put_bytes_option(None);
+    put_text_and_raw(batch, None);
+    put_text_and_raw(batch, None);
+    batch.put_flag(false);
+    batch.put_flag(false);
+    batch.put_option(None);
+    batch.put_option(None);
+    put_identity(batch, None);
+    batch.put_bytes_option(None);
+    batch.put_bytes_option(None);
+    batch.put_option(None);
+}
+
+fn put_identity(batch: &mut Batch, id: Option<FileId>) {
+    let device = id.map(|id| format!("{}:{}", id.major(), id.minor()));
+    batch.put_bytes_option(device.as_ref().map(|device| device.as_bytes()));
+    batch.put_option(id.map(|id| id.inode as i64));
+    batch.put_option(id.map(|id| id.generation.into()));
+}
+
+/// Takes a row of `files` into the model, and returns the end of its interval, microseconds since the Unix epoch.
+pub fn take_counters(
+    batch: &mut Batch,
+    model: &mut Model,
+    clock: &Clock,
+) -> Result<i64, &'static str> {
+    batch.skip();
+    let interval_end = batch.take();
+    let process = take_process(batch);
+    let place = batch.take_bytes();
+    batch.skip();
+    let path = take_text_or_raw(batch).unwrap_or_default();
+    let opened_as = take_text_or_raw(batch);
+    let (truncated, deleted) = (batch.take_flag(), batch.take_flag());
+    let size = batch.take_option().unwrap_or(0) as u64;
+    let mode = batch.take_option().unwrap_or(0) as u32;
+    let id = take_identity(batch);
+    batch.skip();
+    batch.skip();
+    let magic = batch.take_option().unwrap_or(0) as u64;
+    let place = place_of(&place, id)?;
+    if let Place::File(file) = place {
+        let name = FileName {
+            file,
+            path,
+            size,
+            mode,
+            magic,
+            truncated,
+            deleted,
+        };
+        model.restore_file(&name, opened_as.as_deref());
+    }
+    model.add(process, place, &take_block(batch, clock));
+    Ok(interval_end)
+}
+
+fn take_block(batch: &mut Batch, clock: &Clock) -> Counters {
+    let mut counters = Counters::ZERO;
+    for (value, descriptor) in counters.v.iter_mut().zip(&TABLE) {
+        *value = match descriptor.unit {
+            Unit::Moment => batch
+                .take_option()
+                .map_or(0, |unix| clock.monotonic_ns(unix)),
+            _ => batch.take() as u64,
+        };
+    }
+    for (size, count) in batch.take_pairs() {
+        counters.sizes.add(size, count);
+    }
+    for (stride, count) in batch.take_pairs() {
+        counters.strides.add(stride, count);
+    }
+    counters
+}
+
+/// Takes a row of `processes` into the model.
+pub fn take_about(batch: &mut Batch, model: &mut Model, clock: &Clock) -> Result<(), &'static str> {
+    let process = take_process(batch);
+    let start_boottime = batch.take() as u64;
+    batch.skip();
+    let parent = batch.take() as u32;
+    let uid = batch.take_option().map(|uid| uid as u32);
+    let mut required = || {
+        let text = batch.take_bytes();
+        batch.take_bytes_option().unwrap_or(text)
+    };
+    let (comm, exe) = (required(), required());
+    batch.skip();
+    let args = batch.take_bytes();
+    let args = args
+        .strip_suffix(&[0])
+        .map(|args| args.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect());
+    let args = args.unwrap_or_default();
+    let execs = batch.take() as u32;
+    batch.skip();
+    let end = batch.take_option().map(|end| clock.monotonic_ns(end));
+    let status = batch.take_option().map(|status| status as u32);
+    batch.skip();
+    model.restore_process(
+        process,
+        About {
+            start_boottime,
+            parent,
+            uid,
+            comm,
+            exe,
+            args,
+            execs,
+            end,
+            status,
+        },
+    );
+    Ok(())
+}
+
+/// Takes a row of `errors` into the model.
+pub fn take_failure(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
+    batch.skip();
+    batch.skip();
+    let process = take_process(batch);
+    let place = batch.take_bytes();
+    let id = take_identity(batch);
+    let place = place_of(&place, id)?;
+    let operation = batch.take_bytes();
+    let op = op::NAMES
+        .iter()
+        .position(|name| name.as_bytes() == operation);
+    let op = op.ok_or("it names an operation that this iotrace does not know")? as u32;
+    batch.skip();
+    let errno = batch.take() as u32;
+    let (calls, ns) = (batch.take() as u64, batch.take() as u64);
+    model.add_failures(process, place, op, errno, calls, ns);
+    Ok(())
+}
+
+fn take_process(batch: &mut Batch) -> ProcessId {
+    batch.skip();
+    ProcessId {
+        pid: batch.take() as u32,
+        start: batch.take() as u32,
+    }
+}
+
+fn take_text_or_raw(batch: &mut Batch) -> Option<Vec<u8>> {
+    let text = batch.take_bytes_option();
+    batch.take_bytes_option().or(text)
+}
+
+fn take_identity(batch: &mut Batch) -> Option<FileId> {
+    let (device, inode, generation) = (
+        batch.take_bytes_option(),
+        batch.take_option(),
+        batch.take_option(),
+    );
+    let device = parse_device(std::str::from_utf8(&device?).ok()?)?;
+    Some(FileId {
+        device,
+        generation: generation? as u32,
+        inode: inode? as u64,
+    })
+}
+
+fn place_of(name: &[u8], id: Option<FileId>) -> Result<Place, &'static str> {
+    match (name, id) {
+        (b"file", Some(id)) => Ok(Place::File(id)),
+        (b"by_name", _) => Ok(Place::ByName),
+        (b"overflow", _) => Ok(Place::Overflow),
+        _ => Err("a row names no place"),
+    }
+}
+
+/// The tables of a part.
+pub struct Tables {
+    pub files: schema::Schema,
+    pub processes: schema::Schema,
+    pub errors: schema::Schema,
+}
+
+impl Tables {
+    pub fn new() -> Self {
+        Self {
+            files: schema::files(),
+            processes: schema::processes(),
+            errors: schema::errors(),
+        }
+    }
+}
