@@ -96,5 +96,7 @@ mod pod {
     // SAFETY: `repr(C)`, integers only, no padding (asserted above), every bit pattern valid.
     unsafe impl aya::Pod for super::IoKey {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for super::FileId {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for super::FailureKey {}
 }

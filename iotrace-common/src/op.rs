@@ -64,6 +64,12 @@ pub struct Call {
 
 const _: () = assert!(size_of::<Call>() == 4);
 
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `repr(C)`, integers only, no padding (asserted above), every bit pattern valid.
+    unsafe impl aya::Pod for super::Call {}
+}
+
 /// How a call names its file.
 pub mod source {
     /// The first argument is its descriptor.

@@ -9,6 +9,9 @@
 //!
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
 
+pub mod cli;
+pub mod drain;
+pub mod kernel;
 pub mod model;
 pub mod recording;
 pub mod report;

@@ -36,9 +36,12 @@ macro_rules! constants {
     };
 }
 
+/// [`ABI_VERSION`] of this object. In a section of its own, where the daemon finds it before it loads anything.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iotrace_abi")]
+pub static ABI: u64 = ABI_VERSION;
+
 constants! {
-    /// [`ABI_VERSION`] of this object; the daemon reads it from the object file.
-    ABI = ABI_VERSION;
     /// 1: keep `IoFull`, 0: keep `Io`.
     FULL = 0;
     /// 1: every process is traced, 0: only those in `TARGETS`.

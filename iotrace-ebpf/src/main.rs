@@ -63,9 +63,9 @@ macro_rules! raw_pair {
         #[btf_tracepoint(function = "sys_exit")]
         pub fn $exit(ctx: BtfTracePointContext) -> i32 {
             let registers: Address = ctx.arg::<*const c_void>(0);
-            // SAFETY: the registers are the tracepoint's argument; the field is the system call's number.
-            let nr = unsafe { load::<u64>(registers, &REGS_NR) };
-            exit::exit(registers, nr, ctx.arg(1), $copy);
+            // SAFETY: the registers are the tracepoint's argument; the field is the system call's number, -1 for none.
+            let nr = unsafe { load::<u32>(registers, &REGS_NR) };
+            exit::exit(registers, u64::from(nr), ctx.arg(1), $copy);
             0
         }
     };

@@ -1,0 +1,194 @@
+//! The traced program: made and held before its exec until the hooks are on, then let go.
+//!
+//! It gets a process group of its own, in the terminal's foreground, so that Ctrl-C reaches it and not iotrace.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::process::{CommandExt as _, ExitStatusExt as _},
+    },
+    process::{Child, Command, ExitStatus},
+    thread::JoinHandle,
+};
+
+use tokio::sync::oneshot;
+
+/// The program could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run {}: {source}{}", command.display(), hint(source))]
+pub struct NotStarted {
+    command: OsString,
+    source: io::Error,
+}
+
+impl NotStarted {
+    /// As a shell's: 127 where there is no such command, 126 where it cannot run.
+    pub fn exit_code(&self) -> u8 {
+        if self.source.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+    }
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "\nname a program in PATH, or give its path",
+        io::ErrorKind::PermissionDenied => "\nthe file must be executable",
+        _ => "",
+    }
+}
+
+/// A program that waits before its exec.
+pub struct Held {
+    pid: u32,
+    command: OsString,
+    gate: io::PipeWriter,
+    spawn: JoinHandle<io::Result<Child>>,
+    terminal: Option<Terminal>,
+}
+
+/// A program that runs.
+pub struct Running {
+    pid: u32,
+    ended: oneshot::Receiver<io::Result<ExitStatus>>,
+    terminal: Option<Terminal>,
+}
+
+impl Held {
+    /// Makes the process. It waits until [`Held::release`]; dropped instead, it ends without running anything.
+    pub fn new(command: &[OsString]) -> io::Result<Self> {
+        let (mut pid_reader, pid_writer) = io::pipe()?;
+        let (gate_reader, gate) = io::pipe()?;
+        let mut child = Command::new(&command[0]);
+        child.args(&command[1..]).process_group(0);
+        let terminal = Terminal::open();
+        let (pid_fd, gate_fd) = (OwnedFd::from(pid_writer), OwnedFd::from(gate_reader));
+        // SAFETY: between fork and exec only async-signal-safe calls are made: getpid, write, read.
+        unsafe { child.pre_exec(move || hold(&pid_fd, &gate_fd)) };
+        // `spawn` returns only after the exec, which waits: hence the thread.
+        let spawn = std::thread::spawn(move || child.spawn());
+        let mut pid = [0; 4];
+        if pid_reader.read_exact(&mut pid).is_err() {
+            return Err(match spawn.join() {
+                Ok(Err(error)) => error,
+                _ => io::Error::other("the process for the command was not made"),
+            });
+        }
+        let pid = u32::from_ne_bytes(pid);
+        Ok(Self { pid, command: command[0].clone(), gate, spawn, terminal })
+    }
+
+    /// Its process id, which stays the same over the exec.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lets it go on to its exec.
+    pub fn release(mut self) -> Result<Running, NotStarted> {
+        let failed = |source| NotStarted { command: self.command.clone(), source };
+        if let Some(terminal) = &self.terminal {
+            terminal.give_to(self.pid);
+        }
+        self.gate.write_all(b"!").map_err(failed)?;
+        let spawned = self.spawn.join().unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")));
+        let mut child = spawned.map_err(|source| {
+            if let Some(terminal) = &self.terminal {
+                terminal.take_back();
+            }
+            NotStarted { command: self.command.clone(), source }
+        })?;
+        let (sender, ended) = oneshot::channel();
+        std::thread::spawn(move || {
+            // Nobody listens any more if iotrace ends before the program does.
+            let _ = sender.send(child.wait());
+        });
+        Ok(Running { pid: self.pid, ended, terminal: self.terminal })
+    }
+}
+
+/// In the child: tells its pid, then waits for one byte. End of file instead means that iotrace gave up.
+fn hold(pid: &OwnedFd, gate: &OwnedFd) -> io::Result<()> {
+    // SAFETY: getpid has no preconditions; the buffers live on this stack.
+    unsafe {
+        let own = libc::getpid().to_ne_bytes();
+        if libc::write(pid.as_raw_fd(), own.as_ptr().cast(), own.len()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut byte = 0_u8;
+        loop {
+            match libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) {
+                1 => return Ok(()),
+                0 => libc::_exit(127),
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Running {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Waits for its end, and takes the terminal back.
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
+        let status =
+            (&mut self.ended).await.unwrap_or_else(|_| Err(io::Error::other("the waiting thread panicked")));
+        if let Some(terminal) = self.terminal.take() {
+            terminal.take_back();
+        }
+        status
+    }
+
+    /// Sends a signal to its process group.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the group's leader has not been waited for, or the signal finds no group, which is no harm.
+        unsafe { libc::kill(-(self.pid as i32), signal) };
+    }
+}
+
+/// Exit code that stands for a status: 128 + the signal that ended the program.
+pub fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// The controlling terminal, where standard input is one.
+struct Terminal {
+    own_group: i32,
+}
+
+impl Terminal {
+    fn open() -> Option<Self> {
+        // SAFETY: plain calls on descriptor 0.
+        let (is_terminal, own_group) = unsafe { (libc::isatty(0) == 1, libc::getpgrp()) };
+        is_terminal.then_some(Self { own_group })
+    }
+
+    fn give_to(&self, pid: u32) {
+        set_foreground(pid as i32);
+    }
+
+    fn take_back(&self) {
+        set_foreground(self.own_group);
+    }
+}
+
+/// Puts a process group into the terminal's foreground. A background process would be stopped for it: hence the block.
+fn set_foreground(group: i32) {
+    // SAFETY: the signal set is initialized by sigemptyset before use, and the old mask is put back.
+    unsafe {
+        let mut block: libc::sigset_t = std::mem::zeroed();
+        let mut old: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut block);
+        libc::sigaddset(&raw mut block, libc::SIGTTOU);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const block, &raw mut old);
+        libc::tcsetpgrp(0, group);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,88 @@
+//! The command line: subcommands, logging, exit codes.
+//!
+//! Reports go to standard output, everything else to standard error. A closed pipe is no error.
+
+mod child;
+mod host;
+mod progress;
+mod record;
+mod targets;
+
+use std::{io, process::ExitCode};
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::kernel::KernelError;
+
+/// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.
+#[derive(Debug, Parser)]
+#[command(name = "iotrace", version = env!("IOTRACE_VERSION"), max_term_width = 100)]
+struct Cli {
+    /// Say more on standard error; twice: the kernel programs' own messages, too.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Trace a program, running processes or the whole system, and report what it did.
+    Record(Box<record::Args>),
+}
+
+/// Runs iotrace with the arguments of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.verbose);
+    let result = match cli.command {
+        Command::Record(args) => record::run(*args, cli.verbose),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            if closed_pipe(&error) {
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("iotrace: {error:#}");
+            exit_code(&error)
+        }
+    }
+}
+
+fn start_log(verbose: u8) {
+    let level = match verbose {
+        0 => log::LevelFilter::Warn,
+        1 => log::LevelFilter::Info,
+        _ => log::LevelFilter::Debug,
+    };
+    env_logger::Builder::new().filter_level(level).parse_default_env().format_target(false).init();
+}
+
+/// Exit code of an error: 77 where a privilege or a kernel feature is missing, 127 and 126 as a shell's for a command
+/// that is not there or cannot run, 1 for all else.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if let Some(error) = error.downcast_ref::<KernelError>() {
+        return ExitCode::from(error.exit_code());
+    }
+    if let Some(error) = error.downcast_ref::<child::NotStarted>() {
+        return ExitCode::from(error.exit_code());
+    }
+    ExitCode::FAILURE
+}
+
+fn closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,154 @@
+//! Processes that run already: who they are, who descends from them, and whether they may be traced.
+//!
+//! Reads /proc; nothing else leaves.
+
+use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
+
+use iotrace_common::key::start_key;
+
+use crate::model::{About, input::ProcessId};
+
+/// Why a process cannot be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error("no process {0}: it has ended, or the pid is of another pid namespace")]
+    Gone(u32),
+    #[error("process {pid} belongs to user {owner}: run as root to trace it")]
+    Foreign { pid: u32, owner: u32 },
+    #[error("{0} is a thread: give its process, {1}")]
+    Thread(u32, u32),
+    #[error("/proc/{pid} cannot be read: {source}")]
+    Unreadable { pid: u32, source: io::Error },
+}
+
+/// Checks that process `pid` is there and may be traced.
+pub fn check(pid: u32) -> Result<(), TargetError> {
+    let status = fs::read_to_string(proc(pid, "status")).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => TargetError::Gone(pid),
+        _ => TargetError::Unreadable { pid, source },
+    })?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    if let Some(tgid) = field("Tgid:").and_then(|text| text.parse().ok())
+        && tgid != pid
+    {
+        return Err(TargetError::Thread(pid, tgid));
+    }
+    // SAFETY: geteuid has no preconditions.
+    let own = unsafe { libc::geteuid() };
+    match field("Uid:").and_then(|text| text.parse().ok()) {
+        Some(owner) if own != 0 && owner != own => Err(TargetError::Foreign { pid, owner }),
+        _ => Ok(()),
+    }
+}
+
+/// All descendants of `roots`, the roots included.
+pub fn descendants(roots: &[u32]) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in all() {
+        if let Some(stat) = stat(pid) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = roots.to_vec();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        for child in children.remove(pid).unwrap_or_default() {
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// What /proc says of a process; `None` where it is gone, or where another one has its pid by now.
+pub fn describe(process: ProcessId) -> Option<About> {
+    let stat = stat(process.pid)?;
+    let tick = 1_000_000_000 / ticks_per_second();
+    let start_boottime = stat.start_ticks * tick;
+    // /proc counts in ticks, the kernel's key in 2^20 ns: the same start within one of each.
+    let earliest = start_key(start_boottime);
+    if process.start.wrapping_sub(earliest) > start_key(tick) + 1 {
+        return None;
+    }
+    Some(About {
+        start_boottime,
+        parent: stat.parent,
+        uid: fs::metadata(format!("/proc/{}", process.pid)).ok().map(|metadata| metadata.uid()),
+        comm: stat.comm,
+        exe: fs::read_link(proc(process.pid, "exe"))
+            .map(|path| path.into_os_string().into_encoded_bytes())
+            .unwrap_or_default(),
+        args: arguments(process.pid),
+        ..About::default()
+    })
+}
+
+/// Every process of the system.
+fn all() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+struct Stat {
+    comm: Vec<u8>,
+    parent: u32,
+    start_ticks: u64,
+}
+
+/// proc(5): /proc/PID/stat. The name stands in parentheses and may hold any byte, those included.
+fn stat(pid: u32) -> Option<Stat> {
+    let bytes = fs::read(proc(pid, "stat")).ok()?;
+    let (open, close) = (bytes.iter().position(|b| *b == b'(')?, bytes.iter().rposition(|b| *b == b')')?);
+    let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    Some(Stat {
+        comm: bytes.get(open + 1..close)?.to_vec(),
+        parent: fields.get(1)?.parse().ok()?,
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
+}
+
+fn arguments(pid: u32) -> Vec<Vec<u8>> {
+    let bytes = fs::read(proc(pid, "cmdline")).unwrap_or_default();
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if bytes.is_empty() { vec![] } else { bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect() }
+}
+
+fn proc(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(100).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_described_and_not_mistaken() {
+        let pid = std::process::id();
+        let start = start_key(stat(pid).unwrap().start_ticks * (1_000_000_000 / ticks_per_second()));
+        let about = describe(ProcessId { pid, start }).unwrap();
+        assert!(about.exe.starts_with(b"/"));
+        assert!(!about.args.is_empty());
+        // A process of this pid that started at another time.
+        assert!(describe(ProcessId { pid, start: start.wrapping_sub(1000) }).is_none());
+        check(pid).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_named() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(matches!(check(pid), Err(TargetError::Gone(gone)) if gone == pid));
+    }
+}

@@ -1,0 +1,70 @@
+//! Two generations of a counter map behind one slot: the programs write the one, the daemon empties the other.
+//!
+//! Writing a map into an array of maps returns only when no program uses the map that was there before (the kernel
+//! waits for a grace period), so a generation that was taken out has no writer any more.
+
+use std::{io, os::fd::AsFd as _};
+
+use aya::{
+    Pod,
+    maps::{ArrayOfMaps, HashMap, IterableMap as _, MapData},
+};
+
+use super::batch::{Batch, is_empty};
+use crate::kernel::{Kernel, KernelError, map_error};
+
+/// A counter map in two generations.
+pub struct Generations<K: Pod, V: Pod> {
+    name: &'static str,
+    slot: ArrayOfMaps<MapData, HashMap<MapData, K, V>>,
+    maps: [HashMap<MapData, K, V>; 2],
+    current: usize,
+    batch: Batch<K, V>,
+}
+
+impl<K: Pod, V: Pod> Generations<K, V> {
+    /// Takes the three maps of a pair out of the loaded object and puts the first generation into the slot.
+    pub fn take(kernel: &mut Kernel, [slot, first, second]: [&'static str; 3]) -> Result<Self, KernelError> {
+        let open = |kernel: &mut Kernel, name| -> Result<HashMap<MapData, K, V>, KernelError> {
+            HashMap::try_from(kernel.take_map(name)?).map_err(|error| map_error(name, "open", &error))
+        };
+        let maps = [open(kernel, first)?, open(kernel, second)?];
+        let mut outer =
+            ArrayOfMaps::try_from(kernel.take_map(slot)?).map_err(|error| map_error(slot, "open", &error))?;
+        outer.set(0, &maps[0], 0).map_err(|error| map_error(slot, "update", &error))?;
+        Ok(Self { name: slot, slot: outer, maps, current: 0, batch: Batch::new() })
+    }
+
+    /// Puts the other generation into the slot and empties the one that was there.
+    pub fn drain(&mut self, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+        let idle = self.current;
+        let next = 1 - idle;
+        self.slot.set(0, &self.maps[next], 0).map_err(|error| map_error(self.name, "update", &error))?;
+        self.current = next;
+        self.empty(idle, take)
+    }
+
+    /// As `drain`, but leaves an empty generation where it is: for maps that are seldom used.
+    pub fn drain_if_used(&mut self, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+        let map = self.maps[self.current].map().fd().as_fd();
+        if is_empty::<K>(map).map_err(|source| self.error("get next key", source))? {
+            return Ok(0);
+        }
+        self.drain(take)
+    }
+
+    /// Empties both generations: for the end, when no program runs any more.
+    pub fn drain_all(&mut self, mut take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+        Ok(self.empty(0, &mut take)? + self.empty(1, &mut take)?)
+    }
+
+    fn empty(&mut self, generation: usize, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+        let map = self.maps[generation].map().fd().as_fd();
+        let emptied = self.batch.empty(map, take);
+        emptied.map_err(|source| self.error("batch lookup and delete", source))
+    }
+
+    fn error(&self, call: &'static str, source: io::Error) -> KernelError {
+        KernelError::Map { map: self.name, call, source }
+    }
+}

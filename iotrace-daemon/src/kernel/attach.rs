@@ -1,0 +1,212 @@
+//! The hooks: which there are, and how each comes on and off.
+//!
+//! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
+//! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`.
+
+use std::path::Path;
+
+use aya::{
+    Btf, Ebpf,
+    programs::{BtfTracePoint, ProgramError, TracePoint},
+};
+
+use super::{
+    Kernel, KernelError, calls,
+    error::{chain, errno_of, hint},
+};
+
+/// Which hook kind the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum HookChoice {
+    /// The first that this kernel can do.
+    Auto,
+    /// The BTF raw tracepoints sys_enter and sys_exit: exact under load, off in milliseconds.
+    Btf,
+    /// One tracepoint per system call: cheaper for calls that are not traced.
+    Tracepoint,
+}
+
+/// Which hook kind is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    Btf,
+    Tracepoint,
+}
+
+impl Hook {
+    /// As it stands in reports and recordings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Btf => "btf",
+            Self::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+const PROCESS_HOOKS: [(&str, &str); 3] = [
+    ("process_fork", "sched_process_fork"),
+    ("process_exec", "sched_process_exec"),
+    ("process_exit", "sched_process_exit"),
+];
+/// The end first: a call whose start alone was seen would pass for a lost one.
+const CALL_HOOKS: [(&str, &str); 2] = [("sys_exit", "sys_exit"), ("sys_enter", "sys_enter")];
+/// A second copy of the pair, for kernels whose system call programs can be preempted: there the kernel skips a
+/// program that is already running on its CPU for another task, and the copy acts where the first was skipped.
+const CALL_HOOKS_AGAIN: [(&str, &str); 2] = [("sys_exit_again", "sys_exit"), ("sys_enter_again", "sys_enter")];
+/// The release from which on system call programs can be preempted.
+const PREEMPTIBLE_FROM: (u32, u32) = (7, 2);
+
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing/events/syscalls", "/sys/kernel/debug/tracing/events/syscalls"];
+
+impl Kernel {
+    /// Attaches the hooks of the chosen kind; returns the kind.
+    pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
+        let btf = Btf::from_sys_fs().map_err(|error| KernelError::Load {
+            reason: chain(&error),
+            hint: "\niotrace attaches by the kernel's type information",
+        })?;
+        attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
+        let hook = match choice {
+            HookChoice::Btf => self.attach_pair(&btf)?,
+            HookChoice::Tracepoint => attach_tracepoints(&mut self.ebpf)?,
+            HookChoice::Auto => match self.attach_pair(&btf) {
+                Ok(hook) => hook,
+                Err(error) => {
+                    log::warn!("falling back to one tracepoint per system call: {error}");
+                    attach_tracepoints(&mut self.ebpf)?
+                }
+            },
+        };
+        self.hook = Some(hook);
+        Ok(hook)
+    }
+
+    fn attach_pair(&mut self, btf: &Btf) -> Result<Hook, KernelError> {
+        let again = release().is_some_and(|release| release >= PREEMPTIBLE_FROM);
+        let copies: &[_] = if again { &[CALL_HOOKS, CALL_HOOKS_AGAIN] } else { &[CALL_HOOKS] };
+        attach_raw(&mut self.ebpf, copies.as_flattened(), btf)?;
+        Ok(Hook::Btf)
+    }
+
+    /// Takes all hooks off, and waits until no program runs any more.
+    ///
+    /// The kernel takes about 80 ms for each per-syscall tracepoint, so those are left to a process of their own that
+    /// outlives this one; until they are off they find no process in scope.
+    pub fn detach(self) -> Result<(), KernelError> {
+        let Self { ebpf, mut targets, hook, .. } = self;
+        if hook != Some(Hook::Tracepoint) {
+            return Ok(());
+        }
+        let pids: Vec<u32> = targets.keys().filter_map(Result::ok).collect();
+        for pid in pids {
+            // Gone already if the process has ended meanwhile.
+            let _ = targets.remove(&pid);
+        }
+        // SAFETY: the child calls only setsid, close and _exit: its descriptors are closed by its end, which drops
+        // the last references to the hooks.
+        match unsafe { libc::fork() } {
+            -1 => Err(KernelError::Io {
+                what: "a process to take the hooks off cannot be made".into(),
+                source: std::io::Error::last_os_error(),
+            }),
+            0 => {
+                // SAFETY: as above. The standard streams are closed first, so that no pipe waits for this process.
+                unsafe {
+                    libc::setsid();
+                    for stream in 0..3 {
+                        libc::close(stream);
+                    }
+                    libc::_exit(0)
+                }
+            }
+            _ => {
+                drop(ebpf);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Loads the programs, then attaches them: the verifier takes milliseconds, and the hooks are to come on together.
+fn attach_raw(ebpf: &mut Ebpf, hooks: &[(&'static str, &str)], btf: &Btf) -> Result<(), KernelError> {
+    for (name, hook) in hooks {
+        let program: &mut BtfTracePoint = program(ebpf, name)?;
+        program.load(hook, btf).map_err(|error| program_error(name, hook, &error))?;
+    }
+    for (name, hook) in hooks {
+        let program: &mut BtfTracePoint = program(ebpf, name)?;
+        program.attach().map_err(|error| attach_error(hook, &error))?;
+    }
+    Ok(())
+}
+
+fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
+    let events = TRACEFS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| KernelError::Attach {
+        hook: "syscalls/sys_enter_*".into(),
+        reason: "no /sys/kernel/tracing/events/syscalls".into(),
+        hint: "\nmount tracefs (mount -t tracefs tracefs /sys/kernel/tracing); the kernel needs \
+               CONFIG_FTRACE_SYSCALLS, the reader CAP_DAC_READ_SEARCH",
+    })?;
+    const PROGRAMS: [(&str, &str); 2] = [("call_exit", "sys_exit_"), ("call_enter", "sys_enter_")];
+    for (name, prefix) in PROGRAMS {
+        let program: &mut TracePoint = program(ebpf, name)?;
+        program.load().map_err(|error| program_error(name, prefix, &error))?;
+    }
+    for (name, prefix) in PROGRAMS {
+        let program: &mut TracePoint = program(ebpf, name)?;
+        for traced in calls::traced() {
+            let hook = format!("{prefix}{}", tracepoint_name(traced.name));
+            // A call that this kernel is built without has no tracepoint, and no caller.
+            if events.join(&hook).exists() {
+                program.attach("syscalls", &hook).map_err(|error| attach_error(&hook, &error))?;
+            }
+        }
+    }
+    Ok(Hook::Tracepoint)
+}
+
+/// The kernel names the tracepoints after its functions, a few of which are not named as the calls.
+fn tracepoint_name(call: &str) -> &str {
+    match call {
+        "stat" => "newstat",
+        "lstat" => "newlstat",
+        "fstat" => "newfstat",
+        "sendfile" => "sendfile64",
+        other => other,
+    }
+}
+
+fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    let missing = KernelError::Missing { kind: "program", name };
+    let Some(program) = ebpf.program_mut(name) else { return Err(missing) };
+    program.try_into().map_err(|_| missing)
+}
+
+fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
+    if let ProgramError::LoadError { io_error, verifier_log } = error {
+        // The verifier's last words say what it refused; all of it is for the debug log.
+        log::debug!("verifier log of {program}:\n{verifier_log}");
+        let log = verifier_log.to_string();
+        let last = log.lines().rev().find(|line| !line.starts_with("processed ")).unwrap_or_default();
+        let reason = format!("{io_error}; the verifier says: {last}");
+        if matches!(io_error.raw_os_error(), Some(libc::EPERM)) {
+            return KernelError::Privilege(format!("{reason}{}", hint(io_error.raw_os_error())));
+        }
+        return KernelError::Program { program, hook: hook.into(), reason, hint: hint(io_error.raw_os_error()) };
+    }
+    KernelError::Program { program, hook: hook.into(), reason: chain(error), hint: hint(errno_of(error)) }
+}
+
+fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
+    KernelError::Attach { hook: hook.into(), reason: chain(error), hint: hint(errno_of(error)) }
+}
+
+/// Major and minor release of the running kernel.
+fn release() -> Option<(u32, u32)> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let mut parts = text.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}

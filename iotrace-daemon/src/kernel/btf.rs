@@ -1,0 +1,208 @@
+//! Where the kernel keeps its fields: a reader for the kernel's own type information (BTF).
+//!
+//! aya reads BTF as well, but gives no field offsets, and Rust has no relocations for them. The format is that of
+//! the kernel's `Documentation/bpf/btf.rst`. Pure: bytes in, offsets out.
+
+use std::collections::HashMap;
+
+const MAGIC: u16 = 0xeb9f;
+const KIND_INT: u32 = 1;
+const KIND_ARRAY: u32 = 3;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
+const KIND_TYPEDEF: u32 = 8;
+const KIND_VOLATILE: u32 = 9;
+const KIND_CONST: u32 = 10;
+const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC_PROTO: u32 = 13;
+const KIND_VAR: u32 = 14;
+const KIND_DATASEC: u32 = 15;
+const KIND_DECL_TAG: u32 = 17;
+const KIND_TYPE_TAG: u32 = 18;
+const KIND_ENUM64: u32 = 19;
+
+/// The kernel's types.
+pub struct Types {
+    data: Vec<u8>,
+    strings: usize,
+    /// Byte position of each type, by type id; id 0 is void.
+    positions: Vec<usize>,
+    /// Type ids of the structs and unions of each name.
+    structs: HashMap<String, Vec<u32>>,
+    /// Names of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
+    typedefs: std::collections::HashSet<String>,
+}
+
+struct Member {
+    bits: u64,
+    of: u32,
+}
+
+impl Types {
+    /// Reads BTF; `None` where the bytes are no BTF or break off.
+    pub fn parse(data: Vec<u8>) -> Option<Self> {
+        let header = u32_at(&data, 4)? as usize;
+        if data.get(..2)? != MAGIC.to_ne_bytes() {
+            return None;
+        }
+        let start = header + u32_at(&data, 8)? as usize;
+        let end = start + u32_at(&data, 12)? as usize;
+        let strings = header + u32_at(&data, 16)? as usize;
+        let mut types = Self {
+            data,
+            strings,
+            positions: vec![0],
+            structs: HashMap::new(),
+            typedefs: std::collections::HashSet::new(),
+        };
+        let mut position = start;
+        while position < end {
+            position += types.index(position)?;
+        }
+        Some(types)
+    }
+
+    /// Enters the type at `position`; its length in bytes.
+    fn index(&mut self, position: usize) -> Option<usize> {
+        let (kind, members) = self.kind(position)?;
+        let id = u32::try_from(self.positions.len()).ok()?;
+        self.positions.push(position);
+        if matches!(kind, KIND_STRUCT | KIND_UNION | KIND_TYPEDEF) {
+            let name = self.string(u32_at(&self.data, position)?)?.to_owned();
+            if kind == KIND_TYPEDEF {
+                self.typedefs.insert(name);
+            } else if !name.is_empty() {
+                self.structs.entry(name).or_default().push(id);
+            }
+        }
+        Some(12 + extra_bytes(kind, members))
+    }
+
+    fn kind(&self, position: usize) -> Option<(u32, usize)> {
+        let info = u32_at(&self.data, position + 4)?;
+        Some((info >> 24 & 0x1f, (info & 0xffff) as usize))
+    }
+
+    fn string(&self, offset: u32) -> Option<&str> {
+        let bytes = self.data.get(self.strings + offset as usize..)?;
+        let end = bytes.iter().position(|byte| *byte == 0)?;
+        std::str::from_utf8(&bytes[..end]).ok()
+    }
+
+    /// Offset of a field, bytes. `path` may go through nested structs ("f_path.dentry"); anonymous structs and unions
+    /// need no name.
+    pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
+        self.structs.get(structure)?.iter().find_map(|id| {
+            let mut current = *id;
+            let mut bits = 0;
+            for name in path.split('.') {
+                let member = self.member(current, name)?;
+                bits += member.bits;
+                current = member.of;
+            }
+            Some(bits / 8)
+        })
+    }
+
+    /// Whether the kernel has this tracepoint.
+    pub fn has_tracepoint(&self, name: &str) -> bool {
+        self.typedefs.contains(&format!("btf_trace_{name}"))
+    }
+
+    fn member(&self, id: u32, name: &str) -> Option<Member> {
+        let position = self.resolve(id)?;
+        let (kind, members) = self.kind(position)?;
+        if kind != KIND_STRUCT && kind != KIND_UNION {
+            return None;
+        }
+        let bitfields = u32_at(&self.data, position + 4)? >> 31 == 1;
+        (0..members).find_map(|index| {
+            let at = position + 12 + 12 * index;
+            let own = self.string(u32_at(&self.data, at)?)?;
+            let of = u32_at(&self.data, at + 4)?;
+            let offset = u32_at(&self.data, at + 8)?;
+            let bits = u64::from(if bitfields { offset & 0xff_ffff } else { offset });
+            if own == name {
+                return Some(Member { bits, of });
+            }
+            if !own.is_empty() {
+                return None;
+            }
+            let inner = self.member(of, name)?;
+            Some(Member { bits: bits + inner.bits, of: inner.of })
+        })
+    }
+
+    /// Position of the type behind typedefs and qualifiers.
+    fn resolve(&self, mut id: u32) -> Option<usize> {
+        // A chain is a handful long; the bound keeps damaged data from looping.
+        for _ in 0..32 {
+            let position = *self.positions.get(id as usize)?;
+            if position == 0 {
+                return None;
+            }
+            match self.kind(position)?.0 {
+                KIND_TYPEDEF | KIND_VOLATILE | KIND_CONST | KIND_RESTRICT | KIND_TYPE_TAG => {
+                    id = u32_at(&self.data, position + 8)?;
+                }
+                _ => return Some(position),
+            }
+        }
+        None
+    }
+}
+
+/// Bytes behind the twelve that every type has.
+fn extra_bytes(kind: u32, members: usize) -> usize {
+    match kind {
+        KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
+        KIND_ARRAY => 12,
+        KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => 12 * members,
+        KIND_ENUM | KIND_FUNC_PROTO => 8 * members,
+        _ => 0,
+    }
+}
+
+fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running() -> Types {
+        Types::parse(std::fs::read("/sys/kernel/btf/vmlinux").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn offsets_of_the_running_kernel_are_plausible() {
+        let types = running();
+        // Fixed by the system call interface and by long-standing layouts.
+        assert_eq!(types.offset("iovec", "iov_len"), Some(8));
+        assert_eq!(types.offset("list_head", "prev"), Some(8));
+        let path = types.offset("file", "f_path").unwrap();
+        assert_eq!(types.offset("file", "f_path.dentry"), Some(path + 8));
+        assert_eq!(types.offset("file", "no_such_field"), None);
+        assert_eq!(types.offset("no_such_struct", "x"), None);
+    }
+
+    #[test]
+    fn tracepoints_are_found_by_name() {
+        let types = running();
+        assert!(types.has_tracepoint("sys_enter"));
+        assert!(!types.has_tracepoint("no_such_tracepoint"));
+    }
+
+    #[test]
+    fn damaged_data_is_refused_and_never_panics() {
+        assert!(Types::parse(vec![]).is_none());
+        assert!(Types::parse(vec![0; 64]).is_none());
+        let mut whole = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+        whole.truncate(whole.len() / 3);
+        if let Some(types) = Types::parse(whole) {
+            let _ = types.offset("task_struct", "files");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Loads the programs: constants set, maps sized, the object's version checked.
+
+use std::{
+    fs,
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::{Path, PathBuf},
+};
+
+use aya::{
+    Ebpf, EbpfLoader,
+    maps::{Array, HashMap, Map, PerCpuArray},
+};
+use iotrace_common::{ABI_VERSION, diag, limits};
+use object::{Object as _, ObjectSection as _};
+use tokio::io::{Interest, unix::AsyncFd};
+
+use super::{
+    Kernel, KernelError,
+    btf::Types,
+    calls,
+    error::{chain, errno_of, hint},
+    fdinfo, offsets,
+};
+
+/// The kernel programs, built by this crate's build script.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf"));
+
+/// Where the kernel shows its own type information.
+pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// How much is kept per file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Detail {
+    /// Calls, bytes, time and failures.
+    Basic,
+    /// As basic, and all that Darshan's POSIX record holds.
+    Full,
+}
+
+impl Detail {
+    /// As it stands in reports and recordings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Which processes are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every process but iotrace itself.
+    All,
+    /// Those added as targets, and with `follow` their children.
+    Targets { follow: bool },
+}
+
+/// What to load.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub detail: Detail,
+    pub scope: Scope,
+    /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
+    pub map_entries: Option<u32>,
+    /// The kernel's type information, where it is not at [`KERNEL_BTF`].
+    pub btf: Option<PathBuf>,
+    /// Whether the programs' own diagnostics are compiled in.
+    pub program_log: bool,
+}
+
+/// A damaged offset, for the test that the self-test finds one: `GLOBAL=VALUE` in this environment variable.
+const OFFSET_OVERRIDE: &str = "IOTRACE_TEST_OFFSET";
+
+impl Options {
+    fn entries(&self) -> u32 {
+        let built_in = match self.detail {
+            Detail::Basic => limits::IO_ENTRIES_BASIC,
+            Detail::Full => limits::IO_ENTRIES_FULL,
+        };
+        self.map_entries.unwrap_or(built_in).max(1)
+    }
+}
+
+/// Reads the type information of the running kernel, or of `file`.
+pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
+    let path = file.unwrap_or(Path::new(KERNEL_BTF));
+    let data = fs::read(path).map_err(|source| KernelError::NoBtf { path: path.into(), source })?;
+    Types::parse(data).ok_or_else(|| KernelError::BadBtf { path: path.into() })
+}
+
+/// Loads the programs with their maps; nothing is attached yet.
+pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
+    check_abi(OBJECT)?;
+    let mut ebpf = open(options, types)?;
+    if options.program_log {
+        start_logger(&mut ebpf);
+    }
+    let map_bytes = ebpf.maps().filter_map(|(_, map)| fdinfo(map_fd(map)?, "memlock")).sum();
+    let mut take = |name: &'static str| ebpf.take_map(name).ok_or(KernelError::Missing { kind: "map", name });
+    let targets = HashMap::try_from(take("TARGETS")?).map_err(|error| super::map_error("TARGETS", "open", &error))?;
+    let named = HashMap::try_from(take("NAMED")?).map_err(|error| super::map_error("NAMED", "open", &error))?;
+    let epoch = Array::try_from(take("EPOCH")?).map_err(|error| super::map_error("EPOCH", "open", &error))?;
+    let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
+        .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
+    let mut kernel = Kernel {
+        ebpf,
+        targets,
+        named,
+        epoch,
+        epoch_value: 0,
+        diagnostics,
+        diagnostics_before: [0; diag::COUNT],
+        hook: None,
+        detail: options.detail,
+        entries: options.entries(),
+        map_bytes,
+    };
+    kernel.raise_epoch()?;
+    Ok(kernel)
+}
+
+fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
+    let mut settings = offsets::resolve(types)?;
+    override_for_test(&mut settings);
+    let entries = options.entries();
+    let full = options.detail == Detail::Full;
+    let follow = matches!(options.scope, Scope::All | Scope::Targets { follow: true });
+    settings.extend([
+        ("FULL", u64::from(full)),
+        ("SCOPE_ALL", u64::from(options.scope == Scope::All)),
+        ("FOLLOW", u64::from(follow)),
+        ("SELF_TGID", u64::from(std::process::id())),
+        ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
+        ("HAS_LOOP", 1),
+    ]);
+    let (native, compat) = (calls::native_table(), calls::compat_table());
+    let log_level: u8 = if options.program_log { 5 } else { 0 };
+    let mut loader = EbpfLoader::new();
+    loader
+        .allow_unsupported_maps()
+        .override_global("CALLS", &native, true)
+        .override_global("COMPAT_TRACED", &compat, true)
+        .override_global("AYA_LOG_LEVEL", &log_level, true);
+    for (global, value) in &settings {
+        loader.override_global(global, value, true);
+    }
+    // Maps of the detail that is not kept shrink to one entry.
+    let (kept, other) = if full { ("_FULL", "") } else { ("", "_FULL") };
+    let sized = [
+        (format!("IO{kept}"), entries),
+        (format!("OVERFLOW{kept}"), limits::OVERFLOW_ENTRIES),
+        (format!("IO{other}"), 1),
+        (format!("OVERFLOW{other}"), 1),
+    ];
+    let sized: Vec<(String, u32)> =
+        sized.iter().flat_map(|(name, entries)| ["A", "B"].map(|half| (format!("{name}_{half}"), *entries))).collect();
+    for (name, entries) in &sized {
+        loader.map_max_entries(name, *entries);
+    }
+    if !full {
+        loader.map_max_entries("OPEN_FILES", 1).map_max_entries("LAST_ENDS", 1);
+    }
+    loader.load(OBJECT).map_err(|error| {
+        let errno = errno_of(&error);
+        let text = chain(&error);
+        match errno {
+            Some(libc::EPERM) => KernelError::Privilege(format!("{text}{}", hint(errno))),
+            _ => KernelError::Load { reason: text, hint: hint(errno) },
+        }
+    })
+}
+
+/// Compares the object's version of the shared types with this binary's.
+fn check_abi(object: &[u8]) -> Result<(), KernelError> {
+    let found = object::File::parse(object)
+        .ok()
+        .and_then(|file| file.section_by_name("iotrace_abi")?.data().ok()?.try_into().ok())
+        .map(u64::from_ne_bytes)
+        .ok_or(KernelError::Missing { kind: "section", name: "iotrace_abi" })?;
+    if found == ABI_VERSION { Ok(()) } else { Err(KernelError::Abi { found, expected: ABI_VERSION }) }
+}
+
+fn override_for_test(settings: &mut [offsets::Setting]) {
+    let Ok(text) = std::env::var(OFFSET_OVERRIDE) else { return };
+    let Some((name, value)) = text.split_once('=') else { return };
+    for (global, offset) in settings.iter_mut() {
+        if *global == name {
+            *offset = value.parse().unwrap_or(*offset);
+        }
+    }
+}
+
+/// Passes the programs' own messages to this process's log. Without a reader they are dropped, which is no error.
+fn start_logger(ebpf: &mut Ebpf) {
+    let logger = match aya_log::EbpfLogger::init(ebpf) {
+        Ok(logger) => logger,
+        Err(error) => return log::warn!("no messages of the kernel programs: {error}"),
+    };
+    // SAFETY: the logger owns its descriptor and gives the same one as long as it lives.
+    match unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) } {
+        Ok(mut logger) => {
+            tokio::spawn(async move {
+                while let Ok(mut ready) = logger.readable_mut().await {
+                    ready.get_inner_mut().flush();
+                    ready.clear_ready();
+                }
+            });
+        }
+        Err(error) => log::warn!("no messages of the kernel programs: {error}"),
+    }
+}
+
+/// Descriptor of a map.
+fn map_fd(map: &Map) -> Option<i32> {
+    let data = match map {
+        Map::Array(data)
+        | Map::ArrayOfMaps(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::RingBuf(data)
+        | Map::Unsupported(data) => data,
+        _ => return None,
+    };
+    Some(data.fd().as_fd().as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_speaks_this_version() {
+        check_abi(OBJECT).unwrap();
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let at = OBJECT
+            .windows(8)
+            .enumerate()
+            .filter(|(_, bytes)| *bytes == ABI_VERSION.to_ne_bytes())
+            .map(|(at, _)| at)
+            .find(|at| {
+                let mut copy = OBJECT.to_vec();
+                copy[*at] = 99;
+                matches!(check_abi(&copy), Err(KernelError::Abi { found: 99, .. }))
+            });
+        assert!(at.is_some());
+    }
+}

@@ -1,0 +1,160 @@
+//! The kernel side as the daemon sees it: loads the programs, attaches the hooks, names their losses.
+//!
+//! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
+//! - `load`: the object with its constants set and its maps sized
+//! - `attach`: the hooks of each kind
+//! - `selftest`: known operations, compared, before any number is believed
+//! - `probe`: what this host has, for `iotrace check`
+//!
+//! What leaves: [`Kernel`], whose maps `drain` takes.
+
+pub mod attach;
+pub mod btf;
+mod calls;
+pub mod error;
+pub mod load;
+pub mod offsets;
+pub mod probe;
+pub mod selftest;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::Path,
+};
+
+use aya::{
+    Ebpf,
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
+};
+use iotrace_common::{diag, key::FileId};
+
+pub use attach::{Hook, HookChoice};
+pub use error::KernelError;
+pub use load::{Detail, Options, Scope};
+
+/// The loaded programs and their maps.
+pub struct Kernel {
+    ebpf: Ebpf,
+    targets: HashMap<MapData, u32, u32>,
+    named: HashMap<MapData, FileId, u32>,
+    epoch: Array<MapData, u32>,
+    epoch_value: u32,
+    diagnostics: PerCpuArray<MapData, u64>,
+    diagnostics_before: [u64; diag::COUNT],
+    hook: Option<Hook>,
+    detail: Detail,
+    entries: u32,
+    map_bytes: u64,
+}
+
+impl Kernel {
+    /// How much the programs keep.
+    pub fn detail(&self) -> Detail {
+        self.detail
+    }
+
+    /// Adds process `pid` to the scope.
+    pub fn add_target(&mut self, pid: u32) -> Result<(), KernelError> {
+        self.targets.insert(pid, 1, 0).map_err(|error| map_error("TARGETS", "update", &error))?;
+        self.raise_epoch()
+    }
+
+    /// Takes process `pid` out of the scope. One that is not in it is no error: it may have just ended.
+    pub fn remove_target(&mut self, pid: u32) -> Result<(), KernelError> {
+        match self.targets.remove(&pid) {
+            Ok(()) | Err(MapError::KeyNotFound) => {}
+            Err(error) => return Err(map_error("TARGETS", "delete", &error)),
+        }
+        self.raise_epoch()
+    }
+
+    /// Makes running threads look at the scope again.
+    fn raise_epoch(&mut self) -> Result<(), KernelError> {
+        self.epoch_value += 1;
+        self.epoch.set(0, self.epoch_value, 0).map_err(|error| map_error("EPOCH", "update", &error))
+    }
+
+    /// What was not counted, or not in full, by reason ([`diag`]; and `recursion_misses`), since [`Self::zero_losses`].
+    pub fn losses(&self) -> Result<BTreeMap<String, u64>, KernelError> {
+        let diagnostics = self.diagnostics()?;
+        let mut losses: BTreeMap<String, u64> = diag::NAMES
+            .iter()
+            .zip(diagnostics.iter().zip(&self.diagnostics_before))
+            .map(|(name, (now, before))| ((*name).to_owned(), now - before))
+            .collect();
+        losses.insert("recursion_misses".into(), self.recursion_misses());
+        Ok(losses)
+    }
+
+    /// Lets the losses begin at 0, after the self-test.
+    pub fn zero_losses(&mut self) -> Result<(), KernelError> {
+        self.diagnostics_before = self.diagnostics()?;
+        Ok(())
+    }
+
+    /// The diagnostics, summed over CPUs since the load.
+    fn diagnostics(&self) -> Result<[u64; diag::COUNT], KernelError> {
+        let mut sums = [0; diag::COUNT];
+        for (index, sum) in sums.iter_mut().enumerate() {
+            let values = self
+                .diagnostics
+                .get(&(index as u32), 0)
+                .map_err(|error| map_error("DIAGNOSTICS", "lookup", &error))?;
+            *sum = values.iter().sum();
+        }
+        Ok(sums)
+    }
+
+    /// Runs of the programs that the kernel skipped because one was running already on that CPU.
+    fn recursion_misses(&self) -> u64 {
+        self.ebpf
+            .programs()
+            .filter_map(|(_, program)| program.fd().ok().map(|fd| fd.as_fd().as_raw_fd()))
+            .filter_map(|fd| fdinfo(fd, "recursion_misses"))
+            .sum()
+    }
+
+    /// Kernel memory of the maps, bytes.
+    pub fn map_bytes(&self) -> u64 {
+        self.map_bytes
+    }
+
+    /// Entries of a generation of the per-file counters.
+    pub fn map_entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Lets every file be named again.
+    pub fn forget_names(&mut self) -> Result<(), KernelError> {
+        let keys: Vec<FileId> = self.named.keys().filter_map(Result::ok).collect();
+        for key in keys {
+            match self.named.remove(&key) {
+                Ok(()) | Err(MapError::KeyNotFound) => {}
+                Err(error) => return Err(map_error("NAMED", "delete", &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a map out, for its one reader.
+    pub fn take_map(&mut self, name: &'static str) -> Result<Map, KernelError> {
+        self.ebpf.take_map(name).ok_or(KernelError::Missing { kind: "map", name })
+    }
+}
+
+/// An error of one of aya's map calls.
+pub fn map_error(map: &'static str, call: &'static str, error: &MapError) -> KernelError {
+    let source = match error::errno_of(error) {
+        Some(errno) => std::io::Error::from_raw_os_error(errno),
+        None => std::io::Error::other(error.to_string()),
+    };
+    KernelError::Map { map, call, source }
+}
+
+/// A number from the description of one of our own descriptors.
+fn fdinfo(fd: i32, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd.to_string())).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
+}

@@ -1,0 +1,1 @@
+//! What this host has: for `iotrace check`.
