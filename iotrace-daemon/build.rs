@@ -19,9 +19,12 @@ const SETUP: &str =
     "`cargo xtask setup` installs what is missing, `cargo xtask setup --check` names it";
 
 fn main() -> ExitCode {
-    let root = path_variable("CARGO_MANIFEST_DIR").join("..");
-    export_version(&root);
-    match build_kernel_crate(&root) {
+    let package = path_variable("CARGO_MANIFEST_DIR");
+    let root = package
+        .parent()
+        .expect("the package is a directory of the workspace");
+    export_version(root);
+    match build_kernel_crate(root) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: the kernel crate {PACKAGE} was not built: {error}");
@@ -56,10 +59,7 @@ fn build_kernel_crate(root: &Path) -> Result<(), String> {
 
     let messages = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!(
-            "{} with {toolchain}\n{messages}\n{SETUP}",
-            output.status
-        ));
+        return Err(format!("{} with {toolchain}\n{messages}", output.status));
     }
     for line in messages.lines().filter(|line| !line.is_empty()) {
         println!("cargo::warning={line}");

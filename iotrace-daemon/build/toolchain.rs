@@ -9,6 +9,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -138,16 +139,16 @@ impl fmt::Display for Toolchain {
 
 /// A program on `PATH`, or where `cargo install` puts it, which not every `PATH` has.
 pub fn installed(name: &str) -> Option<PathBuf> {
-    let home = cargo_home().map(|home| home.join("bin").join(name));
+    let home = home("CARGO_HOME", ".cargo").map(|home| home.join("bin").join(name));
     on_path(name)
         .chain(home.filter(|path| path.is_file()))
         .next()
 }
 
-/// cargo's home directory, by cargo's own rule.
-fn cargo_home() -> Option<PathBuf> {
-    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
-    env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home)
+/// The home directory of cargo or rustup, by their own rule.
+fn home(variable: &str, default: &str) -> Option<PathBuf> {
+    let below_home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(default));
+    env::var_os(variable).map(PathBuf::from).or_else(below_home)
 }
 
 /// All files of this name on `PATH`, in its order.
@@ -160,14 +161,15 @@ pub fn on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     found.into_iter()
 }
 
-/// The real compiler of rustup's nightly, if there is one.
-fn rustup_rustc() -> Option<PathBuf> {
-    let path = stdout_of(
-        "rustup",
-        &["which", "--toolchain", RUSTUP_TOOLCHAIN, "rustc"],
-    )
-    .ok()?;
-    Some(PathBuf::from(path.trim_end()))
+/// The compiler of rustup's nightly for this machine, if it is installed.
+///
+/// Its directory is looked for, because rustup, asked about a toolchain, may well download it.
+pub fn rustup_rustc() -> Option<PathBuf> {
+    let host = format!("{RUSTUP_TOOLCHAIN}-{}-", env::consts::ARCH);
+    let toolchains = fs::read_dir(home("RUSTUP_HOME", ".rustup")?.join("toolchains")).ok()?;
+    let named = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(&host);
+    let nightly = toolchains.flatten().find(named)?;
+    Some(nightly.path().join("bin/rustc")).filter(|rustc| rustc.is_file())
 }
 
 /// Whether this `rustc` is rustup's stand-in, which runs whatever toolchain the directory asks for.

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// that one is refused for its age, the user's `rustup update` is theirs to do.
 pub fn install_nightly() -> Result<()> {
     require()?;
-    if cmd::stdout_of(&mut which_nightly()).is_ok() {
+    if toolchain::rustup_rustc().is_some() {
         return add_nightly_component("rust-src");
     }
     let install = [
@@ -54,10 +54,4 @@ fn require() -> Result<()> {
         bail!("no `rustup` on PATH");
     }
     Ok(())
-}
-
-fn which_nightly() -> std::process::Command {
-    let mut which = cmd::command("rustup");
-    which.args(["which", "--toolchain", RUSTUP_TOOLCHAIN, "rustc"]);
-    which
 }
