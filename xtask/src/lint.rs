@@ -1,6 +1,7 @@
 //! `cargo xtask lint`: format, lints and dependencies, with nothing let pass.
 
 use std::env::consts::ARCH;
+use std::time::Duration;
 
 use anyhow::{Error, Result};
 
@@ -8,6 +9,9 @@ use crate::kernel_crate::{self, Machine};
 use crate::setup::{self, Purpose};
 use crate::toolchain::Toolchain;
 use crate::{cmd, run};
+
+/// How long the database of known vulnerabilities may take to arrive.
+const FETCH_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs every check, the quick ones first.
 pub fn task() -> Result<()> {
@@ -50,7 +54,12 @@ fn dependencies() -> Result<()> {
         "sources",
     ];
     cmd::run(cmd::cargo().args(deny).args(checks))?;
-    if let Err(error) = cmd::run(cmd::cargo().args(deny).args(["fetch", "db"])) {
+    let mut fetch = cmd::cargo();
+    fetch
+        .args(deny)
+        .args(["fetch", "db"])
+        .env("GIT_TERMINAL_PROMPT", "0");
+    if let Err(error) = cmd::run_within(&mut fetch, FETCH_LIMIT) {
         eprintln!("lint: known vulnerabilities were NOT checked: no database: {error:#}");
         return Ok(());
     }
