@@ -4,12 +4,23 @@
 pub const SIZES: usize = 10;
 
 /// Inclusive upper bound of each bucket but the last, bytes.
-pub const SIZE_BOUNDS: [u64; SIZES - 1] =
-    [100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30];
+pub const SIZE_BOUNDS: [u64; SIZES - 1] = [
+    100,
+    1 << 10,
+    10 << 10,
+    100 << 10,
+    1 << 20,
+    4 << 20,
+    10 << 20,
+    100 << 20,
+    1 << 30,
+];
 
 /// Names of the buckets as Darshan writes them.
-pub const SIZE_NAMES: [&str; SIZES] =
-    ["0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS"];
+pub const SIZE_NAMES: [&str; SIZES] = [
+    "0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G",
+    "1G_PLUS",
+];
 
 /// Bucket of an access that moved `bytes` bytes.
 #[inline(always)]

@@ -75,13 +75,28 @@ pub struct Name {
 
 impl Header {
     /// All zero.
-    pub const NONE: Self = Self { kind: 0, payload: 0, time: 0, tgid: 0, tid: 0, start: 0 };
+    pub const NONE: Self = Self {
+        kind: 0,
+        payload: 0,
+        time: 0,
+        tgid: 0,
+        tid: 0,
+        start: 0,
+    };
 }
 
 impl Name {
     /// All zero.
-    pub const NONE: Self =
-        Self { header: Header::NONE, file: FileId::NONE, size: 0, magic: 0, mode: 0, flags: 0, components: 0, pad: 0 };
+    pub const NONE: Self = Self {
+        header: Header::NONE,
+        file: FileId::NONE,
+        size: 0,
+        magic: 0,
+        mode: 0,
+        flags: 0,
+        components: 0,
+        pad: 0,
+    };
 }
 
 /// An exec.

@@ -19,7 +19,11 @@ pub struct FileId {
 
 impl FileId {
     /// The identity of "no file".
-    pub const NONE: Self = Self { device: 0, generation: 0, inode: 0 };
+    pub const NONE: Self = Self {
+        device: 0,
+        generation: 0,
+        inode: 0,
+    };
 
     /// Major number of the device.
     pub const fn major(&self) -> u32 {

@@ -96,36 +96,89 @@ pub mod source {
 pub const SYSCALLS: [(&str, u8); 73] = {
     use shape::*;
     [
-        ("read", READ), ("pread64", PREAD), ("readv", READV), ("preadv", PREADV), ("preadv2", PREADV),
-        ("write", WRITE), ("pwrite64", PWRITE), ("writev", WRITEV), ("pwritev", PWRITEV), ("pwritev2", PWRITEV),
-        ("open", OPEN), ("openat", OPENAT), ("openat2", OPENAT2), ("creat", CREAT),
-        ("close", CLOSE), ("close_range", CLOSE_RANGE),
-        ("dup", DUP), ("dup2", DUP), ("dup3", DUP), ("fcntl", FCNTL),
-        ("fsync", FSYNC), ("fdatasync", FDATASYNC), ("sync_file_range", SYNC_FILE_RANGE), ("msync", MSYNC),
+        ("read", READ),
+        ("pread64", PREAD),
+        ("readv", READV),
+        ("preadv", PREADV),
+        ("preadv2", PREADV),
+        ("write", WRITE),
+        ("pwrite64", PWRITE),
+        ("writev", WRITEV),
+        ("pwritev", PWRITEV),
+        ("pwritev2", PWRITEV),
+        ("open", OPEN),
+        ("openat", OPENAT),
+        ("openat2", OPENAT2),
+        ("creat", CREAT),
+        ("close", CLOSE),
+        ("close_range", CLOSE_RANGE),
+        ("dup", DUP),
+        ("dup2", DUP),
+        ("dup3", DUP),
+        ("fcntl", FCNTL),
+        ("fsync", FSYNC),
+        ("fdatasync", FDATASYNC),
+        ("sync_file_range", SYNC_FILE_RANGE),
+        ("msync", MSYNC),
         ("lseek", SEEK),
-        ("stat", STAT_PATH), ("lstat", STAT_PATH), ("fstat", FSTAT), ("newfstatat", NEWFSTATAT), ("statx", STATX),
-        ("access", ACCESS), ("faccessat", ACCESS), ("faccessat2", ACCESS),
-        ("getdents", GETDENTS), ("getdents64", GETDENTS),
-        ("truncate", TRUNCATE_PATH), ("ftruncate", FTRUNCATE), ("fallocate", FALLOCATE),
-        ("rename", RENAME), ("renameat", RENAMEAT), ("renameat2", RENAMEAT),
-        ("link", LINK), ("linkat", LINK), ("symlink", SYMLINK), ("symlinkat", SYMLINK),
-        ("unlink", UNLINK), ("unlinkat", UNLINKAT),
-        ("mkdir", MKDIR), ("mkdirat", MKDIR), ("rmdir", RMDIR),
+        ("stat", STAT_PATH),
+        ("lstat", STAT_PATH),
+        ("fstat", FSTAT),
+        ("newfstatat", NEWFSTATAT),
+        ("statx", STATX),
+        ("access", ACCESS),
+        ("faccessat", ACCESS),
+        ("faccessat2", ACCESS),
+        ("getdents", GETDENTS),
+        ("getdents64", GETDENTS),
+        ("truncate", TRUNCATE_PATH),
+        ("ftruncate", FTRUNCATE),
+        ("fallocate", FALLOCATE),
+        ("rename", RENAME),
+        ("renameat", RENAMEAT),
+        ("renameat2", RENAMEAT),
+        ("link", LINK),
+        ("linkat", LINK),
+        ("symlink", SYMLINK),
+        ("symlinkat", SYMLINK),
+        ("unlink", UNLINK),
+        ("unlinkat", UNLINKAT),
+        ("mkdir", MKDIR),
+        ("mkdirat", MKDIR),
+        ("rmdir", RMDIR),
         ("mmap", MMAP),
-        ("sendfile", SENDFILE), ("copy_file_range", COPY_FILE_RANGE), ("splice", COPY_FILE_RANGE),
-        ("readlink", READLINK), ("readlinkat", READLINK),
+        ("sendfile", SENDFILE),
+        ("copy_file_range", COPY_FILE_RANGE),
+        ("splice", COPY_FILE_RANGE),
+        ("readlink", READLINK),
+        ("readlinkat", READLINK),
         // The 32-bit interface's own names, for the table of its numbers.
-        ("pread", PREAD), ("pwrite", PWRITE), ("_llseek", SEEK), ("stat64", STAT_PATH),
-        ("lstat64", STAT_PATH), ("fstat64", FSTAT), ("fstatat64", NEWFSTATAT), ("truncate64", TRUNCATE_PATH),
-        ("ftruncate64", FTRUNCATE), ("fcntl64", FCNTL), ("sendfile64", SENDFILE), ("mmap2", MMAP),
-        ("fstatat", NEWFSTATAT), ("oldstat", STAT_PATH), ("oldlstat", STAT_PATH), ("oldfstat", FSTAT), ("readdir", GETDENTS),
+        ("pread", PREAD),
+        ("pwrite", PWRITE),
+        ("_llseek", SEEK),
+        ("stat64", STAT_PATH),
+        ("lstat64", STAT_PATH),
+        ("fstat64", FSTAT),
+        ("fstatat64", NEWFSTATAT),
+        ("truncate64", TRUNCATE_PATH),
+        ("ftruncate64", FTRUNCATE),
+        ("fcntl64", FCNTL),
+        ("sendfile64", SENDFILE),
+        ("mmap2", MMAP),
+        ("fstatat", NEWFSTATAT),
+        ("oldstat", STAT_PATH),
+        ("oldlstat", STAT_PATH),
+        ("oldfstat", FSTAT),
+        ("readdir", GETDENTS),
     ]
 };
 
 /// The gate table's entry for a shape.
 pub const fn call(number: u8) -> Call {
     use shape as s;
-    use source::{DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, NAME, RETURNED, SOURCE_TARGET, TARGET_SOURCE};
+    use source::{
+        DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, NAME, RETURNED, SOURCE_TARGET, TARGET_SOURCE,
+    };
     let (op, source) = match number {
         s::READ | s::PREAD | s::READV | s::PREADV => (READ, DESCRIPTOR),
         s::WRITE | s::PWRITE | s::WRITEV | s::PWRITEV => (WRITE, DESCRIPTOR),
@@ -157,9 +210,21 @@ pub const fn call(number: u8) -> Call {
         s::COPY_FILE_RANGE => (TRANSFER_READ, SOURCE_TARGET),
         s::CLOSE_RANGE => (CLOSE_RANGE, NAME),
         s::READLINK => (READLINK, NAME),
-        _ => return Call { shape: 0, op: 0, source: 0, pad: 0 },
+        _ => {
+            return Call {
+                shape: 0,
+                op: 0,
+                source: 0,
+                pad: 0,
+            };
+        }
     };
-    Call { shape: number, op: op as u8, source, pad: 0 }
+    Call {
+        shape: number,
+        op: op as u8,
+        source,
+        pad: 0,
+    }
 }
 
 /// Where the arguments of a traced system call stand.

@@ -91,7 +91,10 @@ fn new_entry(key: &IoKey, file: u64, copy: u32) -> u32 {
 /// The overflow entry of the key's thread.
 #[inline(never)]
 fn overflow(key: &IoKey) -> Option<*mut Io> {
-    let key = IoKey { file: FileId::NONE, ..*key };
+    let key = IoKey {
+        file: FileId::NONE,
+        ..*key
+    };
     let zero = ZERO.get(0)?;
     let found = if FULL.is_set() {
         let map = OVERFLOW_FULL.get(0)?;
@@ -162,7 +165,11 @@ pub fn failure(key: &IoKey, outcome: &Outcome, errno: u32) {
             span(io, outcome);
         }
     }
-    let key = FailureKey { io: *key, op: outcome.op as u32, errno };
+    let key = FailureKey {
+        io: *key,
+        op: outcome.op as u32,
+        errno,
+    };
     let Some(map) = FAILURES.get(0) else { return };
     if let Some(failures) = map.get_ptr_mut(key) {
         // SAFETY: as in `add`.
@@ -170,7 +177,17 @@ pub fn failure(key: &IoKey, outcome: &Outcome, errno: u32) {
             (*failures).calls += 1;
             (*failures).ns += outcome.ns();
         }
-    } else if map.insert(key, Failures { calls: 1, ns: outcome.ns() }, BPF_NOEXIST).is_err() {
+    } else if map
+        .insert(
+            key,
+            Failures {
+                calls: 1,
+                ns: outcome.ns(),
+            },
+            BPF_NOEXIST,
+        )
+        .is_err()
+    {
         diagnose::count(diag::FAILURES_UNSORTED);
     }
 }

@@ -111,7 +111,12 @@ constants! {
     MOUNT_PARENT = 0;
 }
 
-const UNTRACED: Call = Call { shape: 0, op: 0, source: 0, pad: 0 };
+const UNTRACED: Call = Call {
+    shape: 0,
+    op: 0,
+    source: 0,
+    pad: 0,
+};
 
 /// The gate table: what each native system call number is.
 #[unsafe(no_mangle)]
@@ -129,8 +134,14 @@ pub fn call(nr: u64) -> Call {
     }
     // SAFETY: nr is below the table's length and an entry is four aligned bytes; volatile because the daemon sets
     // the table before load, and one load of 32 bits instead of four.
-    let bytes = unsafe { ptr::read_volatile(CALLS.as_ptr().add(nr as usize).cast::<u32>()) }.to_ne_bytes();
-    Call { shape: bytes[0], op: bytes[1], source: bytes[2], pad: 0 }
+    let bytes =
+        unsafe { ptr::read_volatile(CALLS.as_ptr().add(nr as usize).cast::<u32>()) }.to_ne_bytes();
+    Call {
+        shape: bytes[0],
+        op: bytes[1],
+        source: bytes[2],
+        pad: 0,
+    }
 }
 
 /// Whether the 32-bit system call `nr` would be traced if it were a native one.

@@ -11,8 +11,8 @@ use iotrace_common::{
 
 use crate::{
     config::{
-        FULL, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK, TASK_STATUS, call,
-        compat_traced,
+        FULL, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK, TASK_STATUS,
+        call, compat_traced,
     },
     diagnose,
     file::{Kind, identify, of_descriptor},
@@ -86,8 +86,14 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
     let first: u64 = unsafe { load(registers, &REGS_ARG0) };
     if FULL.is_set() || call.op as usize > op::WRITE {
         // SAFETY: as above.
-        thread.args =
-            unsafe { [first, load(registers, &REGS_ARG1), load(registers, &REGS_ARG2), load(registers, &REGS_ARG3)] };
+        thread.args = unsafe {
+            [
+                first,
+                load(registers, &REGS_ARG1),
+                load(registers, &REGS_ARG2),
+                load(registers, &REGS_ARG3),
+            ]
+        };
     }
     if call.source == source::DESCRIPTOR {
         let known = descriptor(thread, task, first as u32);
@@ -125,7 +131,11 @@ fn indirect(thread: &mut Thread, task: Address, registers: Address, from: u8) ->
         source::TARGET_SOURCE => transfer(thread, task, second as u32, first as u32),
         source::SOURCE_TARGET => transfer(thread, task, first as u32, third as u32),
         source::MAYBE_EMPTY_PATH => {
-            let flags = if thread.shape == shape::STATX { third } else { fourth };
+            let flags = if thread.shape == shape::STATX {
+                third
+            } else {
+                fourth
+            };
             // glibc calls fstat with an empty path; from Linux 6.11 on a null pointer is one, too.
             if flags & AT_EMPTY_PATH != 0 && (second == 0 || probe_user::<u8>(second) == Some(0)) {
                 return descriptor(thread, task, first as u32);

@@ -55,7 +55,9 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
 #[inline(never)]
 fn unseen_start(thread: *mut Thread, task: Address, registers: Address, nr: u64, result: i64) {
     // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else { return };
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return;
+    };
     if is_compat(task) || !in_scope(thread, task) {
         return;
     }
@@ -70,7 +72,12 @@ fn unseen_start(thread: *mut Thread, task: Address, registers: Address, nr: u64,
 /// Counts a call that ended with `result` at `ended`.
 #[inline(always)]
 fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32) {
-    let outcome = Outcome { started: thread.entered, ended, op: thread.op as usize, copy };
+    let outcome = Outcome {
+        started: thread.entered,
+        ended,
+        op: thread.op as usize,
+        copy,
+    };
     let key = key(thread, thread.place);
     if (-MAX_ERRNO..0).contains(&result) {
         account::failure(&key, &outcome, -result as u32);
@@ -88,7 +95,11 @@ fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32
                 path::unlinked(task, thread.shape == shape::UNLINKAT, &thread.args, copy);
             }
             // A closed file may be gone by now: it was named when the call began.
-            let file = if outcome.op == op::CLOSE { 0 } else { thread.file };
+            let file = if outcome.op == op::CLOSE {
+                0
+            } else {
+                thread.file
+            };
             if let Some(io) = account::entry(&key, file, &outcome) {
                 account::add(io, &outcome);
                 if FULL.is_set() {
@@ -102,7 +113,13 @@ fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32
 #[inline(always)]
 fn key(thread: &Thread, file: FileId) -> IoKey {
     let (tgid, tid) = pid_tgid();
-    IoKey { file, tgid, tid, start: thread.start, phase: 0 }
+    IoKey {
+        file,
+        tgid,
+        tid,
+        start: thread.start,
+        phase: 0,
+    }
 }
 
 /// A read or a write.
@@ -128,7 +145,9 @@ fn opened(thread: &mut Thread, task: Address, outcome: &Outcome, fd: u64) {
         return;
     }
     let key = key(thread, open.id);
-    let Some(io) = account::entry(&key, open.file, outcome) else { return };
+    let Some(io) = account::entry(&key, open.file, outcome) else {
+        return;
+    };
     account::add(io, outcome);
     if FULL.is_set() {
         full::metadata(io, &key, outcome);
@@ -146,8 +165,17 @@ fn transferred(thread: &Thread, outcome: &Outcome, bytes: u64) {
         started = outcome.ended;
     }
     if !thread.target.is_none() {
-        let outcome = Outcome { op: op::TRANSFER_WRITE, started, ..*outcome };
-        end(&key(thread, thread.target), thread.target_file, &outcome, bytes);
+        let outcome = Outcome {
+            op: op::TRANSFER_WRITE,
+            started,
+            ..*outcome
+        };
+        end(
+            &key(thread, thread.target),
+            thread.target_file,
+            &outcome,
+            bytes,
+        );
     }
 }
 

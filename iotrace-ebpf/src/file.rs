@@ -7,7 +7,8 @@ use iotrace_common::key::FileId;
 
 use crate::{
     config::{
-        FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, INODE_GENERATION, INODE_INO, INODE_MODE, INODE_SB, SB_DEV, TASK_FILES,
+        FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, INODE_GENERATION, INODE_INO, INODE_MODE, INODE_SB,
+        SB_DEV, TASK_FILES,
     },
     kernel::{Address, load, probe, probe_at},
 };
@@ -56,15 +57,27 @@ pub fn of_descriptor(task: Address, fd: u32) -> u64 {
 #[inline(always)]
 pub fn identify(file: u64) -> Open {
     if file == 0 {
-        return Open { kind: Kind::Closed, id: FileId::NONE, file };
+        return Open {
+            kind: Kind::Closed,
+            id: FileId::NONE,
+            file,
+        };
     }
     let inode: u64 = probe(file as Address, &FILE_INODE);
     let inode = inode as Address;
     let kind = probe::<u16>(inode, &INODE_MODE) & TYPE_MASK;
     if kind != REGULAR && kind != DIRECTORY {
-        return Open { kind: Kind::Other, id: FileId::NONE, file };
+        return Open {
+            kind: Kind::Other,
+            id: FileId::NONE,
+            file,
+        };
     }
-    Open { kind: Kind::Traced, id: id_of(inode), file }
+    Open {
+        kind: Kind::Traced,
+        id: id_of(inode),
+        file,
+    }
 }
 
 /// Identity of the inode at `inode`.

@@ -60,7 +60,11 @@ pub fn metadata(io: *mut Io, key: &IoKey, outcome: &Outcome) {
 /// Forgets what was known of the open file's address, and keeps the creation mode.
 #[inline(always)]
 pub fn opened(io: *mut Io, key: &IoKey, thread: &Thread, file: u64) {
-    let state = OpenFile { last_read: 0, last_write: 0, last_direction: 0 };
+    let state = OpenFile {
+        last_read: 0,
+        last_write: 0,
+        last_direction: 0,
+    };
     // An LRU map takes every insert.
     let _ = OPEN_FILES.insert(open_key(key, file), state, 0);
     let mode = creation_mode(thread);
@@ -97,18 +101,33 @@ pub fn access(io: *mut Io, key: &IoKey, outcome: &Outcome, thread: &Thread, byte
     unsafe {
         if read {
             (*full).read_sizes[bucket] += 1;
-            slowest(&raw mut (*full).slowest_read_ns, &raw mut (*full).slowest_read_bytes, outcome, bytes);
+            slowest(
+                &raw mut (*full).slowest_read_ns,
+                &raw mut (*full).slowest_read_bytes,
+                outcome,
+                bytes,
+            );
             stamped(full, stamp::READ, outcome);
         } else {
             (*full).write_sizes[bucket] += 1;
-            slowest(&raw mut (*full).slowest_write_ns, &raw mut (*full).slowest_write_bytes, outcome, bytes);
+            slowest(
+                &raw mut (*full).slowest_write_ns,
+                &raw mut (*full).slowest_write_bytes,
+                outcome,
+                bytes,
+            );
             stamped(full, stamp::WRITE, outcome);
         }
     }
     common_size(full, bytes);
     alignment(full, thread);
     place(full, key, thread, read, bytes);
-    merge(full, key, if read { MERGED_READ } else { MERGED_WRITE }, outcome);
+    merge(
+        full,
+        key,
+        if read { MERGED_READ } else { MERGED_WRITE },
+        outcome,
+    );
 }
 
 #[inline(always)]
@@ -182,8 +201,15 @@ fn common_stride(full: *mut IoFull, stride: u64) {
 #[inline(always)]
 fn alignment(full: *mut IoFull, thread: &Thread) {
     let [_, buffer, count, _] = thread.args;
-    let vectored = matches!(thread.shape, shape::READV | shape::WRITEV | shape::PREADV | shape::PWRITEV);
-    let unaligned = if vectored { any_unaligned(buffer, count) != 0 } else { buffer % MEMORY_ALIGNMENT != 0 };
+    let vectored = matches!(
+        thread.shape,
+        shape::READV | shape::WRITEV | shape::PREADV | shape::PWRITEV
+    );
+    let unaligned = if vectored {
+        any_unaligned(buffer, count) != 0
+    } else {
+        buffer % MEMORY_ALIGNMENT != 0
+    };
     if unaligned {
         // SAFETY: a map value, whose one writer is this thread.
         unsafe { (*full).memory_unaligned += 1 };
@@ -210,7 +236,11 @@ fn any_unaligned(vectors: u64, count: u64) -> u32 {
 
 #[inline(always)]
 fn open_key(key: &IoKey, file: u64) -> OpenFileKey {
-    OpenFileKey { file, tgid: key.tgid, start: key.start }
+    OpenFileKey {
+        file,
+        tgid: key.tgid,
+        start: key.start,
+    }
 }
 
 /// Counts where in the file an access lies: its highest byte, alignment, and how it follows the one before.
@@ -227,7 +257,11 @@ fn place(full: *mut IoFull, key: &IoKey, thread: &Thread, read: bool, bytes: u64
         if offset & block.wrapping_sub(1) != 0 {
             (*full).file_unaligned += 1;
         }
-        let highest = if read { &raw mut (*full).max_byte_read } else { &raw mut (*full).max_byte_written };
+        let highest = if read {
+            &raw mut (*full).max_byte_read
+        } else {
+            &raw mut (*full).max_byte_written
+        };
         if offset + bytes != 0 && last > *highest {
             *highest = last;
         }
@@ -238,7 +272,15 @@ fn place(full: *mut IoFull, key: &IoKey, thread: &Thread, read: bool, bytes: u64
         let direction = if read { READ } else { WRITE };
         let (last_read, last_write) = if read { (last, 0) } else { (0, last) };
         // An LRU map takes every insert.
-        let _ = OPEN_FILES.insert(open, OpenFile { last_read, last_write, last_direction: direction }, 0);
+        let _ = OPEN_FILES.insert(
+            open,
+            OpenFile {
+                last_read,
+                last_write,
+                last_direction: direction,
+            },
+            0,
+        );
         return;
     };
     // SAFETY: a map value of an LRU map, which stays readable until the program ends. Threads that share the open
@@ -251,15 +293,27 @@ fn place(full: *mut IoFull, key: &IoKey, thread: &Thread, read: bool, bytes: u64
 #[inline(always)]
 fn follow(full: *mut IoFull, state: &mut OpenFile, read: bool, offset: u64, bytes: u64) {
     let direction = if read { READ } else { WRITE };
-    let before = if read { state.last_read } else { state.last_write };
+    let before = if read {
+        state.last_read
+    } else {
+        state.last_write
+    };
     // Signed: the last byte of an empty read at offset 0 is -1.
     let (place, last) = (offset as i64, before as i64);
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
         if place > last {
-            if read { (*full).sequential_reads += 1 } else { (*full).sequential_writes += 1 }
+            if read {
+                (*full).sequential_reads += 1
+            } else {
+                (*full).sequential_writes += 1
+            }
             if place == last + 1 {
-                if read { (*full).consecutive_reads += 1 } else { (*full).consecutive_writes += 1 }
+                if read {
+                    (*full).consecutive_reads += 1
+                } else {
+                    (*full).consecutive_writes += 1
+                }
             } else if last != 0 && place > 0 {
                 common_stride(full, (place - last - 1) as u64);
             }
@@ -295,7 +349,11 @@ fn offset(thread: &Thread, bytes: u64) -> u64 {
 /// Adds the call's time, less what of it another call of the same process on the same file already covered.
 #[inline(always)]
 fn merge(full: *mut IoFull, key: &IoKey, kind: usize, outcome: &Outcome) {
-    let fresh = if several_threads() { uncovered(key, kind, outcome.started, outcome.ended) } else { outcome.ns() };
+    let fresh = if several_threads() {
+        uncovered(key, kind, outcome.started, outcome.ended)
+    } else {
+        outcome.ns()
+    };
     // SAFETY: a map value, whose one writer is this thread; `kind` is a constant below their number.
     unsafe { (*full).merged_ns[kind] += fresh };
 }

@@ -48,7 +48,11 @@ pub fn probe_user<T: Copy>(address: u64) -> Option<T> {
             size_of::<T>() as u32,
             address as *const c_void,
         );
-        if failed == 0 { Some(value.assume_init()) } else { None }
+        if failed == 0 {
+            Some(value.assume_init())
+        } else {
+            None
+        }
     }
 }
 

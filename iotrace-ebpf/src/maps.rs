@@ -78,8 +78,12 @@ pub static EPOCH: Array<u32, 1> = Array::new();
 
 /// Processes to trace by pid (a hash: pids are sparse up to 4 million). Not preallocated: mostly empty.
 #[btf_map]
-pub static TARGETS: HashMap<u32, u32, { limits::TARGET_ENTRIES as usize }, { BPF_F_NO_PREALLOC as usize }> =
-    HashMap::new();
+pub static TARGETS: HashMap<
+    u32,
+    u32,
+    { limits::TARGET_ENTRIES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
 
 /// Files whose name was sent (an LRU: forgetting one only means that its name is sent again).
 #[btf_map]
@@ -104,7 +108,8 @@ pub static OPEN_FILES: LruHashMap<OpenFileKey, OpenFile, { limits::OPEN_FILE_ENT
 /// End of the last read, write and metadata operation of a (process, file), for times with overlap counted once.
 /// Used by processes with several threads only; one thread never overlaps itself.
 #[btf_map]
-pub static LAST_ENDS: LruHashMap<IoKey, [u64; MERGED], { limits::OPEN_FILE_ENTRIES as usize }> = LruHashMap::new();
+pub static LAST_ENDS: LruHashMap<IoKey, [u64; MERGED], { limits::OPEN_FILE_ENTRIES as usize }> =
+    LruHashMap::new();
 
 /// Names, process notices and the fill notice.
 #[btf_map]

@@ -19,8 +19,9 @@ use iotrace_common::{
 
 use crate::{
     config::{
-        DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_PATH, FS_PWD, FS_ROOT, HAS_LOOP, INODE_MODE,
-        INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC, TASK_FS, VFSMOUNT_ROOT,
+        DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_PATH, FS_PWD, FS_ROOT,
+        HAS_LOOP, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC,
+        TASK_FS, VFSMOUNT_ROOT,
     },
     diagnose,
     file::{id_of, of_descriptor},
@@ -69,7 +70,9 @@ pub fn name_executable(file: u64) {
 /// Sends the path of an open file as an event of `kind`; 1 if it was sent.
 #[inline(always)]
 fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
-    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else { return 0 };
+    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
+        return 0;
+    };
     // SAFETY: this CPU's and this copy's own scratch.
     let scratch = unsafe { &mut *scratch };
     let file = file as Address;
@@ -103,7 +106,14 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
 #[inline(always)]
 fn header(kind: u32) -> Header {
     let (tgid, tid) = pid_tgid();
-    Header { kind, payload: 0, time: now(), tgid, tid, start: start_of(current()) }
+    Header {
+        kind,
+        payload: 0,
+        time: now(),
+        tgid,
+        tid,
+        start: start_of(current()),
+    }
 }
 
 /// Writes the components of `path` into the scratch, leaf first.
@@ -119,7 +129,12 @@ fn walk(scratch: &mut Scratch, path: Path, copy: u32) {
         let mut context = copy;
         // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
         unsafe {
-            generated::bpf_loop(PATH_COMPONENTS, callback as *mut c_void, (&raw mut context).cast(), 0);
+            generated::bpf_loop(
+                PATH_COMPONENTS,
+                callback as *mut c_void,
+                (&raw mut context).cast(),
+                0,
+            );
         }
     } else {
         for _ in 0..BOUNDED_STEPS {
@@ -217,7 +232,11 @@ const MAX_PAYLOAD: u64 = (PATH_BYTES + NAME_BYTES + 1 + PATH_BYTES) as u64;
 #[inline(always)]
 pub fn renamed(task: Address, at: bool, args: &[u64; 4], copy: u32) {
     let cwd = AT_FDCWD as u64;
-    let [old_dir, old, new_dir, new] = if at { *args } else { [cwd, args[0], cwd, args[1]] };
+    let [old_dir, old, new_dir, new] = if at {
+        *args
+    } else {
+        [cwd, args[0], cwd, args[1]]
+    };
     if send_given(task, event::RENAME_FROM, old_dir, old, copy) != 0 {
         send_given(task, event::RENAME_TO, new_dir, new, copy);
     }
@@ -226,17 +245,27 @@ pub fn renamed(task: Address, at: bool, args: &[u64; 4], copy: u32) {
 /// Sends the name of an unlink that succeeded.
 #[inline(always)]
 pub fn unlinked(task: Address, at: bool, args: &[u64; 4], copy: u32) {
-    let [directory, path] = if at { [args[0], args[1]] } else { [AT_FDCWD as u64, args[0]] };
+    let [directory, path] = if at {
+        [args[0], args[1]]
+    } else {
+        [AT_FDCWD as u64, args[0]]
+    };
     send_given(task, event::UNLINK, directory, path, copy);
 }
 
 /// Sends a path as the program gave it, with the directory that it starts from; 1 if it was sent.
 #[inline(never)]
 fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) -> u32 {
-    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else { return 0 };
+    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
+        return 0;
+    };
     // SAFETY: this CPU's and this copy's own scratch.
     let scratch = unsafe { &mut *scratch };
-    scratch.name = Name { header: header(kind), mode: MODE_DIRECTORY, ..Name::NONE };
+    scratch.name = Name {
+        header: header(kind),
+        mode: MODE_DIRECTORY,
+        ..Name::NONE
+    };
     walk(scratch, start_of_path(task, directory, path), copy);
     let position = scratch.length;
     if position > (PATH_BYTES + NAME_BYTES) as u64 {

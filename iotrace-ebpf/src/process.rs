@@ -14,8 +14,9 @@ use iotrace_common::{
 
 use crate::{
     config::{
-        CRED_UID, FOLLOW, MM_ARG_END, MM_ARG_START, MM_EXE_FILE, SCOPE_ALL, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM,
-        TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
+        CRED_UID, FOLLOW, MM_ARG_END, MM_ARG_START, MM_EXE_FILE, SCOPE_ALL, SIGNAL_EXIT_CODE,
+        SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT,
+        TASK_SIGNAL, TASK_START, TASK_TGID,
     },
     diagnose,
     kernel::{Address, now, probe},
@@ -64,7 +65,9 @@ pub fn executed(task: Address) {
     if !process_in_scope(tgid) {
         return;
     }
-    let Some(scratch) = EXEC_SCRATCH.get_ptr_mut(0) else { return };
+    let Some(scratch) = EXEC_SCRATCH.get_ptr_mut(0) else {
+        return;
+    };
     // SAFETY: this CPU's own scratch.
     let scratch = unsafe { &mut *scratch };
     let mm: u64 = probe(task, &TASK_MM);
@@ -78,7 +81,10 @@ pub fn executed(task: Address) {
     };
     let length = arguments(scratch, mm);
     scratch.exec.header.payload = length as u32;
-    send(ptr::from_ref(scratch).cast(), size_of::<Exec>() as u64 + length);
+    send(
+        ptr::from_ref(scratch).cast(),
+        size_of::<Exec>() as u64 + length,
+    );
     let executable: u64 = probe(mm, &MM_EXE_FILE);
     if executable != 0 {
         path::name_executable(executable);
@@ -96,7 +102,11 @@ fn arguments(scratch: &mut ExecScratch, mm: Address) -> u64 {
     }
     // SAFETY: the length is at most the buffer's.
     let failed = unsafe {
-        generated::bpf_probe_read_user(scratch.args.as_mut_ptr().cast(), length as u32, start as *const c_void)
+        generated::bpf_probe_read_user(
+            scratch.args.as_mut_ptr().cast(),
+            length as u32,
+            start as *const c_void,
+        )
     };
     if failed != 0 {
         diagnose::count(diag::UNREADABLE);
@@ -118,7 +128,11 @@ pub fn exited(task: Address) {
     if status == 0 {
         status = probe(task, &TASK_EXIT_CODE);
     }
-    let exit = Exit { header: header(event::EXIT, task, tgid), status, pad: 0 };
+    let exit = Exit {
+        header: header(event::EXIT, task, tgid),
+        status,
+        pad: 0,
+    };
     send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
     if !SCOPE_ALL.is_set() {
         // Not there where the process is in scope for another reason.
@@ -129,13 +143,24 @@ pub fn exited(task: Address) {
 /// Wakes the daemon with an event that is a header alone.
 #[inline(never)]
 pub fn notice(kind: u32) {
-    let header = Header { kind, time: now(), ..Header::default() };
+    let header = Header {
+        kind,
+        time: now(),
+        ..Header::default()
+    };
     send(ptr::from_ref(&header).cast(), size_of::<Header>() as u64);
 }
 
 #[inline(always)]
 fn header(kind: u32, task: Address, tgid: u32) -> Header {
-    Header { kind, payload: 0, time: now(), tgid, tid: probe(task, &TASK_PID), start: start_of(task) }
+    Header {
+        kind,
+        payload: 0,
+        time: now(),
+        tgid,
+        tid: probe(task, &TASK_PID),
+        start: start_of(task),
+    }
 }
 
 #[inline(always)]
@@ -149,7 +174,12 @@ fn uid(task: Address) -> u32 {
 fn send(event: *const c_void, size: u64) {
     // SAFETY: `size` bytes stand at `event`, as the verifier checks.
     let failed = unsafe {
-        generated::bpf_ringbuf_output(ptr::from_ref(&EVENTS).cast_mut().cast(), event.cast_mut(), size, 0)
+        generated::bpf_ringbuf_output(
+            ptr::from_ref(&EVENTS).cast_mut().cast(),
+            event.cast_mut(),
+            size,
+            0,
+        )
     };
     if failed != 0 {
         diagnose::count(diag::EVENTS_DROPPED);

@@ -26,7 +26,11 @@ pub struct NotStarted {
 impl NotStarted {
     /// As a shell's: 127 where there is no such command, 126 where it cannot run.
     pub fn exit_code(&self) -> u8 {
-        if self.source.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+        if self.source.kind() == io::ErrorKind::NotFound {
+            127
+        } else {
+            126
+        }
     }
 }
 
@@ -75,7 +79,13 @@ impl Held {
             });
         }
         let pid = u32::from_ne_bytes(pid);
-        Ok(Self { pid, command: command[0].clone(), gate, spawn, terminal })
+        Ok(Self {
+            pid,
+            command: command[0].clone(),
+            gate,
+            spawn,
+            terminal,
+        })
     }
 
     /// Its process id, which stays the same over the exec.
@@ -85,24 +95,37 @@ impl Held {
 
     /// Lets it go on to its exec.
     pub fn release(mut self) -> Result<Running, NotStarted> {
-        let failed = |source| NotStarted { command: self.command.clone(), source };
+        let failed = |source| NotStarted {
+            command: self.command.clone(),
+            source,
+        };
         if let Some(terminal) = &self.terminal {
             terminal.give_to(self.pid);
         }
         self.gate.write_all(b"!").map_err(failed)?;
-        let spawned = self.spawn.join().unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")));
+        let spawned = self
+            .spawn
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")));
         let mut child = spawned.map_err(|source| {
             if let Some(terminal) = &self.terminal {
                 terminal.take_back();
             }
-            NotStarted { command: self.command.clone(), source }
+            NotStarted {
+                command: self.command.clone(),
+                source,
+            }
         })?;
         let (sender, ended) = oneshot::channel();
         std::thread::spawn(move || {
             // Nobody listens any more if iotrace ends before the program does.
             let _ = sender.send(child.wait());
         });
-        Ok(Running { pid: self.pid, ended, terminal: self.terminal })
+        Ok(Running {
+            pid: self.pid,
+            ended,
+            terminal: self.terminal,
+        })
     }
 }
 
@@ -131,15 +154,11 @@ fn hold(pid: &OwnedFd, gate: &OwnedFd) -> io::Result<()> {
 }
 
 impl Running {
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
     /// Waits for its end, and takes the terminal back.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
-        let status =
-            (&mut self.ended).await.unwrap_or_else(|_| Err(io::Error::other("the waiting thread panicked")));
+        let status = (&mut self.ended)
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the waiting thread panicked")));
         if let Some(terminal) = self.terminal.take() {
             terminal.take_back();
         }
@@ -155,7 +174,9 @@ impl Running {
 
 /// Exit code that stands for a status: 128 + the signal that ended the program.
 pub fn exit_code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// The controlling terminal, where standard input is one.

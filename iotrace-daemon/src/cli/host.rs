@@ -25,9 +25,16 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
 
 /// Where a recording goes that no directory is named for: `iotrace-YYYYMMDD-HHMMSS-PID.d` here, in UTC.
 pub fn directory(run: &Run) -> PathBuf {
-    let digits: String = rfc3339(run.start_unix_ns).chars().filter(char::is_ascii_digit).collect();
+    let digits: String = rfc3339(run.start_unix_ns)
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
     let (date, time) = digits.split_at(8);
-    PathBuf::from(format!("iotrace-{date}-{}-{}.d", &time[..6], std::process::id()))
+    PathBuf::from(format!(
+        "iotrace-{date}-{}-{}.d",
+        &time[..6],
+        std::process::id()
+    ))
 }
 
 /// The mounts that this process sees (proc(5), mountinfo).
@@ -49,7 +56,10 @@ fn clock() -> io::Result<Clock> {
 
 /// A clock, nanoseconds.
 fn now(clock: libc::clockid_t) -> io::Result<i64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the target is a timespec that lives here.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return Err(io::Error::last_os_error());

@@ -2,10 +2,12 @@
 //!
 //! Reports go to standard output, everything else to standard error. A closed pipe is no error.
 
+mod check;
 mod child;
 mod host;
 mod progress;
 mod record;
+mod report;
 mod targets;
 
 use std::{io, process::ExitCode};
@@ -29,6 +31,10 @@ struct Cli {
 enum Command {
     /// Trace a program, running processes or the whole system, and report what it did.
     Record(Box<record::Args>),
+    /// Print the report of a recording.
+    Report(report::Args),
+    /// Say whether this host can run iotrace, and what is missing.
+    Check(check::Args),
 }
 
 /// Runs iotrace with the arguments of this process.
@@ -37,6 +43,8 @@ pub fn main() -> ExitCode {
     start_log(cli.verbose);
     let result = match cli.command {
         Command::Record(args) => record::run(*args, cli.verbose),
+        Command::Report(args) => report::run(&args),
+        Command::Check(args) => check::run(&args),
     };
     match result {
         Ok(code) => code,
@@ -56,7 +64,11 @@ fn start_log(verbose: u8) {
         1 => log::LevelFilter::Info,
         _ => log::LevelFilter::Debug,
     };
-    env_logger::Builder::new().filter_level(level).parse_default_env().format_target(false).init();
+    env_logger::Builder::new()
+        .filter_level(level)
+        .parse_default_env()
+        .format_target(false)
+        .init();
 }
 
 /// Exit code of an error: 77 where a privilege or a kernel feature is missing, 127 and 126 as a shell's for a command
@@ -73,7 +85,9 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
 
 fn closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
 }
 

@@ -16,7 +16,10 @@ pub struct Progress {
 impl Progress {
     /// Off where standard error is no terminal.
     pub fn new() -> Self {
-        Self { shown: false, on: io::stderr().is_terminal() }
+        Self {
+            shown: false,
+            on: io::stderr().is_terminal(),
+        }
     }
 
     /// Shows the state after `elapsed`.

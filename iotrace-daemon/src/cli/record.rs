@@ -96,7 +96,9 @@ pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     for pid in &args.pid {
         targets::check(*pid)?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let (outcome, mut session) = runtime.block_on(record(args, verbose))?;
     runtime.shutdown_background();
     let recorded = session.finish(outcome.exit_code);
@@ -123,8 +125,17 @@ struct Session {
 }
 
 async fn record(args: Args, verbose: u8) -> anyhow::Result<(Outcome, Session)> {
-    let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let scope = if args.all { Scope::All } else { Scope::Targets { follow: !args.no_follow } };
+    let signals = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let scope = if args.all {
+        Scope::All
+    } else {
+        Scope::Targets {
+            follow: !args.no_follow,
+        }
+    };
     let options = Options {
         detail: args.detail,
         scope,
@@ -152,7 +163,14 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<(Outcome, Session)> {
         kernel.map_bytes() >> 20
     );
     let mut session = Session::new(args, hook.name())?;
-    let mut recording = Recording { kernel, drain, child: None, signals, ending: None, timed_out: false };
+    let mut recording = Recording {
+        kernel,
+        drain,
+        child: None,
+        signals,
+        ending: None,
+        timed_out: false,
+    };
     recording.begin(&mut session, held)?;
     recording.follow(&mut session).await?;
     let outcome = recording.end(&mut session)?;
@@ -166,7 +184,12 @@ impl Session {
         } else if args.command.is_empty() {
             Target::Pids(args.pid.clone())
         } else {
-            Target::Command(args.command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect())
+            Target::Command(
+                args.command
+                    .iter()
+                    .map(|arg| arg.to_string_lossy().into_owned())
+                    .collect(),
+            )
         };
         let run = host::run(target, hook, args.detail.name())?;
         let directory = args.output.clone().unwrap_or_else(|| host::directory(&run));
@@ -190,7 +213,9 @@ impl Session {
     /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
     fn flush(&mut self) {
         self.tick();
-        let Some(recorder) = &mut self.recorder else { return };
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
         if let Err(error) = recorder.flush(&mut self.model, &self.run) {
             self.progress.clear();
             log::error!("{error}");
@@ -204,7 +229,9 @@ impl Session {
         match self.recorder.take() {
             Some(recorder) => recorder
                 .finish(&mut self.model, &self.run)
-                .with_context(|| format!("the recording {} is incomplete", self.directory.display())),
+                .with_context(|| {
+                    format!("the recording {} is incomplete", self.directory.display())
+                }),
             None => Ok(()),
         }
     }
@@ -253,7 +280,11 @@ impl Recording {
             return Ok(());
         }
         let roots = &session.args.pid;
-        let pids = if session.args.no_follow { roots.clone() } else { targets::descendants(roots) };
+        let pids = if session.args.no_follow {
+            roots.clone()
+        } else {
+            targets::descendants(roots)
+        };
         for pid in pids {
             self.kernel.add_target(pid)?;
         }
@@ -269,12 +300,18 @@ impl Recording {
 
     /// Follows the processes until they end, time is up or a signal comes.
     async fn follow(&mut self, session: &mut Session) -> anyhow::Result<()> {
-        let deadline = session.args.duration.map(|duration| session.started + duration);
+        let deadline = session
+            .args
+            .duration
+            .map(|duration| session.started + duration);
         let mut look = ticks(TICK);
         let mut drain = ticks(Duration::from_secs(1));
         let mut flush = ticks(session.args.flush);
         loop {
-            let next = [deadline.filter(|_| !self.timed_out), self.ending].into_iter().flatten().min();
+            let next = [deadline.filter(|_| !self.timed_out), self.ending]
+                .into_iter()
+                .flatten()
+                .min();
             tokio::select! {
                 seen = self.drain.wait() => {
                     seen?;
@@ -324,7 +361,10 @@ impl Recording {
     /// Whether all processes given by pid have ended.
     fn targets_ended(&self, session: &Session) -> bool {
         let pids = &session.args.pid;
-        !pids.is_empty() && pids.iter().all(|pid| matches!(targets::check(*pid), Err(targets::TargetError::Gone(_))))
+        !pids.is_empty()
+            && pids
+                .iter()
+                .all(|pid| matches!(targets::check(*pid), Err(targets::TargetError::Gone(_))))
     }
 
     /// Handles a signal to iotrace; true: stop now. A program gets it first, and iotrace stops at its end.
@@ -341,7 +381,9 @@ impl Recording {
 
     /// Handles the end of `--duration`, or of the grace after it; true: stop now.
     fn time_is_up(&mut self) -> bool {
-        let Some(child) = &self.child else { return true };
+        let Some(child) = &self.child else {
+            return true;
+        };
         if self.ending.is_some() {
             child.signal(libc::SIGKILL);
             self.ending = None;
@@ -368,13 +410,20 @@ impl Recording {
             Duration::from_nanos(stats.slowest_drain_ns),
             stats.entries
         );
-        let exit_code = if self.timed_out && self.child.is_some() { Some(TIMED_OUT) } else { session.run.exit_code };
+        let exit_code = if self.timed_out && self.child.is_some() {
+            Some(TIMED_OUT)
+        } else {
+            session.run.exit_code
+        };
         Ok(Outcome { exit_code })
     }
 
     fn count_losses(&self, session: &mut Session) -> anyhow::Result<()> {
         session.run.losses = self.kernel.losses()?;
-        session.run.losses.insert("damaged_events".into(), self.drain.stats().damaged);
+        session
+            .run
+            .losses
+            .insert("damaged_events".into(), self.drain.stats().damaged);
         Ok(())
     }
 }

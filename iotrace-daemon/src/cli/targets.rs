@@ -27,7 +27,11 @@ pub fn check(pid: u32) -> Result<(), TargetError> {
         io::ErrorKind::NotFound => TargetError::Gone(pid),
         _ => TargetError::Unreadable { pid, source },
     })?;
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.split_whitespace().next())
+    };
     if let Some(tgid) = field("Tgid:").and_then(|text| text.parse().ok())
         && tgid != pid
     {
@@ -75,7 +79,9 @@ pub fn describe(process: ProcessId) -> Option<About> {
     Some(About {
         start_boottime,
         parent: stat.parent,
-        uid: fs::metadata(format!("/proc/{}", process.pid)).ok().map(|metadata| metadata.uid()),
+        uid: fs::metadata(format!("/proc/{}", process.pid))
+            .ok()
+            .map(|metadata| metadata.uid()),
         comm: stat.comm,
         exe: fs::read_link(proc(process.pid, "exe"))
             .map(|path| path.into_os_string().into_encoded_bytes())
@@ -102,7 +108,10 @@ struct Stat {
 /// proc(5): /proc/PID/stat. The name stands in parentheses and may hold any byte, those included.
 fn stat(pid: u32) -> Option<Stat> {
     let bytes = fs::read(proc(pid, "stat")).ok()?;
-    let (open, close) = (bytes.iter().position(|b| *b == b'(')?, bytes.iter().rposition(|b| *b == b')')?);
+    let (open, close) = (
+        bytes.iter().position(|b| *b == b'(')?,
+        bytes.iter().rposition(|b| *b == b')')?,
+    );
     let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
     let fields: Vec<&str> = rest.split(' ').collect();
     Some(Stat {
@@ -115,7 +124,11 @@ fn stat(pid: u32) -> Option<Stat> {
 fn arguments(pid: u32) -> Vec<Vec<u8>> {
     let bytes = fs::read(proc(pid, "cmdline")).unwrap_or_default();
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-    if bytes.is_empty() { vec![] } else { bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect() }
+    if bytes.is_empty() {
+        vec![]
+    } else {
+        bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+    }
 }
 
 fn proc(pid: u32, file: &str) -> PathBuf {
@@ -135,12 +148,19 @@ mod tests {
     #[test]
     fn this_process_is_described_and_not_mistaken() {
         let pid = std::process::id();
-        let start = start_key(stat(pid).unwrap().start_ticks * (1_000_000_000 / ticks_per_second()));
+        let start =
+            start_key(stat(pid).unwrap().start_ticks * (1_000_000_000 / ticks_per_second()));
         let about = describe(ProcessId { pid, start }).unwrap();
         assert!(about.exe.starts_with(b"/"));
         assert!(!about.args.is_empty());
         // A process of this pid that started at another time.
-        assert!(describe(ProcessId { pid, start: start.wrapping_sub(1000) }).is_none());
+        assert!(
+            describe(ProcessId {
+                pid,
+                start: start.wrapping_sub(1000)
+            })
+            .is_none()
+        );
         check(pid).unwrap();
     }
 

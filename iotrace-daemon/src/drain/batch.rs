@@ -48,11 +48,18 @@ pub struct Batch<K, V> {
 
 impl<K: Pod, V: Pod> Batch<K, V> {
     pub fn new() -> Self {
-        Self { keys: Vec::with_capacity(BATCH), values: Vec::with_capacity(BATCH) }
+        Self {
+            keys: Vec::with_capacity(BATCH),
+            values: Vec::with_capacity(BATCH),
+        }
     }
 
     /// Takes every entry out of the map and hands it to `take`; how many there were.
-    pub fn empty(&mut self, map: BorrowedFd<'_>, mut take: impl FnMut(&K, &V)) -> io::Result<usize> {
+    pub fn empty(
+        &mut self,
+        map: BorrowedFd<'_>,
+        mut take: impl FnMut(&K, &V),
+    ) -> io::Result<usize> {
         let mut token = [0_u8; 64];
         let mut first = true;
         let mut total = 0;
@@ -107,6 +114,17 @@ pub fn is_empty<K: Pod>(map: BorrowedFd<'_>) -> io::Result<bool> {
 
 fn bpf<A>(command: libc::c_int, attr: &mut A) -> io::Result<()> {
     // SAFETY: the attribute is one of bpf(2)'s, alive for the call, and what it points to has the room it says.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<A>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr),
+            size_of::<A>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

@@ -36,15 +36,25 @@ impl Decoder {
 
     fn try_decode(&mut self, record: &[u8]) -> Option<Decoded> {
         let header: Header = read(record)?;
-        let process = ProcessId { pid: header.tgid, start: start_key(header.start) };
+        let process = ProcessId {
+            pid: header.tgid,
+            start: start_key(header.start),
+        };
         Some(match header.kind {
             event::FILE => Decoded::Event(Event::File(file_name(record)?)),
-            event::EXE => Decoded::Event(Event::Exe { process, path: file_name(record)?.path }),
+            event::EXE => Decoded::Event(Event::Exe {
+                process,
+                path: file_name(record)?.path,
+            }),
             event::EXEC => Decoded::Event(exec(process, record)?),
             event::FORK => Decoded::Event(fork(process, record)?),
             event::EXIT => {
                 let exit: Exit = read(record)?;
-                Decoded::Event(Event::Exit { process, time: header.time, status: exit.status })
+                Decoded::Event(Event::Exit {
+                    process,
+                    time: header.time,
+                    status: exit.status,
+                })
             }
             event::RENAME_FROM => {
                 self.renames.insert(header.tid, given_path(record)?);
@@ -52,11 +62,18 @@ impl Decoder {
             }
             event::RENAME_TO => {
                 let from = self.renames.remove(&header.tid)?;
-                Decoded::Event(Event::Rename { process, time: header.time, from, to: given_path(record)? })
+                Decoded::Event(Event::Rename {
+                    process,
+                    time: header.time,
+                    from,
+                    to: given_path(record)?,
+                })
             }
-            event::UNLINK => {
-                Decoded::Event(Event::Unlink { process, time: header.time, path: given_path(record)? })
-            }
+            event::UNLINK => Decoded::Event(Event::Unlink {
+                process,
+                time: header.time,
+                path: given_path(record)?,
+            }),
             event::FILL => Decoded::Fill,
             _ => return None,
         })
@@ -110,7 +127,8 @@ fn file_name(record: &[u8]) -> Option<FileName> {
 /// The path of a rename or unlink: the directory that it starts from and the path as the program gave it.
 fn given_path(record: &[u8]) -> Option<Vec<u8>> {
     let name: Name = read(record)?;
-    let (components, given) = payload::<Name>(record, &name.header)?.split_at_checked(name.components as usize)?;
+    let (components, given) =
+        payload::<Name>(record, &name.header)?.split_at_checked(name.components as usize)?;
     let given = given.strip_suffix(b"\0").unwrap_or(given);
     let base = absolute(components)?;
     Some(normalize(&[&base, b"/".as_slice(), given].concat()))
@@ -171,7 +189,11 @@ fn exec(process: ProcessId, record: &[u8]) -> Option<Event> {
         parent: exec.parent,
         uid: exec.uid,
         comm: comm(&exec.comm),
-        args: if args.is_empty() { vec![] } else { args.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect() },
+        args: if args.is_empty() {
+            vec![]
+        } else {
+            args.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+        },
     })
 }
 
@@ -179,7 +201,10 @@ fn fork(parent: ProcessId, record: &[u8]) -> Option<Event> {
     let fork: Fork = read(record)?;
     Some(Event::Fork {
         parent,
-        child: ProcessId { pid: fork.child, start: start_key(fork.child_start) },
+        child: ProcessId {
+            pid: fork.child,
+            start: start_key(fork.child_start),
+        },
         child_start_boottime: fork.child_start,
         uid: fork.uid,
         comm: comm(&fork.comm),
@@ -188,7 +213,11 @@ fn fork(parent: ProcessId, record: &[u8]) -> Option<Event> {
 
 /// The name up to its NUL.
 fn comm(bytes: &[u8; 16]) -> Vec<u8> {
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+    bytes
+        .split(|byte| *byte == 0)
+        .next()
+        .unwrap_or_default()
+        .to_vec()
 }
 
 #[cfg(test)]
@@ -203,10 +232,22 @@ mod tests {
         }
         let count = payload.len() as u32;
         payload.extend_from_slice(given);
-        let header = Header { kind, payload: payload.len() as u32, tgid: 7, tid: 8, ..Header::NONE };
-        let name = Name { header, components: count, ..Name::NONE };
+        let header = Header {
+            kind,
+            payload: payload.len() as u32,
+            tgid: 7,
+            tid: 8,
+            ..Header::NONE
+        };
+        let name = Name {
+            header,
+            components: count,
+            ..Name::NONE
+        };
         // SAFETY: `Name` is plain data without padding.
-        let fixed = unsafe { std::slice::from_raw_parts((&raw const name).cast::<u8>(), size_of::<Name>()) };
+        let fixed = unsafe {
+            std::slice::from_raw_parts((&raw const name).cast::<u8>(), size_of::<Name>())
+        };
         [fixed, &payload].concat()
     }
 
@@ -229,15 +270,25 @@ mod tests {
         let Decoded::Event(Event::Rename { from, to, .. }) = decoder.decode(&second) else {
             panic!("not a rename")
         };
-        assert_eq!((from.as_slice(), to.as_slice()), (b"/dir/old.tmp".as_slice(), b"/y/new".as_slice()));
-        assert_eq!(decoder.decode(&second), Decoded::Damaged, "without its first half");
+        assert_eq!(
+            (from.as_slice(), to.as_slice()),
+            (b"/dir/old.tmp".as_slice(), b"/y/new".as_slice())
+        );
+        assert_eq!(
+            decoder.decode(&second),
+            Decoded::Damaged,
+            "without its first half"
+        );
     }
 
     #[test]
     fn every_prefix_of_a_record_is_damaged_and_none_panics() {
         let whole = record(event::FILE, &[b"name", b"directory"], b"");
         for length in 0..whole.len() {
-            assert_eq!(Decoder::default().decode(&whole[..length]), Decoded::Damaged);
+            assert_eq!(
+                Decoder::default().decode(&whole[..length]),
+                Decoded::Damaged
+            );
         }
     }
 }

@@ -24,22 +24,36 @@ pub struct Generations<K: Pod, V: Pod> {
 
 impl<K: Pod, V: Pod> Generations<K, V> {
     /// Takes the three maps of a pair out of the loaded object and puts the first generation into the slot.
-    pub fn take(kernel: &mut Kernel, [slot, first, second]: [&'static str; 3]) -> Result<Self, KernelError> {
+    pub fn take(
+        kernel: &mut Kernel,
+        [slot, first, second]: [&'static str; 3],
+    ) -> Result<Self, KernelError> {
         let open = |kernel: &mut Kernel, name| -> Result<HashMap<MapData, K, V>, KernelError> {
-            HashMap::try_from(kernel.take_map(name)?).map_err(|error| map_error(name, "open", &error))
+            HashMap::try_from(kernel.take_map(name)?)
+                .map_err(|error| map_error(name, "open", &error))
         };
         let maps = [open(kernel, first)?, open(kernel, second)?];
-        let mut outer =
-            ArrayOfMaps::try_from(kernel.take_map(slot)?).map_err(|error| map_error(slot, "open", &error))?;
-        outer.set(0, &maps[0], 0).map_err(|error| map_error(slot, "update", &error))?;
-        Ok(Self { name: slot, slot: outer, maps, current: 0, batch: Batch::new() })
+        let mut outer = ArrayOfMaps::try_from(kernel.take_map(slot)?)
+            .map_err(|error| map_error(slot, "open", &error))?;
+        outer
+            .set(0, &maps[0], 0)
+            .map_err(|error| map_error(slot, "update", &error))?;
+        Ok(Self {
+            name: slot,
+            slot: outer,
+            maps,
+            current: 0,
+            batch: Batch::new(),
+        })
     }
 
     /// Puts the other generation into the slot and empties the one that was there.
     pub fn drain(&mut self, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
         let idle = self.current;
         let next = 1 - idle;
-        self.slot.set(0, &self.maps[next], 0).map_err(|error| map_error(self.name, "update", &error))?;
+        self.slot
+            .set(0, &self.maps[next], 0)
+            .map_err(|error| map_error(self.name, "update", &error))?;
         self.current = next;
         self.empty(idle, take)
     }
@@ -65,6 +79,10 @@ impl<K: Pod, V: Pod> Generations<K, V> {
     }
 
     fn error(&self, call: &'static str, source: io::Error) -> KernelError {
-        KernelError::Map { map: self.name, call, source }
+        KernelError::Map {
+            map: self.name,
+            call,
+            source,
+        }
     }
 }

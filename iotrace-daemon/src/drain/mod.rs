@@ -26,8 +26,14 @@ use generations::Generations;
 
 /// The counters of one detail, and their overflow.
 enum Counts {
-    Basic { io: Generations<IoKey, Io>, overflow: Generations<IoKey, Io> },
-    Full { io: Generations<IoKey, IoFull>, overflow: Generations<IoKey, IoFull> },
+    Basic {
+        io: Generations<IoKey, Io>,
+        overflow: Generations<IoKey, Io>,
+    },
+    Full {
+        io: Generations<IoKey, IoFull>,
+        overflow: Generations<IoKey, IoFull>,
+    },
 }
 
 /// Empties the maps into a model.
@@ -74,7 +80,10 @@ impl Drain {
             },
             Detail::Full => Counts::Full {
                 io: Generations::take(kernel, ["IO_FULL", "IO_FULL_A", "IO_FULL_B"])?,
-                overflow: Generations::take(kernel, ["OVERFLOW_FULL", "OVERFLOW_FULL_A", "OVERFLOW_FULL_B"])?,
+                overflow: Generations::take(
+                    kernel,
+                    ["OVERFLOW_FULL", "OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
+                )?,
             },
         };
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
@@ -83,12 +92,20 @@ impl Drain {
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         // SAFETY: the map owns its descriptor and gives the same one as long as it lives.
-        let events = unsafe { AsyncFd::register_with_interest(ring, tokio::io::Interest::READABLE) }
-            .map_err(|error| KernelError::Io {
-                what: "the event ring buffer cannot be waited for".into(),
-                source: error.into(),
-            })?;
-        Ok(Self { counts, failures, fill, events, decoder: Decoder::default(), stats: Stats::default() })
+        let events =
+            unsafe { AsyncFd::register_with_interest(ring, tokio::io::Interest::READABLE) }
+                .map_err(|error| KernelError::Io {
+                    what: "the event ring buffer cannot be waited for".into(),
+                    source: error.into(),
+                })?;
+        Ok(Self {
+            counts,
+            failures,
+            fill,
+            events,
+            decoder: Decoder::default(),
+            stats: Stats::default(),
+        })
     }
 
     /// Waits until the kernel side has sent an event that wants a look at once.
@@ -97,7 +114,10 @@ impl Drain {
             .events
             .readable()
             .await
-            .map_err(|source| KernelError::Io { what: "the event ring buffer".into(), source })?;
+            .map_err(|source| KernelError::Io {
+                what: "the event ring buffer".into(),
+                source,
+            })?;
         ready.clear_ready();
         Ok(())
     }
@@ -161,12 +181,25 @@ impl Drain {
             Counts::Basic { io, overflow } => sweep(io, overflow, model, last)?,
             Counts::Full { io, overflow } => sweep(io, overflow, model, last)?,
         };
-        self.fill.set(0, 0, 0).map_err(|error| map_error("FILL", "update", &error))?;
+        self.fill
+            .set(0, 0, 0)
+            .map_err(|error| map_error("FILL", "update", &error))?;
         let take = |key: &FailureKey, failures: &Failures| {
             let (process, place) = place_of(&key.io);
-            model.add_failures(process, place, key.op, key.errno, failures.calls, failures.ns);
+            model.add_failures(
+                process,
+                place,
+                key.op,
+                key.errno,
+                failures.calls,
+                failures.ns,
+            );
         };
-        entries += if last { self.failures.drain_all(take)? } else { self.failures.drain_if_used(take)? };
+        entries += if last {
+            self.failures.drain_all(take)?
+        } else {
+            self.failures.drain_if_used(take)?
+        };
         Ok(entries)
     }
 }
@@ -185,19 +218,34 @@ where
         let (process, place) = place_of(key);
         model.add(process, place, &Counters::from(value));
     };
-    entries += if last { io.drain_all(take)? } else { io.drain(take)? };
+    entries += if last {
+        io.drain_all(take)?
+    } else {
+        io.drain(take)?
+    };
     let take = |key: &IoKey, value: &V| {
         model.add(process_of(key), Place::Overflow, &Counters::from(value));
     };
-    entries += if last { overflow.drain_all(take)? } else { overflow.drain_if_used(take)? };
+    entries += if last {
+        overflow.drain_all(take)?
+    } else {
+        overflow.drain_if_used(take)?
+    };
     Ok(entries)
 }
 
 fn process_of(key: &IoKey) -> ProcessId {
-    ProcessId { pid: key.tgid, start: key.start }
+    ProcessId {
+        pid: key.tgid,
+        start: key.start,
+    }
 }
 
 fn place_of(key: &IoKey) -> (ProcessId, Place) {
-    let place = if key.file.is_none() { Place::ByName } else { Place::File(key.file) };
+    let place = if key.file.is_none() {
+        Place::ByName
+    } else {
+        Place::File(key.file)
+    };
     (process_of(key), place)
 }

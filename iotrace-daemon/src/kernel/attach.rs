@@ -52,11 +52,22 @@ const PROCESS_HOOKS: [(&str, &str); 3] = [
 const CALL_HOOKS: [(&str, &str); 2] = [("sys_exit", "sys_exit"), ("sys_enter", "sys_enter")];
 /// A second copy of the pair, for kernels whose system call programs can be preempted: there the kernel skips a
 /// program that is already running on its CPU for another task, and the copy acts where the first was skipped.
-const CALL_HOOKS_AGAIN: [(&str, &str); 2] = [("sys_exit_again", "sys_exit"), ("sys_enter_again", "sys_enter")];
+const CALL_HOOKS_AGAIN: [(&str, &str); 2] = [
+    ("sys_exit_again", "sys_exit"),
+    ("sys_enter_again", "sys_enter"),
+];
 /// The release from which on system call programs can be preempted.
 const PREEMPTIBLE_FROM: (u32, u32) = (7, 2);
 
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing/events/syscalls", "/sys/kernel/debug/tracing/events/syscalls"];
+/// Why there are no per-syscall tracepoints, and what to do.
+pub const NO_TRACEFS: &str = "no syscall tracepoints in /sys/kernel/tracing\n\
+                              mount -t tracefs tracefs /sys/kernel/tracing; the kernel needs\n\
+                              CONFIG_FTRACE_SYSCALLS, the reader CAP_DAC_READ_SEARCH";
+
+const TRACEFS: [&str; 2] = [
+    "/sys/kernel/tracing/events/syscalls",
+    "/sys/kernel/debug/tracing/events/syscalls",
+];
 
 impl Kernel {
     /// Attaches the hooks of the chosen kind; returns the kind.
@@ -83,7 +94,11 @@ impl Kernel {
 
     fn attach_pair(&mut self, btf: &Btf) -> Result<Hook, KernelError> {
         let again = release().is_some_and(|release| release >= PREEMPTIBLE_FROM);
-        let copies: &[_] = if again { &[CALL_HOOKS, CALL_HOOKS_AGAIN] } else { &[CALL_HOOKS] };
+        let copies: &[_] = if again {
+            &[CALL_HOOKS, CALL_HOOKS_AGAIN]
+        } else {
+            &[CALL_HOOKS]
+        };
         attach_raw(&mut self.ebpf, copies.as_flattened(), btf)?;
         Ok(Hook::Btf)
     }
@@ -93,7 +108,12 @@ impl Kernel {
     /// The kernel takes about 80 ms for each per-syscall tracepoint, so those are left to a process of their own that
     /// outlives this one; until they are off they find no process in scope.
     pub fn detach(self) -> Result<(), KernelError> {
-        let Self { ebpf, mut targets, hook, .. } = self;
+        let Self {
+            ebpf,
+            mut targets,
+            hook,
+            ..
+        } = self;
         if hook != Some(Hook::Tracepoint) {
             return Ok(());
         }
@@ -128,29 +148,38 @@ impl Kernel {
 }
 
 /// Loads the programs, then attaches them: the verifier takes milliseconds, and the hooks are to come on together.
-fn attach_raw(ebpf: &mut Ebpf, hooks: &[(&'static str, &str)], btf: &Btf) -> Result<(), KernelError> {
+fn attach_raw(
+    ebpf: &mut Ebpf,
+    hooks: &[(&'static str, &str)],
+    btf: &Btf,
+) -> Result<(), KernelError> {
     for (name, hook) in hooks {
         let program: &mut BtfTracePoint = program(ebpf, name)?;
-        program.load(hook, btf).map_err(|error| program_error(name, hook, &error))?;
+        program
+            .load(hook, btf)
+            .map_err(|error| program_error(name, hook, &error))?;
     }
     for (name, hook) in hooks {
         let program: &mut BtfTracePoint = program(ebpf, name)?;
-        program.attach().map_err(|error| attach_error(hook, &error))?;
+        program
+            .attach()
+            .map_err(|error| attach_error(hook, &error))?;
     }
     Ok(())
 }
 
 fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
-    let events = TRACEFS.iter().map(Path::new).find(|path| path.exists()).ok_or_else(|| KernelError::Attach {
+    let events = tracefs_events().ok_or_else(|| KernelError::Attach {
         hook: "syscalls/sys_enter_*".into(),
-        reason: "no /sys/kernel/tracing/events/syscalls".into(),
-        hint: "\nmount tracefs (mount -t tracefs tracefs /sys/kernel/tracing); the kernel needs \
-               CONFIG_FTRACE_SYSCALLS, the reader CAP_DAC_READ_SEARCH",
+        reason: NO_TRACEFS.into(),
+        hint: "",
     })?;
     const PROGRAMS: [(&str, &str); 2] = [("call_exit", "sys_exit_"), ("call_enter", "sys_enter_")];
     for (name, prefix) in PROGRAMS {
         let program: &mut TracePoint = program(ebpf, name)?;
-        program.load().map_err(|error| program_error(name, prefix, &error))?;
+        program
+            .load()
+            .map_err(|error| program_error(name, prefix, &error))?;
     }
     for (name, prefix) in PROGRAMS {
         let program: &mut TracePoint = program(ebpf, name)?;
@@ -158,11 +187,18 @@ fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
             let hook = format!("{prefix}{}", tracepoint_name(traced.name));
             // A call that this kernel is built without has no tracepoint, and no caller.
             if events.join(&hook).exists() {
-                program.attach("syscalls", &hook).map_err(|error| attach_error(&hook, &error))?;
+                program
+                    .attach("syscalls", &hook)
+                    .map_err(|error| attach_error(&hook, &error))?;
             }
         }
     }
     Ok(Hook::Tracepoint)
+}
+
+/// Where tracefs shows the per-syscall tracepoints.
+pub fn tracefs_events() -> Option<&'static Path> {
+    TRACEFS.iter().map(Path::new).find(|path| path.exists())
 }
 
 /// The kernel names the tracepoints after its functions, a few of which are not named as the calls.
@@ -180,28 +216,55 @@ fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, K
 where
     &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
 {
-    let missing = KernelError::Missing { kind: "program", name };
-    let Some(program) = ebpf.program_mut(name) else { return Err(missing) };
+    let missing = KernelError::Missing {
+        kind: "program",
+        name,
+    };
+    let Some(program) = ebpf.program_mut(name) else {
+        return Err(missing);
+    };
     program.try_into().map_err(|_| missing)
 }
 
 fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
-    if let ProgramError::LoadError { io_error, verifier_log } = error {
+    if let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = error
+    {
         // The verifier's last words say what it refused; all of it is for the debug log.
         log::debug!("verifier log of {program}:\n{verifier_log}");
         let log = verifier_log.to_string();
-        let last = log.lines().rev().find(|line| !line.starts_with("processed ")).unwrap_or_default();
+        let last = log
+            .lines()
+            .rev()
+            .find(|line| !line.starts_with("processed "))
+            .unwrap_or_default();
         let reason = format!("{io_error}; the verifier says: {last}");
         if matches!(io_error.raw_os_error(), Some(libc::EPERM)) {
-            return KernelError::Privilege(format!("{reason}{}", hint(io_error.raw_os_error())));
+            return KernelError::Privilege(reason);
         }
-        return KernelError::Program { program, hook: hook.into(), reason, hint: hint(io_error.raw_os_error()) };
+        return KernelError::Program {
+            program,
+            hook: hook.into(),
+            reason,
+            hint: hint(io_error.raw_os_error()),
+        };
     }
-    KernelError::Program { program, hook: hook.into(), reason: chain(error), hint: hint(errno_of(error)) }
+    KernelError::Program {
+        program,
+        hook: hook.into(),
+        reason: chain(error),
+        hint: hint(errno_of(error)),
+    }
 }
 
 fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
-    KernelError::Attach { hook: hook.into(), reason: chain(error), hint: hint(errno_of(error)) }
+    KernelError::Attach {
+        hook: hook.into(),
+        reason: chain(error),
+        hint: hint(errno_of(error)),
+    }
 }
 
 /// Major and minor release of the running kernel.

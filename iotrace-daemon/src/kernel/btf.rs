@@ -122,7 +122,11 @@ impl Types {
             let own = self.string(u32_at(&self.data, at)?)?;
             let of = u32_at(&self.data, at + 4)?;
             let offset = u32_at(&self.data, at + 8)?;
-            let bits = u64::from(if bitfields { offset & 0xff_ffff } else { offset });
+            let bits = u64::from(if bitfields {
+                offset & 0xff_ffff
+            } else {
+                offset
+            });
             if own == name {
                 return Some(Member { bits, of });
             }
@@ -130,7 +134,10 @@ impl Types {
                 return None;
             }
             let inner = self.member(of, name)?;
-            Some(Member { bits: bits + inner.bits, of: inner.of })
+            Some(Member {
+                bits: bits + inner.bits,
+                of: inner.of,
+            })
         })
     }
 

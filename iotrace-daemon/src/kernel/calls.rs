@@ -18,7 +18,11 @@ pub struct Traced {
 pub fn traced() -> impl Iterator<Item = Traced> {
     op::SYSCALLS.iter().filter_map(|(name, shape)| {
         let number = syscalls::Sysno::from_str(name).ok()? as usize;
-        Some(Traced { name, number, call: op::call(*shape) })
+        Some(Traced {
+            name,
+            number,
+            call: op::call(*shape),
+        })
     })
 }
 
@@ -46,12 +50,16 @@ pub fn compat_table() -> [u8; SYSCALLS] {
 
 #[cfg(target_arch = "x86_64")]
 fn compat_number(name: &str) -> Option<usize> {
-    syscalls::x86::Sysno::from_str(name).ok().map(|number| number as usize)
+    syscalls::x86::Sysno::from_str(name)
+        .ok()
+        .map(|number| number as usize)
 }
 
 #[cfg(target_arch = "aarch64")]
 fn compat_number(name: &str) -> Option<usize> {
-    syscalls::arm::Sysno::from_str(name).ok().map(|number| number as usize)
+    syscalls::arm::Sysno::from_str(name)
+        .ok()
+        .map(|number| number as usize)
 }
 
 #[cfg(test)]
@@ -70,7 +78,12 @@ mod tests {
     #[test]
     fn every_native_call_of_the_list_fits_the_table() {
         for traced in traced() {
-            assert!(traced.number < SYSCALLS, "{} is {}", traced.name, traced.number);
+            assert!(
+                traced.number < SYSCALLS,
+                "{} is {}",
+                traced.name,
+                traced.number
+            );
         }
     }
 

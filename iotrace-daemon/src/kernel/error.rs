@@ -16,35 +16,64 @@ pub enum KernelError {
         "this kernel's type information has no field `{field}` in `struct {structure}`\n\
          iotrace does not know this kernel's layout; please report it with the output of `iotrace check`"
     )]
-    NoField { structure: &'static str, field: &'static str },
+    NoField {
+        structure: &'static str,
+        field: &'static str,
+    },
     #[error(
         "in this kernel `{second}` does not follow `{first}` in `struct {structure}` as iotrace's path walk needs it\n\
          please report it with the output of `iotrace check`"
     )]
-    MovedField { structure: &'static str, first: &'static str, second: &'static str },
-    #[error("{0}")]
+    MovedField {
+        structure: &'static str,
+        first: &'static str,
+        second: &'static str,
+    },
+    #[error(
+        "iotrace may not load kernel programs: run it as root, or with CAP_BPF and CAP_PERFMON\n\
+         (the kernel said: {0}; a locked-down kernel, see /sys/kernel/security/lockdown, refuses root, too)"
+    )]
     Privilege(String),
     #[error("the kernel programs cannot be loaded: {reason}{hint}")]
     Load { reason: String, hint: &'static str },
     #[error("the kernel program `{program}` cannot be loaded for hook `{hook}`: {reason}{hint}")]
-    Program { program: &'static str, hook: String, reason: String, hint: &'static str },
+    Program {
+        program: &'static str,
+        hook: String,
+        reason: String,
+        hint: &'static str,
+    },
     #[error("hook `{hook}` cannot be attached: {reason}{hint}")]
-    Attach { hook: String, reason: String, hint: &'static str },
+    Attach {
+        hook: String,
+        reason: String,
+        hint: &'static str,
+    },
     #[error(
         "the kernel programs speak version {found} of the shared types, this iotrace version {expected}\n\
          rebuild iotrace: its two halves come from different sources"
     )]
     Abi { found: u64, expected: u64 },
     #[error("map `{map}`: {call} failed: {source}")]
-    Map { map: &'static str, call: &'static str, source: io::Error },
+    Map {
+        map: &'static str,
+        call: &'static str,
+        source: io::Error,
+    },
     #[error("the kernel programs have no {kind} `{name}`: rebuild iotrace")]
-    Missing { kind: &'static str, name: &'static str },
+    Missing {
+        kind: &'static str,
+        name: &'static str,
+    },
     #[error(
         "the self-test failed, so no number would be reliable: {what}\n\
          it points at: {suspects}\n\
          please report it with the output of `iotrace check`"
     )]
-    SelfTest { what: String, suspects: &'static str },
+    SelfTest {
+        what: String,
+        suspects: &'static str,
+    },
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
 }
@@ -63,12 +92,16 @@ impl KernelError {
 pub fn hint(errno: Option<i32>) -> &'static str {
     match errno {
         Some(libc::EPERM | libc::EACCES) => {
-            "\nmissing privilege: run as root, or with CAP_BPF and CAP_PERFMON (and CAP_SYS_PTRACE for other users' \
-             processes); a locked-down kernel (/sys/kernel/security/lockdown) refuses root, too"
+            "\nmissing privilege: run as root, or with CAP_BPF and CAP_PERFMON;\n\
+             a locked-down kernel (/sys/kernel/security/lockdown) refuses root, too"
         }
-        Some(libc::ENOMEM) => "\nno memory for the maps: raise the memory cgroup's limit or lower `--map-entries`",
+        Some(libc::ENOMEM) => {
+            "\nno memory for the maps: raise the memory cgroup's limit or lower `--map-entries`"
+        }
         Some(libc::ENOENT) => "\nthis kernel does not have the hook",
-        Some(libc::EINVAL) => "\nthis kernel does not know one of the map types or helpers: see `iotrace check`",
+        Some(libc::EINVAL) => {
+            "\nthis kernel does not know one of the map types or helpers: see `iotrace check`"
+        }
         _ => "",
     }
 }

@@ -9,6 +9,8 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader,
     maps::{Array, HashMap, Map, PerCpuArray},
+    programs::ProgramType,
+    sys::{BpfHelper, is_helper_supported},
 };
 use iotrace_common::{ABI_VERSION, diag, limits};
 use object::{Object as _, ObjectSection as _};
@@ -85,7 +87,10 @@ impl Options {
 /// Reads the type information of the running kernel, or of `file`.
 pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
     let path = file.unwrap_or(Path::new(KERNEL_BTF));
-    let data = fs::read(path).map_err(|source| KernelError::NoBtf { path: path.into(), source })?;
+    let data = fs::read(path).map_err(|source| KernelError::NoBtf {
+        path: path.into(),
+        source,
+    })?;
     Types::parse(data).ok_or_else(|| KernelError::BadBtf { path: path.into() })
 }
 
@@ -96,11 +101,20 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
     if options.program_log {
         start_logger(&mut ebpf);
     }
-    let map_bytes = ebpf.maps().filter_map(|(_, map)| fdinfo(map_fd(map)?, "memlock")).sum();
-    let mut take = |name: &'static str| ebpf.take_map(name).ok_or(KernelError::Missing { kind: "map", name });
-    let targets = HashMap::try_from(take("TARGETS")?).map_err(|error| super::map_error("TARGETS", "open", &error))?;
-    let named = HashMap::try_from(take("NAMED")?).map_err(|error| super::map_error("NAMED", "open", &error))?;
-    let epoch = Array::try_from(take("EPOCH")?).map_err(|error| super::map_error("EPOCH", "open", &error))?;
+    let map_bytes = ebpf
+        .maps()
+        .filter_map(|(_, map)| fdinfo(map_fd(map)?, "memlock"))
+        .sum();
+    let mut take = |name: &'static str| {
+        ebpf.take_map(name)
+            .ok_or(KernelError::Missing { kind: "map", name })
+    };
+    let targets = HashMap::try_from(take("TARGETS")?)
+        .map_err(|error| super::map_error("TARGETS", "open", &error))?;
+    let named = HashMap::try_from(take("NAMED")?)
+        .map_err(|error| super::map_error("NAMED", "open", &error))?;
+    let epoch = Array::try_from(take("EPOCH")?)
+        .map_err(|error| super::map_error("EPOCH", "open", &error))?;
     let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
         .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
     let mut kernel = Kernel {
@@ -132,7 +146,7 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         ("FOLLOW", u64::from(follow)),
         ("SELF_TGID", u64::from(std::process::id())),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
-        ("HAS_LOOP", 1),
+        ("HAS_LOOP", u64::from(has_loop())),
     ]);
     let (native, compat) = (calls::native_table(), calls::compat_table());
     let log_level: u8 = if options.program_log { 5 } else { 0 };
@@ -153,37 +167,69 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         (format!("IO{other}"), 1),
         (format!("OVERFLOW{other}"), 1),
     ];
-    let sized: Vec<(String, u32)> =
-        sized.iter().flat_map(|(name, entries)| ["A", "B"].map(|half| (format!("{name}_{half}"), *entries))).collect();
+    let sized: Vec<(String, u32)> = sized
+        .iter()
+        .flat_map(|(name, entries)| ["A", "B"].map(|half| (format!("{name}_{half}"), *entries)))
+        .collect();
     for (name, entries) in &sized {
         loader.map_max_entries(name, *entries);
     }
     if !full {
-        loader.map_max_entries("OPEN_FILES", 1).map_max_entries("LAST_ENDS", 1);
+        loader
+            .map_max_entries("OPEN_FILES", 1)
+            .map_max_entries("LAST_ENDS", 1);
     }
     loader.load(OBJECT).map_err(|error| {
         let errno = errno_of(&error);
         let text = chain(&error);
         match errno {
-            Some(libc::EPERM) => KernelError::Privilege(format!("{text}{}", hint(errno))),
-            _ => KernelError::Load { reason: text, hint: hint(errno) },
+            Some(libc::EPERM) => KernelError::Privilege(text),
+            _ => KernelError::Load {
+                reason: text,
+                hint: hint(errno),
+            },
         }
     })
+}
+
+/// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.
+fn has_loop() -> bool {
+    is_helper_supported(ProgramType::TracePoint, BpfHelper::BPF_FUNC_loop).unwrap_or(false)
 }
 
 /// Compares the object's version of the shared types with this binary's.
 fn check_abi(object: &[u8]) -> Result<(), KernelError> {
     let found = object::File::parse(object)
         .ok()
-        .and_then(|file| file.section_by_name("iotrace_abi")?.data().ok()?.try_into().ok())
+        .and_then(|file| {
+            file.section_by_name("iotrace_abi")?
+                .data()
+                .ok()?
+                .try_into()
+                .ok()
+        })
         .map(u64::from_ne_bytes)
-        .ok_or(KernelError::Missing { kind: "section", name: "iotrace_abi" })?;
-    if found == ABI_VERSION { Ok(()) } else { Err(KernelError::Abi { found, expected: ABI_VERSION }) }
+        .ok_or(KernelError::Missing {
+            kind: "section",
+            name: "iotrace_abi",
+        })?;
+    if found == ABI_VERSION {
+        Ok(())
+    } else {
+        Err(KernelError::Abi {
+            found,
+            expected: ABI_VERSION,
+        })
+    }
 }
 
 fn override_for_test(settings: &mut [offsets::Setting]) {
-    let Ok(text) = std::env::var(OFFSET_OVERRIDE) else { return };
-    let Some((name, value)) = text.split_once('=') else { return };
+    let Ok(text) = std::env::var(OFFSET_OVERRIDE) else {
+        return;
+    };
+    let Some((name, value)) = text.split_once('=') else {
+        return;
+    };
     for (global, offset) in settings.iter_mut() {
         if *global == name {
             *offset = value.parse().unwrap_or(*offset);

@@ -57,7 +57,9 @@ impl Kernel {
 
     /// Adds process `pid` to the scope.
     pub fn add_target(&mut self, pid: u32) -> Result<(), KernelError> {
-        self.targets.insert(pid, 1, 0).map_err(|error| map_error("TARGETS", "update", &error))?;
+        self.targets
+            .insert(pid, 1, 0)
+            .map_err(|error| map_error("TARGETS", "update", &error))?;
         self.raise_epoch()
     }
 
@@ -73,7 +75,9 @@ impl Kernel {
     /// Makes running threads look at the scope again.
     fn raise_epoch(&mut self) -> Result<(), KernelError> {
         self.epoch_value += 1;
-        self.epoch.set(0, self.epoch_value, 0).map_err(|error| map_error("EPOCH", "update", &error))
+        self.epoch
+            .set(0, self.epoch_value, 0)
+            .map_err(|error| map_error("EPOCH", "update", &error))
     }
 
     /// What was not counted, or not in full, by reason ([`diag`]; and `recursion_misses`), since [`Self::zero_losses`].
@@ -140,7 +144,9 @@ impl Kernel {
 
     /// Takes a map out, for its one reader.
     pub fn take_map(&mut self, name: &'static str) -> Result<Map, KernelError> {
-        self.ebpf.take_map(name).ok_or(KernelError::Missing { kind: "map", name })
+        self.ebpf
+            .take_map(name)
+            .ok_or(KernelError::Missing { kind: "map", name })
     }
 }
 
@@ -156,5 +162,11 @@ pub fn map_error(map: &'static str, call: &'static str, error: &MapError) -> Ker
 /// A number from the description of one of our own descriptors.
 fn fdinfo(fd: i32, key: &str) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd.to_string())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(key)?
+            .strip_prefix(':')?
+            .trim()
+            .parse()
+            .ok()
+    })
 }

@@ -12,7 +12,11 @@ pub struct Field {
 }
 
 const fn field(global: &'static str, structure: &'static str, path: &'static str) -> Field {
-    Field { global, structure, path }
+    Field {
+        global,
+        structure,
+        path,
+    }
 }
 
 /// Fields that every kernel has by these names.
@@ -75,11 +79,18 @@ pub type Setting = (&'static str, u64);
 /// The offsets of all fields for the running machine's kind.
 pub fn resolve(types: &Types) -> Result<Vec<Setting>, KernelError> {
     let find = |structure: &'static str, path: &'static str| {
-        types.offset(structure, path).ok_or(KernelError::NoField { structure, field: path })
+        types.offset(structure, path).ok_or(KernelError::NoField {
+            structure,
+            field: path,
+        })
     };
     for (structure, first, second, distance) in NEIGHBOURS {
         if find(structure, second)? != find(structure, first)? + distance {
-            return Err(KernelError::MovedField { structure, first, second });
+            return Err(KernelError::MovedField {
+                structure,
+                first,
+                second,
+            });
         }
     }
     let mut settings = FIELDS
@@ -128,8 +139,11 @@ fn registers(
 /// How a 32-bit system call is told: `TS_COMPAT` in `thread_info.status` on x86-64, `TIF_32BIT` in
 /// `thread_info.flags` on arm64. A kernel without the field runs no such calls.
 fn compat(types: &Types) -> Vec<Setting> {
-    let (path, mask) =
-        if cfg!(target_arch = "aarch64") { ("thread_info.flags", 1 << 22) } else { ("thread_info.status", 2) };
+    let (path, mask) = if cfg!(target_arch = "aarch64") {
+        ("thread_info.flags", 1 << 22)
+    } else {
+        ("thread_info.status", 2)
+    };
     match types.offset("task_struct", path) {
         Some(offset) => vec![("TASK_STATUS", offset), ("TASK_COMPAT_MASK", mask)],
         None => vec![],

@@ -1,1 +1,283 @@
-//! What this host has: for `iotrace check`.
+//! What this host has: for `iotrace check`, and as a table instead of conditions in the flow.
+//!
+//! Each row is a kernel feature: since when, what iotrace needs it for, whether it can do without, and a probe that
+//! asks this kernel and not its version.
+
+use std::{fs, io, path::Path};
+
+use aya::{
+    maps::MapType,
+    programs::ProgramType,
+    sys::{self, BpfHelper},
+};
+
+use super::{
+    KernelError,
+    btf::Types,
+    load::{self, KERNEL_BTF},
+    offsets,
+};
+
+/// Whether iotrace can do without a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// iotrace refuses to run without it.
+    Required,
+    /// Something is missing without it; the text says what.
+    Optional(&'static str),
+}
+
+/// A kernel feature, probed.
+pub struct Feature {
+    pub name: &'static str,
+    /// The release that brought it.
+    pub since: &'static str,
+    pub need: Need,
+    /// What was found, or why it cannot be used.
+    pub found: Result<String, String>,
+}
+
+impl Feature {
+    /// Whether iotrace can run on this host as far as this feature goes.
+    pub fn is_fatal(&self) -> bool {
+        self.need == Need::Required && self.found.is_err()
+    }
+}
+
+/// Capabilities by number (capability(7)), and what each is for.
+const CAPABILITIES: &[(u32, &str, Need)] = &[
+    (39, "CAP_BPF", Need::Required),
+    (38, "CAP_PERFMON", Need::Required),
+    (
+        19,
+        "CAP_SYS_PTRACE",
+        Need::Optional("other users' processes that ran before stay unnamed"),
+    ),
+    (
+        2,
+        "CAP_DAC_READ_SEARCH",
+        Need::Optional("no `--hook tracepoint`: tracefs cannot be read"),
+    ),
+];
+
+const TRACEPOINTS: &[(&str, Need)] = &[
+    (
+        "sys_enter",
+        Need::Optional("`--hook tracepoint` alone is left"),
+    ),
+    (
+        "sys_exit",
+        Need::Optional("`--hook tracepoint` alone is left"),
+    ),
+    ("sched_process_fork", Need::Required),
+    ("sched_process_exec", Need::Required),
+    ("sched_process_exit", Need::Required),
+];
+
+const MAPS: &[(MapType, &str, &str)] = &[
+    (MapType::Hash, "map: hash", "3.19"),
+    (MapType::Array, "map: array", "3.19"),
+    (MapType::PerCpuArray, "map: per-CPU array", "4.6"),
+    (MapType::LruHash, "map: LRU hash", "4.10"),
+    (MapType::ArrayOfMaps, "map: array of maps", "4.12"),
+    (MapType::RingBuf, "map: ring buffer", "5.8"),
+    (MapType::TaskStorage, "map: task storage", "5.11"),
+];
+
+const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
+    (
+        BpfHelper::BPF_FUNC_probe_read_kernel,
+        "helper: probe_read_kernel",
+        "5.5",
+        Need::Required,
+    ),
+    (
+        BpfHelper::BPF_FUNC_get_current_task_btf,
+        "helper: current task (BTF)",
+        "5.11",
+        Need::Required,
+    ),
+    (
+        BpfHelper::BPF_FUNC_task_pt_regs,
+        "helper: task registers",
+        "5.15",
+        Need::Optional("no `--hook tracepoint`"),
+    ),
+    (
+        BpfHelper::BPF_FUNC_loop,
+        "helper: loop",
+        "5.17",
+        Need::Optional("paths of up to 64 components only"),
+    ),
+];
+
+/// Probes everything. `btf` as in [`load::Options`].
+pub fn features(btf: Option<&Path>) -> Vec<Feature> {
+    let types = load::read_types(btf);
+    let mut features = vec![
+        release(),
+        type_information(btf, &types),
+        layout(&types),
+        lockdown(),
+    ];
+    features.extend(
+        CAPABILITIES
+            .iter()
+            .map(|(number, name, need)| capability(*number, name, *need)),
+    );
+    features.extend(
+        TRACEPOINTS
+            .iter()
+            .map(|(name, need)| tracepoint(name, *need, &types)),
+    );
+    features.push(tracefs());
+    features.extend(
+        MAPS.iter()
+            .map(|(kind, name, since)| map(*kind, name, since)),
+    );
+    features.extend(
+        HELPERS
+            .iter()
+            .map(|(helper, name, since, need)| self::helper(*helper, name, since, *need)),
+    );
+    features
+}
+
+fn release() -> Feature {
+    let found = fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map(|text| text.trim_end().to_owned())
+        .map_err(|error| error.to_string());
+    Feature {
+        name: "kernel release",
+        since: "5.13",
+        need: Need::Required,
+        found,
+    }
+}
+
+fn type_information(btf: Option<&Path>, types: &Result<Types, KernelError>) -> Feature {
+    let path = btf.unwrap_or(Path::new(KERNEL_BTF));
+    let found = match types {
+        Ok(_) => Ok(path.display().to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    Feature {
+        name: "type information (BTF)",
+        since: "5.4",
+        need: Need::Required,
+        found,
+    }
+}
+
+fn layout(types: &Result<Types, KernelError>) -> Feature {
+    let found = match types {
+        Ok(types) => offsets::resolve(types)
+            .map(|settings| format!("{} kernel fields found", settings.len()))
+            .map_err(|error| error.to_string()),
+        Err(_) => Err("not known without BTF".into()),
+    };
+    Feature {
+        name: "kernel layout",
+        since: "5.13",
+        need: Need::Required,
+        found,
+    }
+}
+
+/// kernel_lockdown(7): in `confidentiality` programs may not read kernel memory, whoever loads them.
+fn lockdown() -> Feature {
+    let found = match fs::read_to_string("/sys/kernel/security/lockdown") {
+        Ok(text) if text.contains("[confidentiality]") => {
+            Err("lockdown=confidentiality forbids BPF programs to read kernel memory: boot with lockdown=integrity \
+                 or none"
+                .into())
+        }
+        Ok(text) => Ok(text.trim_end().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok("none".into()),
+        Err(error) => Ok(format!("unknown: {error}")),
+    };
+    Feature {
+        name: "lockdown",
+        since: "5.4",
+        need: Need::Required,
+        found,
+    }
+}
+
+fn capability(number: u32, name: &'static str, need: Need) -> Feature {
+    let found = match effective_capabilities() {
+        Some(set) if set >> number & 1 == 1 => Ok("held".into()),
+        Some(_) => Err("not held: run as root, or grant it".into()),
+        None => Err("/proc/self/status does not say".into()),
+    };
+    Feature {
+        name,
+        since: "5.8",
+        need,
+        found,
+    }
+}
+
+/// `CapEff` of proc(5).
+fn effective_capabilities() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let text = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(text.trim(), 16).ok()
+}
+
+fn tracepoint(name: &'static str, need: Need, types: &Result<Types, KernelError>) -> Feature {
+    let found = match types {
+        Ok(types) if types.has_tracepoint(name) => Ok("BTF raw tracepoint".into()),
+        Ok(_) => Err("this kernel has no such tracepoint".into()),
+        Err(_) => Err("not known without BTF".into()),
+    };
+    Feature {
+        name,
+        since: "5.5",
+        need,
+        found,
+    }
+}
+
+fn map(kind: MapType, name: &'static str, since: &'static str) -> Feature {
+    Feature {
+        name,
+        since,
+        need: Need::Required,
+        found: probed(sys::is_map_supported(kind)),
+    }
+}
+
+fn helper(helper: BpfHelper, name: &'static str, since: &'static str, need: Need) -> Feature {
+    // What a tracepoint program may call, a BTF raw tracepoint program may call too.
+    Feature {
+        name,
+        since,
+        need,
+        found: probed(sys::is_helper_supported(ProgramType::TracePoint, helper)),
+    }
+}
+
+fn probed<E: std::error::Error + 'static>(answer: Result<bool, E>) -> Result<String, String> {
+    match answer {
+        Ok(true) => Ok("yes".into()),
+        Ok(false) => Err("this kernel has none".into()),
+        Err(error) => Err(super::error::chain(&error)),
+    }
+}
+
+fn tracefs() -> Feature {
+    let need = Need::Optional("no `--hook tracepoint`");
+    let found = match super::attach::tracefs_events() {
+        Some(path) => Ok(path.display().to_string()),
+        None => Err(super::attach::NO_TRACEFS.into()),
+    };
+    Feature {
+        name: "syscall tracepoints (tracefs)",
+        since: "4.7",
+        need,
+        found,
+    }
+}

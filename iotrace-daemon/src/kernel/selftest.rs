@@ -50,7 +50,9 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     drain.counters(&mut Model::default())?;
     kernel.add_target(own)?;
     // A thread of its own: one whose system calls are all in scope from the first.
-    let truth = std::thread::spawn(operate).join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
+    let truth = std::thread::spawn(operate)
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
     kernel.remove_target(own)?;
     let truth = truth.map_err(|source| KernelError::Io {
         what: "the self-test's own operations (memfd_create, write, read, fsync) failed".into(),
@@ -95,13 +97,20 @@ fn operate() -> io::Result<Truth> {
     let mut binary = File::open("/proc/self/exe")?;
     binary.read_exact(&mut [0; SHORT_READ])?;
     let binary_id = identity(&binary)?;
-    Ok(Truth { memory: memory_id, binary: binary_id, binary_path })
+    Ok(Truth {
+        memory: memory_id,
+        binary: binary_id,
+        binary_path,
+    })
 }
 
 fn identity(file: &File) -> io::Result<Identity> {
     let metadata = file.metadata()?;
     let device = metadata.dev();
-    Ok(Identity { device: (libc::major(device), libc::minor(device)), inode: metadata.ino() })
+    Ok(Identity {
+        device: (libc::major(device), libc::minor(device)),
+        inode: metadata.ino(),
+    })
 }
 
 fn compare(model: &Model, pid: u32, truth: &Truth) -> Result<(), KernelError> {
@@ -112,7 +121,11 @@ fn compare(model: &Model, pid: u32, truth: &Truth) -> Result<(), KernelError> {
     ))?;
     let expected = [
         ("writes", counters::WRITES, 2),
-        ("bytes written", counters::BYTES_WRITTEN, (FIRST_WRITE + SECOND_WRITE) as u64),
+        (
+            "bytes written",
+            counters::BYTES_WRITTEN,
+            (FIRST_WRITE + SECOND_WRITE) as u64,
+        ),
         ("reads", counters::READS, 2),
         ("reads at the end", counters::ZERO_READS, 1),
         ("bytes read", counters::BYTES_READ, SHORT_READ as u64),
@@ -131,10 +144,12 @@ fn compare(model: &Model, pid: u32, truth: &Truth) -> Result<(), KernelError> {
     }
     let expected = Path::new("/memfd:iotrace-selftest");
     check_name("a file in memory", &memory.1, expected)?;
-    let binary = row(model, pid, &truth.binary).ok_or_else(|| failed(
-        "reading iotrace's own binary left no counters, or under another identity",
-        "inode.i_ino, inode.i_sb, super_block.s_dev",
-    ))?;
+    let binary = row(model, pid, &truth.binary).ok_or_else(|| {
+        failed(
+            "reading iotrace's own binary left no counters, or under another identity",
+            "inode.i_ino, inode.i_sb, super_block.s_dev",
+        )
+    })?;
     check_name("iotrace's own binary", &binary.1, &truth.binary_path)?;
     check_failure(model)
 }
@@ -143,7 +158,8 @@ fn compare(model: &Model, pid: u32, truth: &Truth) -> Result<(), KernelError> {
 fn row(model: &Model, pid: u32, identity: &Identity) -> Option<(Counters, Vec<u8>)> {
     model.rows().iter().find_map(|row| {
         let file = model.file(row.file);
-        let same = (file.id.major(), file.id.minor()) == identity.device && file.id.inode == identity.inode;
+        let same = (file.id.major(), file.id.minor()) == identity.device
+            && file.id.inode == identity.inode;
         let own = model.processes()[row.process as usize].id.pid == pid;
         (same && own).then(|| (row.cell.total(), file.path.to_vec()))
     })
@@ -161,16 +177,21 @@ fn check_name(what: &str, found: &[u8], expected: &Path) -> Result<(), KernelErr
 }
 
 fn check_failure(model: &Model) -> Result<(), KernelError> {
-    let counted = model
-        .failures()
-        .all()
-        .any(|(key, _)| key.op as usize == iotrace_common::op::OPEN && key.errno == libc::ENOENT as u32);
+    let counted = model.failures().all().any(|(key, _)| {
+        key.op as usize == iotrace_common::op::OPEN && key.errno == libc::ENOENT as u32
+    });
     if counted {
         return Ok(());
     }
-    Err(failed("an open that failed with ENOENT was not counted", "the result of system calls: sys_exit"))
+    Err(failed(
+        "an open that failed with ENOENT was not counted",
+        "the result of system calls: sys_exit",
+    ))
 }
 
 fn failed(what: &str, suspects: &'static str) -> KernelError {
-    KernelError::SelfTest { what: what.into(), suspects }
+    KernelError::SelfTest {
+        what: what.into(),
+        suspects,
+    }
 }

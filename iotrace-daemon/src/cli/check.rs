@@ -1,0 +1,146 @@
+//! `iotrace check`: whether this host can run iotrace, feature by feature, and each hook and map for real.
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use crate::{
+    drain::Drain,
+    kernel::{
+        Detail, Hook, HookChoice, KernelError, Options, Scope, load,
+        probe::{Feature, Need, features},
+        selftest,
+    },
+};
+
+/// Exit code where this host cannot run iotrace.
+const UNUSABLE: u8 = 77;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The running kernel's type information, where it is not at /sys/kernel/btf/vmlinux.
+    #[arg(long, value_name = "FILE")]
+    btf: Option<PathBuf>,
+}
+
+/// A hook kind with a detail, tried.
+struct Trial {
+    hook: Hook,
+    detail: Detail,
+    outcome: Result<u64, KernelError>,
+}
+
+/// Runs `iotrace check`.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let features = features(args.btf.as_deref());
+    let mut out = io::stdout().lock();
+    writeln!(out, "Features")?;
+    for feature in &features {
+        show_feature(&mut out, feature)?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let trials = runtime.block_on(async { trials(args) });
+    writeln!(out, "\nHooks: loaded, attached and put to the self-test")?;
+    for trial in &trials {
+        show_trial(&mut out, trial)?;
+    }
+    let usable = !features.iter().any(Feature::is_fatal)
+        && [Detail::Basic, Detail::Full].iter().all(|detail| {
+            trials
+                .iter()
+                .any(|trial| trial.detail == *detail && trial.outcome.is_ok())
+        });
+    writeln!(
+        out,
+        "\n{}",
+        if usable {
+            "iotrace can run here."
+        } else {
+            "iotrace cannot run here."
+        }
+    )?;
+    Ok(if usable {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(UNUSABLE)
+    })
+}
+
+fn show_feature(out: &mut impl io::Write, feature: &Feature) -> io::Result<()> {
+    let (mark, text) = match (&feature.found, feature.need) {
+        (Ok(found), _) => ("ok", found.clone()),
+        (Err(why), Need::Required) => ("MISSING", why.clone()),
+        (Err(why), Need::Optional(without)) => ("without", format!("{without}\n{why}")),
+    };
+    writeln!(
+        out,
+        "  {:8} {:29} since {:5} {}",
+        mark,
+        feature.name,
+        feature.since,
+        indented(&text)
+    )
+}
+
+fn show_trial(out: &mut impl io::Write, trial: &Trial) -> io::Result<()> {
+    let name = format!("{}, detail {}", trial.hook.name(), trial.detail.name());
+    match &trial.outcome {
+        Ok(bytes) => writeln!(
+            out,
+            "  {:8} {name:30} {} MiB of kernel maps",
+            "ok",
+            bytes >> 20
+        ),
+        Err(error) => writeln!(
+            out,
+            "  {:8} {name:30} {}",
+            "refused",
+            indented(&error.to_string())
+        ),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.replace('\n', "\n           ")
+}
+
+fn trials(args: &Args) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (hook, choice) in [
+        (Hook::Btf, HookChoice::Btf),
+        (Hook::Tracepoint, HookChoice::Tracepoint),
+    ] {
+        for detail in [Detail::Basic, Detail::Full] {
+            let options = Options {
+                detail,
+                scope: Scope::Targets { follow: true },
+                map_entries: None,
+                btf: args.btf.clone(),
+                program_log: false,
+            };
+            trials.push(Trial {
+                hook,
+                detail,
+                outcome: attempt(&options, choice),
+            });
+        }
+    }
+    trials
+}
+
+/// Loads, attaches, tests and takes off; kernel memory of the maps, bytes.
+fn attempt(options: &Options, choice: HookChoice) -> Result<u64, KernelError> {
+    let types = load::read_types(options.btf.as_deref())?;
+    let mut kernel = load::load(options, &types)?;
+    let bytes = kernel.map_bytes();
+    let mut drain = Drain::new(&mut kernel)?;
+    let tested = kernel
+        .attach(choice)
+        .and_then(|_| selftest::run(&mut kernel, &mut drain));
+    kernel.detach()?;
+    tested.map(|()| bytes)
+}
