@@ -226,7 +226,8 @@ impl Counters {
         for (index, value) in older.v.iter().enumerate().filter(|(_, value)| **value != 0) {
             self.absorb_value(index, *value, &mut peak);
         }
-        self.absorb_tables(older.sizes.entries(), older.strides.entries());
+        self.absorb_sizes(older.sizes.entries());
+        self.absorb_strides(older.strides.entries());
     }
 
     /// Adds one older value. `peak` carries from a [`Merge::Peak`] to its [`Merge::OfPeak`]; values come in order.
@@ -247,19 +248,22 @@ impl Counters {
         }
     }
 
-    /// Adds older tables of sizes and strides: first come, so theirs are kept before this block's.
-    pub(super) fn absorb_tables(&mut self, sizes: &[(u64, u64)], strides: &[(u64, u64)]) {
-        if !sizes.is_empty() {
-            self.v[ACCESS_SIZES_OTHER] += prepend(&mut self.sizes, sizes);
-        }
-        if !strides.is_empty() {
-            self.v[STRIDES_OTHER] += prepend(&mut self.strides, strides);
-        }
+    /// Adds an older table of sizes: first come, so its values are kept before this block's.
+    pub(super) fn absorb_sizes(&mut self, older: &[(u64, u64)]) {
+        self.v[ACCESS_SIZES_OTHER] += prepend(&mut self.sizes, older);
+    }
+
+    /// Adds an older table of strides.
+    pub(super) fn absorb_strides(&mut self, older: &[(u64, u64)]) {
+        self.v[STRIDES_OTHER] += prepend(&mut self.strides, older);
     }
 }
 
 /// Puts `older` before the values of `top`, and returns the calls that found no slot.
 fn prepend(top: &mut Top, older: &[(u64, u64)]) -> u64 {
+    if older.is_empty() {
+        return 0;
+    }
     let newer = std::mem::replace(top, Top::EMPTY);
     older
         .iter()

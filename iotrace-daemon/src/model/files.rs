@@ -22,6 +22,9 @@ mod flag {
     pub const CHANGED: u8 = 4;
 }
 
+// A run of millions of files has as many of these.
+const _: () = assert!(size_of::<Entry>() == 40);
+
 /// What is known of one file.
 #[derive(Debug)]
 struct Entry {
@@ -29,7 +32,8 @@ struct Entry {
     path: Name,
     /// Size at first sight, bytes.
     size: u64,
-    mode: u32,
+    /// `st_mode`, all of which stands in 16 bits.
+    mode: u16,
     flags: u8,
 }
 
@@ -91,7 +95,7 @@ impl Files {
             path: self.names.get(entry.path),
             opened_as: self.opened_as.get(&index).map(|name| self.names.get(*name)),
             size: entry.size,
-            mode: entry.mode,
+            mode: entry.mode.into(),
             magic: self.magics.get(&entry.id.device).copied().unwrap_or(0),
             truncated: entry.flags & flag::TRUNCATED != 0,
             deleted: entry.flags & flag::DELETED != 0,
@@ -131,15 +135,9 @@ impl Files {
         if known && (entry.flags & flag::DELETED == 0 || name.deleted) {
             return;
         }
-        entry.mode = name.mode;
+        entry.mode = name.mode as u16;
         entry.size = name.size;
-        entry.flags &= !(flag::DELETED | flag::TRUNCATED);
-        if name.deleted {
-            entry.flags |= flag::DELETED;
-        }
-        if name.truncated {
-            entry.flags |= flag::TRUNCATED;
-        }
+        entry.flags = (entry.flags & flag::CHANGED) | state(name);
         self.set_path(index, &name.path);
     }
 
@@ -161,9 +159,8 @@ impl Files {
         }
         let entry = &mut self.entries[index as usize];
         entry.size = name.size;
-        entry.mode = name.mode;
-        entry.flags =
-            u8::from(name.truncated) * flag::TRUNCATED | u8::from(name.deleted) * flag::DELETED;
+        entry.mode = name.mode as u16;
+        entry.flags = state(name);
     }
 
     /// A rename of a file or a directory. Returns the file that was known by the old name.
@@ -284,6 +281,18 @@ impl Files {
             self.directories.insert(rest.into());
         }
     }
+}
+
+/// Flags of a name as it came.
+fn state(name: &FileName) -> u8 {
+    let mut flags = 0;
+    if name.truncated {
+        flags |= flag::TRUNCATED;
+    }
+    if name.deleted {
+        flags |= flag::DELETED;
+    }
+    flags
 }
 
 /// What stands behind `directory` in `path`, from the slash on; empty for the directory itself.

@@ -1,10 +1,13 @@
 //! Counters at rest: most are zero for most files, so a row keeps only those that are not.
 //!
 //! Layout: a bitmap with one bit per counter and one for each table; then the values that are not zero, in order,
-//! as LEB128; moments as their (zigzag) distance from the first operation; then the tables, each as its length and
-//! its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
+//! as LEB128; moments as their distance behind the first operation or before the last; then the tables, each as its
+//! length and its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
 
-use super::counters::{COUNT, Counters, FIRST, TABLE, Unit};
+use super::{
+    counters::{COUNT, Counters, FIRST, LAST, Merge, TABLE, Unit},
+    top::SLOTS,
+};
 
 const SIZES_BIT: usize = COUNT;
 const STRIDES_BIT: usize = COUNT + 1;
@@ -33,7 +36,7 @@ impl Packed {
             return;
         };
         let mut values = Values(values);
-        let mut first = 0;
+        let (mut first, mut last) = (0_u64, 0_u64);
         let mut peak = None;
         for (byte, mut bits) in bitmap.iter().copied().enumerate() {
             while bits != 0 {
@@ -42,33 +45,31 @@ impl Packed {
                 if index >= COUNT {
                     break;
                 }
-                let mut value = values.next();
-                if index == FIRST {
-                    first = value;
-                } else if TABLE[index].unit == Unit::Moment {
-                    value = first.wrapping_add(unzigzag(value));
+                let stored = values.next();
+                let value = match origin(index) {
+                    Origin::Zero => stored,
+                    Origin::First => first.wrapping_add(stored),
+                    Origin::Last => last.wrapping_sub(stored),
+                };
+                match index {
+                    FIRST => first = value,
+                    LAST => last = value,
+                    _ => {}
                 }
                 newer.absorb_value(index, value, &mut peak);
             }
         }
-        let mut table = |bit: usize, into: &mut [(u64, u64)]| {
-            let len = if bitmap[bit / 8] & (1 << (bit % 8)) != 0 {
-                values.next() as usize
-            } else {
-                0
-            };
-            into[..len]
-                .iter_mut()
-                .for_each(|entry| *entry = (values.next(), values.next()));
-            len
-        };
-        let (mut sizes, mut strides) = ([(0, 0); super::top::SLOTS], [(0, 0); super::top::SLOTS]);
-        let (size_len, stride_len) = (
-            table(SIZES_BIT, &mut sizes),
-            table(STRIDES_BIT, &mut strides),
-        );
-        newer.absorb_tables(&sizes[..size_len], &strides[..stride_len]);
+        if has(bitmap, SIZES_BIT) {
+            values.with_table(|sizes| newer.absorb_sizes(sizes));
+        }
+        if has(bitmap, STRIDES_BIT) {
+            values.with_table(|strides| newer.absorb_strides(strides));
+        }
     }
+}
+
+fn has(bitmap: &[u8], bit: usize) -> bool {
+    bitmap[bit / 8] & (1 << (bit % 8)) != 0
 }
 
 impl From<&Counters> for Packed {
@@ -84,15 +85,13 @@ impl From<&Counters> for Packed {
             .filter(|(_, value)| *value != 0)
         {
             bytes[index / 8] |= 1 << (index % 8);
-            let is_distance = index != FIRST && TABLE[index].unit == Unit::Moment;
-            put(
-                &mut bytes,
-                if is_distance {
-                    zigzag(value.wrapping_sub(counters.v[FIRST]))
-                } else {
-                    value
-                },
-            );
+            let (first, last) = (counters.v[FIRST], counters.v[LAST]);
+            let stored = match origin(index) {
+                Origin::Zero => value,
+                Origin::First => value.wrapping_sub(first),
+                Origin::Last => last.wrapping_sub(value),
+            };
+            put(&mut bytes, stored);
         }
         for (bit, table) in [
             (SIZES_BIT, &counters.sizes),
@@ -116,13 +115,23 @@ impl From<&Counters> for Packed {
     }
 }
 
-/// Small for numbers near 0 on both sides.
-fn zigzag(value: u64) -> u64 {
-    (value << 1) ^ ((value as i64 >> 63) as u64)
+/// Where a value is counted from. Moments are stored as their distance to an end of the time that they lie in: they
+/// are small then, and right at that end they take one byte.
+enum Origin {
+    Zero,
+    /// Behind the first operation.
+    First,
+    /// Before the last operation.
+    Last,
 }
 
-fn unzigzag(value: u64) -> u64 {
-    (value >> 1) ^ (value & 1).wrapping_neg()
+fn origin(index: usize) -> Origin {
+    let descriptor = &TABLE[index];
+    match (descriptor.unit, descriptor.merge) {
+        (Unit::Moment, Merge::Max) if index != LAST => Origin::Last,
+        (Unit::Moment, _) if index != FIRST => Origin::First,
+        _ => Origin::Zero,
+    }
 }
 
 fn put(bytes: &mut Vec<u8>, mut value: u64) {
@@ -137,6 +146,13 @@ fn put(bytes: &mut Vec<u8>, mut value: u64) {
 struct Values<'a>(&'a [u8]);
 
 impl Values<'_> {
+    fn with_table(&mut self, take: impl FnOnce(&[(u64, u64)])) {
+        let mut entries = [(0, 0); SLOTS];
+        let len = SLOTS.min(self.next() as usize);
+        entries[..len].fill_with(|| (self.next(), self.next()));
+        take(&entries[..len]);
+    }
+
     fn next(&mut self) -> u64 {
         let mut value = 0;
         let mut shift = 0;
@@ -155,7 +171,7 @@ impl Values<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{counters::*, top::SLOTS};
+    use crate::model::counters::*;
 
     fn assert_same(a: &Counters, b: &Counters) {
         assert_eq!(a.v, b.v);
@@ -178,14 +194,6 @@ mod tests {
         assert_same(&Packed::from(&counters).unpack(), &counters);
         counters.v[FIRST] = 0; // a moment without a first one
         assert_same(&Packed::from(&counters).unpack(), &counters);
-    }
-
-    #[test]
-    fn zigzag_is_its_own_inverse() {
-        for value in [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1, 12345] {
-            assert_eq!(unzigzag(zigzag(value)), value);
-        }
-        assert_eq!(zigzag(u64::MAX), 1);
     }
 
     #[test]
@@ -245,6 +253,6 @@ mod tests {
         }
         counters.sizes.add(110_000, 1);
         let bytes = Packed::from(&counters).0.len();
-        assert!(bytes <= 80, "{bytes} bytes");
+        assert!(bytes <= 72, "{bytes} bytes");
     }
 }

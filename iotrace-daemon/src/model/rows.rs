@@ -49,9 +49,12 @@ impl Cell {
 
     /// Ends the interval.
     pub fn settle(&mut self) {
-        if !self.interval.is_empty() {
-            self.settled = Packed::from(&self.total());
-            self.interval = Packed::default();
+        if self.settled.is_empty() {
+            self.settled = std::mem::take(&mut self.interval);
+        } else if !self.interval.is_empty() {
+            let total = self.total();
+            *self = Self::default(); // before the new one is made, so that it can have the place of an old one
+            self.settled = Packed::from(&total);
         }
     }
 

@@ -32,7 +32,7 @@ use super::{
 };
 
 /// Rows of a row group: what is held in memory while a table is written or read.
-const ROWS: usize = 8_192;
+const ROWS: usize = 4_096;
 
 /// The values of one Parquet column.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ enum Values {
 #[derive(Debug)]
 struct Leaf {
     values: Values,
+    /// Integers before those in `values`, all 0: most counters are 0 for most files.
+    zeros: usize,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     /// Position of the next value and level to be taken.
@@ -71,6 +73,7 @@ impl Batch {
                     Values::Ints(Vec::new())
                 }
             },
+            zeros: 0,
             definitions: Vec::new(),
             repetitions: Vec::new(),
             next_value: 0,
@@ -199,13 +202,19 @@ impl Batch {
 impl Leaf {
     fn push_int(&mut self, value: i64) {
         if let Values::Ints(values) = &mut self.values {
-            values.push(value);
+            if value == 0 && values.is_empty() {
+                self.zeros += 1;
+            } else {
+                values.push(value);
+            }
         }
     }
 
     fn push_bytes(&mut self, bytes: &[u8]) {
         if let Values::Bytes(values) = &mut self.values {
-            values.push(ByteArray::from(bytes.to_vec()));
+            // Rows of one part share their host, place and the like: those are kept once.
+            let shared = values.last().filter(|last| last.data() == bytes).cloned();
+            values.push(shared.unwrap_or_else(|| ByteArray::from(bytes.to_vec())));
         }
     }
 
@@ -251,6 +260,7 @@ impl Leaf {
             Values::Bytes(values) => values.clear(),
             Values::Flags(values) => values.clear(),
         }
+        self.zeros = 0;
         self.definitions.clear();
         self.repetitions.clear();
     }
@@ -313,13 +323,24 @@ impl TableWriter {
 
     fn try_write_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.writer.next_row_group()?;
+        let mut whole = Vec::new();
         for leaf in &mut self.batch.leaves {
             let Some(mut column) = group.next_column()? else {
                 break;
             };
             let (definitions, repetitions) = (&leaf.definitions, &leaf.repetitions);
             match &leaf.values {
-                Values::Ints(v) => write(column.typed::<Int64Type>(), v, definitions, repetitions)?,
+                Values::Ints(v) => {
+                    whole.clear();
+                    whole.resize(leaf.zeros, 0);
+                    whole.extend_from_slice(v);
+                    write(
+                        column.typed::<Int64Type>(),
+                        &whole,
+                        definitions,
+                        repetitions,
+                    )?;
+                }
                 Values::Bytes(v) => {
                     write(column.typed::<ByteArrayType>(), v, definitions, repetitions)?
                 }

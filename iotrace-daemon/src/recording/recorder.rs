@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Error, PART, UNFINISHED,
+    Error, META, PART, UNFINISHED,
     batch::TableWriter,
     meta::Meta,
     tables::{Part, Tables},
@@ -48,6 +48,13 @@ impl Recorder {
     /// holds all of it, and the next flush writes it.
     pub fn flush(&mut self, model: &mut Model, run: &Run) -> Result<(), Error> {
         self.write(model, run, false)
+    }
+
+    /// Takes away a recording that nothing was written to yet.
+    pub fn discard(self) -> Result<(), Error> {
+        let meta = self.directory.join(META);
+        fs::remove_file(&meta).map_err(|cause| Error::io("remove", meta, cause))?;
+        fs::remove_dir(&self.directory).map_err(|cause| Error::io("remove", &self.directory, cause))
     }
 
     /// Writes the last part, and that the recording is complete.

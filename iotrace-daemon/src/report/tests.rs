@@ -476,3 +476,33 @@ fn json_says_what_happened() {
     assert_eq!(json["processes"][1]["exit_code"], 137);
     assert_eq!(json["processes"][1]["exe"], "/usr/bin/python3.13");
 }
+
+#[test]
+fn every_key_is_documented() {
+    fn visit(value: &Value, text: &str) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| {
+                let is_data = key.starts_with(|c: char| c.is_ascii_uppercase())
+                    || op::NAMES.contains(&key.as_str());
+                let is_reason = iotrace_common::diag::NAMES.contains(&key.as_str())
+                    || key == "recursion_misses";
+                assert!(
+                    is_data || is_reason || text.contains(&format!("`{key}`")),
+                    "{key}"
+                );
+                visit(value, text);
+            }),
+            Value::Array(values) => values.iter().for_each(|value| visit(value, text)),
+            _ => {}
+        }
+    }
+    let text = include_str!("../../../docs/report-json.md");
+    visit(&as_json(&training(), &run()), text);
+    for descriptor in &TABLE[..READ_SIZE_0_100] {
+        assert!(
+            text.contains(&format!("`{}", descriptor.name)),
+            "{}",
+            descriptor.name
+        );
+    }
+}
