@@ -454,14 +454,10 @@ struct Counter {
 
 impl std::io::Write for Counter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let needle = b"\"inode\":";
+        const NEEDLE: &str = "\"inode\":";
         self.tail.extend_from_slice(bytes);
-        self.rows += self
-            .tail
-            .windows(needle.len())
-            .filter(|window| window == needle)
-            .count() as u64;
-        let keep = self.tail.len().min(needle.len() - 1);
+        self.rows += String::from_utf8_lossy(&self.tail).matches(NEEDLE).count() as u64;
+        let keep = self.tail.len().min(NEEDLE.len() - 1);
         self.tail.drain(..self.tail.len() - keep);
         Ok(bytes.len())
     }

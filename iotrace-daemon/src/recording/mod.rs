@@ -15,6 +15,7 @@ mod meta;
 mod reader;
 mod recorder;
 mod schema;
+mod table;
 mod tables;
 
 use std::{io, path::PathBuf};

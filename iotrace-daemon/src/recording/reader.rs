@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{
     Error, PART, UNFINISHED,
-    batch::read_table,
     meta::Meta,
+    table::read_table,
     tables::{Tables, take_about, take_counters, take_failure},
 };
 use crate::model::{Model, run::Run};

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     Error, META, PART, UNFINISHED,
-    batch::TableWriter,
     meta::Meta,
+    table::TableWriter,
     tables::{Part, Tables},
 };
 use crate::model::{Model, Spot, run::Run};

@@ -1,7 +1,10 @@
 //! The report for people: sections of aligned tables on a page of 100 columns.
 
 mod escape;
-mod sections;
+mod files;
+mod losses;
+mod operations;
+mod overview;
 mod table;
 pub mod units;
 
@@ -14,14 +17,14 @@ use super::Report;
 /// Writes the report as text; `color` is the caller's to know (a terminal that wants it).
 pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()> {
     let mut page = Page::new(BufWriter::new(out), color);
-    sections::head(report, &mut page)?;
-    sections::totals(report, &mut page)?;
-    sections::processes(report, &mut page)?;
-    sections::files(report, &mut page)?;
-    sections::operations(report, &mut page)?;
-    sections::access_sizes(report, &mut page)?;
-    sections::failures(report, &mut page)?;
-    sections::mounts(report, &mut page)?;
-    sections::losses(report, &mut page)?;
+    overview::head(report, &mut page)?;
+    overview::totals(report, &mut page)?;
+    overview::processes(report, &mut page)?;
+    files::files(report, &mut page)?;
+    operations::operations(report, &mut page)?;
+    operations::access_sizes(report, &mut page)?;
+    operations::failures(report, &mut page)?;
+    files::mounts(report, &mut page)?;
+    losses::losses(report, &mut page)?;
     page.flush()
 }

@@ -1,0 +1,202 @@
+//! The head of the text report: what ran, the totals, the processes.
+
+use std::{
+    cmp::Reverse,
+    io::{self, Write},
+};
+
+use super::{
+    escape::shorten,
+    table::{PAGE, Page, Style, Table},
+    units::{bytes, count, duration, rate, share, some, some_bytes},
+};
+use crate::{
+    model::{
+        Process,
+        counters::{self, Counters},
+        run::{Target, rfc3339},
+    },
+    report::Report,
+};
+
+/// Processes before the rest is summed up.
+const PROCESSES: usize = 15;
+
+/// What ran, where, how and for how long.
+pub fn head(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let run = report.run;
+    let what = match &run.target {
+        Target::Command(command) => command.join(" "),
+        Target::Pids(pids) if pids.len() == 1 => format!("process {}", pids[0]),
+        Target::Pids(pids) => {
+            format!(
+                "processes {}",
+                pids.iter()
+                    .map(u32::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
+        }
+        Target::All(_) => "all processes".to_owned(),
+    };
+    page.line(Style::Title, &shorten(what.as_bytes(), PAGE))?;
+    let start = rfc3339(run.start_unix_ns);
+    let start = start.get(..19).unwrap_or(&start).replace('T', " ");
+    let mut facts = vec![
+        duration(run.duration_ns),
+        format!("from {start} UTC"),
+        format!("on {}", run.host),
+    ];
+    facts.insert(
+        1,
+        run.exit_code
+            .map(|code| format!("exit code {code}"))
+            .unwrap_or_default(),
+    );
+    facts.retain(|fact| !fact.is_empty());
+    page.line(Style::Plain, &shorten(facts.join(", ").as_bytes(), PAGE))?;
+    let how = format!(
+        "iotrace {}, Linux {}, {} hooks, detail {}",
+        run.iotrace_version, run.kernel, run.hook, run.detail
+    );
+    page.line(Style::Dim, &shorten(how.as_bytes(), PAGE))
+}
+
+/// Calls, bytes and time by kind of operation.
+pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let v = &report.totals.counters.v;
+    page.section("Totals")?;
+    let reads = v[counters::READS] + v[counters::TRANSFER_READS];
+    let writes = v[counters::WRITES] + v[counters::TRANSFER_WRITES];
+    let syncs = v[counters::FSYNCS]
+        + v[counters::FDATASYNCS]
+        + v[counters::SYNC_FILE_RANGES]
+        + v[counters::MSYNCS];
+    let all = report.totals.counters.operations();
+    let meta = all - reads - writes - syncs - v[counters::FAILURES];
+    let whole = report.totals.counters.nanoseconds();
+    let mut table = Table::new(&[
+        "<",
+        "CALLS",
+        "BYTES",
+        "TIME IN CALLS",
+        "SHARE",
+        "BYTES / TIME",
+    ]);
+    for (name, calls, moved, ns) in [
+        ("read", reads, v[counters::BYTES_READ], v[counters::READ_NS]),
+        (
+            "write",
+            writes,
+            v[counters::BYTES_WRITTEN],
+            v[counters::WRITE_NS],
+        ),
+        ("sync", syncs, 0, v[counters::SYNC_NS]),
+        ("metadata", meta, 0, v[counters::META_NS]),
+        ("failed", v[counters::FAILURES], 0, v[counters::FAILED_NS]),
+    ] {
+        let moved_text = if name == "read" || name == "write" {
+            bytes(moved)
+        } else {
+            String::new()
+        };
+        table.row(vec![
+            name.into(),
+            count(calls),
+            moved_text,
+            duration(ns),
+            share(ns, whole),
+            rate(moved, ns),
+        ]);
+    }
+    let moved = report.totals.counters.bytes();
+    table.row(vec![
+        "all".into(),
+        count(all),
+        bytes(moved),
+        duration(whole),
+        String::new(),
+        String::new(),
+    ]);
+    page.table(&table)?;
+    let kinds = [
+        (report.processes.len(), "process", "processes"),
+        (report.files.len(), "file", "files"),
+        (report.directories.len(), "directory", "directories"),
+    ];
+    let kinds = kinds
+        .map(|(n, one, many)| format!("{} {}", count(n as u64), if n == 1 { one } else { many }));
+    page.line(
+        Style::Plain,
+        &format!(
+            "  {}. Time in calls is summed over threads.",
+            kinds.join(", ")
+        ),
+    )
+}
+
+/// What each process did, those with the most time in calls first.
+pub fn processes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let mut order = report.process_order.clone();
+    let of = |index: &u32| &report.processes[*index as usize].sum.counters;
+    order.retain(|index| of(index).operations() > 0);
+    if order.is_empty() {
+        return Ok(());
+    }
+    order.sort_by_key(|index| Reverse(of(index).nanoseconds()));
+    let (shown, rest) = order.split_at(order.len().min(PROCESSES));
+    page.section("Processes")?;
+    let mut table = Table::new(&[
+        "PID", "READ", "WRITTEN", "CALLS", "TIME", "FAILED", "FILES", "EXIT",
+    ]);
+    for index in shown {
+        let Process { id, about, .. } = &report.model.processes()[*index as usize];
+        let exit = about
+            .exit_code()
+            .map(|code| code.to_string())
+            .unwrap_or_default();
+        let files = report.processes[*index as usize].files;
+        table.row(process_cells(id.pid.to_string(), of(index), files, exit));
+    }
+    if !rest.is_empty() {
+        let mut sum = Counters::ZERO;
+        rest.iter().for_each(|index| sum.absorb(of(index)));
+        let files = rest
+            .iter()
+            .map(|index| report.processes[*index as usize].files)
+            .sum();
+        table.styled_row(
+            Style::Dim,
+            process_cells("others".into(), &sum, files, String::new()),
+        );
+    }
+    table.push_column("COMMAND", |row, room| match shown.get(row) {
+        Some(index) => shorten(&command(&report.model.processes()[*index as usize]), room),
+        None => format!("{} more processes", count(rest.len() as u64)),
+    });
+    page.table(&table)
+}
+
+fn process_cells(pid: String, counters: &Counters, files: u64, exit: String) -> Vec<String> {
+    let v = &counters.v;
+    vec![
+        pid,
+        some_bytes(v[counters::BYTES_READ]),
+        some_bytes(v[counters::BYTES_WRITTEN]),
+        count(counters.operations()),
+        duration(counters.nanoseconds()),
+        some(v[counters::FAILURES]),
+        some(files),
+        exit,
+    ]
+}
+
+/// The command line where it is known, else the program, else its short name.
+fn command(process: &Process) -> Vec<u8> {
+    let about = &process.about;
+    match (about.args.is_empty(), about.exe.is_empty()) {
+        (false, _) => about.args.join(&b' '),
+        (true, false) => about.exe.clone(),
+        (true, true) => about.comm.clone(),
+    }
+}
