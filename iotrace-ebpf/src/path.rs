@@ -14,7 +14,7 @@ use iotrace_common::{
     diag,
     event::{self, Header, Name, name_flags},
     key::FileId,
-    limits::{NAME_BYTES, PATH_BYTES, PATH_COMPONENTS},
+    limits::{EVENT_RING_BYTES, NAME_BYTES, PATH_BYTES, PATH_COMPONENTS},
 };
 
 use crate::{
@@ -31,6 +31,10 @@ use crate::{
 };
 
 const BPF_RB_NO_WAKEUP: u64 = 1;
+const BPF_RB_FORCE_WAKEUP: u64 = 2;
+const BPF_RB_AVAIL_DATA: u64 = 0;
+/// Unread bytes in the ring buffer from which on a name wakes the daemon; it looks by itself ten times a second.
+const WAKE_FROM: u64 = EVENT_RING_BYTES as u64 / 8;
 const AT_FDCWD: i32 = -100;
 const MODE_DIRECTORY: u32 = 0x4000;
 /// Steps of a walk where the kernel has no `bpf_loop`.
@@ -205,7 +209,7 @@ fn cross_mount(scratch: &mut Scratch) -> bool {
     false
 }
 
-/// Sends the scratch; 1 if it was sent. No wake-up: names can wait for the daemon's next look.
+/// Sends the scratch; 1 if it was sent.
 #[inline(always)]
 fn send(scratch: &mut Scratch) -> u32 {
     let mut length = scratch.length;
@@ -213,13 +217,21 @@ fn send(scratch: &mut Scratch) -> u32 {
         length = MAX_PAYLOAD;
     }
     scratch.name.header.payload = length as u32;
-    // SAFETY: the scratch begins with the name, the bytes follow it, and the length stays inside them.
+    let ring: *mut c_void = ptr::from_ref(&EVENTS).cast_mut().cast();
+    // SAFETY: the ring is a ring buffer; the scratch begins with the name, the bytes follow it, and the length stays
+    // inside them.
     let failed = unsafe {
+        let unread = generated::bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+        let wake = if unread > WAKE_FROM {
+            BPF_RB_FORCE_WAKEUP
+        } else {
+            BPF_RB_NO_WAKEUP
+        };
         generated::bpf_ringbuf_output(
-            ptr::from_ref(&EVENTS).cast_mut().cast(),
+            ring,
             ptr::from_mut(scratch).cast(),
             size_of::<Name>() as u64 + length,
-            BPF_RB_NO_WAKEUP,
+            wake,
         )
     };
     u32::from(failed == 0)

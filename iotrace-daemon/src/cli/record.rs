@@ -24,7 +24,7 @@ use super::{
     targets,
 };
 use crate::{
-    drain::{Drain, Seen},
+    drain::{Batch, Drain, Stats, collector::Collector},
     kernel::{Detail, HookChoice, Kernel, Options, Scope, load, selftest},
     model::{
         Model,
@@ -165,13 +165,18 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<(Outcome, Session)> {
     let mut session = Session::new(args, hook.name())?;
     let mut recording = Recording {
         kernel,
-        drain,
+        collector: Collector::start(drain)?,
         child: None,
         signals,
         ending: None,
         timed_out: false,
     };
-    recording.begin(&mut session, held)?;
+    if let Err(error) = recording.begin(&mut session, held) {
+        // Nothing was traced: what is left behind would only be an empty recording.
+        session.discard();
+        recording.kernel.detach()?;
+        return Err(error);
+    }
     recording.follow(&mut session).await?;
     let outcome = recording.end(&mut session)?;
     Ok((outcome, session))
@@ -222,6 +227,13 @@ impl Session {
         }
     }
 
+    /// Takes the recording away again.
+    fn discard(&mut self) {
+        if let Some(Err(error)) = self.recorder.take().map(Recorder::discard) {
+            log::warn!("{error}");
+        }
+    }
+
     /// Writes the last part.
     fn finish(&mut self, exit_code: Option<i32>) -> anyhow::Result<()> {
         self.progress.clear();
@@ -261,7 +273,7 @@ pub fn print(report: &Report<'_>, format: Format) -> anyhow::Result<()> {
 /// The running trace.
 struct Recording {
     kernel: Kernel,
-    drain: Drain,
+    collector: Collector,
     child: Option<Running>,
     signals: (Signal, Signal),
     /// When the program that is to end will be killed.
@@ -305,7 +317,6 @@ impl Recording {
             .duration
             .map(|duration| session.started + duration);
         let mut look = ticks(TICK);
-        let mut drain = ticks(Duration::from_secs(1));
         let mut flush = ticks(session.args.flush);
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
@@ -313,22 +324,20 @@ impl Recording {
                 .flatten()
                 .min();
             tokio::select! {
-                seen = self.drain.wait() => {
-                    seen?;
-                    self.look(session)?;
-                }
+                batch = self.collector.next() => match batch {
+                    Some(batch) => batch.apply(&mut session.model),
+                    // The thread has ended for a reason, which the end will say.
+                    None => return Ok(()),
+                },
                 _ = look.tick() => {
-                    self.look(session)?;
-                    if self.targets_ended(session) {
+                    describe(&mut session.model);
+                    session.progress.show(session.started.elapsed(), &session.model);
+                    if targets_ended(session) {
                         return Ok(());
                     }
                 }
-                _ = drain.tick() => {
-                    self.drain.counters(&mut session.model)?;
-                    session.progress.show(session.started.elapsed(), &session.model);
-                }
                 _ = flush.tick() => {
-                    self.count_losses(session)?;
+                    session.run.losses = self.kernel.losses()?;
                     session.model.update_mounts(&host::mountinfo()?);
                     session.flush();
                 }
@@ -341,30 +350,6 @@ impl Recording {
                 () = until(next) => if self.time_is_up() { return Ok(()) },
             }
         }
-    }
-
-    /// Looks at the events; drains at once where a generation is half full.
-    fn look(&mut self, session: &mut Session) -> anyhow::Result<Seen> {
-        let seen = self.drain.events(&mut session.model);
-        if seen.fill {
-            self.drain.counters(&mut session.model)?;
-        }
-        let unknown: Vec<_> = session.model.undescribed().collect();
-        for process in unknown {
-            if let Some(about) = targets::describe(process) {
-                session.model.describe_process(process, about);
-            }
-        }
-        Ok(seen)
-    }
-
-    /// Whether all processes given by pid have ended.
-    fn targets_ended(&self, session: &Session) -> bool {
-        let pids = &session.args.pid;
-        !pids.is_empty()
-            && pids
-                .iter()
-                .all(|pid| matches!(targets::check(*pid), Err(targets::TargetError::Gone(_))))
     }
 
     /// Handles a signal to iotrace; true: stop now. A program gets it first, and iotrace stops at its end.
@@ -396,20 +381,21 @@ impl Recording {
     }
 
     /// Takes the hooks off, and everything that is left out of the maps.
-    fn end(mut self, session: &mut Session) -> anyhow::Result<Outcome> {
+    fn end(self, session: &mut Session) -> anyhow::Result<Outcome> {
         session.tick();
-        self.look(session)?;
-        self.count_losses(session)?;
+        describe(&mut session.model);
+        session.model.update_mounts(&host::mountinfo()?);
+        let mut take = |batch: Batch| batch.apply(&mut session.model);
+        let mut drain = self.collector.stop(&mut take)?;
+        session.run.losses = self.kernel.losses()?;
         self.kernel.detach()?;
-        self.drain.rest(&mut session.model)?;
-        let stats = self.drain.stats();
-        log::info!(
-            "{} drains took {:?} ({:?} at most) for {} entries",
-            stats.drains,
-            Duration::from_nanos(stats.drain_ns),
-            Duration::from_nanos(stats.slowest_drain_ns),
-            stats.entries
-        );
+        drain.rest(&mut take)?;
+        let stats = drain.stats();
+        session
+            .run
+            .losses
+            .insert("damaged_events".into(), stats.damaged);
+        log_stats(stats);
         let exit_code = if self.timed_out && self.child.is_some() {
             Some(TIMED_OUT)
         } else {
@@ -417,15 +403,33 @@ impl Recording {
         };
         Ok(Outcome { exit_code })
     }
+}
 
-    fn count_losses(&self, session: &mut Session) -> anyhow::Result<()> {
-        session.run.losses = self.kernel.losses()?;
-        session
-            .run
-            .losses
-            .insert("damaged_events".into(), self.drain.stats().damaged);
-        Ok(())
+fn log_stats(stats: Stats) {
+    log::info!(
+        "{} drains took {:?} ({:?} at most) for {} entries",
+        stats.drains,
+        Duration::from_nanos(stats.drain_ns),
+        Duration::from_nanos(stats.slowest_drain_ns),
+        stats.entries
+    );
+}
+
+/// Asks /proc for the processes that no event has told of.
+fn describe(model: &mut Model) {
+    let unknown: Vec<_> = model.undescribed().collect();
+    for process in unknown {
+        if let Some(about) = targets::describe(process) {
+            model.describe_process(process, about);
+        }
     }
+}
+
+/// Whether all processes given by pid have ended.
+fn targets_ended(session: &Session) -> bool {
+    let gone = |pid: &u32| matches!(targets::check(*pid), Err(targets::TargetError::Gone(_)));
+    let pids = &session.args.pid;
+    !pids.is_empty() && pids.iter().all(gone)
 }
 
 /// Waits for the program's end; for ever where there is none.

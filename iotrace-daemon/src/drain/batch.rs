@@ -40,59 +40,48 @@ struct ElementAttr {
     flags: u64,
 }
 
-/// Room for one batch, kept from drain to drain.
-pub struct Batch<K, V> {
-    keys: Vec<K>,
-    values: Vec<V>,
-}
+/// Entries of a map: keys, and the value of each.
+pub type Entries<K, V> = (Vec<K>, Vec<V>);
 
-impl<K: Pod, V: Pod> Batch<K, V> {
-    pub fn new() -> Self {
-        Self {
-            keys: Vec::with_capacity(BATCH),
-            values: Vec::with_capacity(BATCH),
+/// Takes every entry out of the map and hands them on in batches; how many there were.
+pub fn empty<K: Pod, V: Pod>(
+    map: BorrowedFd<'_>,
+    mut take: impl FnMut(Entries<K, V>),
+) -> io::Result<usize> {
+    let mut token = [0_u8; 64];
+    let mut first = true;
+    let mut total = 0;
+    loop {
+        let mut keys = Vec::with_capacity(BATCH);
+        let mut values = Vec::with_capacity(BATCH);
+        let mut attr = BatchAttr {
+            in_batch: if first { 0 } else { token.as_ptr() as u64 },
+            out_batch: token.as_mut_ptr() as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: BATCH as u32,
+            map_fd: map.as_raw_fd() as u32,
+            ..BatchAttr::default()
+        };
+        let result = bpf(LOOKUP_AND_DELETE_BATCH, &mut attr);
+        let last = match &result {
+            Ok(()) => false,
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+            Err(_) => return result.map(|()| total),
+        };
+        let count = (attr.count as usize).min(BATCH);
+        // SAFETY: the kernel has written `count` keys and values, at most the capacity; both are plain data.
+        unsafe {
+            keys.set_len(count);
+            values.set_len(count);
         }
-    }
-
-    /// Takes every entry out of the map and hands it to `take`; how many there were.
-    pub fn empty(
-        &mut self,
-        map: BorrowedFd<'_>,
-        mut take: impl FnMut(&K, &V),
-    ) -> io::Result<usize> {
-        let mut token = [0_u8; 64];
-        let mut first = true;
-        let mut total = 0;
-        loop {
-            let mut attr = BatchAttr {
-                in_batch: if first { 0 } else { token.as_ptr() as u64 },
-                out_batch: token.as_mut_ptr() as u64,
-                keys: self.keys.as_mut_ptr() as u64,
-                values: self.values.as_mut_ptr() as u64,
-                count: BATCH as u32,
-                map_fd: map.as_raw_fd() as u32,
-                ..BatchAttr::default()
-            };
-            let result = bpf(LOOKUP_AND_DELETE_BATCH, &mut attr);
-            let last = match &result {
-                Ok(()) => false,
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
-                Err(_) => return result.map(|()| total),
-            };
-            let count = attr.count as usize;
-            // SAFETY: the kernel has written `count` keys and values, at most the capacity; both are plain data.
-            unsafe {
-                self.keys.set_len(count.min(BATCH));
-                self.values.set_len(count.min(BATCH));
-            }
-            for (key, value) in self.keys.iter().zip(&self.values) {
-                take(key, value);
-            }
-            total += count;
-            first = false;
-            if last {
-                return Ok(total);
-            }
+        total += count;
+        if count > 0 {
+            take((keys, values));
+        }
+        first = false;
+        if last {
+            return Ok(total);
         }
     }
 }

@@ -10,7 +10,7 @@ use aya::{
     maps::{ArrayOfMaps, HashMap, IterableMap as _, MapData},
 };
 
-use super::batch::{Batch, is_empty};
+use super::batch::{Entries, empty, is_empty};
 use crate::kernel::{Kernel, KernelError, map_error};
 
 /// A counter map in two generations.
@@ -19,7 +19,6 @@ pub struct Generations<K: Pod, V: Pod> {
     slot: ArrayOfMaps<MapData, HashMap<MapData, K, V>>,
     maps: [HashMap<MapData, K, V>; 2],
     current: usize,
-    batch: Batch<K, V>,
 }
 
 impl<K: Pod, V: Pod> Generations<K, V> {
@@ -43,12 +42,19 @@ impl<K: Pod, V: Pod> Generations<K, V> {
             slot: outer,
             maps,
             current: 0,
-            batch: Batch::new(),
         })
     }
 
-    /// Puts the other generation into the slot and empties the one that was there.
-    pub fn drain(&mut self, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+    /// Puts the other generation into the slot and empties the one that was there; `last`: empties
+    /// both where they are, for the end, when no program runs any more. How many entries there were.
+    pub fn sweep(
+        &mut self,
+        last: bool,
+        mut take: impl FnMut(Entries<K, V>),
+    ) -> Result<usize, KernelError> {
+        if last {
+            return Ok(self.empty(0, &mut take)? + self.empty(1, &mut take)?);
+        }
         let idle = self.current;
         let next = 1 - idle;
         self.slot
@@ -58,24 +64,26 @@ impl<K: Pod, V: Pod> Generations<K, V> {
         self.empty(idle, take)
     }
 
-    /// As `drain`, but leaves an empty generation where it is: for maps that are seldom used.
-    pub fn drain_if_used(&mut self, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+    /// As `sweep`, but leaves an empty generation where it is: for maps that are seldom used.
+    pub fn sweep_if_used(
+        &mut self,
+        last: bool,
+        take: impl FnMut(Entries<K, V>),
+    ) -> Result<usize, KernelError> {
         let map = self.maps[self.current].map().fd().as_fd();
-        if is_empty::<K>(map).map_err(|source| self.error("get next key", source))? {
+        if !last && is_empty::<K>(map).map_err(|source| self.error("get next key", source))? {
             return Ok(0);
         }
-        self.drain(take)
+        self.sweep(last, take)
     }
 
-    /// Empties both generations: for the end, when no program runs any more.
-    pub fn drain_all(&mut self, mut take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
-        Ok(self.empty(0, &mut take)? + self.empty(1, &mut take)?)
-    }
-
-    fn empty(&mut self, generation: usize, take: impl FnMut(&K, &V)) -> Result<usize, KernelError> {
+    fn empty(
+        &mut self,
+        generation: usize,
+        take: impl FnMut(Entries<K, V>),
+    ) -> Result<usize, KernelError> {
         let map = self.maps[generation].map().fd().as_fd();
-        let emptied = self.batch.empty(map, take);
-        emptied.map_err(|source| self.error("batch lookup and delete", source))
+        empty(map, take).map_err(|source| self.error("batch lookup and delete", source))
     }
 
     fn error(&self, call: &'static str, source: io::Error) -> KernelError {

@@ -1,17 +1,25 @@
 //! Takes what the programs left: counters out of the idle generation, events off the ring buffer.
 //!
-//! The only reader of the counter maps. What leaves: samples and events, straight into the [`Model`].
+//! The only reader of the counter maps. What leaves: [`Batch`]es, which know how to enter a
+//! [`Model`]. A thread of its own ([`collector`]) makes them, so that neither a slow disk nor a
+//! long report lets the maps fill up.
 
 mod batch;
+pub mod collector;
 mod events;
 mod generations;
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    time::{Duration, Instant},
+};
 
 use aya::maps::{Array, MapData, RingBuf};
 use iotrace_common::{
     key::{FailureKey, IoKey},
     value::{Failures, Io, IoFull},
 };
-use tokio::io::unix::AsyncFd;
 
 use crate::{
     kernel::{Detail, Kernel, KernelError, map_error},
@@ -21,8 +29,74 @@ use crate::{
         input::{Event, Place, ProcessId},
     },
 };
+use batch::Entries;
 use events::{Decoded, Decoder};
 use generations::Generations;
+
+/// Events handed on at a time.
+const EVENTS: usize = 1024;
+
+/// What was taken, on its way to the model.
+pub enum Batch {
+    Events(Vec<Event>),
+    /// Counters per thread and file.
+    Basic(Entries<IoKey, Io>),
+    Full(Entries<IoKey, IoFull>),
+    /// Counters per thread, of operations whose own entry had no room.
+    BasicOverflow(Entries<IoKey, Io>),
+    FullOverflow(Entries<IoKey, IoFull>),
+    Failures(Entries<FailureKey, Failures>),
+}
+
+impl Batch {
+    /// Enters it into the model.
+    pub fn apply(self, model: &mut Model) {
+        match self {
+            Self::Events(events) => events.into_iter().for_each(|event| model.event(event)),
+            Self::Basic(entries) => apply(&entries, model, place_of),
+            Self::Full(entries) => apply(&entries, model, place_of),
+            Self::BasicOverflow(entries) => apply(&entries, model, |_| Place::Overflow),
+            Self::FullOverflow(entries) => apply(&entries, model, |_| Place::Overflow),
+            Self::Failures((keys, values)) => {
+                for (key, failures) in keys.iter().zip(&values) {
+                    let (process, place) = (process_of(&key.io), place_of(&key.io));
+                    model.add_failures(
+                        process,
+                        place,
+                        key.op,
+                        key.errno,
+                        failures.calls,
+                        failures.ns,
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn apply<V>((keys, values): &Entries<IoKey, V>, model: &mut Model, place: impl Fn(&IoKey) -> Place)
+where
+    for<'a> Counters: From<&'a V>,
+{
+    for (key, value) in keys.iter().zip(values) {
+        model.add(process_of(key), place(key), &Counters::from(value));
+    }
+}
+
+fn process_of(key: &IoKey) -> ProcessId {
+    ProcessId {
+        pid: key.tgid,
+        start: key.start,
+    }
+}
+
+fn place_of(key: &IoKey) -> Place {
+    if key.file.is_none() {
+        Place::ByName
+    } else {
+        Place::File(key.file)
+    }
+}
 
 /// The counters of one detail, and their overflow.
 enum Counts {
@@ -36,12 +110,12 @@ enum Counts {
     },
 }
 
-/// Empties the maps into a model.
+/// Empties the maps and the ring buffer.
 pub struct Drain {
     counts: Counts,
     failures: Generations<FailureKey, Failures>,
     fill: Array<MapData, u64>,
-    events: AsyncFd<RingBuf<MapData>>,
+    ring: RingBuf<MapData>,
     decoder: Decoder,
     stats: Stats,
 }
@@ -59,15 +133,6 @@ pub struct Stats {
     pub drain_ns: u64,
     /// The longest drain, nanoseconds.
     pub slowest_drain_ns: u64,
-}
-
-/// What a look at the ring buffer found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// A generation is half full: drain now.
-    pub fill: bool,
-    /// Processes that ended.
-    pub exits: Vec<ProcessId>,
 }
 
 impl Drain {
@@ -91,70 +156,73 @@ impl Drain {
             .map_err(|error| map_error("FILL", "open", &error))?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
-        // SAFETY: the map owns its descriptor and gives the same one as long as it lives.
-        let events =
-            unsafe { AsyncFd::register_with_interest(ring, tokio::io::Interest::READABLE) }
-                .map_err(|error| KernelError::Io {
-                    what: "the event ring buffer cannot be waited for".into(),
-                    source: error.into(),
-                })?;
+        let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
             counts,
             failures,
             fill,
-            events,
-            decoder: Decoder::default(),
-            stats: Stats::default(),
+            ring,
+            decoder,
+            stats,
         })
     }
 
-    /// Waits until the kernel side has sent an event that wants a look at once.
-    pub async fn wait(&self) -> Result<(), KernelError> {
-        let mut ready = self
-            .events
-            .readable()
-            .await
-            .map_err(|source| KernelError::Io {
-                what: "the event ring buffer".into(),
-                source,
-            })?;
-        ready.clear_ready();
-        Ok(())
+    /// Waits until the kernel side wants a look, `stop` is closed at its other end, or time is up; true: stop.
+    fn wait(&self, stop: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+        let watch = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut watched = [watch(self.ring.as_raw_fd()), watch(stop.as_raw_fd())];
+        let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: two entries, alive for the call.
+        let found =
+            unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, limit) };
+        if found < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted {
+                Ok(false)
+            } else {
+                Err(error)
+            };
+        }
+        Ok(watched[1].revents != 0)
     }
 
-    /// Takes all events off the ring buffer.
-    pub fn events(&mut self, model: &mut Model) -> Seen {
-        let mut seen = Seen::default();
-        let ring = self.events.get_mut();
-        while let Some(record) = ring.next() {
+    /// Takes all events off the ring buffer; true: a generation is half full, drain it now.
+    pub fn events(&mut self, sink: &mut impl FnMut(Batch)) -> bool {
+        let mut events = Vec::new();
+        let mut fill = false;
+        while let Some(record) = self.ring.next() {
             match self.decoder.decode(&record) {
-                Decoded::Event(event) => {
-                    if let Event::Exit { process, .. } = &event {
-                        seen.exits.push(*process);
-                    }
-                    model.event(event);
-                }
-                Decoded::Fill => seen.fill = true,
+                Decoded::Event(event) => events.push(event),
+                Decoded::Fill => fill = true,
                 Decoded::Pending => {}
                 Decoded::Damaged => self.stats.damaged += 1,
             }
+            if events.len() == EVENTS {
+                sink(Batch::Events(std::mem::take(&mut events)));
+            }
         }
-        seen
+        if !events.is_empty() {
+            sink(Batch::Events(events));
+        }
+        fill
     }
 
     /// Drains the counters of the current generation.
-    pub fn counters(&mut self, model: &mut Model) -> Result<(), KernelError> {
-        let started = std::time::Instant::now();
-        let result = self.sweep(model, false);
-        self.account(started, result)
+    pub fn counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
+        self.sweep(sink, false)
     }
 
-    /// Drains both generations, when no program runs any more.
-    pub fn rest(&mut self, model: &mut Model) -> Result<(), KernelError> {
-        let started = std::time::Instant::now();
-        self.events(model);
-        let result = self.sweep(model, true);
-        self.account(started, result)
+    /// Drains all that is left, when the hooks are off.
+    pub fn rest(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
+        // Waits for the programs that still ran when their hooks came off.
+        self.sweep(sink, false)?;
+        self.sweep(sink, true)?;
+        self.events(sink);
+        Ok(())
     }
 
     /// What draining has cost so far.
@@ -162,90 +230,30 @@ impl Drain {
         self.stats
     }
 
-    fn account(
-        &mut self,
-        started: std::time::Instant,
-        result: Result<usize, KernelError>,
-    ) -> Result<(), KernelError> {
-        let ns = started.elapsed().as_nanos() as u64;
-        self.stats.drains += 1;
-        self.stats.entries += result? as u64;
-        self.stats.drain_ns += ns;
-        self.stats.slowest_drain_ns = self.stats.slowest_drain_ns.max(ns);
-        Ok(())
-    }
-
-    /// Empties the maps into the model; `last`: both generations, in place.
-    fn sweep(&mut self, model: &mut Model, last: bool) -> Result<usize, KernelError> {
+    /// Empties the counter maps; `last`: both generations, in place.
+    fn sweep(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
+        let started = Instant::now();
         let mut entries = match &mut self.counts {
-            Counts::Basic { io, overflow } => sweep(io, overflow, model, last)?,
-            Counts::Full { io, overflow } => sweep(io, overflow, model, last)?,
+            Counts::Basic { io, overflow } => {
+                io.sweep(last, |entries| sink(Batch::Basic(entries)))?
+                    + overflow.sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?
+            }
+            Counts::Full { io, overflow } => {
+                io.sweep(last, |entries| sink(Batch::Full(entries)))?
+                    + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
+            }
         };
         self.fill
             .set(0, 0, 0)
             .map_err(|error| map_error("FILL", "update", &error))?;
-        let take = |key: &FailureKey, failures: &Failures| {
-            let (process, place) = place_of(&key.io);
-            model.add_failures(
-                process,
-                place,
-                key.op,
-                key.errno,
-                failures.calls,
-                failures.ns,
-            );
-        };
-        entries += if last {
-            self.failures.drain_all(take)?
-        } else {
-            self.failures.drain_if_used(take)?
-        };
-        Ok(entries)
+        entries += self
+            .failures
+            .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;
+        let ns = started.elapsed().as_nanos() as u64;
+        self.stats.drains += 1;
+        self.stats.entries += entries as u64;
+        self.stats.drain_ns += ns;
+        self.stats.slowest_drain_ns = self.stats.slowest_drain_ns.max(ns);
+        Ok(())
     }
-}
-
-fn sweep<V: aya::Pod>(
-    io: &mut Generations<IoKey, V>,
-    overflow: &mut Generations<IoKey, V>,
-    model: &mut Model,
-    last: bool,
-) -> Result<usize, KernelError>
-where
-    for<'a> Counters: From<&'a V>,
-{
-    let mut entries = 0;
-    let take = |key: &IoKey, value: &V| {
-        let (process, place) = place_of(key);
-        model.add(process, place, &Counters::from(value));
-    };
-    entries += if last {
-        io.drain_all(take)?
-    } else {
-        io.drain(take)?
-    };
-    let take = |key: &IoKey, value: &V| {
-        model.add(process_of(key), Place::Overflow, &Counters::from(value));
-    };
-    entries += if last {
-        overflow.drain_all(take)?
-    } else {
-        overflow.drain_if_used(take)?
-    };
-    Ok(entries)
-}
-
-fn process_of(key: &IoKey) -> ProcessId {
-    ProcessId {
-        pid: key.tgid,
-        start: key.start,
-    }
-}
-
-fn place_of(key: &IoKey) -> (ProcessId, Place) {
-    let place = if key.file.is_none() {
-        Place::ByName
-    } else {
-        Place::File(key.file)
-    };
-    (process_of(key), place)
 }

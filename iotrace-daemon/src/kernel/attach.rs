@@ -103,24 +103,17 @@ impl Kernel {
         Ok(Hook::Btf)
     }
 
-    /// Takes all hooks off, and waits until no program runs any more.
+    /// Takes all hooks off. A program may still be running when this returns, but none begins.
     ///
-    /// The kernel takes about 80 ms for each per-syscall tracepoint, so those are left to a process of their own that
-    /// outlives this one; until they are off they find no process in scope.
-    pub fn detach(self) -> Result<(), KernelError> {
-        let Self {
-            ebpf,
-            mut targets,
-            hook,
-            ..
-        } = self;
-        if hook != Some(Hook::Tracepoint) {
+    /// The kernel takes about 80 ms for each per-syscall tracepoint, so those are left to a process
+    /// of their own that outlives this one; until they are off they find no process in scope.
+    pub fn detach(mut self) -> Result<(), KernelError> {
+        if self.hook != Some(Hook::Tracepoint) {
             return Ok(());
         }
-        let pids: Vec<u32> = targets.keys().filter_map(Result::ok).collect();
+        let pids: Vec<u32> = self.targets.keys().filter_map(Result::ok).collect();
         for pid in pids {
-            // Gone already if the process has ended meanwhile.
-            let _ = targets.remove(&pid);
+            self.remove_target(pid)?;
         }
         // SAFETY: the child calls only setsid, close and _exit: its descriptors are closed by its end, which drops
         // the last references to the hooks.
@@ -140,7 +133,7 @@ impl Kernel {
                 }
             }
             _ => {
-                drop(ebpf);
+                drop(self);
                 Ok(())
             }
         }

@@ -16,7 +16,7 @@ use std::{
 
 use super::{Kernel, KernelError};
 use crate::{
-    drain::Drain,
+    drain::{Batch, Drain},
     model::{
         Model,
         counters::{self, Counters},
@@ -46,8 +46,8 @@ struct Identity {
 pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     let own = std::process::id();
     let mut model = Model::default();
-    drain.events(&mut model);
-    drain.counters(&mut Model::default())?;
+    drain.events(&mut drop);
+    drain.counters(&mut drop)?;
     kernel.add_target(own)?;
     // A thread of its own: one whose system calls are all in scope from the first.
     let truth = std::thread::spawn(operate)
@@ -58,8 +58,9 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
         what: "the self-test's own operations (memfd_create, write, read, fsync) failed".into(),
         source,
     })?;
-    drain.events(&mut model);
-    drain.counters(&mut model)?;
+    let mut take = |batch: Batch| batch.apply(&mut model);
+    drain.events(&mut take);
+    drain.counters(&mut take)?;
     kernel.forget_names()?;
     compare(&model, own, &truth)
 }
