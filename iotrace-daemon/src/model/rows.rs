@@ -42,11 +42,6 @@ impl Cell {
         self.interval.is_empty()
     }
 
-    /// Whether nothing was counted at all.
-    pub fn is_empty(&self) -> bool {
-        self.settled.is_empty() && self.interval.is_empty()
-    }
-
     /// Ends the interval.
     pub fn settle(&mut self) {
         if self.settled.is_empty() {

@@ -201,6 +201,7 @@ pub fn errors() -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::counters::{Level, Merge};
 
     #[test]
     fn parquet_takes_the_schemas() {
@@ -211,17 +212,39 @@ mod tests {
         }
     }
 
+    const DOCUMENT: &str = include_str!("../../../docs/recording-format.md");
+
     #[test]
     fn every_column_is_documented() {
-        let text = include_str!("../../../docs/recording-format.md");
-        for schema in [files(), processes(), errors()] {
-            for field in schema.fields {
-                assert!(
-                    text.contains(&format!("`{}`", field.name)),
-                    "{}",
-                    field.name
-                );
-            }
+        for field in [files(), processes(), errors()]
+            .into_iter()
+            .flat_map(|schema| schema.fields)
+        {
+            assert!(
+                DOCUMENT.contains(&format!("`{}`", field.name)),
+                "{}",
+                field.name
+            );
+        }
+    }
+
+    #[test]
+    fn counters_are_documented_as_they_are() {
+        for descriptor in &TABLE {
+            let merge = match descriptor.merge {
+                Merge::Sum => "sum",
+                Merge::Max | Merge::Peak => "max",
+                Merge::Earliest => "min",
+                Merge::Newest => "last that is not 0",
+                Merge::OfPeak => "with the one before",
+            };
+            let level = match descriptor.level {
+                Level::Basic => "basic",
+                Level::Full => "full",
+            };
+            let name = counter_name(descriptor);
+            let row = format!("| `{name}` | {merge} | {level} | {} |\n", descriptor.doc);
+            assert!(DOCUMENT.contains(&row), "{row}");
         }
     }
 }
