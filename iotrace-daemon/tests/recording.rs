@@ -311,6 +311,28 @@ fn damage_is_named() {
 }
 
 #[test]
+fn changed_bytes_never_panic() {
+    let scratch = tempfile::tempdir().unwrap();
+    record(scratch.path());
+    let path = scratch.path().join("part-000001/files.parquet");
+    let whole = fs::read(&path).unwrap();
+    let mut named = 0;
+    for position in (0..whole.len()).step_by(whole.len() / 500) {
+        let mut changed = whole.clone();
+        changed[position] ^= 0xff;
+        fs::write(&path, changed).unwrap();
+        if let Err(error) = recording::read(scratch.path()) {
+            assert!(
+                error.to_string().contains("files.parquet is damaged"),
+                "{error}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 100, "{named} of 500");
+}
+
+#[test]
 fn what_is_no_recording_is_told() {
     let scratch = tempfile::tempdir().unwrap();
     assert!(error(scratch.path()).contains("is no recording: it has no meta.json"));

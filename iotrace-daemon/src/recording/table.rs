@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -169,16 +170,23 @@ pub fn read_table(
         _ => Error::io("read", &path, cause),
     })?;
     let damaged = |cause: ParquetError| Error::damaged(&path, cause);
-    let reader = SerializedFileReader::new(file).map_err(damaged)?;
+    let reader = decode(|| SerializedFileReader::new(file)).map_err(damaged)?;
     for index in 0..reader.num_row_groups() {
-        let group = reader.get_row_group(index).map_err(damaged)?;
-        let mut batch = read_group(group.as_ref(), schema).map_err(damaged)?;
+        let group = || read_group(reader.get_row_group(index)?.as_ref(), schema);
+        let mut batch = decode(group).map_err(damaged)?;
         for _ in 0..batch.rows {
             take(&mut batch).map_err(|cause| Error::damaged(&path, cause))?;
             batch.end_row();
         }
     }
     Ok(())
+}
+
+/// Decodes a part of a file. On some damage the parquet crate panics where it should fail; what it worked on is given
+/// up with it.
+fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".into())))
 }
 
 fn read_group(group: &dyn RowGroupReader, schema: &Schema) -> Result<Batch, ParquetError> {
