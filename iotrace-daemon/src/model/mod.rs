@@ -5,9 +5,10 @@
 //! ```text
 //! feed    add(process, place, &Counters), add_failures(process, place, op, errno, calls, ns), event(Event),
 //!         describe_process(process, About), update_mounts(text)
-//! ask     tally(), file_count(), undescribed(), rows(), processes(), files(), failures(), mount_of(file)
+//! ask     tally(), file_count(), undescribed(), rows(), processes(), file(index), failures(), mount_of(file)
 //! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
-//! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a recorder an interval is the whole run
+//! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a
+//!         recorder the whole run is one interval
 //! ```
 //!
 //! What arrives in which order does not matter: counters may come before the name of their file and before the
