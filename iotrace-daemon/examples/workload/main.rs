@@ -1,0 +1,68 @@
+//! A program that does I/O and counts exactly what it did, for the tests to compare with what iotrace says.
+//!
+//! `workload MODE DIRECTORY [...]`: works in the directory and prints its own counts as one JSON object, by process
+//! and file. The work is done by raw system calls in forked children, which do nothing else: so a child's book is all
+//! that it did.
+
+mod book;
+mod bulk;
+mod calls;
+mod descriptors;
+mod endings;
+mod every_call;
+mod odd_files;
+mod pattern;
+mod service;
+mod threads;
+
+use book::Truth;
+
+fn main() {
+    // One arena of memory: for a second one the C library would read a file.
+    // SAFETY: a plain call, before there are threads.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    let mut args = std::env::args_os().skip(1);
+    let mut text = || {
+        let arg = args.next()?;
+        Some(arg.into_string().expect("an argument of UTF-8"))
+    };
+    let mode = text().expect("usage: workload MODE DIRECTORY [...]");
+    let dir = text().expect("usage: workload MODE DIRECTORY [...]");
+    let mut word = |what: &str| text().unwrap_or_else(|| panic!("{mode} needs {what}"));
+    let number = |text: String| text.parse::<u64>().expect("a number");
+    let mut truth = Truth::default();
+    match mode.as_str() {
+        "every-call" => every_call::run(&mut truth, &dir),
+        "threads-on-one" => threads::on_one(&mut truth, &dir),
+        "threads-on-many" => threads::on_many(&mut truth, &dir),
+        "descriptors" => descriptors::run(&mut truth, &dir),
+        "after-exec" => {
+            let fd = number(word("a descriptor"));
+            return descriptors::after_exec(number(dir) as i32, fd as i32);
+        }
+        "odd-files" => odd_files::run(&mut truth, &dir),
+        "reused-inodes" => {
+            odd_files::reused_inodes(&mut truth, &dir, number(word("a count")) as usize);
+        }
+        "killed" => endings::killed(&mut truth, &dir),
+        "interrupted" => endings::interrupted(&mut truth, &dir),
+        "same-pid" => endings::same_pid(&mut truth, &dir),
+        #[cfg(target_arch = "x86_64")]
+        "compat" => endings::compat(&mut truth, &dir),
+        "pattern" => pattern::run(&mut truth, &dir, number(word("a seed"))),
+        "attached" => service::attached(&mut truth, &dir, number(word("a number")) as usize),
+        "endless" => {
+            let progress = word("a progress file");
+            return service::endless(&dir, &progress, number(word("seconds")));
+        }
+        "many" => bulk::many(&mut truth, &dir, number(word("a count")) as usize),
+        "touch" => bulk::touch(&mut truth, std::env::args_os().skip(2).collect()),
+        "deep" => {
+            let depth = number(word("a depth"));
+            bulk::deep(&mut truth, &dir, depth as usize, &word("a name"));
+        }
+        "in-root" => bulk::in_root(&mut truth, &dir, &word("a name")),
+        _ => panic!("no mode {mode}"),
+    }
+    truth.print();
+}

@@ -1,0 +1,98 @@
+//! Runs iotrace and the test programs, and compares what they say.
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    reason = "each test file uses a part of it"
+)]
+
+pub mod compare;
+pub mod run;
+pub mod truth;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+pub use run::Iotrace;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory on the disk's own filesystem, gone at the end; its path has no symbolic link in it.
+pub fn directory() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().canonicalize().expect("its path");
+    (dir, path)
+}
+
+/// The test's own counting program, which Cargo builds beside the tests.
+pub fn workload() -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_iotrace"))
+        .with_file_name("examples")
+        .join("workload");
+    assert!(
+        path.exists(),
+        "{} is missing: `cargo test` builds it, `cargo test --test NAME` does not (cargo build --example workload)",
+        path.display()
+    );
+    path
+}
+
+/// A tool that a test compares with. A missing one fails the test.
+pub fn tool(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+        .unwrap_or_else(|| panic!("{name} is not installed: `cargo xtask setup` installs it"))
+}
+
+/// The interpreter itself, where `python3` is a script that looks for it.
+pub fn python() -> PathBuf {
+    let out = Command::new(tool("python3"))
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output();
+    let out = out.expect("python3");
+    PathBuf::from(String::from_utf8(out.stdout).expect("a path").trim())
+}
+
+/// Fails unless this process may trace, naming what is missing.
+pub fn need_root() {
+    // SAFETY: geteuid has no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    assert_eq!(
+        uid, 0,
+        "these tests trace the real kernel: run them as root (CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN)"
+    );
+}
+
+/// Mounts tracefs where the per-syscall tracepoints are looked for, unless it is there.
+pub fn need_tracefs() {
+    let events = Path::new("/sys/kernel/tracing/events/syscalls");
+    if events.exists() {
+        return;
+    }
+    let status = Command::new("mount")
+        .args(["-t", "tracefs", "tracefs", "/sys/kernel/tracing"])
+        .status();
+    assert!(
+        events.exists(),
+        "no {} and tracefs cannot be mounted ({status:?})",
+        events.display()
+    );
+}
+
+/// A string of a JSON object.
+pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// A number of a JSON object; 0 where it is absent.
+pub fn number(value: &Value, key: &str) -> u64 {
+    match &value[key] {
+        Value::Null => 0,
+        number => number
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key} is {number}")),
+    }
+}

@@ -1,0 +1,288 @@
+//! Runs iotrace and takes in its JSON report.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::Read as _,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::compare;
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A call of `iotrace record` that reports as JSON, into a recording of its own.
+pub struct Iotrace {
+    command: Command,
+    recording: PathBuf,
+    dir: TempDir,
+}
+
+/// A run of iotrace that has ended.
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    pub recording: PathBuf,
+    /// Keeps the recording.
+    dir: TempDir,
+}
+
+/// A run of iotrace that goes on.
+pub struct Running {
+    pub child: Child,
+    recording: PathBuf,
+    dir: TempDir,
+}
+
+impl Iotrace {
+    /// `iotrace record` with small kernel maps, so that many tests can run at one time, and a flush that never comes.
+    pub fn record() -> Self {
+        Self::bare().args(["--map-entries", "4096", "--flush", "1h"])
+    }
+
+    /// `iotrace record` with its own defaults.
+    pub fn bare() -> Self {
+        super::need_root();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let recording = dir.path().join("recording");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+        command.args(["record", "--format", "json", "--output"]);
+        command.arg(&recording).stdin(Stdio::null());
+        Self {
+            command,
+            recording,
+            dir,
+        }
+    }
+
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub fn hook(self, hook: &str) -> Self {
+        if hook == "tracepoint" {
+            super::need_tracefs();
+        }
+        self.args(["--hook", hook])
+    }
+
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    pub fn current_dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// In a process group of its own, which a test can signal as a terminal would.
+    pub fn own_group(mut self) -> Self {
+        self.command.process_group(0);
+        self
+    }
+
+    /// Traces the counting program.
+    pub fn workload<S: Into<OsString>>(self, args: impl IntoIterator<Item = S>) -> Finished {
+        let args = args.into_iter().map(Into::into);
+        let all: Vec<OsString> = [super::workload().into_os_string()]
+            .into_iter()
+            .chain(args)
+            .collect();
+        self.command(all)
+    }
+
+    /// Traces a command to its end.
+    pub fn command<S: AsRef<OsStr>>(mut self, command: impl IntoIterator<Item = S>) -> Finished {
+        self.command.arg("--").args(command);
+        self.start().wait()
+    }
+
+    /// Runs iotrace to its end.
+    pub fn run(self) -> Finished {
+        self.start().wait()
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Running {
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.command.spawn().expect("iotrace starts");
+        Running {
+            child,
+            recording: self.recording,
+            dir: self.dir,
+        }
+    }
+}
+
+impl Running {
+    /// Waits until it records: until it has written to its recording a second time, which `--flush` makes it do soon.
+    pub fn until_recording(&mut self) {
+        let meta = self.recording.join("meta.json");
+        let inode = || fs::metadata(&meta).map(|meta| meta.ino()).ok();
+        let started = Instant::now();
+        let mut first = None;
+        loop {
+            let now = inode();
+            first = first.or(now);
+            if now != first {
+                return;
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let mut text = String::new();
+                let _ = self
+                    .child
+                    .stderr
+                    .take()
+                    .map(|mut err| err.read_to_string(&mut text));
+                panic!("iotrace ended before it recorded: {status}\n{text}");
+            }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "iotrace does not begin to record"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn recording(&self) -> &Path {
+        &self.recording
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a child that was not waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Finished {
+        let (mut stdout, mut stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let errors = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.as_mut().map(|err| err.read_to_end(&mut text));
+            text
+        });
+        let report = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stdout.as_mut().map(|out| out.read_to_end(&mut text));
+            text
+        });
+        let status = wait_for(&mut self.child, PATIENCE);
+        let string = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Finished {
+            status,
+            stdout: string(report.join().expect("the reader")),
+            stderr: string(errors.join().expect("the reader")),
+            recording: self.recording,
+            dir: self.dir,
+        }
+    }
+}
+
+/// Waits for a child's end, and kills one that takes too long.
+pub fn wait_for(child: &mut Child, patience: Duration) -> ExitStatus {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            return status;
+        }
+        if started.elapsed() > patience {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("process {} did not end within {patience:?}", child.id());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Finished {
+    /// Exit code; fails where a signal ended it.
+    #[track_caller]
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| {
+            panic!(
+                "iotrace was ended by {}\n{}{}",
+                self.status, self.stdout, self.stderr
+            )
+        })
+    }
+
+    /// Fails unless iotrace ended with `code`, said each of `words` on standard error, and reported nothing.
+    #[track_caller]
+    pub fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code(), code, "standard error: {}", self.stderr);
+        assert_eq!(self.stdout, "", "a report in spite of the error");
+        self.says(words);
+    }
+
+    /// Fails unless standard error has each of `words`.
+    #[track_caller]
+    pub fn says(&self, words: &[&str]) {
+        for word in words {
+            assert!(
+                self.stderr.contains(word),
+                "standard error lacks {word:?}: {}",
+                self.stderr
+            );
+        }
+    }
+
+    /// The report, checked for what must hold of each: nothing lost, and sums that agree.
+    #[track_caller]
+    pub fn report(&self) -> Value {
+        let report = self.report_with_losses();
+        compare::nothing_lost(&report);
+        report
+    }
+
+    /// As [`Self::report`], where something may be lost.
+    #[track_caller]
+    pub fn report_with_losses(&self) -> Value {
+        let (report, rest) = self.first_object();
+        assert_eq!(
+            rest.trim(),
+            "",
+            "something stands behind the report\n{}",
+            self.stderr
+        );
+        compare::conserved(&report);
+        report
+    }
+
+    /// The report, and what the traced program wrote to the same standard output before it.
+    #[track_caller]
+    pub fn truth_and_report(&self) -> (Value, Value) {
+        let (truth, rest) = self.first_object();
+        let report = serde_json::from_str(rest.trim()).unwrap_or_else(|error| {
+            panic!(
+                "no report behind the program's output: {error}\n{rest}\n{}",
+                self.stderr
+            )
+        });
+        compare::conserved(&report);
+        (truth, report)
+    }
+
+    fn first_object(&self) -> (Value, &str) {
+        let mut values = serde_json::Deserializer::from_str(&self.stdout).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                let end = values.byte_offset();
+                (value, &self.stdout[end..])
+            }
+            other => panic!(
+                "no JSON ({other:?}), {}: {}\n{}",
+                self.status, self.stdout, self.stderr
+            ),
+        }
+    }
+}
