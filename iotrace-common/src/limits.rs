@@ -29,3 +29,5 @@ pub const PATH_COMPONENTS: u32 = 512;
 pub const ARGS_BYTES: usize = 1024;
 /// Vectors of a vectored call whose buffers are looked at for alignment.
 pub const ALIGN_VECTORS: usize = 8;
+/// Bytes of a `struct inode` that hold all fields of a file's identity on kernels since 6.12.
+pub const COMPACT_INODE_BYTES: usize = 128;

@@ -13,7 +13,7 @@ use iotrace_common::{
 use crate::{
     config::{FILL_NOTICE, FULL},
     diagnose,
-    kernel::fetch_add,
+    kernel::{Address, fetch_add},
     maps::{FAILURES, FILL, IO, IO_FULL, OVERFLOW, OVERFLOW_FULL, ZERO},
     path, process,
 };
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub op: usize,
     /// Copy of the program that runs.
     pub copy: u32,
+    /// The running task.
+    pub task: Address,
 }
 
 impl Outcome {

@@ -55,6 +55,15 @@ constants! {
     /// 1: walk paths with `bpf_loop`.
     HAS_LOOP = 1;
 
+    /// 1: the kernel has `bpf_rdonly_cast`, and the object's markers are calls of it.
+    HAS_CAST = 0;
+
+    // BTF ids of the structs that addresses are cast to.
+    TYPE_FILE = 0;
+    TYPE_INODE = 0;
+    TYPE_SUPER_BLOCK = 0;
+    TYPE_LIST_HEAD = 0;
+
     // Field offsets, bytes. `struct pt_regs`: the six arguments and the system call number.
     REGS_ARG0 = 0;
     REGS_ARG1 = 0;
@@ -96,6 +105,8 @@ constants! {
     INODE_INO = 0;
     INODE_GENERATION = 0;
     INODE_SB = 0;
+    /// 1: the four fields above stand in the first `COMPACT_INODE_BYTES` of the inode.
+    INODE_IS_COMPACT = 0;
     INODE_SIZE = 0;
     SB_DEV = 0;
     SB_BLOCK_SIZE = 0;

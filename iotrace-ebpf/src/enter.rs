@@ -157,6 +157,7 @@ fn descriptor(thread: &mut Thread, task: Address, fd: u32) -> u32 {
     let open = identify(of_descriptor(task, fd));
     thread.place = open.id;
     thread.file = open.file;
+    thread.block = open.block;
     if open.kind == Kind::Other {
         diagnose::count(diag::SKIPPED);
         return state::SKIPPED;

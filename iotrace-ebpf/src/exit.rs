@@ -16,7 +16,7 @@ use crate::{
     enter::{begin, is_compat},
     file::{Kind, identify, of_descriptor},
     full,
-    kernel::{Address, current, now, pid_tgid},
+    kernel::{Address, current, now},
     maps::THREADS,
     path,
     thread::{Thread, in_scope, state},
@@ -39,13 +39,16 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     ) else {
         return;
     };
-    let ended = now();
     match thread.state {
         state::RUNNING => {
             thread.state = state::IDLE;
-            finish(thread, task, result, ended, copy);
+            finish(thread, task, result, now(), copy);
         }
-        state::IDLE if copy == 0 => unseen_start(thread, task, registers, nr, result),
+        state::IDLE if copy == 0 => {
+            if in_scope(thread, task) {
+                unseen_start(thread, task, registers, nr, result);
+            }
+        }
         _ => thread.state = state::IDLE,
     }
 }
@@ -58,7 +61,7 @@ fn unseen_start(thread: *mut Thread, task: Address, registers: Address, nr: u64,
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return;
     };
-    if is_compat(task) || !in_scope(thread, task) {
+    if is_compat(task) {
         return;
     }
     let ended = now();
@@ -77,6 +80,7 @@ fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32
         ended,
         op: thread.op as usize,
         copy,
+        task,
     };
     let key = key(thread, thread.place);
     if (-MAX_ERRNO..0).contains(&result) {
@@ -112,11 +116,10 @@ fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32
 
 #[inline(always)]
 fn key(thread: &Thread, file: FileId) -> IoKey {
-    let (tgid, tid) = pid_tgid();
     IoKey {
         file,
-        tgid,
-        tid,
+        tgid: thread.tgid,
+        tid: thread.tid,
         start: thread.start,
         phase: 0,
     }

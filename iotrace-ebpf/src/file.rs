@@ -3,14 +3,17 @@
 //! So dup, fork, descriptors passed over sockets, exec and descriptors opened before iotrace came are all right
 //! without tracking any of them. Writes no map.
 
-use iotrace_common::key::FileId;
+use core::ffi::c_void;
+
+use iotrace_common::{key::FileId, limits::COMPACT_INODE_BYTES};
 
 use crate::{
     config::{
-        FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, INODE_GENERATION, INODE_INO, INODE_MODE, INODE_SB,
-        SB_DEV, TASK_FILES,
+        FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, HAS_CAST, INODE_GENERATION, INODE_INO,
+        INODE_IS_COMPACT, INODE_MODE, INODE_SB, SB_BLOCK_SIZE, SB_DEV, TASK_FILES, TYPE_FILE,
+        TYPE_INODE, TYPE_SUPER_BLOCK,
     },
-    kernel::{Address, load, probe, probe_at},
+    kernel::{Address, field, load, pointer, probe, probe_at},
 };
 
 /// What a descriptor turned out to be.
@@ -34,6 +37,8 @@ pub struct Open {
     pub kind: Kind,
     pub id: FileId,
     pub file: u64,
+    /// Block size of its filesystem, bytes.
+    pub block: u64,
 }
 
 /// The `struct file` behind descriptor `fd` of `task`; 0 if there is none.
@@ -48,9 +53,9 @@ pub fn of_descriptor(task: Address, fd: u32) -> u64 {
     if fd >= slots {
         return 0;
     }
-    // SAFETY: as above. What it points to is an array, which the verifier has no type for: read by probe.
+    // SAFETY: as above. What it points to is an array, which the verifier has no type for.
     let array: u64 = unsafe { load(table, &FDT_FD) };
-    probe_at((array + u64::from(fd) * 8) as Address)
+    pointer(array + u64::from(fd) * 8)
 }
 
 /// Identity of the open file at `file` (0: none).
@@ -61,32 +66,98 @@ pub fn identify(file: u64) -> Open {
             kind: Kind::Closed,
             id: FileId::NONE,
             file,
+            block: 0,
         };
     }
-    let inode: u64 = probe(file as Address, &FILE_INODE);
-    let inode = inode as Address;
-    let kind = probe::<u16>(inode, &INODE_MODE) & TYPE_MASK;
+    let inode = Inode::read(field(file, &TYPE_FILE, &FILE_INODE));
+    let kind = inode.mode & TYPE_MASK;
     if kind != REGULAR && kind != DIRECTORY {
         return Open {
             kind: Kind::Other,
             id: FileId::NONE,
             file,
+            block: 0,
         };
     }
+    let (id, block) = inode.id();
     Open {
         kind: Kind::Traced,
-        id: id_of(inode),
+        id,
         file,
+        block,
     }
 }
 
 /// Identity of the inode at `inode`.
 #[inline(always)]
-pub fn id_of(inode: Address) -> FileId {
-    let superblock: u64 = probe(inode, &INODE_SB);
-    FileId {
-        device: probe(superblock as Address, &SB_DEV),
-        generation: probe(inode, &INODE_GENERATION),
-        inode: probe(inode, &INODE_INO),
+pub fn id_of(inode: u64) -> FileId {
+    Inode::read(inode).id().0
+}
+
+/// What the identity takes of a `struct inode`.
+struct Inode {
+    mode: u16,
+    generation: u32,
+    number: u64,
+    superblock: u64,
+}
+
+/// `s_dev`, and behind it `s_blocksize_bits` and `s_blocksize`, which the daemon checks.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Superblock {
+    device: u32,
+    block_bits: u32,
+    block_size: u64,
+}
+
+impl Inode {
+    #[inline(always)]
+    fn read(inode: u64) -> Self {
+        if INODE_IS_COMPACT.is_set() && !HAS_CAST.is_set() {
+            return Self::read_compact(inode);
+        }
+        Self {
+            mode: field(inode, &TYPE_INODE, &INODE_MODE),
+            generation: field(inode, &TYPE_INODE, &INODE_GENERATION),
+            number: field(inode, &TYPE_INODE, &INODE_INO),
+            superblock: field(inode, &TYPE_INODE, &INODE_SB),
+        }
+    }
+
+    /// One probe where all four fields stand in the first bytes: a quarter of the cost of four.
+    #[inline(always)]
+    fn read_compact(inode: u64) -> Self {
+        let head: [u64; COMPACT_INODE_BYTES / 8] = probe_at(inode as Address);
+        let head = (&raw const head).cast::<c_void>();
+        // SAFETY: the daemon has checked that the four fields stand inside the bytes read, aligned.
+        unsafe {
+            Self {
+                mode: load(head, &INODE_MODE),
+                generation: load(head, &INODE_GENERATION),
+                number: load(head, &INODE_INO),
+                superblock: load(head, &INODE_SB),
+            }
+        }
+    }
+
+    /// The identity, and the filesystem's block size.
+    #[inline(always)]
+    fn id(&self) -> (FileId, u64) {
+        let superblock = if HAS_CAST.is_set() {
+            Superblock {
+                device: field(self.superblock, &TYPE_SUPER_BLOCK, &SB_DEV),
+                block_bits: 0,
+                block_size: field(self.superblock, &TYPE_SUPER_BLOCK, &SB_BLOCK_SIZE),
+            }
+        } else {
+            probe(self.superblock as Address, &SB_DEV)
+        };
+        let id = FileId {
+            device: superblock.device,
+            generation: self.generation,
+            inode: self.number,
+        };
+        (id, superblock.block_size)
     }
 }

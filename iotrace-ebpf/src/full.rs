@@ -16,9 +16,9 @@ use iotrace_common::{
 
 use crate::{
     account::Outcome,
-    config::{FILE_INODE, FILE_POS, INODE_SB, SB_BLOCK_SIZE, SIGNAL_THREADS, TASK_SIGNAL},
+    config::{FILE_POS, SIGNAL_THREADS, TASK_SIGNAL, TYPE_FILE},
     diagnose,
-    kernel::{Address, compare_exchange, current, probe, probe_user},
+    kernel::{Address, compare_exchange, field, load, probe_user},
     maps::{LAST_ENDS, OPEN_FILES, OpenFile},
     thread::Thread,
 };
@@ -247,14 +247,11 @@ fn open_key(key: &IoKey, file: u64) -> OpenFileKey {
 #[inline(always)]
 fn place(full: *mut IoFull, key: &IoKey, thread: &Thread, read: bool, bytes: u64) {
     let offset = offset(thread, bytes);
-    let inode: u64 = probe(thread.file as Address, &FILE_INODE);
-    let superblock: u64 = probe(inode as Address, &INODE_SB);
-    let block: u64 = probe(superblock as Address, &SB_BLOCK_SIZE);
     let last = (offset + bytes).wrapping_sub(1);
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
         // Block sizes are powers of two; an unreadable one (0) gives a mask of all ones for offset 0 alone.
-        if offset & block.wrapping_sub(1) != 0 {
+        if offset & thread.block.wrapping_sub(1) != 0 {
             (*full).file_unaligned += 1;
         }
         let highest = if read {
@@ -343,13 +340,13 @@ fn offset(thread: &Thread, bytes: u64) -> u64 {
     if positional {
         return explicit;
     }
-    probe::<u64>(thread.file as Address, &FILE_POS).saturating_sub(bytes)
+    field::<u64>(thread.file, &TYPE_FILE, &FILE_POS).saturating_sub(bytes)
 }
 
 /// Adds the call's time, less what of it another call of the same process on the same file already covered.
 #[inline(always)]
 fn merge(full: *mut IoFull, key: &IoKey, kind: usize, outcome: &Outcome) {
-    let fresh = if several_threads() {
+    let fresh = if several_threads(outcome.task) {
         uncovered(key, kind, outcome.started, outcome.ended)
     } else {
         outcome.ns()
@@ -359,9 +356,12 @@ fn merge(full: *mut IoFull, key: &IoKey, kind: usize, outcome: &Outcome) {
 }
 
 #[inline(always)]
-fn several_threads() -> bool {
-    let signal: u64 = probe(current(), &TASK_SIGNAL);
-    probe::<u32>(signal as Address, &SIGNAL_THREADS) > 1
+fn several_threads(task: Address) -> bool {
+    // SAFETY: the running task; `signal` is a pointer to a `signal_struct`, whose field is 32 bits.
+    unsafe {
+        let signal: Address = load(task, &TASK_SIGNAL);
+        load::<u32>(signal, &SIGNAL_THREADS) > 1
+    }
 }
 
 /// Nanoseconds of [`started`, `ended`] behind the end of the last such call, which becomes the later of the two.

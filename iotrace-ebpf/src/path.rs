@@ -65,7 +65,7 @@ fn send_file(file: u64, id: &FileId, copy: u32) {
 /// Sends the path of the executable at `file` of the running process.
 #[inline(never)]
 pub fn name_executable(file: u64) {
-    let id = id_of(probe::<u64>(file as Address, &FILE_INODE) as Address);
+    let id = id_of(probe(file as Address, &FILE_INODE));
     if send_open(event::EXE, file, &id, 0) == 0 {
         diagnose::count(diag::EVENTS_DROPPED);
     }
@@ -100,8 +100,7 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
     }
     walk(scratch, path, copy);
     // Closed and used again meanwhile: then the name would be another file's.
-    let named = probe::<u64>(dentry, &DENTRY_INODE) as Address;
-    if id_of(named).inode != id.inode {
+    if id_of(probe(dentry, &DENTRY_INODE)).inode != id.inode {
         return 0;
     }
     send(scratch)

@@ -19,8 +19,8 @@ use crate::{
         TASK_SIGNAL, TASK_START, TASK_TGID,
     },
     diagnose,
-    kernel::{Address, now, probe},
-    maps::{EVENTS, TARGETS},
+    kernel::{Address, current, now, probe},
+    maps::{EVENTS, TARGETS, THREADS},
     path,
     thread::{process_in_scope, start_of},
 };
@@ -62,6 +62,11 @@ pub fn forked(parent: Address, child: Address) {
 #[inline(always)]
 pub fn executed(task: Address) {
     let tgid: u32 = probe(task, &TASK_TGID);
+    // SAFETY: a task storage value is its thread's own, and the thread is here.
+    if let Some(thread) = unsafe { THREADS.get(current(), false).as_mut() } {
+        // The thread may have become its process's first and taken its id.
+        thread.verdict = 0;
+    }
     if !process_in_scope(tgid) {
         return;
     }

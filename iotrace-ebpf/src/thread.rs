@@ -32,6 +32,9 @@ pub struct Thread {
     pub state: u32,
     /// Scope verdict: epoch << 1 | traced; 0: not taken yet.
     pub verdict: u32,
+    /// Process and thread id; an exec by another thread than the first changes both, and takes the verdict back.
+    pub tgid: u32,
+    pub tid: u32,
     /// [`start_key`] of the process.
     pub start: u32,
     /// `Call` of the call in flight.
@@ -45,6 +48,8 @@ pub struct Thread {
     /// Address of the `struct file` of `place` and `target`; 0: none.
     pub file: u64,
     pub target_file: u64,
+    /// Block size of the file's filesystem, bytes.
+    pub block: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 4],
 }
@@ -59,7 +64,8 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     if thread.verdict >> 1 == epoch {
         return thread.verdict & 1 != 0;
     }
-    let (tgid, _) = pid_tgid();
+    let (tgid, tid) = pid_tgid();
+    (thread.tgid, thread.tid) = (tgid, tid);
     let traced = process_in_scope(tgid);
     thread.start = start_key(start_of(task));
     thread.verdict = epoch << 1 | u32::from(traced);

@@ -15,6 +15,7 @@ const KIND_TYPEDEF: u32 = 8;
 const KIND_VOLATILE: u32 = 9;
 const KIND_CONST: u32 = 10;
 const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_VAR: u32 = 14;
 const KIND_DATASEC: u32 = 15;
@@ -30,6 +31,8 @@ pub struct Types {
     positions: Vec<usize>,
     /// Type ids of the structs and unions of each name.
     structs: HashMap<String, Vec<u32>>,
+    /// Type ids of the functions that have one.
+    functions: HashMap<String, u32>,
     /// Names of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
     typedefs: std::collections::HashSet<String>,
 }
@@ -54,6 +57,7 @@ impl Types {
             strings,
             positions: vec![0],
             structs: HashMap::new(),
+            functions: HashMap::new(),
             typedefs: std::collections::HashSet::new(),
         };
         let mut position = start;
@@ -68,10 +72,12 @@ impl Types {
         let (kind, members) = self.kind(position)?;
         let id = u32::try_from(self.positions.len()).ok()?;
         self.positions.push(position);
-        if matches!(kind, KIND_STRUCT | KIND_UNION | KIND_TYPEDEF) {
+        if matches!(kind, KIND_STRUCT | KIND_UNION | KIND_TYPEDEF | KIND_FUNC) {
             let name = self.string(u32_at(&self.data, position)?)?.to_owned();
             if kind == KIND_TYPEDEF {
                 self.typedefs.insert(name);
+            } else if kind == KIND_FUNC {
+                self.functions.insert(name, id);
             } else if !name.is_empty() {
                 self.structs.entry(name).or_default().push(id);
             }
@@ -103,6 +109,16 @@ impl Types {
             }
             Some(bits / 8)
         })
+    }
+
+    /// Type id of a struct.
+    pub fn structure(&self, name: &str) -> Option<u32> {
+        self.structs.get(name)?.first().copied()
+    }
+
+    /// Type id of a function; the kernel's own functions that programs may call are among them.
+    pub fn function(&self, name: &str) -> Option<u32> {
+        self.functions.get(name).copied()
     }
 
     /// Whether the kernel has this tracepoint.

@@ -19,7 +19,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::{
     Kernel, KernelError,
     btf::Types,
-    calls,
+    calls, cast,
     error::{chain, errno_of, hint},
     fdinfo, offsets,
 };
@@ -136,6 +136,8 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
 
 fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
     let mut settings = offsets::resolve(types)?;
+    let mut object = OBJECT.to_vec();
+    settings.extend(cast::apply(&mut object, types));
     override_for_test(&mut settings);
     let entries = options.entries();
     let full = options.detail == Detail::Full;
@@ -179,7 +181,7 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
             .map_max_entries("OPEN_FILES", 1)
             .map_max_entries("LAST_ENDS", 1);
     }
-    loader.load(OBJECT).map_err(|error| {
+    loader.load(&object).map_err(|error| {
         let errno = errno_of(&error);
         let text = chain(&error);
         match errno {

@@ -11,6 +11,7 @@
 pub mod attach;
 pub mod btf;
 mod calls;
+mod cast;
 pub mod error;
 pub mod load;
 pub mod offsets;

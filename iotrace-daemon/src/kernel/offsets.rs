@@ -2,6 +2,8 @@
 //!
 //! One table serves the loader, the self-test's messages and `iotrace check`.
 
+use iotrace_common::limits::COMPACT_INODE_BYTES;
+
 use super::{KernelError, btf::Types};
 
 /// A global of the programs and the kernel field whose offset it holds.
@@ -71,6 +73,7 @@ const NEIGHBOURS: &[(&str, &str, &str, u64)] = &[
     ("dentry", "d_parent", "d_name.name", 16),
     ("mount", "mnt_parent", "mnt_mountpoint", 8),
     ("path", "mnt", "dentry", 8),
+    ("super_block", "s_dev", "s_blocksize", 8),
 ];
 
 /// A global and its value.
@@ -97,9 +100,24 @@ pub fn resolve(types: &Types) -> Result<Vec<Setting>, KernelError> {
         .iter()
         .map(|field| Ok((field.global, find(field.structure, field.path)?)))
         .collect::<Result<Vec<_>, _>>()?;
+    settings.push(("INODE_IS_COMPACT", u64::from(inode_is_compact(&settings))));
     settings.extend(registers(&find)?);
     settings.extend(compat(types));
     Ok(settings)
+}
+
+/// Whether all fields of a file's identity stand in the first bytes of its inode.
+fn inode_is_compact(settings: &[Setting]) -> bool {
+    let end = |global: &str| match global {
+        "INODE_MODE" => 2,
+        "INODE_GENERATION" => 4,
+        "INODE_INO" | "INODE_SB" => 8,
+        _ => 0,
+    };
+    settings
+        .iter()
+        .filter(|(global, _)| end(global) > 0)
+        .all(|(global, offset)| offset + end(global) <= COMPACT_INODE_BYTES as u64)
 }
 
 /// Where `struct pt_regs` holds the arguments and the number of a system call.
