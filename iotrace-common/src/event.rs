@@ -49,6 +49,8 @@ pub mod name_flags {
     pub const TRUNCATED: u32 = 1;
     /// The file had no name any more when it was first seen.
     pub const DELETED: u32 = 2;
+    /// Of the second half of a rename: the two names changed places (RENAME_EXCHANGE).
+    pub const EXCHANGED: u32 = 4;
 }
 
 /// Fixed part of every event that carries a path.

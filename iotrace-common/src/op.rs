@@ -136,7 +136,7 @@ pub const SYSCALLS: [(&str, u8); 73] = {
         ("fallocate", FALLOCATE),
         ("rename", RENAME),
         ("renameat", RENAMEAT),
-        ("renameat2", RENAMEAT),
+        ("renameat2", RENAMEAT2),
         ("link", LINK),
         ("linkat", LINK),
         ("symlink", SYMLINK),
@@ -199,7 +199,7 @@ pub const fn call(number: u8) -> Call {
         s::TRUNCATE_PATH => (TRUNCATE, NAME),
         s::FTRUNCATE => (TRUNCATE, DESCRIPTOR),
         s::FALLOCATE => (FALLOCATE, DESCRIPTOR),
-        s::RENAME | s::RENAMEAT => (RENAME, NAME),
+        s::RENAME | s::RENAMEAT | s::RENAMEAT2 => (RENAME, NAME),
         s::LINK => (LINK, NAME),
         s::SYMLINK => (SYMLINK, NAME),
         s::UNLINK | s::UNLINKAT => (UNLINK, NAME),
@@ -265,7 +265,7 @@ pub mod shape {
         28 FTRUNCATE "(fd, length).";
         29 FALLOCATE "(fd, ...).";
         30 RENAME "(old path, new path).";
-        31 RENAMEAT "(old directory fd, old path, new directory fd, new path, ...).";
+        31 RENAMEAT "(old directory fd, old path, new directory fd, new path).";
         32 LINK "(old path, new path), or with directory fds as RENAMEAT.";
         33 SYMLINK "(target, link path) or (target, directory fd, link path).";
         34 UNLINK "(path).";
@@ -277,5 +277,6 @@ pub mod shape {
         40 COPY_FILE_RANGE "(source fd, offset *, target fd, ...); splice has the same places.";
         41 CLOSE_RANGE "(first, last, flags).";
         42 READLINK "(path or directory fd, ...).";
+        43 RENAMEAT2 "As RENAMEAT, with flags behind.";
     }
 }

@@ -140,18 +140,18 @@ pub fn add(io: *mut Io, outcome: &Outcome) {
     }
 }
 
-/// Adds bytes moved, from the file (`read`) or into it.
+/// Adds bytes moved: out of the file by a read or a transfer, else into it.
 #[inline(always)]
-pub fn add_bytes(io: *mut Io, read: bool, bytes: u64) {
+pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
     // SAFETY: as in `add`.
     unsafe {
-        if read {
+        if op == op::READ || op == op::TRANSFER_READ {
             (*io).bytes_read += bytes;
-            if bytes == 0 {
-                (*io).zero_reads += 1;
-            }
         } else {
             (*io).bytes_written += bytes;
+        }
+        if op == op::READ && bytes == 0 {
+            (*io).zero_reads += 1;
         }
     }
 }

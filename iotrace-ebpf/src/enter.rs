@@ -92,6 +92,7 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
                 load(registers, &REGS_ARG1),
                 load(registers, &REGS_ARG2),
                 load(registers, &REGS_ARG3),
+                load(registers, &REGS_ARG4),
             ]
         };
     }
@@ -103,13 +104,13 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
         }
         return known;
     }
-    indirect(thread, task, registers, call.source)
+    indirect(thread, task, call.source)
 }
 
 /// Files that are not the first argument's descriptor. Kept apart: these calls are rarer.
 #[inline(always)]
-fn indirect(thread: &mut Thread, task: Address, registers: Address, from: u8) -> u32 {
-    let [first, second, third, fourth] = thread.args;
+fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
+    let [first, second, third, fourth, fifth] = thread.args;
     thread.place = FileId::NONE;
     thread.file = 0;
     match from {
@@ -124,9 +125,7 @@ fn indirect(thread: &mut Thread, task: Address, registers: Address, from: u8) ->
             if fourth & MAP_ANONYMOUS != 0 {
                 return state::IGNORED;
             }
-            // SAFETY: as in `begin`.
-            let fd: u64 = unsafe { load(registers, &REGS_ARG4) };
-            descriptor(thread, task, fd as u32)
+            descriptor(thread, task, fifth as u32)
         }
         source::TARGET_SOURCE => transfer(thread, task, second as u32, first as u32),
         source::SOURCE_TARGET => transfer(thread, task, first as u32, third as u32),

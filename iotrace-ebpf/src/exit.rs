@@ -94,7 +94,7 @@ fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32
         op::TRANSFER_READ => transferred(thread, &outcome, result),
         _ => {
             if outcome.op == op::RENAME {
-                path::renamed(task, thread.shape == shape::RENAMEAT, &thread.args, copy);
+                path::renamed(task, thread.shape, &thread.args, copy);
             } else if outcome.op == op::UNLINK {
                 path::unlinked(task, thread.shape == shape::UNLINKAT, &thread.args, copy);
             }
@@ -133,7 +133,7 @@ fn data(thread: &Thread, key: &IoKey, outcome: &Outcome, bytes: u64) {
         return;
     };
     account::add(io, outcome);
-    account::add_bytes(io, outcome.op == op::READ, bytes);
+    account::add_bytes(io, outcome.op, bytes);
     if FULL.is_set() {
         full::access(io, key, outcome, thread, bytes);
     }
@@ -190,5 +190,5 @@ fn end(key: &IoKey, file: u64, outcome: &Outcome, bytes: u64) {
         return;
     };
     account::add(io, outcome);
-    account::add_bytes(io, outcome.op == op::TRANSFER_READ, bytes);
+    account::add_bytes(io, outcome.op, bytes);
 }

@@ -77,7 +77,7 @@ pub fn opened(io: *mut Io, key: &IoKey, thread: &Thread, file: u64) {
 /// The mode argument of an open with O_CREAT; 0 without.
 #[inline(always)]
 fn creation_mode(thread: &Thread) -> u32 {
-    let [_, second, third, fourth] = thread.args;
+    let [_, second, third, fourth, _] = thread.args;
     let (flags, mode) = match thread.shape {
         shape::OPEN => (second, third),
         shape::OPENAT => (third, fourth),
@@ -200,7 +200,7 @@ fn common_stride(full: *mut IoFull, stride: u64) {
 /// Counts an access from or to memory that is not aligned; of a vectored call, any of its first vectors.
 #[inline(always)]
 fn alignment(full: *mut IoFull, thread: &Thread) {
-    let [_, buffer, count, _] = thread.args;
+    let [_, buffer, count, ..] = thread.args;
     let vectored = matches!(
         thread.shape,
         shape::READV | shape::WRITEV | shape::PREADV | shape::PWRITEV

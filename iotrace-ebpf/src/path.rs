@@ -15,6 +15,7 @@ use iotrace_common::{
     event::{self, Header, Name, name_flags},
     key::FileId,
     limits::{EVENT_RING_BYTES, NAME_BYTES, PATH_BYTES, PATH_COMPONENTS},
+    op::shape,
 };
 
 use crate::{
@@ -36,9 +37,17 @@ const BPF_RB_AVAIL_DATA: u64 = 0;
 /// Unread bytes in the ring buffer from which on a name wakes the daemon; it looks by itself ten times a second.
 const WAKE_FROM: u64 = EVENT_RING_BYTES as u64 / 8;
 const AT_FDCWD: i32 = -100;
+const RENAME_EXCHANGE: u64 = 2;
+/// Where an event's flags stand beside its kind.
+const FLAGS_SHIFT: u32 = 16;
 const MODE_DIRECTORY: u32 = 0x4000;
 /// Steps of a walk where the kernel has no `bpf_loop`.
 const BOUNDED_STEPS: u32 = 64;
+
+/// What became of a name.
+const DROPPED: u32 = 0;
+const SENT: u32 = 1;
+const SENT_DELETED: u32 = 2;
 
 /// `struct path`: {mnt, dentry}.
 type Path = [u64; 2];
@@ -54,11 +63,14 @@ pub fn name_file(file: u64, id: &FileId, copy: u32) {
 
 #[inline(never)]
 fn send_file(file: u64, id: &FileId, copy: u32) {
-    if send_open(event::FILE, file, id, copy) != 0 {
-        // An LRU map takes every insert.
-        let _ = NAMED.insert(id, 1, 0);
-    } else {
-        diagnose::count(diag::NAMES_DROPPED);
+    match send_open(event::FILE, file, id, copy) {
+        SENT => {
+            // An LRU map takes every insert.
+            let _ = NAMED.insert(id, 1, 0);
+        }
+        // It may get a name yet (linkat of an O_TMPFILE): look again.
+        SENT_DELETED => {}
+        _ => diagnose::count(diag::NAMES_DROPPED),
     }
 }
 
@@ -66,16 +78,16 @@ fn send_file(file: u64, id: &FileId, copy: u32) {
 #[inline(never)]
 pub fn name_executable(file: u64) {
     let id = id_of(probe(file as Address, &FILE_INODE));
-    if send_open(event::EXE, file, &id, 0) == 0 {
+    if send_open(event::EXE, file, &id, 0) == DROPPED {
         diagnose::count(diag::EVENTS_DROPPED);
     }
 }
 
-/// Sends the path of an open file as an event of `kind`; 1 if it was sent.
+/// Sends the path of an open file as an event of `kind`; what became of it.
 #[inline(always)]
 fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
-        return 0;
+        return DROPPED;
     };
     // SAFETY: this CPU's and this copy's own scratch.
     let scratch = unsafe { &mut *scratch };
@@ -101,9 +113,13 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
     walk(scratch, path, copy);
     // Closed and used again meanwhile: then the name would be another file's.
     if id_of(probe(dentry, &DENTRY_INODE)).inode != id.inode {
-        return 0;
+        return DROPPED;
     }
-    send(scratch)
+    match (send(scratch), scratch.name.flags & name_flags::DELETED) {
+        (0, _) => DROPPED,
+        (_, 0) => SENT,
+        _ => SENT_DELETED,
+    }
 }
 
 #[inline(always)]
@@ -239,23 +255,32 @@ fn send(scratch: &mut Scratch) -> u32 {
 /// Components, and the program's own string behind them.
 const MAX_PAYLOAD: u64 = (PATH_BYTES + NAME_BYTES + 1 + PATH_BYTES) as u64;
 
-/// Sends both names of a rename that succeeded. `at`: with directory descriptors.
+/// Sends both names of a rename that succeeded.
 #[inline(always)]
-pub fn renamed(task: Address, at: bool, args: &[u64; 4], copy: u32) {
+pub fn renamed(task: Address, kind: u8, args: &[u64; 5], copy: u32) {
     let cwd = AT_FDCWD as u64;
-    let [old_dir, old, new_dir, new] = if at {
-        *args
+    let [first, second, third, fourth, options] = *args;
+    let [old_dir, old, new_dir, new] = if kind == shape::RENAME {
+        [cwd, first, cwd, second]
     } else {
-        [cwd, args[0], cwd, args[1]]
+        [first, second, third, fourth]
     };
+    let exchanged = kind == shape::RENAMEAT2 && options & RENAME_EXCHANGE != 0;
+    let flags = if exchanged { name_flags::EXCHANGED } else { 0 };
     if send_given(task, event::RENAME_FROM, old_dir, old, copy) != 0 {
-        send_given(task, event::RENAME_TO, new_dir, new, copy);
+        send_given(
+            task,
+            event::RENAME_TO | flags << FLAGS_SHIFT,
+            new_dir,
+            new,
+            copy,
+        );
     }
 }
 
 /// Sends the name of an unlink that succeeded.
 #[inline(always)]
-pub fn unlinked(task: Address, at: bool, args: &[u64; 4], copy: u32) {
+pub fn unlinked(task: Address, at: bool, args: &[u64; 5], copy: u32) {
     let [directory, path] = if at {
         [args[0], args[1]]
     } else {
@@ -264,7 +289,8 @@ pub fn unlinked(task: Address, at: bool, args: &[u64; 4], copy: u32) {
     send_given(task, event::UNLINK, directory, path, copy);
 }
 
-/// Sends a path as the program gave it, with the directory that it starts from; 1 if it was sent.
+/// Sends a path as the program gave it, with the directory that it starts from; 1 if it was sent. `kind` has the
+/// event's flags in its upper half: a function of its own takes five arguments at most.
 #[inline(never)]
 fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
@@ -273,8 +299,9 @@ fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) ->
     // SAFETY: this CPU's and this copy's own scratch.
     let scratch = unsafe { &mut *scratch };
     scratch.name = Name {
-        header: header(kind),
+        header: header(kind & (1 << FLAGS_SHIFT) - 1),
         mode: MODE_DIRECTORY,
+        flags: kind >> FLAGS_SHIFT,
         ..Name::NONE
     };
     walk(scratch, start_of_path(task, directory, path), copy);

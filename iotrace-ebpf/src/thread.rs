@@ -51,7 +51,7 @@ pub struct Thread {
     /// Block size of the file's filesystem, bytes.
     pub block: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
-    pub args: [u64; 4],
+    pub args: [u64; 5],
 }
 
 /// Whether the running thread is in scope. Takes the verdict anew when the daemon has changed the scope.

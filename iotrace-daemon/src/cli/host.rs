@@ -16,11 +16,16 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         detail: detail.into(),
         target,
         exit_code: None,
-        start_unix_ns: now(libc::CLOCK_REALTIME)?,
+        start_unix_ns: realtime()?,
         duration_ns: 0,
         clock,
         losses: BTreeMap::new(),
     })
+}
+
+/// Nanoseconds since the Unix epoch.
+pub fn realtime() -> io::Result<i64> {
+    now(libc::CLOCK_REALTIME)
 }
 
 /// Where a recording goes that no directory is named for: `iotrace-YYYYMMDD-HHMMSS-PID.d` here, in UTC.
@@ -47,7 +52,7 @@ fn line(path: &str) -> io::Result<String> {
 }
 
 fn clock() -> io::Result<Clock> {
-    let realtime = now(libc::CLOCK_REALTIME)?;
+    let realtime = realtime()?;
     Ok(Clock {
         realtime_minus_monotonic_ns: realtime - now(libc::CLOCK_MONOTONIC)?,
         realtime_minus_boottime_ns: realtime - now(libc::CLOCK_BOOTTIME)?,

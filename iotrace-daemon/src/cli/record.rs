@@ -210,6 +210,13 @@ impl Session {
         })
     }
 
+    /// Lets the run's time begin.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.started = Instant::now();
+        self.run.start_unix_ns = host::realtime()?;
+        Ok(())
+    }
+
     /// Takes down how long the run has lasted.
     fn tick(&mut self) {
         self.run.duration_ns = self.started.elapsed().as_nanos() as u64;
@@ -285,9 +292,9 @@ impl Recording {
     /// Puts the processes into scope and lets the program go.
     fn begin(&mut self, session: &mut Session, held: Option<Held>) -> anyhow::Result<()> {
         session.model.update_mounts(&host::mountinfo()?);
+        session.begin()?;
         if let Some(held) = held {
             self.kernel.add_target(held.pid())?;
-            session.started = Instant::now();
             self.child = Some(held.release()?);
             return Ok(());
         }
@@ -306,7 +313,6 @@ impl Recording {
                 self.kernel.add_target(pid)?;
             }
         }
-        session.started = Instant::now();
         Ok(())
     }
 

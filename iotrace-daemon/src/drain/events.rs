@@ -67,6 +67,7 @@ impl Decoder {
                     time: header.time,
                     from,
                     to: given_path(record)?,
+                    exchange: read::<Name>(record)?.flags & name_flags::EXCHANGED != 0,
                 })
             }
             event::UNLINK => Decoded::Event(Event::Unlink {

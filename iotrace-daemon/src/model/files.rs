@@ -182,6 +182,16 @@ impl Files {
         renamed
     }
 
+    /// Two names that changed places. Returns the file that was known by the first.
+    pub fn exchange(&mut self, first: &[u8], second: &[u8]) -> Option<u32> {
+        // No path has a NUL.
+        const ASIDE: &[u8] = b"/\0";
+        let renamed = self.rename(first, ASIDE);
+        self.rename(second, first);
+        self.rename(ASIDE, second);
+        renamed
+    }
+
     /// A removed name. Returns the file that was known by it.
     pub fn unlink(&mut self, path: &[u8]) -> Option<u32> {
         let index = self.find(path)?;

@@ -60,6 +60,8 @@ pub enum Event {
         time: u64,
         from: Vec<u8>,
         to: Vec<u8>,
+        /// The two names changed places.
+        exchange: bool,
     },
     /// A name that was unlinked; absolute path.
     Unlink {

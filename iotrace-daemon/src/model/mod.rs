@@ -160,8 +160,13 @@ impl Model {
                 time,
                 from,
                 to,
+                exchange,
             } => {
-                let file = self.files.rename(&from, &to);
+                let file = if exchange {
+                    self.files.exchange(&from, &to)
+                } else {
+                    self.files.rename(&from, &to)
+                };
                 self.move_count(process, RENAMES, file, time);
             }
             Event::Unlink {

@@ -43,6 +43,7 @@ fn rename(process: ProcessId, from: &str, to: &str) -> Event {
         time: 77,
         from: from.into(),
         to: to.into(),
+        exchange: false,
     }
 }
 

@@ -246,5 +246,6 @@ fn write_checkpoint(model: &mut Model) {
         time: 790 * SECOND,
         from,
         to,
+        exchange: false,
     });
 }
