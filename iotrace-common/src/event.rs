@@ -72,7 +72,8 @@ pub struct Name {
     pub flags: u32,
     /// Bytes of the payload that are components; the rest is a path as the program gave it.
     pub components: u32,
-    pub pad: u32,
+    /// `super_block.s_blocksize`, bytes.
+    pub block_size: u32,
 }
 
 impl Header {
@@ -97,7 +98,7 @@ impl Name {
         mode: 0,
         flags: 0,
         components: 0,
-        pad: 0,
+        block_size: 0,
     };
 }
 

@@ -153,6 +153,7 @@ fn second_interval(model: &mut Model) {
         time: 5,
         from,
         to,
+        exchange: false,
     });
     model.event(Event::Unlink {
         process: Q,

@@ -21,8 +21,8 @@ use iotrace_common::{
 use crate::{
     config::{
         DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_PATH, FS_PWD, FS_ROOT,
-        HAS_LOOP, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_MAGIC,
-        TASK_FS, VFSMOUNT_ROOT,
+        HAS_LOOP, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_BLOCK_SIZE,
+        SB_MAGIC, TASK_FS, VFSMOUNT_ROOT,
     },
     diagnose,
     file::{id_of, of_descriptor},
@@ -102,7 +102,7 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
         mode: u32::from(probe::<u16>(inode, &INODE_MODE)),
         flags: 0,
         components: 0,
-        pad: 0,
+        block_size: probe::<u64>(superblock, &SB_BLOCK_SIZE) as u32,
     };
     let path: Path = probe(file, &FILE_PATH);
     let dentry = path[1] as Address;

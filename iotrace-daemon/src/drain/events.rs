@@ -120,6 +120,7 @@ fn file_name(record: &[u8]) -> Option<FileName> {
         size: name.size,
         mode: name.mode,
         magic: name.magic,
+        block_size: name.block_size,
         truncated: name.flags & name_flags::TRUNCATED != 0,
         deleted: name.flags & name_flags::DELETED != 0,
     })

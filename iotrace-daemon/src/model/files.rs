@@ -51,6 +51,8 @@ pub struct File<'a> {
     pub mode: u32,
     /// Magic number of its filesystem; 0 if no name came.
     pub magic: u64,
+    /// Block size of its filesystem, bytes: what Darshan calls the file alignment; 0 if no name came.
+    pub block_size: u32,
     /// The leading components of the path are missing.
     pub truncated: bool,
     /// The name is gone: unlinked, or replaced by a rename.
@@ -61,6 +63,22 @@ impl File<'_> {
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+}
+
+/// What is known of a filesystem.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filesystem {
+    magic: u64,
+    block_size: u32,
+}
+
+impl Filesystem {
+    fn of(name: &FileName) -> Self {
+        Self {
+            magic: name.magic,
+            block_size: name.block_size,
+        }
     }
 }
 
@@ -76,8 +94,8 @@ pub struct Files {
     directories: HashSet<Box<[u8]>>,
     /// First paths of renamed files.
     opened_as: HashMap<u32, Name>,
-    /// Filesystem magic by device.
-    magics: HashMap<u32, u64>,
+    /// Filesystems by device.
+    filesystems: HashMap<u32, Filesystem>,
     changed: Vec<u32>,
 }
 
@@ -90,13 +108,19 @@ impl Files {
     /// The file at `index`.
     pub fn get(&self, index: u32) -> File<'_> {
         let entry = &self.entries[index as usize];
+        let filesystem = self
+            .filesystems
+            .get(&entry.id.device)
+            .copied()
+            .unwrap_or_default();
         File {
             id: entry.id,
             path: self.names.get(entry.path),
             opened_as: self.opened_as.get(&index).map(|name| self.names.get(*name)),
             size: entry.size,
             mode: entry.mode.into(),
-            magic: self.magics.get(&entry.id.device).copied().unwrap_or(0),
+            magic: filesystem.magic,
+            block_size: filesystem.block_size,
             truncated: entry.flags & flag::TRUNCATED != 0,
             deleted: entry.flags & flag::DELETED != 0,
         }
@@ -129,7 +153,8 @@ impl Files {
     /// Takes a name at first sight. A name that comes again changes nothing, unless the one before it is gone.
     pub fn name(&mut self, name: &FileName) {
         let index = self.intern(name.file);
-        self.magics.insert(name.file.device, name.magic);
+        self.filesystems
+            .insert(name.file.device, Filesystem::of(name));
         let entry = &mut self.entries[index as usize];
         let known = !entry.path.is_empty();
         if known && (entry.flags & flag::DELETED == 0 || name.deleted) {
@@ -145,7 +170,8 @@ impl Files {
     pub fn restore(&mut self, name: &FileName, opened_as: Option<&[u8]>) {
         let index = self.intern(name.file);
         if name.magic != 0 {
-            self.magics.insert(name.file.device, name.magic);
+            self.filesystems
+                .insert(name.file.device, Filesystem::of(name));
         }
         if name.path.is_empty() {
             return;

@@ -83,6 +83,8 @@ pub struct FileName {
     pub mode: u32,
     /// Filesystem magic (statfs(2) `f_type`).
     pub magic: u64,
+    /// Block size of its filesystem, bytes.
+    pub block_size: u32,
     /// The leading components are missing: path too long or too deep.
     pub truncated: bool,
     /// It had no name any more when it was first seen.

@@ -24,6 +24,7 @@ fn named(inode: u64, path: &str) -> Event {
         size: 0,
         mode: 0o100_644,
         magic: 0xef53,
+        block_size: 4096,
         truncated: false,
         deleted: false,
     })

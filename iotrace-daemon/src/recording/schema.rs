@@ -130,6 +130,7 @@ pub fn files() -> Schema {
         optional("mount_point", Text),
         optional("fs_type", Text),
         optional("fs_magic", Int),
+        optional("block_size", Int),
     ];
     fields.extend(TABLE.iter().map(|descriptor| Field {
         name: counter_name(descriptor),

@@ -160,6 +160,7 @@ fn put_file(batch: &mut Batch, model: &Model, file: &File<'_>) {
     batch.put_bytes_option((!mount_point.is_empty()).then_some(mount_point.as_bytes()));
     batch.put_bytes_option((!fs_type.is_empty()).then_some(fs_type.as_bytes()));
     batch.put_option((file.magic != 0).then_some(file.magic as i64));
+    batch.put_option((file.block_size != 0).then_some(file.block_size.into()));
 }
 
 fn put_no_file(batch: &mut Batch) {
@@ -173,6 +174,7 @@ fn put_no_file(batch: &mut Batch) {
     put_identity(batch, None);
     batch.put_bytes_option(None);
     batch.put_bytes_option(None);
+    batch.put_option(None);
     batch.put_option(None);
 }
 
@@ -203,6 +205,7 @@ pub fn take_counters(
     batch.skip();
     batch.skip();
     let magic = batch.take_option().unwrap_or(0) as u64;
+    let block_size = batch.take_option().unwrap_or(0) as u32;
     let place = place_of(&place, id)?;
     if let Place::File(file) = place {
         let name = FileName {
@@ -211,6 +214,7 @@ pub fn take_counters(
             size,
             mode,
             magic,
+            block_size,
             truncated,
             deleted,
         };

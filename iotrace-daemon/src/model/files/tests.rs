@@ -17,6 +17,7 @@ fn name(inode: u64, path: &str) -> FileName {
         size: 10,
         mode: libc::S_IFREG | 0o644,
         magic: 0xef53,
+        block_size: 4096,
         truncated: false,
         deleted: false,
     }

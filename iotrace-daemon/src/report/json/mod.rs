@@ -301,6 +301,7 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("generation", &file.id.generation)?;
         text_entries(&mut map, "mount_point", "mount_point_hex", mount_point)?;
         map.serialize_entry("fs_type", fs_type)?;
+        map.serialize_entry("block_size", &file.block_size)?;
         map.serialize_entry("size", &file.size)?;
         let spot = Spot::File(*index);
         Place {

@@ -57,6 +57,7 @@ fn name(inode: u64, path: &[u8], mode: u32) -> Event {
         size: 110_000,
         mode,
         magic: 0xef53,
+        block_size: 4096,
         truncated: false,
         deleted: false,
     })
@@ -174,6 +175,7 @@ fn read_shard(model: &mut Model, worker: u32, shard: u64) {
         size: 0,
         mode: 0o100_644,
         magic: 0,
+        block_size: 4096,
         truncated: false,
         deleted: false,
     }));
