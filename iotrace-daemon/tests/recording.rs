@@ -63,6 +63,7 @@ fn named(inode: u64, path: &[u8]) -> Event {
         size: 1 << 40,
         mode,
         magic,
+        block_size: 4096,
         truncated: false,
         deleted: false,
     })
