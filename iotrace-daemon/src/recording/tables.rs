@@ -220,27 +220,39 @@ pub fn take_counters(
         };
         model.restore_file(&name, opened_as.as_deref());
     }
-    model.add(process, place, &take_block(batch, clock));
+    model.add(process, place, &take_block(batch, clock)?);
     Ok(interval_end)
 }
 
-fn take_block(batch: &mut Batch, clock: &Clock) -> Counters {
+/// No interval has more of anything than this: 64 PiB, or two years in nanoseconds. A value above it is damage, and
+/// kept out so that no sum runs over.
+const PLAUSIBLE: u64 = 1 << 56;
+
+fn take_block(batch: &mut Batch, clock: &Clock) -> Result<Counters, &'static str> {
     let mut counters = Counters::ZERO;
     for (value, descriptor) in counters.v.iter_mut().zip(&TABLE) {
         *value = match descriptor.unit {
             Unit::Moment => batch
                 .take_option()
                 .map_or(0, |unix| clock.monotonic_ns(unix)),
-            _ => batch.take() as u64,
+            _ => plausible(batch.take() as u64)?,
         };
     }
     for (size, count) in batch.take_pairs() {
-        counters.sizes.add(size, count);
+        counters.sizes.add(size, plausible(count)?);
     }
     for (stride, count) in batch.take_pairs() {
-        counters.strides.add(stride, count);
+        counters.strides.add(stride, plausible(count)?);
     }
-    counters
+    Ok(counters)
+}
+
+fn plausible(value: u64) -> Result<u64, &'static str> {
+    if value < PLAUSIBLE {
+        Ok(value)
+    } else {
+        Err("a counter is too large to be true")
+    }
 }
 
 /// Takes a row of `processes` into the model.
@@ -298,7 +310,10 @@ pub fn take_failure(batch: &mut Batch, model: &mut Model) -> Result<(), &'static
     let op = op.ok_or("it names an operation that this iotrace does not know")? as u32;
     batch.skip();
     let errno = batch.take() as u32;
-    let (calls, ns) = (batch.take() as u64, batch.take() as u64);
+    let (calls, ns) = (
+        plausible(batch.take() as u64)?,
+        plausible(batch.take() as u64)?,
+    );
     model.add_failures(process, place, op, errno, calls, ns);
     Ok(())
 }
