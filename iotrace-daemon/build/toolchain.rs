@@ -1,7 +1,7 @@
 //! Finds the tools that build the kernel crate: a compiler with the sources of `core`, and bpf-linker.
 //!
 //! The BPF targets have no prebuilt `core`, so cargo builds it from the library sources, which must
-//! be those of the compiler itself. Two roads lead there: rustup's nightly with `rust-src`, and a
+//! be those of the compiler itself. Two roads lead there: a nightly of rustup's with `rust-src`, and a
 //! distribution's compiler with its source package (any release channel: `RUSTC_BOOTSTRAP` opens it).
 //!
 //! `build.rs` and xtask share this file, so that `cargo xtask setup` installs what the build picks.
@@ -17,14 +17,17 @@ use std::process::{Command, Stdio};
 pub const RUSTC_VARIABLE: &str = "IOTRACE_EBPF_RUSTC";
 
 /// The rustup toolchain that is looked for, and that `cargo xtask setup` installs.
-pub const RUSTUP_TOOLCHAIN: &str = "nightly";
+///
+/// A dated one: the kernel's verifier may refuse what the next LLVM makes of the same source. That of
+/// October 2026 (LLVM 23) returns a pair of values in two registers, which Linux 6.18 does not allow.
+pub const RUSTUP_TOOLCHAIN: &str = "nightly-2026-05-21";
 
 /// Where a compiler came from, which decides how its parts are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `IOTRACE_EBPF_RUSTC`.
     Variable,
-    /// rustup's nightly.
+    /// rustup's [`RUSTUP_TOOLCHAIN`].
     Rustup,
     /// A compiler on `PATH` that is not rustup's.
     Path,
@@ -161,7 +164,7 @@ pub fn on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     found.into_iter()
 }
 
-/// The compiler of rustup's nightly for this machine, if it is installed.
+/// The compiler of rustup's [`RUSTUP_TOOLCHAIN`] for this machine, if it is installed.
 ///
 /// Its directory is looked for, because rustup, asked about a toolchain, may well download it.
 pub fn rustup_rustc() -> Option<PathBuf> {

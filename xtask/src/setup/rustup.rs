@@ -12,8 +12,7 @@ use crate::toolchain::{self, RUSTUP_TOOLCHAIN};
 /// attempts for minutes.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Installs nightly with the library sources, or adds them to the nightly that is there; where
-/// that one is refused for its age, the user's `rustup update` is theirs to do.
+/// Installs the kernel crate's nightly with the library sources, or adds them where it is there.
 pub fn install_nightly() -> Result<()> {
     require()?;
     if toolchain::rustup_rustc().is_some() {
@@ -30,7 +29,7 @@ pub fn install_nightly() -> Result<()> {
     cmd::run_within(cmd::command("rustup").args(install).args(options), LIMIT)
 }
 
-/// Adds a component to nightly.
+/// Adds a component to the kernel crate's nightly.
 pub fn add_nightly_component(name: &str) -> Result<()> {
     add(name, RUSTUP_TOOLCHAIN)
 }
