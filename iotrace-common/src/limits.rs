@@ -12,6 +12,8 @@ pub const OVERFLOW_ENTRIES: u32 = 4_096;
 pub const NAMED_ENTRIES: u32 = 65_536;
 /// Open files whose last access is remembered at detail `full` (an LRU).
 pub const OPEN_FILE_ENTRIES: u32 = 32_768;
+/// Threads whose state stands in a table; a power of two. A thread whose place is taken has its state in task storage.
+pub const THREAD_SLOTS: u32 = 32_768;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Size of the event ring buffer, bytes.

@@ -1,6 +1,6 @@
 //! Start of a system call: the gate, the scope, the file, the clock.
 //!
-//! Reached from the BTF raw tracepoint `sys_enter` and from `syscalls/sys_enter_*`. Writes `THREADS`, and the name
+//! Reached from the BTF raw tracepoint `sys_enter` and from `syscalls/sys_enter_*`. Writes the thread's state, and the name
 //! of a file about to be closed; nothing else leaves this file.
 
 use iotrace_common::{
@@ -17,9 +17,8 @@ use crate::{
     diagnose,
     file::{Kind, identify, of_descriptor},
     kernel::{Address, current, load, now, probe_user},
-    maps::THREADS,
     path,
-    thread::{Thread, in_scope, state},
+    thread::{self, Thread, in_scope, state},
 };
 
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -42,9 +41,7 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
     if call.shape == 0 && !compat {
         return;
     }
-    let thread = THREADS.get(task, true);
-    // SAFETY: a task storage value is its thread's own, and the thread is here.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
+    let Some(thread) = thread::of(task, true) else {
         diagnose::count(diag::NO_STATE);
         return;
     };

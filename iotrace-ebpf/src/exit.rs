@@ -1,6 +1,6 @@
 //! End of a system call: what it returned, counted.
 //!
-//! Reached from the BTF raw tracepoint `sys_exit` and from `syscalls/sys_exit_*`. Writes `THREADS`; all counting is
+//! Reached from the BTF raw tracepoint `sys_exit` and from `syscalls/sys_exit_*`. Writes the thread's state; all counting is
 //! in `account`, names in `path`.
 
 use iotrace_common::{
@@ -17,9 +17,8 @@ use crate::{
     file::{Kind, identify, of_descriptor},
     full,
     kernel::{Address, current, now},
-    maps::THREADS,
     path,
-    thread::{Thread, in_scope, state},
+    thread::{self, Thread, in_scope, state},
 };
 
 /// Results from here to -1 are errors.
@@ -33,10 +32,7 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
         return;
     }
     let task = current();
-    let Some(thread) = (
-        // SAFETY: as in `enter`.
-        unsafe { THREADS.get(task, copy == 0).as_mut() }
-    ) else {
+    let Some(thread) = thread::of(task, copy == 0) else {
         return;
     };
     match thread.state {

@@ -114,7 +114,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "sched_process_exec")]
 pub fn process_exec(ctx: BtfTracePointContext) -> i32 {
     debug!(&ctx, "exec by process {}", ctx.tgid());
-    process::executed(ctx.arg::<*const c_void>(0));
+    process::executed(ctx.arg::<*const c_void>(0), ctx.arg(1));
     0
 }
 

@@ -19,10 +19,10 @@ use crate::{
         TASK_SIGNAL, TASK_START, TASK_TGID,
     },
     diagnose,
-    kernel::{Address, current, now, probe},
-    maps::{EVENTS, TARGETS, THREADS},
+    kernel::{Address, now, probe},
+    maps::{EVENTS, TARGETS},
     path,
-    thread::{process_in_scope, start_of},
+    thread::{self, process_in_scope, start_of},
 };
 
 /// An exec with its command line; larger than the stack.
@@ -58,13 +58,13 @@ pub fn forked(parent: Address, child: Address) {
     send(ptr::from_ref(&fork).cast(), size_of::<Fork>() as u64);
 }
 
-/// A new program.
+/// A new program. `old_tid`: the id of the thread that called exec, which now has its process's.
 #[inline(always)]
-pub fn executed(task: Address) {
+pub fn executed(task: Address, old_tid: u32) {
     let tgid: u32 = probe(task, &TASK_TGID);
-    // SAFETY: a task storage value is its thread's own, and the thread is here.
-    if let Some(thread) = unsafe { THREADS.get(current(), false).as_mut() } {
-        // The thread may have become its process's first and taken its id.
+    // The thread may have become its process's first and taken its id: its state is made anew.
+    thread::release(task, old_tid);
+    if let Some(thread) = thread::of(task, false) {
         thread.verdict = 0;
     }
     if !process_in_scope(tgid) {
@@ -123,6 +123,7 @@ fn arguments(scratch: &mut ExecScratch, mm: Address) -> u64 {
 /// The end of a task: of its process, if no thread is left.
 #[inline(always)]
 pub fn exited(task: Address) {
+    thread::release(task, probe(task, &TASK_PID));
     let tgid: u32 = probe(task, &TASK_TGID);
     let signal = probe::<u64>(task, &TASK_SIGNAL) as Address;
     if probe::<u32>(signal, &SIGNAL_LIVE) != 0 || !process_in_scope(tgid) {

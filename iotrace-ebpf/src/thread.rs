@@ -1,13 +1,18 @@
 //! What a thread's call in flight leaves for its end, and whether the thread is traced at all.
 //!
-//! Writes `THREADS` (task storage); reads `TARGETS` and `EPOCH`.
+//! Writes `THREAD_TABLE` and `THREADS` (task storage); reads `TARGETS` and `EPOCH`.
 
-use iotrace_common::key::{FileId, start_key};
+use core::ptr;
+
+use iotrace_common::{
+    key::{FileId, start_key},
+    limits::THREAD_SLOTS,
+};
 
 use crate::{
-    config::{SCOPE_ALL, SELF_TGID, TASK_GROUP_LEADER, TASK_START},
-    kernel::{Address, pid_tgid, probe},
-    maps::{EPOCH, TARGETS},
+    config::{SCOPE_ALL, SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
+    kernel::{Address, compare_exchange, load, pid_tgid, probe},
+    maps::{EPOCH, TARGETS, THREAD_TABLE, THREADS},
 };
 
 /// State of a thread's call.
@@ -26,6 +31,8 @@ pub mod state {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Thread {
+    /// In the table: address of the `task_struct` whose state this is; 0: nobody's.
+    pub owner: u64,
     /// Start of the call, nanoseconds; 0: not known.
     pub entered: u64,
     /// One of [`state`].
@@ -52,6 +59,53 @@ pub struct Thread {
     pub block: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 5],
+}
+
+/// The state of the running thread; with `create` made if it has none.
+///
+/// A thread owns its place in the table from its first traced call until it ends, or has its state in task storage, if
+/// another owns that place.
+#[inline(always)]
+pub fn of(task: Address, create: bool) -> Option<&'static mut Thread> {
+    // SAFETY: the running task; the field is 32 bits.
+    let tid: u32 = unsafe { load(task, &TASK_PID) };
+    if let Some(slot) = place(tid) {
+        // SAFETY: a map value; only its owner uses more of it than the owner's address.
+        unsafe {
+            let owner = &raw mut (*slot).owner;
+            let known = ptr::read_volatile(owner);
+            if known == task as u64
+                || create && known == 0 && compare_exchange(owner, 0, task as u64) == 0
+            {
+                return slot.as_mut();
+            }
+        }
+    }
+    // SAFETY: a task storage value is its thread's own, and the thread is here.
+    unsafe { THREADS.get(task, create).as_mut() }
+}
+
+/// Gives the place in the table of thread id `tid` back, if `task` owns it: the thread ends, or gets another id by an
+/// exec. Task storage goes with its task.
+#[inline(always)]
+pub fn release(task: Address, tid: u32) {
+    let Some(slot) = place(tid) else { return };
+    // SAFETY: as in `of`; the owner is the running task, so nobody else writes the slot.
+    unsafe {
+        if ptr::read_volatile(&raw const (*slot).owner) == task as u64 {
+            (*slot).state = state::IDLE;
+            (*slot).verdict = 0;
+            (*slot).entered = 0;
+            ptr::write_volatile(&raw mut (*slot).owner, 0);
+        }
+    }
+}
+
+/// The place in the table for thread id `tid`. The factor is odd, so that threads with neighbouring ids have places of
+/// their own, and not neighbouring ones, which would share a cache line.
+#[inline(always)]
+fn place(tid: u32) -> Option<*mut Thread> {
+    THREAD_TABLE.get_ptr_mut(tid.wrapping_mul(0x9e37_79b1) & (THREAD_SLOTS - 1))
 }
 
 /// Whether the running thread is in scope. Takes the verdict anew when the daemon has changed the scope.

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod build;
 mod ci;
 mod cmd;
@@ -58,6 +59,11 @@ enum Task {
         #[arg(last = true)]
         args: Vec<OsString>,
     },
+    /// Measure what iotrace costs the programs that it traces.
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
     /// Check the format, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -82,6 +88,7 @@ fn run(task: Task) -> Result<()> {
         Task::Build { release } => build::task(release),
         Task::Run { args } => run::task(&args),
         Task::Test { args } => test::task(&args),
+        Task::Bench { bench } => bench::task(&bench),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
     }

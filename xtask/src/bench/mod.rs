@@ -1,0 +1,104 @@
+//! `cargo xtask bench`: what iotrace costs the programs that it traces. Commands, not tests: they
+//! print which target was reached and fail only where they cannot measure.
+//!
+//! - `syscall`, `files`: the two measurements
+//! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
+//! - `worker`, `call`: the traced program; `remote`: its handle in this process
+//! - `machine`, `stats`, `table`: what stands above, in and around a table
+
+mod call;
+mod files;
+mod iotrace;
+mod machine;
+mod raw;
+mod remote;
+mod stats;
+mod syscall;
+mod table;
+mod tracer;
+mod worker;
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+
+use crate::setup::{self, Purpose};
+use crate::{cmd, run};
+
+/// Names Darshan's library, to compare with.
+const DARSHAN_VARIABLE: &str = "DARSHAN_LIB";
+
+/// A measurement.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Measure what a system call costs more, under iotrace and other tracers.
+    Syscall(syscall::Options),
+    /// Measure epochs over many small files in the page cache.
+    Files(files::Options),
+    /// The traced program.
+    #[command(hide = true)]
+    Worker(worker::Options),
+}
+
+/// What all measurements take.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Rounds; all variants are measured once in each.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// This is the optimized build, and has the rights that it needs.
+    #[arg(long, hide = true)]
+    ready: bool,
+}
+
+/// Runs a measurement: builds with optimizations, and measures from that build, as root.
+pub fn task(bench: &Bench) -> Result<()> {
+    let common = match bench {
+        Bench::Worker(options) => return worker::run(options),
+        Bench::Syscall(options) => &options.common,
+        Bench::Files(options) => &options.common,
+    };
+    if !common.ready {
+        return from_optimized();
+    }
+    match bench {
+        Bench::Worker(_) => Ok(()),
+        Bench::Syscall(options) => syscall::run(options),
+        Bench::Files(options) => files::run(options),
+    }
+}
+
+/// Builds, and passes this command line to the optimized build of this program.
+fn from_optimized() -> Result<()> {
+    setup::ensure(&[Purpose::Build])?;
+    let packages = ["--package", "iotrace-daemon", "--package", "xtask"];
+    cmd::run(
+        cmd::cargo()
+            .args(["build", "--locked", "--release"])
+            .args(packages),
+    )?;
+    let mut measure = cmd::as_root("env")?; // sudo drops the environment, and env(1) brings it back
+    if let Some(library) = env::var_os(DARSHAN_VARIABLE) {
+        let mut variable = std::ffi::OsString::from(DARSHAN_VARIABLE);
+        variable.push("=");
+        variable.push(library);
+        measure.arg(variable);
+    }
+    measure.arg(run::target_dir()?.join("release/xtask"));
+    measure.args(env::args_os().skip(1)).arg("--ready");
+    cmd::run(&mut measure)
+}
+
+/// Where recordings and files on disk go: below the target directory, emptied first.
+fn scratch() -> Result<PathBuf> {
+    let scratch = run::target_dir()?.join("bench");
+    if scratch.exists() {
+        std::fs::remove_dir_all(&scratch)
+            .with_context(|| format!("cannot empty {}", scratch.display()))?;
+    }
+    std::fs::create_dir_all(&scratch)
+        .with_context(|| format!("cannot make {}", scratch.display()))?;
+    Ok(scratch)
+}
