@@ -69,14 +69,7 @@ pub fn print(results: &Results, tracers: &[Tracer]) {
 }
 
 fn rows(results: &Results, tracers: &[Tracer], call: Call) -> Vec<Vec<String>> {
-    let mut rows = vec![table::words(&[
-        "",
-        "ns",
-        "quartiles",
-        "added",
-        "quartiles",
-        "x floor",
-    ])];
+    let mut rows = vec![table::words("|ns|quartiles|added|quartiles|x floor")];
     for tracer in tracers {
         let Some(ns) = results.ns(*tracer, call) else {
             continue;
