@@ -5,7 +5,7 @@
 
 use iotrace_common::{
     diag, event,
-    key::{FailureKey, FileId, IoKey},
+    key::{FileId, IoKey},
     op,
     value::{Failures, Io, group},
 };
@@ -13,44 +13,28 @@ use iotrace_common::{
 use crate::{
     config::{FILL_NOTICE, FULL},
     diagnose,
-    kernel::{Address, fetch_add},
+    kernel::fetch_add,
     maps::{FAILURES, FILL, IO, IO_FULL, OVERFLOW, OVERFLOW_FULL, ZERO},
     path, process,
+    thread::Thread,
 };
 
 const BPF_NOEXIST: u64 = 1;
 
-/// What is known of a call at its end, whatever it was.
-#[derive(Clone, Copy)]
-pub struct Outcome {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
-    pub started: u64,
-    pub ended: u64,
-    /// Operation class.
-    pub op: usize,
-    /// Copy of the program that runs.
-    pub copy: u32,
-    /// The running task.
-    pub task: Address,
-}
-
-impl Outcome {
-    /// Nanoseconds inside the call.
-    #[inline(always)]
-    pub fn ns(&self) -> u64 {
-        self.ended - self.started
-    }
-}
-
-/// The entry of `key`, made if it is new; the overflow entry where its generation is full; none where that is full too.
-/// At detail full it is an `IoFull`, which starts with its `Io`. `file` (0: none) is named if it has not been.
+/// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; none where that
+/// is full too. At detail full it is an `IoFull`, which starts with its `Io`. A new entry's file (0: none) is named if it
+/// has not been.
 #[inline(always)]
-pub fn entry(key: &IoKey, file: u64, outcome: &Outcome) -> Option<*mut Io> {
+pub fn entry(thread: &Thread) -> Option<*mut Io> {
+    let key = &thread.key.io;
     lookup(key).or_else(|| {
-        if new_entry(key, file, outcome.copy) == 0 {
-            return lookup(key);
+        if new_entry(key) != 0 {
+            return overflow(key);
         }
-        overflow(key)
+        if thread.file != 0 && !key.file.is_none() {
+            path::name_file(thread.file, &key.file, thread.copy);
+        }
+        lookup(key)
     })
 }
 
@@ -65,10 +49,7 @@ fn lookup(key: &IoKey) -> Option<*mut Io> {
 
 /// Makes an entry; 0 if there is one now. Not inlined: once per thread, file and generation.
 #[inline(never)]
-fn new_entry(key: &IoKey, file: u64, copy: u32) -> u32 {
-    if !key.file.is_none() && file != 0 {
-        path::name_file(file, &key.file, copy);
-    }
+fn new_entry(key: &IoKey) -> u32 {
     let Some(zero) = ZERO.get(0) else { return 1 };
     let made = if FULL.is_set() {
         let Some(map) = IO_FULL.get(0) else { return 1 };
@@ -128,15 +109,16 @@ pub fn lost_bytes(bytes: u64) {
 
 /// Adds one successful call and its time.
 #[inline(always)]
-pub fn add(io: *mut Io, outcome: &Outcome) {
-    if outcome.op >= op::COUNT {
+pub fn add(io: *mut Io, thread: &Thread) {
+    let op = thread.op();
+    if op >= op::COUNT {
         return;
     }
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
-        (*io).calls[outcome.op] += 1;
-        (*io).ns[group_of(outcome.op)] += outcome.ns();
-        span(io, outcome);
+        (*io).calls[op] += 1;
+        (*io).ns[group_of(op)] += thread.ns();
+        span(io, thread);
     }
 }
 
@@ -158,38 +140,35 @@ pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
 
 /// Counts a failed call: in the entry of its file, where that is known, and by errno.
 #[inline(never)]
-pub fn failure(key: &IoKey, outcome: &Outcome, errno: u32) {
-    if let Some(io) = entry(key, 0, outcome) {
+pub fn failure(thread: *mut Thread) {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return;
+    };
+    // What failed may have had no file, and a closed one may be gone: nothing is named.
+    thread.file = 0;
+    if let Some(io) = entry(thread) {
         // SAFETY: as in `add`.
         unsafe {
             (*io).failures += 1;
-            (*io).failed_ns += outcome.ns();
-            span(io, outcome);
+            (*io).failed_ns += thread.ns();
+            span(io, thread);
         }
     }
-    let key = FailureKey {
-        io: *key,
-        op: outcome.op as u32,
-        errno,
-    };
     let Some(map) = FAILURES.get(0) else { return };
-    if let Some(failures) = map.get_ptr_mut(key) {
+    if let Some(failures) = map.get_ptr_mut(&thread.key) {
         // SAFETY: as in `add`.
         unsafe {
             (*failures).calls += 1;
-            (*failures).ns += outcome.ns();
+            (*failures).ns += thread.ns();
         }
-    } else if map
-        .insert(
-            key,
-            Failures {
-                calls: 1,
-                ns: outcome.ns(),
-            },
-            BPF_NOEXIST,
-        )
-        .is_err()
-    {
+        return;
+    }
+    let failures = Failures {
+        calls: 1,
+        ns: thread.ns(),
+    };
+    if map.insert(&thread.key, failures, BPF_NOEXIST).is_err() {
         diagnose::count(diag::FAILURES_UNSORTED);
     }
 }
@@ -199,13 +178,13 @@ pub fn failure(key: &IoKey, outcome: &Outcome, errno: u32) {
 /// # Safety
 /// `io` is a map value.
 #[inline(always)]
-unsafe fn span(io: *mut Io, outcome: &Outcome) {
+unsafe fn span(io: *mut Io, thread: &Thread) {
     // SAFETY: the caller's promise.
     unsafe {
         if (*io).first == 0 {
-            (*io).first = outcome.started;
+            (*io).first = thread.entered;
         }
-        (*io).last = outcome.ended;
+        (*io).last = thread.ended;
     }
 }
 

@@ -78,7 +78,7 @@ pub fn is_compat(task: Address) -> bool {
 #[inline(always)]
 pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call, copy: u32) -> u32 {
     thread.shape = call.shape;
-    thread.op = call.op;
+    thread.key.op = u32::from(call.op);
     // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
     let first: u64 = unsafe { load(registers, &REGS_ARG0) };
     if FULL.is_set() || call.op as usize > op::WRITE {
@@ -97,7 +97,7 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
         let known = descriptor(thread, task, first as u32);
         if call.op as usize == op::CLOSE && known == state::RUNNING && thread.file != 0 {
             // Its last chance to be named: the file may be gone when the call ends.
-            path::name_file(thread.file, &thread.place, copy);
+            path::name_file(thread.file, &thread.key.io.file, copy);
         }
         return known;
     }
@@ -108,7 +108,7 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
 #[inline(always)]
 fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
     let [first, second, third, fourth, fifth] = thread.args;
-    thread.place = FileId::NONE;
+    thread.key.io.file = FileId::NONE;
     thread.file = 0;
     match from {
         source::FCNTL => {
@@ -140,7 +140,7 @@ fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
         }
         _ => {
             if thread.shape == shape::UNLINKAT && third & AT_REMOVEDIR != 0 {
-                thread.op = op::RMDIR as u8;
+                thread.key.op = op::RMDIR as u32;
             }
             state::RUNNING
         }
@@ -150,15 +150,21 @@ fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
 /// Sets the thread's file from descriptor `fd`.
 #[inline(always)]
 fn descriptor(thread: &mut Thread, task: Address, fd: u32) -> u32 {
-    let open = identify(of_descriptor(task, fd));
-    thread.place = open.id;
-    thread.file = open.file;
-    thread.block = open.block;
-    if open.kind == Kind::Other {
+    if set_file(thread, of_descriptor(task, fd)) == Kind::Other {
         diagnose::count(diag::SKIPPED);
         return state::SKIPPED;
     }
     state::RUNNING
+}
+
+/// Sets the thread's file to the open file at `file` (0: none).
+#[inline(always)]
+pub fn set_file(thread: &mut Thread, file: u64) -> Kind {
+    let open = identify(file);
+    thread.key.io.file = open.id;
+    thread.file = open.file;
+    thread.block = open.block;
+    open.kind
 }
 
 /// Sets both ends of a transfer; the end that is not a file stays without one.

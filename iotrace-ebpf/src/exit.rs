@@ -3,18 +3,14 @@
 //! Reached from the BTF raw tracepoint `sys_exit` and from `syscalls/sys_exit_*`. Writes the thread's state; all counting is
 //! in `account`, names in `path`.
 
-use iotrace_common::{
-    diag,
-    key::{FileId, IoKey},
-    op::{self, shape},
-};
+use iotrace_common::{diag, op};
 
 use crate::{
-    account::{self, Outcome},
+    account,
     config::{FULL, call},
     diagnose,
-    enter::{begin, is_compat},
-    file::{Kind, identify, of_descriptor},
+    enter::{begin, is_compat, set_file},
+    file::{Kind, of_descriptor},
     full,
     kernel::{Address, current, now},
     path,
@@ -35,156 +31,129 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     let Some(thread) = thread::of(task, copy == 0) else {
         return;
     };
-    match thread.state {
-        state::RUNNING => {
-            thread.state = state::IDLE;
-            finish(thread, task, result, now(), copy);
+    if thread.state == state::IDLE {
+        if copy > 0 || !in_scope(thread, task) || !late_start(thread, task, registers, nr) {
+            return;
         }
-        state::IDLE if copy == 0 => {
-            if in_scope(thread, task) {
-                unseen_start(thread, task, registers, nr, result);
-            }
-        }
-        _ => thread.state = state::IDLE,
+    } else if thread.state != state::RUNNING {
+        thread.state = state::IDLE;
+        return;
     }
+    thread.ended = now();
+    if thread.state == state::IDLE {
+        // Its start was not seen, and neither was its time.
+        thread.entered = thread.ended;
+    }
+    thread.state = state::IDLE;
+    thread.copy = copy;
+    finish(thread, task, result);
 }
 
-/// A call whose start was not seen: it began before the hooks came, or the kernel skipped the program. Counted,
-/// without its time.
+/// A call whose start was not seen: it began before the hooks came, or the kernel skipped the program. Finds out now
+/// what it is; true: it is to be counted.
 #[inline(never)]
-fn unseen_start(thread: *mut Thread, task: Address, registers: Address, nr: u64, result: i64) {
+fn late_start(thread: *mut Thread, task: Address, registers: Address, nr: u64) -> bool {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return;
+        return false;
     };
-    if is_compat(task) {
-        return;
+    if is_compat(task) || begin(thread, task, registers, call(nr), 0) != state::RUNNING {
+        return false;
     }
-    let ended = now();
-    thread.entered = ended;
-    if begin(thread, task, registers, call(nr), 0) == state::RUNNING {
-        diagnose::count(diag::UNTIMED);
-        finish(thread, task, result, ended, 0);
-    }
+    diagnose::count(diag::UNTIMED);
+    true
 }
 
-/// Counts a call that ended with `result` at `ended`.
+/// Counts a call that ended with `result`.
 #[inline(always)]
-fn finish(thread: &mut Thread, task: Address, result: i64, ended: u64, copy: u32) {
-    let outcome = Outcome {
-        started: thread.entered,
-        ended,
-        op: thread.op as usize,
-        copy,
-        task,
-    };
-    let key = key(thread, thread.place);
+fn finish(thread: &mut Thread, task: Address, result: i64) {
     if (-MAX_ERRNO..0).contains(&result) {
-        account::failure(&key, &outcome, -result as u32);
-        return;
-    }
-    let result = result as u64;
-    match outcome.op {
-        op::READ | op::WRITE => data(thread, &key, &outcome, result),
-        op::OPEN => opened(thread, task, &outcome, result),
-        op::TRANSFER_READ => transferred(thread, &outcome, result),
-        _ => {
-            if outcome.op == op::RENAME {
-                path::renamed(task, thread.shape, &thread.args, copy);
-            } else if outcome.op == op::UNLINK {
-                path::unlinked(task, thread.shape == shape::UNLINKAT, &thread.args, copy);
-            }
-            // A closed file may be gone by now: it was named when the call began.
-            let file = if outcome.op == op::CLOSE {
-                0
-            } else {
-                thread.file
-            };
-            if let Some(io) = account::entry(&key, file, &outcome) {
-                account::add(io, &outcome);
-                if FULL.is_set() {
-                    full::metadata(io, &key, &outcome);
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn key(thread: &Thread, file: FileId) -> IoKey {
-    IoKey {
-        file,
-        tgid: thread.tgid,
-        tid: thread.tid,
-        start: thread.start,
-        phase: 0,
+        thread.key.errno = -result as u32;
+        account::failure(thread);
+    } else if thread.op() <= op::WRITE {
+        data(thread, task, result as u64);
+    } else {
+        other(thread, task, result as u64);
     }
 }
 
 /// A read or a write.
 #[inline(always)]
-fn data(thread: &Thread, key: &IoKey, outcome: &Outcome, bytes: u64) {
-    let Some(io) = account::entry(key, thread.file, outcome) else {
+fn data(thread: &Thread, task: Address, bytes: u64) {
+    let Some(io) = account::entry(thread) else {
         account::lost_bytes(bytes);
         return;
     };
-    account::add(io, outcome);
-    account::add_bytes(io, outcome.op, bytes);
+    account::add(io, thread);
+    account::add_bytes(io, thread.op(), bytes);
     if FULL.is_set() {
-        full::access(io, key, outcome, thread, bytes);
+        full::access(io, thread, task, bytes);
+    }
+}
+
+/// Everything that is neither a read nor a write. Not inlined: it would make the hot path's frame larger.
+#[inline(never)]
+fn other(thread: *mut Thread, task: Address, result: u64) {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return;
+    };
+    match thread.op() {
+        op::OPEN => return opened(thread, task, result),
+        op::TRANSFER_READ => return transferred(thread, result),
+        op::RENAME => path::renamed(task, thread),
+        op::UNLINK => path::unlinked(task, thread),
+        // The file may be gone by now: it was named when the call began.
+        op::CLOSE => thread.file = 0,
+        _ => {}
+    }
+    if let Some(io) = account::entry(thread) {
+        account::add(io, thread);
+        if FULL.is_set() {
+            full::metadata(io, thread, task);
+        }
     }
 }
 
 /// An open: its file is that of the descriptor it returned.
 #[inline(always)]
-fn opened(thread: &mut Thread, task: Address, outcome: &Outcome, fd: u64) {
-    let open = identify(of_descriptor(task, fd as u32));
-    if open.kind == Kind::Other {
+fn opened(thread: &mut Thread, task: Address, fd: u64) {
+    if set_file(thread, of_descriptor(task, fd as u32)) == Kind::Other {
         diagnose::count(diag::SKIPPED);
         return;
     }
-    let key = key(thread, open.id);
-    let Some(io) = account::entry(&key, open.file, outcome) else {
-        return;
-    };
-    account::add(io, outcome);
-    if FULL.is_set() {
-        full::metadata(io, &key, outcome);
-        full::opened(io, &key, thread, open.file);
+    if let Some(io) = account::entry(thread) {
+        account::add(io, thread);
+        if FULL.is_set() {
+            full::metadata(io, thread, task);
+            full::opened(io, thread);
+        }
     }
 }
 
 /// A sendfile, copy_file_range or splice: bytes on both ends that are files, the time on the source, or on the target
 /// where the source is none.
 #[inline(always)]
-fn transferred(thread: &Thread, outcome: &Outcome, bytes: u64) {
-    let mut started = outcome.started;
+fn transferred(thread: &mut Thread, bytes: u64) {
     if thread.file != 0 {
-        end(&key(thread, thread.place), thread.file, outcome, bytes);
-        started = outcome.ended;
+        end(thread, bytes);
+        thread.entered = thread.ended;
     }
     if !thread.target.is_none() {
-        let outcome = Outcome {
-            op: op::TRANSFER_WRITE,
-            started,
-            ..*outcome
-        };
-        end(
-            &key(thread, thread.target),
-            thread.target_file,
-            &outcome,
-            bytes,
-        );
+        thread.key.op = op::TRANSFER_WRITE as u32;
+        thread.key.io.file = thread.target;
+        thread.file = thread.target_file;
+        end(thread, bytes);
     }
 }
 
 /// One end of a transfer.
 #[inline(always)]
-fn end(key: &IoKey, file: u64, outcome: &Outcome, bytes: u64) {
-    let Some(io) = account::entry(key, file, outcome) else {
+fn end(thread: &Thread, bytes: u64) {
+    let Some(io) = account::entry(thread) else {
         account::lost_bytes(bytes);
         return;
     };
-    account::add(io, outcome);
-    account::add_bytes(io, outcome.op, bytes);
+    account::add(io, thread);
+    account::add_bytes(io, thread.op(), bytes);
 }

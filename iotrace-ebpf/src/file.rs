@@ -9,11 +9,11 @@ use iotrace_common::{key::FileId, limits::COMPACT_INODE_BYTES};
 
 use crate::{
     config::{
-        FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, HAS_CAST, INODE_GENERATION, INODE_INO,
+        FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, FULL, HAS_CAST, INODE_GENERATION, INODE_INO,
         INODE_IS_COMPACT, INODE_MODE, INODE_SB, SB_BLOCK_SIZE, SB_DEV, TASK_FILES, TYPE_FILE,
         TYPE_INODE, TYPE_SUPER_BLOCK,
     },
-    kernel::{Address, field, load, pointer, probe, probe_at},
+    kernel::{Address, field, load, pointer, probe_at},
 };
 
 /// What a descriptor turned out to be.
@@ -102,20 +102,18 @@ struct Inode {
     superblock: u64,
 }
 
-/// `s_dev`, and behind it `s_blocksize_bits` and `s_blocksize`, which the daemon checks.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Superblock {
-    device: u32,
-    block_bits: u32,
-    block_size: u64,
-}
-
 impl Inode {
     #[inline(always)]
     fn read(inode: u64) -> Self {
         if INODE_IS_COMPACT.is_set() && !HAS_CAST.is_set() {
-            return Self::read_compact(inode);
+            let mut found = Self {
+                mode: 0,
+                generation: 0,
+                number: 0,
+                superblock: 0,
+            };
+            read_compact(inode, &mut found);
+            return found;
         }
         Self {
             mode: field(inode, &TYPE_INODE, &INODE_MODE),
@@ -125,39 +123,34 @@ impl Inode {
         }
     }
 
-    /// One probe where all four fields stand in the first bytes: a quarter of the cost of four.
-    #[inline(always)]
-    fn read_compact(inode: u64) -> Self {
-        let head: [u64; COMPACT_INODE_BYTES / 8] = probe_at(inode as Address);
-        let head = (&raw const head).cast::<c_void>();
-        // SAFETY: the daemon has checked that the four fields stand inside the bytes read, aligned.
-        unsafe {
-            Self {
-                mode: load(head, &INODE_MODE),
-                generation: load(head, &INODE_GENERATION),
-                number: load(head, &INODE_INO),
-                superblock: load(head, &INODE_SB),
-            }
-        }
-    }
-
-    /// The identity, and the filesystem's block size.
+    /// The identity, and at detail full the filesystem's block size.
     #[inline(always)]
     fn id(&self) -> (FileId, u64) {
-        let superblock = if HAS_CAST.is_set() {
-            Superblock {
-                device: field(self.superblock, &TYPE_SUPER_BLOCK, &SB_DEV),
-                block_bits: 0,
-                block_size: field(self.superblock, &TYPE_SUPER_BLOCK, &SB_BLOCK_SIZE),
-            }
-        } else {
-            probe(self.superblock as Address, &SB_DEV)
-        };
         let id = FileId {
-            device: superblock.device,
+            device: field(self.superblock, &TYPE_SUPER_BLOCK, &SB_DEV),
             generation: self.generation,
             inode: self.number,
         };
-        (id, superblock.block_size)
+        let block = if FULL.is_set() {
+            field(self.superblock, &TYPE_SUPER_BLOCK, &SB_BLOCK_SIZE)
+        } else {
+            0
+        };
+        (id, block)
+    }
+}
+
+/// One probe where all four fields stand in the first bytes: a quarter of the cost of four. Not inlined: the bytes would
+/// take a quarter of the stack that all functions in a chain of calls share.
+#[inline(never)]
+fn read_compact(inode: u64, found: &mut Inode) {
+    let head: [u64; COMPACT_INODE_BYTES / 8] = probe_at(inode as Address);
+    let head = (&raw const head).cast::<c_void>();
+    // SAFETY: the daemon has checked that the four fields stand inside the bytes read, aligned.
+    unsafe {
+        found.mode = load(head, &INODE_MODE);
+        found.generation = load(head, &INODE_GENERATION);
+        found.number = load(head, &INODE_INO);
+        found.superblock = load(head, &INODE_SB);
     }
 }

@@ -15,7 +15,6 @@ use iotrace_common::{
 };
 
 use crate::{
-    account::Outcome,
     config::{FILE_POS, SIGNAL_THREADS, TASK_SIGNAL, TYPE_FILE},
     diagnose,
     kernel::{Address, compare_exchange, field, load, probe_user},
@@ -43,30 +42,30 @@ struct Vector {
 
 /// Adds what a successful call that moves no data leaves: stamps and merged time.
 #[inline(always)]
-pub fn metadata(io: *mut Io, key: &IoKey, outcome: &Outcome) {
+pub fn metadata(io: *mut Io, thread: &Thread, task: Address) {
     let full = io.cast::<IoFull>();
-    match outcome.op {
-        op::OPEN => stamped(full, stamp::OPEN, outcome),
-        op::CLOSE => stamped(full, stamp::CLOSE, outcome),
+    match thread.op() {
+        op::OPEN => stamped(full, stamp::OPEN, thread),
+        op::CLOSE => stamped(full, stamp::CLOSE, thread),
         _ => {}
     }
-    let kind = match outcome.op {
+    let kind = match thread.op() {
         op::FSYNC | op::FDATASYNC | op::SYNC_FILE_RANGE | op::MSYNC => MERGED_WRITE,
         _ => MERGED_META,
     };
-    merge(full, key, kind, outcome);
+    merge(full, thread, task, kind);
 }
 
 /// Forgets what was known of the open file's address, and keeps the creation mode.
 #[inline(always)]
-pub fn opened(io: *mut Io, key: &IoKey, thread: &Thread, file: u64) {
+pub fn opened(io: *mut Io, thread: &Thread) {
     let state = OpenFile {
         last_read: 0,
         last_write: 0,
         last_direction: 0,
     };
     // An LRU map takes every insert.
-    let _ = OPEN_FILES.insert(open_key(key, file), state, 0);
+    let _ = OPEN_FILES.insert(open_key(thread), state, 0);
     let mode = creation_mode(thread);
     if mode != 0 {
         // SAFETY: a map value, whose one writer is this thread.
@@ -93,9 +92,9 @@ fn creation_mode(thread: &Thread) -> u32 {
 
 /// Adds what a read or a write leaves.
 #[inline(always)]
-pub fn access(io: *mut Io, key: &IoKey, outcome: &Outcome, thread: &Thread, bytes: u64) {
+pub fn access(io: *mut Io, thread: &Thread, task: Address, bytes: u64) {
     let full = io.cast::<IoFull>();
-    let read = outcome.op == op::READ;
+    let read = thread.op() == op::READ;
     let bucket = size_bucket(bytes);
     // SAFETY: a map value, whose one writer is this thread; the bucket is below their number.
     unsafe {
@@ -104,51 +103,51 @@ pub fn access(io: *mut Io, key: &IoKey, outcome: &Outcome, thread: &Thread, byte
             slowest(
                 &raw mut (*full).slowest_read_ns,
                 &raw mut (*full).slowest_read_bytes,
-                outcome,
+                thread,
                 bytes,
             );
-            stamped(full, stamp::READ, outcome);
+            stamped(full, stamp::READ, thread);
         } else {
             (*full).write_sizes[bucket] += 1;
             slowest(
                 &raw mut (*full).slowest_write_ns,
                 &raw mut (*full).slowest_write_bytes,
-                outcome,
+                thread,
                 bytes,
             );
-            stamped(full, stamp::WRITE, outcome);
+            stamped(full, stamp::WRITE, thread);
         }
     }
     common_size(full, bytes);
     alignment(full, thread);
-    place(full, key, thread, read, bytes);
+    place(full, thread, read, bytes);
     merge(
         full,
-        key,
+        thread,
+        task,
         if read { MERGED_READ } else { MERGED_WRITE },
-        outcome,
     );
 }
 
 #[inline(always)]
-unsafe fn slowest(ns: *mut u64, of: *mut u64, outcome: &Outcome, bytes: u64) {
+unsafe fn slowest(ns: *mut u64, of: *mut u64, thread: &Thread, bytes: u64) {
     // SAFETY: two fields of one map value.
     unsafe {
-        if outcome.ns() > *ns {
-            *ns = outcome.ns();
+        if thread.ns() > *ns {
+            *ns = thread.ns();
             *of = bytes;
         }
     }
 }
 
 #[inline(always)]
-fn stamped(full: *mut IoFull, kind: usize, outcome: &Outcome) {
+fn stamped(full: *mut IoFull, kind: usize, thread: &Thread) {
     // SAFETY: a map value; `kind` is a constant below their number.
     unsafe {
         if (*full).first_start[kind] == 0 {
-            (*full).first_start[kind] = outcome.started;
+            (*full).first_start[kind] = thread.entered;
         }
-        (*full).last_end[kind] = outcome.ended;
+        (*full).last_end[kind] = thread.ended;
     }
 }
 
@@ -235,17 +234,17 @@ fn any_unaligned(vectors: u64, count: u64) -> u32 {
 }
 
 #[inline(always)]
-fn open_key(key: &IoKey, file: u64) -> OpenFileKey {
+fn open_key(thread: &Thread) -> OpenFileKey {
     OpenFileKey {
-        file,
-        tgid: key.tgid,
-        start: key.start,
+        file: thread.file,
+        tgid: thread.key.io.tgid,
+        start: thread.key.io.start,
     }
 }
 
 /// Counts where in the file an access lies: its highest byte, alignment, and how it follows the one before.
 #[inline(always)]
-fn place(full: *mut IoFull, key: &IoKey, thread: &Thread, read: bool, bytes: u64) {
+fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
     let offset = offset(thread, bytes);
     let last = (offset + bytes).wrapping_sub(1);
     // SAFETY: a map value, whose one writer is this thread.
@@ -263,7 +262,7 @@ fn place(full: *mut IoFull, key: &IoKey, thread: &Thread, read: bool, bytes: u64
             *highest = last;
         }
     }
-    let open = open_key(key, thread.file);
+    let open = open_key(thread);
     let Some(state) = OPEN_FILES.get_ptr_mut(open) else {
         diagnose::count(diag::STATE_MISSING);
         let direction = if read { READ } else { WRITE };
@@ -345,11 +344,11 @@ fn offset(thread: &Thread, bytes: u64) -> u64 {
 
 /// Adds the call's time, less what of it another call of the same process on the same file already covered.
 #[inline(always)]
-fn merge(full: *mut IoFull, key: &IoKey, kind: usize, outcome: &Outcome) {
-    let fresh = if several_threads(outcome.task) {
-        uncovered(key, kind, outcome.started, outcome.ended)
+fn merge(full: *mut IoFull, thread: &Thread, task: Address, kind: usize) {
+    let fresh = if several_threads(task) {
+        uncovered(&thread.key.io, kind, thread.entered, thread.ended)
     } else {
-        outcome.ns()
+        thread.ns()
     };
     // SAFETY: a map value, whose one writer is this thread; `kind` is a constant below their number.
     unsafe { (*full).merged_ns[kind] += fresh };

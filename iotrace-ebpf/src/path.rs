@@ -21,14 +21,14 @@ use iotrace_common::{
 use crate::{
     config::{
         DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_PATH, FS_PWD, FS_ROOT,
-        HAS_LOOP, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT, SB_BLOCK_SIZE,
-        SB_MAGIC, TASK_FS, VFSMOUNT_ROOT,
+        HAS_LOOP, INODE_INO, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT,
+        SB_BLOCK_SIZE, SB_MAGIC, TASK_FS, VFSMOUNT_ROOT,
     },
     diagnose,
     file::{id_of, of_descriptor},
     kernel::{Address, current, now, pid_tgid, probe},
     maps::{EVENTS, NAMED, SCRATCH, Scratch},
-    thread::start_of,
+    thread::{Thread, start_of},
 };
 
 const BPF_RB_NO_WAKEUP: u64 = 1;
@@ -112,7 +112,8 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
     }
     walk(scratch, path, copy);
     // Closed and used again meanwhile: then the name would be another file's.
-    if id_of(probe(dentry, &DENTRY_INODE)).inode != id.inode {
+    let named = probe::<u64>(dentry, &DENTRY_INODE) as Address;
+    if probe::<u64>(named, &INODE_INO) != id.inode {
         return DROPPED;
     }
     match (send(scratch), scratch.name.flags & name_flags::DELETED) {
@@ -162,10 +163,19 @@ fn walk(scratch: &mut Scratch, path: Path, copy: u32) {
             }
         }
     }
-    if scratch.done == 0 {
+    // The callback has written the same scratch by a pointer of its own, which the compiler cannot know.
+    // SAFETY: fields of this scratch.
+    let (done, length) = unsafe {
+        (
+            ptr::read_volatile(&raw const scratch.done),
+            ptr::read_volatile(&raw const scratch.length),
+        )
+    };
+    if done == 0 {
         scratch.name.flags |= name_flags::TRUNCATED;
     }
-    scratch.name.components = scratch.length as u32;
+    scratch.name.components = length as u32;
+    scratch.length = length;
 }
 
 unsafe extern "C" fn step_callback(_index: u32, copy: *mut c_void) -> i64 {
@@ -255,38 +265,33 @@ fn send(scratch: &mut Scratch) -> u32 {
 /// Components, and the program's own string behind them.
 const MAX_PAYLOAD: u64 = (PATH_BYTES + NAME_BYTES + 1 + PATH_BYTES) as u64;
 
-/// Sends both names of a rename that succeeded.
+/// Sends both names of the thread's rename, which succeeded.
 #[inline(always)]
-pub fn renamed(task: Address, kind: u8, args: &[u64; 5], copy: u32) {
-    let cwd = AT_FDCWD as u64;
-    let [first, second, third, fourth, options] = *args;
-    let [old_dir, old, new_dir, new] = if kind == shape::RENAME {
-        [cwd, first, cwd, second]
+pub fn renamed(task: Address, thread: &Thread) {
+    let [first, second, third, fourth, options] = thread.args;
+    let (from, to) = if thread.shape == shape::RENAME {
+        ([AT_FDCWD as u64, first], [AT_FDCWD as u64, second])
     } else {
-        [first, second, third, fourth]
+        ([first, second], [third, fourth])
     };
-    let exchanged = kind == shape::RENAMEAT2 && options & RENAME_EXCHANGE != 0;
+    let exchanged = thread.shape == shape::RENAMEAT2 && options & RENAME_EXCHANGE != 0;
     let flags = if exchanged { name_flags::EXCHANGED } else { 0 };
-    if send_given(task, event::RENAME_FROM, old_dir, old, copy) != 0 {
-        send_given(
-            task,
-            event::RENAME_TO | flags << FLAGS_SHIFT,
-            new_dir,
-            new,
-            copy,
-        );
+    if send_given(task, event::RENAME_FROM, from[0], from[1], thread.copy) != 0 {
+        let kind = event::RENAME_TO | flags << FLAGS_SHIFT;
+        send_given(task, kind, to[0], to[1], thread.copy);
     }
 }
 
-/// Sends the name of an unlink that succeeded.
+/// Sends the name of the thread's unlink, which succeeded.
 #[inline(always)]
-pub fn unlinked(task: Address, at: bool, args: &[u64; 5], copy: u32) {
-    let [directory, path] = if at {
-        [args[0], args[1]]
+pub fn unlinked(task: Address, thread: &Thread) {
+    let [first, second, ..] = thread.args;
+    let (directory, path) = if thread.shape == shape::UNLINKAT {
+        (first, second)
     } else {
-        [AT_FDCWD as u64, args[0]]
+        (AT_FDCWD as u64, first)
     };
-    send_given(task, event::UNLINK, directory, path, copy);
+    send_given(task, event::UNLINK, directory, path, thread.copy);
 }
 
 /// Sends a path as the program gave it, with the directory that it starts from; 1 if it was sent. `kind` has the

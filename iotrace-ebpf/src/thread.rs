@@ -5,7 +5,7 @@
 use core::ptr;
 
 use iotrace_common::{
-    key::{FileId, start_key},
+    key::{FailureKey, FileId, start_key},
     limits::THREAD_SLOTS,
 };
 
@@ -33,23 +33,23 @@ pub mod state {
 pub struct Thread {
     /// In the table: address of the `task_struct` whose state this is; 0: nobody's.
     pub owner: u64,
-    /// Start of the call, nanoseconds; 0: not known.
+    /// Start of the call, `CLOCK_MONOTONIC` nanoseconds.
     pub entered: u64,
+    /// Its end.
+    pub ended: u64,
     /// One of [`state`].
     pub state: u32,
     /// Scope verdict: epoch << 1 | traced; 0: not taken yet.
     pub verdict: u32,
-    /// Process and thread id; an exec by another thread than the first changes both, and takes the verdict back.
-    pub tgid: u32,
-    pub tid: u32,
-    /// [`start_key`] of the process.
-    pub start: u32,
-    /// `Call` of the call in flight.
+    /// Where the arguments of the call stand (`Call::shape`).
     pub shape: u8,
-    pub op: u8,
-    pub pad: [u8; 2],
-    /// The file of the call; of a transfer, its source.
-    pub place: FileId,
+    pub pad: [u8; 3],
+    /// Copy of the program that handles the end of the call.
+    pub copy: u32,
+    /// The key of the call's counters, and behind it that of its failure. It stands here and not on the programs'
+    /// stack, which is 512 bytes for all functions in a chain of calls: process, thread and start are set with the
+    /// verdict, the file and the operation by each call.
+    pub key: FailureKey,
     /// Target of a transfer.
     pub target: FileId,
     /// Address of the `struct file` of `place` and `target`; 0: none.
@@ -83,6 +83,20 @@ pub fn of(task: Address, create: bool) -> Option<&'static mut Thread> {
     }
     // SAFETY: a task storage value is its thread's own, and the thread is here.
     unsafe { THREADS.get(task, create).as_mut() }
+}
+
+impl Thread {
+    /// Operation class of the call.
+    #[inline(always)]
+    pub fn op(&self) -> usize {
+        self.key.op as usize
+    }
+
+    /// Nanoseconds inside the call.
+    #[inline(always)]
+    pub fn ns(&self) -> u64 {
+        self.ended - self.entered
+    }
 }
 
 /// Gives the place in the table of thread id `tid` back, if `task` owns it: the thread ends, or gets another id by an
@@ -119,9 +133,9 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
         return thread.verdict & 1 != 0;
     }
     let (tgid, tid) = pid_tgid();
-    (thread.tgid, thread.tid) = (tgid, tid);
+    (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
     let traced = process_in_scope(tgid);
-    thread.start = start_key(start_of(task));
+    thread.key.io.start = start_key(start_of(task));
     thread.verdict = epoch << 1 | u32::from(traced);
     traced
 }

@@ -220,36 +220,43 @@ where
 }
 
 fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
-    if let ProgramError::LoadError {
+    let ProgramError::LoadError {
         io_error,
         verifier_log,
     } = error
-    {
-        // The verifier's last words say what it refused; all of it is for the debug log.
-        log::debug!("verifier log of {program}:\n{verifier_log}");
-        let log = verifier_log.to_string();
-        let last = log
-            .lines()
-            .rev()
-            .find(|line| !line.starts_with("processed "))
-            .unwrap_or_default();
-        let reason = format!("{io_error}; the verifier says: {last}");
-        if matches!(io_error.raw_os_error(), Some(libc::EPERM)) {
-            return KernelError::Privilege(reason);
-        }
+    else {
+        let (reason, hint) = (chain(error), hint(errno_of(error)));
         return KernelError::Program {
             program,
             hook: hook.into(),
             reason,
-            hint: hint(io_error.raw_os_error()),
+            hint,
         };
+    };
+    if io_error.raw_os_error() == Some(libc::EPERM) {
+        return KernelError::Privilege(io_error.to_string());
     }
+    let log = verifier_log.to_string();
+    log::debug!("verifier log of {program}:\n{log}");
+    let reason = format!("{io_error}; the verifier says: {}", verdict(&log));
     KernelError::Program {
         program,
         hook: hook.into(),
-        reason: chain(error),
-        hint: hint(errno_of(error)),
+        reason,
+        hint: "",
     }
+}
+
+/// The line of a verifier's log that says what it refused: the last one before its statistics.
+fn verdict(log: &str) -> &str {
+    const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns_"];
+    let told = |line: &&str| !STATISTICS.iter().any(|start| line.starts_with(start));
+    log.lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .find(told)
+        .unwrap_or("nothing")
 }
 
 fn attach_error(hook: &str, error: &ProgramError) -> KernelError {

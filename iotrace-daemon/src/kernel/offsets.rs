@@ -73,7 +73,6 @@ const NEIGHBOURS: &[(&str, &str, &str, u64)] = &[
     ("dentry", "d_parent", "d_name.name", 16),
     ("mount", "mnt_parent", "mnt_mountpoint", 8),
     ("path", "mnt", "dentry", 8),
-    ("super_block", "s_dev", "s_blocksize", 8),
 ];
 
 /// A global and its value.
