@@ -12,6 +12,7 @@ pub mod event;
 pub mod key;
 pub mod limits;
 pub mod op;
+pub mod scope;
 pub mod value;
 
 /// Version of everything in this crate that the kernel programs and the daemon must agree on.

@@ -44,8 +44,6 @@ pub static ABI: u64 = ABI_VERSION;
 constants! {
     /// 1: keep `IoFull`, 0: keep `Io`.
     FULL = 0;
-    /// 1: every process is traced, 0: only those in `TARGETS`.
-    SCOPE_ALL = 0;
     /// 1: children of a target become targets.
     FOLLOW = 1;
     /// The daemon's own process id, which is traced only where it is a target.

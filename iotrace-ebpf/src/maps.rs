@@ -17,6 +17,7 @@ use iotrace_common::{
     event::Name,
     key::{FailureKey, FileId, IoKey, OpenFileKey},
     limits,
+    scope::Scope,
     value::{Failures, Io, IoFull, MERGED},
 };
 
@@ -72,9 +73,10 @@ pub static ZERO: Array<IoFull, 1> = Array::new();
 #[btf_map]
 pub static FILL: Array<u64, 1> = Array::new();
 
-/// Scope epoch: raised by the daemon when `TARGETS` changes under running threads, so that verdicts are taken again.
+/// The scope as it is now. The epoch is raised by the daemon when the scope changes under running threads, so that
+/// verdicts are taken again.
 #[btf_map]
-pub static EPOCH: Array<u32, 1> = Array::new();
+pub static SCOPE: Array<Scope, 1> = Array::new();
 
 /// Processes to trace by pid (a hash: pids are sparse up to 4 million). Not preallocated: mostly empty.
 #[btf_map]

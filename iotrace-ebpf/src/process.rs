@@ -14,9 +14,9 @@ use iotrace_common::{
 
 use crate::{
     config::{
-        CRED_UID, FOLLOW, MM_ARG_END, MM_ARG_START, MM_EXE_FILE, SCOPE_ALL, SIGNAL_EXIT_CODE,
-        SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT,
-        TASK_SIGNAL, TASK_START, TASK_TGID,
+        CRED_UID, FOLLOW, MM_ARG_END, MM_ARG_START, MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE,
+        TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL,
+        TASK_START, TASK_TGID,
     },
     diagnose,
     kernel::{Address, now, probe},
@@ -44,7 +44,7 @@ pub fn forked(parent: Address, child: Address) {
     if thread || !process_in_scope(parent_tgid) || !FOLLOW.is_set() {
         return;
     }
-    if !SCOPE_ALL.is_set() && TARGETS.insert(child_tgid, 1, 0).is_err() {
+    if !thread::all() && TARGETS.insert(child_tgid, 1, 0).is_err() {
         diagnose::count(diag::TARGETS_FULL);
         return;
     }
@@ -140,7 +140,7 @@ pub fn exited(task: Address) {
         pad: 0,
     };
     send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
-    if !SCOPE_ALL.is_set() {
+    if !thread::all() {
         // Not there where the process is in scope for another reason.
         let _ = TARGETS.remove(tgid);
     }

@@ -1,6 +1,6 @@
 //! What a thread's call in flight leaves for its end, and whether the thread is traced at all.
 //!
-//! Writes `THREAD_TABLE` and `THREADS` (task storage); reads `TARGETS` and `EPOCH`.
+//! Writes `THREAD_TABLE` and `THREADS` (task storage); reads `TARGETS` and `SCOPE`.
 
 use core::ptr;
 
@@ -10,9 +10,9 @@ use iotrace_common::{
 };
 
 use crate::{
-    config::{SCOPE_ALL, SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
+    config::{SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
     kernel::{Address, compare_exchange, load, pid_tgid, probe},
-    maps::{EPOCH, TARGETS, THREAD_TABLE, THREADS},
+    maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
 };
 
 /// State of a thread's call.
@@ -125,8 +125,8 @@ fn place(tid: u32) -> Option<*mut Thread> {
 /// Whether the running thread is in scope. Takes the verdict anew when the daemon has changed the scope.
 #[inline(always)]
 pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
-    let epoch = match EPOCH.get(0) {
-        Some(epoch) => *epoch,
+    let epoch = match SCOPE.get(0) {
+        Some(scope) => scope.epoch,
         None => return false,
     };
     if thread.verdict >> 1 == epoch {
@@ -140,12 +140,18 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     traced
 }
 
+/// Whether every process is in scope.
+#[inline(always)]
+pub fn all() -> bool {
+    SCOPE.get(0).is_some_and(|scope| scope.all != 0)
+}
+
 /// Whether process `tgid` is in scope.
 #[inline(always)]
 pub fn process_in_scope(tgid: u32) -> bool {
     // SAFETY: the value is not kept.
     let target = unsafe { TARGETS.get(tgid) }.is_some();
-    target || SCOPE_ALL.is_set() && u64::from(tgid) != SELF_TGID.load()
+    target || all() && u64::from(tgid) != SELF_TGID.load()
 }
 
 /// `start_boottime` of a task's process, nanoseconds.

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     drain::Drain,
     kernel::{
-        Detail, Hook, HookChoice, KernelError, Options, Scope, load,
+        Detail, Hook, HookChoice, KernelError, Options, load,
         probe::{Feature, Need, features},
         selftest,
     },
@@ -117,7 +117,7 @@ fn trials(args: &Args) -> Vec<Trial> {
         for detail in [Detail::Basic, Detail::Full] {
             let options = Options {
                 detail,
-                scope: Scope::Targets { follow: true },
+                follow: true,
                 map_entries: None,
                 btf: args.btf.clone(),
                 program_log: false,

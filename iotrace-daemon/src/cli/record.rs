@@ -4,6 +4,7 @@
 //! and goes. At its end the hooks come off first, so that what is drained last is all there is.
 
 use std::{
+    collections::HashMap,
     ffi::OsString,
     io::{self, BufWriter, IsTerminal as _, Write as _},
     path::PathBuf,
@@ -25,9 +26,9 @@ use super::{
 };
 use crate::{
     drain::{Batch, Drain, Stats, collector::Collector},
-    kernel::{Detail, HookChoice, Kernel, Options, Scope, load, selftest},
+    kernel::{Detail, HookChoice, Kernel, Options, load, selftest},
     model::{
-        Model,
+        About, Model,
         run::{Run, Target},
     },
     recording::Recorder,
@@ -122,6 +123,8 @@ struct Session {
     directory: PathBuf,
     started: Instant,
     progress: Progress,
+    /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.
+    known: HashMap<u32, About>,
 }
 
 async fn record(args: Args, verbose: u8) -> anyhow::Result<(Outcome, Session)> {
@@ -129,16 +132,9 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<(Outcome, Session)> {
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
-    let scope = if args.all {
-        Scope::All
-    } else {
-        Scope::Targets {
-            follow: !args.no_follow,
-        }
-    };
     let options = Options {
         detail: args.detail,
-        scope,
+        follow: args.all || !args.no_follow,
         map_entries: args.map_entries,
         btf: args.btf.clone(),
         program_log: verbose > 1,
@@ -207,6 +203,7 @@ impl Session {
             directory,
             started: Instant::now(),
             progress: Progress::new(),
+            known: HashMap::new(),
         })
     }
 
@@ -215,6 +212,18 @@ impl Session {
         self.started = Instant::now();
         self.run.start_unix_ns = host::realtime()?;
         Ok(())
+    }
+
+    /// Asks /proc for the processes that no event has told of.
+    fn describe(&mut self) {
+        let unknown: Vec<_> = self.model.undescribed().collect();
+        for process in unknown {
+            let about =
+                targets::look(process.pid).or_else(|| self.known.get(&process.pid).cloned());
+            if let Some(about) = about.filter(|about| targets::is_of(about, process)) {
+                self.model.describe_process(process, about);
+            }
+        }
     }
 
     /// Takes down how long the run has lasted.
@@ -298,20 +307,25 @@ impl Recording {
             self.child = Some(held.release()?);
             return Ok(());
         }
-        let roots = &session.args.pid;
-        let pids = if session.args.no_follow {
-            roots.clone()
-        } else {
-            targets::descendants(roots)
-        };
-        for pid in pids {
-            self.kernel.add_target(pid)?;
+        if session.args.all {
+            self.kernel.trace_all()?;
+            return Ok(());
         }
-        // A child made between the look and the target would be missed: look again.
-        if !session.args.no_follow {
-            for pid in targets::descendants(roots) {
-                self.kernel.add_target(pid)?;
+        let roots = session.args.pid.clone();
+        let follow = !session.args.no_follow;
+        let find = || {
+            if follow {
+                targets::descendants(&roots)
+            } else {
+                roots.clone()
             }
+        };
+        // Twice: a child made between the first look and its parent's becoming a target is not followed.
+        for pid in find().into_iter().chain(find()) {
+            self.kernel.add_target(pid)?;
+            session
+                .known
+                .extend(targets::look(pid).map(|about| (pid, about)));
         }
         Ok(())
     }
@@ -336,7 +350,7 @@ impl Recording {
                     None => return Ok(()),
                 },
                 _ = look.tick() => {
-                    describe(&mut session.model);
+                    session.describe();
                     session.progress.show(session.started.elapsed(), &session.model);
                     if targets_ended(session) {
                         return Ok(());
@@ -389,7 +403,7 @@ impl Recording {
     /// Takes the hooks off, and everything that is left out of the maps.
     fn end(self, session: &mut Session) -> anyhow::Result<Outcome> {
         session.tick();
-        describe(&mut session.model);
+        session.describe();
         session.model.update_mounts(&host::mountinfo()?);
         let mut take = |batch: Batch| batch.apply(&mut session.model);
         let mut drain = self.collector.stop(&mut take)?;
@@ -419,16 +433,6 @@ fn log_stats(stats: Stats) {
         Duration::from_nanos(stats.slowest_drain_ns),
         stats.entries
     );
-}
-
-/// Asks /proc for the processes that no event has told of.
-fn describe(model: &mut Model) {
-    let unknown: Vec<_> = model.undescribed().collect();
-    for process in unknown {
-        if let Some(about) = targets::describe(process) {
-            model.describe_process(process, about);
-        }
-    }
 }
 
 /// Whether all processes given by pid have ended.

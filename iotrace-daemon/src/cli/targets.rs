@@ -37,12 +37,20 @@ pub fn check(pid: u32) -> Result<(), TargetError> {
     {
         return Err(TargetError::Thread(pid, tgid));
     }
+    // A process whose first thread has ended is shown as a zombie, too, while others run.
+    if field("State:") == Some("Z") && threads(pid) <= 1 {
+        return Err(TargetError::Gone(pid));
+    }
     // SAFETY: geteuid has no preconditions.
     let own = unsafe { libc::geteuid() };
     match field("Uid:").and_then(|text| text.parse().ok()) {
         Some(owner) if own != 0 && owner != own => Err(TargetError::Foreign { pid, owner }),
         _ => Ok(()),
     }
+}
+
+fn threads(pid: u32) -> usize {
+    fs::read_dir(proc(pid, "task")).map_or(0, Iterator::count)
 }
 
 /// All descendants of `roots`, the roots included.
@@ -66,29 +74,28 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
     found
 }
 
-/// What /proc says of a process; `None` where it is gone, or where another one has its pid by now.
-pub fn describe(process: ProcessId) -> Option<About> {
-    let stat = stat(process.pid)?;
-    let tick = 1_000_000_000 / ticks_per_second();
-    let start_boottime = stat.start_ticks * tick;
-    // /proc counts in ticks, the kernel's key in 2^20 ns: the same start within one of each.
-    let earliest = start_key(start_boottime);
-    if process.start.wrapping_sub(earliest) > start_key(tick) + 1 {
-        return None;
-    }
+/// What /proc says of the process that has this pid now; `None` where there is none.
+pub fn look(pid: u32) -> Option<About> {
+    let stat = stat(pid)?;
     Some(About {
-        start_boottime,
+        start_boottime: stat.start_ticks * tick(),
         parent: stat.parent,
-        uid: fs::metadata(format!("/proc/{}", process.pid))
+        uid: fs::metadata(format!("/proc/{pid}"))
             .ok()
             .map(|metadata| metadata.uid()),
         comm: stat.comm,
-        exe: fs::read_link(proc(process.pid, "exe"))
+        exe: fs::read_link(proc(pid, "exe"))
             .map(|path| path.into_os_string().into_encoded_bytes())
             .unwrap_or_default(),
-        args: arguments(process.pid),
+        args: arguments(pid),
         ..About::default()
     })
+}
+
+/// Whether what /proc said is of this process, and not of another that had or got its pid.
+pub fn is_of(about: &About, process: ProcessId) -> bool {
+    // /proc counts in ticks, the kernel's key in 2^20 ns: the same start within one of each.
+    process.start.wrapping_sub(start_key(about.start_boottime)) <= start_key(tick()) + 1
 }
 
 /// Every process of the system.
@@ -135,10 +142,11 @@ fn proc(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-fn ticks_per_second() -> u64 {
+/// Length of a clock tick, nanoseconds.
+fn tick() -> u64 {
     // SAFETY: sysconf has no preconditions.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).unwrap_or(100).max(1)
+    1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
 }
 
 #[cfg(test)]
@@ -148,19 +156,19 @@ mod tests {
     #[test]
     fn this_process_is_described_and_not_mistaken() {
         let pid = std::process::id();
-        let start =
-            start_key(stat(pid).unwrap().start_ticks * (1_000_000_000 / ticks_per_second()));
-        let about = describe(ProcessId { pid, start }).unwrap();
+        let about = look(pid).unwrap();
         assert!(about.exe.starts_with(b"/"));
         assert!(!about.args.is_empty());
+        let start = start_key(about.start_boottime);
+        assert!(is_of(&about, ProcessId { pid, start }));
         // A process of this pid that started at another time.
-        assert!(
-            describe(ProcessId {
+        assert!(!is_of(
+            &about,
+            ProcessId {
                 pid,
                 start: start.wrapping_sub(1000)
-            })
-            .is_none()
-        );
+            }
+        ));
         check(pid).unwrap();
     }
 

@@ -12,7 +12,7 @@ use aya::{
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
-use iotrace_common::{ABI_VERSION, diag, limits};
+use iotrace_common::{ABI_VERSION, diag, limits, scope::Scope as CurrentScope};
 use object::{Object as _, ObjectSection as _};
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -49,20 +49,12 @@ impl Detail {
     }
 }
 
-/// Which processes are traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Every process but iotrace itself.
-    All,
-    /// Those added as targets, and with `follow` their children.
-    Targets { follow: bool },
-}
-
 /// What to load.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub detail: Detail,
-    pub scope: Scope,
+    /// Whether the children of targets become targets.
+    pub follow: bool,
     /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
     pub map_entries: Option<u32>,
     /// The kernel's type information, where it is not at [`KERNEL_BTF`].
@@ -113,16 +105,16 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
         .map_err(|error| super::map_error("TARGETS", "open", &error))?;
     let named = HashMap::try_from(take("NAMED")?)
         .map_err(|error| super::map_error("NAMED", "open", &error))?;
-    let epoch = Array::try_from(take("EPOCH")?)
-        .map_err(|error| super::map_error("EPOCH", "open", &error))?;
+    let scope_map = Array::try_from(take("SCOPE")?)
+        .map_err(|error| super::map_error("SCOPE", "open", &error))?;
     let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
         .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
     let mut kernel = Kernel {
         ebpf,
         targets,
         named,
-        epoch,
-        epoch_value: 0,
+        scope_map,
+        scope: CurrentScope::default(),
         diagnostics,
         diagnostics_before: [0; diag::COUNT],
         hook: None,
@@ -130,7 +122,7 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
         entries: options.entries(),
         map_bytes,
     };
-    kernel.raise_epoch()?;
+    kernel.publish_scope()?;
     Ok(kernel)
 }
 
@@ -141,11 +133,9 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
     override_for_test(&mut settings);
     let entries = options.entries();
     let full = options.detail == Detail::Full;
-    let follow = matches!(options.scope, Scope::All | Scope::Targets { follow: true });
     settings.extend([
         ("FULL", u64::from(full)),
-        ("SCOPE_ALL", u64::from(options.scope == Scope::All)),
-        ("FOLLOW", u64::from(follow)),
+        ("FOLLOW", u64::from(options.follow)),
         ("SELF_TGID", u64::from(std::process::id())),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
         ("HAS_LOOP", u64::from(has_loop())),

@@ -29,19 +29,19 @@ use aya::{
     Ebpf,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
 };
-use iotrace_common::{diag, key::FileId};
+use iotrace_common::{diag, key::FileId, scope::Scope as CurrentScope};
 
 pub use attach::{Hook, HookChoice};
 pub use error::KernelError;
-pub use load::{Detail, Options, Scope};
+pub use load::{Detail, Options};
 
 /// The loaded programs and their maps.
 pub struct Kernel {
     ebpf: Ebpf,
     targets: HashMap<MapData, u32, u32>,
     named: HashMap<MapData, FileId, u32>,
-    epoch: Array<MapData, u32>,
-    epoch_value: u32,
+    scope_map: Array<MapData, CurrentScope>,
+    scope: CurrentScope,
     diagnostics: PerCpuArray<MapData, u64>,
     diagnostics_before: [u64; diag::COUNT],
     hook: Option<Hook>,
@@ -61,7 +61,7 @@ impl Kernel {
         self.targets
             .insert(pid, 1, 0)
             .map_err(|error| map_error("TARGETS", "update", &error))?;
-        self.raise_epoch()
+        self.publish_scope()
     }
 
     /// Takes process `pid` out of the scope. One that is not in it is no error: it may have just ended.
@@ -70,15 +70,21 @@ impl Kernel {
             Ok(()) | Err(MapError::KeyNotFound) => {}
             Err(error) => return Err(map_error("TARGETS", "delete", &error)),
         }
-        self.raise_epoch()
+        self.publish_scope()
+    }
+
+    /// Puts every process but this one into the scope.
+    pub fn trace_all(&mut self) -> Result<(), KernelError> {
+        self.scope.all = 1;
+        self.publish_scope()
     }
 
     /// Makes running threads look at the scope again.
-    fn raise_epoch(&mut self) -> Result<(), KernelError> {
-        self.epoch_value += 1;
-        self.epoch
-            .set(0, self.epoch_value, 0)
-            .map_err(|error| map_error("EPOCH", "update", &error))
+    fn publish_scope(&mut self) -> Result<(), KernelError> {
+        self.scope.epoch += 1;
+        self.scope_map
+            .set(0, self.scope, 0)
+            .map_err(|error| map_error("SCOPE", "update", &error))
     }
 
     /// What was not counted, or not in full, by reason ([`diag`]; and `recursion_misses`), since [`Self::zero_losses`].

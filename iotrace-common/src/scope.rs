@@ -1,0 +1,19 @@
+//! The scope as it is now: the one thing that the daemon changes under running programs.
+
+/// Value of the scope map.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Raised with every change of the scope.
+    pub epoch: u32,
+    /// 1: every process is traced but the daemon itself; 0: the targets alone.
+    pub all: u32,
+}
+
+const _: () = assert!(size_of::<Scope>() == 8);
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `repr(C)`, integers only, no padding (asserted above), every bit pattern valid.
+    unsafe impl aya::Pod for super::Scope {}
+}
