@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     io::{self, Read as _, Write as _},
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsRawFd as _, OwnedFd, RawFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
     process::{Child, Command, ExitStatus},
@@ -67,8 +67,9 @@ impl Held {
         child.args(&command[1..]).process_group(0);
         let terminal = Terminal::open();
         let (pid_fd, gate_fd) = (OwnedFd::from(pid_writer), OwnedFd::from(gate_reader));
-        // SAFETY: between fork and exec only async-signal-safe calls are made: getpid, write, read.
-        unsafe { child.pre_exec(move || hold(&pid_fd, &gate_fd)) };
+        let parents = [pid_reader.as_raw_fd(), gate.as_raw_fd()];
+        // SAFETY: between fork and exec only async-signal-safe calls are made: close, getpid, write, read.
+        unsafe { child.pre_exec(move || hold(parents, &pid_fd, &gate_fd)) };
         // `spawn` returns only after the exec, which waits: hence the thread.
         let spawn = std::thread::spawn(move || child.spawn());
         let mut pid = [0; 4];
@@ -130,9 +131,13 @@ impl Held {
 }
 
 /// In the child: tells its pid, then waits for one byte. End of file instead means that iotrace gave up.
-fn hold(pid: &OwnedFd, gate: &OwnedFd) -> io::Result<()> {
-    // SAFETY: getpid has no preconditions; the buffers live on this stack.
+/// `parents` are its copies of the parent's ends: while it has them open itself, no end of file comes.
+fn hold(parents: [RawFd; 2], pid: &OwnedFd, gate: &OwnedFd) -> io::Result<()> {
+    // SAFETY: nothing in this process owns the parent's ends; the buffers live on this stack.
     unsafe {
+        for fd in parents {
+            libc::close(fd);
+        }
         let own = libc::getpid().to_ne_bytes();
         if libc::write(pid.as_raw_fd(), own.as_ptr().cast(), own.len()) < 0 {
             return Err(io::Error::last_os_error());
