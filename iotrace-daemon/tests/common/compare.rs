@@ -293,7 +293,8 @@ pub fn conserved(report: &Value) {
         assert_eq!(
             failures,
             totals.get("failures"),
-            "errors and failures of process {pid}"
+            "errors and failures of process {pid}, notes {}",
+            report["notes"]
         );
     }
     assert!(

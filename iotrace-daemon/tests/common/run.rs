@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A call of `iotrace record` that reports as JSON, into a recording of its own.
 pub struct Iotrace {
     command: Command,
+    /// Values of `--flush` and `--map-entries`; none: iotrace's own.
+    flush: Option<String>,
+    entries: Option<String>,
     recording: PathBuf,
     dir: TempDir,
 }
@@ -45,7 +48,7 @@ pub struct Running {
 impl Iotrace {
     /// `iotrace record` with small kernel maps, so that many tests can run at one time, and a flush that never comes.
     pub fn record() -> Self {
-        Self::bare().args(["--map-entries", "4096", "--flush", "1h"])
+        Self::bare().entries("4096").flush("1h")
     }
 
     /// `iotrace record` with its own defaults.
@@ -58,9 +61,21 @@ impl Iotrace {
         command.arg(&recording).stdin(Stdio::null());
         Self {
             command,
+            flush: None,
+            entries: None,
             recording,
             dir,
         }
+    }
+
+    pub fn flush(mut self, flush: &str) -> Self {
+        self.flush = Some(flush.into());
+        self
+    }
+
+    pub fn entries(mut self, entries: &str) -> Self {
+        self.entries = Some(entries.into());
+        self
     }
 
     pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
@@ -102,9 +117,9 @@ impl Iotrace {
     }
 
     /// Traces a command to its end.
-    pub fn command<S: AsRef<OsStr>>(mut self, command: impl IntoIterator<Item = S>) -> Finished {
-        self.command.arg("--").args(command);
-        self.start().wait()
+    pub fn command<S: AsRef<OsStr>>(self, command: impl IntoIterator<Item = S>) -> Finished {
+        let command: Vec<OsString> = command.into_iter().map(|arg| arg.as_ref().into()).collect();
+        self.start_command(command).wait()
     }
 
     /// Runs iotrace to its end.
@@ -112,8 +127,25 @@ impl Iotrace {
         self.start().wait()
     }
 
+    /// Starts it on a command.
+    pub fn start_command<S: AsRef<OsStr>>(self, command: impl IntoIterator<Item = S>) -> Running {
+        let mut all = vec![OsString::from("--")];
+        all.extend(command.into_iter().map(|arg| arg.as_ref().into()));
+        self.launch(&all)
+    }
+
     /// Starts it.
-    pub fn start(mut self) -> Running {
+    pub fn start(self) -> Running {
+        self.launch(&[])
+    }
+
+    fn launch(mut self, command: &[OsString]) -> Running {
+        for (option, value) in [("--flush", &self.flush), ("--map-entries", &self.entries)] {
+            if let Some(value) = value {
+                self.command.args([option, value]);
+            }
+        }
+        self.command.args(command);
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = self.command.spawn().expect("iotrace starts");
         Running {

@@ -1,0 +1,547 @@
+//! `iotrace record` as its users meet it: what it runs, how it ends, what it exits with.
+
+mod common;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{
+    Iotrace,
+    compare::{self, Counts, same},
+    directory, number,
+    run::wait_for,
+    text, truth,
+};
+use serde_json::Value;
+
+fn sh(script: &str) -> [&str; 3] {
+    ["sh", "-c", script]
+}
+
+/// A command that runs until it is ended; ended with the test.
+struct Target(Child);
+
+impl Target {
+    fn new(script: &str) -> Self {
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .process_group(0)
+            .spawn();
+        Self(child.expect("sh"))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn runs(&mut self) -> bool {
+        self.0.try_wait().expect("wait").is_none()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // SAFETY: its own process group, whose leader was not waited for, or the signal finds none.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_exit_code_of_the_program_is_passed_on() {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+    ] {
+        let finished = Iotrace::record().command(sh(script));
+        assert_eq!(finished.code(), code, "{script}: {}", finished.stderr);
+        let report = finished.report();
+        assert_eq!(report["exit_code"], code);
+        assert_eq!(report["processes"][0]["exit_code"], code);
+        assert_eq!(report["command"][2], script);
+    }
+}
+
+#[test]
+fn a_program_that_cannot_run_is_named() {
+    let (_keep, dir) = directory();
+    let plain = dir.join("plain");
+    fs::write(&plain, "no program").unwrap();
+    let missing = dir.join("missing");
+    let cases: [(&Path, i32); 4] = [
+        (Path::new("no-such-program-anywhere"), 127),
+        (&missing, 127),
+        (&plain, 126),
+        (&dir, 126),
+    ];
+    for (command, code) in cases {
+        let finished = Iotrace::record().command([command]);
+        finished.refused(code, &["cannot run", command.to_str().unwrap()]);
+        assert!(
+            !finished.recording.exists(),
+            "a recording of nothing is left"
+        );
+    }
+}
+
+#[test]
+fn a_program_without_its_interpreter_is_named() {
+    let (_keep, dir) = directory();
+    let script = dir.join("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let finished = Iotrace::record().command([&script]);
+    finished.refused(127, &["cannot run", "script"]);
+}
+
+#[test]
+fn the_program_keeps_its_streams_and_directory() {
+    let (_keep, dir) = directory();
+    fs::write(dir.join("here"), "text").unwrap();
+    let finished = Iotrace::record()
+        .current_dir(&dir)
+        .command(sh("cat here; echo on stderr >&2; cat"));
+    assert_eq!(finished.code(), 0);
+    assert!(finished.stdout.starts_with("text{"), "{}", finished.stdout);
+    finished.says(&["on stderr"]);
+}
+
+#[test]
+fn duration_ends_a_program() {
+    let started = Instant::now();
+    let finished = Iotrace::record()
+        .args(["--duration", "1s"])
+        .command(sh("sleep 100 & echo $!; wait"));
+    assert_eq!(finished.code(), 124, "{}", finished.stderr);
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
+    let (background, report) = finished.truth_and_report();
+    assert_eq!(report["exit_code"], 124);
+    let duration = report["duration_seconds"].as_f64().unwrap();
+    assert!((1.0..5.0).contains(&duration), "{duration}");
+    // Its children ended with it.
+    let state = fs::read_to_string(format!("/proc/{background}/stat"));
+    assert!(
+        state.is_err() || state.unwrap().contains(") Z "),
+        "process {background} goes on"
+    );
+}
+
+#[test]
+fn duration_ends_a_program_that_will_not_end() {
+    let started = Instant::now();
+    let finished = Iotrace::record()
+        .args(["--duration", "500ms"])
+        .command(sh("trap '' TERM; while :; do sleep 1; done"));
+    assert_eq!(finished.code(), 124, "{}", finished.stderr);
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(finished.report()["exit_code"], 124);
+}
+
+#[test]
+fn a_program_that_ends_before_its_time_has_its_own_exit_code() {
+    let finished = Iotrace::record()
+        .args(["--duration", "100s"])
+        .command(sh("exit 3"));
+    assert_eq!(finished.code(), 3);
+}
+
+#[test]
+fn duration_leaves_a_process_that_was_there_before() {
+    let mut target = Target::new("exec sleep 100");
+    let finished = Iotrace::record()
+        .args(["--duration", "1s", "--pid", &target.pid()])
+        .run();
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    assert_eq!(report["pids"][0].to_string(), target.pid());
+    assert_eq!(report["exit_code"], Value::Null);
+    assert!(target.runs());
+}
+
+#[test]
+fn an_interrupt_reaches_the_program_and_the_report_comes() {
+    // To iotrace alone, and to its group, as a shell without job control does it.
+    for group in [false, true] {
+        let mut iotrace = Iotrace::record().own_group().flush("100ms").start_command([
+            "sh",
+            "-c",
+            "trap 'exit 9' INT; while :; do sleep 0.1; done",
+        ]);
+        iotrace.until_recording();
+        let pid = iotrace.child.id() as i32;
+        // SAFETY: a child that was not waited for, in a group of its own.
+        unsafe { libc::kill(if group { -pid } else { pid }, libc::SIGINT) };
+        let finished = iotrace.wait();
+        assert_eq!(finished.code(), 9, "{}", finished.stderr);
+        assert_eq!(finished.report()["exit_code"], 9);
+    }
+}
+
+#[test]
+fn sigterm_ends_like_an_interrupt() {
+    let mut iotrace = Iotrace::record()
+        .flush("100ms")
+        .start_command(["sleep", "100"]);
+    iotrace.until_recording();
+    iotrace.signal(libc::SIGTERM);
+    let finished = iotrace.wait();
+    assert_eq!(finished.code(), 128 + libc::SIGTERM);
+    assert_eq!(finished.report()["exit_code"], 128 + libc::SIGTERM);
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once() {
+    let (_keep, dir) = directory();
+    let file = dir.join("pid");
+    let script = format!(
+        "trap '' INT; exec >{} 2>&1; echo $$; while :; do sleep 1; done",
+        file.display()
+    );
+    let mut iotrace = Iotrace::record().flush("100ms").start_command(sh(&script));
+    iotrace.until_recording();
+    let shell: i32 = wait_for_text(&file).parse().unwrap();
+    let started = Instant::now();
+    iotrace.signal(libc::SIGINT);
+    std::thread::sleep(Duration::from_millis(300));
+    iotrace.signal(libc::SIGINT);
+    let finished = iotrace.wait();
+    // SAFETY: the program's own process group; it may have ended.
+    unsafe { libc::kill(-shell, libc::SIGKILL) };
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
+    finished.report();
+}
+
+#[test]
+fn an_interrupt_ends_the_trace_of_a_process_and_leaves_the_process() {
+    let mut target = Target::new("while :; do cat /etc/hostname >/dev/null; done");
+    let mut iotrace = Iotrace::record()
+        .flush("100ms")
+        .args(["--pid", &target.pid()])
+        .start();
+    iotrace.until_recording();
+    std::thread::sleep(Duration::from_millis(300));
+    iotrace.signal(libc::SIGINT);
+    let finished = iotrace.wait();
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    assert!(
+        number(&report["totals"], "reads") > 0,
+        "{}",
+        report["totals"]
+    );
+    assert!(target.runs());
+}
+
+#[test]
+fn the_end_is_instant_with_either_hook() {
+    for hook in ["btf", "tracepoint"] {
+        let started = Instant::now();
+        let finished = Iotrace::record().hook(hook).command(["true"]);
+        assert_eq!(finished.code(), 0);
+        // Taking a hundred tracepoints off takes the kernel eight seconds.
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{hook}: {:?}",
+            started.elapsed()
+        );
+    }
+}
+
+/// The counting program, with workers that wait for the word to begin.
+struct Attached {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    pids: Vec<String>,
+}
+
+impl Attached {
+    fn new(dir: &Path, workers: usize) -> Self {
+        let mut child = Command::new(common::workload())
+            .args([Path::new("attached"), dir, Path::new(&workers.to_string())])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the counting program");
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let pids = line
+            .strip_prefix("ready ")
+            .expect("ready")
+            .split_whitespace()
+            .map(Into::into);
+        Self {
+            pids: pids.collect(),
+            child,
+            output,
+        }
+    }
+
+    /// Lets the workers go; what they counted.
+    fn go(mut self) -> Value {
+        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(wait_for(&mut self.child, Duration::from_secs(60)).success());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+#[test]
+fn processes_that_run_already_are_traced_with_what_they_have_open() {
+    for hook in ["btf", "tracepoint"] {
+        let (_keep, dir) = directory();
+        let attached = Attached::new(&dir, 3);
+        let mut args = Vec::new();
+        attached
+            .pids
+            .iter()
+            .for_each(|pid| args.extend(["--pid", pid]));
+        let mut iotrace = Iotrace::record()
+            .hook(hook)
+            .flush("100ms")
+            .args(args)
+            .start();
+        iotrace.until_recording();
+        let truth = attached.go();
+        // It ends when all of them have.
+        let finished = iotrace.wait();
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let report = finished.report();
+        let processes = truth::processes(&truth);
+        assert_eq!(processes.len(), 6);
+        processes.iter().for_each(|process| same(process, &report));
+        assert_eq!(compare::list(&report, "processes").len(), 6);
+        for process in processes
+            .iter()
+            .filter(|process| process.role == "attached")
+        {
+            let found = compare::process(&report, process.pid);
+            assert!(text(found, "exe").ends_with("/workload"), "{found}");
+            assert_eq!(found["exit_code"], 0);
+            assert!(found["uid"] == 0 && number(found, "ppid") != 0, "{found}");
+        }
+    }
+}
+
+#[test]
+fn without_following_only_the_process_itself_is_traced() {
+    let (_keep, dir) = directory();
+    let attached = Attached::new(&dir, 1);
+    let mut iotrace = Iotrace::record()
+        .flush("100ms")
+        .args(["--no-follow", "--pid", &attached.pids[0]])
+        .start();
+    iotrace.until_recording();
+    let truth = attached.go();
+    let report = iotrace.wait().report();
+    assert_eq!(compare::list(&report, "processes").len(), 1);
+    let processes = truth::processes(&truth);
+    let traced = processes.iter().find(|process| process.role == "attached");
+    same(traced.expect("the process"), &report);
+}
+
+#[test]
+fn descendants_that_were_there_before_are_traced() {
+    let (_keep, dir) = directory();
+    let attached = Attached::new(&dir, 2);
+    // The parent of the workers alone is named.
+    let parent = attached.child.id().to_string();
+    let mut iotrace = Iotrace::record()
+        .flush("100ms")
+        .args(["--pid", &parent])
+        .start();
+    iotrace.until_recording();
+    let truth = attached.go();
+    let report = iotrace.wait().report();
+    let processes = truth::processes(&truth);
+    assert_eq!(processes.len(), 4);
+    processes.iter().for_each(|process| same(process, &report));
+    assert_eq!(compare::list(&report, "processes").len(), 5);
+}
+
+#[test]
+fn a_target_that_is_dead_but_not_waited_for_ends_the_trace() {
+    // The inner sleep's parent becomes a program that never waits.
+    let (_keep, dir) = directory();
+    let file = dir.join("pid");
+    let script = format!("sleep 2 & echo $! > {}; exec sleep 60", file.display());
+    let _target = Target::new(&script);
+    let pid = wait_for_text(&file);
+    let started = Instant::now();
+    let finished = Iotrace::record()
+        .args(["--pid", &pid, "--duration", "30s"])
+        .run();
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "it went on for {:?}",
+        started.elapsed()
+    );
+}
+
+fn wait_for_text(file: &PathBuf) -> String {
+    let started = Instant::now();
+    loop {
+        match fs::read_to_string(file) {
+            Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
+            _ => assert!(
+                started.elapsed() < Duration::from_secs(30),
+                "{}",
+                file.display()
+            ),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_whole_system_is_traced_and_iotrace_itself_is_not() {
+    let (_keep, dir) = directory();
+    let mut iotrace = Iotrace::bare()
+        .args(["--all"])
+        .flush("100ms")
+        .own_group()
+        .start();
+    iotrace.until_recording();
+    let out = Command::new(common::workload())
+        .arg("threads-on-many")
+        .arg(&dir)
+        .output()
+        .unwrap();
+    assert!(out.status.success());
+    let own = u64::from(iotrace.child.id());
+    iotrace.signal(libc::SIGINT);
+    let finished = iotrace.wait();
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    assert_eq!(report["all"], true);
+    let truth: Value = serde_json::from_slice(&out.stdout).unwrap();
+    truth::processes(&truth)
+        .iter()
+        .for_each(|process| same(process, &report));
+    assert!(
+        compare::processes_of(&report, own).is_empty(),
+        "iotrace traced itself"
+    );
+}
+
+#[test]
+fn moments_lie_within_the_run() {
+    let (_keep, dir) = directory();
+    let finished = Iotrace::record().workload(["threads-on-many", dir.to_str().unwrap()]);
+    let (_, report) = finished.truth_and_report();
+    let duration = report["duration_seconds"].as_f64().unwrap();
+    let moments = |value: &Value| -> Vec<(String, f64)> {
+        let object = value.as_object().unwrap().iter();
+        let at = object.filter(|(key, _)| key.ends_with("_at"));
+        at.map(|(key, value)| (key.clone(), value.as_f64().unwrap()))
+            .collect()
+    };
+    let mut checked = 0;
+    for row in compare::list(&report, "files")
+        .iter()
+        .chain([&report["totals"]])
+    {
+        for (name, at) in moments(row) {
+            assert!(
+                (0.0..=duration).contains(&at),
+                "{name} is {at} in a run of {duration} s: {row}"
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked}");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let (_keep, dir) = directory();
+    for format in ["text", "json"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+            .args(["record", "--map-entries", "1024", "--format", format, "-o"])
+            .arg(dir.join(format))
+            .args(["--", "true"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let status = wait_for(&mut child, Duration::from_secs(60));
+        let mut errors = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut errors)
+            .unwrap();
+        assert_eq!(
+            (status.code(), status.signal()),
+            (Some(0), None),
+            "{errors}"
+        );
+        assert_eq!(errors, "");
+    }
+}
+
+#[test]
+fn the_text_report_is_for_people() {
+    let (_keep, dir) = directory();
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["record", "--map-entries", "4096", "-o"])
+        .arg(dir.join("recording"))
+        .arg("--")
+        .arg(common::workload())
+        .arg("threads-on-many")
+        .arg(&dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.contains("file-63"), "{text}");
+    assert!(!text.contains('\x1b'), "colour where there is no terminal");
+    // The first line is the counting program's own.
+    for line in text.lines().skip(1) {
+        assert!(
+            line.chars().count() <= 100,
+            "{} columns: {line}",
+            line.chars().count()
+        );
+    }
+}
+
+#[test]
+fn a_long_run_counts_the_same_over_many_flushes() {
+    let (_keep, dir) = directory();
+    let iotrace = Iotrace::record().flush("50ms");
+    let finished = iotrace.workload(["threads-on-many", dir.to_str().unwrap()]);
+    let (truth, report) = finished.truth_and_report();
+    compare::nothing_lost(&report);
+    truth::processes(&truth)
+        .iter()
+        .for_each(|process| same(process, &report));
+    let total = Counts::of(&report["totals"]);
+    assert!(total.get("writes") > 1000);
+}
