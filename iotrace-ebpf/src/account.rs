@@ -3,11 +3,13 @@
 //! Writes `IO` or `IO_FULL`, `OVERFLOW` or `OVERFLOW_FULL`, `FAILURES`, `FILL`; sends the fill notice and, for a new
 //! entry, the file's name.
 
+use core::ptr;
+
 use iotrace_common::{
     diag, event,
     key::{FileId, IoKey},
     op,
-    value::{Failures, Io, group},
+    value::{Failures, Io, IoFull, group},
 };
 
 use crate::{
@@ -21,30 +23,49 @@ use crate::{
 
 const BPF_NOEXIST: u64 = 1;
 
-/// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; none where that
-/// is full too. At detail full it is an `IoFull`, which starts with its `Io`. A new entry's file (0: none) is named if it
-/// has not been.
+/// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; null where that is
+/// full too. At detail full it is an `IoFull`, which starts with its `Io`.
+///
+/// Pointers that may be null and not `Option`s: a function that is not inlined returns one register, and LLVM may take
+/// two for an `Option`.
 #[inline(always)]
-pub fn entry(thread: &Thread) -> Option<*mut Io> {
-    let key = &thread.key.io;
-    lookup(key).or_else(|| {
-        if new_entry(key) != 0 {
-            return overflow(key);
-        }
-        if thread.file != 0 && !key.file.is_none() {
-            path::name_file(thread.file, &key.file, thread.copy);
-        }
-        lookup(key)
-    })
+pub fn entry(thread: &Thread) -> *mut Io {
+    let io = lookup(&thread.key.io);
+    if io.is_null() {
+        first_entry(thread)
+    } else {
+        io
+    }
 }
 
 #[inline(always)]
-fn lookup(key: &IoKey) -> Option<*mut Io> {
-    if FULL.is_set() {
-        IO_FULL.get(0)?.get_ptr_mut(key).map(|full| full.cast())
+fn lookup(key: &IoKey) -> *mut Io {
+    let found = if FULL.is_set() {
+        IO_FULL
+            .get(0)
+            .and_then(|map| map.get_ptr_mut(key))
+            .map(|full| full.cast())
     } else {
-        IO.get(0)?.get_ptr_mut(key)
+        IO.get(0).and_then(|map| map.get_ptr_mut(key))
+    };
+    found.unwrap_or(ptr::null_mut())
+}
+
+/// Once per thread, file and generation. A new entry's file (0: none) is named if it has not been.
+#[inline(never)]
+fn first_entry(thread: *const Thread) -> *mut Io {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_ref() }) else {
+        return ptr::null_mut();
+    };
+    let key = &thread.key.io;
+    if new_entry(key) != 0 {
+        return overflow(key);
     }
+    if thread.file != 0 && !key.file.is_none() {
+        path::name_file(thread.file, &key.file, thread.copy);
+    }
+    lookup(key)
 }
 
 /// Makes an entry; 0 if there is one now. Not inlined: once per thread, file and generation.
@@ -56,7 +77,7 @@ fn new_entry(key: &IoKey) -> u32 {
         map.insert(key, zero, BPF_NOEXIST).is_ok()
     } else {
         let Some(map) = IO.get(0) else { return 1 };
-        map.insert(key, &zero.io, BPF_NOEXIST).is_ok()
+        map.insert(key, basic(zero), BPF_NOEXIST).is_ok()
     };
     if !made {
         return 1;
@@ -71,34 +92,52 @@ fn new_entry(key: &IoKey) -> u32 {
     0
 }
 
-/// The overflow entry of the key's thread.
+/// The part of a value that detail basic keeps; by reference, since a copy would stand on the stack.
+#[inline(always)]
+fn basic(full: &IoFull) -> &Io {
+    &full.io
+}
+
+/// The overflow entry of the key's thread; null where there is no room for it.
 #[inline(never)]
-fn overflow(key: &IoKey) -> Option<*mut Io> {
+fn overflow(key: &IoKey) -> *mut Io {
     let key = IoKey {
         file: FileId::NONE,
         ..*key
     };
-    let zero = ZERO.get(0)?;
-    let found = if FULL.is_set() {
-        let map = OVERFLOW_FULL.get(0)?;
-        map.get_ptr_mut(key)
-            .or_else(|| {
-                // Where it fails, the second look says so.
-                let _ = map.insert(key, zero, BPF_NOEXIST);
-                map.get_ptr_mut(key)
-            })
-            .map(|full| full.cast())
-    } else {
-        let map = OVERFLOW.get(0)?;
-        map.get_ptr_mut(key).or_else(|| {
-            let _ = map.insert(key, &zero.io, BPF_NOEXIST);
-            map.get_ptr_mut(key)
-        })
-    };
-    if found.is_none() {
+    let mut found = lookup_overflow(&key);
+    if found.is_null() {
+        // Where the insert fails, the second look says so.
+        if let Some(zero) = ZERO.get(0) {
+            if FULL.is_set() {
+                let _ = OVERFLOW_FULL
+                    .get(0)
+                    .map(|map| map.insert(key, zero, BPF_NOEXIST));
+            } else {
+                let _ = OVERFLOW
+                    .get(0)
+                    .map(|map| map.insert(key, basic(zero), BPF_NOEXIST));
+            }
+        }
+        found = lookup_overflow(&key);
+    }
+    if found.is_null() {
         diagnose::count(diag::LOST_OPERATIONS);
     }
     found
+}
+
+#[inline(always)]
+fn lookup_overflow(key: &IoKey) -> *mut Io {
+    let found = if FULL.is_set() {
+        OVERFLOW_FULL
+            .get(0)
+            .and_then(|map| map.get_ptr_mut(key))
+            .map(|full| full.cast())
+    } else {
+        OVERFLOW.get(0).and_then(|map| map.get_ptr_mut(key))
+    };
+    found.unwrap_or(ptr::null_mut())
 }
 
 /// Counts bytes of an operation that found no entry.
@@ -147,7 +186,8 @@ pub fn failure(thread: *mut Thread) {
     };
     // What failed may have had no file, and a closed one may be gone: nothing is named.
     thread.file = 0;
-    if let Some(io) = entry(thread) {
+    let io = entry(thread);
+    if !io.is_null() {
         // SAFETY: as in `add`.
         unsafe {
             (*io).failures += 1;
@@ -156,7 +196,8 @@ pub fn failure(thread: *mut Thread) {
         }
     }
     let Some(map) = FAILURES.get(0) else { return };
-    if let Some(failures) = map.get_ptr_mut(&thread.key) {
+    let key = &thread.key;
+    if let Some(failures) = map.get_ptr_mut(key) {
         // SAFETY: as in `add`.
         unsafe {
             (*failures).calls += 1;
@@ -168,7 +209,7 @@ pub fn failure(thread: *mut Thread) {
         calls: 1,
         ns: thread.ns(),
     };
-    if map.insert(&thread.key, failures, BPF_NOEXIST).is_err() {
+    if map.insert(key, failures, BPF_NOEXIST).is_err() {
         diagnose::count(diag::FAILURES_UNSORTED);
     }
 }

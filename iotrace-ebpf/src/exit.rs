@@ -80,10 +80,11 @@ fn finish(thread: &mut Thread, task: Address, result: i64) {
 /// A read or a write.
 #[inline(always)]
 fn data(thread: &Thread, task: Address, bytes: u64) {
-    let Some(io) = account::entry(thread) else {
+    let io = account::entry(thread);
+    if io.is_null() {
         account::lost_bytes(bytes);
         return;
-    };
+    }
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
     if FULL.is_set() {
@@ -107,7 +108,8 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
         op::CLOSE => thread.file = 0,
         _ => {}
     }
-    if let Some(io) = account::entry(thread) {
+    let io = account::entry(thread);
+    if !io.is_null() {
         account::add(io, thread);
         if FULL.is_set() {
             full::metadata(io, thread, task);
@@ -122,7 +124,8 @@ fn opened(thread: &mut Thread, task: Address, fd: u64) {
         diagnose::count(diag::SKIPPED);
         return;
     }
-    if let Some(io) = account::entry(thread) {
+    let io = account::entry(thread);
+    if !io.is_null() {
         account::add(io, thread);
         if FULL.is_set() {
             full::metadata(io, thread, task);
@@ -150,10 +153,11 @@ fn transferred(thread: &mut Thread, bytes: u64) {
 /// One end of a transfer.
 #[inline(always)]
 fn end(thread: &Thread, bytes: u64) {
-    let Some(io) = account::entry(thread) else {
+    let io = account::entry(thread);
+    if io.is_null() {
         account::lost_bytes(bytes);
         return;
-    };
+    }
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
 }

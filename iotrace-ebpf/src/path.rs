@@ -304,7 +304,7 @@ fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) ->
     // SAFETY: this CPU's and this copy's own scratch.
     let scratch = unsafe { &mut *scratch };
     scratch.name = Name {
-        header: header(kind & (1 << FLAGS_SHIFT) - 1),
+        header: header(kind & ((1 << FLAGS_SHIFT) - 1)),
         mode: MODE_DIRECTORY,
         flags: kind >> FLAGS_SHIFT,
         ..Name::NONE
