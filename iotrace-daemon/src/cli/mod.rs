@@ -5,6 +5,7 @@
 mod check;
 mod child;
 mod host;
+mod phases;
 mod progress;
 mod record;
 mod report;
@@ -33,6 +34,8 @@ enum Command {
     Record(Box<record::Args>),
     /// Print the report of a recording.
     Report(report::Args),
+    /// List, explain and check the rules that sort files into phases.
+    Phases(phases::Args),
     /// Say whether this host can run iotrace, and what is missing.
     Check(check::Args),
 }
@@ -44,6 +47,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Record(args) => record::run(*args, cli.verbose),
         Command::Report(args) => report::run(&args),
+        Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),
     };
     match result {

@@ -82,7 +82,7 @@ pub struct Args {
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     flush: Duration,
     /// Entries of each of the two generations of kernel counters.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     map_entries: Option<u32>,
     /// The running kernel's type information, where it is not at /sys/kernel/btf/vmlinux.
     #[arg(long, value_name = "FILE")]

@@ -1,20 +1,21 @@
 //! Known operations, compared with what the programs say of them, before any number is believed.
 //!
 //! A wrong field offset, a register that lies or a program that does not run shows here and not in a report. A thread
-//! of iotrace itself does the operations, on a file in memory and on iotrace's own binary.
+//! of iotrace itself does the operations, on a file in memory and on one of /proc, whose path crosses a mount.
 
 use std::{
     ffi::CStr,
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::{
-        fd::{AsRawFd as _, FromRawFd as _},
+        fd::{AsRawFd as _, FromRawFd as _, RawFd},
         unix::{ffi::OsStrExt as _, fs::FileExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
+    ptr,
 };
 
-use super::{Kernel, KernelError};
+use super::{Detail, Kernel, KernelError};
 use crate::{
     drain::{Batch, Drain},
     model::{
@@ -25,6 +26,7 @@ use crate::{
 
 const MEMORY_NAME: &CStr = c"iotrace-selftest";
 const FIRST_WRITE: usize = 4096 + 17;
+const PAGE: usize = 4096;
 const SECOND_WRITE: usize = 5;
 const SECOND_OFFSET: u64 = 10_000;
 const SHORT_READ: usize = 100;
@@ -33,8 +35,8 @@ const MISSING: &str = "/proc/self/iotrace-selftest-missing";
 /// What the operations were done to.
 struct Truth {
     memory: Identity,
-    binary: Identity,
-    binary_path: PathBuf,
+    mounted: Identity,
+    mounted_path: PathBuf,
 }
 
 struct Identity {
@@ -62,7 +64,7 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     drain.events(&mut take);
     drain.counters(&mut take)?;
     kernel.forget_names()?;
-    compare(&model, own, &truth)
+    compare(&model, own, kernel.detail(), &truth)
 }
 
 /// The known operations.
@@ -83,26 +85,55 @@ fn operate() -> io::Result<Truth> {
     // Past the end: a read of nothing.
     memory.read_at(&mut end, 1 << 20)?;
     memory.sync_all()?;
-    // SAFETY: duplicates and closes a descriptor that stays open here.
-    unsafe {
-        let copy = libc::dup(memory.as_raw_fd());
-        if copy < 0 || libc::close(copy) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
+    duplicate_and_map(memory.as_raw_fd())?;
     let memory_id = identity(&memory)?;
     drop(memory);
     // A file that is there; its error is the point.
     drop(File::open(MISSING));
-    let binary_path = std::fs::read_link("/proc/self/exe")?;
-    let mut binary = File::open("/proc/self/exe")?;
-    binary.read_exact(&mut [0; SHORT_READ])?;
-    let binary_id = identity(&binary)?;
+    let mounted_path = Path::new("/proc")
+        .join(std::fs::read_link("/proc/self")?)
+        .join("stat");
+    let mut mounted = File::open(&mounted_path)?;
+    mounted.read_exact(&mut [0; 8])?;
+    let mounted_id = identity(&mounted)?;
     Ok(Truth {
         memory: memory_id,
-        binary: binary_id,
-        binary_path,
+        mounted: mounted_id,
+        mounted_path,
     })
+}
+
+/// Calls whose descriptor is their first and their fifth argument, and one whose second says what it does.
+fn duplicate_and_map(fd: RawFd) -> io::Result<()> {
+    let check = |result: i32| {
+        if result < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(result)
+        }
+    };
+    // SAFETY: the descriptor stays open here, its copies are closed once, and the mapping is taken away again unused.
+    unsafe {
+        check(libc::close(check(libc::dup(fd))?))?;
+        check(libc::close(check(libc::fcntl(
+            fd,
+            libc::F_DUPFD_CLOEXEC,
+            0,
+        ))?))?;
+        let address = libc::mmap(
+            ptr::null_mut(),
+            PAGE,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            fd,
+            0,
+        );
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        check(libc::munmap(address, PAGE))?;
+    }
+    Ok(())
 }
 
 fn identity(file: &File) -> io::Result<Identity> {
@@ -114,7 +145,7 @@ fn identity(file: &File) -> io::Result<Identity> {
     })
 }
 
-fn compare(model: &Model, pid: u32, truth: &Truth) -> Result<(), KernelError> {
+fn compare(model: &Model, pid: u32, detail: Detail, truth: &Truth) -> Result<(), KernelError> {
     let memory = row(model, pid, &truth.memory).ok_or_else(|| failed(
         "operations on a file in memory left no counters, or under another identity",
         "sys_enter/sys_exit, pt_regs, task_struct.files, files_struct.fdt, fdtable.fd, file.f_inode, inode.i_ino, \
@@ -131,27 +162,35 @@ fn compare(model: &Model, pid: u32, truth: &Truth) -> Result<(), KernelError> {
         ("reads at the end", counters::ZERO_READS, 1),
         ("bytes read", counters::BYTES_READ, SHORT_READ as u64),
         ("fsyncs", counters::FSYNCS, 1),
-        ("dups", counters::DUPS, 1),
-        ("closes", counters::CLOSES, 2),
+        ("dups", counters::DUPS, 2),
+        ("closes", counters::CLOSES, 3),
+        ("stats by descriptor", counters::STATS, 1),
+        ("mmaps", counters::MMAPS, 1),
     ];
+    let offset = (detail == Detail::Full).then_some((
+        "the highest byte written",
+        counters::MAX_BYTE_WRITTEN,
+        SECOND_OFFSET + SECOND_WRITE as u64 - 1,
+    ));
+    let expected = expected.into_iter().chain(offset);
     for (what, index, truth) in expected {
         let found = memory.0.v[index];
         if found != truth {
             return Err(failed(
-                &format!("{truth} {what} were done, {found} were counted"),
+                &format!("{what}: {truth} by the operations themselves, {found} by the counters"),
                 "the arguments or the result of system calls: pt_regs, sys_exit",
             ));
         }
     }
     let expected = Path::new("/memfd:iotrace-selftest");
     check_name("a file in memory", &memory.1, expected)?;
-    let binary = row(model, pid, &truth.binary).ok_or_else(|| {
+    let mounted = row(model, pid, &truth.mounted).ok_or_else(|| {
         failed(
-            "reading iotrace's own binary left no counters, or under another identity",
+            "reading a file of /proc left no counters, or under another identity",
             "inode.i_ino, inode.i_sb, super_block.s_dev",
         )
     })?;
-    check_name("iotrace's own binary", &binary.1, &truth.binary_path)?;
+    check_name("a file of /proc", &mounted.1, &truth.mounted_path)?;
     check_failure(model)
 }
 
@@ -167,7 +206,8 @@ fn row(model: &Model, pid: u32, identity: &Identity) -> Option<(Counters, Vec<u8
 }
 
 fn check_name(what: &str, found: &[u8], expected: &Path) -> Result<(), KernelError> {
-    if found == expected.as_os_str().as_bytes() {
+    // In a chroot, the namespace's path has the way to the root before the process's own.
+    if found.ends_with(expected.as_os_str().as_bytes()) {
         return Ok(());
     }
     let found = String::from_utf8_lossy(found);
