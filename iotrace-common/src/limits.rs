@@ -9,7 +9,7 @@ pub const FAILURE_ENTRIES: u32 = 16_384;
 /// Entries of one generation of the per-thread overflow counters.
 pub const OVERFLOW_ENTRIES: u32 = 4_096;
 /// Files remembered as already named (an LRU: an evicted file is named again).
-pub const NAMED_ENTRIES: u32 = 65_536;
+pub const NAMED_ENTRIES: u32 = 131_072;
 /// Open files whose last access is remembered at detail `full` (an LRU).
 pub const OPEN_FILE_ENTRIES: u32 = 32_768;
 /// Threads whose state stands in a table; a power of two. A thread whose place is taken has its state in task storage.

@@ -81,8 +81,8 @@ pub struct Args {
     /// Time between two parts of the recording: what a killed recorder loses at most.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     flush: Duration,
-    /// Entries of each of the two generations of kernel counters.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    /// Entries of each of the two generations of kernel counters; the self-test alone needs 3.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=1 << 24))]
     map_entries: Option<u32>,
     /// The running kernel's type information, where it is not at /sys/kernel/btf/vmlinux.
     #[arg(long, value_name = "FILE")]
