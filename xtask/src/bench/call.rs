@@ -1,7 +1,7 @@
 //! The calls whose cost is measured.
 
 /// A call, or a pair of calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Call {
     Pread,
     Read,

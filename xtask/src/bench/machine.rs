@@ -1,15 +1,10 @@
-//! The machine that figures are from, and whether it is quiet.
+//! The machine that figures are from.
 
 use std::fs;
-use std::thread::{self, available_parallelism};
-use std::time::{Duration, Instant};
-
-use super::raw;
+use std::thread::available_parallelism;
 
 /// Mitigations that decide what a system call costs.
 const MITIGATIONS: [&str; 3] = ["spectre_v2", "spec_rstack_overflow", "retbleed"];
-/// How long other tracers are waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Prints what the machine is.
 pub fn print() {
@@ -51,44 +46,4 @@ fn field(path: &str, name: &str) -> String {
     value
         .next()
         .map_or_else(|| "unknown".into(), |(_, value)| value.trim().to_owned())
-}
-
-/// Sees whether others trace this system meanwhile: their hooks would be measured with ours.
-pub struct Others {
-    /// Programs when none of ours is loaded.
-    quiet: usize,
-}
-
-impl Others {
-    pub fn look() -> Self {
-        Self {
-            quiet: raw::loaded(),
-        }
-    }
-
-    /// Waits until no more programs are loaded than at the quietest moment so far; false: there still is.
-    pub fn wait(&mut self) -> bool {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let now = raw::loaded();
-            if now <= self.quiet {
-                self.quiet = now;
-                return true;
-            }
-            if Instant::now() > end {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// What stays loaded all the time, if any.
-    pub fn print(&self) {
-        if self.quiet > 0 {
-            println!(
-                "note:    {} other BPF programs were loaded all the time",
-                self.quiet
-            );
-        }
-    }
 }

@@ -4,12 +4,14 @@
 //! - `syscall`, `files`: the two measurements
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
 //! - `worker`, `call`: the traced program; `remote`: its handle in this process
+//! - `others`: whether another tracer disturbs
 //! - `machine`, `stats`, `table`: what stands above, in and around a table
 
 mod call;
 mod files;
 mod iotrace;
 mod machine;
+mod others;
 mod raw;
 mod remote;
 mod stats;

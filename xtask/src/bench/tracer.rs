@@ -36,7 +36,7 @@ interval:s:1 { printf("ready\n"); }
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// A tracer, or the lack of one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Tracer {
     Untraced,
     Bare,
@@ -104,6 +104,11 @@ impl Tracer {
             Self::Elsewhere => Some(false),
             _ => None,
         }
+    }
+
+    /// Whether its hooks slow calls down for seconds after its end.
+    pub fn lingers(self) -> bool {
+        self == Self::Tracepoint
     }
 
     /// Starts a worker that this tracer can trace.

@@ -15,7 +15,8 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Common;
-use super::machine::{self, Others};
+use super::machine;
+use super::others::Others;
 use super::remote::{Places, Worker};
 use report::Results;
 use visit::{Detail, Run};
@@ -46,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     maker.ask(&format!("make {}", options.files))?;
     maker.answer()?;
 
-    let mut others = Others::look();
+    let mut others = Others::look(&places)?;
     let mut results = Results::new(options.files, options.epochs);
     for round in 1..=options.common.rounds {
         eprintln!(
@@ -56,7 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
         );
         for workers in WORKERS {
             for detail in Detail::ALL {
-                others.wait();
+                others.wait()?;
                 let run = Run {
                     detail,
                     workers,
@@ -76,7 +77,6 @@ pub fn run(options: &Options) -> Result<()> {
             results.few(run, run.visit(&places, &scratch)?);
         }
     }
-    others.print();
     results.print();
     Ok(())
 }

@@ -88,7 +88,7 @@ impl Run {
         }
         let (mut wall, mut cpu) = (0.0_f64, 0.0);
         for worker in workers {
-            let [ns, cpu_ns, _] = worker.answer()?;
+            let [ns, cpu_ns, ..] = worker.answer()?;
             wall = wall.max(ns / 1e9);
             cpu += cpu_ns / 1e9;
         }

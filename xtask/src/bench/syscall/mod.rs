@@ -12,20 +12,19 @@ mod results;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 
 use super::call::Call;
-use super::machine::{self, Others};
+use super::machine;
+use super::others::Others;
 use super::remote::{Places, Worker};
 use super::tracer::Tracer;
 use super::{Common, raw};
 use results::Results;
 
-/// How long the CPU's best speed is looked for, milliseconds.
-const BEST_MILLIS: u64 = 4000;
-/// How often a visit is repeated that was disturbed.
-const TRIES: u32 = 5;
+/// How often what was disturbed is measured.
+const TRIES: u32 = 4;
 
 #[derive(Args)]
 pub struct Options {
@@ -43,70 +42,92 @@ pub fn run(options: &Options) -> Result<()> {
     let disk = super::scratch()?;
     let places = Places::new(&disk);
     let mut bench = Bench {
-        best: best(&places)?,
+        others: Others::look(&places)?,
         places,
         scratch: disk,
-        others: Others::look(),
         results: Results::default(),
-        disturbed: 0,
+        rounds: 0,
+        beside_others: 0,
+        not_quiet: 0,
     };
-    for round in 1..=options.common.rounds {
+    let rounds = options.common.rounds;
+    while bench.rounds < rounds {
         eprintln!(
-            "round {round} of {}, load {}",
-            options.common.rounds,
+            "round {} of {rounds}, load {}",
+            bench.rounds + 1,
             machine::load()
         );
-        for tracer in &tracers {
-            bench.visit(*tracer)?;
-        }
+        bench.round(&tracers)?;
     }
-    bench.others.print();
-    if bench.disturbed > 0 {
-        println!(
-            "note:    {} visits were disturbed by other tracers",
-            bench.disturbed
-        );
-    }
+    bench.notes();
     report::print(&bench.results, &tracers);
     Ok(())
 }
 
-/// The CPU's best speed: a loop's nanoseconds.
-fn best(places: &Places) -> Result<f64> {
-    let mut worker = Worker::start(places, &[])?;
-    worker.ask(&format!("best {BEST_MILLIS}"))?;
-    Ok(worker.answer()?[0])
-}
-
 struct Bench {
-    best: f64,
     places: Places,
     scratch: PathBuf,
     others: Others,
     results: Results,
-    /// Visits that were taken though they were disturbed each time.
-    disturbed: u32,
+    /// Rounds that the results are of.
+    rounds: u32,
+    /// Visits that were taken though another tracer was at work each time.
+    beside_others: u32,
+    /// Figures that were taken though the CPU core was busy each time.
+    not_quiet: u32,
 }
 
 impl Bench {
-    /// Measures all calls under one tracer; again where something disturbed it.
+    /// Says what may be wrong with the figures.
+    fn notes(&self) {
+        if self.beside_others > 0 {
+            println!(
+                "note:    {} visits were beside another tracer",
+                self.beside_others
+            );
+        }
+        if self.not_quiet > 0 {
+            println!(
+                "note:    {} figures are from a busy CPU core",
+                self.not_quiet
+            );
+        }
+    }
+
+    /// Measures all calls under each tracer. All rounds begin anew if one was taken for quiet and was not.
+    fn round(&mut self, tracers: &[Tracer]) -> Result<()> {
+        let corrections = self.others.corrections();
+        for tracer in tracers {
+            self.visit(*tracer)?;
+            if self.others.corrections() != corrections {
+                eprintln!("the machine can be quieter than it was so far: the rounds begin anew");
+                self.results = Results::default();
+                (self.rounds, self.beside_others, self.not_quiet) = (0, 0, 0);
+                return Ok(());
+            }
+        }
+        self.rounds += 1;
+        Ok(())
+    }
+
+    /// Measures all calls under one tracer; again where another one came on meanwhile.
     fn visit(&mut self, tracer: Tracer) -> Result<()> {
         for left in (0..TRIES).rev() {
-            let quiet = self.others.wait();
+            let quiet = self.others.wait()?;
             let (figures, alone) = self.measure(tracer)?;
-            let disturbed = !quiet || !alone;
-            if disturbed && left > 0 {
-                continue;
+            let alone = alone && (tracer.lingers() || self.others.idle()?);
+            if quiet && alone || left == 0 {
+                self.results.add(tracer, &figures);
+                self.beside_others += u32::from(!quiet || !alone);
+                break;
             }
-            self.disturbed += u32::from(disturbed);
-            self.results.add(tracer, &figures);
-            break;
+            eprintln!("{} again: another tracer is at work", tracer.title());
         }
         Ok(())
     }
 
-    /// The figures of one visit, and whether nothing disturbed it.
-    fn measure(&self, tracer: Tracer) -> Result<(Vec<(Call, f64)>, bool)> {
+    /// The figures of one visit, and whether no other tracer came on.
+    fn measure(&mut self, tracer: Tracer) -> Result<(Vec<(Call, f64)>, bool)> {
         let mut worker = tracer.worker(&self.places, &self.scratch)?;
         let attached = tracer.attach(&worker, &self.places, &self.scratch)?;
         let programs = raw::loaded();
@@ -114,26 +135,41 @@ impl Bench {
         let mut figures = Vec::new();
         let mut reads = 0;
         for call in Call::ALL {
-            worker.ask(&format!("call {} {}", call.word(), self.best))?;
-            let [ns, calls, quiet] = worker.answer()?;
+            let (ns, calls) = self.call(&mut worker, call)?;
             if call.is_read() {
-                reads += calls as u64;
+                reads += calls;
             }
             figures.push((call, ns));
-            alone &= raw::loaded() == programs && quiet == 1.0;
+            // Fewer may be ours: the kernel frees a program some time after its end.
+            alone &= raw::loaded() <= programs;
         }
         let outcome = attached.detach()?;
         if let (Some(outcome), Some(counts)) = (outcome, tracer.counts()) {
             let expected = if counts { reads } else { 0 };
             if outcome.reads != expected {
+                let title = tracer.title();
                 println!(
-                    "note:    {} counted {} of {expected} reads",
-                    tracer.title(),
+                    "note:    {title} counted {} of {expected} reads",
                     outcome.reads
                 );
             }
         }
-        drop::<Worker>(worker);
         Ok((figures, alone))
+    }
+
+    /// Nanoseconds of a call, and how many there were; again while others keep the CPU core busy.
+    fn call(&mut self, worker: &mut Worker, call: Call) -> Result<(f64, u64)> {
+        let mut all = 0;
+        for left in (0..TRIES).rev() {
+            worker.ask(&format!("call {} {}", call.word(), self.others.best()))?;
+            let [ns, calls, quiet, best] = worker.answer()?;
+            self.others.saw(best);
+            all += calls as u64;
+            if quiet == 1.0 || left == 0 {
+                self.not_quiet += u32::from(quiet != 1.0);
+                return Ok((ns, all));
+            }
+        }
+        bail!("a call was not measured")
     }
 }

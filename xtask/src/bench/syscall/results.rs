@@ -9,17 +9,14 @@ use crate::bench::tracer::Tracer;
 /// Nanoseconds a call by tracer and call, in the order of the rounds.
 #[derive(Default)]
 pub struct Results {
-    figures: HashMap<(u8, u8), Vec<f64>>,
+    figures: HashMap<(Tracer, Call), Vec<f64>>,
 }
 
 impl Results {
     /// Adds the figures of a tracer's next round.
     pub fn add(&mut self, tracer: Tracer, figures: &[(Call, f64)]) {
         for (call, ns) in figures {
-            self.figures
-                .entry((tracer as u8, *call as u8))
-                .or_default()
-                .push(*ns);
+            self.figures.entry((tracer, *call)).or_default().push(*ns);
         }
     }
 
@@ -46,9 +43,7 @@ impl Results {
     }
 
     fn of(&self, tracer: Tracer, call: Call) -> &[f64] {
-        self.figures
-            .get(&(tracer as u8, call as u8))
-            .map_or(&[], Vec::as_slice)
+        self.figures.get(&(tracer, call)).map_or(&[], Vec::as_slice)
     }
 
     fn added_by_round(&self, tracer: Tracer, call: Call) -> Vec<f64> {

@@ -43,7 +43,7 @@ impl Files {
             fs::write(&path, [1; BYTES])
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
-        Ok([end as f64, 0.0, 0.0])
+        Ok([end as f64, 0.0, 0.0, 0.0])
     }
 
     /// Reads every `step`th file from `first` on, up to `end`: wall time and CPU time, nanoseconds.
@@ -57,7 +57,12 @@ impl Files {
         for name in &names {
             read_whole(name)?;
         }
-        Ok([start.elapsed().as_nanos() as f64, cpu_time() - cpu, 0.0])
+        Ok([
+            start.elapsed().as_nanos() as f64,
+            cpu_time() - cpu,
+            0.0,
+            0.0,
+        ])
     }
 
     fn path(&self, number: u64) -> PathBuf {

@@ -34,8 +34,8 @@ pub struct Options {
     disk: PathBuf,
 }
 
-/// Three numbers, which is all that any answer is.
-pub type Answer = [f64; 3];
+/// Four numbers, which is all that any answer is.
+pub type Answer = [f64; 4];
 
 /// Answers until its input ends, then removes its files. A measurement that is interrupted ends the
 /// input, so nothing is left behind.
@@ -54,7 +54,7 @@ fn serve(options: &Options) -> Result<()> {
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         match answer(&line?, &places, &mut files) {
-            Ok([one, two, three]) => writeln!(out, "{one} {two} {three}")?,
+            Ok([one, two, three, four]) => writeln!(out, "{one} {two} {three} {four}")?,
             Err(error) => writeln!(out, "error {error:#}")?,
         }
         out.flush()?;

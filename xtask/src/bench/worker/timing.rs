@@ -38,8 +38,13 @@ pub fn best(period: Duration) -> Result<Answer> {
     while Instant::now() < end {
         times.push(spin());
     }
+    Ok([fastest(times), 0.0, 1.0, 0.0])
+}
+
+/// The best time, less sensitive to a clock's steps than the least.
+fn fastest(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    Ok([quantile(&times, 0.01), times.len() as f64, 1.0])
+    quantile(&times, 0.01)
 }
 
 fn spin() -> f64 {
@@ -51,8 +56,9 @@ fn spin() -> f64 {
     start.elapsed().as_nanos() as f64
 }
 
-/// Does a call many times: nanoseconds a call, how many there were, and 1 if enough pieces had their
-/// CPU to themselves; 0: the nanoseconds are those of all pieces.
+/// Does a call many times: nanoseconds a call; how many there were; 1 if enough pieces had their CPU to
+/// themselves, 0 if the nanoseconds are those of all pieces; and the best time of the loop that enters
+/// no kernel.
 pub fn time(call: Call, places: &Places, best: f64) -> Result<Answer> {
     cpus::raise_priority();
     let cpus = cpus::own();
@@ -86,13 +92,15 @@ pub fn time(call: Call, places: &Places, best: f64) -> Result<Answer> {
             .map(thread::ScopedJoinHandle::join)
             .collect()
     });
-    let mut sum = [0.0, 0.0, 1.0];
+    let mut sum = [0.0, 0.0, 1.0, f64::MAX];
     for result in results {
-        let [ns, calls, quiet] = result.map_err(|_| anyhow!("a thread of the worker died"))??;
+        let [ns, calls, quiet, best] =
+            result.map_err(|_| anyhow!("a thread of the worker died"))??;
         sum = [
             sum[0] + ns / threads as f64,
             sum[1] + calls,
             quiet.min(sum[2]),
+            best.min(sum[3]),
         ];
     }
     Ok(sum)
@@ -120,13 +128,14 @@ impl Pieces<'_> {
         let (count, mut calls) = self.calibrate()?;
         meeting.start.wait();
         let end = Instant::now() + LIMIT;
-        let (mut quiet, mut all) = (Vec::new(), Vec::new());
+        let (mut quiet, mut all, mut spins) = (Vec::new(), Vec::new(), Vec::new());
         let mut before = spin();
         while meeting.ready.load(Ordering::Relaxed) < meeting.all {
             let ns = self.piece(count)?.as_nanos() as f64 / count as f64;
             calls += count;
             all.push(ns);
             let after = spin();
+            spins.push(after);
             if before.max(after) <= self.best * SLOWER {
                 quiet.push(ns);
             }
@@ -138,7 +147,12 @@ impl Pieces<'_> {
         }
         let enough = quiet.len() >= ENOUGH;
         let ns = median(if enough { &mut quiet } else { &mut all });
-        Ok([ns, calls as f64, f64::from(u8::from(enough))])
+        Ok([
+            ns,
+            calls as f64,
+            f64::from(u8::from(enough)),
+            fastest(spins),
+        ])
     }
 
     /// The calls of a piece, and how many it took to find that out.
