@@ -9,6 +9,7 @@
 //!
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
 
+pub mod classify;
 pub mod cli;
 pub mod drain;
 pub mod kernel;

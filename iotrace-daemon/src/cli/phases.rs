@@ -170,7 +170,7 @@ fn explain(
         for found in concerned {
             let would = classifier.rules().all()[found.rule].phase.used(*direction);
             let name = named(classifier, found.rule, found.glob);
-            writeln!(out, "    before {name}: {would}")?;
+            writeln!(out, "    also {name}: {would}")?;
         }
     }
     Ok(())

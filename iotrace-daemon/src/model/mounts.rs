@@ -129,6 +129,23 @@ pub fn fs_type_of(magic: u64) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
+/// The one name of filesystem types that the kernel gives one magic number: `nfs` for `nfs4`, `fuse` for `fuse.sshfs`.
+pub fn family(fs_type: &str) -> &str {
+    match fs_type {
+        "ext2" | "ext3" => "ext4",
+        "nfs4" => "nfs",
+        "devtmpfs" => "tmpfs",
+        "smb2" | "smb3" => "cifs",
+        _ if fs_type.starts_with("fuse.") || fs_type == "fuseblk" => "fuse",
+        _ => fs_type,
+    }
+}
+
+/// All filesystem types that a magic number names.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    MAGICS.iter().map(|(_, name)| *name)
+}
+
 const MAGICS: [(u64, &str); 38] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),

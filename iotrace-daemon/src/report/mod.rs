@@ -14,7 +14,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 pub use json::json;
 use sum::Sum;
-pub use text::{text, units};
+pub use text::{escape, text, units};
 
 use crate::model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run};
 

@@ -10,6 +10,7 @@ pub mod units;
 
 use std::io::{self, BufWriter, Write};
 
+pub use escape::escape;
 use table::Page;
 
 use super::Report;

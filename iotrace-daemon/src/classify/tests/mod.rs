@@ -1,0 +1,3 @@
+//! Tests of the rules, their table, and what they say of paths as frameworks make them.
+
+mod table;
