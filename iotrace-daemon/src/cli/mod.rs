@@ -5,11 +5,14 @@
 mod check;
 mod child;
 mod host;
+mod output;
 mod phases;
 mod progress;
 mod record;
 mod report;
+mod session;
 mod targets;
+mod trace;
 
 use std::{io, process::ExitCode};
 

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use super::record::{Format, print};
+use super::{
+    output::{Format, print},
+    phases,
+};
 use crate::{recording, report::Report};
 
 #[derive(Debug, clap::Args)]
@@ -13,10 +16,14 @@ pub struct Args {
     /// Report as text or JSON.
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Sort files into phases by these rules, and by the built-in ones behind them.
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
 }
 
 /// Runs `iotrace report`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let classifier = phases::compile(args.rules.as_deref())?;
     let recorded = recording::read(&args.recording)?;
     if !recorded.complete {
         log::warn!(
@@ -25,6 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.recording.display()
         );
     }
-    print(&Report::new(&recorded.model, &recorded.run), args.format)?;
+    let report = Report::with_rules(&recorded.model, &recorded.run, &classifier);
+    print(&report, args.format)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use aya::{
 };
 
 use super::{
-    Kernel, KernelError, calls,
+    Detached, Kernel, KernelError, calls,
     error::{chain, errno_of, hint},
 };
 
@@ -107,10 +107,20 @@ impl Kernel {
     ///
     /// The kernel takes about 80 ms for each per-syscall tracepoint, so those are left to a process
     /// of their own that outlives this one; until they are off they find no process in scope.
-    pub fn detach(mut self) -> Result<(), KernelError> {
-        if self.hook != Some(Hook::Tracepoint) {
-            return Ok(());
+    pub fn detach(mut self) -> Result<Detached, KernelError> {
+        let recursion_misses = self.recursion_misses();
+        if self.hook == Some(Hook::Tracepoint) {
+            self.leave_hooks_to_another()?;
         }
+        let Self { diagnostics, .. } = self;
+        Ok(Detached {
+            diagnostics,
+            recursion_misses,
+        })
+    }
+
+    /// Lets a process of its own take the hooks off.
+    fn leave_hooks_to_another(&mut self) -> Result<(), KernelError> {
         let pids: Vec<u32> = self.targets.keys().filter_map(Result::ok).collect();
         for pid in pids {
             self.remove_target(pid)?;
@@ -132,10 +142,7 @@ impl Kernel {
                     libc::_exit(0)
                 }
             }
-            _ => {
-                drop(self);
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 }

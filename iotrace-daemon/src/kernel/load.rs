@@ -12,7 +12,7 @@ use aya::{
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
-use iotrace_common::{ABI_VERSION, diag, limits, scope::Scope as CurrentScope};
+use iotrace_common::{ABI_VERSION, limits, scope::Scope as CurrentScope};
 use object::{Object as _, ObjectSection as _};
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -20,6 +20,7 @@ use super::{
     Kernel, KernelError,
     btf::Types,
     calls, cast,
+    diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
     fdinfo, offsets,
 };
@@ -115,8 +116,7 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
         named,
         scope_map,
         scope: CurrentScope::default(),
-        diagnostics,
-        diagnostics_before: [0; diag::COUNT],
+        diagnostics: Diagnostics::new(diagnostics),
         hook: None,
         detail: options.detail,
         entries: options.entries(),

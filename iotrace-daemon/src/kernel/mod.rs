@@ -12,6 +12,7 @@ pub mod attach;
 pub mod btf;
 mod calls;
 mod cast;
+mod diagnostics;
 pub mod error;
 pub mod load;
 pub mod offsets;
@@ -19,7 +20,6 @@ pub mod probe;
 pub mod selftest;
 
 use std::{
-    collections::BTreeMap,
     fs,
     os::fd::{AsFd as _, AsRawFd as _},
     path::Path,
@@ -27,11 +27,13 @@ use std::{
 
 use aya::{
     Ebpf,
-    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
+    maps::{Array, HashMap, Map, MapData, MapError},
 };
-use iotrace_common::{diag, key::FileId, scope::Scope as CurrentScope};
+use iotrace_common::{key::FileId, scope::Scope as CurrentScope};
 
 pub use attach::{Hook, HookChoice};
+use diagnostics::Diagnostics;
+pub use diagnostics::{Detached, Losses};
 pub use error::KernelError;
 pub use load::{Detail, Options};
 
@@ -42,8 +44,7 @@ pub struct Kernel {
     named: HashMap<MapData, FileId, u32>,
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
-    diagnostics: PerCpuArray<MapData, u64>,
-    diagnostics_before: [u64; diag::COUNT],
+    diagnostics: Diagnostics,
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,
@@ -88,34 +89,13 @@ impl Kernel {
     }
 
     /// What was not counted, or not in full, by reason ([`diag`]; and `recursion_misses`), since [`Self::zero_losses`].
-    pub fn losses(&self) -> Result<BTreeMap<String, u64>, KernelError> {
-        let diagnostics = self.diagnostics()?;
-        let mut losses: BTreeMap<String, u64> = diag::NAMES
-            .iter()
-            .zip(diagnostics.iter().zip(&self.diagnostics_before))
-            .map(|(name, (now, before))| ((*name).to_owned(), now - before))
-            .collect();
-        losses.insert("recursion_misses".into(), self.recursion_misses());
-        Ok(losses)
+    pub fn losses(&self) -> Result<Losses, KernelError> {
+        self.diagnostics.losses(self.recursion_misses())
     }
 
     /// Lets the losses begin at 0, after the self-test.
     pub fn zero_losses(&mut self) -> Result<(), KernelError> {
-        self.diagnostics_before = self.diagnostics()?;
-        Ok(())
-    }
-
-    /// The diagnostics, summed over CPUs since the load.
-    fn diagnostics(&self) -> Result<[u64; diag::COUNT], KernelError> {
-        let mut sums = [0; diag::COUNT];
-        for (index, sum) in sums.iter_mut().enumerate() {
-            let values = self
-                .diagnostics
-                .get(&(index as u32), 0)
-                .map_err(|error| map_error("DIAGNOSTICS", "lookup", &error))?;
-            *sum = values.iter().sum();
-        }
-        Ok(sums)
+        self.diagnostics.zero()
     }
 
     /// Runs of the programs that the kernel skipped because one was running already on that CPU.

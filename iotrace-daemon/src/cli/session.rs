@@ -1,0 +1,122 @@
+//! What one run of `record` keeps: the model, the recording on disk, and what the report will say of the run.
+
+use std::{collections::HashMap, path::PathBuf, time::Instant};
+
+use anyhow::Context as _;
+
+use super::{host, output, progress::Progress, record::Args, targets};
+use crate::{
+    model::{
+        About, Model,
+        run::{Run, Target},
+    },
+    recording::Recorder,
+    report::Report,
+};
+
+/// What is kept while recording, and after the hooks are off.
+pub struct Session {
+    pub args: Args,
+    pub model: Model,
+    pub run: Run,
+    recorder: Option<Recorder>,
+    directory: PathBuf,
+    pub started: Instant,
+    pub progress: Progress,
+    /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.
+    pub known: HashMap<u32, About>,
+}
+
+impl Session {
+    pub fn new(args: Args, hook: &str) -> anyhow::Result<Self> {
+        let target = if args.all {
+            Target::All(true)
+        } else if args.command.is_empty() {
+            Target::Pids(args.pid.clone())
+        } else {
+            Target::Command(
+                args.command
+                    .iter()
+                    .map(|arg| arg.to_string_lossy().into_owned())
+                    .collect(),
+            )
+        };
+        let run = host::run(target, hook, args.detail.name())?;
+        let directory = args.output.clone().unwrap_or_else(|| host::directory(&run));
+        let recorder = Recorder::create(&directory, &run)?;
+        Ok(Self {
+            args,
+            model: Model::default(),
+            run,
+            recorder: Some(recorder),
+            directory,
+            started: Instant::now(),
+            progress: Progress::new(),
+            known: HashMap::new(),
+        })
+    }
+
+    /// Lets the run's time begin.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        self.started = Instant::now();
+        self.run.start_unix_ns = host::realtime()?;
+        Ok(())
+    }
+
+    /// Asks /proc for the processes that no event has told of.
+    pub fn describe(&mut self) {
+        let unknown: Vec<_> = self.model.undescribed().collect();
+        for process in unknown {
+            let about =
+                targets::look(process.pid).or_else(|| self.known.get(&process.pid).cloned());
+            if let Some(about) = about.filter(|about| targets::is_of(about, process)) {
+                self.model.describe_process(process, about);
+            }
+        }
+    }
+
+    /// Takes down how long the run has lasted.
+    pub fn tick(&mut self) {
+        self.run.duration_ns = self.started.elapsed().as_nanos() as u64;
+    }
+
+    /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
+    pub fn flush(&mut self) {
+        self.tick();
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        if let Err(error) = recorder.flush(&mut self.model, &self.run) {
+            self.progress.clear();
+            log::error!("{error}");
+        }
+    }
+
+    /// Takes the recording away again.
+    pub fn discard(&mut self) {
+        if let Some(Err(error)) = self.recorder.take().map(Recorder::discard) {
+            log::warn!("{error}");
+        }
+    }
+
+    /// Writes the last part.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        self.progress.clear();
+        match self.recorder.take() {
+            Some(recorder) => recorder
+                .finish(&mut self.model, &self.run)
+                .with_context(|| {
+                    format!("the recording {} is incomplete", self.directory.display())
+                }),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the report to standard output, and where the recording is to standard error.
+    pub fn print(&self) -> anyhow::Result<()> {
+        let report = Report::new(&self.model, &self.run);
+        output::print(&report, self.args.format)?;
+        log::info!("recording in {}", self.directory.display());
+        Ok(())
+    }
+}

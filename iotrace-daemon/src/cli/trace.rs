@@ -1,0 +1,231 @@
+//! The running trace: from the moment the processes come into scope to the moment the hooks are off and the maps empty.
+
+use std::{
+    io,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+use super::{
+    child::{self, Held, Running},
+    host,
+    session::Session,
+    targets,
+};
+use crate::{
+    drain::{Batch, Drain, Stats, collector::Collector},
+    kernel::{Kernel, KernelError},
+};
+
+/// Exit code when `--duration` ends a program, as timeout(1)'s.
+const TIMED_OUT: i32 = 124;
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(200);
+/// What a program gets between the signal that is to end it and SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The running trace.
+pub struct Trace {
+    kernel: Kernel,
+    collector: Collector,
+    child: Option<Running>,
+    signals: (Signal, Signal),
+    /// When the program that is to end will be killed.
+    ending: Option<Instant>,
+    timed_out: bool,
+}
+
+impl Trace {
+    /// Starts to drain; nothing is in scope yet.
+    pub fn new(kernel: Kernel, drain: Drain) -> io::Result<Self> {
+        Ok(Self {
+            kernel,
+            collector: Collector::start(drain)?,
+            child: None,
+            signals: (
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::terminate())?,
+            ),
+            ending: None,
+            timed_out: false,
+        })
+    }
+
+    /// Takes the hooks off without a last look.
+    pub fn abandon(self) -> Result<(), KernelError> {
+        self.kernel.detach().map(drop)
+    }
+
+    /// Puts the processes into scope and lets the program go.
+    pub fn begin(&mut self, session: &mut Session, held: Option<Held>) -> anyhow::Result<()> {
+        session.model.update_mounts(&host::mountinfo()?);
+        session.begin()?;
+        if let Some(held) = held {
+            self.kernel.add_target(held.pid())?;
+            self.child = Some(held.release()?);
+            return Ok(());
+        }
+        if session.args.all {
+            self.kernel.trace_all()?;
+            return Ok(());
+        }
+        let roots = session.args.pid.clone();
+        let follow = !session.args.no_follow;
+        let find = || {
+            if follow {
+                targets::descendants(&roots)
+            } else {
+                roots.clone()
+            }
+        };
+        // Twice: a child made between the first look and its parent's becoming a target is not followed.
+        for pid in find().into_iter().chain(find()) {
+            self.kernel.add_target(pid)?;
+            session
+                .known
+                .extend(targets::look(pid).map(|about| (pid, about)));
+        }
+        Ok(())
+    }
+
+    /// Follows the processes until they end, time is up or a signal comes.
+    pub async fn follow(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        let deadline = session
+            .args
+            .duration
+            .map(|duration| session.started + duration);
+        let mut look = ticks(TICK);
+        let mut flush = ticks(session.args.flush);
+        loop {
+            let next = [deadline.filter(|_| !self.timed_out), self.ending]
+                .into_iter()
+                .flatten()
+                .min();
+            tokio::select! {
+                batch = self.collector.next() => match batch {
+                    Some(batch) => batch.apply(&mut session.model),
+                    // The thread has ended for a reason, which the end will say.
+                    None => return Ok(()),
+                },
+                _ = look.tick() => {
+                    session.describe();
+                    session.progress.show(session.started.elapsed(), &session.model);
+                    if targets_ended(session) {
+                        return Ok(());
+                    }
+                }
+                _ = flush.tick() => {
+                    session.run.losses = self.kernel.losses()?;
+                    session.model.update_mounts(&host::mountinfo()?);
+                    session.flush();
+                }
+                status = ended(&mut self.child) => {
+                    session.run.exit_code = Some(child::exit_code(status?));
+                    return Ok(());
+                }
+                _ = self.signals.0.recv() => if self.interrupted(session, libc::SIGINT) { return Ok(()) },
+                _ = self.signals.1.recv() => if self.interrupted(session, libc::SIGTERM) { return Ok(()) },
+                () = until(next) => if self.time_is_up() { return Ok(()) },
+            }
+        }
+    }
+
+    /// Handles a signal to iotrace; true: stop now. A program gets it first, and iotrace stops at its end; a second
+    /// signal stops iotrace alone.
+    fn interrupted(&mut self, session: &mut Session, signal: i32) -> bool {
+        let Some(child) = &self.child else {
+            return true;
+        };
+        if self.ending.is_some() {
+            session.run.exit_code = Some(128 + signal);
+            return true;
+        }
+        child.signal(signal);
+        self.ending = Some(Instant::now() + GRACE);
+        false
+    }
+
+    /// Handles the end of `--duration`, or of the grace after it; true: stop now.
+    fn time_is_up(&mut self) -> bool {
+        let Some(child) = &self.child else {
+            return true;
+        };
+        if self.ending.is_some() {
+            child.signal(libc::SIGKILL);
+            self.ending = None;
+            return false;
+        }
+        self.timed_out = true;
+        self.ending = Some(Instant::now() + GRACE);
+        child.signal(libc::SIGTERM);
+        false
+    }
+
+    /// Takes the hooks off, and everything that is left out of the maps.
+    pub fn end(self, session: &mut Session) -> anyhow::Result<()> {
+        session.tick();
+        session.describe();
+        session.model.update_mounts(&host::mountinfo()?);
+        let mut take = |batch: Batch| batch.apply(&mut session.model);
+        let mut drain = self.collector.stop(&mut take)?;
+        let detached = self.kernel.detach()?;
+        drain.rest(&mut take)?;
+        session.run.losses = detached.losses()?;
+        let stats = drain.stats();
+        session
+            .run
+            .losses
+            .insert("damaged_events".into(), stats.damaged);
+        log_stats(stats);
+        if self.timed_out && self.child.is_some() {
+            session.run.exit_code = Some(TIMED_OUT);
+        }
+        Ok(())
+    }
+}
+
+fn log_stats(stats: Stats) {
+    log::info!(
+        "{} drains took {:?} ({:?} at most) for {} entries",
+        stats.drains,
+        Duration::from_nanos(stats.drain_ns),
+        Duration::from_nanos(stats.slowest_drain_ns),
+        stats.entries
+    );
+}
+
+/// Whether all processes given by pid have ended.
+fn targets_ended(session: &Session) -> bool {
+    let gone = |pid: &u32| matches!(targets::check(*pid), Err(targets::TargetError::Gone(_)));
+    let pids = &session.args.pid;
+    !pids.is_empty() && pids.iter().all(gone)
+}
+
+/// Waits for the program's end; for ever where there is none.
+async fn ended(child: &mut Option<Running>) -> io::Result<ExitStatus> {
+    match child {
+        Some(child) => child.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a moment; for ever where there is none.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick is at once.
+    ticks.reset();
+    ticks
+}
