@@ -65,6 +65,15 @@ fn first_entry(thread: *const Thread) -> *mut Io {
     if thread.file != 0 && !key.file.is_none() {
         path::name_file(thread.file, &key.file, thread.copy);
     }
+    let found = lookup(key);
+    if !found.is_null() {
+        return found;
+    }
+    // The generations changed places since the entry was made, which the fill notice itself may have brought
+    // about. They do not do so again before this program ends: the daemon waits for it.
+    if new_entry(key) != 0 {
+        return overflow(key);
+    }
     lookup(key)
 }
 
@@ -106,7 +115,11 @@ fn overflow(key: &IoKey) -> *mut Io {
         ..*key
     };
     let mut found = lookup_overflow(&key);
-    if found.is_null() {
+    // Twice: the generations may change places between the insert and the look, but not again before the end.
+    for _ in 0..2 {
+        if !found.is_null() {
+            return found;
+        }
         // Where the insert fails, the second look says so.
         if let Some(zero) = ZERO.get(0) {
             if FULL.is_set() {
