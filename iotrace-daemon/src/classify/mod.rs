@@ -1,12 +1,13 @@
 //! Which phase of a training job I/O belongs to, by path, direction and filesystem.
 //!
 //! ```text
-//! rules (TOML, built-in catalogue) -> dfa (one table) -> Verdict of a path
+//! rules (TOML, built-in catalogue) -> dfa (one table) -> Verdict of a path -> context (what only the run tells)
 //! ```
 //!
 //! [`Classifier`] sorts paths, `check` finds rules that never win; `docs/phases.md` describes the rules.
 
 pub mod check;
+pub mod context;
 pub mod dfa;
 pub mod glob;
 pub mod phase;

@@ -1,22 +1,30 @@
 //! What a run did, summed up: a pure function of the model and the run, written as text or as JSON.
 //!
 //! ```text
-//! let report = Report::new(&model, &run);
+//! let report = Report::new(&model, &run);                  // or with_rules(&model, &run, &classifier)
 //! report::text(&report, color, &mut out)?;    // for people
 //! report::json(&report, &mut out)?;           // for programs: docs/report-json.md
 //! ```
 
 mod json;
+mod phases;
 mod sum;
 mod text;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 pub use json::json;
+use phases::{PhaseSums, Phases};
 use sum::Sum;
 pub use text::{escape, text, units};
 
-use crate::model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run};
+use crate::{
+    classify::{
+        Classifier,
+        context::{Sorted, sort},
+    },
+    model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run},
+};
 
 /// Version of the JSON report. It rises when a name or a meaning changes, not when a name is added.
 pub const FORMAT_VERSION: u32 = 1;
@@ -25,6 +33,11 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct Report<'a> {
     model: &'a Model,
     run: &'a Run,
+    classifier: &'a Classifier,
+    /// What each file is, by its index.
+    sorted: Vec<Sorted>,
+    /// Over all files.
+    phases: PhaseSums,
     /// Over everything.
     totals: Sum,
     /// Calls that named no open file, over all processes.
@@ -50,6 +63,8 @@ pub struct Report<'a> {
 #[derive(Default)]
 struct ProcessSum {
     sum: Sum,
+    /// Over its files.
+    phases: PhaseSums,
     /// Distinct regular files.
     files: u64,
 }
@@ -78,11 +93,19 @@ struct MountSum {
 }
 
 impl<'a> Report<'a> {
-    /// Sums up `model`.
+    /// Sums up `model`, by the built-in rules.
     pub fn new(model: &'a Model, run: &'a Run) -> Self {
+        Self::with_rules(model, run, Classifier::builtin())
+    }
+
+    /// Sums up `model`, by the rules of `classifier`.
+    pub fn with_rules(model: &'a Model, run: &'a Run, classifier: &'a Classifier) -> Self {
         let mut report = Self {
             model,
             run,
+            classifier,
+            sorted: sort(model, classifier),
+            phases: PhaseSums::default(),
             totals: Sum::default(),
             by_name: Counters::ZERO,
             overflow: Counters::ZERO,
@@ -121,11 +144,19 @@ impl<'a> Report<'a> {
 
     fn add_file(&mut self, rows: impl Iterator<Item = &'a Row>) {
         let mut sum: Option<FileSum> = None;
+        let mut phases = Phases::default();
         for row in rows {
             let counters = row.cell.total();
             let process = &mut self.processes[row.process as usize];
+            let sorted = &self.sorted[row.file as usize];
+            let of_row = self.phases.add(&counters, sorted);
+            phases = phases.union(of_row);
             process.sum.add(&counters);
-            process.files += u64::from(!self.model.file(row.file).is_directory());
+            process.phases.add(&counters, sorted);
+            if !self.model.file(row.file).is_directory() {
+                process.files += 1;
+                process.phases.add_file(of_row);
+            }
             sum.get_or_insert_with(|| FileSum::new(row.file))
                 .add(&counters);
         }
@@ -141,6 +172,7 @@ impl<'a> Report<'a> {
             self.directories.push(sum);
         } else {
             mount.files += 1;
+            self.phases.add_file(phases);
             self.files.push(sum);
         }
     }

@@ -1,6 +1,7 @@
 //! The report as one JSON object, written row by row: `docs/report-json.md` is its schema.
 
 mod entries;
+mod phases;
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +12,7 @@ use entries::{
     counter_entries, failure_entries, flat, seconds, sum_entries, table_entries, text_entries,
 };
 use iotrace_common::diag;
+use phases::{PhasesJson, row_entries};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -50,6 +52,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
         map.serialize_entry("totals", &Totals(self))?;
+        map.serialize_entry("phases", &PhasesJson::whole(self))?;
         map.serialize_entry(
             "processes",
             &Seq(|| {
@@ -186,6 +189,7 @@ impl Serialize for ProcessJson<'_> {
                 index: self.index,
             },
         )?;
+        map.serialize_entry("phases", &PhasesJson::of_process(self.report, self.index))?;
         for (name, spot, cell) in [
             ("by_name", Spot::ByName, by_name),
             ("overflow", Spot::Overflow, overflow),
@@ -303,12 +307,13 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("fs_type", fs_type)?;
         map.serialize_entry("block_size", &file.block_size)?;
         map.serialize_entry("size", &file.size)?;
-        let spot = Spot::File(*index);
+        let (spot, counters) = (Spot::File(*index), cell.total());
+        row_entries(&mut map, self.report, *index, &counters)?;
         Place {
             report: self.report,
             process: *process,
             spot,
-            counters: cell.total(),
+            counters,
         }
         .entries(&mut map)?;
         map.end()

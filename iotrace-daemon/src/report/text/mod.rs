@@ -5,6 +5,7 @@ mod files;
 mod losses;
 mod operations;
 mod overview;
+mod phases;
 mod table;
 pub mod units;
 
@@ -20,6 +21,7 @@ pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()>
     let mut page = Page::new(BufWriter::new(out), color);
     overview::head(report, &mut page)?;
     overview::totals(report, &mut page)?;
+    phases::phases(report, &mut page)?;
     overview::processes(report, &mut page)?;
     files::files(report, &mut page)?;
     operations::operations(report, &mut page)?;

@@ -1,0 +1,135 @@
+//! Phases in the JSON report: counters by phase, and the phase of a file.
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use super::entries::sum_entries;
+use crate::{
+    classify::phase::{Class, Direction, Phase},
+    model::counters::Counters,
+    report::{
+        Report,
+        phases::{PhaseSums, Used, bandwidth},
+        sum::Sum,
+    },
+};
+
+const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "other"];
+
+/// Counters by name of the phase.
+pub(super) struct PhasesJson<'a> {
+    report: &'a Report<'a>,
+    sums: &'a PhaseSums,
+    /// Whether phases without any operation are written too.
+    all: bool,
+}
+
+impl<'a> PhasesJson<'a> {
+    /// Over all processes.
+    pub fn whole(report: &'a Report<'a>) -> Self {
+        Self {
+            report,
+            sums: &report.phases,
+            all: true,
+        }
+    }
+
+    /// Of the process at `index`.
+    pub fn of_process(report: &'a Report<'a>, index: u32) -> Self {
+        Self {
+            report,
+            sums: &report.processes[index as usize].phases,
+            all: false,
+        }
+    }
+}
+
+impl Serialize for PhasesJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for name in NAMES {
+            let named = self.sums.named(name).or(self.all.then(Default::default));
+            if let Some((sum, files)) = named {
+                let phase = PhaseJson {
+                    report: self.report,
+                    sum: &sum,
+                    files,
+                    classes: (name == Phase::UNMATCHED.name()).then_some(self.sums),
+                };
+                map.serialize_entry(name, &phase)?;
+            }
+        }
+        map.end()
+    }
+}
+
+struct PhaseJson<'a> {
+    report: &'a Report<'a>,
+    sum: &'a Sum,
+    files: u64,
+    /// Where its classes are, if it has any.
+    classes: Option<&'a PhaseSums>,
+}
+
+impl Serialize for PhaseJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("files", &self.files)?;
+        map.serialize_entry("bandwidth_bytes_per_second", &bandwidth(&self.sum.counters))?;
+        sum_entries(&mut map, self.report, self.sum)?;
+        if let Some(sums) = self.classes {
+            map.serialize_entry("classes", &Classes(self.report, sums))?;
+        }
+        map.end()
+    }
+}
+
+struct Classes<'a>(&'a Report<'a>, &'a PhaseSums);
+
+impl Serialize for Classes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for class in Class::ALL {
+            if let Some(phase) = self.1.get(Phase::Other(Some(class))) {
+                let phase = PhaseJson {
+                    report: self.0,
+                    sum: &phase.sum,
+                    files: phase.files,
+                    classes: None,
+                };
+                map.serialize_entry(class.name(), &phase)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// The phase of a file as one process used it, and the rule that says so.
+pub(super) fn row_entries<M: SerializeMap>(
+    map: &mut M,
+    report: &Report<'_>,
+    file: u32,
+    counters: &Counters,
+) -> Result<(), M::Error> {
+    let sorted = &report.sorted[file as usize];
+    let used = Used::new(counters, sorted);
+    let rule = |direction| {
+        let rule = sorted.verdict.rule(direction)?;
+        Some(report.classifier.rules().all()[rule].name.as_str())
+    };
+    let phase = sorted.phase(used.main);
+    map.serialize_entry("phase", phase.name())?;
+    if let Some(class) = phase.class() {
+        map.serialize_entry("class", class.name())?;
+    }
+    map.serialize_entry("rule", &rule(used.main))?;
+    if used.reads_apart {
+        map.serialize_entry("phase_read", sorted.phase(Direction::Read).name())?;
+        map.serialize_entry("rule_read", &rule(Direction::Read))?;
+    }
+    match sorted.reason {
+        Some(reason) if used.reads_apart || used.main == Direction::Read => {
+            map.serialize_entry("phase_reason", reason.name())
+        }
+        _ => Ok(()),
+    }
+}
