@@ -17,6 +17,7 @@ mod lint;
 mod run;
 mod setup;
 mod test;
+mod vm;
 
 /// The command line for the kernel crate, the same that builds it into the daemon.
 #[path = "../../iotrace-daemon/build/kernel_crate.rs"]
@@ -64,6 +65,8 @@ enum Task {
         #[command(subcommand)]
         bench: bench::Bench,
     },
+    /// Run the tests that trace on other kernels, in virtual machines.
+    Vm(vm::Options),
     /// Check the format, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -89,6 +92,7 @@ fn run(task: Task) -> Result<()> {
         Task::Run { args } => run::task(&args),
         Task::Test { args } => test::task(&args),
         Task::Bench { bench } => bench::task(&bench),
+        Task::Vm(options) => vm::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
     }

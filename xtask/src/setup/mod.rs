@@ -21,6 +21,8 @@ pub enum Purpose {
     Build,
     Test,
     Lint,
+    /// Not among [`ALL`]: virtual machines are much to install, and a task of their own.
+    Vm,
 }
 
 const ALL: [Purpose; 3] = [Purpose::Build, Purpose::Test, Purpose::Lint];

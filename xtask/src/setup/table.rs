@@ -1,6 +1,6 @@
 //! What the tasks need: one row for each tool.
 
-use super::Purpose::{self, Build, Lint, Test};
+use super::Purpose::{self, Build, Lint, Test, Vm};
 
 /// A tool: what it is, why it is needed, and for which tasks.
 pub struct Tool {
@@ -85,6 +85,16 @@ pub const TOOLS: &[Tool] = &[
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),
     tool(command("dd", "coreutils"), "is a program to trace", Test),
+    tool(
+        command("qemu-system-x86_64", "qemu-system-x86"),
+        "boots other kernels",
+        Vm,
+    ),
+    tool(
+        command("mkfs.ext4", "e2fsprogs"),
+        "makes the disk of the machines that QEMU boots",
+        Vm,
+    ),
 ];
 
 const CARGO_DENY: Kind = Kind::Crate {

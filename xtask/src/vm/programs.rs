@@ -1,0 +1,114 @@
+//! iotrace, its tests and what they trace, linked statically: the machines have no libraries.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::{cmd, run};
+
+use super::plan;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The program that the tests trace.
+const WORKLOAD: &str = "workload";
+
+/// What goes into the machines, at the paths where it was built: tests look for iotrace there.
+pub struct Programs {
+    pub iotrace: PathBuf,
+    pub workload: PathBuf,
+    pub tests: Vec<TestFile>,
+}
+
+/// A file of tests, and the tests in it.
+pub struct TestFile {
+    pub binary: PathBuf,
+    pub tests: Vec<String>,
+}
+
+/// Builds them into a directory of their own, whose flags are not the usual ones.
+pub fn build() -> Result<Programs> {
+    let target = run::target_dir()?.join("vm");
+    let mut build = cmd::cargo();
+    build.args([
+        "test",
+        "--no-run",
+        "--locked",
+        "--release",
+        "--package",
+        "iotrace-daemon",
+    ]);
+    build.args([
+        "--target",
+        TARGET,
+        "--bin",
+        "iotrace",
+        "--example",
+        WORKLOAD,
+    ]);
+    build.args(plan::FILES.iter().flat_map(|file| ["--test", file.name]));
+    build
+        .args([
+            "--message-format",
+            "json-render-diagnostics",
+            "--target-dir",
+        ])
+        .arg(&target);
+    // Nothing here needs more than names in a backtrace, and every byte is copied into each machine.
+    build.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+    build.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
+    flags.push_str(" -C target-feature=+crt-static");
+    build.env("RUSTFLAGS", flags);
+    eprintln!("+ {}", cmd::shown(&build));
+    let messages = cmd::stdout_of(build.stderr(Stdio::inherit()))?;
+    let artifacts: Vec<Value> = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let tests = plan::FILES
+        .iter()
+        .map(|file| test_file(&artifacts, file.name));
+    Ok(Programs {
+        // Built for the tests, and by then optimized as they are.
+        iotrace: executable(&artifacts, "bin", "iotrace")?,
+        workload: executable(&artifacts, "example", WORKLOAD)?,
+        tests: tests.collect::<Result<_>>()?,
+    })
+}
+
+fn test_file(artifacts: &[Value], name: &str) -> Result<TestFile> {
+    let binary = executable(artifacts, "test", name)?;
+    let tests = tests_of(&binary)?;
+    Ok(TestFile { binary, tests })
+}
+
+/// The file that cargo says it built for a target. Of `iotrace` that is the program, not its own unit tests, which
+/// have the same name.
+fn executable(artifacts: &[Value], kind: &str, name: &str) -> Result<PathBuf> {
+    let built = artifacts.iter().filter(|artifact| {
+        let target = &artifact["target"];
+        artifact["reason"] == "compiler-artifact"
+            && target["name"] == name
+            && target["kind"][0] == kind
+            && (kind == "test" || artifact["profile"]["test"] == false)
+    });
+    let mut paths = built.filter_map(|artifact| artifact["executable"].as_str());
+    let path = paths.next().map(PathBuf::from);
+    path.with_context(|| format!("cargo built no {kind} `{name}`"))
+}
+
+/// What a test program says it has. It is static, so it runs here as it does in the machines.
+fn tests_of(binary: &Path) -> Result<Vec<String>> {
+    let list = cmd::stdout_of(cmd::command(binary).args(["--list", "--format", "terse"]))?;
+    let tests: Vec<String> = list
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test").map(str::to_owned))
+        .collect();
+    if tests.is_empty() {
+        bail!("{} has no tests", binary.display());
+    }
+    Ok(tests)
+}

@@ -1,0 +1,183 @@
+//! The machine.
+//!
+//! QEMU before 8 lets kernels die in every tenth boot, so a newer one is fetched where this machine's is older. Without
+//! hardware to help, one thread emulates all CPUs: with more, kernels die while they change their own code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::cmd;
+use crate::toolchain;
+
+use super::apt::Apt;
+use super::kernels::Kernel;
+use super::plan::Machine;
+
+const PROGRAM: &str = "qemu-system-x86_64";
+/// The first major release that boots kernels reliably.
+const RELIABLE: u32 = 8;
+/// The suite that has one for the machine whose own is too old, and the codename of that machine's.
+const BACKPORTS: (&str, &str) = ("bookworm", "bookworm-backports");
+const PACKAGES: [&str; 4] = [
+    "qemu-system-x86",
+    "qemu-system-common",
+    "qemu-system-data",
+    "seabios",
+];
+const MEMORY: &str = "2048";
+const DISK_BYTES: u64 = 1 << 30;
+
+/// A QEMU that boots kernels reliably, and how it runs a guest's instructions.
+#[derive(Clone)]
+pub struct Qemu {
+    program: PathBuf,
+    /// Where its firmware is, if not where it looks.
+    firmware: Vec<PathBuf>,
+    disk: PathBuf,
+    accelerator: &'static str,
+}
+
+/// What to boot.
+pub struct Boot<'a> {
+    pub kernel: &'a Kernel,
+    pub machine: &'a Machine,
+    pub initramfs: &'a Path,
+    pub append: &'a str,
+    /// Where what the machine prints goes, but for what it says of the tests.
+    pub console: PathBuf,
+}
+
+/// This machine's QEMU, or a newer one.
+pub fn find(apt: &Apt) -> Result<Qemu> {
+    let own = toolchain::on_path(PROGRAM).next();
+    let own = own.with_context(|| format!("no `{PROGRAM}` on PATH"))?;
+    let disk = disk(&apt.cache)?;
+    let mut qemu = Qemu {
+        program: own,
+        firmware: vec![],
+        disk,
+        accelerator: accelerator(),
+    };
+    if qemu.major()? < RELIABLE {
+        qemu.fetch(apt)?;
+    }
+    Ok(qemu)
+}
+
+/// Emulated; see above.
+const EMULATED: &str = "tcg,thread=single";
+const HARDWARE: &str = "kvm";
+
+/// The hardware's help, where its processors say that they have it: the device alone promises nothing.
+fn accelerator() -> &'static str {
+    let device = fs::File::options().read(true).write(true).open("/dev/kvm");
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let helps = processors
+        .split_whitespace()
+        .any(|flag| matches!(flag, "vmx" | "svm"));
+    if device.is_ok() && helps {
+        HARDWARE
+    } else {
+        EMULATED
+    }
+}
+
+impl Qemu {
+    fn major(&self) -> Result<u32> {
+        let text = cmd::stdout_of(cmd::command(&self.program).arg("--version"))?;
+        let number = text
+            .split(' ')
+            .find_map(|word| word.split('.').next()?.parse().ok());
+        number.with_context(|| format!("{} does not say its version", self.program.display()))
+    }
+
+    fn fetch(&mut self, apt: &Apt) -> Result<()> {
+        let (codename, suite) = BACKPORTS;
+        let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        if !system.contains(&format!("VERSION_CODENAME={codename}")) {
+            bail!(
+                "{} is older than {RELIABLE} and kernels die in it: install a newer QEMU",
+                self.program.display()
+            );
+        }
+        let packages = PACKAGES.map(|package| format!("{package}/{suite}"));
+        let files = apt.unpacked("qemu", &packages)?;
+        self.program = files.join("usr/bin").join(PROGRAM);
+        self.firmware = ["usr/share/seabios", "usr/share/qemu"]
+            .map(|at| files.join(at))
+            .into();
+        Ok(())
+    }
+
+    /// The same without the hardware's help.
+    pub fn emulating(&self) -> Self {
+        Self {
+            accelerator: EMULATED,
+            ..self.clone()
+        }
+    }
+
+    /// The command that boots a machine. Its standard output is the machine's second serial line.
+    pub fn command(&self, boot: &Boot<'_>) -> Command {
+        let mut qemu = cmd::command("nice");
+        qemu.args(["-n", "10"]).arg(&self.program);
+        for firmware in &self.firmware {
+            qemu.arg("-L").arg(firmware);
+        }
+        let cpu = if self.accelerator == HARDWARE {
+            "host"
+        } else {
+            "max"
+        };
+        qemu.args(["-machine", "q35", "-accel", self.accelerator, "-cpu", cpu]);
+        qemu.args(["-smp", &boot.machine.cpus.to_string(), "-m", MEMORY]);
+        qemu.args([
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+        ]);
+        qemu.arg("-serial")
+            .arg(format!("file:{}", boot.console.display()));
+        qemu.args(["-serial", "stdio"]);
+        let disk = self.disk.display();
+        qemu.arg("-drive").arg(format!(
+            "file={disk},format=raw,if=none,id=disk,snapshot=on"
+        ));
+        qemu.args(["-device", "nvme,drive=disk,serial=disk"]);
+        qemu.arg("-kernel")
+            .arg(&boot.kernel.image)
+            .arg("-initrd")
+            .arg(boot.initramfs);
+        let words = [
+            "console=ttyS0 quiet panic=-1",
+            boot.machine.append,
+            boot.append,
+        ];
+        qemu.arg("-append").arg(words.join(" "));
+        qemu.stdout(Stdio::piped());
+        qemu
+    }
+}
+
+/// A disk of ext4, which machines do not change: what they write is thrown away.
+fn disk(cache: &Path) -> Result<PathBuf> {
+    let path = cache.join("ext4.img");
+    if path.exists() {
+        return Ok(path);
+    }
+    let new = cache.join("ext4.new");
+    let file = fs::File::create(&new).with_context(|| format!("cannot make {}", new.display()))?;
+    file.set_len(DISK_BYTES)
+        .with_context(|| format!("cannot size {}", new.display()))?;
+    let mkfs = toolchain::on_path("mkfs.ext4")
+        .next()
+        .context("no `mkfs.ext4` on PATH")?;
+    cmd::run(cmd::command(mkfs).args(["-q", "-F"]).arg(&new))?;
+    fs::rename(&new, &path).with_context(|| format!("cannot name {}", path.display()))?;
+    Ok(path)
+}

@@ -1,0 +1,97 @@
+//! What came out: a row for each test, a column for each kernel.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Result, bail};
+
+use super::guest::{Outcome, Verdict};
+use super::kernels::{Kernel, Release};
+use super::plan::Machine;
+
+/// All outcomes.
+#[derive(Default)]
+pub struct Table {
+    /// Versions by release.
+    pub kernels: BTreeMap<Release, String>,
+    /// Machine and test, in the order in which they came.
+    rows: Vec<(&'static str, String)>,
+    cells: BTreeMap<(usize, Release), Outcome>,
+}
+
+impl Table {
+    /// Takes in what a machine did.
+    pub fn add(&mut self, kernel: &Kernel, machine: &Machine, outcomes: Vec<Outcome>) {
+        self.kernels.insert(kernel.release, kernel.version.clone());
+        for outcome in outcomes {
+            let row = self.row(machine.name, &outcome.name);
+            self.cells.insert((row, kernel.release), outcome);
+        }
+    }
+
+    fn row(&mut self, machine: &'static str, test: &str) -> usize {
+        let same = |(m, t): &(&str, String)| *m == machine && t == test;
+        self.rows.iter().position(same).unwrap_or_else(|| {
+            self.rows.push((machine, test.to_owned()));
+            self.rows.len() - 1
+        })
+    }
+
+    /// An error that says how many did not pass, if any did not.
+    pub fn verdict(&self) -> Result<()> {
+        let passed = |outcome: &&Outcome| outcome.verdict == Verdict::Passed;
+        let (all, passed) = (self.cells.len(), self.cells.values().filter(passed).count());
+        if all == 0 || passed < all {
+            bail!(
+                "{} of {all} tests in virtual machines did not pass",
+                all - passed
+            );
+        }
+        println!("{all} tests in virtual machines passed");
+        Ok(())
+    }
+
+    /// What tests measured: machine, test, release, words.
+    pub fn measured(&self) -> impl Iterator<Item = (&str, &str, Release, &str)> {
+        self.cells.iter().flat_map(|((row, release), outcome)| {
+            let (machine, test) = &self.rows[*row];
+            let words = outcome.measured.iter();
+            words.map(move |words| (*machine, test.as_str(), *release, words.as_str()))
+        })
+    }
+}
+
+/// In Markdown, which the terminal reads as well.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "| machine | test |")?;
+        self.kernels
+            .keys()
+            .try_for_each(|release| write!(f, " {release} |"))?;
+        write!(f, "\n|---|---|")?;
+        self.kernels.keys().try_for_each(|_| write!(f, "---|"))?;
+        for (index, (machine, test)) in self.rows.iter().enumerate() {
+            write!(f, "\n| {machine} | {} |", test.replace('_', " "))?;
+            for release in self.kernels.keys() {
+                let cell = self.cells.get(&(index, *release));
+                write!(
+                    f,
+                    " {} |",
+                    cell.map_or("", |outcome| outcome.verdict.word())
+                )?;
+            }
+        }
+        writeln!(f)
+    }
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "ok",
+            Self::Failed => "**failed**",
+            Self::Died => "**died**",
+            Self::NotBegun => "**did not run**",
+        }
+    }
+}
