@@ -23,7 +23,8 @@ pub fn killed(truth: &mut Truth, dir: &str) {
         } else {
             "killed at work"
         };
-        let child = truth.fork(role, &[name.clone()], |book| {
+        let names = [name.clone()];
+        let child = truth.fork(role, &names, |book| {
             let c = Calls { book };
             let fd = c.open(1, &path(name), libc::O_CREAT | libc::O_RDWR);
             let block = vec![0_u8; 3000];
@@ -147,7 +148,7 @@ pub fn same_pid(truth: &mut Truth, dir: &str) {
     let mut pid = 0;
     for life in 1..=3_usize {
         let name = format!("{dir}/life-{life}");
-        let book = truth.book(&format!("life {life}"), &[name.clone()], true);
+        let book = truth.book(&format!("life {life}"), std::slice::from_ref(&name), true);
         let work = |book: &'static Book| {
             let c = Calls { book };
             let fd = c.open(1, &path(name.as_str()), libc::O_CREAT | libc::O_WRONLY);
@@ -210,7 +211,8 @@ fn fork_as(pid: i32, book: &'static Book, work: impl FnOnce(&'static Book)) -> i
 #[cfg(target_arch = "x86_64")]
 pub fn compat(truth: &mut Truth, dir: &str) {
     let name = format!("{dir}/file");
-    truth.run("32-bit calls", &[name.clone()], |book| {
+    let names = [name.clone()];
+    truth.run("32-bit calls", &names, |book| {
         let c = Calls { book };
         let name = path(name);
         let fd = c.open(1, &name, libc::O_CREAT | libc::O_RDWR);

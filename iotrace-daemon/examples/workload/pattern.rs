@@ -188,7 +188,7 @@ fn work(book: &'static Book, names: &[String], list: &List, mut random: Random) 
         } else {
             (Op::Read, READ)
         };
-        let half = length / 2 & !7;
+        let half = (length / 2) & !7;
         let vectors = [
             [buffer, half as usize],
             [buffer + half as usize, (length - half) as usize],

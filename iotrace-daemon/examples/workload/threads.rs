@@ -60,8 +60,9 @@ pub fn on_many(truth: &mut Truth, dir: &str) {
             for thread in 0..THREADS {
                 let names = &names;
                 scope.spawn(move || {
-                    for index in thread * FILES_PER_THREAD..(thread + 1) * FILES_PER_THREAD {
-                        let (sheet, name) = (index + 1, path(names[index].as_str()));
+                    let own = names.iter().enumerate().skip(thread * FILES_PER_THREAD);
+                    for (index, name) in own.take(FILES_PER_THREAD) {
+                        let (sheet, name) = (index + 1, path(name.as_str()));
                         let mut buffer = vec![0_u8; 10 + 97 * index];
                         let fd = c.open(sheet, &name, libc::O_CREAT | libc::O_RDWR);
                         for round in 0..ROUNDS / 10 + index {

@@ -1,5 +1,6 @@
 //! The report of a run like a small training job: its text on the page, its JSON against the schema.
 
+mod phases;
 mod training;
 
 use iotrace_common::op;
@@ -102,6 +103,7 @@ fn json_has_the_schema() {
         "start_time",
         "duration_seconds",
         "totals",
+        "phases",
         "processes",
         "files",
         "losses",

@@ -40,11 +40,11 @@ pub fn run() -> Run {
     }
 }
 
-fn process(pid: u32) -> ProcessId {
+pub fn process(pid: u32) -> ProcessId {
     ProcessId { pid, start: pid }
 }
 
-fn name(inode: u64, path: &[u8], mode: u32) -> Event {
+pub fn name(inode: u64, path: &[u8], mode: u32) -> Event {
     let file = FileId {
         device: 8 << 20 | 1,
         generation: 1,
@@ -63,7 +63,16 @@ fn name(inode: u64, path: &[u8], mode: u32) -> Event {
     })
 }
 
-fn counted(values: &[(usize, u64)]) -> Counters {
+/// The place of a file that [`name`] named.
+pub fn place(inode: u64) -> Place {
+    Place::File(FileId {
+        device: 8 << 20 | 1,
+        generation: 1,
+        inode,
+    })
+}
+
+pub fn counted(values: &[(usize, u64)]) -> Counters {
     let mut counters = Counters::ZERO;
     values
         .iter()
