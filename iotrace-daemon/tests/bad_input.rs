@@ -142,59 +142,6 @@ fn a_disk_that_fills_up_costs_the_recording_and_not_the_report() {
 }
 
 #[test]
-fn room_that_is_made_is_used() {
-    let (_keep, dir) = directory();
-    let small = Tmpfs::new(dir.join("small"), "size=300k");
-    let ballast = small.0.join("ballast");
-    fs::write(&ballast, vec![0; 270_000]).unwrap();
-    let work = dir.join("work");
-    fs::create_dir(&work).unwrap();
-    let recording = small.0.join("recording");
-    let child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args([
-            "record",
-            "--map-entries",
-            "8192",
-            "--format",
-            "json",
-            "--flush",
-            "100ms",
-            "-o",
-        ])
-        .arg(&recording)
-        .args(["--", "sh", "-c"])
-        .arg(format!(
-            "{} threads-on-many {work} >{work}/truth; sleep 1; rm {ballast}",
-            common::workload().display(),
-            work = work.display(),
-            ballast = ballast.display()
-        ))
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&child.stderr);
-    assert_eq!(child.status.code(), Some(0), "{errors}");
-    assert!(
-        errors.contains("No space left on device"),
-        "the disk was never full: {errors}"
-    );
-    let again = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "--format", "json"])
-        .arg(&recording)
-        .output()
-        .unwrap();
-    assert!(
-        again.status.success(),
-        "{}",
-        String::from_utf8_lossy(&again.stderr)
-    );
-    let report = serde_json::from_slice(&again.stdout).unwrap();
-    let truth = serde_json::from_slice(&fs::read(work.join("truth")).unwrap()).unwrap();
-    truth::processes(&truth)
-        .iter()
-        .for_each(|process| same(process, &report));
-}
-
-#[test]
 fn words_that_do_not_exist_are_refused() {
     for (args, word) in [
         (&["--hook", "kprobe", "--", "true"][..], "kprobe"),
