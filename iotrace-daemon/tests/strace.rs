@@ -261,7 +261,7 @@ fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, lea
         "-s",
         "0",
         "-yy",
-        "--trace=file,desc,mmap,msync,%stat,%statfs",
+        "--trace=file,desc,mmap,msync,%stat,%statfs,close_range",
         "-o",
     ] {
         all.push(option.into());
@@ -323,9 +323,13 @@ fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, lea
             *moved |= row["opened_as"].is_string() || row["deleted"] == true;
         }
     }
+    let left: BTreeSet<&str> = compare::list(&report, "files")
+        .iter()
+        .map(|row| text(row, "opened_as"))
+        .collect();
     let mut compared = 0;
     for (path, (counts, inodes, moved)) in rows {
-        if moved || inodes.len() > 1 {
+        if moved || inodes.len() > 1 || left.contains(path) {
             continue;
         }
         let mut done = seen.files.get(path).cloned().unwrap_or_default();

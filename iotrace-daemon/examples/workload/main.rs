@@ -22,10 +22,8 @@ fn main() {
     // SAFETY: a plain call, before there are threads.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let mut args = std::env::args_os().skip(1);
-    let mut text = || {
-        let arg = args.next()?;
-        Some(arg.into_string().expect("an argument of UTF-8"))
-    };
+    // What is no UTF-8 is read again by the modes that take such paths.
+    let mut text = || Some(args.next()?.to_string_lossy().into_owned());
     let mode = text().expect("usage: workload MODE DIRECTORY [...]");
     let dir = text().expect("usage: workload MODE DIRECTORY [...]");
     let mut word = |what: &str| text().unwrap_or_else(|| panic!("{mode} needs {what}"));
