@@ -118,7 +118,7 @@ fn every_call_with_three_entries() {
             "",
             "{hook} {detail}"
         );
-        assert!(overflow(&report) > 50);
+        assert!(overflow(&report) > 0, "{hook} {detail}: nothing overflowed");
     }
 }
 

@@ -48,6 +48,7 @@ fn main() {
         #[cfg(target_arch = "x86_64")]
         "compat" => endings::compat(&mut truth, &dir),
         "pattern" => pattern::run(&mut truth, &dir, number(word("a seed"))),
+        "steady" => pattern::run_steady(&mut truth, &dir),
         "attached" => service::attached(&mut truth, &dir, number(word("a number")) as usize),
         "endless" => {
             let progress = word("a progress file");

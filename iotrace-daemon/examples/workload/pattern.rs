@@ -1,6 +1,9 @@
 //! A long, mixed sequence of reads and writes, with a list of each: what offset, how many bytes, from which memory.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 use serde_json::json;
 
@@ -96,8 +99,22 @@ pub fn run(truth: &mut Truth, dir: &str, seed: u64) {
         .collect();
     let list = List::new();
     truth.run("pattern", &names, |book| {
-        work(book, &names, &list, Random(seed | 1))
+        work(book, &names, &list, Random(seed | 1));
     });
+    put(truth, &list, &names);
+}
+
+/// As [`run`], forward through one file with few sizes and strides, so that tables of few hold them all, and with
+/// pauses, so that it lasts for several of a recorder's shortest intervals.
+pub fn run_steady(truth: &mut Truth, dir: &str) {
+    let names = [format!("{dir}/steady")];
+    let list = List::new();
+    truth.run("steady", &names, |book| work_steady(book, &names[0], &list));
+    put(truth, &list, &names);
+}
+
+/// Adds the list to what the program prints.
+fn put(truth: &mut Truth, list: &List, names: &[String]) {
     let length = list.length.load(Relaxed) as usize;
     let entries: Vec<_> = list.entries[..length]
         .iter()
@@ -112,6 +129,52 @@ pub fn run(truth: &mut Truth, dir: &str, seed: u64) {
         })
         .collect();
     truth.more.insert("accesses".into(), entries.into());
+}
+
+fn work_steady(book: &'static Book, name: &str, list: &List) {
+    const LENGTH: u64 = 8 << 20;
+    const SIZES: [usize; 4] = [512, 4096, 10_000, 65_536];
+    const STRIDES: [u64; 6] = [0, 0, 0, 4096, 100, 7777];
+    let c = Calls { book };
+    let add = |kind, offset, bytes, start| {
+        list.add([kind, 0, 1, offset, bytes, 0, start, now()]);
+    };
+    let start = now();
+    let fd = c.open(1, &path(name), libc::O_CREAT | libc::O_RDWR);
+    add(OPEN, 0, 0, start);
+    let args = [fd as usize, LENGTH as usize];
+    let start = now();
+    c.must(Op::Truncate, 1, libc::SYS_ftruncate, &args);
+    add(OTHER, 0, 0, start);
+    let mut random = Random(4711);
+    let mut memory = vec![0_u64; 10_000];
+    let buffer = memory.as_mut_ptr() as usize;
+    let mut next = [0_u64; 2];
+    for step in 0..ACCESSES {
+        if step.is_multiple_of(50) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let write = random.below(3) == 0;
+        let size = SIZES[random.below(SIZES.len() as u64) as usize];
+        let mut offset =
+            next[usize::from(write)] + STRIDES[random.below(STRIDES.len() as u64) as usize];
+        if offset + size as u64 > LENGTH {
+            // From the start again: neither sequential nor a stride.
+            offset = 0;
+        }
+        let (op, nr, kind) = if write {
+            (Op::Write, libc::SYS_pwrite64, WRITE)
+        } else {
+            (Op::Read, libc::SYS_pread64, READ)
+        };
+        let start = now();
+        let bytes = c.must(op, 1, nr, &[fd as usize, buffer, size, offset as usize]) as u64;
+        add(kind, offset, bytes, start);
+        next[usize::from(write)] = offset + bytes;
+    }
+    let start = now();
+    c.close(1, fd);
+    add(CLOSE, 0, 0, start);
 }
 
 fn work(book: &'static Book, names: &[String], list: &List, mut random: Random) {
