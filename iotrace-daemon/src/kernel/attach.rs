@@ -109,14 +109,28 @@ impl Kernel {
     /// of their own that outlives this one; until they are off they find no process in scope.
     pub fn detach(mut self) -> Result<Detached, KernelError> {
         let recursion_misses = self.recursion_misses();
-        if self.hook == Some(Hook::Tracepoint) {
-            self.leave_hooks_to_another()?;
+        match self.hook {
+            Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
+            _ => self.detach_pair(),
         }
         let Self { diagnostics, .. } = self;
         Ok(Detached {
             diagnostics,
             recursion_misses,
         })
+    }
+
+    /// Takes the pair off, the starts first: a start whose end is not seen would pass for a lost call.
+    fn detach_pair(&mut self) {
+        for (name, _) in (0..2)
+            .rev()
+            .flat_map(|n| [CALL_HOOKS[n], CALL_HOOKS_AGAIN[n]])
+        {
+            if let Ok(program) = program::<BtfTracePoint>(&mut self.ebpf, name) {
+                // Fails only where it was never loaded.
+                let _ = program.unload();
+            }
+        }
     }
 
     /// Lets a process of its own take the hooks off.
