@@ -18,7 +18,10 @@ use super::{
     targets,
 };
 use crate::{
-    drain::{Batch, Drain, Stats, collector::Collector},
+    drain::{
+        Batch, Drain, Stats,
+        collector::{Collector, Taken},
+    },
     kernel::{Kernel, KernelError},
 };
 
@@ -101,14 +104,21 @@ impl Trace {
             .map(|duration| session.started + duration);
         let mut look = ticks(TICK);
         let mut flush = ticks(session.args.flush);
+        let mut asked = false;
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
                 .into_iter()
                 .flatten()
                 .min();
             tokio::select! {
-                batch = self.collector.next() => match batch {
-                    Some(batch) => batch.apply(&mut session.model),
+                taken = self.collector.next() => match taken {
+                    Some(Taken::Batch(batch)) => batch.apply(&mut session.model),
+                    Some(Taken::All) => {
+                        self.flush(session)?;
+                        // Counted from here: a slow disk must not be given one part behind the other.
+                        flush.reset();
+                        asked = false;
+                    }
                     // The thread has ended for a reason, which the end will say.
                     None => return Ok(()),
                 },
@@ -119,10 +129,9 @@ impl Trace {
                         return Ok(());
                     }
                 }
-                _ = flush.tick() => {
-                    session.run.losses = self.kernel.losses()?;
-                    session.model.update_mounts(&host::mountinfo()?);
-                    session.flush();
+                _ = flush.tick(), if !asked => {
+                    self.collector.ask();
+                    asked = true;
                 }
                 status = ended(&mut self.child) => {
                     session.run.exit_code = Some(child::exit_code(status?));
@@ -133,6 +142,14 @@ impl Trace {
                 () = until(next) => if self.time_is_up() { return Ok(()) },
             }
         }
+    }
+
+    /// Writes a part, of all that was done until it was asked for.
+    fn flush(&self, session: &mut Session) -> anyhow::Result<()> {
+        session.run.losses = self.kernel.losses()?;
+        session.model.update_mounts(&host::mountinfo()?);
+        session.flush();
+        Ok(())
     }
 
     /// Handles a signal to iotrace; true: stop now. A program gets it first, and iotrace stops at its end; a second
@@ -182,6 +199,8 @@ impl Trace {
             .losses
             .insert("damaged_events".into(), stats.damaged);
         log_stats(stats);
+        // Processes that the last batches told of.
+        session.describe();
         if self.timed_out && self.child.is_some() {
             session.run.exit_code = Some(TIMED_OUT);
         }

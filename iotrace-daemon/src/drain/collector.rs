@@ -1,8 +1,8 @@
 //! The thread that drains: looks at the ring buffer when the kernel side asks for it and ten times a
-//! second, empties the counters once a second and whenever a generation is half full.
+//! second, empties the counters once a second, whenever a generation is half full, and when asked.
 
 use std::{
-    io,
+    io::{self, Read as _, Write as _},
     os::fd::AsFd as _,
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Batch, Drain};
+use super::{Batch, Drain, Wake};
 use crate::kernel::KernelError;
 
 /// Longest time between two looks at the events.
@@ -18,45 +18,56 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time between two drains of the counters.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// What comes from the thread.
+pub enum Taken {
+    Batch(Batch),
+    /// Everything that was done before the last [`Collector::ask`] has come.
+    All,
+}
+
 /// A draining thread.
 pub struct Collector {
     thread: JoinHandle<Result<Drain, KernelError>>,
-    stop: io::PipeWriter,
-    batches: UnboundedReceiver<Batch>,
+    ask: io::PipeWriter,
+    taken: UnboundedReceiver<Taken>,
 }
 
 impl Collector {
     /// Starts to drain.
     pub fn start(drain: Drain) -> io::Result<Self> {
-        let (stopped, stop) = io::pipe()?;
+        let (asked, ask) = io::pipe()?;
         // Unbounded: a reader that is busy with a slow disk must not let the kernel's maps fill up.
-        let (sender, batches) = unbounded_channel();
+        let (sender, taken) = unbounded_channel();
         let thread = std::thread::Builder::new()
             .name("iotrace-drain".into())
-            .spawn(move || collect(drain, &stopped, &sender))?;
-        Ok(Self {
-            thread,
-            stop,
-            batches,
-        })
+            .spawn(move || collect(drain, &asked, &sender))?;
+        Ok(Self { thread, ask, taken })
     }
 
-    /// The next batch; `None` once the thread has ended, which [`Collector::stop`] says the reason of.
-    pub async fn next(&mut self) -> Option<Batch> {
-        self.batches.recv().await
+    /// Asks for a drain at once; [`Taken::All`] comes behind what it takes.
+    pub fn ask(&mut self) {
+        // A thread that has ended does not hear it, which `next` tells of.
+        let _ = self.ask.write_all(&[0]);
+    }
+
+    /// What comes next; `None` once the thread has ended, which [`Collector::stop`] says the reason of.
+    pub async fn next(&mut self) -> Option<Taken> {
+        self.taken.recv().await
     }
 
     /// Stops the thread; what it has taken and nobody has seen goes to `take`.
     pub fn stop(mut self, mut take: impl FnMut(Batch)) -> Result<Drain, KernelError> {
-        drop(self.stop);
+        drop(self.ask);
         let drain = self.thread.join().unwrap_or_else(|_| {
             Err(KernelError::Io {
                 what: "the draining thread".into(),
                 source: io::Error::other("it panicked"),
             })
         });
-        while let Ok(batch) = self.batches.try_recv() {
-            take(batch);
+        while let Ok(taken) = self.taken.try_recv() {
+            if let Taken::Batch(batch) = taken {
+                take(batch);
+            }
         }
         drain
     }
@@ -78,28 +89,41 @@ fn hurry() {
 
 fn collect(
     mut drain: Drain,
-    stopped: &io::PipeReader,
-    batches: &UnboundedSender<Batch>,
+    asked: &io::PipeReader,
+    taken: &UnboundedSender<Taken>,
 ) -> Result<Drain, KernelError> {
     hurry();
     // The receiver lives until this thread has been joined.
-    let mut sink = |batch| drop(batches.send(batch));
+    let send = |what| drop(taken.send(what));
+    let mut sink = |batch| send(Taken::Batch(batch));
     let mut next = Instant::now() + DRAIN;
     loop {
         let limit = LOOK.min(next.saturating_duration_since(Instant::now()));
-        let stop = drain
-            .wait(stopped.as_fd(), limit)
-            .map_err(|source| KernelError::Io {
-                what: "the event ring buffer cannot be waited for".into(),
-                source,
-            })?;
-        if stop {
-            return Ok(drain);
-        }
+        let wake = drain.wait(asked.as_fd(), limit).map_err(failed_wait)?;
+        let all = match wake {
+            Wake::Look => false,
+            Wake::Asked => {
+                (&*asked).read_exact(&mut [0]).map_err(failed_wait)?;
+                true
+            }
+            Wake::Stop => return Ok(drain),
+        };
         let fill = drain.events(&mut sink);
-        if fill || Instant::now() >= next {
+        if fill || all || Instant::now() >= next {
             drain.counters(&mut sink)?;
             next = Instant::now() + DRAIN;
         }
+        if all {
+            // The names of files that were first used since the events were taken.
+            drain.events(&mut sink);
+            send(Taken::All);
+        }
+    }
+}
+
+fn failed_wait(source: io::Error) -> KernelError {
+    KernelError::Io {
+        what: "the event ring buffer cannot be waited for".into(),
+        source,
     }
 }

@@ -120,6 +120,16 @@ pub struct Drain {
     stats: Stats,
 }
 
+/// Why a wait has ended.
+enum Wake {
+    /// The kernel side has something, or time is up.
+    Look,
+    /// A byte came through the pipe.
+    Asked,
+    /// The other end of the pipe was closed.
+    Stop,
+}
+
 /// What draining has done and cost so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
@@ -167,14 +177,14 @@ impl Drain {
         })
     }
 
-    /// Waits until the kernel side wants a look, `stop` is closed at its other end, or time is up; true: stop.
-    fn wait(&self, stop: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+    /// Waits until the kernel side wants a look, something is asked through `asked`, or time is up.
+    fn wait(&self, asked: BorrowedFd<'_>, limit: Duration) -> io::Result<Wake> {
         let watch = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
         };
-        let mut watched = [watch(self.ring.as_raw_fd()), watch(stop.as_raw_fd())];
+        let mut watched = [watch(self.ring.as_raw_fd()), watch(asked.as_raw_fd())];
         let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: two entries, alive for the call.
         let found =
@@ -182,12 +192,17 @@ impl Drain {
         if found < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == io::ErrorKind::Interrupted {
-                Ok(false)
+                Ok(Wake::Look)
             } else {
                 Err(error)
             };
         }
-        Ok(watched[1].revents != 0)
+        Ok(match watched[1].revents {
+            0 => Wake::Look,
+            // What was asked before the other end was closed comes first.
+            events if events & libc::POLLIN != 0 => Wake::Asked,
+            _ => Wake::Stop,
+        })
     }
 
     /// Takes all events off the ring buffer; true: a generation is half full, drain it now.

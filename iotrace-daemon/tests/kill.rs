@@ -1,0 +1,157 @@
+//! A recorder that is killed, at twenty points of its life: what it leaves is read, and holds no less than the parts that
+//! could be seen and no more than was done.
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant, SystemTime},
+};
+
+use common::{Iotrace, compare, directory, number, text, workload};
+use serde_json::Value;
+
+const ROUNDS: u64 = 20;
+/// Milliseconds from the start of iotrace: before it records, between two of its parts, in the middle of one.
+const LATEST: u64 = 3000;
+
+/// The file in which the program counts what it does.
+struct Progress(PathBuf);
+
+/// Reads and writes together.
+#[derive(Clone, Copy)]
+struct Calls {
+    begun: u64,
+    done: u64,
+}
+
+impl Progress {
+    fn now(&self) -> Calls {
+        let bytes = fs::read(&self.0).unwrap_or_default();
+        let word = |n: usize| {
+            let word = bytes.get(n * 8..n * 8 + 8);
+            word.map_or(0, |word| u64::from_ne_bytes(word.try_into().unwrap()))
+        };
+        Calls {
+            begun: word(0) + word(2),
+            done: word(1) + word(3),
+        }
+    }
+}
+
+fn parts(recording: &Path) -> usize {
+    let entries = fs::read_dir(recording).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+    names
+        .filter(|name| name.starts_with("part-") && !name.ends_with(".tmp"))
+        .count()
+}
+
+/// Kills it, its children first: it has no time to see that they are gone.
+fn kill(pid: u32) {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let lists =
+        tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    let children: Vec<i32> = lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    for pid in [pid as i32].into_iter().chain(children) {
+        // SAFETY: the recorder was not waited for, and neither did it wait for its children before.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}
+
+/// What one killed recorder left.
+struct Left {
+    parts: usize,
+    /// Calls of the program that the recording must have, has, and may have; none: killed before the recording began.
+    counted: Option<[u64; 3]>,
+}
+
+fn round(delay: Duration) -> Left {
+    let (_keep, dir) = directory();
+    let progress = Progress(dir.join("progress"));
+    let program = workload();
+    let words = [
+        program.as_os_str(),
+        "endless".as_ref(),
+        dir.as_os_str(),
+        progress.0.as_os_str(),
+        "20".as_ref(),
+    ];
+    let started = Instant::now();
+    let mut running = Iotrace::record().flush("100ms").start_command(words);
+    // What was done before a number of parts was seen. A part may be drained already when that was done, but not the
+    // one behind it.
+    let mut seen: Vec<(usize, u64)> = Vec::new();
+    while started.elapsed() < delay {
+        let done = progress.now().done;
+        seen.push((parts(running.recording()), done));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    kill(running.child.id());
+    running.child.wait().unwrap();
+    let recording = running.recording();
+    let parts = parts(recording);
+    let least = seen.iter().filter(|(before, _)| before + 2 <= parts);
+    let least = least.map(|(_, done)| *done).max().unwrap_or(0);
+    let counted = report(recording).map(|report| {
+        let rows = compare::list(&report, "files").iter();
+        let rows = rows.filter(|row| text(row, "path").contains("/endless-"));
+        let found = rows
+            .map(|row| number(row, "reads") + number(row, "writes"))
+            .sum();
+        [least, found, progress.now().begun]
+    });
+    Left { parts, counted }
+}
+
+/// The report of what is there; none where nothing was begun, which is an error that says so.
+fn report(recording: &Path) -> Option<Value> {
+    let mut iotrace = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    iotrace.args(["report", "--format", "json"]).arg(recording);
+    let output = iotrace.output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    if !recording.join("meta.json").exists() {
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(recording.to_str().unwrap()), "{errors}");
+        return None;
+    }
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("not complete"), "{errors:?}");
+    let report = serde_json::from_slice(&output.stdout).unwrap();
+    compare::conserved(&report);
+    Some(report)
+}
+
+#[test]
+fn twenty_killed_recorders_leave_what_they_had_flushed() {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let offset = u64::from(now.subsec_micros()) % (LATEST / ROUNDS);
+    let mut with_parts = 0;
+    for n in 0..ROUNDS {
+        // One in each twentieth of the time, at another point in each run of this test.
+        let delay = Duration::from_millis(n * LATEST / ROUNDS + offset);
+        let left = round(delay);
+        if let Some([least, found, most]) = left.counted {
+            assert!(
+                (least..=most).contains(&found),
+                "killed after {delay:?}, with {} parts: {least} <= {found} <= {most}",
+                left.parts
+            );
+            with_parts += u64::from(least > 0);
+        }
+    }
+    assert!(
+        with_parts > ROUNDS / 4,
+        "too few were killed late enough: {with_parts}"
+    );
+}
