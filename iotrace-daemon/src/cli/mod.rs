@@ -4,6 +4,7 @@
 
 mod check;
 mod child;
+mod config;
 mod host;
 mod output;
 mod phases;

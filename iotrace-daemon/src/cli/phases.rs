@@ -11,6 +11,7 @@ use std::{
 
 use clap::{Subcommand, ValueEnum};
 
+use super::config;
 use crate::{
     classify::{
         Classifier, check,
@@ -30,7 +31,7 @@ pub struct Args {
 enum Command {
     /// List all rules in the order in which they are tried.
     List {
-        /// Rules that come before the built-in ones.
+        /// Rules that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
@@ -45,7 +46,7 @@ enum Command {
         /// Type of the filesystem that the paths are on, e.g. nfs.
         #[arg(long, value_name = "TYPE", default_value = "")]
         fs_type: String,
-        /// Rules that come before the built-in ones.
+        /// Rules that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
@@ -88,10 +89,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rules of a file where one is given, and the built-in ones behind them.
+/// The rules of the user's file where there is one, and the built-in ones behind them.
 fn read(file: Option<&Path>) -> Result<RuleSet, RulesError> {
-    match file {
-        Some(file) => RuleSet::read(file)?.with_builtin(),
+    match config::file(file) {
+        Some(file) => RuleSet::read(&file)?.with_builtin(),
         None => RuleSet::builtin(),
     }
 }

@@ -16,7 +16,7 @@ pub struct Args {
     /// Report as text or JSON.
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Sort files into phases by these rules, and by the built-in ones behind them.
+    /// Rules that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 }

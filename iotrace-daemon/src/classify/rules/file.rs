@@ -28,6 +28,9 @@ const KEYS: [&str; 7] = [
     "ignore_case",
 ];
 
+/// Tables of `iotrace.toml` that others read.
+const OTHER_TABLES: [&str; 1] = ["thresholds"];
+
 /// Reads the rules in `text`, which is that of `file`.
 pub fn parse(file: &str, text: &str, is_builtin: bool) -> Result<Vec<Rule>, Vec<Problem>> {
     let mut reader = Reader {
@@ -86,9 +89,10 @@ impl Reader<'_> {
                     }
                 }
                 ("rule", _) => self.problem(value.span().start, "write [[rule]] before each rule"),
+                (known, _) if OTHER_TABLES.contains(&known) => {}
                 (key_text, _) => {
                     let text =
-                        format!("unknown key {key_text:?}: a file of rules has only [[rule]]");
+                        format!("unknown key {key_text:?}: the file has [[rule]] and [thresholds]");
                     self.problem(key.span().start, text);
                 }
             }

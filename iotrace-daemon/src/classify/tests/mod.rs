@@ -1,3 +1,5 @@
 //! Tests of the rules, their table, and what they say of paths as frameworks make them.
 
+mod context;
+mod frameworks;
 mod table;

@@ -188,3 +188,19 @@ fn the_catalogue_leaves_room_for_the_users_rules() {
     assert!(table.states().len() < crate::classify::dfa::MAX_STATES / 2);
     assert!(table.next().len() < crate::classify::dfa::MAX_TRANSITIONS * 6 / 10);
 }
+
+#[test]
+fn every_built_in_rule_is_documented_in_its_order() {
+    let text = include_str!("../../../../docs/phases.md");
+    let mut rest = &text[text.find("\n## The built-in rules").unwrap()..];
+    for rule in Classifier::builtin().rules().all() {
+        let phase = rule.phase.to_string();
+        let row = format!(
+            "\n| `{}` | {phase} | {} |",
+            rule.name,
+            rule.direction_name()
+        );
+        let at = rest.find(&row);
+        rest = &rest[at.unwrap_or_else(|| panic!("no row {row:?} in its place"))..];
+    }
+}
