@@ -18,7 +18,7 @@ use crate::{
     file::{Kind, identify, of_descriptor},
     kernel::{Address, current, load, now, probe_user},
     path,
-    thread::{self, Thread, in_scope, state},
+    thread::{self, Thread, UNREAD_PATH, in_scope, state},
 };
 
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -132,11 +132,11 @@ fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
             } else {
                 fourth
             };
-            // glibc calls fstat with an empty path; from Linux 6.11 on a null pointer is one, too.
-            if flags & AT_EMPTY_PATH != 0 && (second == 0 || probe_user::<u8>(second) == Some(0)) {
-                return descriptor(thread, task, first as u32);
+            if flags & AT_EMPTY_PATH != 0 {
+                maybe_empty(thread, task)
+            } else {
+                state::RUNNING
             }
-            state::RUNNING
         }
         _ => {
             if thread.shape == shape::UNLINKAT && third & AT_REMOVEDIR != 0 {
@@ -145,6 +145,21 @@ fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
             state::RUNNING
         }
     }
+}
+
+/// A stat whose path may be empty: then it is of the descriptor that its first argument is.
+#[inline(always)]
+pub fn maybe_empty(thread: &mut Thread, task: Address) -> u32 {
+    let [first, path, ..] = thread.args;
+    // glibc calls fstat with an empty path; from Linux 6.11 on a null pointer is one, too.
+    let begins_with = if path == 0 { Some(0) } else { probe_user(path) };
+    match begins_with {
+        Some(0u8) => return descriptor(thread, task, first as u32),
+        Some(_) => {}
+        // A page that the program has not touched yet, such as a constant's: the call itself will bring it in.
+        None => thread.shape = UNREAD_PATH,
+    }
+    state::RUNNING
 }
 
 /// Sets the thread's file from descriptor `fd`.

@@ -9,12 +9,12 @@ use crate::{
     account,
     config::{FULL, call},
     diagnose,
-    enter::{begin, is_compat, set_file},
+    enter::{begin, is_compat, maybe_empty, set_file},
     file::{Kind, of_descriptor},
     full,
     kernel::{Address, current, now},
     path,
-    thread::{self, Thread, in_scope, state},
+    thread::{self, Thread, UNREAD_PATH, in_scope, state},
 };
 
 /// Results from here to -1 are errors.
@@ -69,6 +69,9 @@ fn late_start(thread: *mut Thread, task: Address, registers: Address, nr: u64) -
 fn finish(thread: &mut Thread, task: Address, result: i64) {
     if (-MAX_ERRNO..0).contains(&result) {
         thread.key.errno = -result as u32;
+        if thread.shape == UNREAD_PATH {
+            read_path(thread, task);
+        }
         account::failure(thread);
     } else if thread.op() <= op::WRITE {
         data(thread, task, result as u64);
@@ -104,6 +107,11 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
         op::TRANSFER_READ => return transferred(thread, result),
         op::RENAME => path::renamed(task, thread),
         op::UNLINK => path::unlinked(task, thread),
+        op::STAT if thread.shape == UNREAD_PATH => {
+            if read_path(thread, task) == state::SKIPPED {
+                return;
+            }
+        }
         // The file may be gone by now: it was named when the call began.
         op::CLOSE => thread.file = 0,
         _ => {}
@@ -114,6 +122,16 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
         if FULL.is_set() {
             full::metadata(io, thread, task);
         }
+    }
+}
+
+/// Looks again at a path that could not be read at the call's start.
+#[inline(never)]
+fn read_path(thread: *mut Thread, task: Address) -> u32 {
+    // SAFETY: the caller's own reference.
+    match unsafe { thread.as_mut() } {
+        Some(thread) => maybe_empty(thread, task),
+        None => state::RUNNING,
     }
 }
 

@@ -27,6 +27,9 @@ pub mod state {
     pub const IGNORED: u32 = 3;
 }
 
+/// In place of its shape, a call whose path could not be read at its start, and whose file is found at its end.
+pub const UNREAD_PATH: u8 = 0;
+
 /// Per thread; all zero at first.
 #[repr(C)]
 #[derive(Clone, Copy)]

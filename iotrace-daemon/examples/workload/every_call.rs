@@ -260,6 +260,14 @@ impl All<'_> {
         for _ in 0..2 {
             ok!(c, Stat of DATA: statx(f, empty, libc::AT_EMPTY_PATH, 0x7ff, at));
         }
+        // An empty path on a page that was not touched before, which only the call itself brings in.
+        let untouched = || {
+            let kind = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+            let readable = libc::PROT_READ as usize;
+            c.nowhere(libc::SYS_mmap, &[0, 4096, readable, kind, usize::MAX, 0])
+        };
+        ok!(c, Stat of DATA: newfstatat(f, untouched(), at, libc::AT_EMPTY_PATH));
+        fails!(c, Stat of DATA: newfstatat(f, untouched(), 8, libc::AT_EMPTY_PATH) with EFAULT);
         fails!(c, Stat of BY_NAME: newfstatat(f, empty, at, 0) with ENOENT);
         // The flag with a path that is not empty: by path.
         ok!(c, Stat of BY_NAME: newfstatat(f, d, at, libc::AT_EMPTY_PATH));
