@@ -19,7 +19,11 @@ pub const FILES: &[File] = &[
         without: &[],
     },
     File {
-        name: "losses",
+        name: "overflow",
+        without: &[],
+    },
+    File {
+        name: "paths",
         without: &[],
     },
 ];

@@ -31,52 +31,44 @@ pub struct TestFile {
 /// Builds them into a directory of their own, whose flags are not the usual ones.
 pub fn build() -> Result<Programs> {
     let target = run::target_dir()?.join("vm");
-    let mut build = cmd::cargo();
-    build.args([
-        "test",
-        "--no-run",
-        "--locked",
-        "--release",
-        "--package",
-        "iotrace-daemon",
-    ]);
-    build.args([
-        "--target",
-        TARGET,
-        "--bin",
-        "iotrace",
-        "--example",
-        WORKLOAD,
-    ]);
-    build.args(plan::FILES.iter().flat_map(|file| ["--test", file.name]));
-    build
-        .args([
-            "--message-format",
-            "json-render-diagnostics",
-            "--target-dir",
-        ])
-        .arg(&target);
-    // Nothing here needs more than names in a backtrace, and every byte is copied into each machine.
-    build.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    build.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
-    let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
-    flags.push_str(" -C target-feature=+crt-static");
-    build.env("RUSTFLAGS", flags);
-    eprintln!("+ {}", cmd::shown(&build));
-    let messages = cmd::stdout_of(build.stderr(Stdio::inherit()))?;
-    let artifacts: Vec<Value> = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
+    // Apart: `cargo test --example` builds the tests of an example and not the example.
+    let mut artifacts = cargo(
+        &target,
+        &["build", "--bin", "iotrace", "--example", WORKLOAD],
+    )?;
+    let mut tests = vec!["test", "--no-run"];
+    tests.extend(plan::FILES.iter().flat_map(|file| ["--test", file.name]));
+    artifacts.extend(cargo(&target, &tests)?);
     let tests = plan::FILES
         .iter()
         .map(|file| test_file(&artifacts, file.name));
     Ok(Programs {
-        // Built for the tests, and by then optimized as they are.
         iotrace: executable(&artifacts, "bin", "iotrace")?,
         workload: executable(&artifacts, "example", WORKLOAD)?,
         tests: tests.collect::<Result<_>>()?,
     })
+}
+
+/// Runs cargo with static linking; what it says of what it built.
+fn cargo(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
+    let mut cargo = cmd::cargo();
+    cargo.args(args);
+    cargo.args(["--locked", "--release", "--package", "iotrace-daemon"]);
+    cargo.args(["--target", TARGET]);
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    cargo.arg("--target-dir").arg(target);
+    // Nothing here needs more than names in a backtrace, and every byte is copied into each machine.
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
+    flags.push_str(" -C target-feature=+crt-static");
+    cargo.env("RUSTFLAGS", flags);
+    eprintln!("+ {}", cmd::shown(&cargo));
+    let messages = cmd::stdout_of(cargo.stderr(Stdio::inherit()))?;
+    Ok(messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
 }
 
 fn test_file(artifacts: &[Value], name: &str) -> Result<TestFile> {
