@@ -33,6 +33,7 @@ fn main() {
         "every-call" => every_call::run(&mut truth, &dir),
         "threads-on-one" => threads::on_one(&mut truth, &dir),
         "threads-on-many" => threads::on_many(&mut truth, &dir),
+        "busy" => threads::busy(&mut truth, &dir, number(word("milliseconds"))),
         "descriptors" => descriptors::run(&mut truth, &dir),
         "after-exec" => {
             let fd = number(word("a descriptor"));

@@ -1,4 +1,6 @@
-//! Many threads at a time: on one file, and on many.
+//! Many threads at a time: on one file, on many, and without a rest.
+
+use std::time::{Duration, Instant};
 
 use crate::{
     book::{BY_NAME, Op, Truth},
@@ -79,4 +81,49 @@ pub fn on_many(truth: &mut Truth, dir: &str) {
             }
         });
     });
+}
+
+/// Threads that never rest: what a hook skips while it runs for another of them is lost.
+const BUSY_THREADS: usize = 4;
+const BUSY_FILES_PER_THREAD: usize = 3;
+
+/// Four threads that read three files each, again and again.
+pub fn busy(truth: &mut Truth, dir: &str, milliseconds: u64) {
+    let names: Vec<String> = (0..BUSY_THREADS * BUSY_FILES_PER_THREAD)
+        .map(|file| format!("{dir}/busy-{file}"))
+        .collect();
+    truth.run("busy threads", &names, |book| {
+        let end = Instant::now() + Duration::from_millis(milliseconds);
+        std::thread::scope(|scope| {
+            for (thread, names) in names.chunks(BUSY_FILES_PER_THREAD).enumerate() {
+                scope.spawn(move || {
+                    read_until(
+                        end,
+                        Calls { book },
+                        1 + thread * BUSY_FILES_PER_THREAD,
+                        names,
+                    );
+                });
+            }
+        });
+    });
+}
+
+/// Reads the files in turn; the first has this sheet.
+fn read_until(end: Instant, c: Calls, first: usize, names: &[String]) {
+    let open = |(index, name): (usize, &String)| {
+        let flags = libc::O_CREAT | libc::O_RDWR;
+        let fd = c.open(first + index, &path(name.as_str()), flags);
+        c.write(first + index, fd, &[7; 16]).expect("write");
+        (first + index, fd)
+    };
+    let files: Vec<_> = names.iter().enumerate().map(open).collect();
+    while Instant::now() < end {
+        for (sheet, fd) in files.iter().cycle().take(99) {
+            c.pread(*sheet, *fd, &mut [0], 0).expect("pread");
+        }
+    }
+    for (sheet, fd) in files {
+        c.close(sheet, fd);
+    }
 }

@@ -248,6 +248,10 @@ impl Drain {
     /// Empties the counter maps; `last`: both generations, in place.
     fn sweep(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
         let started = Instant::now();
+        // Before the flip: until it returns, entries already come to the other generation, and they count.
+        self.fill
+            .set(0, 0, 0)
+            .map_err(|error| map_error("FILL", "update", &error))?;
         let mut entries = match &mut self.counts {
             Counts::Basic { io, overflow } => {
                 io.sweep(last, |entries| sink(Batch::Basic(entries)))?
@@ -258,9 +262,6 @@ impl Drain {
                     + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
             }
         };
-        self.fill
-            .set(0, 0, 0)
-            .map_err(|error| map_error("FILL", "update", &error))?;
         entries += self
             .failures
             .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;

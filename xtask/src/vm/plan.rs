@@ -19,6 +19,10 @@ pub const FILES: &[File] = &[
         without: &[],
     },
     File {
+        name: "losses",
+        without: &[],
+    },
+    File {
         name: "overflow",
         without: &[],
     },
