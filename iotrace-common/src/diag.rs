@@ -33,4 +33,6 @@ diagnostics! {
     10 STATE_MISSING "unknown_positions" false "Reads and writes left out of the sequential and stride counts, because the file's last access was not known.";
     11 UNREADABLE "unreadable_arguments" false "System call arguments in the program's memory that could not be read.";
     12 FAILURES_UNSORTED "failures_without_errno" false "Failed operations counted as failed, but not by errno: the failure counters were full.";
+    13 UNMERGED "unmerged_calls" false "Calls of processes with several threads whose whole time counts as merged time, or none of it, because there was no room for the process or its state changed too often.";
+    14 UNSURE_NS "merged_uncertain_ns" false "Nanoseconds by which merged times may be off: opens that turned out to be of another phase than the open before, while other threads used either phase.";
 }

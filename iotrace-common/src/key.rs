@@ -52,7 +52,8 @@ pub struct IoKey {
     pub tid: u32,
     /// [`start_key`] of the process, which tells a reused pid apart.
     pub start: u32,
-    /// Phase of the file for this process; 0 while no rules are loaded.
+    /// Phase of the file as the call used it ([`crate::phases`]); 0 for calls that name no open file, and for files that
+    /// the kernel side could not sort.
     pub phase: u32,
 }
 

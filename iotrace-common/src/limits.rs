@@ -5,7 +5,7 @@ pub const IO_ENTRIES_BASIC: u32 = 131_072;
 /// Entries of one generation of the per-(thread, file) counters at detail `full`.
 pub const IO_ENTRIES_FULL: u32 = 65_536;
 /// Entries of one generation of the per-(thread, errno) failure counters.
-pub const FAILURE_ENTRIES: u32 = 16_384;
+pub const FAILURE_ENTRIES: u32 = 8_192;
 /// Entries of one generation of the per-thread overflow counters.
 pub const OVERFLOW_ENTRIES: u32 = 4_096;
 /// Files remembered as already named (an LRU: an evicted file is named again).
@@ -14,6 +14,8 @@ pub const NAMED_ENTRIES: u32 = 131_072;
 pub const OPEN_FILE_ENTRIES: u32 = 32_768;
 /// Threads whose state stands in a table; a power of two. A thread whose place is taken has its state in task storage.
 pub const THREAD_SLOTS: u32 = 32_768;
+/// Processes with several threads whose calls in flight are counted; a power of two.
+pub const FLIGHT_SLOTS: u32 = 4_096;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Size of the event ring buffer, bytes.

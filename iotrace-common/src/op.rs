@@ -59,7 +59,8 @@ pub struct Call {
     pub op: u8,
     /// How the call names its file ([`source`]).
     pub source: u8,
-    pub pad: u8,
+    /// How it uses its file ([`crate::phases::direction`]).
+    pub direction: u8,
 }
 
 const _: () = assert!(size_of::<Call>() == 4);
@@ -215,7 +216,7 @@ pub const fn call(number: u8) -> Call {
                 shape: 0,
                 op: 0,
                 source: 0,
-                pad: 0,
+                direction: 0,
             };
         }
     };
@@ -223,7 +224,19 @@ pub const fn call(number: u8) -> Call {
         shape: number,
         op: op as u8,
         source,
-        pad: 0,
+        direction: direction_of(op),
+    }
+}
+
+/// How an operation uses its file.
+pub const fn direction_of(op: usize) -> u8 {
+    use crate::phases::direction;
+    match op {
+        READ | TRANSFER_READ | GETDENTS => direction::READ,
+        WRITE | TRANSFER_WRITE | FSYNC | FDATASYNC | SYNC_FILE_RANGE | TRUNCATE | FALLOCATE => {
+            direction::WRITE
+        }
+        _ => direction::AS_OPENED,
     }
 }
 

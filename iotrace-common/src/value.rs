@@ -38,6 +38,9 @@ pub struct Io {
     pub ns: [u64; group::COUNT],
     /// Nanoseconds inside failed calls.
     pub failed_ns: u64,
+    /// Of the time that the process spent in calls of this phase, what overlaps counted once, the part that ended with
+    /// these calls, nanoseconds; by direction ([`crate::phases::direction`]).
+    pub union_ns: [u64; 2],
     /// Start of the first operation, `CLOCK_MONOTONIC` nanoseconds.
     pub first: u64,
     /// End of the last operation.
@@ -133,6 +136,7 @@ impl Io {
         bytes_written: 0,
         ns: [0; group::COUNT],
         failed_ns: 0,
+        union_ns: [0; 2],
         first: 0,
         last: 0,
     };
@@ -140,9 +144,9 @@ impl Io {
 
 const _: () = {
     assert!(offset_of!(Io, bytes_read) == 4 * op::COUNT + 8);
-    assert!(size_of::<Io>() == 184);
+    assert!(size_of::<Io>() == 200);
     assert!(offset_of!(IoFull, io) == 0);
-    assert!(size_of::<IoFull>() == 184 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
+    assert!(size_of::<IoFull>() == 200 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(size_of::<Failures>() == 16);
 };
 

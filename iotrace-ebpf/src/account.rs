@@ -9,6 +9,7 @@ use iotrace_common::{
     diag, event,
     key::{FileId, IoKey},
     op,
+    phases::direction,
     value::{Failures, Io, IoFull, group},
 };
 
@@ -17,7 +18,7 @@ use crate::{
     diagnose,
     kernel::fetch_add,
     maps::{FAILURES, FILL, IO, IO_FULL, OVERFLOW, OVERFLOW_FULL, ZERO},
-    path, process,
+    path, process, sort,
     thread::Thread,
 };
 
@@ -29,7 +30,7 @@ const BPF_NOEXIST: u64 = 1;
 /// Pointers that may be null and not `Option`s: a function that is not inlined returns one register, and LLVM may take
 /// two for an `Option`.
 #[inline(always)]
-pub fn entry(thread: &Thread) -> *mut Io {
+pub fn entry(thread: &mut Thread) -> *mut Io {
     let io = lookup(&thread.key.io);
     if io.is_null() {
         first_entry(thread)
@@ -53,18 +54,18 @@ fn lookup(key: &IoKey) -> *mut Io {
 
 /// Once per thread, file and generation. A new entry's file (0: none) is named if it has not been.
 #[inline(never)]
-fn first_entry(thread: *const Thread) -> *mut Io {
+fn first_entry(thread: *mut Thread) -> *mut Io {
     // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_ref() }) else {
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
         return ptr::null_mut();
     };
+    if new_entry(&thread.key.io) != 0 {
+        return overflow(&thread.key.io);
+    }
+    if thread.file != 0 && !thread.key.io.file.is_none() && !sort::is_named(thread) {
+        path::meet(thread, thread.file, thread.copy);
+    }
     let key = &thread.key.io;
-    if new_entry(key) != 0 {
-        return overflow(key);
-    }
-    if thread.file != 0 && !key.file.is_none() {
-        path::name_file(thread.file, &key.file, thread.copy);
-    }
     let found = lookup(key);
     if !found.is_null() {
         return found;
@@ -170,6 +171,7 @@ pub fn add(io: *mut Io, thread: &Thread) {
     unsafe {
         (*io).calls[op] += 1;
         (*io).ns[group_of(op)] += thread.ns();
+        add_union(io, thread);
         span(io, thread);
     }
 }
@@ -205,6 +207,7 @@ pub fn failure(thread: *mut Thread) {
         unsafe {
             (*io).failures += 1;
             (*io).failed_ns += thread.ns();
+            add_union(io, thread);
             span(io, thread);
         }
     }
@@ -225,6 +228,17 @@ pub fn failure(thread: *mut Thread) {
     if map.insert(key, failures, BPF_NOEXIST).is_err() {
         diagnose::count(diag::FAILURES_UNSORTED);
     }
+}
+
+/// Adds the call's part of the merged time of its phase.
+///
+/// # Safety
+/// `io` is a map value.
+#[inline(always)]
+unsafe fn add_union(io: *mut Io, thread: &Thread) {
+    let direction = usize::from(thread.direction == direction::WRITE);
+    // SAFETY: the caller's promise; there are two directions.
+    unsafe { (*io).union_ns[direction] += thread.union_ns };
 }
 
 /// Extends the entry's span over the call.

@@ -99,6 +99,7 @@ constants! {
     FILE_INODE = 0;
     FILE_PATH = 0;
     FILE_POS = 0;
+    FILE_MODE = 0;
     INODE_MODE = 0;
     INODE_INO = 0;
     INODE_GENERATION = 0;
@@ -124,7 +125,7 @@ const UNTRACED: Call = Call {
     shape: 0,
     op: 0,
     source: 0,
-    pad: 0,
+    direction: 0,
 };
 
 /// The gate table: what each native system call number is.
@@ -149,7 +150,7 @@ pub fn call(nr: u64) -> Call {
         shape: bytes[0],
         op: bytes[1],
         source: bytes[2],
-        pad: 0,
+        direction: bytes[3],
     }
 }
 

@@ -7,6 +7,7 @@ use iotrace_common::{
     diag,
     key::FileId,
     op::{self, Call, shape, source},
+    phases::direction,
 };
 
 use crate::{
@@ -16,8 +17,10 @@ use crate::{
     },
     diagnose,
     file::{Kind, identify, of_descriptor},
+    flight,
     kernel::{Address, current, load, now, probe_user},
     path,
+    sort::{self, sort},
     thread::{self, Thread, UNREAD_PATH, in_scope, state},
 };
 
@@ -60,10 +63,14 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
         }
         if thread.state == state::RUNNING {
             diagnose::count(diag::EXIT_MISSED);
+            flight::abandon(thread);
         }
     }
     thread.state = begin(thread, task, registers, call, copy);
     thread.entered = now();
+    if thread.state == state::RUNNING {
+        flight::begin(thread, task);
+    }
 }
 
 /// Whether the running call came by the 32-bit interface, whose numbers and arguments are others.
@@ -94,67 +101,76 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
         };
     }
     if call.source == source::DESCRIPTOR {
-        let known = descriptor(thread, task, first as u32);
-        if call.op as usize == op::CLOSE && known == state::RUNNING && thread.file != 0 {
+        let known = descriptor(thread, task, first as u32, call.direction, copy);
+        let named = known != state::RUNNING || thread.file == 0 || sort::is_named(thread);
+        if call.op as usize == op::CLOSE && !named {
             // Its last chance to be named: the file may be gone when the call ends.
-            path::name_file(thread.file, &thread.key.io.file, copy);
+            path::meet(thread, thread.file, copy);
         }
         return known;
     }
-    indirect(thread, task, call.source)
+    indirect(thread, task, call, copy)
 }
 
 /// Files that are not the first argument's descriptor. Kept apart: these calls are rarer.
 #[inline(always)]
-fn indirect(thread: &mut Thread, task: Address, from: u8) -> u32 {
+fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
     let [first, second, third, fourth, fifth] = thread.args;
-    thread.key.io.file = FileId::NONE;
-    thread.file = 0;
-    match from {
+    no_file(thread);
+    let fd = match call.source {
         source::FCNTL => {
             let command = second as u32;
             if command != F_DUPFD && command != F_DUPFD_CLOEXEC {
                 return state::IGNORED;
             }
-            descriptor(thread, task, first as u32)
+            first
         }
         source::MAPPED => {
             if fourth & MAP_ANONYMOUS != 0 {
                 return state::IGNORED;
             }
-            descriptor(thread, task, fifth as u32)
+            fifth
         }
-        source::TARGET_SOURCE => transfer(thread, task, second as u32, first as u32),
-        source::SOURCE_TARGET => transfer(thread, task, first as u32, third as u32),
+        source::TARGET_SOURCE => {
+            return transfer(thread, task, second as u32, first as u32, copy);
+        }
+        source::SOURCE_TARGET => {
+            return transfer(thread, task, first as u32, third as u32, copy);
+        }
         source::MAYBE_EMPTY_PATH => {
             let flags = if thread.shape == shape::STATX {
                 third
             } else {
                 fourth
             };
-            if flags & AT_EMPTY_PATH != 0 {
-                maybe_empty(thread, task)
+            return if flags & AT_EMPTY_PATH != 0 {
+                maybe_empty(thread, task, copy)
             } else {
                 state::RUNNING
-            }
+            };
+        }
+        source::RETURNED => {
+            flight::expect_open(thread);
+            return state::RUNNING;
         }
         _ => {
             if thread.shape == shape::UNLINKAT && third & AT_REMOVEDIR != 0 {
                 thread.key.op = op::RMDIR as u32;
             }
-            state::RUNNING
+            return state::RUNNING;
         }
-    }
+    };
+    descriptor(thread, task, fd as u32, call.direction, copy)
 }
 
 /// A stat whose path may be empty: then it is of the descriptor that its first argument is.
 #[inline(always)]
-pub fn maybe_empty(thread: &mut Thread, task: Address) -> u32 {
+pub fn maybe_empty(thread: &mut Thread, task: Address, copy: u32) -> u32 {
     let [first, path, ..] = thread.args;
     // glibc calls fstat with an empty path; from Linux 6.11 on a null pointer is one, too.
     let begins_with = if path == 0 { Some(0) } else { probe_user(path) };
     match begins_with {
-        Some(0u8) => return descriptor(thread, task, first as u32),
+        Some(0u8) => return descriptor(thread, task, first as u32, direction::AS_OPENED, copy),
         Some(_) => {}
         // A page that the program has not touched yet, such as a constant's: the call itself will bring it in.
         None => thread.shape = UNREAD_PATH,
@@ -162,38 +178,56 @@ pub fn maybe_empty(thread: &mut Thread, task: Address) -> u32 {
     state::RUNNING
 }
 
-/// Sets the thread's file from descriptor `fd`.
+/// The call has no file.
 #[inline(always)]
-fn descriptor(thread: &mut Thread, task: Address, fd: u32) -> u32 {
-    if set_file(thread, of_descriptor(task, fd)) == Kind::Other {
+pub fn no_file(thread: &mut Thread) {
+    thread.key.io.file = FileId::NONE;
+    thread.key.io.phase = 0;
+    thread.direction = direction::READ;
+    thread.file = 0;
+}
+
+/// Sets the thread's file from descriptor `fd`, and the phase of a call that uses it as `used`.
+#[inline(always)]
+fn descriptor(thread: &mut Thread, task: Address, fd: u32, used: u8, copy: u32) -> u32 {
+    if set_file(thread, of_descriptor(task, fd), used, copy) == Kind::Other {
         diagnose::count(diag::SKIPPED);
         return state::SKIPPED;
     }
     state::RUNNING
 }
 
-/// Sets the thread's file to the open file at `file` (0: none).
+/// Sets the thread's file to the open file at `file` (0: none), and the phase of a call that uses it as `used`.
 #[inline(always)]
-pub fn set_file(thread: &mut Thread, file: u64) -> Kind {
+pub fn set_file(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
     let open = identify(file);
     thread.key.io.file = open.id;
     thread.file = open.file;
     thread.block = open.block;
+    if open.kind == Kind::Traced {
+        sort(thread, file, used, copy);
+    } else {
+        (thread.key.io.phase, thread.direction) = (0, direction::READ);
+    }
     open.kind
 }
 
 /// Sets both ends of a transfer; the end that is not a file stays without one.
 #[inline(always)]
-fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32) -> u32 {
+fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -> u32 {
     let target = identify(of_descriptor(task, to));
-    let known = descriptor(thread, task, from);
+    let source = set_file(thread, of_descriptor(task, from), direction::READ, copy);
     thread.target = target.id;
     thread.target_file = target.file;
-    if known == state::SKIPPED {
-        thread.file = 0;
+    if source == Kind::Other {
+        diagnose::count(diag::SKIPPED);
         if target.kind != Kind::Traced {
             return state::SKIPPED;
         }
+        thread.key.io.file = target.id;
+        sort(thread, target.file, direction::WRITE, copy);
+        thread.key.io.file = FileId::NONE;
+        thread.file = 0;
     }
     state::RUNNING
 }

@@ -3,17 +3,18 @@
 //! Reached from the BTF raw tracepoint `sys_exit` and from `syscalls/sys_exit_*`. Writes the thread's state; all counting is
 //! in `account`, names in `path`.
 
-use iotrace_common::{diag, op};
+use iotrace_common::{diag, op, phases::direction};
 
 use crate::{
     account,
     config::{FULL, call},
     diagnose,
-    enter::{begin, is_compat, maybe_empty, set_file},
+    enter::{begin, is_compat, maybe_empty, no_file, set_file},
     file::{Kind, of_descriptor},
-    full,
+    flight, full,
     kernel::{Address, current, now},
     path,
+    sort::sort,
     thread::{self, Thread, UNREAD_PATH, in_scope, state},
 };
 
@@ -57,6 +58,7 @@ fn late_start(thread: *mut Thread, task: Address, registers: Address, nr: u64) -
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return false;
     };
+    thread.flight = flight::ALONE;
     if is_compat(task) || begin(thread, task, registers, call(nr), 0) != state::RUNNING {
         return false;
     }
@@ -72,9 +74,14 @@ fn finish(thread: &mut Thread, task: Address, result: i64) {
         if thread.shape == UNREAD_PATH {
             read_path(thread, task);
         }
+        if thread.op() == op::OPEN {
+            no_file(thread);
+        }
+        thread.union_ns = flight::end(thread);
         account::failure(thread);
     } else if thread.op() <= op::WRITE {
-        data(thread, task, result as u64);
+        thread.union_ns = flight::end(thread);
+        data(thread, result as u64);
     } else {
         other(thread, task, result as u64);
     }
@@ -82,7 +89,7 @@ fn finish(thread: &mut Thread, task: Address, result: i64) {
 
 /// A read or a write.
 #[inline(always)]
-fn data(thread: &Thread, task: Address, bytes: u64) {
+fn data(thread: &mut Thread, bytes: u64) {
     let io = account::entry(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
@@ -91,7 +98,7 @@ fn data(thread: &Thread, task: Address, bytes: u64) {
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
     if FULL.is_set() {
-        full::access(io, thread, task, bytes);
+        full::access(io, thread, bytes);
     }
 }
 
@@ -102,16 +109,19 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return;
     };
+    if thread.op() == op::OPEN {
+        return opened(thread, task, result);
+    }
+    let unread = thread.op() == op::STAT && thread.shape == UNREAD_PATH;
+    if unread && read_path(thread, task) == state::SKIPPED {
+        return flight::abandon(thread);
+    }
+    thread.union_ns = flight::end(thread);
     match thread.op() {
-        op::OPEN => return opened(thread, task, result),
         op::TRANSFER_READ => return transferred(thread, result),
-        op::RENAME => path::renamed(task, thread),
-        op::UNLINK => path::unlinked(task, thread),
-        op::STAT if thread.shape == UNREAD_PATH => {
-            if read_path(thread, task) == state::SKIPPED {
-                return;
-            }
-        }
+        op::RENAME => path::renamed(thread),
+        op::LINK => path::linked(),
+        op::UNLINK => path::unlinked(thread),
         // The file may be gone by now: it was named when the call began.
         op::CLOSE => thread.file = 0,
         _ => {}
@@ -120,7 +130,7 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
     if !io.is_null() {
         account::add(io, thread);
         if FULL.is_set() {
-            full::metadata(io, thread, task);
+            full::metadata(io, thread);
         }
     }
 }
@@ -130,7 +140,10 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
 fn read_path(thread: *mut Thread, task: Address) -> u32 {
     // SAFETY: the caller's own reference.
     match unsafe { thread.as_mut() } {
-        Some(thread) => maybe_empty(thread, task),
+        Some(thread) => {
+            let copy = thread.copy;
+            maybe_empty(thread, task, copy)
+        }
         None => state::RUNNING,
     }
 }
@@ -138,15 +151,19 @@ fn read_path(thread: *mut Thread, task: Address) -> u32 {
 /// An open: its file is that of the descriptor it returned.
 #[inline(always)]
 fn opened(thread: &mut Thread, task: Address, fd: u64) {
-    if set_file(thread, of_descriptor(task, fd as u32)) == Kind::Other {
+    let file = of_descriptor(task, fd as u32);
+    if set_file(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
         diagnose::count(diag::SKIPPED);
+        flight::abandon(thread);
         return;
     }
+    thread.opened_phase = thread.key.io.phase;
+    thread.union_ns = flight::end(thread);
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
         if FULL.is_set() {
-            full::metadata(io, thread, task);
+            full::metadata(io, thread);
             full::opened(io, thread);
         }
     }
@@ -159,18 +176,20 @@ fn transferred(thread: &mut Thread, bytes: u64) {
     if thread.file != 0 {
         end(thread, bytes);
         thread.entered = thread.ended;
+        thread.union_ns = 0;
     }
     if !thread.target.is_none() {
         thread.key.op = op::TRANSFER_WRITE as u32;
         thread.key.io.file = thread.target;
         thread.file = thread.target_file;
+        sort(thread, thread.target_file, direction::WRITE, thread.copy);
         end(thread, bytes);
     }
 }
 
 /// One end of a transfer.
 #[inline(always)]
-fn end(thread: &Thread, bytes: u64) {
+fn end(thread: &mut Thread, bytes: u64) {
     let io = account::entry(thread);
     if io.is_null() {
         account::lost_bytes(bytes);

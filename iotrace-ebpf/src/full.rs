@@ -15,9 +15,10 @@ use iotrace_common::{
 };
 
 use crate::{
-    config::{FILE_POS, SIGNAL_THREADS, TASK_SIGNAL, TYPE_FILE},
+    config::{FILE_POS, TYPE_FILE},
     diagnose,
-    kernel::{Address, compare_exchange, field, load, probe_user},
+    flight::ALONE,
+    kernel::{compare_exchange, field, probe_user},
     maps::{LAST_ENDS, OPEN_FILES, OpenFile},
     thread::Thread,
 };
@@ -42,7 +43,7 @@ struct Vector {
 
 /// Adds what a successful call that moves no data leaves: stamps and merged time.
 #[inline(always)]
-pub fn metadata(io: *mut Io, thread: &Thread, task: Address) {
+pub fn metadata(io: *mut Io, thread: &Thread) {
     let full = io.cast::<IoFull>();
     match thread.op() {
         op::OPEN => stamped(full, stamp::OPEN, thread),
@@ -53,7 +54,7 @@ pub fn metadata(io: *mut Io, thread: &Thread, task: Address) {
         op::FSYNC | op::FDATASYNC | op::SYNC_FILE_RANGE | op::MSYNC => MERGED_WRITE,
         _ => MERGED_META,
     };
-    merge(full, thread, task, kind);
+    merge(full, thread, kind);
 }
 
 /// Forgets what was known of the open file's address, and keeps the creation mode.
@@ -92,7 +93,7 @@ fn creation_mode(thread: &Thread) -> u32 {
 
 /// Adds what a read or a write leaves.
 #[inline(always)]
-pub fn access(io: *mut Io, thread: &Thread, task: Address, bytes: u64) {
+pub fn access(io: *mut Io, thread: &Thread, bytes: u64) {
     let full = io.cast::<IoFull>();
     let read = thread.op() == op::READ;
     let bucket = size_bucket(bytes);
@@ -121,12 +122,7 @@ pub fn access(io: *mut Io, thread: &Thread, task: Address, bytes: u64) {
     common_size(full, bytes);
     alignment(full, thread);
     place(full, thread, read, bytes);
-    merge(
-        full,
-        thread,
-        task,
-        if read { MERGED_READ } else { MERGED_WRITE },
-    );
+    merge(full, thread, if read { MERGED_READ } else { MERGED_WRITE });
 }
 
 #[inline(always)]
@@ -344,23 +340,14 @@ fn offset(thread: &Thread, bytes: u64) -> u64 {
 
 /// Adds the call's time, less what of it another call of the same process on the same file already covered.
 #[inline(always)]
-fn merge(full: *mut IoFull, thread: &Thread, task: Address, kind: usize) {
-    let fresh = if several_threads(task) {
+fn merge(full: *mut IoFull, thread: &Thread, kind: usize) {
+    let fresh = if thread.flight != ALONE {
         uncovered(&thread.key.io, kind, thread.entered, thread.ended)
     } else {
         thread.ns()
     };
     // SAFETY: a map value, whose one writer is this thread; `kind` is a constant below their number.
     unsafe { (*full).merged_ns[kind] += fresh };
-}
-
-#[inline(always)]
-fn several_threads(task: Address) -> bool {
-    // SAFETY: the running task; `signal` is a pointer to a `signal_struct`, whose field is 32 bits.
-    unsafe {
-        let signal: Address = load(task, &TASK_SIGNAL);
-        load::<u32>(signal, &SIGNAL_THREADS) > 1
-    }
 }
 
 /// Nanoseconds of [`started`, `ended`] behind the end of the last such call, which becomes the later of the two.

@@ -6,6 +6,7 @@
 //! - `enter`, `exit`: what happens at the start and the end of a call
 //! - `account`, `full`: the counters
 //! - `file`, `path`: which file it is, and its name
+//! - `sort`, `flight`: its phase, and merged time
 //! - `process`, `thread`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
@@ -18,11 +19,13 @@ mod diagnose;
 mod enter;
 mod exit;
 mod file;
+mod flight;
 mod full;
 mod kernel;
 mod maps;
 mod path;
 mod process;
+mod sort;
 mod thread;
 
 use core::ffi::c_void;

@@ -16,12 +16,12 @@ use iotrace_common::{
     diag,
     event::Name,
     key::{FailureKey, FileId, IoKey, OpenFileKey},
-    limits,
+    limits, phases,
     scope::Scope,
     value::{Failures, Io, IoFull, MERGED},
 };
 
-use crate::{kernel::Address, thread::Thread};
+use crate::{flight::Flights, kernel::Address, sort::Walk, thread::Thread};
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
 /// by lookup-and-delete is four times as fast then (293 ns an entry against 1,195).
@@ -87,9 +87,31 @@ pub static TARGETS: HashMap<
     { BPF_F_NO_PREALLOC as usize },
 > = HashMap::new();
 
-/// Files whose name was sent (an LRU: forgetting one only means that its name is sent again).
+/// The rules that sort files into phases, one table; the daemon fills it before the programs are attached.
 #[btf_map]
-pub static NAMED: LruHashMap<FileId, u32, { limits::NAMED_ENTRIES as usize }> = LruHashMap::new();
+pub static RULES: Array<phases::Table, 1> = Array::new();
+
+/// Renames so far by traced processes, and hard links made. One word that all add to, as seldom as they rename.
+#[btf_map]
+pub static RENAMES: Array<u64, 1> = Array::new();
+
+/// Calls in flight of the processes that have several threads: a table, because threads keep their process's place.
+#[btf_map]
+pub static FLIGHTS: Array<Flights, { limits::FLIGHT_SLOTS as usize }> = Array::new();
+
+/// What is known of a file by its name.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Named {
+    /// Phases and rules of it, read and written ([`phases::State`]).
+    pub sorted: u32,
+    /// Renames before it was sorted, in the upper 31 bits; in the lowest, whether its name was sent.
+    pub stamp: u32,
+}
+
+/// Files whose name was looked at (an LRU: forgetting one only means that this is done again).
+#[btf_map]
+pub static NAMED: LruHashMap<FileId, Named, { limits::NAMED_ENTRIES as usize }> = LruHashMap::new();
 
 /// Last access of an open file as one process uses it.
 #[repr(C)]
@@ -133,6 +155,7 @@ pub struct Scratch {
     pub mount_root: u64,
     pub length: u64,
     pub done: u64,
+    pub walk: Walk,
 }
 
 #[btf_map]

@@ -26,8 +26,9 @@ use crate::{
     },
     diagnose,
     file::{id_of, of_descriptor},
-    kernel::{Address, current, now, pid_tgid, probe},
-    maps::{EVENTS, NAMED, SCRATCH, Scratch},
+    kernel::{Address, current, fetch_add, now, pid_tgid, probe},
+    maps::{EVENTS, NAMED, Named, RENAMES, SCRATCH, Scratch},
+    sort::{self, stamp},
     thread::{Thread, start_of},
 };
 
@@ -43,42 +44,85 @@ const FLAGS_SHIFT: u32 = 16;
 const MODE_DIRECTORY: u32 = 0x4000;
 /// Steps of a walk where the kernel has no `bpf_loop`.
 const BOUNDED_STEPS: u32 = 64;
+/// In place of an event's kind: nothing is sent.
+const SORT_ONLY: u32 = 0;
 
 /// What became of a name.
 const DROPPED: u32 = 0;
 const SENT: u32 = 1;
 const SENT_DELETED: u32 = 2;
+/// It was sent before.
+const KNOWN: u32 = 3;
+/// The file is another one by now.
+const GONE: u32 = 4;
 
 /// `struct path`: {mnt, dentry}.
 type Path = [u64; 2];
 
-/// Sends the name of the open file at `file`, whose identity is `id`, unless it was sent before.
+/// What the thread's file, at `file` as an open file, was sorted as, and [`sort::SENT`] if its name was sent. Sends
+/// the name if it was not sent before, and sorts the file if it has not been since the last rename.
 #[inline(always)]
-pub fn name_file(file: u64, id: &FileId, copy: u32) {
-    // SAFETY: the value is not kept.
-    if unsafe { NAMED.get(id) }.is_none() {
-        send_file(file, id, copy);
-    }
+pub fn meet(thread: &mut Thread, file: u64, copy: u32) -> u64 {
+    let FileId {
+        device,
+        generation,
+        inode,
+    } = thread.key.io.file;
+    thread.met = file;
+    // SAFETY: the field that was just set. Read from a map an address is a number to the verifier, as it has to be for
+    // an argument, and no longer a pointer.
+    let file = unsafe { ptr::read_volatile(&raw const thread.met) };
+    let place = u64::from(device) << 32 | u64::from(generation);
+    iotrace_meet(file, inode, place, copy)
 }
 
+/// Global, with numbers for arguments: so the verifier looks at it once and not at each of its calls.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn send_file(file: u64, id: &FileId, copy: u32) {
-    match send_open(event::FILE, file, id, copy) {
-        SENT => {
-            // An LRU map takes every insert.
-            let _ = NAMED.insert(id, 1, 0);
+pub extern "C" fn iotrace_meet(file: u64, inode: u64, place: u64, copy: u32) -> u64 {
+    let id = &FileId {
+        device: (place >> 32) as u32,
+        generation: place as u32,
+        inode,
+    };
+    let now = stamp();
+    let mut kind = event::FILE;
+    // SAFETY: the value is not kept.
+    if let Some(known) = unsafe { NAMED.get(id) } {
+        if known.stamp == now | 1 {
+            return u64::from(known.sorted) | sort::SENT;
         }
+        if known.stamp & 1 != 0 {
+            kind = SORT_ONLY;
+        }
+    }
+    let became = send_open(kind, file, id, copy);
+    if became == GONE {
+        diagnose::count(diag::NAMES_DROPPED);
+        return 0;
+    }
+    let sorted = match SCRATCH.get_ptr_mut(copy) {
+        // SAFETY: this CPU's and this copy's own scratch.
+        Some(scratch) => sort::of_name(unsafe { &mut *scratch }, copy),
+        None => 0,
+    };
+    let mut stamp = now;
+    match became {
+        SENT | KNOWN => stamp |= 1,
         // It may get a name yet (linkat of an O_TMPFILE): look again.
         SENT_DELETED => {}
         _ => diagnose::count(diag::NAMES_DROPPED),
     }
+    // An LRU map takes every insert.
+    let _ = NAMED.insert(id, Named { sorted, stamp }, 0);
+    u64::from(sorted) | u64::from(stamp & 1) << 32
 }
 
 /// Sends the path of the executable at `file` of the running process.
 #[inline(never)]
 pub fn name_executable(file: u64) {
     let id = id_of(probe(file as Address, &FILE_INODE));
-    if send_open(event::EXE, file, &id, 0) == DROPPED {
+    if matches!(send_open(event::EXE, file, &id, 0), DROPPED | GONE) {
         diagnose::count(diag::EVENTS_DROPPED);
     }
 }
@@ -114,7 +158,10 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
     // Closed and used again meanwhile: then the name would be another file's.
     let named = probe::<u64>(dentry, &DENTRY_INODE) as Address;
     if probe::<u64>(named, &INODE_INO) != id.inode {
-        return DROPPED;
+        return GONE;
+    }
+    if kind == SORT_ONLY {
+        return KNOWN;
     }
     match (send(scratch), scratch.name.flags & name_flags::DELETED) {
         (0, _) => DROPPED,
@@ -265,9 +312,19 @@ fn send(scratch: &mut Scratch) -> u32 {
 /// Components, and the program's own string behind them.
 const MAX_PAYLOAD: u64 = (PATH_BYTES + NAME_BYTES + 1 + PATH_BYTES) as u64;
 
-/// Sends both names of the thread's rename, which succeeded.
+/// A hard link was made: a file without a name may have one now.
 #[inline(always)]
-pub fn renamed(task: Address, thread: &Thread) {
+pub fn linked() {
+    if let Some(renames) = RENAMES.get_ptr_mut(0) {
+        // SAFETY: an aligned word of a map value.
+        unsafe { fetch_add(renames, 1) };
+    }
+}
+
+/// Sends both names of the thread's rename, which succeeded, and lets every file be sorted anew.
+#[inline(always)]
+pub fn renamed(thread: &Thread) {
+    linked();
     let [first, second, third, fourth, options] = thread.args;
     let (from, to) = if thread.shape == shape::RENAME {
         ([AT_FDCWD as u64, first], [AT_FDCWD as u64, second])
@@ -276,28 +333,31 @@ pub fn renamed(task: Address, thread: &Thread) {
     };
     let exchanged = thread.shape == shape::RENAMEAT2 && options & RENAME_EXCHANGE != 0;
     let flags = if exchanged { name_flags::EXCHANGED } else { 0 };
-    if send_given(task, event::RENAME_FROM, from[0], from[1], thread.copy) != 0 {
+    if iotrace_send_given(event::RENAME_FROM, from[0], from[1], thread.copy) != 0 {
         let kind = event::RENAME_TO | flags << FLAGS_SHIFT;
-        send_given(task, kind, to[0], to[1], thread.copy);
+        iotrace_send_given(kind, to[0], to[1], thread.copy);
     }
 }
 
 /// Sends the name of the thread's unlink, which succeeded.
 #[inline(always)]
-pub fn unlinked(task: Address, thread: &Thread) {
+pub fn unlinked(thread: &Thread) {
     let [first, second, ..] = thread.args;
     let (directory, path) = if thread.shape == shape::UNLINKAT {
         (first, second)
     } else {
         (AT_FDCWD as u64, first)
     };
-    send_given(task, event::UNLINK, directory, path, thread.copy);
+    iotrace_send_given(event::UNLINK, directory, path, thread.copy);
 }
 
 /// Sends a path as the program gave it, with the directory that it starts from; 1 if it was sent. `kind` has the
-/// event's flags in its upper half: a function of its own takes five arguments at most.
+/// event's flags in its upper half.
+///
+/// Global, as `iotrace_meet` is.
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) -> u32 {
+pub extern "C" fn iotrace_send_given(kind: u32, directory: u64, path: u64, copy: u32) -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
         return 0;
     };
@@ -309,7 +369,7 @@ fn send_given(task: Address, kind: u32, directory: u64, path: u64, copy: u32) ->
         flags: kind >> FLAGS_SHIFT,
         ..Name::NONE
     };
-    walk(scratch, start_of_path(task, directory, path), copy);
+    walk(scratch, start_of_path(current(), directory, path), copy);
     let position = scratch.length;
     if position > (PATH_BYTES + NAME_BYTES) as u64 {
         return 0;

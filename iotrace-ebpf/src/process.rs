@@ -9,6 +9,7 @@ use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use iotrace_common::{
     diag,
     event::{self, Exec, Exit, Fork, Header},
+    key::start_key,
     limits::ARGS_BYTES,
 };
 
@@ -18,7 +19,7 @@ use crate::{
         TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL,
         TASK_START, TASK_TGID,
     },
-    diagnose,
+    diagnose, flight,
     kernel::{Address, now, probe},
     maps::{EVENTS, TARGETS},
     path,
@@ -123,6 +124,13 @@ fn arguments(scratch: &mut ExecScratch, mm: Address) -> u64 {
 /// The end of a task: of its process, if no thread is left.
 #[inline(always)]
 pub fn exited(task: Address) {
+    if let Some(thread) = thread::of(task, false)
+        && thread.state == thread::state::RUNNING
+    {
+        // Its call ends with it, which no call does that returns.
+        diagnose::count(diag::EXIT_MISSED);
+        flight::abandon(thread);
+    }
     thread::release(task, probe(task, &TASK_PID));
     let tgid: u32 = probe(task, &TASK_TGID);
     let signal = probe::<u64>(task, &TASK_SIGNAL) as Address;
@@ -139,6 +147,7 @@ pub fn exited(task: Address) {
         status,
         pad: 0,
     };
+    flight::release(tgid, start_key(exit.header.start));
     send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
     if !thread::all() {
         // Not there where the process is in scope for another reason.

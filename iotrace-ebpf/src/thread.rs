@@ -11,8 +11,10 @@ use iotrace_common::{
 
 use crate::{
     config::{SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
+    flight::ALONE,
     kernel::{Address, compare_exchange, load, pid_tgid, probe},
     maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
+    sort,
 };
 
 /// State of a thread's call.
@@ -46,7 +48,9 @@ pub struct Thread {
     pub verdict: u32,
     /// Where the arguments of the call stand (`Call::shape`).
     pub shape: u8,
-    pub pad: [u8; 3],
+    /// How it uses its file: read or written ([`iotrace_common::phases::direction`]).
+    pub direction: u8,
+    pub pad: [u8; 2],
     /// Copy of the program that handles the end of the call.
     pub copy: u32,
     /// The key of the call's counters, and behind it that of its failure. It stands here and not on the programs'
@@ -60,8 +64,32 @@ pub struct Thread {
     pub target_file: u64,
     /// Block size of the file's filesystem, bytes.
     pub block: u64,
+    /// The files used last.
+    pub known: [Known; 2],
+    /// What the end of the call adds to the merged time of its phase, nanoseconds.
+    pub union_ns: u64,
+    /// The call's phase among those in flight ([`crate::flight`]).
+    pub flight: u32,
+    /// The process's place in `FLIGHTS`, one more than its index; 0: not looked for.
+    pub place: u32,
+    /// Phase of the file opened last.
+    pub opened_phase: u32,
+    pub pad_phase: u32,
+    /// Address of the `struct file` that was looked at last.
+    pub met: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 5],
+}
+
+/// A file as a thread remembers it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Known {
+    pub id: FileId,
+    /// See [`crate::maps::Named`].
+    pub sorted: u32,
+    /// See [`crate::maps::Named`].
+    pub stamp: u32,
 }
 
 /// The state of the running thread; with `create` made if it has none.
@@ -113,6 +141,7 @@ pub fn release(task: Address, tid: u32) {
             (*slot).state = state::IDLE;
             (*slot).verdict = 0;
             (*slot).entered = 0;
+            (*slot).flight = ALONE;
             ptr::write_volatile(&raw mut (*slot).owner, 0);
         }
     }
@@ -139,6 +168,9 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
     let traced = process_in_scope(tgid);
     thread.key.io.start = start_key(start_of(task));
+    // What stands here may be of the thread that had this place before.
+    sort::forget(thread);
+    (thread.place, thread.opened_phase) = (0, 0);
     thread.verdict = epoch << 1 | u32::from(traced);
     traced
 }

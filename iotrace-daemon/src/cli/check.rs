@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    classify::Classifier,
     drain::Drain,
     kernel::{
         Detail, Hook, HookChoice, KernelError, Options, load,
@@ -135,7 +136,7 @@ fn trials(args: &Args) -> Vec<Trial> {
 /// Loads, attaches, tests and takes off; kernel memory of the maps, bytes.
 fn attempt(options: &Options, choice: HookChoice) -> Result<u64, KernelError> {
     let types = load::read_types(options.btf.as_deref())?;
-    let mut kernel = load::load(options, &types)?;
+    let mut kernel = load::load(options, &types, Classifier::builtin().table())?;
     let bytes = kernel.map_bytes();
     let mut drain = Drain::new(&mut kernel)?;
     let tested = kernel

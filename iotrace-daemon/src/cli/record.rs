@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use super::{child::Held, output::Format, session::Session, targets, trace::Trace};
 use crate::{
+    classify::Classifier,
     drain::Drain,
     kernel::{Detail, HookChoice, Options, load, selftest},
 };
@@ -84,7 +85,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     } else {
         Some(Held::new(&args.command).context("a process for the command cannot be made")?)
     };
-    let mut kernel = load::load(&options, &types)?;
+    let mut kernel = load::load(&options, &types, Classifier::builtin().table())?;
     drop(types);
     let mut drain = Drain::new(&mut kernel)?;
     let hook = kernel.attach(args.hook)?;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use aya::{
     Btf, Ebpf,
-    programs::{BtfTracePoint, ProgramError, TracePoint},
+    programs::{BtfTracePoint, ProgramError, ProgramInfo, TracePoint},
 };
 
 use super::{
@@ -172,6 +172,7 @@ fn attach_raw(
         program
             .load(hook, btf)
             .map_err(|error| program_error(name, hook, &error))?;
+        log_size(name, program.info());
     }
     for (name, hook) in hooks {
         let program: &mut BtfTracePoint = program(ebpf, name)?;
@@ -180,6 +181,12 @@ fn attach_raw(
             .map_err(|error| attach_error(hook, &error))?;
     }
     Ok(())
+}
+
+/// Says how much of its limit of a million steps the verifier took for a program.
+fn log_size(name: &str, info: Result<ProgramInfo, ProgramError>) {
+    let steps = info.ok().and_then(|info| info.verified_instruction_count());
+    log::debug!("program {name}: verified in {} steps", steps.unwrap_or(0));
 }
 
 fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
@@ -194,6 +201,7 @@ fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
         program
             .load()
             .map_err(|error| program_error(name, prefix, &error))?;
+        log_size(name, program.info());
     }
     for (name, prefix) in PROGRAMS {
         let program: &mut TracePoint = program(ebpf, name)?;

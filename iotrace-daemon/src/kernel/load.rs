@@ -22,8 +22,9 @@ use super::{
     calls, cast,
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
-    fdinfo, offsets,
+    fdinfo, offsets, rules,
 };
+use crate::classify::dfa::Table;
 
 /// The kernel programs, built by this crate's build script.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf"));
@@ -87,8 +88,8 @@ pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
     Types::parse(data).ok_or_else(|| KernelError::BadBtf { path: path.into() })
 }
 
-/// Loads the programs with their maps; nothing is attached yet.
-pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
+/// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet.
+pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, KernelError> {
     check_abi(OBJECT)?;
     let mut ebpf = open(options, types)?;
     if options.program_log {
@@ -102,6 +103,7 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
         ebpf.take_map(name)
             .ok_or(KernelError::Missing { kind: "map", name })
     };
+    let rules = rules::put(take("RULES")?, rules)?;
     let targets = HashMap::try_from(take("TARGETS")?)
         .map_err(|error| super::map_error("TARGETS", "open", &error))?;
     let named = HashMap::try_from(take("NAMED")?)
@@ -112,6 +114,7 @@ pub fn load(options: &Options, types: &Types) -> Result<Kernel, KernelError> {
         .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
     let mut kernel = Kernel {
         ebpf,
+        _rules: rules,
         targets,
         named,
         scope_map,

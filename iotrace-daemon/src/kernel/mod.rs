@@ -1,7 +1,7 @@
 //! The kernel side as the daemon sees it: loads the programs, attaches the hooks, names their losses.
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
-//! - `load`: the object with its constants set and its maps sized
+//! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules
 //! - `attach`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`: what this host has, for `iotrace check`
@@ -17,6 +17,7 @@ pub mod error;
 pub mod load;
 pub mod offsets;
 pub mod probe;
+mod rules;
 pub mod selftest;
 
 use std::{
@@ -36,12 +37,15 @@ use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
 pub use error::KernelError;
 pub use load::{Detail, Options};
+use rules::Rules;
 
 /// The loaded programs and their maps.
 pub struct Kernel {
     ebpf: Ebpf,
+    /// Held: the programs find it by its descriptor when they are loaded.
+    _rules: Rules,
     targets: HashMap<MapData, u32, u32>,
-    named: HashMap<MapData, FileId, u32>,
+    named: HashMap<MapData, FileId, u64>,
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
     diagnostics: Diagnostics,

@@ -50,6 +50,7 @@ pub const FIELDS: &[Field] = &[
     field("FILE_INODE", "file", "f_inode"),
     field("FILE_PATH", "file", "f_path"),
     field("FILE_POS", "file", "f_pos"),
+    field("FILE_MODE", "file", "f_mode"),
     field("INODE_MODE", "inode", "i_mode"),
     field("INODE_INO", "inode", "i_ino"),
     field("INODE_GENERATION", "inode", "i_generation"),

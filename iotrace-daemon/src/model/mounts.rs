@@ -146,6 +146,14 @@ pub fn families() -> impl Iterator<Item = &'static str> {
     MAGICS.iter().map(|(_, name)| *name)
 }
 
+/// Magic numbers, each with a filesystem type.
+pub fn magics() -> impl Iterator<Item = (u64, &'static str)> {
+    MAGICS.into_iter()
+}
+
+/// Number of magic numbers.
+pub const MAGIC_COUNT: usize = MAGICS.len();
+
 const MAGICS: [(u64, &str); 38] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),

@@ -32,6 +32,8 @@ mod machine;
 mod minimize;
 mod unit;
 
+use iotrace_common::phases;
+
 use super::{
     phase::{Direction, Phase},
     rules::MAX_RULES,
@@ -40,10 +42,7 @@ pub use build::build;
 pub use machine::State;
 pub use unit::{Unit, of_glob, of_rule};
 
-/// Most states of a table.
-pub const MAX_STATES: usize = 1 << 15;
-/// Most transitions of a table: 2 MiB of them.
-pub const MAX_TRANSITIONS: usize = 1 << 20;
+pub use iotrace_common::phases::{MAX_STATES, MAX_TRANSITIONS};
 
 /// A rule set whose table would not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,10 +87,7 @@ impl Verdict {
 
     /// For each direction, the verdict whose rule comes first.
     pub fn first(self, other: Self) -> Self {
-        const LOW: u32 = 0xffff;
-        let read = (self.0 & LOW).min(other.0 & LOW);
-        let write = (self.0 & !LOW).min(other.0 & !LOW);
-        Self(read | write)
+        Self(phases::first(self.0, other.0))
     }
 
     /// The bits, as the table has them.

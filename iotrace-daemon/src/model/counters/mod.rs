@@ -4,6 +4,7 @@ mod table;
 
 use iotrace_common::{
     op,
+    phases::direction,
     value::{Io, IoFull, group},
 };
 
@@ -110,6 +111,8 @@ impl From<&Io> for Counters {
         v[FAILURES] = io.failures.into();
         v[BYTES_READ] = io.bytes_read;
         v[BYTES_WRITTEN] = io.bytes_written;
+        v[UNION_READ_NS] = io.union_ns[usize::from(direction::READ)];
+        v[UNION_WRITE_NS] = io.union_ns[usize::from(direction::WRITE)];
         v[READ_NS + group::READ] = io.ns[group::READ];
         v[READ_NS + group::WRITE] = io.ns[group::WRITE];
         v[READ_NS + group::META] = io.ns[group::META];
@@ -280,6 +283,7 @@ mod tests {
         full.io.failures = 2;
         (full.io.bytes_read, full.io.bytes_written) = (1, 1);
         full.io.ns = [1; group::COUNT];
+        full.io.union_ns = [1; 2];
         (full.io.failed_ns, full.io.first, full.io.last) = (1, 1, 1);
         (full.size[1], full.size_calls[1]) = (4096, 2);
         (full.stride[3], full.stride_calls[3]) = (512, 1);

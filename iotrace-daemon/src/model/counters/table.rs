@@ -108,6 +108,8 @@ descriptors! {
     META_NS "meta" Nanoseconds Sum Basic "Time inside calls that move no data and sync none, summed over calls.";
     SYNC_NS "sync" Nanoseconds Sum Basic "Time inside fsync, fdatasync, sync_file_range and msync, summed over calls.";
     FAILED_NS "failed" Nanoseconds Sum Basic "Time inside failed calls; in none of the other times.";
+    UNION_READ_NS "union_read" Nanoseconds Sum Basic "Merged time of the process in the phase of the file as it was read, the part that ended with these calls.";
+    UNION_WRITE_NS "union_write" Nanoseconds Sum Basic "Merged time of the process in the phase of the file as it was written, the part that ended with these calls.";
     FIRST "first_operation" Moment Earliest Basic "Start of the first operation.";
     LAST "last_operation" Moment Max Basic "End of the last operation.";
     READ_SIZE_0_100 "read_size_0_100" Calls Sum Full "Reads of at most 100 bytes (POSIX_SIZE_READ_0_100).";

@@ -1,0 +1,77 @@
+//! The rules that sort files into phases, as the kernel programs walk them.
+
+use aya::maps::{Array, Map, MapData};
+use iotrace_common::phases::{self, MAX_STARTS, Start};
+
+use super::{KernelError, map_error};
+use crate::{classify::dfa::Table, model::mounts};
+
+/// Leaves the rules out, for the benchmark that measures what they cost.
+const UNSORTED: &str = "IOTRACE_BENCH_UNSORTED";
+
+/// The programs' map.
+pub type Rules = Array<MapData, phases::Table>;
+
+/// Puts a table of rules into the programs' map, which must live until they are loaded.
+pub fn put(map: Map, rules: &Table) -> Result<Rules, KernelError> {
+    let error = |call, error| map_error("RULES", call, &error);
+    let mut map = Rules::try_from(map).map_err(|cause| error("open", cause))?;
+    if std::env::var_os(UNSORTED).is_some() {
+        return Ok(map);
+    }
+    // By reference: it is larger than a stack should hold.
+    map.set(0, table(rules).as_ref(), 0)
+        .map_err(|cause| error("update", cause))?;
+    Ok(map)
+}
+
+/// The same table in the programs' own layout.
+fn table(rules: &Table) -> Box<phases::Table> {
+    // SAFETY: integers only, for which zero is a valid value. It is larger than a stack frame should be.
+    let mut table = unsafe { Box::<phases::Table>::new_zeroed().assume_init() };
+    table.stride = rules.stride().into();
+    table.classes = *rules.classes();
+    for (state, from) in table.states.iter_mut().zip(rules.states()) {
+        (state.sure, state.last) = (from.sure.bits(), from.last.bits());
+    }
+    for (entry, from) in table.next.iter_mut().zip(rules.next()) {
+        *entry = *from;
+    }
+    for (start, from) in table.starts.iter_mut().zip(starts(rules)) {
+        *start = from;
+    }
+    table
+}
+
+/// First states by magic number, of the filesystem types that do not start in state 0.
+fn starts(rules: &Table) -> impl Iterator<Item = Start> {
+    mounts::magics()
+        .map(|(magic, name)| Start {
+            magic,
+            state: rules.start(mounts::family(name)).into(),
+        })
+        .filter(|start| start.state != 0)
+}
+
+// One is left to end the list.
+const _: () = assert!(mounts::MAGIC_COUNT < MAX_STARTS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::Classifier;
+
+    #[test]
+    fn nothing_of_the_built_in_rules_is_left_out() {
+        let rules = Classifier::builtin().table();
+        let table = table(rules);
+        assert_eq!(table.next[..rules.next().len()], *rules.next());
+        assert!(rules.states().len() <= table.states.len());
+        let proc = table.starts.iter().find(|start| start.magic == 0x9fa0);
+        assert_eq!(
+            proc.map(|start| start.state),
+            Some(rules.start("proc").into())
+        );
+        assert!(table.starts.iter().all(|start| start.magic != 0xef53));
+    }
+}
