@@ -79,7 +79,8 @@ where
     for<'a> Counters: From<&'a V>,
 {
     for (key, value) in keys.iter().zip(values) {
-        model.add(process_of(key), place(key), &Counters::from(value));
+        let counters = Counters::from(value);
+        model.add_sorted(process_of(key), place(key), key.phase, &counters);
     }
 }
 

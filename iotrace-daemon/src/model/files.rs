@@ -15,11 +15,15 @@ use super::{
 
 mod flag {
     /// The leading components of the path are missing.
-    pub const TRUNCATED: u8 = 1;
+    pub const TRUNCATED: u16 = 1;
     /// The name is gone: unlinked, or replaced by a rename.
-    pub const DELETED: u8 = 2;
+    pub const DELETED: u16 = 2;
     /// Something about the file changed since the last flush.
-    pub const CHANGED: u8 = 4;
+    pub const CHANGED: u16 = 4;
+    /// From here on stand the phases of its operations, those of `PhaseSet`.
+    pub const PHASES: u32 = 6;
+    /// What a name does not change.
+    pub const KEPT: u16 = CHANGED | u16::MAX << PHASES;
 }
 
 // A run of millions of files has as many of these.
@@ -34,7 +38,25 @@ struct Entry {
     size: u64,
     /// `st_mode`, all of which stands in 16 bits.
     mode: u16,
-    flags: u8,
+    /// See [`flag`].
+    flags: u16,
+}
+
+/// A set of phases, by their numbers (`Phase::code`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhaseSet(pub u16);
+
+impl PhaseSet {
+    /// The set with one more; 0 is no phase.
+    pub fn with(self, phase: u32) -> Self {
+        let known = phase > 0 && (phase as usize) < iotrace_common::phases::COUNT;
+        Self(self.0 | u16::from(known) << phase.min(15))
+    }
+
+    /// The numbers of its phases.
+    pub fn codes(self) -> impl Iterator<Item = u16> {
+        (1..16).filter(move |code| self.0 >> code & 1 != 0)
+    }
 }
 
 /// One file, as reports see it.
@@ -57,6 +79,8 @@ pub struct File<'a> {
     pub truncated: bool,
     /// The name is gone: unlinked, or replaced by a rename.
     pub deleted: bool,
+    /// Phases that the kernel side sorted operations on it into.
+    pub phases: PhaseSet,
 }
 
 impl File<'_> {
@@ -123,6 +147,7 @@ impl Files {
             block_size: filesystem.block_size,
             truncated: entry.flags & flag::TRUNCATED != 0,
             deleted: entry.flags & flag::DELETED != 0,
+            phases: PhaseSet(entry.flags >> flag::PHASES),
         }
     }
 
@@ -162,13 +187,14 @@ impl Files {
         }
         entry.mode = name.mode as u16;
         entry.size = name.size;
-        entry.flags = (entry.flags & flag::CHANGED) | state(name);
+        entry.flags = (entry.flags & flag::KEPT) | state(name);
         self.set_path(index, &name.path);
     }
 
     /// Takes what a recording says of a file. Such a file is not found by its path: a recording has no renames.
-    pub fn restore(&mut self, name: &FileName, opened_as: Option<&[u8]>) {
+    pub fn restore(&mut self, name: &FileName, opened_as: Option<&[u8]>, phases: PhaseSet) {
         let index = self.intern(name.file);
+        self.entries[index as usize].flags |= phases.0 << flag::PHASES;
         if name.magic != 0 {
             self.filesystems
                 .insert(name.file.device, Filesystem::of(name));
@@ -186,7 +212,12 @@ impl Files {
         let entry = &mut self.entries[index as usize];
         entry.size = name.size;
         entry.mode = name.mode as u16;
-        entry.flags = state(name);
+        entry.flags = (entry.flags & flag::KEPT) | state(name);
+    }
+
+    /// Takes down that an operation on a file was of a phase.
+    pub fn sorted(&mut self, index: u32, phase: u32) {
+        self.entries[index as usize].flags |= PhaseSet::default().with(phase).0 << flag::PHASES;
     }
 
     /// A rename of a file or a directory. Returns the file that was known by the old name.
@@ -320,7 +351,7 @@ impl Files {
 }
 
 /// Flags of a name as it came.
-fn state(name: &FileName) -> u8 {
+fn state(name: &FileName) -> u16 {
     let mut flags = 0;
     if name.truncated {
         flags |= flag::TRUNCATED;

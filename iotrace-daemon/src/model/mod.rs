@@ -3,7 +3,7 @@
 //! `drain` (or the reader of a recording) feeds a [`Model`]; `recording` and `report` read it.
 //!
 //! ```text
-//! feed    add(process, place, &Counters), add_failures(process, place, op, errno, calls, ns), event(Event),
+//! feed    add_sorted(process, place, phase, &Counters), add(process, place, &Counters), add_failures(process, place, op, errno, calls, ns), event(Event),
 //!         describe_process(process, About), update_mounts(text)
 //! ask     tally(), file_count(), undescribed(), rows(), processes(), file(index), failures(), mount_of(file)
 //! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
@@ -24,6 +24,7 @@ pub mod input;
 pub mod mounts;
 mod moves;
 mod packed;
+pub mod phases;
 mod processes;
 mod rows;
 pub mod run;
@@ -31,11 +32,12 @@ pub mod top;
 
 use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
 pub use failures::{FailureCount, FailureKey, Failures};
-pub use files::File;
 use files::Files;
+pub use files::{File, PhaseSet};
 use input::{Event, FileName, Place, ProcessId};
 use mounts::{Mount, Mounts};
 use moves::Moves;
+use phases::{Done, Merged};
 use processes::Processes;
 pub use processes::{About, Process, Tally};
 use rows::Rows;
@@ -62,9 +64,38 @@ pub struct Model {
 }
 
 impl Model {
-    /// Adds one sample: what `process` did at `place` since the sample before.
+    /// Adds one sample: what `process` did at `place` since the sample before, in a phase that the kernel side sorted it
+    /// into ([`phases::ByPhase`]).
+    pub fn add_sorted(
+        &mut self,
+        process: ProcessId,
+        place: Place,
+        phase: u32,
+        counters: &Counters,
+    ) {
+        let index = self.processes.intern(process);
+        let by_phase = &mut self.processes.get_mut(index).phases;
+        by_phase.add(phase, &Done::of(counters));
+        let file = self.add_at(index, place, counters);
+        if let Some(file) = file {
+            self.files.sorted(file, phase);
+        }
+    }
+
+    /// As [`Model::add_sorted`], of a sample whose phases stand elsewhere.
     pub fn add(&mut self, process: ProcessId, place: Place, counters: &Counters) {
         let index = self.processes.intern(process);
+        self.add_at(index, place, counters);
+    }
+
+    /// Adds what a process did in a phase, and nothing else.
+    pub fn add_done(&mut self, process: ProcessId, phase: u32, done: &Done) {
+        let index = self.processes.intern(process);
+        self.processes.get_mut(index).phases.add(phase, done);
+    }
+
+    /// Adds a sample of the process at `index`; its file.
+    fn add_at(&mut self, index: u32, place: Place, counters: &Counters) -> Option<u32> {
         self.tally.add(counters);
         let entry = self.processes.get_mut(index);
         entry.tally.add(counters);
@@ -72,6 +103,7 @@ impl Model {
             Place::File(file) => {
                 let file = self.files.intern(file);
                 self.rows.add(index, file, counters);
+                return Some(file);
             }
             Place::ByName => {
                 entry.by_name.add(counters);
@@ -80,6 +112,13 @@ impl Model {
             }
             Place::Overflow => entry.overflow.add(counters),
         }
+        None
+    }
+
+    /// Merged time in a phase (`Phase::code`) over all processes, as the kernel side sorted it.
+    pub fn merged(&self, phase: u16) -> Merged {
+        let each = self.processes().iter();
+        Merged::of(each.map(|process| process.merged(phase)))
     }
 
     /// Adds failed calls: of operation class `op`, with error `errno`; they stand in the counters as failures too.
@@ -267,6 +306,7 @@ impl Model {
         for process in self.processes.all_mut() {
             process.by_name.settle();
             process.overflow.settle();
+            process.phases.settle();
             process.changed = false;
         }
     }
@@ -281,9 +321,9 @@ impl Model {
         self.processes.describe(process, |known| *known = about);
     }
 
-    /// Takes what a recording says of a file; a later part of it knows better.
-    pub fn restore_file(&mut self, name: &FileName, opened_as: Option<&[u8]>) {
-        self.files.restore(name, opened_as);
+    /// Takes what a recording says of a file; a later part of it knows better. `phases`: those that it was used in.
+    pub fn restore_file(&mut self, name: &FileName, opened_as: Option<&[u8]>, phases: PhaseSet) {
+        self.files.restore(name, opened_as, phases);
     }
 
     /// Takes a mount of a recording.

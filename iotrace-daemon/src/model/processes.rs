@@ -1,8 +1,8 @@
 //! Processes: who they are, and what they did that no file's counters hold.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
-use super::{counters::Counters, input::ProcessId, rows::Cell};
+use super::{counters::Counters, input::ProcessId, phases::ByPhase, rows::Cell};
 
 /// What is known of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub struct Process {
     pub by_name: Cell,
     /// Operations whose own counter had no room in the kernel.
     pub overflow: Cell,
+    /// What it did by phase.
+    pub phases: ByPhase,
     /// What was added, to check against.
     pub(super) tally: Tally,
     /// Whether a fork, an exec or a look at it told who it is.
@@ -84,6 +86,11 @@ impl Process {
     /// Whether something about it changed since the last flush.
     pub fn is_changed(&self) -> bool {
         self.changed
+    }
+
+    /// How long it was in calls of a phase (`Phase::code`), what overlaps counted once, as the kernel side sorted it.
+    pub fn merged(&self, phase: u16) -> Duration {
+        Duration::from_nanos(self.phases.total(phase).merged_ns)
     }
 }
 
@@ -119,6 +126,7 @@ impl Processes {
                 about: About::default(),
                 by_name: Cell::default(),
                 overflow: Cell::default(),
+                phases: ByPhase::default(),
                 tally: Tally::default(),
                 described: false,
                 changed: true,

@@ -6,7 +6,7 @@ use super::{
     Error, PART, UNFINISHED,
     meta::Meta,
     table::read_table,
-    tables::{Tables, take_about, take_counters, take_failure},
+    tables::{Tables, take_about, take_counters, take_done, take_failure},
 };
 use crate::model::{Model, run::Run};
 
@@ -72,5 +72,6 @@ fn read_part(directory: &Path, tables: &Tables, recorded: &mut Recorded) -> Resu
     })?;
     read_table(directory, &tables.errors, |batch| {
         take_failure(batch, model)
-    })
+    })?;
+    read_table(directory, &tables.phases, |batch| take_done(batch, model))
 }

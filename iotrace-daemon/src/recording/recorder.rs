@@ -115,7 +115,14 @@ impl Recorder {
         for (key, count) in model.failures().interval() {
             errors.row(|batch| part.put_failure(batch, model, key, count))?;
         }
-        errors.finish()
+        errors.finish()?;
+        let mut phases = TableWriter::create(directory, &self.tables.phases)?;
+        for process in model.processes() {
+            for (phase, done) in process.phases.interval() {
+                phases.row(|batch| part.put_done(batch, process.id, phase, done))?;
+            }
+        }
+        phases.finish()
     }
 
     fn write_files(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {

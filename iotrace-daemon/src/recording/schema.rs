@@ -131,6 +131,7 @@ pub fn files() -> Schema {
         optional("fs_type", Text),
         optional("fs_magic", Int),
         optional("block_size", Int),
+        required("phases", Text),
     ];
     fields.extend(TABLE.iter().map(|descriptor| Field {
         name: counter_name(descriptor),
@@ -174,6 +175,28 @@ pub fn processes() -> Schema {
     }
 }
 
+/// What each process did in one interval by phase, as the kernel side sorted it.
+pub fn phases() -> Schema {
+    use Kind::{Int, Text, Timestamp};
+    let fields = vec![
+        required("interval_start", Timestamp),
+        required("interval_end", Timestamp),
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        required("phase", Text),
+        required("operations", Int),
+        required("bytes_read", Int),
+        required("bytes_written", Int),
+        required("calls_ns", Int),
+        required("merged_ns", Int),
+    ];
+    Schema {
+        name: "phases",
+        fields,
+    }
+}
+
 /// Failed calls of one interval by process, place, operation and error.
 pub fn errors() -> Schema {
     use Kind::{Int, Text, Timestamp, Unsigned};
@@ -206,7 +229,7 @@ mod tests {
 
     #[test]
     fn parquet_takes_the_schemas() {
-        for schema in [files(), processes(), errors()] {
+        for schema in [files(), processes(), errors(), phases()] {
             let parsed =
                 parquet::schema::parser::parse_message_type(&schema.declaration()).unwrap();
             assert_eq!(parsed.get_fields().len(), schema.fields.len());
@@ -217,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_column_is_documented() {
-        for field in [files(), processes(), errors()]
+        for field in [files(), processes(), errors(), phases()]
             .into_iter()
             .flat_map(|schema| schema.fields)
         {

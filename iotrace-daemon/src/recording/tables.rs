@@ -3,18 +3,21 @@
 use iotrace_common::{key::FileId, op};
 
 use super::{batch::Batch, schema};
+use crate::classify::phase::{Class, Phase};
 use crate::model::{
-    About, FailureCount, FailureKey, File, Model, Process, Spot,
+    About, FailureCount, FailureKey, File, Model, PhaseSet, Process, Spot,
     counters::{Counters, TABLE, Unit},
     errno,
     input::{FileName, Place, ProcessId},
     mounts::parse_device,
+    phases::Done,
     run::{Clock, Run},
 };
 
 const BY_NAME: &str = "by_name";
 const OVERFLOW: &str = "overflow";
 const FILE: &str = "file";
+const NO_PHASE: &str = "none";
 
 /// What all rows of one part have in common.
 pub struct Part<'a> {
@@ -95,6 +98,22 @@ impl Part<'_> {
         batch.put_option(about.exit_code().map(i64::from));
     }
 
+    /// A row of `phases`.
+    pub fn put_done(&self, batch: &mut Batch, process: ProcessId, phase: u16, done: &Done) {
+        self.put_interval(batch);
+        self.put_process(batch, process);
+        batch.put_text(phase_name(phase));
+        for value in [
+            done.operations,
+            done.bytes_read,
+            done.bytes_written,
+            done.ns,
+            done.merged_ns,
+        ] {
+            batch.put(value as i64);
+        }
+    }
+
     /// A row of `errors`.
     pub fn put_failure(
         &self,
@@ -116,6 +135,37 @@ impl Part<'_> {
         batch.put(count.calls as i64);
         batch.put(count.ns as i64);
     }
+}
+
+/// A phase by its class where it has one; [`NO_PHASE`] for calls that name no open file.
+fn phase_name(code: u16) -> &'static str {
+    if code == 0 {
+        return NO_PHASE;
+    }
+    let phase = Phase::from_code(code);
+    phase.class().map_or(phase.name(), Class::name)
+}
+
+/// Undoes [`phase_name`]; none where there is no such phase.
+fn phase_code(name: &[u8]) -> Option<u16> {
+    if name == NO_PHASE.as_bytes() {
+        return Some(0);
+    }
+    let codes = Phase::ALL.iter().map(|phase| phase.code());
+    codes
+        .into_iter()
+        .find(|code| phase_name(*code).as_bytes() == name)
+}
+
+/// Names of phases, in order, with a plus between them.
+fn phase_names(phases: PhaseSet) -> String {
+    let names: Vec<_> = phases.codes().map(phase_name).collect();
+    names.join("+")
+}
+
+fn phase_set(names: &[u8]) -> PhaseSet {
+    let codes = names.split(|byte| *byte == b'+').filter_map(phase_code);
+    codes.fold(PhaseSet::default(), |set, code| set.with(code.into()))
 }
 
 fn place_name(spot: Spot) -> &'static str {
@@ -161,6 +211,7 @@ fn put_file(batch: &mut Batch, model: &Model, file: &File<'_>) {
     batch.put_bytes_option((!fs_type.is_empty()).then_some(fs_type.as_bytes()));
     batch.put_option((file.magic != 0).then_some(file.magic as i64));
     batch.put_option((file.block_size != 0).then_some(file.block_size.into()));
+    batch.put_text(&phase_names(file.phases));
 }
 
 fn put_no_file(batch: &mut Batch) {
@@ -176,6 +227,7 @@ fn put_no_file(batch: &mut Batch) {
     batch.put_bytes_option(None);
     batch.put_option(None);
     batch.put_option(None);
+    batch.put_text("");
 }
 
 fn put_identity(batch: &mut Batch, id: Option<FileId>) {
@@ -206,6 +258,7 @@ pub fn take_counters(
     batch.skip();
     let magic = batch.take_option().unwrap_or(0) as u64;
     let block_size = batch.take_option().unwrap_or(0) as u32;
+    let phases = phase_set(&batch.take_bytes());
     let place = place_of(&place, id)?;
     if let Place::File(file) = place {
         let name = FileName {
@@ -218,7 +271,7 @@ pub fn take_counters(
             truncated,
             deleted,
         };
-        model.restore_file(&name, opened_as.as_deref());
+        model.restore_file(&name, opened_as.as_deref(), phases);
     }
     model.add(process, place, &take_block(batch, clock)?);
     Ok(interval_end)
@@ -295,6 +348,25 @@ pub fn take_about(batch: &mut Batch, model: &mut Model, clock: &Clock) -> Result
     Ok(())
 }
 
+/// Takes a row of `phases` into the model.
+pub fn take_done(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
+    batch.skip();
+    batch.skip();
+    let process = take_process(batch);
+    let phase = phase_code(&batch.take_bytes());
+    let phase = phase.ok_or("it names a phase that this iotrace does not know")?;
+    let mut next = || plausible(batch.take() as u64);
+    let done = Done {
+        operations: next()?,
+        bytes_read: next()?,
+        bytes_written: next()?,
+        ns: next()?,
+        merged_ns: next()?,
+    };
+    model.add_done(process, phase.into(), &done);
+    Ok(())
+}
+
 /// Takes a row of `errors` into the model.
 pub fn take_failure(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
     batch.skip();
@@ -359,6 +431,7 @@ pub struct Tables {
     pub files: schema::Schema,
     pub processes: schema::Schema,
     pub errors: schema::Schema,
+    pub phases: schema::Schema,
 }
 
 impl Tables {
@@ -367,6 +440,7 @@ impl Tables {
             files: schema::files(),
             processes: schema::processes(),
             errors: schema::errors(),
+            phases: schema::phases(),
         }
     }
 }
