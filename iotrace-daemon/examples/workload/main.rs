@@ -10,10 +10,12 @@ mod calls;
 mod descriptors;
 mod endings;
 mod every_call;
+mod merged;
 mod odd_files;
 mod pattern;
 mod service;
 mod threads;
+mod visit;
 
 use book::Truth;
 
@@ -61,6 +63,9 @@ fn main() {
             let depth = number(word("a depth"));
             bulk::deep(&mut truth, &dir, depth as usize, &word("a name"));
         }
+        "merged" => merged::run(&mut truth, &dir),
+        "visit" => visit::all(&mut truth, &dir),
+        "renamed" => visit::renamed(&mut truth, &dir),
         "in-root" => bulk::in_root(&mut truth, &dir, &word("a name")),
         _ => panic!("no mode {mode}"),
     }
