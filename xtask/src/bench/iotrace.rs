@@ -17,6 +17,9 @@ const READY: Duration = Duration::from_secs(60);
 /// Between the message that the hooks are on and the end of what iotrace does before it only listens.
 const SETTLE: Duration = Duration::from_millis(400);
 
+/// Has iotrace load no rules.
+const UNSORTED: &str = "IOTRACE_BENCH_UNSORTED";
+
 /// A running recording.
 pub struct Recording {
     child: Child,
@@ -41,6 +44,21 @@ pub struct Outcome {
 impl Recording {
     /// Starts one in an own directory below `scratch`, and waits until it counts.
     pub fn start(scratch: &Path, pids: &[u32], detail: &str, hook: &str) -> Result<Self> {
+        Self::start_with(scratch, pids, detail, hook, &[])
+    }
+
+    /// As `start` at detail basic, but without rules that sort files into phases.
+    pub fn start_unsorted(scratch: &Path, pids: &[u32]) -> Result<Self> {
+        Self::start_with(scratch, pids, "basic", "btf", &[(UNSORTED, "1")])
+    }
+
+    fn start_with(
+        scratch: &Path,
+        pids: &[u32],
+        detail: &str,
+        hook: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Self> {
         let directory = scratch.join("recording");
         if directory.exists() {
             fs::remove_dir_all(&directory)?;
@@ -50,6 +68,7 @@ impl Recording {
         command.args([
             "-v", "record", "--format", "json", "--detail", detail, "--hook", hook,
         ]);
+        command.envs(variables.iter().copied());
         command.arg("--output").arg(&directory);
         for pid in pids {
             command.arg("--pid").arg(pid.to_string());

@@ -14,6 +14,9 @@ const BYTES_PER_FILE: f64 = 400.0;
 /// MiB of kernel maps, at most.
 const MAP_MIB: u64 = 128;
 
+/// Nanoseconds that sorting adds to a new file, at most.
+const SORTING_NS: f64 = 1000.0;
+
 /// A figure of a visit.
 type Part = fn(&Visit) -> f64;
 
@@ -66,6 +69,7 @@ impl Results {
         for detail in [Detail::Basic, Detail::Full] {
             self.print_targets(detail);
         }
+        self.print_sorting();
     }
 
     fn print_epochs(&self, workers: u64) {
@@ -114,6 +118,31 @@ impl Results {
             }
         }
         table::print(&rows);
+    }
+
+    /// What sorting into phases adds to a file that is new and to one that was seen, CPU time of the workers.
+    fn print_sorting(&self) {
+        for (what, part, limit) in [
+            (
+                "a new file",
+                (|visit| visit.first_cpu) as Part,
+                Some(SORTING_NS),
+            ),
+            ("a file seen before", |visit| visit.later_cpu, None),
+        ] {
+            let of = |detail| self.visits(detail, 1).iter().map(part);
+            let added: Vec<_> = of(Detail::Basic)
+                .zip(of(Detail::Unsorted))
+                .map(|(sorted, unsorted)| (sorted - unsorted) / self.files as f64 * 1e9)
+                .collect();
+            let Some(Spread { low, median, high }) = Spread::of(&added) else {
+                continue;
+            };
+            let target = limit.map_or(String::new(), |limit| {
+                format!(", target {limit:.0}: {}", verdict(median <= limit))
+            });
+            println!("sorting adds {median:.0} ns to {what} ({low:.0} - {high:.0}){target}");
+        }
     }
 
     fn print_targets(&self, detail: Detail) {

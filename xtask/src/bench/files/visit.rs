@@ -12,18 +12,20 @@ use crate::bench::stats::median;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Detail {
     Untraced,
+    /// As basic, but files are not sorted into phases.
+    Unsorted,
     Basic,
     Full,
 }
 
 impl Detail {
-    pub const ALL: [Self; 3] = [Self::Untraced, Self::Basic, Self::Full];
+    pub const ALL: [Self; 4] = [Self::Untraced, Self::Unsorted, Self::Basic, Self::Full];
 
     /// As iotrace and the tables name it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Untraced => "untraced",
-            Self::Basic => "basic",
+            Self::Unsorted | Self::Basic => "basic",
             Self::Full => "full",
         }
     }
@@ -59,6 +61,7 @@ impl Run {
         let pids: Vec<_> = workers.iter().map(Worker::pid).collect();
         let recording = match self.detail {
             Detail::Untraced => None,
+            Detail::Unsorted => Some(Recording::start_unsorted(scratch, &pids)?),
             detail => Some(Recording::start(scratch, &pids, detail.name(), "btf")?),
         };
         let mut epochs = Vec::new();
