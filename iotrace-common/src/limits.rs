@@ -18,6 +18,8 @@ pub const THREAD_SLOTS: u32 = 32_768;
 pub const FLIGHT_SLOTS: u32 = 4_096;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
+/// Copies of the pair of programs on system calls, of which a later one acts where those before it were skipped.
+pub const COPIES: usize = 3;
 /// Size of the event ring buffer, bytes.
 pub const EVENT_RING_BYTES: u32 = 8 << 20;
 

@@ -52,6 +52,8 @@ constants! {
     FILL_NOTICE = 0;
     /// 1: walk paths with `bpf_loop`.
     HAS_LOOP = 1;
+    /// 1: programs on system calls can be preempted, and are skipped where they run already on their CPU (Linux 7.2).
+    PREEMPTIBLE = 0;
 
     /// 1: the kernel has `bpf_rdonly_cast`, and the object's markers are calls of it.
     HAS_CAST = 0;

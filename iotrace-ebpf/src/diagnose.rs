@@ -1,6 +1,6 @@
 //! Counting what is not counted: adds to `DIAGNOSTICS`, which is per CPU.
 
-use crate::maps::DIAGNOSTICS;
+use crate::{config::PREEMPTIBLE, kernel::fetch_add, maps::DIAGNOSTICS};
 
 /// Adds one to diagnostic `reason` ([`iotrace_common::diag`]).
 #[inline(always)]
@@ -12,7 +12,13 @@ pub fn count(reason: u32) {
 #[inline(always)]
 pub fn add(reason: u32, amount: u64) {
     if let Some(slot) = DIAGNOSTICS.get_ptr_mut(reason) {
-        // SAFETY: the slot is this CPU's own.
-        unsafe { *slot += amount };
+        // SAFETY: the slot is this CPU's own; where another program may come between, the addition is atomic.
+        unsafe {
+            if PREEMPTIBLE.is_set() {
+                fetch_add(slot, amount);
+            } else {
+                *slot += amount;
+            }
+        }
     }
 }

@@ -12,16 +12,17 @@ use iotrace_common::{
 
 use crate::{
     config::{
-        FULL, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK, TASK_STATUS,
-        call, compat_traced,
+        FULL, PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK,
+        TASK_STATUS, call, compat_traced,
     },
     diagnose,
     file::{Kind, identify, of_descriptor},
     flight,
     kernel::{Address, current, load, now, probe_user},
+    maps::scratch,
     path,
     sort::{self, sort},
-    thread::{self, Thread, UNREAD_PATH, in_scope, state},
+    thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
 };
 
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -57,8 +58,14 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
         }
         return;
     }
+    let id = if PREEMPTIBLE.is_set() {
+        call_id(registers, nr)
+    } else {
+        0
+    };
     if thread.state != state::IDLE {
-        if copy > 0 {
+        // The copy before this one was there, or else an end was missed.
+        if copy > 0 && thread.call == id {
             return;
         }
         if thread.state == state::RUNNING {
@@ -66,7 +73,8 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
             flight::abandon(thread);
         }
     }
-    thread.state = begin(thread, task, registers, call, copy);
+    thread.call = id;
+    thread.state = begin(thread, task, registers, call, scratch::enter(copy));
     thread.entered = now();
     if thread.state == state::RUNNING {
         flight::begin(thread, task);
@@ -81,7 +89,7 @@ pub fn is_compat(task: Address) -> bool {
     mask != 0 && u64::from(unsafe { load::<u32>(task, &TASK_STATUS) }) & mask != 0
 }
 
-/// Finds the call's file and keeps what its end needs; returns the thread's new state.
+/// Finds the call's file and keeps what its end needs; returns the thread's new state. `copy`: whose scratch to use.
 #[inline(always)]
 pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call, copy: u32) -> u32 {
     thread.shape = call.shape;

@@ -7,15 +7,16 @@ use iotrace_common::{diag, op, phases::direction};
 
 use crate::{
     account,
-    config::{FULL, call},
+    config::{FULL, PREEMPTIBLE, call},
     diagnose,
     enter::{begin, is_compat, maybe_empty, no_file, set_file},
     file::{Kind, of_descriptor},
     flight, full,
     kernel::{Address, current, now},
+    maps::scratch,
     path,
     sort::sort,
-    thread::{self, Thread, UNREAD_PATH, in_scope, state},
+    thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
 };
 
 /// Results from here to -1 are errors.
@@ -32,8 +33,12 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     let Some(thread) = thread::of(task, copy == 0) else {
         return;
     };
+    thread.copy = scratch::exit(copy);
+    let stale = PREEMPTIBLE.is_set() && is_stale(thread, registers, nr);
     if thread.state == state::IDLE {
-        if copy > 0 || !in_scope(thread, task) || !late_start(thread, task, registers, nr) {
+        // Where a copy before this one was there, the state is idle and not stale.
+        let seen = copy > 0 && !stale;
+        if seen || !in_scope(thread, task) || !late_start(thread, task, registers, nr) {
             return;
         }
     } else if thread.state != state::RUNNING {
@@ -46,8 +51,21 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
         thread.entered = thread.ended;
     }
     thread.state = state::IDLE;
-    thread.copy = copy;
     finish(thread, task, result);
+}
+
+/// Whether the state is that of an earlier call, whose end was not seen, and neither was this one's start. Forgets it.
+#[inline(always)]
+fn is_stale(thread: &mut Thread, registers: Address, nr: u64) -> bool {
+    if thread.state == state::IDLE || thread.call == call_id(registers, nr) {
+        return false;
+    }
+    if thread.state == state::RUNNING {
+        diagnose::count(diag::EXIT_MISSED);
+        flight::abandon(thread);
+    }
+    thread.state = state::IDLE;
+    true
 }
 
 /// A call whose start was not seen: it began before the hooks came, or the kernel skipped the program. Finds out now
@@ -59,7 +77,7 @@ fn late_start(thread: *mut Thread, task: Address, registers: Address, nr: u64) -
         return false;
     };
     thread.flight = flight::ALONE;
-    if is_compat(task) || begin(thread, task, registers, call(nr), 0) != state::RUNNING {
+    if is_compat(task) || begin(thread, task, registers, call(nr), thread.copy) != state::RUNNING {
         return false;
     }
     diagnose::count(diag::UNTIMED);

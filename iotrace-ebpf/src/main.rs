@@ -76,6 +76,7 @@ macro_rules! raw_pair {
 
 raw_pair!(sys_enter, sys_exit, 0);
 raw_pair!(sys_enter_again, sys_exit_again, 1);
+raw_pair!(sys_enter_third, sys_exit_third, 2);
 
 /// `struct syscall_trace_enter`: the number at offset 8; the arguments are taken from the task's registers, since a
 /// program that reads past a record's end cannot be attached to it.

@@ -143,8 +143,8 @@ pub static EVENTS: RingBuf<u8, { limits::EVENT_RING_BYTES as usize }> = RingBuf:
 #[btf_map]
 pub static DIAGNOSTICS: PerCpuArray<u64, { diag::COUNT }> = PerCpuArray::new();
 
-/// Room for one path: a per-CPU array because it is larger than the stack. One entry per copy of the programs: from
-/// Linux 7.2 on, copies can be preempted by each other on one CPU.
+/// Room for one path: a per-CPU array because it is larger than the stack. One entry per program ([`scratch`]): from
+/// Linux 7.2 on, one can be preempted by another on its CPU.
 #[repr(C)]
 pub struct Scratch {
     pub name: Name,
@@ -159,7 +159,26 @@ pub struct Scratch {
 }
 
 #[btf_map]
-pub static SCRATCH: PerCpuArray<Scratch, 4> = PerCpuArray::new();
+pub static SCRATCH: PerCpuArray<Scratch, { scratch::COUNT }> = PerCpuArray::new();
+
+/// Which entry of [`SCRATCH`] is whose.
+pub mod scratch {
+    use iotrace_common::limits::COPIES;
+
+    /// Of copy `copy` of the program at the start of calls.
+    pub const fn enter(copy: u32) -> u32 {
+        2 * copy
+    }
+
+    /// Of that at their end.
+    pub const fn exit(copy: u32) -> u32 {
+        2 * copy + 1
+    }
+
+    /// Of the program that sees execs.
+    pub const EXEC: u32 = 2 * COPIES as u32;
+    pub const COUNT: usize = 2 * COPIES + 1;
+}
 
 /// Task storage: a value per thread, found without a key, freed with the thread. aya has no type for it.
 #[repr(C)]

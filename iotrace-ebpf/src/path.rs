@@ -27,7 +27,7 @@ use crate::{
     diagnose,
     file::{id_of, of_descriptor},
     kernel::{Address, current, fetch_add, now, pid_tgid, probe},
-    maps::{EVENTS, NAMED, Named, RENAMES, SCRATCH, Scratch},
+    maps::{EVENTS, NAMED, Named, RENAMES, SCRATCH, Scratch, scratch},
     sort::{self, stamp},
     thread::{Thread, start_of},
 };
@@ -102,7 +102,7 @@ pub extern "C" fn iotrace_meet(file: u64, inode: u64, place: u64, copy: u32) -> 
         return 0;
     }
     let sorted = match SCRATCH.get_ptr_mut(copy) {
-        // SAFETY: this CPU's and this copy's own scratch.
+        // SAFETY: this CPU's and this program's own scratch.
         Some(scratch) => sort::of_name(unsafe { &mut *scratch }, copy),
         None => 0,
     };
@@ -122,7 +122,10 @@ pub extern "C" fn iotrace_meet(file: u64, inode: u64, place: u64, copy: u32) -> 
 #[inline(never)]
 pub fn name_executable(file: u64) {
     let id = id_of(probe(file as Address, &FILE_INODE));
-    if matches!(send_open(event::EXE, file, &id, 0), DROPPED | GONE) {
+    if matches!(
+        send_open(event::EXE, file, &id, scratch::EXEC),
+        DROPPED | GONE
+    ) {
         diagnose::count(diag::EVENTS_DROPPED);
     }
 }
@@ -133,7 +136,7 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
         return DROPPED;
     };
-    // SAFETY: this CPU's and this copy's own scratch.
+    // SAFETY: this CPU's and this program's own scratch.
     let scratch = unsafe { &mut *scratch };
     let file = file as Address;
     let inode = probe::<u64>(file, &FILE_INODE) as Address;
@@ -229,7 +232,7 @@ unsafe extern "C" fn step_callback(_index: u32, copy: *mut c_void) -> i64 {
     // SAFETY: the context is the copy's number on the caller's stack.
     let copy = unsafe { *copy.cast::<u32>() };
     match SCRATCH.get_ptr_mut(copy) {
-        // SAFETY: this CPU's and this copy's own scratch, which the caller does not use during the loop.
+        // SAFETY: this CPU's and this program's own scratch, which the caller does not use during the loop.
         Some(scratch) => i64::from(step(unsafe { &mut *scratch })),
         None => 1,
     }
@@ -361,7 +364,7 @@ pub extern "C" fn iotrace_send_given(kind: u32, directory: u64, path: u64, copy:
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
         return 0;
     };
-    // SAFETY: this CPU's and this copy's own scratch.
+    // SAFETY: this CPU's and this program's own scratch.
     let scratch = unsafe { &mut *scratch };
     scratch.name = Name {
         header: header(kind & ((1 << FLAGS_SHIFT) - 1)),

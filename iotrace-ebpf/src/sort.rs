@@ -178,7 +178,7 @@ unsafe extern "C" fn walk_callback(_index: u32, copy: *mut c_void) -> i64 {
     let (Some(scratch), Some(table)) = (SCRATCH.get_ptr_mut(copy), RULES.get(0)) else {
         return 1;
     };
-    // SAFETY: this CPU's and this copy's own scratch, which the caller does not use during the loop.
+    // SAFETY: this CPU's and this program's own scratch, which the caller does not use during the loop.
     let Scratch { bytes, walk, .. } = unsafe { &mut *scratch };
     let all = walk.bytes;
     let mut state = walk.state;

@@ -10,7 +10,7 @@ use iotrace_common::{
 };
 
 use crate::{
-    config::{SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
+    config::{REGS_ARG0, SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
     flight::ALONE,
     kernel::{Address, compare_exchange, load, pid_tgid, probe},
     maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
@@ -51,8 +51,10 @@ pub struct Thread {
     /// How it uses its file: read or written ([`iotrace_common::phases::direction`]).
     pub direction: u8,
     pub pad: [u8; 2],
-    /// Copy of the program that handles the end of the call.
+    /// Scratch of the program that handles the end of the call.
     pub copy: u32,
+    /// Which call it is ([`call_id`]), where a start or an end may go unseen.
+    pub call: u64,
     /// The key of the call's counters, and behind it that of its failure. It stands here and not on the programs'
     /// stack, which is 512 bytes for all functions in a chain of calls: process, thread and start are set with the
     /// verdict, the file and the operation by each call.
@@ -114,6 +116,14 @@ pub fn of(task: Address, create: bool) -> Option<&'static mut Thread> {
     }
     // SAFETY: a task storage value is its thread's own, and the thread is here.
     unsafe { THREADS.get(task, create).as_mut() }
+}
+
+/// A call as far as its number and its first argument tell it from the thread's next one.
+#[inline(always)]
+pub fn call_id(registers: Address, nr: u64) -> u64 {
+    // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
+    let first: u64 = unsafe { load(registers, &REGS_ARG0) };
+    nr << 32 | u64::from(first as u32)
 }
 
 impl Thread {

@@ -17,6 +17,8 @@ mod service;
 mod threads;
 mod visit;
 
+use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
+
 use book::Truth;
 
 fn main() {
@@ -66,8 +68,19 @@ fn main() {
         "merged" => merged::run(&mut truth, &dir),
         "visit" => visit::all(&mut truth, &dir),
         "renamed" => visit::renamed(&mut truth, &dir),
+        "in-turn" => in_turn(&dir, std::env::args_os().skip(3)),
         "in-root" => bulk::in_root(&mut truth, &dir, &word("a name")),
         _ => panic!("no mode {mode}"),
     }
     truth.print();
+}
+
+/// Becomes another program at a real-time priority, which its children have too: each thread runs until it waits.
+fn in_turn(program: &str, args: impl Iterator<Item = OsString>) -> ! {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a plain call with a parameter of its own.
+    let failed = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    let error = Command::new(program).args(args).exec();
+    panic!("{program}: {error}")
 }

@@ -123,6 +123,7 @@ impl Trace {
                     None => return Ok(()),
                 },
                 _ = look.tick() => {
+                    self.kernel.attach_more()?;
                     session.describe();
                     session.progress.show(session.started.elapsed(), &session.model);
                     if targets_ended(session) {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use aya::{
-    Btf, Ebpf,
+    Btf, Ebpf, Endianness,
     programs::{BtfTracePoint, ProgramError, ProgramInfo, TracePoint},
 };
 
@@ -48,17 +48,6 @@ const PROCESS_HOOKS: [(&str, &str); 3] = [
     ("process_exec", "sched_process_exec"),
     ("process_exit", "sched_process_exit"),
 ];
-/// The end first: a call whose start alone was seen would pass for a lost one.
-const CALL_HOOKS: [(&str, &str); 2] = [("sys_exit", "sys_exit"), ("sys_enter", "sys_enter")];
-/// A second copy of the pair, for kernels whose system call programs can be preempted: there the kernel skips a
-/// program that is already running on its CPU for another task, and the copy acts where the first was skipped.
-const CALL_HOOKS_AGAIN: [(&str, &str); 2] = [
-    ("sys_exit_again", "sys_exit"),
-    ("sys_enter_again", "sys_enter"),
-];
-/// The release from which on system call programs can be preempted.
-const PREEMPTIBLE_FROM: (u32, u32) = (7, 2);
-
 /// Why there are no per-syscall tracepoints, and what to do.
 pub const NO_TRACEFS: &str = "no syscall tracepoints in /sys/kernel/tracing\n\
                               mount -t tracefs tracefs /sys/kernel/tracing; the kernel needs\n\
@@ -72,10 +61,7 @@ const TRACEFS: [&str; 2] = [
 impl Kernel {
     /// Attaches the hooks of the chosen kind; returns the kind.
     pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
-        let btf = Btf::from_sys_fs().map_err(|error| KernelError::Load {
-            reason: chain(&error),
-            hint: "\niotrace attaches by the kernel's type information",
-        })?;
+        let btf = kernel_btf(self.btf.as_deref())?;
         attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
         let hook = match choice {
             HookChoice::Btf => self.attach_pair(&btf)?,
@@ -93,14 +79,21 @@ impl Kernel {
     }
 
     fn attach_pair(&mut self, btf: &Btf) -> Result<Hook, KernelError> {
-        let again = release().is_some_and(|release| release >= PREEMPTIBLE_FROM);
-        let copies: &[_] = if again {
-            &[CALL_HOOKS, CALL_HOOKS_AGAIN]
-        } else {
-            &[CALL_HOOKS]
-        };
-        attach_raw(&mut self.ebpf, copies.as_flattened(), btf)?;
+        self.misses.attach(&mut self.ebpf, btf)?;
         Ok(Hook::Btf)
+    }
+
+    /// Attaches one more copy of the pair where calls are being lost for want of it.
+    pub fn attach_more(&mut self) -> Result<(), KernelError> {
+        if self
+            .misses
+            .attach_more(&mut self.ebpf, self.btf.as_deref())?
+        {
+            log::warn!(
+                "the kernel skips system call programs that it has preempted: attached one more copy of them"
+            );
+        }
+        Ok(())
     }
 
     /// Takes all hooks off. A program may still be running when this returns, but none begins.
@@ -111,26 +104,13 @@ impl Kernel {
         let recursion_misses = self.recursion_misses();
         match self.hook {
             Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
-            _ => self.detach_pair(),
+            _ => self.misses.detach(&mut self.ebpf),
         }
         let Self { diagnostics, .. } = self;
         Ok(Detached {
             diagnostics,
             recursion_misses,
         })
-    }
-
-    /// Takes the pair off, the starts first: a start whose end is not seen would pass for a lost call.
-    fn detach_pair(&mut self) {
-        for (name, _) in (0..2)
-            .rev()
-            .flat_map(|n| [CALL_HOOKS[n], CALL_HOOKS_AGAIN[n]])
-        {
-            if let Ok(program) = program::<BtfTracePoint>(&mut self.ebpf, name) {
-                // Fails only where it was never loaded.
-                let _ = program.unload();
-            }
-        }
     }
 
     /// Lets a process of its own take the hooks off.
@@ -161,8 +141,20 @@ impl Kernel {
     }
 }
 
+/// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
+pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
+    let read = match file {
+        Some(file) => Btf::parse_file(file, Endianness::default()),
+        None => Btf::from_sys_fs(),
+    };
+    read.map_err(|error| KernelError::Load {
+        reason: chain(&error),
+        hint: "\niotrace attaches by the kernel's type information",
+    })
+}
+
 /// Loads the programs, then attaches them: the verifier takes milliseconds, and the hooks are to come on together.
-fn attach_raw(
+pub fn attach_raw(
     ebpf: &mut Ebpf,
     hooks: &[(&'static str, &str)],
     btf: &Btf,
@@ -234,7 +226,7 @@ fn tracepoint_name(call: &str) -> &str {
     }
 }
 
-fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
+pub fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
 where
     &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
 {
@@ -294,11 +286,4 @@ fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
         reason: chain(error),
         hint: hint(errno_of(error)),
     }
-}
-
-/// Major and minor release of the running kernel.
-fn release() -> Option<(u32, u32)> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    let mut parts = text.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

@@ -20,6 +20,7 @@ use super::{
     Kernel, KernelError,
     btf::Types,
     calls, cast,
+    copies::{self, Misses},
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
     fdinfo, offsets, rules,
@@ -120,6 +121,8 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         scope_map,
         scope: CurrentScope::default(),
         diagnostics: Diagnostics::new(diagnostics),
+        misses: Misses::default(),
+        btf: options.btf.clone(),
         hook: None,
         detail: options.detail,
         entries: options.entries(),
@@ -142,6 +145,7 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         ("SELF_TGID", u64::from(std::process::id())),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
         ("HAS_LOOP", u64::from(has_loop())),
+        ("PREEMPTIBLE", u64::from(copies::preemptible())),
     ]);
     let (native, compat) = (calls::native_table(), calls::compat_table());
     let log_level: u8 = if options.program_log { 5 } else { 0 };

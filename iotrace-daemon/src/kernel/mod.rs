@@ -2,7 +2,7 @@
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules
-//! - `attach`: the hooks of each kind
+//! - `attach`, `copies`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`: what this host has, for `iotrace check`
 //!
@@ -12,6 +12,7 @@ pub mod attach;
 pub mod btf;
 mod calls;
 mod cast;
+mod copies;
 mod diagnostics;
 pub mod error;
 pub mod load;
@@ -22,8 +23,7 @@ pub mod selftest;
 
 use std::{
     fs,
-    os::fd::{AsFd as _, AsRawFd as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use aya::{
@@ -33,6 +33,7 @@ use aya::{
 use iotrace_common::{key::FileId, scope::Scope as CurrentScope};
 
 pub use attach::{Hook, HookChoice};
+use copies::Misses;
 use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
 pub use error::KernelError;
@@ -49,6 +50,9 @@ pub struct Kernel {
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
     diagnostics: Diagnostics,
+    misses: Misses,
+    /// A copy of the kernel's type information, where it is not to show its own.
+    btf: Option<PathBuf>,
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,
@@ -99,16 +103,13 @@ impl Kernel {
 
     /// Lets the losses begin at 0, after the self-test.
     pub fn zero_losses(&mut self) -> Result<(), KernelError> {
+        self.misses.zero(&self.ebpf);
         self.diagnostics.zero()
     }
 
-    /// Runs of the programs that the kernel skipped because one was running already on that CPU.
+    /// Runs of the programs that the kernel skipped for good: no copy of the program took its place.
     fn recursion_misses(&self) -> u64 {
-        self.ebpf
-            .programs()
-            .filter_map(|(_, program)| program.fd().ok().map(|fd| fd.as_fd().as_raw_fd()))
-            .filter_map(|fd| fdinfo(fd, "recursion_misses"))
-            .sum()
+        self.misses.count(&self.ebpf)
     }
 
     /// Kernel memory of the maps, bytes.

@@ -242,6 +242,31 @@ fn put(lines: &mut String, what: &str, difference: &str) {
     }
 }
 
+/// The release from which on the kernel skips a program on system calls that it has preempted on the same CPU.
+const SKIPS_FROM: (u32, u32) = (7, 2);
+
+/// Whether this kernel lets a busy system lose calls, as the report then says.
+pub fn may_skip() -> bool {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the release");
+    let numbers = text.split(|c: char| !c.is_ascii_digit());
+    let numbers: Vec<u32> = numbers.flat_map(str::parse).collect();
+    (numbers[0], numbers[1]) >= SKIPS_FROM
+}
+
+/// Calls that the kernel skipped, by the report; fails where it lost any for another reason, or on a kernel that skips
+/// none.
+#[track_caller]
+pub fn skipped(report: &Value) -> u64 {
+    if !may_skip() {
+        nothing_lost(report);
+    }
+    for (name, lost) in report["losses"].as_object().expect("losses") {
+        let skips = name == "recursion_misses" || name == "exit_missed";
+        assert!(skips || lost.as_u64() == Some(0), "lost: {name}: {lost}");
+    }
+    number(&report["losses"], "recursion_misses")
+}
+
 /// Fails unless every loss of a report is 0.
 #[track_caller]
 pub fn nothing_lost(report: &Value) {

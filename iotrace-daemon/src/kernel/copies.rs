@@ -1,0 +1,148 @@
+//! The copies of the pair of programs on system calls, and what all of them missed.
+//!
+//! Where system call programs can be preempted, the kernel skips a program that is running already on its CPU for
+//! another task. A later copy of the pair acts where those before it were skipped; what every copy missed is lost.
+//! Attaches `sys_enter` and `sys_exit` once to [`COPIES`] times.
+
+use std::{
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::Path,
+};
+
+use aya::{Btf, Ebpf, programs::BtfTracePoint};
+use iotrace_common::limits::COPIES;
+
+use super::{
+    KernelError,
+    attach::{attach_raw, kernel_btf, program},
+    fdinfo,
+};
+
+/// Programs and hook of a pair.
+type Pair = [(&'static str, &'static str); 2];
+
+/// The end first: a call whose start alone was seen would pass for a lost one.
+const PAIRS: [Pair; COPIES] = [
+    [("sys_exit", "sys_exit"), ("sys_enter", "sys_enter")],
+    [
+        ("sys_exit_again", "sys_exit"),
+        ("sys_enter_again", "sys_enter"),
+    ],
+    [
+        ("sys_exit_third", "sys_exit"),
+        ("sys_enter_third", "sys_enter"),
+    ],
+];
+/// The release from which on system call programs can be preempted.
+const PREEMPTIBLE_FROM: (u32, u32) = (7, 2);
+
+/// Whether system call programs can be preempted by this kernel.
+pub fn preemptible() -> bool {
+    release().is_some_and(|release| release >= PREEMPTIBLE_FROM)
+}
+
+/// What the programs missed: runs that the kernel skipped because the program was running already on that CPU.
+#[derive(Debug, Default)]
+pub struct Misses {
+    /// Copies of the pair that are attached.
+    copies: usize,
+    /// Lost calls of the time before the last copy came.
+    settled: u64,
+    /// What each copy had missed by then: ends, starts.
+    marks: [[u64; 2]; COPIES],
+    /// What all other programs had missed when the losses began to count.
+    others: u64,
+}
+
+impl Misses {
+    /// Attaches as many copies as this kernel is known to need.
+    pub fn attach(&mut self, ebpf: &mut Ebpf, btf: &Btf) -> Result<(), KernelError> {
+        let copies = if preemptible() { 2 } else { 1 };
+        attach_raw(ebpf, PAIRS[..copies].as_flattened(), btf)?;
+        self.copies = copies;
+        Ok(())
+    }
+
+    /// Attaches one more copy where all there are have missed calls; whether it did.
+    pub fn attach_more(
+        &mut self,
+        ebpf: &mut Ebpf,
+        btf: Option<&Path>,
+    ) -> Result<bool, KernelError> {
+        if self.copies == 0 || self.copies == COPIES || self.of_pairs(ebpf) == self.settled {
+            return Ok(false);
+        }
+        let btf = kernel_btf(btf)?;
+        self.settle(ebpf);
+        attach_raw(ebpf, &PAIRS[self.copies], &btf)?;
+        self.copies += 1;
+        Ok(true)
+    }
+
+    /// Takes all copies off, the starts first.
+    pub fn detach(&self, ebpf: &mut Ebpf) {
+        let attached = &PAIRS[..self.copies];
+        for index in (0..2).rev() {
+            for pair in attached {
+                if let Ok(program) = program::<BtfTracePoint>(ebpf, pair[index].0) {
+                    // Fails only where it was never loaded.
+                    let _ = program.unload();
+                }
+            }
+        }
+    }
+
+    /// Lets the count begin at 0 now.
+    pub fn zero(&mut self, ebpf: &Ebpf) {
+        self.settle(ebpf);
+        self.settled = 0;
+        self.others = others(ebpf);
+    }
+
+    /// Runs that every copy missed, at most, and those that any other program missed.
+    pub fn count(&self, ebpf: &Ebpf) -> u64 {
+        self.of_pairs(ebpf) + others(ebpf) - self.others
+    }
+
+    /// A call is lost where every copy was skipped at its start, or at its end: never more than the least of them was.
+    fn of_pairs(&self, ebpf: &Ebpf) -> u64 {
+        let lost = (0..2).map(|index| {
+            let copies = PAIRS[..self.copies].iter().zip(&self.marks);
+            let missed = copies.map(|(pair, marks)| missed(ebpf, pair[index].0) - marks[index]);
+            missed.min().unwrap_or(0)
+        });
+        self.settled + lost.sum::<u64>()
+    }
+
+    fn settle(&mut self, ebpf: &Ebpf) {
+        self.settled = self.of_pairs(ebpf);
+        for (pair, marks) in PAIRS.iter().zip(&mut self.marks) {
+            *marks = [0, 1].map(|index| missed(ebpf, pair[index].0));
+        }
+    }
+}
+
+/// Runs of a program that the kernel skipped; 0 where it is not loaded.
+fn missed(ebpf: &Ebpf, name: &str) -> u64 {
+    let descriptor = ebpf.program(name).and_then(|program| program.fd().ok());
+    descriptor
+        .and_then(|fd| fdinfo(fd.as_fd().as_raw_fd(), "recursion_misses"))
+        .unwrap_or(0)
+}
+
+/// Those of all programs that have no copies.
+fn others(ebpf: &Ebpf) -> u64 {
+    let is_copied = |name: &str| PAIRS.as_flattened().iter().any(|(copy, _)| *copy == name);
+    let programs = ebpf.programs().map(|(name, _)| name);
+    programs
+        .filter(|name| !is_copied(name))
+        .map(|name| missed(ebpf, name))
+        .sum()
+}
+
+/// Major and minor release of the running kernel.
+fn release() -> Option<(u32, u32)> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let mut parts = text.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
