@@ -6,6 +6,7 @@ export PATH=/bin HOME=/root TMPDIR=/work/tmp RUST_BACKTRACE=0
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
+mount -t securityfs securityfs /sys/kernel/security
 mount -t devtmpfs devtmpfs /dev
 mount -t tracefs tracefs /sys/kernel/tracing
 mkdir -p /dev/shm /dev/pts /run /tmp /work

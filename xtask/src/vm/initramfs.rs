@@ -11,10 +11,11 @@ use anyhow::{Context as _, Result};
 
 use super::apt::Apt;
 use super::kernels::Kernel;
-use super::plan::Job;
+use super::plan::{self, Job};
 use super::programs::Programs;
 
 const INIT: &str = include_str!("init.sh");
+const HOST: &str = include_str!("host.sh");
 /// Where things are mounted.
 const DIRECTORIES: [&str; 8] = [
     "/bin", "/dev", "/etc", "/modules", "/proc", "/root", "/sys", "/work",
@@ -44,6 +45,7 @@ pub fn write(apt: &Apt, kernel: &Kernel, programs: &Programs, jobs: &[Job]) -> R
     let list: String = jobs.iter().map(Job::line).collect();
     archive.entry(Path::new("/etc/jobs"), FILE, (0, 0), list.as_bytes());
     archive.entry(Path::new("/init"), PROGRAM, (0, 0), INIT.as_bytes());
+    archive.entry(Path::new(plan::HOST), PROGRAM, (0, 0), HOST.as_bytes());
     let path = apt.cache.join("initramfs.cpio");
     fs::write(&path, archive.end()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)

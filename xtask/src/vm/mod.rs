@@ -7,6 +7,7 @@
 //! - [`initramfs`], `init.sh`: all that a machine has
 //! - [`qemu`], [`guest`]: the machine, and what it says
 //! - [`table`], [`docs`]: what came out
+//! - [`self_check`]: whether they find what they must find
 //!
 //! A kernel that does not boot and a test that does not run are failures, never left out.
 
@@ -18,6 +19,7 @@ mod kernels;
 mod plan;
 mod programs;
 mod qemu;
+mod self_check;
 mod table;
 
 use std::path::PathBuf;
@@ -45,6 +47,9 @@ pub struct Options {
     /// Write the table into docs/kernel-support.md.
     #[arg(long)]
     write_docs: bool,
+    /// Make sure instead that what must not pass does not.
+    #[arg(long, conflicts_with_all = ["kernel", "append", "write_docs", "tests"])]
+    self_check: bool,
     /// Only tests whose name, FILE::NAME, has one of these words in it.
     #[arg(last = true)]
     tests: Vec<String>,
@@ -61,6 +66,9 @@ pub fn task(options: &Options) -> Result<()> {
     let kernels = kernels::choose(&apt, &options.kernel)?;
     let qemu = qemu::find(&apt)?;
     let programs = programs::build()?;
+    if options.self_check {
+        return self_check::run(&apt, &qemu, &programs);
+    }
     let plan = Plan::new(&programs, &options.tests)?;
     let mut table = Table::default();
     for kernel in &kernels {

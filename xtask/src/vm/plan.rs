@@ -1,6 +1,6 @@
 //! Which tests run, and in which machines.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::kernels::Release;
 use super::programs::{Programs, TestFile};
@@ -15,7 +15,7 @@ pub struct File {
 /// Files whose tests need nothing but iotrace and the counting program.
 pub const FILES: &[File] = &[
     File {
-        name: "exact",
+        name: EXACT,
         without: &[],
     },
     File {
@@ -43,7 +43,7 @@ pub struct Machine {
     only: Option<&'static str>,
 }
 
-const MACHINES: [Machine; 2] = [
+pub const MACHINES: [Machine; 3] = [
     Machine {
         name: "2 CPUs",
         word: "2",
@@ -57,12 +57,44 @@ const MACHINES: [Machine; 2] = [
         word: "1-full",
         cpus: 1,
         append: "preempt=full",
-        only: Some("losses"),
+        only: Some(LOSSES),
+    },
+    Machine {
+        name: "lockdown=confidentiality",
+        word: "lockdown",
+        cpus: 1,
+        append: "lockdown=confidentiality",
+        only: Some(LOCKDOWN),
     },
 ];
 
+/// The script of what iotrace does on hosts of every kind, in the machine.
+pub const HOST: &str = "/etc/host.sh";
+/// Its cases for a machine that is like most.
+const HOSTS: [&str; 5] = [
+    "hidden_btf",
+    "no_tracefs",
+    "memory_limit",
+    "hot_plugged_cpu",
+    "unprivileged_bpf_disabled",
+];
+/// Its case for a machine of its own.
+const LOCKDOWN: &str = "lockdown";
+
 /// The first release that has what iotrace needs; those before it must be refused in words.
 const OLDEST: Release = Release(5, 13);
+/// The file of tests that compare every count.
+pub const EXACT: &str = "exact";
+/// The file of tests that measure what is lost.
+const LOSSES: &str = "losses";
+/// From this release on system call programs can be preempted, and the kernel then skips them for other tasks. An
+/// emulated CPU is in them for most of its time, so hardly any run would lose nothing. What is counted is compared where
+/// no traced thread preempts another, and [`LOSSES`] measures what is lost where they do.
+const PREEMPTIBLE: Release = Release(7, 2);
+/// Files and tests whose threads must preempt each other: they measure that, or would never wait.
+const AT_ONCE: [&str; 2] = [LOSSES, "killed"];
+/// The counting program's mode that runs a command and all its children at a real-time priority: each until it waits.
+const IN_TURN: &str = "in-turn";
 /// Exit code of `iotrace check` where iotrace cannot run.
 const REFUSED: i32 = 77;
 /// How long one test may take. Emulated, loading the programs alone takes ten seconds.
@@ -122,9 +154,15 @@ impl<'a> Plan<'a> {
             jobs.push(self.check(supported));
         }
         if supported {
+            let cases = match machine.only {
+                None => &HOSTS[..],
+                Some(LOCKDOWN) => &[LOCKDOWN],
+                Some(_) => &[],
+            };
+            jobs.extend(cases.iter().map(|case| self.host(case)));
             for (file, built) in FILES.iter().zip(&self.programs.tests) {
                 if machine.only.is_none_or(|only| only == file.name) {
-                    jobs.extend(tests(file, built));
+                    jobs.extend(self.tests(file, built, release));
                 }
             }
         }
@@ -142,6 +180,62 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// One test on a kernel that loses nothing.
+    pub fn job(&self, file: &str, test: &str) -> Result<Job> {
+        let name = format!("{file}::{test}");
+        let mut files = FILES.iter().zip(&self.programs.tests);
+        let jobs = files.find(|(known, _)| known.name == file);
+        jobs.and_then(|(file, built)| {
+            let jobs = self.tests(file, built, OLDEST);
+            jobs.into_iter().find(|job| job.name == name)
+        })
+        .with_context(|| format!("there is no test {name}"))
+    }
+
+    /// The tests of a file.
+    fn tests(&self, file: &File, built: &TestFile, release: Release) -> Vec<Job> {
+        let left_out = |test: &&String| !file.without.iter().any(|(name, _)| name == test);
+        let in_turn = format!("{} {IN_TURN} ", self.programs.workload.display());
+        let tests = built.tests.iter().filter(left_out).map(|test| {
+            let at_once = AT_ONCE
+                .iter()
+                .any(|word| file.name == *word || test.contains(word));
+            let runner = if release < PREEMPTIBLE || at_once {
+                ""
+            } else {
+                &in_turn
+            };
+            Job {
+                name: format!("{}::{test}", file.name),
+                limit: LIMIT,
+                is_test: true,
+                exit_code: 0,
+                command: format!(
+                    "{runner}{} --exact {test} --test-threads 1 --nocapture",
+                    built.binary.display()
+                ),
+            }
+        });
+        tests.collect()
+    }
+
+    /// A case of [`HOST`].
+    fn host(&self, case: &str) -> Job {
+        let exact = FILES.iter().zip(&self.programs.tests);
+        let exact = exact.filter(|(file, _)| file.name == EXACT);
+        let binary: String = exact
+            .map(|(_, built)| built.binary.display().to_string())
+            .collect();
+        let iotrace = self.programs.iotrace.display();
+        Job {
+            name: format!("host::{case}"),
+            limit: LIMIT,
+            is_test: false,
+            exit_code: 0,
+            command: format!("env IOTRACE={iotrace} EXACT={binary} sh {HOST} {case}"),
+        }
+    }
+
     fn is_chosen(&self, name: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| name.contains(word.as_str()))
     }
@@ -149,20 +243,6 @@ impl<'a> Plan<'a> {
 
 /// Any release that is new enough.
 const NEWEST: Release = Release(u32::MAX, 0);
-
-fn tests(file: &File, built: &TestFile) -> impl Iterator<Item = Job> {
-    let left_out = |test: &&String| !file.without.iter().any(|(name, _)| name == test);
-    built.tests.iter().filter(left_out).map(|test| Job {
-        name: format!("{}::{test}", file.name),
-        limit: LIMIT,
-        is_test: true,
-        exit_code: 0,
-        command: format!(
-            "{} --exact {test} --test-threads 1 --nocapture",
-            built.binary.display()
-        ),
-    })
-}
 
 impl Job {
     /// As `init.sh` reads it.

@@ -1,0 +1,78 @@
+#!/bin/sh
+# What iotrace says and does on hosts of every kind: `host.sh CASE`, ended with 0 where that is right. The programs are
+# $IOTRACE and $EXACT, a file of tests.
+
+# refused CODE WORD COMMAND...: it ends with that code, and says the word on standard error.
+refused() {
+    wanted=$1 word=$2
+    shift 2
+    "$@" 2>/run/said
+    code=$?
+    cat /run/said
+    [ "$code" = "$wanted" ] || { echo "exit code $code instead of $wanted"; return 1; }
+    grep -q "$word" /run/said || { echo "it does not say $word"; return 1; }
+}
+
+case "$1" in
+# The kernel shows no type information; a copy of it does as well.
+hidden_btf)
+    cp /sys/kernel/btf/vmlinux /run/btf
+    : >/run/empty
+    mount -o bind /run/empty /sys/kernel/btf/vmlinux
+    refused 1 'not kernel type information' "$IOTRACE" record -o /work/tmp/hidden -- true &&
+        "$IOTRACE" record -o /work/tmp/given --btf /run/btf -- true
+    code=$?
+    umount /sys/kernel/btf/vmlinux
+    exit $code
+    ;;
+# As a kernel without CONFIG_FTRACE_SYSCALLS, or a host that does not mount tracefs.
+no_tracefs)
+    umount /sys/kernel/tracing
+    refused 1 'CONFIG_FTRACE_SYSCALLS' "$IOTRACE" record -o /work/tmp/none --hook tracepoint -- true &&
+        "$IOTRACE" record -o /work/tmp/pair -- true
+    code=$?
+    mount -t tracefs tracefs /sys/kernel/tracing
+    exit $code
+    ;;
+# Root may still, others may not.
+unprivileged_bpf_disabled)
+    echo 1 >/proc/sys/kernel/unprivileged_bpf_disabled
+    "$IOTRACE" record -o /work/tmp/root -- true &&
+        refused 77 'CAP_BPF' setuidgid 65534:65534 "$IOTRACE" record -o /run/other -- true
+    ;;
+# Kernel maps are charged to the cgroup that makes them.
+memory_limit)
+    echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir /sys/fs/cgroup/small
+    echo 64M >/sys/fs/cgroup/small/memory.max
+    # The maps of the default size need more than that, those of a small one do not.
+    sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs; exec "$0" "$@"' \
+        "$IOTRACE" record -o /work/tmp/large -- true 2>/run/said
+    code=$?
+    cat /run/said
+    [ "$code" = 1 ] && grep -q 'map-entries' /run/said || exit 1
+    sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs; exec "$0" "$@"' \
+        "$IOTRACE" record -o /work/tmp/small --map-entries 1024 -- true
+    ;;
+# A CPU that comes while a trace runs counts as the others do.
+hot_plugged_cpu)
+    online=/sys/devices/system/cpu/cpu1/online
+    echo 0 >$online
+    (sleep 3; echo 1 >$online) &
+    "$EXACT" --exact sixteen_threads_on_one_file --test-threads 1
+    code=$?
+    wait
+    grep -q 1 $online || exit 1
+    exit $code
+    ;;
+# Booted with lockdown=confidentiality.
+lockdown)
+    refused 77 lockdown "$IOTRACE" record -o /work/tmp/locked -- true
+    "$IOTRACE" check
+    [ $? = 77 ]
+    ;;
+*)
+    echo "no case $1"
+    exit 1
+    ;;
+esac
