@@ -227,6 +227,37 @@ fn without_privilege_it_says_which_is_missing() {
     }
 }
 
+/// A kernel that says it is locked down; what such a kernel refuses, the virtual machines' tests see.
+#[test]
+fn a_locked_down_kernel_is_named() {
+    common::need_root();
+    let (_keep, dir) = directory();
+    let locked = r#"mount -t tmpfs tmpfs /sys/kernel/security
+        echo "none integrity [confidentiality]" >/sys/kernel/security/lockdown
+        exec "$@""#;
+    let iotrace = |args: &[&str]| {
+        Command::new(common::tool("unshare"))
+            .args(["--mount", "sh", "-ec", locked, "sh"])
+            .arg(env!("CARGO_BIN_EXE_iotrace"))
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    let (recording, ran) = (dir.join("recording"), dir.join("ran"));
+    let [recording_path, ran_path] = [&recording, &ran].map(|path| path.to_str().unwrap());
+    let out = iotrace(&["record", "-o", recording_path, "--", "touch", ran_path]);
+    refused(
+        &out,
+        77,
+        &["lockdown=confidentiality", "lockdown=integrity"],
+    );
+    assert!(!ran.exists() && !recording.exists());
+    let check = iotrace(&["check"]);
+    assert_eq!(check.status.code(), Some(77));
+    let text = String::from_utf8_lossy(&check.stdout);
+    assert!(text.contains("lockdown=confidentiality"), "{text}");
+}
+
 #[test]
 fn a_foreign_process_is_refused() {
     common::need_root();

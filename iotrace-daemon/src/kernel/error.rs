@@ -34,6 +34,11 @@ pub enum KernelError {
          (the kernel said: {0}; a locked-down kernel, see /sys/kernel/security/lockdown, refuses root, too)"
     )]
     Privilege(String),
+    #[error(
+        "this kernel is locked down (lockdown=confidentiality in {path}): no BPF program may read kernel memory, whoever \
+         loads it\nboot it with lockdown=integrity or none", path = super::probe::LOCKDOWN
+    )]
+    Lockdown,
     #[error("the kernel programs cannot be loaded: {reason}{hint}")]
     Load { reason: String, hint: &'static str },
     #[error("the kernel program `{program}` cannot be loaded for hook `{hook}`: {reason}{hint}")]
@@ -82,7 +87,7 @@ impl KernelError {
     /// Exit code: 77 where a privilege or a kernel feature is missing, 1 for all else.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Privilege(_) | Self::NoBtf { .. } => 77,
+            Self::Privilege(_) | Self::Lockdown | Self::NoBtf { .. } => 77,
             _ => 1,
         }
     }

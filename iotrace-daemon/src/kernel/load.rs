@@ -23,7 +23,7 @@ use super::{
     copies::{self, Misses},
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
-    fdinfo, offsets, rules,
+    fdinfo, offsets, probe, rules,
 };
 use crate::classify::dfa::Table;
 
@@ -92,6 +92,9 @@ pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
 /// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet.
 pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, KernelError> {
     check_abi(OBJECT)?;
+    if probe::is_confidential() {
+        return Err(KernelError::Lockdown);
+    }
     let mut ebpf = open(options, types)?;
     if options.program_log {
         start_logger(&mut ebpf);

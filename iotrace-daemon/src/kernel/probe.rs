@@ -184,10 +184,18 @@ fn layout(types: &Result<Types, KernelError>) -> Feature {
     }
 }
 
+/// Where the kernel says how far it is locked down: all degrees, the one in force in brackets.
+pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+
+/// Whether the kernel is locked down so far that no program may read its memory.
+pub fn is_confidential() -> bool {
+    fs::read_to_string(LOCKDOWN).is_ok_and(|text| text.contains("[confidentiality]"))
+}
+
 /// kernel_lockdown(7): in `confidentiality` programs may not read kernel memory, whoever loads them.
 fn lockdown() -> Feature {
-    let found = match fs::read_to_string("/sys/kernel/security/lockdown") {
-        Ok(text) if text.contains("[confidentiality]") => {
+    let found = match fs::read_to_string(LOCKDOWN) {
+        Ok(_) if is_confidential() => {
             Err("lockdown=confidentiality forbids BPF programs to read kernel memory: boot with lockdown=integrity \
                  or none"
                 .into())
