@@ -13,6 +13,7 @@ pub mod classify;
 pub mod cli;
 pub mod drain;
 pub mod kernel;
+mod memory;
 pub mod model;
 pub mod recording;
 pub mod report;

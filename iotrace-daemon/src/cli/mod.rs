@@ -17,6 +17,7 @@ mod trace;
 
 use std::{io, process::ExitCode};
 
+use crate::memory;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::kernel::KernelError;
@@ -46,6 +47,7 @@ enum Command {
 
 /// Runs iotrace with the arguments of this process.
 pub fn main() -> ExitCode {
+    memory::configure();
     let cli = Cli::parse();
     start_log(cli.verbose);
     let result = match cli.command {

@@ -13,7 +13,10 @@ use super::{
     table::TableWriter,
     tables::{Part, Tables},
 };
-use crate::model::{Model, Spot, run::Run};
+use crate::{
+    memory,
+    model::{Model, Spot, run::Run},
+};
 
 /// A recording that is being written.
 pub struct Recorder {
@@ -77,7 +80,9 @@ impl Recorder {
             sync(&self.directory).map_err(|cause| Error::io("write", &self.directory, cause))?;
         }
         self.interval_start = interval_end;
-        Meta::new(run, model, &self.parts, complete).write(&self.directory)
+        Meta::new(run, model, &self.parts, complete).write(&self.directory)?;
+        memory::trim();
+        Ok(())
     }
 
     fn write_part(&mut self, model: &Model, part: &Part<'_>) -> Result<(), Error> {
