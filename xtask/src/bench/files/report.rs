@@ -148,18 +148,26 @@ impl Results {
     fn print_targets(&self, detail: Detail) {
         let many = self.visits(detail, 1);
         let few = self.few.get(&detail).map_or(&[][..], Vec::as_slice);
+        let name = detail.name();
         // Against the memory of the other at its end, not against its peak, which is that of the
         // start: so it is not less than what a file takes.
-        let grown = outcomes(many).zip(outcomes(few)).map(|(many, few)| {
-            (many.peak_bytes.max(many.end_bytes) as f64 - few.end_bytes as f64)
-                / (self.files - FEW) as f64
-        });
-        let name = detail.name();
-        if let Some(bytes) = Spread::of(&grown.collect::<Vec<_>>()) {
-            let Spread { low, median, high } = bytes;
+        let grown = |of: fn(&Outcome) -> u64| {
+            let each = outcomes(many).zip(outcomes(few));
+            let each = each.map(|(many, few)| {
+                (of(many) as f64 - few.end_bytes as f64) / (self.files - FEW) as f64
+            });
+            Spread::of(&each.collect::<Vec<_>>())
+        };
+        let (held, peak) = (
+            grown(|outcome| outcome.end_bytes),
+            grown(|outcome| outcome.peak_bytes),
+        );
+        if let Some((Spread { low, median, high }, peak)) = held.zip(peak) {
             let word = verdict(median <= BYTES_PER_FILE);
             println!(
-                "{name}: {median:.0} bytes of memory a file ({low:.0} - {high:.0}), target {BYTES_PER_FILE}: {word}"
+                "{name}: {median:.0} bytes of memory a file at the end ({low:.0} - {high:.0}), \
+                 target {BYTES_PER_FILE}: {word}; {:.0} at its peak",
+                peak.median
             );
         }
         let maps = outcomes(many).find_map(|outcome| outcome.number_before(" MiB of kernel maps"));
