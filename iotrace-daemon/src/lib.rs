@@ -4,11 +4,12 @@
 //!
 //! ```text
 //! kernel (load, attach) -> drain (maps -> samples, events) -> model (processes, files, counters)
-//!     -> recording (Parquet parts) -> report (text, JSON)
+//!     -> classify (phases), analysis (checkpoints, epochs, findings) -> recording (Parquet parts), report (text, JSON)
 //! ```
 //!
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
 
+pub mod analysis;
 pub mod classify;
 pub mod cli;
 pub mod drain;

@@ -42,6 +42,9 @@ fn run() -> Run {
             realtime_minus_monotonic_ns: 1_763_682_000_000_000_001,
             realtime_minus_boottime_ns: 1_763_681_000_000_000_002,
         },
+        clock_step_ns: 0,
+        memory_bytes: 16 << 30,
+        room_bytes: std::collections::BTreeMap::new(),
         losses: [("skipped".to_owned(), 5)].into(),
     }
 }
@@ -176,7 +179,7 @@ fn second_interval(model: &mut Model) {
 
 /// A recording of two intervals, the model as it was left, and the run.
 fn record(directory: &Path) -> (Model, Run) {
-    let (mut model, mut run) = (Model::default(), run());
+    let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(directory, &run).unwrap();
     first_interval(&mut model);
     run.duration_ns = 5 * SECOND;
@@ -255,7 +258,7 @@ fn the_report_is_the_same_again() {
 fn what_a_killed_recorder_leaves_is_read() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("recording");
-    let (mut model, mut run) = (Model::default(), run());
+    let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(&directory, &run).unwrap();
     assert!(
         !recording::read(&directory).unwrap().complete,
@@ -411,7 +414,7 @@ fn a_full_disk_loses_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let disk = SmallDisk::mount(scratch.path());
     let directory = disk.0.join("recording");
-    let (mut model, mut run) = (Model::default(), run());
+    let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(&directory, &run).unwrap();
     first_interval(&mut model);
     run.duration_ns = 5 * SECOND;
@@ -444,7 +447,7 @@ fn a_full_disk_loses_nothing() {
 fn two_hundred_thousand_files_are_counted_each() {
     const FILES: u64 = 200_000;
     let scratch = tempfile::tempdir().unwrap();
-    let (mut model, run) = (Model::default(), run());
+    let (mut model, run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(scratch.path(), &run).unwrap();
     for inode in 1..=FILES {
         let name = format!("/data/train/class-{:04}/sample-{inode:08}.jpg", inode / 200);

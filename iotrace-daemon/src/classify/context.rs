@@ -1,6 +1,6 @@
 //! What a path alone does not tell and the whole run does: whether files that may be weights or data were data.
 //!
-//! Only the built-in rules that are named here are second-guessed, and only for reads. `docs/phases.md` has the
+//! Only the built-in rules that are named here are second-guessed. `docs/phases.md` has the
 //! framework behind each case, and what cannot be told.
 
 use std::collections::{HashMap, HashSet};
@@ -8,15 +8,18 @@ use std::collections::{HashMap, HashSet};
 use super::{
     Classifier,
     dfa::Verdict,
-    phase::{Direction, Phase},
+    phase::{Class, Direction, Phase},
 };
 use crate::model::{
-    Model, Row,
+    Model,
     counters::{BYTES_READ, BYTES_WRITTEN},
+    groups::Groups,
 };
 
 /// Rules that take a read for a load of weights.
 const TAKEN_FOR_WEIGHTS: [&str; 1] = ["weights-loaded"];
+/// Rules that take a write for a save of weights.
+const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// Rules that take a read for one of data.
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
 /// Files of one kind in one directory from which on they are data; weights in so many parts have names of their own.
@@ -25,7 +28,7 @@ const FAMILY: usize = 16;
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// One process read it at least twice over, as epochs do.
+    /// One rank, workers included, read it at least twice over, as epochs do, and this run did not write it.
     ReadAgain,
     /// Many of its kind in its directory were read: a sample per file.
     Family,
@@ -33,6 +36,8 @@ pub enum Reason {
     Index,
     /// It was saved in this run.
     SavedHere,
+    /// It was written as data are made: its reads are of data.
+    Prepared,
 }
 
 impl Reason {
@@ -43,6 +48,7 @@ impl Reason {
             Self::Family => "family",
             Self::Index => "index",
             Self::SavedHere => "saved_here",
+            Self::Prepared => "prepared",
         }
     }
 
@@ -50,6 +56,7 @@ impl Reason {
         match self {
             Self::ReadAgain | Self::Family | Self::Index => Phase::Training,
             Self::SavedHere => Phase::Restore,
+            Self::Prepared => Phase::Other(Some(Class::Cache)),
         }
     }
 }
@@ -58,16 +65,16 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sorted {
     pub verdict: Verdict,
-    /// Why reads of it are another phase than the verdict's.
-    pub reason: Option<Reason>,
+    /// By [`Direction::index`]: why it is of another phase than the verdict's.
+    pub reasons: [Option<Reason>; 2],
 }
 
 impl Sorted {
     /// The phase of the file used in `direction`.
     pub fn phase(&self, direction: Direction) -> Phase {
-        match (self.reason, direction) {
-            (Some(reason), Direction::Read) => reason.phase(),
-            _ => self.verdict.phase(direction),
+        match self.reasons[direction.index()] {
+            Some(reason) => reason.phase(),
+            None => self.verdict.phase(direction),
         }
     }
 }
@@ -84,15 +91,33 @@ pub fn sort(model: &Model, classifier: &Classifier) -> Vec<Sorted> {
         };
         Sorted {
             verdict,
-            reason: None,
+            reasons: [None; 2],
         }
     };
     let mut sorted: Vec<Sorted> = (0..model.file_count() as u32).map(by_path).collect();
     let found = Ambiguous::of(&sorted, classifier).reasons(model);
     for (file, reason) in found {
-        sorted[file as usize].reason = Some(reason);
+        sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
+    }
+    for file in prepared(model, &sorted, classifier) {
+        sorted[file as usize].reasons[Direction::Write.index()] = Some(Reason::Prepared);
     }
     sorted
+}
+
+/// Files that were taken for saves of weights, and whose reads are of data.
+fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
+    let rules = classifier.rules().all();
+    let is_guess = |file: &Sorted| {
+        let rule = file.verdict.rule(Direction::Write).map(|rule| &rules[rule]);
+        rule.is_some_and(|rule| rule.is_builtin_of(&WRITTEN_FOR_WEIGHTS))
+            && file.phase(Direction::Read) == Phase::Training
+    };
+    let guessed: Vec<bool> = sorted.iter().map(is_guess).collect();
+    let rows = model.rows().iter().filter(|row| guessed[row.file as usize]);
+    rows.filter(|row| row.cell.total().v[BYTES_READ] > 0)
+        .map(|row| row.file)
+        .collect()
 }
 
 /// Files whose reads may be of another phase.
@@ -111,7 +136,7 @@ impl Ambiguous {
                 .verdict
                 .rule(Direction::Read)
                 .map(|rule| &rules[rule]);
-            rule.is_some_and(|rule| rule.origin.is_builtin && names.contains(&rule.name.as_str()))
+            rule.is_some_and(|rule| rule.is_builtin_of(names))
         };
         let chosen = |names: &[&str]| {
             let files = sorted.iter().enumerate();
@@ -132,23 +157,34 @@ impl Ambiguous {
 
     fn reasons(&self, model: &Model) -> HashMap<u32, Reason> {
         let mut reasons = HashMap::new();
-        let mut read: HashSet<u32> = HashSet::new();
+        if self.weights.is_empty() && self.data.is_empty() {
+            return reasons;
+        }
+        let groups = Groups::new(model);
+        let mut read: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut written: HashSet<u32> = HashSet::new();
         for row in model.rows() {
-            if self.data.contains(&row.file) && row.cell.total().v[BYTES_WRITTEN] > 0 {
-                reasons.insert(row.file, Reason::SavedHere);
+            let is_data = self.data.contains(&row.file);
+            if !is_data && !self.weights.contains(&row.file) {
+                continue;
             }
-            if self.weights.contains(&row.file) {
-                match bytes_read(row) {
-                    0 => {}
-                    bytes if is_again(model, row.file, bytes) => {
-                        reasons.insert(row.file, Reason::ReadAgain);
-                    }
-                    _ => {
-                        read.insert(row.file);
-                    }
+            let total = row.cell.total();
+            if total.v[BYTES_WRITTEN] > 0 {
+                written.insert(row.file);
+                if is_data {
+                    reasons.insert(row.file, Reason::SavedHere);
                 }
             }
+            if !is_data && total.v[BYTES_READ] > 0 {
+                *read.entry((row.file, groups.of(row.process))).or_default() += total.v[BYTES_READ];
+            }
         }
+        for ((file, _), bytes) in &read {
+            if !written.contains(file) && is_again(model, *file, *bytes) {
+                reasons.insert(*file, Reason::ReadAgain);
+            }
+        }
+        let read: HashSet<u32> = read.into_keys().map(|(file, _)| file).collect();
         self.families(model, &read, &mut reasons);
         self.indexed(model, &read, &mut reasons);
         reasons
@@ -187,10 +223,6 @@ impl Ambiguous {
             }
         }
     }
-}
-
-fn bytes_read(row: &Row) -> u64 {
-    row.cell.total().v[BYTES_READ]
 }
 
 /// Whether so many bytes are the file twice over.

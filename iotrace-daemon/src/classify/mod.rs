@@ -12,6 +12,7 @@ pub mod dfa;
 pub mod glob;
 pub mod phase;
 pub mod rules;
+pub mod used;
 
 use std::sync::LazyLock;
 

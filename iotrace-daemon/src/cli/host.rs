@@ -1,8 +1,17 @@
 //! What a run says of the host it ran on.
 
-use std::{collections::BTreeMap, fs, io, path::PathBuf};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::CString,
+    fs, io,
+    mem::MaybeUninit,
+    path::PathBuf,
+};
 
-use crate::model::run::{Clock, Run, Target, rfc3339};
+use crate::model::{
+    Model,
+    run::{Clock, Run, Target, rfc3339},
+};
 
 /// The description of a run that starts now.
 pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
@@ -19,8 +28,45 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         start_unix_ns: realtime()?,
         duration_ns: 0,
         clock,
+        clock_step_ns: 0,
+        memory_bytes: memory(),
+        room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
     })
+}
+
+/// How far the wall clock was set since `clock` was measured, nanoseconds.
+pub fn clock_step(clock: &Clock) -> io::Result<i64> {
+    let now = realtime()? - now(libc::CLOCK_MONOTONIC)?;
+    Ok(now - clock.realtime_minus_monotonic_ns)
+}
+
+/// Room for an ordinary user on the mounts that the files of a model lie on, by mount point, bytes.
+pub fn room(model: &Model) -> BTreeMap<String, u64> {
+    let mounts = model.mounts().all().iter();
+    let used: HashSet<u32> = (0..model.file_count() as u32)
+        .map(|index| model.file(index).id.device)
+        .collect();
+    let used = mounts.filter(|mount| used.contains(&mount.device));
+    used.filter_map(|mount| {
+        let path = CString::new(mount.mount_point.clone()).ok()?;
+        let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
+        // SAFETY: the path ends in a NUL, and the result has its place.
+        let failed = unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) };
+        // SAFETY: all zero is a statvfs, whether the call filled it or not.
+        let stat = unsafe { stat.assume_init() };
+        let name = String::from_utf8(mount.mount_point.clone()).ok()?;
+        (failed == 0).then(|| (name, stat.f_bavail * stat.f_frsize))
+    })
+    .collect()
+}
+
+/// Memory of the host, bytes; 0 if unknown.
+fn memory() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let [pages, size] =
+        [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|name| unsafe { libc::sysconf(name) });
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
 /// Nanoseconds since the Unix epoch.

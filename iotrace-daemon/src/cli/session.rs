@@ -46,7 +46,7 @@ impl Session {
         let recorder = Recorder::create(&directory, &run)?;
         Ok(Self {
             args,
-            model: Model::default(),
+            model: Model::with_history(),
             run,
             recorder: Some(recorder),
             directory,
@@ -102,6 +102,7 @@ impl Session {
     /// Writes the last part.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.progress.clear();
+        self.run.room_bytes = host::room(&self.model);
         match self.recorder.take() {
             Some(recorder) => recorder
                 .finish(&mut self.model, &self.run)

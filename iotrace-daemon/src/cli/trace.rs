@@ -194,6 +194,7 @@ impl Trace {
         let detached = self.kernel.detach()?;
         drain.rest(&mut take)?;
         session.run.losses = detached.losses()?;
+        session.run.clock_step_ns = host::clock_step(&session.run.clock)?;
         let stats = drain.stats();
         session
             .run

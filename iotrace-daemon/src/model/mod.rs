@@ -9,6 +9,7 @@
 //! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
 //! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a
 //!         recorder the whole run is one interval
+//! series  with_history() keeps each interval, each_interval() goes over them
 //! ```
 //!
 //! What arrives in which order does not matter: counters may come before the name of their file and before the
@@ -20,6 +21,8 @@ pub mod counters;
 pub mod errno;
 mod failures;
 mod files;
+pub mod groups;
+pub mod history;
 pub mod input;
 pub mod mounts;
 mod moves;
@@ -34,6 +37,7 @@ use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
 pub use failures::{FailureCount, FailureKey, Failures};
 use files::Files;
 pub use files::{File, PhaseSet};
+use history::{Bounds, Delta, History, Key};
 use input::{Event, FileName, Place, ProcessId};
 use mounts::{Mount, Mounts};
 use moves::Moves;
@@ -61,9 +65,19 @@ pub struct Model {
     moves: Moves,
     mounts: Mounts,
     tally: Tally,
+    /// Settled intervals, where they are kept.
+    history: Option<History>,
 }
 
 impl Model {
+    /// A model that keeps what was counted in each interval.
+    pub fn with_history() -> Self {
+        Self {
+            history: Some(History::default()),
+            ..Self::default()
+        }
+    }
+
     /// Adds one sample: what `process` did at `place` since the sample before, in a phase that the kernel side sorted it
     /// into ([`phases::ByPhase`]).
     pub fn add_sorted(
@@ -298,8 +312,12 @@ impl Model {
             .map(|index| &self.rows()[*index as usize])
     }
 
-    /// Ends the interval: what it held is settled, and the next one is empty.
-    pub fn settle(&mut self) {
+    /// Ends the interval, which had these bounds: what it held is settled, and the next one is empty.
+    pub fn settle(&mut self, bounds: Bounds) {
+        if let Some(mut history) = self.history.take() {
+            history.push(bounds, self.pending());
+            self.history = Some(history);
+        }
         self.rows.settle();
         self.failures.settle();
         self.files.settle();
@@ -309,6 +327,83 @@ impl Model {
             process.phases.settle();
             process.changed = false;
         }
+    }
+
+    /// Goes over the intervals in order, the one that is not settled yet included. Without a history the whole run,
+    /// which had the bounds `run`, is one interval.
+    pub fn each_interval(&self, run: Bounds, mut visit: impl FnMut(Bounds, Delta)) {
+        let delta = |(key, counters)| {
+            let (process, spot, row) = match key {
+                Key::Row(index) => {
+                    let row = &self.rows()[index as usize];
+                    (row.process, Spot::File(row.file), Some(index))
+                }
+                Key::ByName(process) => (process, Spot::ByName, None),
+                Key::Overflow(process) => (process, Spot::Overflow, None),
+            };
+            Delta {
+                process,
+                spot,
+                row,
+                counters,
+            }
+        };
+        let Some(history) = &self.history else {
+            self.totals().for_each(|total| visit(run, delta(total)));
+            return;
+        };
+        for (bounds, deltas) in history.intervals() {
+            deltas.for_each(|entry| visit(bounds, delta(entry)));
+        }
+        let rest = Bounds {
+            start: history.end().unwrap_or(run.start),
+            end: run.end,
+        };
+        self.pending().for_each(|entry| visit(rest, delta(entry)));
+    }
+
+    /// The intervals that are kept, to bound them.
+    pub fn history_mut(&mut self) -> Option<&mut History> {
+        self.history.as_mut()
+    }
+
+    /// What was counted since the last flush.
+    fn pending(&self) -> impl Iterator<Item = (Key, Counters)> {
+        let rows = self.rows.dirty().iter().map(|index| {
+            (
+                Key::Row(*index),
+                self.rows()[*index as usize].cell.interval(),
+            )
+        });
+        let beside = self
+            .processes()
+            .iter()
+            .enumerate()
+            .flat_map(|(index, process)| {
+                let cells = [
+                    (Key::ByName(index as u32), &process.by_name),
+                    (Key::Overflow(index as u32), &process.overflow),
+                ];
+                cells.map(|(key, cell)| (key, cell.interval()))
+            });
+        rows.chain(beside.filter(|(_, counters)| !counters.is_zero()))
+    }
+
+    /// Everything counted.
+    fn totals(&self) -> impl Iterator<Item = (Key, Counters)> {
+        let rows = self.rows().iter().enumerate();
+        let rows = rows.map(|(index, row)| (Key::Row(index as u32), row.cell.total()));
+        let beside = self
+            .processes()
+            .iter()
+            .enumerate()
+            .flat_map(|(index, process)| {
+                [
+                    (Key::ByName(index as u32), process.by_name.total()),
+                    (Key::Overflow(index as u32), process.overflow.total()),
+                ]
+            });
+        rows.chain(beside.filter(|(_, counters)| !counters.is_zero()))
     }
 
     /// Files whose name or state changed since the last flush.

@@ -30,9 +30,19 @@ impl Packed {
         counters
     }
 
+    /// The encoded form.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Adds these counters to newer ones.
     pub fn add_to(&self, newer: &mut Counters) {
-        let Some((bitmap, values)) = self.0.split_at_checked(BITMAP) else {
+        Self::add_bytes_to(&self.0, newer);
+    }
+
+    /// As [`Packed::add_to`], from the encoded form.
+    pub fn add_bytes_to(bytes: &[u8], newer: &mut Counters) {
+        let Some((bitmap, values)) = bytes.split_at_checked(BITMAP) else {
             return;
         };
         let mut values = Values(values);
@@ -91,7 +101,7 @@ impl From<&Counters> for Packed {
                 Origin::First => value.wrapping_sub(first),
                 Origin::Last => last.wrapping_sub(value),
             };
-            put(&mut bytes, stored);
+            put_varint(&mut bytes, stored);
         }
         for (bit, table) in [
             (SIZES_BIT, &counters.sizes),
@@ -102,10 +112,10 @@ impl From<&Counters> for Packed {
                 continue;
             }
             bytes[bit / 8] |= 1 << (bit % 8);
-            put(&mut bytes, entries.len() as u64);
+            put_varint(&mut bytes, entries.len() as u64);
             for (value, count) in entries {
-                put(&mut bytes, *value);
-                put(&mut bytes, *count);
+                put_varint(&mut bytes, *value);
+                put_varint(&mut bytes, *count);
             }
         }
         if bytes.len() == BITMAP {
@@ -134,7 +144,8 @@ fn origin(index: usize) -> Origin {
     }
 }
 
-fn put(bytes: &mut Vec<u8>, mut value: u64) {
+/// Appends a number as LEB128.
+pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -142,7 +153,7 @@ fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Reads what [`put`] wrote; 0 behind the end.
+/// Reads what [`put_varint`] wrote; 0 behind the end.
 struct Values<'a>(&'a [u8]);
 
 impl Values<'_> {
@@ -154,18 +165,23 @@ impl Values<'_> {
     }
 
     fn next(&mut self) -> u64 {
-        let mut value = 0;
-        let mut shift = 0;
-        while let Some((byte, rest)) = self.0.split_first() {
-            self.0 = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                break;
-            }
-            shift += 7;
-        }
-        value
+        take_varint(&mut self.0)
     }
+}
+
+/// Takes a number off the front that [`put_varint`] appended; 0 behind the end.
+pub(super) fn take_varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    let mut shift = 0;
+    while let Some((byte, rest)) = bytes.split_first() {
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+        shift += 7;
+    }
+    value
 }
 
 #[cfg(test)]

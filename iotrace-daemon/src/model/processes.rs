@@ -68,6 +68,8 @@ impl Tally {
 #[derive(Debug)]
 pub struct Process {
     pub id: ProcessId,
+    /// Of several recordings in one model, the one that it comes from; 0 otherwise.
+    pub node: u32,
     pub about: About,
     /// Calls that named no open file.
     pub by_name: Cell,
@@ -123,6 +125,7 @@ impl Processes {
         *self.by_id.entry(id).or_insert_with(|| {
             all.push(Process {
                 id,
+                node: 0,
                 about: About::default(),
                 by_name: Cell::default(),
                 overflow: Cell::default(),

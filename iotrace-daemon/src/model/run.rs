@@ -63,6 +63,15 @@ pub struct Run {
     pub start_unix_ns: i64,
     pub duration_ns: u64,
     pub clock: Clock,
+    /// How far the wall clock was set while the run lasted, nanoseconds; moments are by the clock as it stood at the start.
+    #[serde(default)]
+    pub clock_step_ns: i64,
+    /// Memory of the host, bytes; 0 if unknown.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Room for an ordinary user on the mounts that files lay on, by mount point, bytes at the end.
+    #[serde(default)]
+    pub room_bytes: BTreeMap<String, u64>,
     /// What was not counted, or not in full, by reason; also what was left out on purpose.
     pub losses: BTreeMap<String, u64>,
 }

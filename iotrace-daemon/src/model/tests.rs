@@ -167,7 +167,7 @@ fn a_flushed_count_stays_where_it_was_flushed() {
     let mut model = Model::default();
     model.event(named(1, "/a"));
     model.add(P, Place::ByName, &count(&[(UNLINKS, 1)]));
-    model.settle();
+    model.settle(Bounds { start: 0, end: 1 });
     model.event(Event::Unlink {
         process: P,
         time: 7,
@@ -182,7 +182,7 @@ fn a_flushed_count_stays_where_it_was_flushed() {
 fn failures_are_kept_by_place() {
     let mut model = Model::default();
     model.add_failures(P, Place::ByName, 2, 2, 5, 500);
-    model.settle();
+    model.settle(Bounds { start: 0, end: 1 });
     model.add_failures(P, Place::ByName, 2, 2, 1, 100);
     model.add_failures(P, Place::File(file(1)), 0, 5, 1, 10);
     let at = |spot| {

@@ -22,7 +22,7 @@ pub struct Recorded {
 /// its place yet is passed by.
 pub fn read(directory: &Path) -> Result<Recorded, Error> {
     let meta = Meta::read(directory)?;
-    let mut model = Model::default();
+    let mut model = Model::with_history();
     meta.mounts
         .iter()
         .filter_map(|entry| entry.mount())
@@ -63,15 +63,21 @@ fn read_part(directory: &Path, tables: &Tables, recorded: &mut Recorded) -> Resu
     read_table(directory, &tables.processes, |batch| {
         take_about(batch, model, &run.clock)
     })?;
+    let mut bounds = None;
     read_table(directory, &tables.files, |batch| {
-        let end = take_counters(batch, model, &run.clock)?;
-        let duration = end.saturating_mul(1_000).saturating_sub(run.start_unix_ns);
+        let interval = take_counters(batch, model, &run.clock)?;
+        let duration = interval.end.saturating_sub(run.start_unix_ns);
         // A part that meta.json does not know yet was written after the time that it has.
         run.duration_ns = run.duration_ns.max(u64::try_from(duration).unwrap_or(0));
+        bounds = Some(interval);
         Ok(())
     })?;
     read_table(directory, &tables.errors, |batch| {
         take_failure(batch, model)
     })?;
-    read_table(directory, &tables.phases, |batch| take_done(batch, model))
+    read_table(directory, &tables.phases, |batch| take_done(batch, model))?;
+    if let Some(bounds) = bounds {
+        model.settle(bounds);
+    }
+    Ok(())
 }

@@ -75,7 +75,7 @@ impl Recorder {
             };
             self.write_part(model, &part)?;
             // In place: from here on the next flush must not write it again, whatever happens to meta.json.
-            model.settle();
+            model.settle(part.bounds());
             self.interval_start = interval_end;
             sync(&self.directory).map_err(|cause| Error::io("write", &self.directory, cause))?;
         }

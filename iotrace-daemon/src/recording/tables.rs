@@ -8,6 +8,7 @@ use crate::model::{
     About, FailureCount, FailureKey, File, Model, PhaseSet, Process, Spot,
     counters::{Counters, TABLE, Unit},
     errno,
+    history::Bounds,
     input::{FileName, Place, ProcessId},
     mounts::parse_device,
     phases::Done,
@@ -28,6 +29,15 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// The interval as the tables have it, to the microsecond.
+    pub fn bounds(&self) -> Bounds {
+        let truncated = |ns: i64| ns.div_euclid(1_000) * 1_000;
+        Bounds {
+            start: truncated(self.interval_start),
+            end: truncated(self.interval_end),
+        }
+    }
+
     fn put_interval(&self, batch: &mut Batch) {
         batch.put(self.interval_start.div_euclid(1_000));
         batch.put(self.interval_end.div_euclid(1_000));
@@ -237,14 +247,17 @@ fn put_identity(batch: &mut Batch, id: Option<FileId>) {
     batch.put_option(id.map(|id| id.generation.into()));
 }
 
-/// Takes a row of `files` into the model, and returns the end of its interval, microseconds since the Unix epoch.
+/// Takes a row of `files` into the model, and returns its interval.
 pub fn take_counters(
     batch: &mut Batch,
     model: &mut Model,
     clock: &Clock,
-) -> Result<i64, &'static str> {
-    batch.skip();
-    let interval_end = batch.take();
+) -> Result<Bounds, &'static str> {
+    let mut moment = || batch.take().saturating_mul(1_000);
+    let bounds = Bounds {
+        start: moment(),
+        end: moment(),
+    };
     let process = take_process(batch);
     let place = batch.take_bytes();
     batch.skip();
@@ -274,7 +287,7 @@ pub fn take_counters(
         model.restore_file(&name, opened_as.as_deref(), phases);
     }
     model.add(process, place, &take_block(batch, clock)?);
-    Ok(interval_end)
+    Ok(bounds)
 }
 
 /// No interval has more of anything than this: 64 PiB, or two years in nanoseconds. A value above it is damage, and

@@ -19,6 +19,7 @@ use sum::Sum;
 pub use text::{escape, text, units};
 
 use crate::{
+    analysis::{Analysis, findings::thresholds::Thresholds},
     classify::{
         Classifier,
         context::{Sorted, sort},
@@ -57,6 +58,7 @@ pub struct Report<'a> {
     mounts: BTreeMap<(Vec<u8>, String), MountSum>,
     /// By operation class and errno.
     failures: BTreeMap<(u32, u32), FailureCount>,
+    analysis: Analysis,
 }
 
 /// What one process did.
@@ -100,11 +102,23 @@ impl<'a> Report<'a> {
 
     /// Sums up `model`, by the rules of `classifier`.
     pub fn with_rules(model: &'a Model, run: &'a Run, classifier: &'a Classifier) -> Self {
+        Self::with(model, run, classifier, &Thresholds::default())
+    }
+
+    /// Sums up `model`, by the rules of `classifier`; findings by `thresholds`.
+    pub fn with(
+        model: &'a Model,
+        run: &'a Run,
+        classifier: &'a Classifier,
+        thresholds: &Thresholds,
+    ) -> Self {
+        let sorted = sort(model, classifier);
         let mut report = Self {
+            analysis: Analysis::new(model, run, &sorted, thresholds),
             model,
             run,
             classifier,
-            sorted: sort(model, classifier),
+            sorted,
             phases: PhaseSums::default(),
             totals: Sum::default(),
             by_name: Counters::ZERO,
@@ -129,6 +143,11 @@ impl<'a> Report<'a> {
         }
         report.sort();
         report
+    }
+
+    /// What the counts say of the job.
+    pub fn analysis(&self) -> &Analysis {
+        &self.analysis
     }
 
     /// Rows, grouped by file so that each file is summed over its processes in passing.

@@ -7,17 +7,19 @@ use crate::{
     classify::{
         context::Sorted,
         phase::{Direction, Phase},
+        used::Used,
     },
     model::counters::*,
 };
 
 /// Counters of reads; all others go with writes where a file was written.
-const READ_COUNTERS: [usize; 13] = [
+const READ_COUNTERS: [usize; 14] = [
     READS,
     ZERO_READS,
     TRANSFER_READS,
     BYTES_READ,
     READ_NS,
+    UNION_READ_NS,
     CONSECUTIVE_READS,
     SEQUENTIAL_READS,
     MAX_BYTE_READ,
@@ -27,44 +29,6 @@ const READ_COUNTERS: [usize; 13] = [
     LAST_READ,
     MERGED_READ_NS,
 ];
-
-/// How one process used one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Used {
-    /// What it counts as: written, where any byte was.
-    pub main: Direction,
-    /// Whether its reads are of another phase.
-    pub reads_apart: bool,
-}
-
-impl Used {
-    /// How a file was used, by its counters.
-    pub fn new(counters: &Counters, file: &Sorted) -> Self {
-        let v = &counters.v;
-        let read = v[READS] + v[TRANSFER_READS] > 0;
-        let written = v[WRITES] + v[TRANSFER_WRITES] > 0;
-        let changed = [
-            TRUNCATES,
-            FALLOCATES,
-            FSYNCS,
-            FDATASYNCS,
-            SYNC_FILE_RANGES,
-            MSYNCS,
-        ];
-        let changed = changed.iter().chain(&[RENAMES, LINKS, UNLINKS]);
-        let changed = changed.map(|index| v[*index]).sum::<u64>() > 0;
-        let is_written = written || (!read && v[MMAPS] == 0 && changed);
-        let apart = file.phase(Direction::Read) != file.phase(Direction::Write);
-        Self {
-            main: if is_written {
-                Direction::Write
-            } else {
-                Direction::Read
-            },
-            reads_apart: is_written && read && apart,
-        }
-    }
-}
 
 /// What was done in one phase.
 #[derive(Default)]

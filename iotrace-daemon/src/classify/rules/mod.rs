@@ -59,6 +59,11 @@ impl Rule {
         self.fs_types.is_empty() || self.fs_types.iter().any(|name| name == fs_type)
     }
 
+    /// Whether it is a built-in rule of one of these names.
+    pub fn is_builtin_of(&self, names: &[&str]) -> bool {
+        self.origin.is_builtin && names.contains(&self.name.as_str())
+    }
+
     /// `read`, `write` or `any`.
     pub fn direction_name(&self) -> &'static str {
         match self.directions {

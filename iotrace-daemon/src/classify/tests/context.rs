@@ -6,7 +6,7 @@ use crate::{
     classify::{
         Classifier,
         context::{Reason, Sorted, sort},
-        phase::{Direction, Phase},
+        phase::{Class, Direction, Phase},
     },
     model::{
         Model,
@@ -57,9 +57,9 @@ fn sorted(files: &[(&str, u64, u64)]) -> Vec<Sorted> {
 fn a_weight_file_read_once_is_a_load_and_read_twice_is_data() {
     let files = sorted(&[("/x/tensors.pt", SIZE, 0), ("/y/tensors.pt", 2 * SIZE, 0)]);
     assert_eq!(files[0].phase(Direction::Read), Phase::Restore);
-    assert_eq!(files[0].reason, None);
+    assert_eq!(files[0].reasons[0], None);
     assert_eq!(files[1].phase(Direction::Read), Phase::Training);
-    assert_eq!(files[1].reason, Some(Reason::ReadAgain));
+    assert_eq!(files[1].reasons[0], Some(Reason::ReadAgain));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn many_of_a_kind_are_data() {
     assert!(
         sorted(&files)
             .iter()
-            .all(|file| file.reason == Some(Reason::Family))
+            .all(|file| file.reasons[0] == Some(Reason::Family))
     );
     files.pop();
     assert!(
@@ -82,13 +82,39 @@ fn many_of_a_kind_are_data() {
 }
 
 #[test]
+fn shards_that_this_run_wrote_and_reads_as_data_are_no_checkpoint() {
+    let paths: Vec<String> = (0..16)
+        .map(|index| format!("/x/shard-{index}.bin"))
+        .collect();
+    let files: Vec<_> = paths
+        .iter()
+        .map(|path| (path.as_str(), 4 * SIZE, SIZE))
+        .collect();
+    for file in sorted(&files) {
+        assert_eq!(file.phase(Direction::Read), Phase::Training);
+        assert_eq!(
+            file.phase(Direction::Write),
+            Phase::Other(Some(Class::Cache))
+        );
+        assert_eq!(file.reasons, [Some(Reason::Family), Some(Reason::Prepared)]);
+    }
+    let alone = sorted(&files[..1]);
+    assert_eq!(
+        alone[0].phase(Direction::Write),
+        Phase::Checkpoint,
+        "one file may be a model that is loaded again"
+    );
+    assert_eq!(alone[0].phase(Direction::Read), Phase::Restore);
+}
+
+#[test]
 fn megatron_bin_with_an_index_beside_it_is_data() {
     let files = sorted(&[
         ("/x/corpus.bin", SIZE, 0),
         ("/x/corpus.idx", SIZE, 0),
         ("/x/lone.bin", SIZE, 0),
     ]);
-    assert_eq!(files[0].reason, Some(Reason::Index));
+    assert_eq!(files[0].reasons[0], Some(Reason::Index));
     assert_eq!(files[0].phase(Direction::Read), Phase::Training);
     assert_eq!(files[2].phase(Direction::Read), Phase::Restore);
 }
@@ -96,7 +122,7 @@ fn megatron_bin_with_an_index_beside_it_is_data() {
 #[test]
 fn an_h5_file_that_this_run_saved_is_a_load_where_it_is_read_back() {
     let files = sorted(&[("/x/run.h5", SIZE, SIZE), ("/x/events.h5", SIZE, 0)]);
-    assert_eq!(files[0].reason, Some(Reason::SavedHere));
+    assert_eq!(files[0].reasons[0], Some(Reason::SavedHere));
     assert_eq!(files[0].phase(Direction::Read), Phase::Restore);
     assert_eq!(files[0].phase(Direction::Write), Phase::Checkpoint);
     assert_eq!(files[1].phase(Direction::Read), Phase::Training);

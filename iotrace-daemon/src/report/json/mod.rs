@@ -1,5 +1,6 @@
 //! The report as one JSON object, written row by row: `docs/report-json.md` is its schema.
 
+mod analysis;
 mod entries;
 mod phases;
 
@@ -8,6 +9,7 @@ use std::{
     io::{self, BufWriter, Write},
 };
 
+use analysis::analysis_entries;
 use entries::{
     counter_entries, failure_entries, flat, seconds, sum_entries, table_entries, text_entries,
 };
@@ -53,6 +55,7 @@ impl Serialize for Report<'_> {
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
+        analysis_entries(&mut map, self)?;
         map.serialize_entry(
             "processes",
             &Seq(|| {

@@ -4,16 +4,19 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::entries::sum_entries;
 use crate::{
-    classify::phase::{Class, Direction, Phase},
+    classify::{
+        phase::{Class, Direction, Phase},
+        used::Used,
+    },
     model::counters::Counters,
     report::{
         Report,
-        phases::{PhaseSums, Used, bandwidth},
+        phases::{PhaseSums, bandwidth},
         sum::Sum,
     },
 };
 
-const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "other"];
+pub(super) const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "other"];
 
 /// Counters by name of the phase.
 pub(super) struct PhasesJson<'a> {
@@ -126,10 +129,10 @@ pub(super) fn row_entries<M: SerializeMap>(
         map.serialize_entry("phase_read", sorted.phase(Direction::Read).name())?;
         map.serialize_entry("rule_read", &rule(Direction::Read))?;
     }
-    match sorted.reason {
-        Some(reason) if used.reads_apart || used.main == Direction::Read => {
-            map.serialize_entry("phase_reason", reason.name())
-        }
-        _ => Ok(()),
+    let reason = |direction: Direction| sorted.reasons[direction.index()];
+    let read = used.reads_apart.then(|| reason(Direction::Read)).flatten();
+    match reason(used.main).or(read) {
+        Some(reason) => map.serialize_entry("phase_reason", reason.name()),
+        None => Ok(()),
     }
 }

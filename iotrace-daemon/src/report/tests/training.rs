@@ -32,6 +32,9 @@ pub fn run() -> Run {
             realtime_minus_monotonic_ns: 1_763_682_000 * SECOND as i64,
             realtime_minus_boottime_ns: 1_763_682_000 * SECOND as i64,
         },
+        clock_step_ns: 0,
+        memory_bytes: 16 << 30,
+        room_bytes: std::collections::BTreeMap::new(),
         losses: [
             ("skipped".to_owned(), 1234),
             ("recursion_misses".to_owned(), 0),

@@ -1,7 +1,9 @@
 //! The report for people: sections of aligned tables on a page of 100 columns.
 
 mod escape;
+mod events;
 mod files;
+mod findings;
 mod losses;
 mod operations;
 mod overview;
@@ -20,8 +22,12 @@ use super::Report;
 pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()> {
     let mut page = Page::new(BufWriter::new(out), color);
     overview::head(report, &mut page)?;
-    overview::totals(report, &mut page)?;
+    findings::findings(report, &mut page)?;
     phases::phases(report, &mut page)?;
+    events::checkpoints(report, &mut page)?;
+    events::epochs(report, &mut page)?;
+    events::startup(report, &mut page)?;
+    overview::totals(report, &mut page)?;
     overview::processes(report, &mut page)?;
     files::files(report, &mut page)?;
     operations::operations(report, &mut page)?;

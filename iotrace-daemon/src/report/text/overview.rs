@@ -192,7 +192,7 @@ fn process_cells(pid: String, counters: &Counters, files: u64, exit: String) -> 
 }
 
 /// The command line where it is known, else the program, else its short name.
-fn command(process: &Process) -> Vec<u8> {
+pub fn command(process: &Process) -> Vec<u8> {
     let about = &process.about;
     match (about.args.is_empty(), about.exe.is_empty()) {
         (false, _) => about.args.join(&b' '),

@@ -54,11 +54,21 @@ impl<W: Write> Page<W> {
 
     /// Words, broken at the edge of the page.
     pub fn prose(&mut self, style: Style, text: &str) -> io::Result<()> {
-        let mut line = " ".repeat(INDENT - 1);
+        self.words(style, text, INDENT, 2 * INDENT)
+    }
+
+    /// As [`Self::prose`], further in.
+    pub fn indented(&mut self, style: Style, text: &str) -> io::Result<()> {
+        self.words(style, text, 2 * INDENT, 2 * INDENT)
+    }
+
+    /// Words, the first line and all others at their columns.
+    fn words(&mut self, style: Style, text: &str, first: usize, rest: usize) -> io::Result<()> {
+        let mut line = " ".repeat(first - 1);
         for word in text.split_whitespace() {
             if width(&line) + 1 + width(word) > PAGE {
                 self.line(style, &line)?;
-                line = " ".repeat(2 * INDENT - 1);
+                line = " ".repeat(rest - 1);
             }
             line.push(' ');
             line.push_str(word);

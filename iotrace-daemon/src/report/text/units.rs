@@ -81,6 +81,13 @@ pub fn rate(bytes_moved: u64, ns: u64) -> String {
     format!("{}/s", bytes((bytes_moved as f64 * 1e9 / ns as f64) as u64))
 }
 
+/// A rate that is known, `1.20 GiB/s`; empty for one that is not.
+pub fn some_rate(rate: Option<f64>) -> String {
+    rate.filter(|rate| *rate >= 1.0)
+        .map(|rate| format!("{}/s", bytes(rate as u64)))
+        .unwrap_or_default()
+}
+
 fn three_digits(value: f64) -> String {
     if value < 9.995 {
         format!("{value:.2}")

@@ -1,0 +1,166 @@
+//! Findings: what is wrong with a job's I/O, in numbers, and what to do. `docs/findings.md` lists them.
+//!
+//! A finding says nothing where the data at hand does not tell: at detail `basic`, without a second epoch, without a mount
+//! to compare with.
+
+mod access;
+mod facts;
+mod saving;
+mod starting;
+mod storage;
+pub mod thresholds;
+mod workers;
+
+use std::cmp::Reverse;
+
+use facts::Facts;
+use thresholds::Thresholds;
+
+use super::{Analysis, uses::Uses};
+use crate::{
+    classify::context::Sorted,
+    model::{Model, run::Run},
+};
+
+/// How grave a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    Low,
+    Medium,
+    High,
+}
+
+impl Severity {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// By the share of the run that a finding concerns.
+    fn of_share(share: f64) -> Self {
+        match share {
+            share if share >= 0.2 => Self::High,
+            share if share >= 0.05 => Self::Medium,
+            _ => Self::Low,
+        }
+    }
+}
+
+/// A number that a finding rests on, or a word.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Count(u64),
+    Bytes(u64),
+    Seconds(f64),
+    /// Of 1.
+    Share(f64),
+    /// Bytes per second.
+    Rate(f64),
+    Text(String),
+}
+
+/// What a finding is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A file, by its index.
+    File(u32),
+    /// A process, by its index.
+    Process(u32),
+    Directory(Vec<u8>),
+    Mount(Vec<u8>),
+}
+
+/// One finding.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    pub code: &'static str,
+    pub severity: Severity,
+    /// In one sentence.
+    pub title: String,
+    /// By name, which says the unit.
+    pub evidence: Vec<(&'static str, Value)>,
+    pub subjects: Vec<Subject>,
+    pub advice: String,
+}
+
+/// Subjects that a finding names.
+const SUBJECTS: usize = 10;
+
+/// What findings are made from.
+pub(super) struct Data<'a> {
+    pub model: &'a Model,
+    pub run: &'a Run,
+    pub sorted: &'a [Sorted],
+    pub uses: &'a Uses,
+    pub analysis: &'a Analysis,
+    pub thresholds: &'a Thresholds,
+}
+
+impl Data<'_> {
+    /// A threshold.
+    fn limit(&self, index: usize) -> f64 {
+        self.thresholds[index]
+    }
+
+    /// Nanoseconds as a share of the run; 0 for a run without time.
+    fn share_of_run(&self, ns: u64) -> f64 {
+        if self.run.duration_ns == 0 {
+            0.0
+        } else {
+            ns as f64 / self.run.duration_ns as f64
+        }
+    }
+}
+
+/// All findings, the gravest first.
+pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
+    let facts = Facts::new(data);
+    let mut findings = Vec::new();
+    findings.extend(access::tiny(data, &facts));
+    findings.extend(access::small_files(data, &facts));
+    findings.extend(access::open_per_sample(data, &facts));
+    findings.extend(starting::metadata_storm(data));
+    findings.extend(saving::fsync_bound(data));
+    findings.extend(saving::one_writer(data));
+    findings.extend(saving::stalled(data));
+    findings.extend(workers::unbalanced(data));
+    findings.extend(workers::idle(data));
+    findings.extend(storage::stage(data, &facts));
+    findings.extend(storage::reread(data));
+    findings.extend(storage::slow_file(data, &facts));
+    findings.extend(storage::slow_mount(data, &facts));
+    findings.sort_by_key(|finding| Reverse(finding.severity));
+    findings
+}
+
+/// The largest of `items` by `key`, as subjects; those of one size by their names.
+fn largest<T>(
+    data: &Data<'_>,
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> u64,
+    subject: impl Fn(&T) -> Subject,
+) -> Vec<Subject> {
+    let name = |subject: &Subject| match subject {
+        Subject::File(file) => data.model.file(*file).path.to_vec(),
+        Subject::Process(process) => {
+            let id = data.model.processes()[*process as usize].id;
+            id.pid.to_be_bytes().to_vec()
+        }
+        Subject::Directory(path) | Subject::Mount(path) => path.clone(),
+    };
+    let mut ranked: Vec<_> = items
+        .into_iter()
+        .map(|item| (Reverse(key(&item)), subject(&item)))
+        .collect();
+    ranked.sort_by_cached_key(|(key, subject)| (*key, name(subject)));
+    ranked.truncate(SUBJECTS);
+    ranked.into_iter().map(|(_, subject)| subject).collect()
+}
+
+fn seconds(ns: u64) -> Value {
+    Value::Seconds(ns as f64 / 1e9)
+}

@@ -1,0 +1,76 @@
+//! What a run's counts say of the job: saves, loads, epochs, balance, startup, a time series, and findings.
+//!
+//! ```text
+//! model (rows, intervals) + classify (phase of each file)
+//!   -> uses       one pass over the intervals: visits of training files, touches of saves and loads, the series
+//!   -> saves, epochs, balance, startup -> findings
+//! ```
+//!
+//! [`Analysis::new`] is a pure function, the same of a model that `record` fills and of one read back. `docs/phases.md`
+//! defines each result, `docs/findings.md` the findings. Nothing is said that the data at hand does not tell.
+
+pub mod balance;
+pub mod epochs;
+pub mod findings;
+mod naming;
+pub mod saves;
+pub mod series;
+pub mod startup;
+#[cfg(test)]
+mod tests;
+mod uses;
+
+use balance::Balance;
+use epochs::Epochs;
+use findings::{Finding, thresholds::Thresholds};
+use saves::Event;
+use series::Series;
+use startup::Startup;
+use uses::Uses;
+
+use crate::{
+    classify::context::Sorted,
+    model::{Model, groups::Groups, run::Run},
+};
+
+/// What one run says.
+#[derive(Debug)]
+pub struct Analysis {
+    /// Checkpoint events, by their start.
+    pub checkpoints: Vec<Event>,
+    /// Loads of models and checkpoints, by their start.
+    pub restores: Vec<Event>,
+    pub epochs: Epochs,
+    pub balance: Balance,
+    pub startup: Startup,
+    pub series: Series,
+    /// The gravest first.
+    pub findings: Vec<Finding>,
+}
+
+impl Analysis {
+    /// Analyses a run whose files are `sorted`, by their index.
+    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], thresholds: &Thresholds) -> Self {
+        let uses = Uses::new(model, run, sorted);
+        let groups = Groups::new(model);
+        let mut analysis = Self {
+            checkpoints: saves::saves(model, &uses),
+            restores: saves::loads(model, &uses),
+            epochs: epochs::epochs(model, &uses, &groups),
+            balance: balance::balance(model, &uses, &groups),
+            startup: Startup::new(model, &uses, sorted),
+            series: Series::default(),
+            findings: Vec::new(),
+        };
+        analysis.findings = findings::find(&findings::Data {
+            model,
+            run,
+            sorted,
+            uses: &uses,
+            analysis: &analysis,
+            thresholds,
+        });
+        analysis.series = uses.series;
+        analysis
+    }
+}

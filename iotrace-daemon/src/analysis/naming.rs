@@ -1,0 +1,243 @@
+//! Which save a checkpoint's file belongs to, by its path: the directory or the number of the step.
+
+/// What the files of one save have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The step's own directory, or the one that the file is in.
+    pub directory: Vec<u8>,
+    /// The last number in the file's name, where the directory is not the step's.
+    pub number: Option<u64>,
+    /// Whether directory or number name a step.
+    pub is_step: bool,
+}
+
+/// Words that name a step where a number follows, with or without one of `-_=.` between.
+const STEP_WORDS: [&str; 14] = [
+    "checkpoint",
+    "ckpt",
+    "chkpt",
+    "hpc_ckpt",
+    "tmp-checkpoint",
+    "global_step",
+    "global_epoch",
+    "step",
+    "iter",
+    "iteration",
+    "epoch",
+    "ep",
+    "snapshot",
+    "weights",
+];
+/// What stands in a directory that is named by the bare number of a step (Orbax, SavedModel).
+const IN_A_NUMBER: [&str; 6] = [
+    "default",
+    "state",
+    "params",
+    "variables",
+    "items",
+    "metadata",
+];
+
+/// The save that the file at `path` belongs to.
+pub fn key(path: &[u8]) -> Key {
+    let components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+    let (name, directories) = components
+        .split_last()
+        .map_or((path, [].as_slice()), |(n, d)| (*n, d));
+    let is_step = |index: &usize| {
+        let next = components.get(index + 1).copied().unwrap_or_default();
+        let is_last = index + 2 == components.len();
+        is_step_directory(directories[*index], next, is_last)
+    };
+    if let Some(index) = (0..directories.len()).find(is_step) {
+        let mut directory = directories[..index].join(&b'/');
+        directory.push(b'/');
+        directory.extend(finished_name(directories[index]));
+        return Key {
+            directory,
+            number: None,
+            is_step: true,
+        };
+    }
+    let number = last_number(stem(name));
+    Key {
+        directory: directories.join(&b'/'),
+        number,
+        is_step: number.is_some(),
+    }
+}
+
+fn is_step_directory(name: &[u8], next: &[u8], is_last: bool) -> bool {
+    let name = finished_name(name);
+    let text = String::from_utf8_lossy(name).to_ascii_lowercase();
+    if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
+        let next = String::from_utf8_lossy(next);
+        return is_last || IN_A_NUMBER.contains(&next.as_ref());
+    }
+    let follows = |rest: &str| {
+        let rest = rest.strip_prefix(['-', '_', '=', '.']).unwrap_or(rest);
+        rest.starts_with(|c: char| c.is_ascii_digit())
+    };
+    STEP_WORDS
+        .iter()
+        .any(|word| text.strip_prefix(word).is_some_and(follows))
+        || ["epoch=", "step=", "-epoch", "-step"]
+            .iter()
+            .any(|word| text.split_once(word).is_some_and(|(_, rest)| follows(rest)))
+}
+
+/// The name that a directory has when the save is over.
+fn finished_name(name: &[u8]) -> &[u8] {
+    let cut = |ending: &[u8]| name.windows(ending.len()).position(|part| part == ending);
+    match cut(b".orbax-checkpoint-tmp").or_else(|| cut(b"_temp")) {
+        Some(0) | None => name,
+        Some(at) => &name[..at],
+    }
+}
+
+/// A file's name without what marks it as a part, as of a rank, or as not finished.
+fn stem(name: &[u8]) -> &[u8] {
+    let mut stem = name;
+    for mark in [
+        b".tmp".as_slice(),
+        b".part",
+        b".incomplete",
+        b".tempstate",
+        b".data-",
+        b".index",
+        b"-of-",
+        b"-rank",
+        b"_rank",
+    ] {
+        if let Some(at) = stem.windows(mark.len()).position(|part| part == mark)
+            && at > 0
+        {
+            stem = &stem[..at];
+            if mark == b"-of-" {
+                // The number of the part stands before.
+                let end = stem.iter().rposition(|byte| *byte == b'-');
+                stem = &stem[..end.unwrap_or(0)];
+            }
+        }
+    }
+    let is_shard =
+        stem.starts_with(b"__") || stem.starts_with(b"mp_rank") || stem.starts_with(b"zero_pp");
+    let of_rank = [
+        b"rng_state".as_slice(),
+        b"random_states",
+        b"optimizer_",
+        b"scheduler_",
+        b"sampler_",
+    ];
+    if is_shard || of_rank.iter().any(|prefix| stem.starts_with(prefix)) {
+        return &[];
+    }
+    // An extension may have a digit (.h5, .mp3).
+    match stem.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) if stem.len() - dot <= 5 => &stem[..dot],
+        _ => stem,
+    }
+}
+
+fn last_number(name: &[u8]) -> Option<u64> {
+    let end = name.iter().rposition(u8::is_ascii_digit)? + 1;
+    let start = name[..end]
+        .iter()
+        .rposition(|byte| !byte.is_ascii_digit())
+        .map_or(0, |at| at + 1);
+    std::str::from_utf8(&name[start..end]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_save_have_one_key() {
+        for (paths, directory, number) in [
+            (
+                vec![
+                    "/out/checkpoint-500/model-00001-of-00004.safetensors",
+                    "/out/checkpoint-500/optimizer.pt",
+                ],
+                "/out/checkpoint-500",
+                None,
+            ),
+            (
+                vec![
+                    "/out/global_step7/mp_rank_00_model_states.pt",
+                    "/out/global_step7/zero_pp_rank_3_mp_rank_00_optim_states.pt",
+                ],
+                "/out/global_step7",
+                None,
+            ),
+            (
+                vec![
+                    "/out/100.orbax-checkpoint-tmp/default/d/0f9e",
+                    "/out/100/default/manifest.ocdbt",
+                    "/out/100/_CHECKPOINT_METADATA",
+                ],
+                "/out/100",
+                None,
+            ),
+            (
+                vec![
+                    "/out/ckpt-5.index",
+                    "/out/ckpt-5.data-00000-of-00002",
+                    "/out/ckpt-5.data-00001-of-00002",
+                ],
+                "/out",
+                Some(5),
+            ),
+            (
+                vec![
+                    "/d/model-epoch-003.pt",
+                    "/d/optim-epoch-003.pt",
+                    "/d/model-epoch-003.pt.tmp",
+                ],
+                "/d",
+                Some(3),
+            ),
+            (
+                vec!["/d/epoch=3-step=1200.ckpt", "/d/epoch=3-step=1200.ckpt.tmp"],
+                "/d",
+                Some(1200),
+            ),
+            (
+                vec!["/d/ep3-ba1200-rank0.pt", "/d/ep3-ba1200-rank15.pt"],
+                "/d",
+                Some(1200),
+            ),
+            (
+                vec![
+                    "/d/model.h5",
+                    "/d/__0_0.distcp",
+                    "/d/rng_state_3.pth",
+                    "/d/model-00001-of-00002.bin",
+                ],
+                "/d",
+                None,
+            ),
+            (vec!["/home/7/run/model.pt"], "/home/7/run", None),
+        ] {
+            for path in paths {
+                let key = key(path.as_bytes());
+                assert_eq!(
+                    (String::from_utf8_lossy(&key.directory).as_ref(), key.number),
+                    (directory, number),
+                    "{path}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn steps_are_told_apart() {
+        assert_ne!(
+            key(b"/out/step-100/__0_0.distcp"),
+            key(b"/out/step-200/__0_0.distcp")
+        );
+        assert_ne!(key(b"/out/model_1.pt"), key(b"/out/model_2.pt"));
+        assert!(!key(b"/out/model.pt").is_step);
+    }
+}

@@ -1,0 +1,144 @@
+//! What went on in each interval, by phase and by process.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    classify::phase::{Direction, Phase},
+    model::counters::{
+        BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, META_NS, READ_NS, SYNC_NS, WRITE_NS,
+    },
+};
+
+/// Calls, bytes and time in calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Calls of all kinds, failed ones included.
+    pub operations: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Nanoseconds in calls, summed over calls and threads, as all below.
+    pub read_ns: u64,
+    pub write_ns: u64,
+    pub meta_ns: u64,
+    pub sync_ns: u64,
+    pub failed_ns: u64,
+}
+
+impl Flow {
+    /// What these counters hold.
+    pub fn of(counters: &Counters) -> Self {
+        let v = &counters.v;
+        Self {
+            operations: counters.operations(),
+            bytes_read: v[BYTES_READ],
+            bytes_written: v[BYTES_WRITTEN],
+            read_ns: v[READ_NS],
+            write_ns: v[WRITE_NS],
+            meta_ns: v[META_NS],
+            sync_ns: v[SYNC_NS],
+            failed_ns: v[FAILED_NS],
+        }
+    }
+
+    /// Adds another.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.read_ns += other.read_ns;
+        self.write_ns += other.write_ns;
+        self.meta_ns += other.meta_ns;
+        self.sync_ns += other.sync_ns;
+        self.failed_ns += other.failed_ns;
+    }
+
+    /// Nanoseconds in calls of all kinds.
+    pub fn ns(&self) -> u64 {
+        self.read_ns + self.write_ns + self.meta_ns + self.sync_ns + self.failed_ns
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_read + self.bytes_written
+    }
+}
+
+/// One interval.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// Nanoseconds since the start of the run.
+    pub start_ns: i64,
+    pub end_ns: i64,
+    /// By the place of the phase in [`Phase::ALL`]; calls that opened no file are in none.
+    pub phases: [Flow; Phase::ALL.len()],
+    /// By process, with its calls that opened no file.
+    pub processes: Vec<(u32, Flow)>,
+}
+
+/// All intervals in which something happened, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    pub slices: Vec<Slice>,
+}
+
+/// A slice that is being filled.
+#[derive(Default)]
+pub(super) struct Filling {
+    bounds: Option<(i64, i64)>,
+    phases: [Flow; Phase::ALL.len()],
+    processes: BTreeMap<u32, Flow>,
+    series: Series,
+}
+
+impl Filling {
+    /// Adds what one process did between two moments.
+    pub fn add(
+        &mut self,
+        bounds: (i64, i64),
+        process: u32,
+        phases: &[(Phase, Direction)],
+        flow: &Flow,
+    ) {
+        if self.bounds != Some(bounds) {
+            self.close();
+            self.bounds = Some(bounds);
+        }
+        self.processes.entry(process).or_default().add(flow);
+        for (phase, direction) in phases {
+            let mut part = *flow;
+            if phases.len() > 1 {
+                part = match direction {
+                    Direction::Read => Flow {
+                        bytes_read: flow.bytes_read,
+                        read_ns: flow.read_ns,
+                        ..Flow::default()
+                    },
+                    Direction::Write => Flow {
+                        bytes_read: 0,
+                        read_ns: 0,
+                        ..part
+                    },
+                };
+            }
+            self.phases[usize::from(phase.code()) - 1].add(&part);
+        }
+    }
+
+    fn close(&mut self) {
+        let Some((start_ns, end_ns)) = self.bounds.take() else {
+            return;
+        };
+        self.series.slices.push(Slice {
+            start_ns,
+            end_ns,
+            phases: std::mem::take(&mut self.phases),
+            processes: std::mem::take(&mut self.processes).into_iter().collect(),
+        });
+    }
+
+    /// The series.
+    pub fn finish(mut self) -> Series {
+        self.close();
+        self.series
+    }
+}

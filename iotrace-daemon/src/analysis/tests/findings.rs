@@ -1,0 +1,411 @@
+//! Each finding: a job that has it, and one that nearly does.
+
+use iotrace_common::op;
+
+use super::job::{Job, Use, id};
+use crate::{
+    analysis::findings::{Subject, Value, thresholds},
+    model::{counters::*, input::Place},
+};
+
+const MIB: u64 = 1 << 20;
+
+fn used(pid: u32, path: &str, from: u64, to: u64) -> Use<'_> {
+    Use {
+        pid,
+        path,
+        from,
+        to,
+    }
+}
+
+/// Reads of 85 bytes that are so many of 1,100 calls.
+fn with_tiny_reads(tiny: u64) -> Job {
+    let mut job = Job::new(10_000);
+    let all = 1_100;
+    job.count(
+        used(1, "/data/labels.csv", 0, 100),
+        &[
+            (READS, all),
+            (READ_SIZE_0_100, tiny),
+            (READ_SIZE_10K_100K, all - tiny),
+            (BYTES_READ, tiny * 85),
+            (READ_NS, 1_000_000),
+        ],
+    );
+    job
+}
+
+#[test]
+fn tiny_reads() {
+    let found = with_tiny_reads(1_050).finds("tiny-reads");
+    assert!(found.evidence.contains(&("calls", Value::Count(1_050))));
+    assert_eq!(found.subjects.len(), 1);
+    with_tiny_reads(999).finds_no("tiny-reads");
+    let mut nearly = with_tiny_reads(1_050);
+    nearly.thresholds = nearly.thresholds.clone().with(thresholds::TINY_SHARE, 0.99);
+    nearly.finds_no("tiny-reads");
+    // The read of zero bytes that says that the file ends is no tiny read.
+    let mut ends = Job::new(10_000);
+    ends.count(
+        used(1, "/data/a.csv", 0, 100),
+        &[
+            (READS, 3_000),
+            (ZERO_READS, 1_400),
+            (READ_SIZE_0_100, 1_400),
+            (READ_SIZE_10K_100K, 1_600),
+            (BYTES_READ, 1 << 24),
+            (READ_NS, 1),
+        ],
+    );
+    ends.finds_no("tiny-reads");
+}
+
+#[test]
+fn tiny_writes() {
+    let writes = |tiny: u64, large: u64| {
+        let mut job = Job::new(10_000);
+        let counters = [
+            (WRITES, tiny + large),
+            (WRITE_SIZE_100_1K, tiny),
+            (WRITE_SIZE_1M_4M, large),
+            (BYTES_WRITTEN, 1 << 20),
+            (WRITE_NS, 9),
+        ];
+        job.count(used(1, "/out/events.out.tfevents.1", 0, 100), &counters);
+        job
+    };
+    writes(2_000, 10).finds("tiny-writes");
+    writes(2_000, 2_001).finds_no("tiny-writes");
+}
+
+/// So many files of `size` bytes in a tree, read once in the given order.
+fn with_tree(files: u64, size: u64, is_shuffled: bool) -> Job {
+    let mut job = Job::new(10_000_000);
+    job.program(1, 0);
+    for turn in 0..files {
+        let index = if is_shuffled {
+            turn * 7_919 % files
+        } else {
+            turn
+        };
+        let path = format!("/data/train/n{:02}/{index:06}.jpg", index % 7);
+        let path = if is_shuffled {
+            path
+        } else {
+            format!("/data/train/n00/{index:06}.jpg")
+        };
+        job.file(&path, size);
+        job.read(used(1, &path, turn * 10, turn * 10 + 9), size);
+    }
+    job
+}
+
+#[test]
+fn small_files_at_random() {
+    let found = with_tree(1_201, 100 << 10, true).finds("small-files-at-random");
+    assert!(found.evidence.contains(&("files", Value::Count(1_201))));
+    assert!(
+        matches!(&found.subjects[0], Subject::Directory(path) if path.starts_with(b"/data/train/n"))
+    );
+    with_tree(997, 100 << 10, true).finds_no("small-files-at-random");
+    with_tree(1_201, 100 << 10, false).finds_no("small-files-at-random");
+    with_tree(1_201, 2 << 20, true).finds_no("small-files-at-random");
+}
+
+/// Look-ups that found nothing, beside opens that did.
+fn with_lookups(not_found: u64, opens: u64) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    job.model.add(id(1), Place::ByName, &{
+        let mut counters = Counters::ZERO;
+        counters.v[FAILURES] = not_found;
+        counters.v[FAILED_NS] = not_found * 1_000;
+        counters
+    });
+    job.model.add_failures(
+        id(1),
+        Place::ByName,
+        op::OPEN as u32,
+        2,
+        not_found,
+        not_found * 1_000,
+    );
+    job.count(
+        used(1, "/usr/lib/python3/os.py", 0, 10),
+        &[(OPENS, opens), (META_NS, 1_000)],
+    );
+    job
+}
+
+#[test]
+fn startup_metadata_storm() {
+    let found = with_lookups(2_000, 3_000).finds("startup-metadata-storm");
+    assert!(found.evidence.contains(&("not_found", Value::Count(2_000))));
+    assert!(matches!(found.subjects[0], Subject::Process(0)));
+    with_lookups(999, 10).finds_no("startup-metadata-storm");
+    with_lookups(1_100, 8_900).finds_no("startup-metadata-storm");
+}
+
+#[test]
+fn open_per_sample() {
+    let opened = |opens: u64, bytes: u64| {
+        let mut job = Job::new(10_000);
+        job.file("/data/train.h5", 100 * MIB);
+        job.program(1, 0);
+        let counters = [
+            (OPENS, opens),
+            (CLOSES, opens),
+            (READS, opens),
+            (BYTES_READ, bytes),
+            (META_NS, 2_000_000_000),
+            (READ_NS, 1),
+        ];
+        job.count(used(1, "/data/train.h5", 0, 9_000), &counters);
+        job
+    };
+    let found = opened(1_500, 100 * MIB).finds("open-per-sample");
+    assert!(
+        found
+            .evidence
+            .contains(&("bytes_per_open", Value::Bytes(100 * MIB / 1_500)))
+    );
+    opened(999, 100 * MIB).finds_no("open-per-sample");
+    // Each open reads about all of it: passes, not samples.
+    opened(1_500, 1_500 * 90 * MIB).finds_no("open-per-sample");
+}
+
+/// Saves of 2 s with so much of it in fsync.
+fn with_saves(sync: u64) -> Job {
+    let mut job = Job::new(100_000);
+    for step in 0..2_u64 {
+        let path = format!("/out/step_{step}.ckpt");
+        job.write(
+            used(1, &path, step * 20_000, step * 20_000 + 2_000),
+            64 * MIB,
+            sync,
+        );
+    }
+    job
+}
+
+#[test]
+fn checkpoint_bound_by_fsync() {
+    let found = with_saves(1_500).finds("checkpoint-bound-by-fsync");
+    assert!(
+        found
+            .evidence
+            .contains(&("fsync_share", Value::Share(0.75)))
+    );
+    with_saves(900).finds_no("checkpoint-bound-by-fsync");
+}
+
+/// Two ranks that read; the first writes `first` of 100 MiB of a checkpoint, the other the rest.
+fn with_writers(first: u64) -> Job {
+    let mut job = Job::new(100_000);
+    for rank in [10, 20] {
+        job.program(rank, 1);
+        job.read(
+            used(rank, &format!("/data/shard-{rank}.tar"), 0, 100),
+            16 * MIB,
+        );
+    }
+    job.write(used(10, "/out/step_1.ckpt", 10_000, 13_000), first * MIB, 0);
+    if first < 100 {
+        job.write(
+            used(20, "/out/step_1.rank1.ckpt", 10_000, 11_000),
+            (100 - first) * MIB,
+            0,
+        );
+    }
+    job
+}
+
+#[test]
+fn checkpoint_by_one_writer() {
+    let found = with_writers(100).finds("checkpoint-by-one-writer");
+    assert!(found.evidence.contains(&("ranks", Value::Count(2))));
+    with_writers(60).finds_no("checkpoint-by-one-writer");
+    // With one rank there is no other that could write.
+    with_saves(0).finds_no("checkpoint-by-one-writer");
+}
+
+/// Reads before and behind a save of so many milliseconds in a run of 10 s.
+fn with_pause(length: u64, is_read_meanwhile: bool) -> Job {
+    let mut job = Job::new(10_000);
+    job.read(used(2, "/data/a.tar", 0, 900), 16 * MIB);
+    job.write(
+        used(1, "/out/step_1.ckpt", 1_000, 1_000 + length),
+        64 * MIB,
+        0,
+    );
+    if is_read_meanwhile {
+        job.read(used(2, "/data/b.tar", 1_100, 1_200), MIB);
+    }
+    job.read(used(2, "/data/c.tar", 5_000, 5_900), 16 * MIB);
+    job
+}
+
+#[test]
+fn training_stalled_by_checkpoints() {
+    let found = with_pause(1_000, false).finds("training-stalled-by-checkpoints");
+    assert!(
+        found
+            .evidence
+            .contains(&("share_of_run", Value::Share(0.1)))
+    );
+    with_pause(400, false).finds_no("training-stalled-by-checkpoints");
+    with_pause(1_000, true).finds_no("training-stalled-by-checkpoints");
+}
+
+/// Four forked workers that read so many MiB each; none for one that reads nothing.
+fn with_workers(mib: [u64; 4]) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    for (index, mib) in mib.into_iter().enumerate() {
+        let pid = 2 + index as u32;
+        job.worker(pid, 1);
+        if mib > 0 {
+            job.read(
+                used(pid, &format!("/data/shard-{index}.tar"), 10, 5_000),
+                mib * MIB,
+            );
+        }
+    }
+    job
+}
+
+#[test]
+fn unbalanced_workers() {
+    let found = with_workers([100, 50, 50, 60]).finds("unbalanced-workers");
+    assert!(matches!(found.subjects[0], Subject::Process(1)));
+    with_workers([70, 50, 50, 60]).finds_no("unbalanced-workers");
+    // Few bytes say nothing.
+    with_workers([3, 1, 1, 1]).finds_no("unbalanced-workers");
+}
+
+#[test]
+fn idle_workers() {
+    let found = with_workers([50, 50, 0, 0]).finds("idle-workers");
+    assert_eq!(found.subjects.len(), 2);
+    with_workers([50, 50, 20, 20]).finds_no("idle-workers");
+    with_workers([50, 50, 0, 0]).finds_no("unbalanced-workers");
+}
+
+#[test]
+fn unbalanced_ranks() {
+    let ranks = |second: u64| {
+        let mut job = Job::new(10_000);
+        for (rank, mib) in [(10, 100), (20, second)] {
+            job.program(rank, 1);
+            job.read(
+                used(rank, &format!("/data/shard-{rank}.tar"), 0, 5_000),
+                mib * MIB,
+            );
+        }
+        job
+    };
+    ranks(40).finds("unbalanced-ranks");
+    ranks(80).finds_no("unbalanced-ranks");
+}
+
+/// Training files of 1 GiB on Lustre, read in `slow` ms, beside 1 GiB on the local disk that was read in `fast` ms.
+fn on_two_mounts(slow: u64, fast: u64) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    job.file("/lustre/data/train.tar", 1 << 30);
+    job.read(used(1, "/lustre/data/train.tar", 0, slow), 1 << 30);
+    job.read(used(1, "/models/a.safetensors", 0, fast), 1 << 30);
+    job
+}
+
+#[test]
+fn stage_the_data_set() {
+    let found = on_two_mounts(20_000, 2_000).finds("stage-the-data-set");
+    assert!(found.evidence.contains(&("bytes", Value::Bytes(1 << 30))));
+    let gain = found
+        .evidence
+        .iter()
+        .find(|(name, _)| *name == "gain_seconds");
+    assert!(
+        matches!(gain, Some((_, Value::Seconds(gain))) if (gain - 18.0).abs() < 0.01),
+        "{gain:?}"
+    );
+    on_two_mounts(20_000, 11_000).finds_no("stage-the-data-set");
+    let mut full = on_two_mounts(20_000, 2_000);
+    full.run.room_bytes.insert("/".into(), 1 << 29);
+    full.finds_no("stage-the-data-set");
+}
+
+/// Two epochs over 64 MiB, each of so many milliseconds in reads.
+fn with_epochs(ms: u64) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    for epoch in 0..2 {
+        for shard in 0..4 {
+            let path = format!("/data/shard-{shard}.tar");
+            if epoch == 0 {
+                job.file(&path, 16 * MIB);
+            }
+            let from = epoch * 40_000 + shard * ms / 4;
+            job.read(used(1, &path, from, from + ms / 4), 16 * MIB);
+        }
+        job.flush((epoch + 1) * 40_000);
+    }
+    job
+}
+
+#[test]
+fn data_set_fits_in_memory() {
+    with_epochs(20_000).finds("data-set-fits-in-memory");
+    with_epochs(400).finds_no("data-set-fits-in-memory");
+    let mut small = with_epochs(20_000);
+    small.run.memory_bytes = 100 * MIB;
+    small.finds_no("data-set-fits-in-memory");
+    small.run.memory_bytes = 0;
+    small.finds_no("data-set-fits-in-memory");
+}
+
+#[test]
+fn slow_file() {
+    let read = |last: u64| {
+        let mut job = Job::new(100_000);
+        job.program(1, 0);
+        for shard in 0..8 {
+            let length = if shard == 7 { last } else { 400 };
+            let from = shard * 1_000;
+            job.read(
+                used(1, &format!("/data/shard-{shard}.tar"), from, from + length),
+                16 * MIB,
+            );
+        }
+        job
+    };
+    let found = read(4_000).finds("slow-file");
+    assert_eq!(found.subjects, [Subject::File(7)]);
+    read(1_600).finds_no("slow-file");
+}
+
+#[test]
+fn slow_mount() {
+    on_two_mounts(20_000, 2_000).finds("slow-mount");
+    on_two_mounts(20_000, 5_000).finds_no("slow-mount");
+    // Nothing to compare with.
+    with_epochs(20_000).finds_no("slow-mount");
+}
+
+#[test]
+fn at_detail_basic_sizes_say_nothing() {
+    let mut job = Job::new(10_000);
+    job.count(
+        used(1, "/data/labels.csv", 0, 100),
+        &[(READS, 50_000), (BYTES_READ, 50_000 * 85), (READ_NS, 1)],
+    );
+    job.finds_no("tiny-reads");
+}
+
+#[test]
+fn a_run_without_anything_has_no_finding() {
+    assert!(Job::new(1_000).analysis().findings.is_empty());
+    assert!(Job::new(0).analysis().findings.is_empty());
+}

@@ -1,0 +1,290 @@
+//! What the analysis found, in the JSON report. Moments are seconds since the start of the run.
+
+use serde::ser::SerializeMap;
+use serde_json::{Map, Value as Json, json};
+
+use crate::{
+    analysis::{
+        balance::{Cohort, Share},
+        epochs::Epoch,
+        findings::{Finding, Subject, Value},
+        saves::Event,
+        series::Slice,
+    },
+    classify::phase::Phase,
+    report::Report,
+};
+
+/// All of it, as entries of the report.
+pub(super) fn analysis_entries<M: SerializeMap>(
+    map: &mut M,
+    report: &Report<'_>,
+) -> Result<(), M::Error> {
+    let analysis = &report.analysis;
+    let list = |values: Vec<Json>| Json::Array(values);
+    map.serialize_entry(
+        "checkpoints",
+        &list(
+            analysis
+                .checkpoints
+                .iter()
+                .map(|event| save(report, event))
+                .collect(),
+        ),
+    )?;
+    map.serialize_entry(
+        "restores",
+        &list(
+            analysis
+                .restores
+                .iter()
+                .map(|event| load(report, event))
+                .collect(),
+        ),
+    )?;
+    let epochs = &analysis.epochs;
+    map.serialize_entry(
+        "epochs",
+        &list(epochs.epochs.iter().map(|e| epoch(report, e)).collect()),
+    )?;
+    map.serialize_entry(
+        "training_data",
+        &json!({
+            "files": epochs.files,
+            "bytes": epochs.bytes,
+            "copies": epochs.copies,
+            "epochs_untold": epochs.untold,
+        }),
+    )?;
+    map.serialize_entry("balance", &balance(report))?;
+    map.serialize_entry("startup", &startup(report))?;
+    map.serialize_entry(
+        "findings",
+        &list(
+            analysis
+                .findings
+                .iter()
+                .map(|found| finding(report, found))
+                .collect(),
+        ),
+    )?;
+    map.serialize_entry(
+        "time_series",
+        &list(analysis.series.slices.iter().map(slice).collect()),
+    )
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn moment(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Text of any bytes under `key`, and in hexadecimal too where it is not UTF-8.
+fn put_text(object: &mut Map<String, Json>, key: &str, text: &[u8]) {
+    object.insert(
+        key.into(),
+        String::from_utf8_lossy(text).into_owned().into(),
+    );
+    if std::str::from_utf8(text).is_err() {
+        let digits: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert(format!("{key}_hex"), digits.into());
+    }
+}
+
+fn object(value: Json) -> Map<String, Json> {
+    match value {
+        Json::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+fn pid(report: &Report<'_>, process: u32) -> u32 {
+    report.model.processes()[process as usize].id.pid
+}
+
+fn event(report: &Report<'_>, event: &Event) -> Map<String, Json> {
+    let mut processes: Vec<u32> = event
+        .processes
+        .iter()
+        .map(|process| pid(report, *process))
+        .collect();
+    processes.sort_unstable();
+    let mut object = object(json!({
+        "start": moment(event.start),
+        "end": moment(event.end),
+        "seconds": seconds(event.ns()),
+        "files": event.files.len(),
+        "bandwidth_bytes_per_second": event.bandwidth(),
+        "data_seconds": seconds(event.data_ns),
+        "meta_seconds": seconds(event.meta_ns),
+        "processes": processes,
+        "exact": event.is_exact,
+    }));
+    put_text(&mut object, "name", &event.name);
+    put_text(&mut object, "directory", &event.directory);
+    object
+}
+
+fn save(report: &Report<'_>, save: &Event) -> Json {
+    let mut object = event(report, save);
+    object.insert("bytes_written".into(), save.bytes.into());
+    object.insert("fsyncs".into(), save.syncs.into());
+    object.insert("fsync_seconds".into(), seconds(save.sync_ns).into());
+    object.insert(
+        "interval_seconds".into(),
+        json!(save.interval_ns.map(seconds)),
+    );
+    object.insert("training_stopped".into(), json!(save.training_stopped));
+    object.insert(
+        "training_pause_seconds".into(),
+        json!(save.training_pause_ns.map(seconds)),
+    );
+    Json::Object(object)
+}
+
+fn load(report: &Report<'_>, load: &Event) -> Json {
+    let mut object = event(report, load);
+    object.insert("bytes_read".into(), load.bytes.into());
+    object.insert("mmaps".into(), load.mmaps.into());
+    Json::Object(object)
+}
+
+fn epoch(report: &Report<'_>, epoch: &Epoch) -> Json {
+    let mut shares: Vec<(u32, u64)> = epoch
+        .by_process
+        .iter()
+        .map(|(process, bytes)| (pid(report, *process), *bytes))
+        .collect();
+    shares.sort_unstable();
+    let processes: Vec<Json> = shares
+        .iter()
+        .map(|(pid, bytes)| json!({"pid": pid, "bytes_read": bytes}))
+        .collect();
+    json!({
+        "number": epoch.number,
+        "start": moment(epoch.start),
+        "end": moment(epoch.end),
+        "files": epoch.files,
+        "bytes_read": epoch.bytes,
+        "read_seconds": seconds(epoch.read_ns),
+        "bandwidth_bytes_per_second": epoch.speed(),
+        "share_of_data": epoch.coverage,
+        "complete": epoch.is_complete(),
+        "order": epoch.order.map(|order| order.name()),
+        "exact": epoch.is_exact,
+        "processes": processes,
+    })
+}
+
+fn balance(report: &Report<'_>) -> Json {
+    let share = |share: &Share| {
+        json!({
+            "pid": pid(report, share.process),
+            "bytes_read": share.bytes,
+            "read_seconds": seconds(share.read_ns),
+            "start": moment(share.start),
+            "end": moment(share.end),
+        })
+    };
+    let cohort = |cohort: &Cohort| {
+        json!({
+            "start": moment(cohort.start),
+            "end": moment(cohort.end),
+            "imbalance": cohort.imbalance(),
+            "idle": cohort.idle.iter().map(|process| pid(report, *process)).collect::<Vec<_>>(),
+            "processes": cohort.shares.iter().map(share).collect::<Vec<_>>(),
+        })
+    };
+    let balance = &report.analysis.balance;
+    json!({
+        "workers": balance.workers.iter().map(cohort).collect::<Vec<_>>(),
+        "ranks": balance.ranks.as_ref().map(cohort),
+    })
+}
+
+fn startup(report: &Report<'_>) -> Json {
+    let startup = &report.analysis.startup;
+    let processes: Vec<Json> = startup
+        .by_process
+        .iter()
+        .map(|(process, calls)| json!({"pid": pid(report, *process), "not_found": calls}))
+        .collect();
+    json!({
+        "first_training_read": startup.first_training_read_ns.map(seconds),
+        "not_found": startup.not_found,
+        "not_found_seconds": seconds(startup.not_found_ns),
+        "files": startup.files,
+        "opens": startup.opens,
+        "stats": startup.stats,
+        "bytes_read": startup.bytes_read,
+        "meta_seconds": seconds(startup.meta_ns),
+        "read_seconds": seconds(startup.read_ns),
+        "processes": processes,
+    })
+}
+
+fn finding(report: &Report<'_>, finding: &Finding) -> Json {
+    let evidence = finding.evidence.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Count(value) | Value::Bytes(value) => json!(value),
+            Value::Seconds(value) | Value::Share(value) | Value::Rate(value) => json!(value),
+            Value::Text(text) => json!(text),
+        };
+        ((*name).to_owned(), value)
+    });
+    json!({
+        "code": finding.code,
+        "severity": finding.severity.name(),
+        "title": finding.title,
+        "evidence": evidence.collect::<Map<_, _>>(),
+        "subjects": finding.subjects.iter().map(|of| subject(report, of)).collect::<Vec<_>>(),
+        "advice": finding.advice,
+    })
+}
+
+fn subject(report: &Report<'_>, subject: &Subject) -> Json {
+    let mut object = Map::new();
+    let (kind, name) = match subject {
+        Subject::File(file) => ("file", report.model.file(*file).path),
+        Subject::Process(process) => {
+            object.insert("pid".into(), pid(report, *process).into());
+            (
+                "process",
+                report.model.processes()[*process as usize]
+                    .about
+                    .comm
+                    .as_slice(),
+            )
+        }
+        Subject::Directory(path) => ("directory", path.as_slice()),
+        Subject::Mount(path) => ("mount", path.as_slice()),
+    };
+    object.insert("kind".into(), kind.into());
+    put_text(&mut object, "name", name);
+    Json::Object(object)
+}
+
+fn slice(slice: &Slice) -> Json {
+    let mut phases: Map<String, Json> = Map::new();
+    for name in super::phases::NAMES {
+        let mut sum = crate::analysis::series::Flow::default();
+        for (phase, flow) in Phase::ALL.iter().zip(&slice.phases) {
+            if phase.name() == name {
+                sum.add(flow);
+            }
+        }
+        if sum.operations > 0 {
+            let flow = json!({
+                "operations": sum.operations,
+                "bytes_read": sum.bytes_read,
+                "bytes_written": sum.bytes_written,
+                "seconds": seconds(sum.ns()),
+            });
+            phases.insert(name.into(), flow);
+        }
+    }
+    json!({"start": moment(slice.start_ns), "end": moment(slice.end_ns), "phases": phases})
+}

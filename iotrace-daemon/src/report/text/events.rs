@@ -1,0 +1,199 @@
+//! Checkpoints, loads, epochs and the start in the text report.
+
+use std::io::{self, Write};
+
+use super::{
+    escape::shorten,
+    table::{Page, Style, Table},
+    units::{bytes, count, duration, share, some_rate},
+};
+use crate::{analysis::saves::Event, report::Report};
+
+/// Rows of each table before the rest is summed up.
+const ROWS: usize = 12;
+
+/// When training data was read first, and what was looked for in vain before.
+pub fn startup(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let startup = &report.analysis.startup;
+    if startup.files + startup.not_found == 0 {
+        return Ok(());
+    }
+    page.section("Startup")?;
+    let mut facts = vec![format!(
+        "{} files of programs and libraries, {} opens, {} read in {}",
+        count(startup.files),
+        count(startup.opens),
+        bytes(startup.bytes_read),
+        duration(startup.read_ns)
+    )];
+    if startup.not_found > 0 {
+        facts.push(format!(
+            "{} look-ups found nothing ({})",
+            count(startup.not_found),
+            duration(startup.not_found_ns)
+        ));
+    }
+    if let Some(first) = startup.first_training_read_ns {
+        facts.push(format!(
+            "the first training file was read after {}",
+            duration(first)
+        ));
+    }
+    page.prose(Style::Plain, &format!("{}.", facts.join("; ")))
+}
+
+/// Saves, then loads.
+pub fn checkpoints(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let saves = &report.analysis.checkpoints;
+    if !saves.is_empty() {
+        page.section(&format!("Checkpoints: {}", count(saves.len() as u64)))?;
+        let mut table = Table::new(&[
+            "START",
+            "TIME",
+            "SYNC",
+            "WRITTEN",
+            "FILES",
+            "BYTES / TIME",
+            "<READS",
+        ]);
+        for save in saves.iter().take(ROWS) {
+            let reads = match save.training_stopped {
+                Some(true) => "stopped",
+                Some(false) => "went on",
+                None => "",
+            };
+            let mut cells = event_cells(save);
+            cells.insert(
+                2,
+                if save.syncs > 0 {
+                    duration(save.sync_ns)
+                } else {
+                    String::new()
+                },
+            );
+            cells.push(reads.into());
+            table.row(cells);
+        }
+        name_column(&mut table, saves);
+        page.table(&table)?;
+        rest(page, saves.len())?;
+        inexact(page, saves.iter().any(|save| !save.is_exact))?;
+    }
+    let loads = &report.analysis.restores;
+    if loads.is_empty() {
+        return Ok(());
+    }
+    page.section(&format!(
+        "Loads of models and checkpoints: {}",
+        count(loads.len() as u64)
+    ))?;
+    let mut table = Table::new(&["START", "TIME", "READ", "FILES", "BYTES / TIME"]);
+    for load in loads.iter().take(ROWS) {
+        table.row(event_cells(load));
+    }
+    name_column(&mut table, loads);
+    page.table(&table)?;
+    rest(page, loads.len())
+}
+
+fn event_cells(event: &Event) -> Vec<String> {
+    vec![
+        at(event.start),
+        duration(event.ns()),
+        bytes(event.bytes),
+        count(event.files.len() as u64),
+        some_rate(event.bandwidth()),
+    ]
+}
+
+fn name_column(table: &mut Table, events: &[Event]) {
+    table.push_column("NAME", |row, room| shorten(&events[row].name, room));
+}
+
+/// Passes over the training files.
+pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let epochs = &report.analysis.epochs;
+    if epochs.files == 0 {
+        return Ok(());
+    }
+    page.section(&format!("Epochs: {}", count(epochs.epochs.len() as u64)))?;
+    let data = format!(
+        "{} training files of {}",
+        count(epochs.files),
+        bytes(epochs.bytes)
+    );
+    if let Some(reason) = epochs.untold {
+        return page.prose(
+            Style::Plain,
+            &format!("{data}; passes over them are not told: {reason}."),
+        );
+    }
+    let mut table = Table::new(&[
+        "EPOCH",
+        "START",
+        "TIME",
+        "READ",
+        "FILES",
+        "TIME IN READS",
+        "BYTES / TIME",
+        "<ORDER",
+        "<",
+    ]);
+    for epoch in epochs.epochs.iter().take(ROWS) {
+        let ns = u64::try_from(epoch.end - epoch.start).unwrap_or(0);
+        let part = (!epoch.is_complete()).then(|| {
+            format!(
+                "{} of the data",
+                share((epoch.coverage * 1e6) as u64, 1_000_000)
+            )
+        });
+        table.row(vec![
+            epoch.number.to_string(),
+            at(epoch.start),
+            duration(ns),
+            bytes(epoch.bytes),
+            count(epoch.files),
+            duration(epoch.read_ns),
+            some_rate(epoch.speed()),
+            epoch
+                .order
+                .map(|order| order.name().to_owned())
+                .unwrap_or_default(),
+            part.unwrap_or_default(),
+        ]);
+    }
+    page.table(&table)?;
+    rest(page, epochs.epochs.len())?;
+    let copies = if epochs.copies > 1 {
+        format!(", all of which each of {} ranks read", epochs.copies)
+    } else {
+        String::new()
+    };
+    page.prose(Style::Plain, &format!("{data}{copies}."))?;
+    inexact(page, epochs.epochs.iter().any(|epoch| !epoch.is_exact))
+}
+
+fn rest(page: &mut Page<impl Write>, all: usize) -> io::Result<()> {
+    let rest = all.saturating_sub(ROWS);
+    if rest == 0 {
+        return Ok(());
+    }
+    page.line(Style::Dim, &format!("  and {} more.", count(rest as u64)))
+}
+
+fn inexact(page: &mut Page<impl Write>, is_inexact: bool) -> io::Result<()> {
+    if !is_inexact {
+        return Ok(());
+    }
+    let text = "Files were used several times between two flushes: how often is exact, some of the times stand evenly between \
+                known ones.";
+    page.prose(Style::Dim, text)
+}
+
+/// A moment as the time since the start of the run.
+fn at(ns: i64) -> String {
+    match u64::try_from(ns) {
+        Ok(ns) => duration(ns),
+        Err(_) => "before".into(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Findings in the text report: what is wrong, in numbers, and what to do.
+
+use std::io::{self, Write};
+
+use super::{
+    escape::{escape, shorten},
+    table::{PAGE, Page, Style},
+    units::{bytes, count, duration, some_rate},
+};
+use crate::{
+    analysis::findings::{Finding, Severity, Subject, Value},
+    report::Report,
+};
+
+/// Subjects that are shown.
+const SUBJECTS: usize = 3;
+
+/// All findings, or that there are none.
+pub fn findings(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    page.section("Findings")?;
+    let findings = &report.analysis.findings;
+    if findings.is_empty() {
+        let text = "  Nothing to change in what this run tells.";
+        return page.line(Style::Good, text);
+    }
+    for finding in findings {
+        finding_lines(report, page, finding)?;
+    }
+    Ok(())
+}
+
+fn finding_lines(
+    report: &Report<'_>,
+    page: &mut Page<impl Write>,
+    finding: &Finding,
+) -> io::Result<()> {
+    let style = match finding.severity {
+        Severity::Low => Style::Plain,
+        Severity::Medium | Severity::High => Style::Warning,
+    };
+    let title = escape(finding.title.as_bytes());
+    page.prose(
+        style,
+        &format!("[{}] {}: {title}.", finding.severity.name(), finding.code),
+    )?;
+    let evidence: Vec<String> = finding
+        .evidence
+        .iter()
+        .map(|(name, value)| format!("{} {}", label(name), shown(value)))
+        .collect();
+    page.indented(Style::Plain, &evidence.join("; "))?;
+    let shown = finding.subjects.iter().take(SUBJECTS);
+    for subject in shown {
+        page.line(
+            Style::Dim,
+            &format!("      {}", subject_text(report, subject)),
+        )?;
+    }
+    let rest = finding.subjects.len().saturating_sub(SUBJECTS);
+    if rest > 0 {
+        page.line(
+            Style::Dim,
+            &format!("      and {rest} more in the JSON report"),
+        )?;
+    }
+    page.indented(Style::Good, &finding.advice)
+}
+
+/// The name of a number without its unit, which its value has.
+fn label(name: &str) -> String {
+    let name = name.strip_suffix("_bytes_per_second").unwrap_or(name);
+    name.replace('_', " ")
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Count(value) => count(*value),
+        Value::Bytes(value) => bytes(*value),
+        Value::Seconds(value) => duration((value * 1e9) as u64),
+        Value::Share(value) => format!("{:.0} %", value * 100.0),
+        Value::Rate(value) => some_rate(Some(*value)),
+        Value::Text(text) => escape(text.as_bytes()),
+    }
+}
+
+fn subject_text(report: &Report<'_>, subject: &Subject) -> String {
+    let room = PAGE - 6;
+    match subject {
+        Subject::File(file) => shorten(report.model.file(*file).path, room),
+        Subject::Process(index) => {
+            let process = &report.model.processes()[*index as usize];
+            let command = super::overview::command(process);
+            let pid = format!("process {} ", process.id.pid);
+            let room = room.saturating_sub(pid.len());
+            pid + &shorten(&command, room)
+        }
+        Subject::Directory(path) | Subject::Mount(path) => shorten(path, room),
+    }
+}
