@@ -329,10 +329,10 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
     let shares = shares(&reads.visits, reads.size);
     for (visit, share) in reads.visits.iter().zip(shares) {
         let end = done + share;
-        let (first, last) = (
-            (done + NEARLY).floor(),
-            (end - NEARLY).floor().max((done + NEARLY).floor()),
-        );
+        // What begins with an open may be the next pass where nearly all was read before; what goes on is not.
+        let slack = if visit.opens > 0 { NEARLY } else { 1e-9 };
+        let first = (done + slack).floor();
+        let last = (end - NEARLY).floor().max(first);
         let span = (visit.end - visit.start) as f64;
         let mut number = first;
         while number <= last {

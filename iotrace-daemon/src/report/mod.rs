@@ -7,6 +7,7 @@
 //! ```
 
 mod json;
+mod merged;
 mod phases;
 mod sum;
 mod text;

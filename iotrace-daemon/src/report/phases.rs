@@ -117,13 +117,6 @@ impl Phases {
     }
 }
 
-/// Bytes per second of time inside calls that move or sync data; `None` without such time.
-pub fn bandwidth(counters: &Counters) -> Option<f64> {
-    let v = &counters.v;
-    let ns = v[READ_NS] + v[WRITE_NS] + v[SYNC_NS];
-    (ns > 0).then(|| counters.bytes() as f64 * 1e9 / ns as f64)
-}
-
 /// The counters of reads, and all others. Tables of sizes hold both kinds and stay with the others.
 fn split(counters: &Counters) -> (Counters, Counters) {
     let mut reads = Counters::ZERO;

@@ -12,7 +12,10 @@ use crate::{
         series::Slice,
     },
     classify::phase::Phase,
-    report::Report,
+    report::{
+        Report,
+        merged::{Breakdown, share},
+    },
 };
 
 /// All of it, as entries of the report.
@@ -21,6 +24,7 @@ pub(super) fn analysis_entries<M: SerializeMap>(
     report: &Report<'_>,
 ) -> Result<(), M::Error> {
     let analysis = &report.analysis;
+    map.serialize_entry("breakdown", &breakdown(&report.breakdown()))?;
     let list = |values: Vec<Json>| Json::Array(values);
     map.serialize_entry(
         "checkpoints",
@@ -72,6 +76,24 @@ pub(super) fn analysis_entries<M: SerializeMap>(
         "time_series",
         &list(analysis.series.slices.iter().map(slice).collect()),
     )
+}
+
+/// The components of a run, or of one process.
+pub(super) fn breakdown(breakdown: &Breakdown) -> Json {
+    let whole = breakdown.whole_ns;
+    let component = |at_most: u64, at_least: u64| {
+        json!({
+            "seconds": seconds(at_most),
+            "seconds_at_least": seconds(at_least),
+            "share_of_run": share(at_most, whole),
+        })
+    };
+    json!({
+        "seconds": seconds(whole),
+        "read": component(breakdown.read.at_most, breakdown.read.at_least),
+        "checkpoint": component(breakdown.checkpoint.at_most, breakdown.checkpoint.at_least),
+        "rest": component(breakdown.rest_at_most(), breakdown.rest_at_least()),
+    })
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -193,6 +193,8 @@ impl Serialize for ProcessJson<'_> {
             },
         )?;
         map.serialize_entry("phases", &PhasesJson::of_process(self.report, self.index))?;
+        let components = self.report.breakdown_of(self.index);
+        map.serialize_entry("breakdown", &analysis::breakdown(&components))?;
         for (name, spot, cell) in [
             ("by_name", Spot::ByName, by_name),
             ("overflow", Spot::Overflow, overflow),

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::entries::sum_entries;
+use super::entries::{seconds, sum_entries};
 use crate::{
     classify::{
         phase::{Class, Direction, Phase},
@@ -11,7 +11,8 @@ use crate::{
     model::counters::Counters,
     report::{
         Report,
-        phases::{PhaseSums, bandwidth},
+        merged::{Merged, of_process, share},
+        phases::PhaseSums,
         sum::Sum,
     },
 };
@@ -22,8 +23,8 @@ pub(super) const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "resto
 pub(super) struct PhasesJson<'a> {
     report: &'a Report<'a>,
     sums: &'a PhaseSums,
-    /// Whether phases without any operation are written too.
-    all: bool,
+    /// The process; none: all of them, and phases without any operation are written too.
+    process: Option<u32>,
 }
 
 impl<'a> PhasesJson<'a> {
@@ -32,7 +33,7 @@ impl<'a> PhasesJson<'a> {
         Self {
             report,
             sums: &report.phases,
-            all: true,
+            process: None,
         }
     }
 
@@ -41,7 +42,7 @@ impl<'a> PhasesJson<'a> {
         Self {
             report,
             sums: &report.processes[index as usize].phases,
-            all: false,
+            process: Some(index),
         }
     }
 }
@@ -50,12 +51,22 @@ impl Serialize for PhasesJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for name in NAMES {
-            let named = self.sums.named(name).or(self.all.then(Default::default));
+            let is_whole = self.process.is_none();
+            let named = self.sums.named(name).or(is_whole.then(Default::default));
             if let Some((sum, files)) = named {
+                let merged = match self.process {
+                    Some(_) => of_process(self.sums, name),
+                    None => self.report.merged(|phase| phase.name() == name),
+                };
+                let whole_ns = match self.process {
+                    Some(process) => self.report.breakdown_of(process).whole_ns,
+                    None => self.report.run.duration_ns,
+                };
                 let phase = PhaseJson {
                     report: self.report,
                     sum: &sum,
                     files,
+                    merged: Some((merged, whole_ns)),
                     classes: (name == Phase::UNMATCHED.name()).then_some(self.sums),
                 };
                 map.serialize_entry(name, &phase)?;
@@ -69,6 +80,8 @@ struct PhaseJson<'a> {
     report: &'a Report<'a>,
     sum: &'a Sum,
     files: u64,
+    /// With the time that it is a share of, nanoseconds.
+    merged: Option<(Merged, u64)>,
     /// Where its classes are, if it has any.
     classes: Option<&'a PhaseSums>,
 }
@@ -77,7 +90,15 @@ impl Serialize for PhaseJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("files", &self.files)?;
-        map.serialize_entry("bandwidth_bytes_per_second", &bandwidth(&self.sum.counters))?;
+        if let Some((merged, whole_ns)) = &self.merged {
+            map.serialize_entry("merged_seconds", &seconds(merged.at_most))?;
+            map.serialize_entry("merged_seconds_at_least", &seconds(merged.at_least))?;
+            map.serialize_entry("merged_exact", &merged.is_exact())?;
+            let bandwidth = merged.bandwidth(self.sum.counters.bytes());
+            map.serialize_entry("bandwidth_bytes_per_second", &bandwidth)?;
+            map.serialize_entry("share_of_run", &share(merged.at_most, *whole_ns))?;
+            map.serialize_entry("concurrency", &merged.concurrency())?;
+        }
         sum_entries(&mut map, self.report, self.sum)?;
         if let Some(sums) = self.classes {
             map.serialize_entry("classes", &Classes(self.report, sums))?;
@@ -97,6 +118,7 @@ impl Serialize for Classes<'_> {
                     report: self.0,
                     sum: &phase.sum,
                     files: phase.files,
+                    merged: None,
                     classes: None,
                 };
                 map.serialize_entry(class.name(), &phase)?;

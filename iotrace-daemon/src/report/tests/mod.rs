@@ -104,6 +104,7 @@ fn json_has_the_schema() {
         "duration_seconds",
         "totals",
         "phases",
+        "breakdown",
         "checkpoints",
         "restores",
         "epochs",

@@ -27,7 +27,9 @@ fn numbers(value: &Value, prefix: &str, into: &mut BTreeMap<String, f64>) {
                 "errors_by_operation",
             ]
             .contains(&key.as_str())
-            && key != "bandwidth_bytes_per_second";
+            && !key.starts_with("merged_seconds")
+            && !["bandwidth_bytes_per_second", "share_of_run", "concurrency"]
+                .contains(&key.as_str());
         match value {
             Value::Number(number) if is_sum => {
                 *into.entry(path).or_default() += number.as_f64().unwrap();
@@ -65,6 +67,8 @@ fn saved_and_read() -> Model {
         (READ_NS, 3_000),
         (WRITE_NS, 5_000),
         (META_NS, 7_000),
+        (UNION_READ_NS, 3_000),
+        (UNION_WRITE_NS, 12_000),
         (READ_SIZE_100_1K, 3),
         (WRITE_SIZE_0_100, 5),
     ]);
@@ -108,6 +112,10 @@ fn reads_and_writes_of_one_file_may_be_of_two_phases() {
         (&1.into(), &300.into())
     );
     assert_eq!(restore["bandwidth_bytes_per_second"], 1e8);
+    assert_eq!(
+        (&restore["merged_seconds"], &restore["merged_exact"]),
+        (&3e-6.into(), &true.into())
+    );
     assert_eq!(
         (&restore["opens"], &restore["meta_seconds"]),
         (&0.into(), &0.0.into())

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use super::{
     table::{Page, Style, Table},
-    units::{bytes, count, duration, rate, share, some, some_bytes},
+    units::{bytes, count, duration, rate, share, some_bytes},
 };
 use crate::{
     classify::phase::Phase,
     model::counters::{self, Counters},
-    report::{Report, sum::Sum},
+    report::{Report, merged::Merged, sum::Sum},
 };
 
 /// What was done in each phase.
@@ -22,33 +22,32 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         return Ok(());
     }
     page.section("Phases")?;
-    let whole = report.totals.counters.nanoseconds();
     let mut table = Table::new(&[
         "<",
         "READ",
         "WRITTEN",
         "CALLS",
         "TIME",
-        "SHARE",
-        "BYTES / TIME",
+        "MERGED",
+        "OF RUN",
+        "BYTES / MERGED",
         "FILES",
     ]);
     for (phase, sum) in used {
-        table.row(cells(
-            phase.to_string(),
-            &sum.sum.counters,
-            whole,
-            sum.files,
-        ));
+        let merged = report.merged(|other| other == phase);
+        let counters = &sum.sum.counters;
+        let cells = cells(report, phase.to_string(), counters, Some(merged), sum.files);
+        table.row(cells);
     }
     let mut beside = Sum::default();
     beside.add(&report.by_name);
     beside.add(&report.overflow);
     if beside.counters.operations() > 0 {
-        let cells = cells("no file".into(), &beside.counters, whole, 0);
+        let cells = cells(report, "no file".into(), &beside.counters, None, 0);
         table.styled_row(Style::Dim, cells);
     }
     page.table(&table)?;
+    components(report, page)?;
     let unmatched = report
         .phases
         .get(Phase::UNMATCHED)
@@ -63,17 +62,64 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
     Ok(())
 }
 
-fn cells(name: String, counters: &Counters, whole: u64, files: u64) -> Vec<String> {
+/// What the time of the run went into.
+fn components(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let run = report.run.duration_ns;
+    let breakdown = report.breakdown();
+    if run == 0 || breakdown.read.at_most + breakdown.checkpoint.at_most == 0 {
+        return Ok(());
+    }
+    let part = |merged: &Merged| {
+        let (time, of_run) = (duration(merged.at_most), share(merged.at_most, run));
+        format!("{}{time} ({of_run})", bound(merged))
+    };
+    let (least, most) = (breakdown.rest_at_least(), breakdown.rest_at_most());
+    let rest = if least == most {
+        duration(most)
+    } else {
+        format!("{} to {}", duration(least), duration(most))
+    };
+    let text = format!(
+        "Of {}: reads of training data {}, checkpoints {}, the rest {rest}. Merged time counts what overlaps once; over \
+         processes that overlap it is known within bounds only (≤).",
+        duration(run),
+        part(&breakdown.read),
+        part(&breakdown.checkpoint)
+    );
+    page.prose(Style::Plain, &text)
+}
+
+/// What stands before a merged time that is not exact.
+fn bound(merged: &Merged) -> &'static str {
+    if merged.is_exact() { "" } else { "≤" }
+}
+
+fn cells(
+    report: &Report<'_>,
+    name: String,
+    counters: &Counters,
+    merged: Option<Merged>,
+    files: u64,
+) -> Vec<String> {
     let v = &counters.v;
-    let data = v[counters::READ_NS] + v[counters::WRITE_NS] + v[counters::SYNC_NS];
+    let merged = merged.unwrap_or_default();
+    let known = merged.at_most > 0;
+    let some = |text: String| if known { text } else { String::new() };
+    let at_least = if merged.is_exact() { "" } else { "≥" };
+    let rate = rate(counters.bytes(), merged.at_most);
     vec![
         name,
         some_bytes(v[counters::BYTES_READ]),
         some_bytes(v[counters::BYTES_WRITTEN]),
         count(counters.operations()),
         duration(counters.nanoseconds()),
-        share(counters.nanoseconds(), whole),
-        rate(counters.bytes(), data),
-        some(files),
+        some(format!("{}{}", bound(&merged), duration(merged.at_most))),
+        some(share(merged.at_most, report.run.duration_ns)),
+        if rate.is_empty() {
+            rate
+        } else {
+            format!("{at_least}{rate}")
+        },
+        super::units::some(files),
     ]
 }

@@ -1,0 +1,205 @@
+//! Merged I/O time by phase: the union of the calls' times, as NERSC's TimeLogger takes it.
+//!
+//! Of one process it is measured. Over several processes it is known where their times in the phase do not overlap, and
+//! within bounds otherwise.
+
+use super::{Report, phases::PhaseSums};
+use crate::{
+    classify::phase::Phase,
+    model::counters::{Counters, FIRST, LAST, UNION_READ_NS, UNION_WRITE_NS},
+};
+
+/// Merged time of calls, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    pub at_least: u64,
+    pub at_most: u64,
+    /// In calls, summed over calls and threads.
+    pub in_calls: u64,
+}
+
+impl Merged {
+    /// Of one process.
+    pub fn of(counters: &Counters) -> Self {
+        let ns = counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS];
+        Self {
+            at_least: ns,
+            at_most: ns,
+            in_calls: counters.nanoseconds(),
+        }
+    }
+
+    /// Whether it is known.
+    pub fn is_exact(&self) -> bool {
+        self.at_least == self.at_most
+    }
+
+    /// Bytes per second of it, or more where it is not exact; `None` without such time.
+    pub fn bandwidth(&self, bytes: u64) -> Option<f64> {
+        (self.at_most > 0).then(|| bytes as f64 * 1e9 / self.at_most as f64)
+    }
+
+    /// Calls that were in flight at one time, on average, or fewer where it is not exact; `None` without such time.
+    pub fn concurrency(&self) -> Option<f64> {
+        (self.at_least > 0).then(|| self.in_calls as f64 / self.at_least as f64)
+    }
+
+    /// Over processes, each with its first and last moment and its merged time.
+    ///
+    /// At most it is the sum, and the time that the processes cover together; at least that of the best choice of processes
+    /// whose times do not overlap.
+    fn over(mut spans: Vec<(u64, u64, u64)>, run_ns: u64) -> (u64, u64) {
+        spans.sort_unstable_by_key(|(_, end, _)| *end);
+        let (mut sum, mut covered, mut reached) = (0_u64, 0_u64, 0_u64);
+        let mut by_start = spans.clone();
+        by_start.sort_unstable();
+        for (start, end, ns) in by_start {
+            sum += ns;
+            covered += end.saturating_sub(start.max(reached));
+            reached = reached.max(end);
+        }
+        // best[n]: of the first n by their end.
+        let mut best = vec![0_u64; spans.len() + 1];
+        for (index, (start, _, ns)) in spans.iter().enumerate() {
+            let before = spans[..index].partition_point(|(_, end, _)| end <= start);
+            best[index + 1] = best[index].max(best[before] + ns);
+        }
+        let at_least = best[spans.len()].min(sum);
+        let bound = if run_ns == 0 {
+            covered
+        } else {
+            covered.min(run_ns)
+        };
+        (at_least, sum.min(bound).max(at_least))
+    }
+}
+
+/// Share of the run; 0 for a run without time.
+pub fn share(ns: u64, run_ns: u64) -> f64 {
+    if run_ns == 0 {
+        0.0
+    } else {
+        ns as f64 / run_ns as f64
+    }
+}
+
+/// What a job's time went into, by merged time: TimeLogger's components.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Breakdown {
+    /// All of it.
+    pub whole_ns: u64,
+    /// Reads of training data.
+    pub read: Merged,
+    /// Saves.
+    pub checkpoint: Merged,
+}
+
+impl Breakdown {
+    /// Neither of the two, at least: they may overlap.
+    pub fn rest_at_least(&self) -> u64 {
+        self.whole_ns
+            .saturating_sub(self.read.at_most + self.checkpoint.at_most)
+    }
+
+    /// Neither of the two, at most.
+    pub fn rest_at_most(&self) -> u64 {
+        self.whole_ns
+            .saturating_sub(self.read.at_least.max(self.checkpoint.at_least))
+    }
+}
+
+/// The merged time of a phase of one process, by its name.
+pub fn of_process(sums: &PhaseSums, name: &str) -> Merged {
+    sums.named(name)
+        .map_or_else(Merged::default, |(sum, _)| Merged::of(&sum.counters))
+}
+
+impl Report<'_> {
+    /// The merged time of the phases that are chosen, over all processes.
+    pub(super) fn merged(&self, is_chosen: impl Fn(Phase) -> bool) -> Merged {
+        let mut spans = Vec::new();
+        let mut in_calls = 0;
+        for process in &self.processes {
+            let mut counters = Counters::ZERO;
+            for phase in Phase::ALL.into_iter().filter(|phase| is_chosen(*phase)) {
+                if let Some(sum) = process.phases.get(phase) {
+                    counters.absorb(&Counters {
+                        v: sum.sum.counters.v,
+                        ..Counters::ZERO
+                    });
+                }
+            }
+            in_calls += counters.nanoseconds();
+            let ns = counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS];
+            if ns > 0 {
+                let (first, last) = (counters.v[FIRST], counters.v[LAST]);
+                spans.push((first, last.max(first.saturating_add(ns)), ns));
+            }
+        }
+        let (at_least, at_most) = Merged::over(spans, self.run.duration_ns);
+        Merged {
+            at_least,
+            at_most,
+            in_calls,
+        }
+    }
+
+    /// The components of the whole run.
+    pub(super) fn breakdown(&self) -> Breakdown {
+        Breakdown {
+            whole_ns: self.run.duration_ns,
+            read: self.merged(|phase| phase == Phase::Training),
+            checkpoint: self.merged(|phase| phase == Phase::Checkpoint),
+        }
+    }
+
+    /// The components of one process, from its start, or that of the run, to its end.
+    pub(super) fn breakdown_of(&self, process: u32) -> Breakdown {
+        let run = self.run;
+        let about = &self.model.processes()[process as usize].about;
+        let start = match about.start_boottime {
+            0 => run.start_unix_ns,
+            start => run.clock.unix_ns_of_boottime(start).max(run.start_unix_ns),
+        };
+        let run_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let end = about
+            .end
+            .map_or(run_end, |end| run.clock.unix_ns(end).min(run_end));
+        let phases = &self.processes[process as usize].phases;
+        Breakdown {
+            whole_ns: u64::try_from(end - start).unwrap_or(0),
+            read: of_process(phases, Phase::Training.name()),
+            checkpoint: of_process(phases, Phase::Checkpoint.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_one_behind_the_other_add_up() {
+        assert_eq!(
+            Merged::over(vec![(0, 10, 5), (10, 20, 7), (30, 40, 1)], 100),
+            (13, 13)
+        );
+    }
+
+    #[test]
+    fn processes_at_one_time_are_known_within_bounds() {
+        // Two of ten that cover twelve: between the longer one and what they cover.
+        assert_eq!(Merged::over(vec![(0, 10, 8), (2, 12, 9)], 100), (9, 12));
+        // Two pairs, one behind the other.
+        assert_eq!(
+            Merged::over(vec![(0, 10, 3), (0, 10, 4), (20, 30, 2), (20, 30, 2)], 100),
+            (6, 11)
+        );
+        assert_eq!(
+            Merged::over(vec![(0, 100, 90), (0, 100, 90)], 50),
+            (90, 90),
+            "no less than was measured"
+        );
+        assert_eq!(Merged::over(Vec::new(), 100), (0, 0));
+    }
+}
