@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! kernel (load, attach) -> drain (maps -> samples, events) -> model (processes, files, counters)
-//!     -> classify (phases), analysis (checkpoints, epochs, findings) -> recording (Parquet parts), report (text, JSON)
+//!     -> classify (phases), analysis (checkpoints, epochs, findings) -> recording (Parquet parts), report (text, JSON, HTML)
 //! ```
 //!
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.

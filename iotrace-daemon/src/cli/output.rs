@@ -1,10 +1,16 @@
-//! How a report leaves: as text or JSON, to standard output.
+//! How a report leaves: as text, JSON or a page, to standard output or into a file.
 
-use std::io::{self, BufWriter, IsTerminal as _, Write as _};
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
 
 use crate::report::{self, Report};
 
-/// How a report is written.
+/// How `record` writes its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For people.
@@ -24,4 +30,71 @@ pub fn print(report: &Report<'_>, format: Format) -> anyhow::Result<()> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// Writes a file, which others see only when it is whole; one that is there is replaced then.
+pub fn save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> anyhow::Result<()> {
+    try_save(path, write).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn try_save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let there = fs::metadata(path);
+    if there.as_ref().is_ok_and(|there| there.is_dir()) {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if there.is_ok_and(|there| !there.is_file()) {
+        return write(&mut File::options().write(true).open(path)?); // a device or a pipe: never to be replaced
+    }
+    // A link stays, and what it leads to is replaced.
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let beside = beside(&place)?;
+    let written = File::create_new(&beside)
+        .and_then(|mut file| write(&mut file).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&beside, &place));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside); // half of it is of no use
+    }
+    written
+}
+
+/// A name in the same directory that nobody else has.
+fn beside(place: &Path) -> io::Result<PathBuf> {
+    let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.tmp", std::process::id()));
+    Ok(place.with_file_name(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_only_by_a_whole_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.html");
+        save(&path, |file| file.write_all(b"one")).unwrap();
+        let half = |file: &mut File| {
+            file.write_all(b"tw")?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        let error = save(&path, half).unwrap_err();
+        assert!(error.to_string().contains("report.html"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        let link = dir.path().join("link");
+        symlink(&path, &link).unwrap();
+        save(&link, |file| file.write_all(b"three")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            2,
+            "nothing is left behind"
+        );
+        assert!(save(dir.path(), |_| Ok(())).is_err());
+        save(Path::new("/dev/null"), |file| file.write_all(b"gone")).unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
 }

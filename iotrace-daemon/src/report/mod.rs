@@ -1,11 +1,13 @@
-//! What a run did, summed up: a pure function of the model and the run, written as text or as JSON.
+//! What a run did, summed up: a pure function of the model and the run, written as text, as JSON or as a page.
 //!
 //! ```text
 //! let report = Report::new(&model, &run);                  // or with_rules(&model, &run, &classifier)
 //! report::text(&report, color, &mut out)?;    // for people
 //! report::json(&report, &mut out)?;           // for programs: docs/report-json.md
+//! report::html(&report, complete, &mut out)?; // for a browser: docs/report-html.md
 //! ```
 
+mod html;
 mod json;
 mod merged;
 mod phases;
@@ -14,6 +16,7 @@ mod text;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
+pub use html::html;
 pub use json::json;
 use phases::{PhaseSums, Phases};
 use sum::Sum;

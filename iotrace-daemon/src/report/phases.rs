@@ -98,7 +98,7 @@ impl PhaseSums {
 }
 
 /// A set of phases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Phases(u16);
 
 impl Phases {
@@ -110,7 +110,8 @@ impl Phases {
         Self(self.0 | other.0)
     }
 
-    fn iter(self) -> impl Iterator<Item = Phase> {
+    /// Its members, in the order of [`Phase::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Phase> {
         Phase::ALL
             .into_iter()
             .filter(move |phase| self.0 >> phase.code() & 1 != 0)

@@ -71,10 +71,6 @@ pub(super) fn analysis_entries<M: SerializeMap>(
                 .map(|found| finding(report, found))
                 .collect(),
         ),
-    )?;
-    map.serialize_entry(
-        "time_series",
-        &list(analysis.series.slices.iter().map(slice).collect()),
     )
 }
 
@@ -94,6 +90,11 @@ pub(super) fn breakdown(breakdown: &Breakdown) -> Json {
         "checkpoint": component(breakdown.checkpoint.at_most, breakdown.checkpoint.at_least),
         "rest": component(breakdown.rest_at_most(), breakdown.rest_at_least()),
     })
+}
+
+/// What went on in each interval.
+pub(super) fn series(report: &Report<'_>) -> Json {
+    report.analysis.series.slices.iter().map(slice).collect()
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -9,7 +9,7 @@ use std::{
     io::{self, BufWriter, Write},
 };
 
-use analysis::analysis_entries;
+use analysis::{analysis_entries, series};
 use entries::{
     counter_entries, failure_entries, flat, seconds, sum_entries, table_entries, text_entries,
 };
@@ -35,10 +35,22 @@ pub fn json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-impl Serialize for Report<'_> {
+/// The report without its long lists, as the HTML page has it.
+pub(super) struct Summary<'a>(pub &'a Report<'a>);
+
+impl Serialize for Summary<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let run = self.run;
         let mut map = serializer.serialize_map(None)?;
+        self.0.head_entries(&mut map)?;
+        self.0.tail_entries(&mut map)?;
+        map.end()
+    }
+}
+
+impl Report<'_> {
+    /// What stands before the lists.
+    fn head_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let run = self.run;
         map.serialize_entry("format_version", &FORMAT_VERSION)?;
         map.serialize_entry("iotrace_version", &run.iotrace_version)?;
         map.serialize_entry("host", &run.host)?;
@@ -55,7 +67,21 @@ impl Serialize for Report<'_> {
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
-        analysis_entries(&mut map, self)?;
+        analysis_entries(map, self)
+    }
+
+    /// What stands behind them.
+    fn tail_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("losses", &self.losses(true))?;
+        map.serialize_entry("notes", &self.losses(false))
+    }
+}
+
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.head_entries(&mut map)?;
+        map.serialize_entry("time_series", &series(self))?;
         map.serialize_entry(
             "processes",
             &Seq(|| {
@@ -75,8 +101,7 @@ impl Serialize for Report<'_> {
                 rows.map(|row| RowJson { report: self, row })
             }),
         )?;
-        map.serialize_entry("losses", &self.losses(true))?;
-        map.serialize_entry("notes", &self.losses(false))?;
+        self.tail_entries(&mut map)?;
         map.end()
     }
 }

@@ -1,0 +1,118 @@
+// Puts the page together. The data is JSON in an element that the browser does not run.
+"use strict";
+
+(() => {
+  const { el, section } = dom;
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { report } = data;
+  const main = document.getElementById("report");
+  const drawn = [];
+
+  function processes() {
+    const table = data.processes;
+    const rows = table.pid.map((_, i) => i);
+    const at = (key) => (i) => table[key][i];
+    const number = (title, key, show) => ({ title, number: true, cell: (i) => show(at(key)(i)) });
+    const folded = data.folded_processes
+      ? el("p", { class: "note" }, `${format.count(data.folded_processes)} more processes, those with the least time in I/O, are not listed; the JSON report lists them.`) : null;
+    return section("processes", "Processes", dom.table("Processes", [
+      { title: "Process", cell: at("pid") },
+      { title: "Name", cell: (i) => el("span", { title: table.command[i] }, table.name[i] || "unknown") },
+      number("Parent", "ppid", String),
+      number("Start", "start", format.duration),
+      number("End", "end", (end) => (end === null ? "runs" : format.duration(end))),
+      number("Exit", "exit_code", (code) => (code === null ? format.NONE : String(code))),
+      number("Files", "files", format.count),
+      number("Operations", "operations", format.count),
+      number("Read", "bytes_read", format.bytes),
+      number("Written", "bytes_written", format.bytes),
+      number("Time in I/O", "ns", (ns) => format.duration(ns / 1e9)),
+    ], rows), folded);
+  }
+
+  function overTime() {
+    if (!data.series) return [el("p", { class: "note" }, "The recording has no interval with operations, so there is nothing to show over time.")];
+    const line = timeline.build(data);
+    drawn.push({ draw: line.draw, resize: line.resize });
+    return [el("p", { class: "note" }, note()), line.controls, line.place, line.readout];
+  }
+
+  function note() {
+    const { start, end, merged } = data.series;
+    const longest = Math.max(...start.map((from, i) => end[i] - from));
+    const parts = [`Means over the recording's intervals, of up to ${format.duration(longest)}.`];
+    if (merged > 1) parts.push(`Each step is ${merged} intervals.`);
+    if (report.checkpoints?.length) parts.push("Triangles and lines across are checkpoints.");
+    parts.push("Drag to look closer, double-click to go back.");
+    return parts.join(" ");
+  }
+
+  function heat() {
+    if (!data.series) return null;
+    const map = heatmap.build(data);
+    drawn.push({ draw: map.draw, resize: map.draw });
+    return section("heat", "Processes over time", map.controls, map.place, map.readout);
+  }
+
+  const table = files.build(data);
+  const directories = tree.build(data, (path) => {
+    table.find(path);
+    document.getElementById("files").scrollIntoView();
+  });
+  const incomplete = data.complete ? null
+    : el("p", { class: "warning" }, "This recording is not complete: it was still being written, or its recorder was killed. The page shows what it holds.");
+
+  document.title = `iotrace: ${sections.target(report)}`;
+  const parts = [
+    section("summary", "iotrace report", incomplete, ...sections.summary(data)),
+    sections.findings(report),
+    section("timeline", "Timeline", ...overTime()),
+    sections.phases(data),
+    sections.events("checkpoints", "Checkpoints", "Checkpoint", report.checkpoints),
+    sections.events("restores", "Restores", "Restore", report.restores),
+    sections.events("epochs", "Epochs", "Epoch", report.epochs),
+    sections.balance(report),
+    sections.facts("startup", "Startup", report.startup),
+    sections.nodes(report.nodes),
+    heat(),
+    sections.sizes(data),
+    sections.mounts(data),
+    section("directories", "Directories", directories.controls, directories.place),
+    section("files", "Files", table.controls, table.status, table.viewport, table.folded),
+    processes(),
+    sections.losses(data),
+  ].filter((part) => part);
+  main.replaceChildren(...parts);
+  document.getElementById("nav").append(...parts.slice(1).map((part) =>
+    el("a", { href: `#${part.id}` }, part.querySelector("h2").textContent)));
+
+  const themes = ["auto", "light", "dark"];
+  const theme = document.getElementById("theme");
+  const redraw = () => drawn.forEach((one) => one.draw());
+  function use(name) {
+    document.documentElement.style.colorScheme = name === "auto" ? "light dark" : name;
+    theme.textContent = `Theme: ${name}`;
+    theme.dataset.theme = name;
+    redraw();
+  }
+  theme.addEventListener("click", () => use(themes[(themes.indexOf(theme.dataset.theme) + 1) % themes.length]));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  let before = "auto";
+  addEventListener("beforeprint", () => {
+    before = theme.dataset.theme;
+    use("light");
+    table.print(true);
+  });
+  addEventListener("afterprint", () => {
+    use(before);
+    table.print(false);
+  });
+  let resizing = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(() => drawn.forEach((one) => one.resize()));
+  });
+  use("auto");
+  table.draw();
+  document.documentElement.dataset.ready = String(Math.round(performance.now()));
+})();

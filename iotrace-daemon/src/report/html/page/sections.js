@@ -1,0 +1,240 @@
+// Sections that are made once from the report and stay: all but those over time, of directories and of files.
+// Keys are those of docs/report-json.md; a section whose key the report has not got is left out.
+"use strict";
+
+const sections = (() => {
+  const { el, table, bar, section } = dom;
+  const { count, bytes, duration, rate, share, visible, words, byKey } = format;
+  const inside = (sum) => (sum.read_seconds ?? 0) + (sum.write_seconds ?? 0) + (sum.meta_seconds ?? 0)
+    + (sum.sync_seconds ?? 0) + (sum.failed_seconds ?? 0);
+  const color = (phase) => `var(--phase-${phase})`;
+  const named = (phase) => el("span", { class: "phase", color: color(phase) }, words(phase));
+
+  function target(report) {
+    if (report.command) return report.command.map(visible).join(" ");
+    if (report.pids) return `process ${report.pids.join(", ")}`;
+    return "every process";
+  }
+
+  function summary(data) {
+    const { report } = data;
+    const { totals } = report;
+    const about = [visible(report.host), `started ${visible(report.start_time)}`, `kernel ${visible(report.kernel)}`];
+    if (report.exit_code !== null && report.exit_code !== undefined) about.push(`exit code ${report.exit_code}`);
+    const card = (key, value, title, note) =>
+      el("div", { class: "card", "data-key": key }, el("dt", {}, title), el("dd", {}, value), note ? el("dd", { class: "note" }, note) : null);
+    const files = totals.directories ? `and ${count(totals.directories)} directories` : null;
+    return [
+      el("p", { class: "command" }, el("code", {}, target(report))),
+      el("p", { class: "about" }, about.join(" · ")),
+      el("dl", { class: "cards" },
+        card("duration", duration(report.duration_seconds), "Run"),
+        card("bytes_read", bytes(totals.bytes_read), "Read", `${count(totals.reads)} reads`),
+        card("bytes_written", bytes(totals.bytes_written), "Written", `${count(totals.writes)} writes`),
+        card("time", duration(inside(totals)), "Inside I/O calls", "summed over all threads"),
+        card("files", count(totals.files), "Files", files),
+        card("processes", count(totals.processes), "Processes"),
+        card("failures", count(totals.failures ?? 0), "Failed calls")),
+    ];
+  }
+
+  function findings(report) {
+    if (!report.findings) return null;
+    const severities = ["high", "medium", "low"];
+    const pairs = (evidence) => Object.entries(evidence ?? {}).flatMap(([key, value]) =>
+      [el("dt", {}, words(visible(key))), el("dd", {}, byKey(key, value))]);
+    const subject = (one) => el("li", {}, `${visible(one.kind)} `, el("code", {}, visible(one.name)), one.pid ? ` (pid ${one.pid})` : null);
+    const cards = report.findings.map((finding) =>
+      el("article", { class: `finding ${severities.includes(finding.severity) ? finding.severity : "low"}`, "data-code": finding.code },
+        el("h3", {}, el("span", { class: "severity" }, visible(finding.severity)), " ",
+          visible(finding.title ?? words(finding.code)), " ", el("code", {}, visible(finding.code))),
+        el("p", { class: "advice" }, visible(finding.advice ?? "")),
+        el("dl", { class: "evidence" }, pairs(finding.evidence)),
+        finding.subjects?.length ? el("details", {}, el("summary", {}, `${count(finding.subjects.length)} concerned`),
+          el("ul", {}, finding.subjects.map(subject))) : null));
+    const none = el("p", {}, "None of the known problems shows in this run.");
+    return section("findings", "Findings", ...(cards.length ? cards : [none]));
+  }
+
+  function phases(data) {
+    const { report } = data;
+    const rows = Object.entries(report.phases).map(([phase, sum]) => ({ phase, sum, seconds: inside(sum) }));
+    const used = rows.filter((row) => row.seconds > 0 || row.sum.files > 0);
+    const whole = rows.reduce((all, row) => all + row.seconds, 0);
+    const columns = [
+      { title: "Phase", cell: (row) => named(row.phase) },
+      { title: "Files", number: true, cell: (row) => count(row.sum.files) },
+      { title: "Read", number: true, cell: (row) => bytes(row.sum.bytes_read) },
+      { title: "Written", number: true, cell: (row) => bytes(row.sum.bytes_written) },
+      { title: "Time in I/O", number: true, cell: (row) => duration(row.seconds) },
+      { title: "of it", number: true, cell: (row) => share(row.seconds, whole) },
+    ];
+    if (rows.some((row) => row.sum.merged_seconds != null)) {
+      columns.push({ title: "Merged time", number: true, cell: ({ sum }) => within(sum.merged_seconds_at_least, sum.merged_seconds) },
+        { title: "of the run", number: true, cell: ({ sum }) => `${sum.merged_exact ? "" : "≤ "}${share(sum.share_of_run, 1)}` });
+    }
+    const sign = (sum) => (sum.merged_exact || sum.bandwidth_bytes_per_second == null ? "" : "≥ ");
+    columns.push({ title: "Bandwidth", number: true, cell: ({ sum }) => sign(sum) + rate(sum.bandwidth_bytes_per_second) });
+    const strip = el("div", { class: "strip", "data-chart": "phases", "aria-hidden": "true" }, used.filter((row) => row.seconds > 0).map((row) =>
+      el("span", { class: "part", width: `${((100 * row.seconds) / whole).toFixed(3)}%`, color: color(row.phase), title: row.phase })));
+    return section("phases", "Phases", el("p", { class: "note" }, "Time inside I/O calls by what the files are for: summed over threads, and merged, with times that overlap counted once. "
+        + "Over several processes merged time is known within bounds."),
+      strip, table("Phases", columns, used), breakdown(report.breakdown));
+  }
+
+  /** A time that is known within bounds, or exactly. */
+  function within(least, most) {
+    const [from, to] = [duration(least ?? most), duration(most)];
+    return from === to ? to : `${from} to ${to}`;
+  }
+
+  /** What the run's time went into. */
+  function breakdown(parts) {
+    if (!parts) return null;
+    const part = (title, { seconds, seconds_at_least: least, share_of_run: of }) =>
+      `${title} ${within(least, seconds)} (${least === seconds ? "" : "at most "}${share(of, 1)})`;
+    return el("p", { class: "breakdown" }, `Of the run's ${duration(parts.seconds)}: `,
+      [part("training reads", parts.read), part("checkpoints", parts.checkpoint), part("the rest", parts.rest)].join(", "), ".");
+  }
+
+  /** What the analysis tells of itself or that another column says too. */
+  const UNSHOWN = new Set(["start", "end", "seconds", "number"]);
+
+  /** The keys of some objects that have a value worth a column, text first. */
+  function keysOf(list) {
+    const worth = (value) => value !== null && (typeof value !== "object" || Array.isArray(value));
+    const keys = [...new Set(list.flatMap((one) => Object.keys(one)))]
+      .filter((key) => !UNSHOWN.has(key) && !key.endsWith("_hex") && list.some((one) => worth(one[key])));
+    const rank = (key) => Number(!list.some((one) => typeof one[key] === "string"));
+    return keys.sort((a, b) => rank(a) - rank(b));
+  }
+
+  /** One value of such a column. */
+  function shown(key, value) {
+    if (value === null || value === undefined) return format.NONE;
+    if (typeof value === "boolean") return value ? "yes" : "no";
+    if (!Array.isArray(value)) return byKey(key, value);
+    const pids = value.map((one) => (typeof one === "object" ? one.pid : one));
+    return pids.length > 8 ? `${count(pids.length)} of them` : pids.join(", ");
+  }
+
+  const column = (list, key, at) => ({
+    title: words(key),
+    number: !list.some((one) => typeof one[key] === "string"),
+    cell: (row) => shown(key, at(row)[key]),
+  });
+
+  /** A table of events, each with its start and how long it took, and a column for all else that is known. */
+  function events(id, title, one, list) {
+    if (!list?.length) return null;
+    const columns = [
+      { title: one, cell: ({ index }) => String(index + 1) },
+      { title: "Start", number: true, cell: ({ event }) => duration(event.start) },
+      { title: "Duration", number: true, cell: ({ event }) => duration(event.end == null ? null : event.end - event.start) },
+      ...keysOf(list).map((key) => column(list, key, ({ event }) => event)),
+    ];
+    return section(id, title, table(title, columns, list.map((event, index) => ({ event, index }))));
+  }
+
+  /** An object of single numbers as a list of them. */
+  function facts(id, title, object) {
+    const known = Object.entries(object ?? {}).filter(([, value]) => value !== null && typeof value !== "object");
+    if (!known.length) return null;
+    const cards = known.map(([key, value]) =>
+      el("div", { class: "card", "data-key": key }, el("dt", {}, words(key)), el("dd", {}, shown(key, value))));
+    return section(id, title, el("dl", { class: "cards" }, cards));
+  }
+
+  /** How evenly the training data was read: by the workers of each loader, and by ranks. */
+  function balance(report) {
+    const cohorts = [...(report.balance?.workers ?? []).map((cohort) => ["Workers", cohort]),
+      ...(report.balance?.ranks ? [["Ranks", report.balance.ranks]] : [])];
+    if (!cohorts.length) return null;
+    return section("balance", "Workers and ranks", ...cohorts.flatMap(([title, cohort]) => {
+      const most = Math.max(...cohort.processes.map((one) => one.bytes_read));
+      const parts = [`${title} from ${duration(cohort.start)} to ${duration(cohort.end)}`];
+      if (cohort.imbalance != null) parts.push(`imbalance ${share(cohort.imbalance, 1)}`);
+      if (cohort.idle?.length) parts.push(`idle: ${cohort.idle.join(", ")}`);
+      return [el("h3", {}, parts.join(" · ")), table(title, [
+        { title: "Process", cell: (one) => String(one.pid) },
+        { title: "Read", number: true, cell: (one) => bytes(one.bytes_read) },
+        { title: "Time in reads", number: true, cell: (one) => duration(one.read_seconds) },
+        { title: "Start", number: true, cell: (one) => duration(one.start) },
+        { title: "End", number: true, cell: (one) => duration(one.end) },
+        { title: "", cell: (one) => bar(one.bytes_read, most, "var(--read)") },
+      ], cohort.processes)];
+    }));
+  }
+
+  /** Recordings of several nodes: a row each. */
+  function nodes(list) {
+    if (!list?.length) return null;
+    return section("nodes", "Nodes", table("Nodes", keysOf(list).map((key) => column(list, key, (row) => row)), list));
+  }
+
+  const BUCKETS = [
+    ["0_100", "0 to 100 B"], ["100_1k", "100 B to 1 KiB"], ["1k_10k", "1 to 10 KiB"], ["10k_100k", "10 to 100 KiB"],
+    ["100k_1m", "100 KiB to 1 MiB"], ["1m_4m", "1 to 4 MiB"], ["4m_10m", "4 to 10 MiB"], ["10m_100m", "10 to 100 MiB"],
+    ["100m_1g", "100 MiB to 1 GiB"], ["1g_plus", "above 1 GiB"],
+  ];
+
+  function sizes(data) {
+    const sums = { totals: data.report.totals, ...data.report.phases };
+    const has = (sum) => sum.read_sizes || sum.write_sizes;
+    if (!has(sums.totals)) return null;
+    const place = el("div", { "data-chart": "sizes" });
+    const show = (key) => place.replaceChildren(histogram(sums[key]), ...common(sums[key]));
+    const options = Object.keys(sums).filter((key) => has(sums[key])).map((key) => [key, key === "totals" ? "All" : words(key)]);
+    show("totals");
+    return section("sizes", "Access sizes", el("p", { class: "note" }, "Calls by the bytes that each moved; an upper bound belongs to its bucket."),
+      el("div", { class: "controls" }, dom.choice("Phase of the sizes", options, "totals", show)), place);
+  }
+
+  function histogram(sum) {
+    const rows = BUCKETS.map(([key, title]) => ({ title, reads: sum.read_sizes?.[key] ?? 0, writes: sum.write_sizes?.[key] ?? 0 }));
+    const [reads, writes] = ["reads", "writes"].map((kind) => rows.reduce((all, row) => all + row[kind], 0));
+    const most = Math.max(...rows.flatMap((row) => [row.reads, row.writes]));
+    const side = (kind, whole, name) => [
+      { title: kind, number: true, cell: (row) => count(row[kind.toLowerCase()]) },
+      { title: "share", number: true, cell: (row) => share(row[kind.toLowerCase()], whole) },
+      { title: "", cell: (row) => bar(row[kind.toLowerCase()], most, `var(${name})`) },
+    ];
+    return table("Access sizes",
+      [{ title: "Size", cell: (row) => row.title }, ...side("Reads", reads, "--read"), ...side("Writes", writes, "--write")], rows);
+  }
+
+  function common(sum) {
+    if (!sum.access_sizes?.length) return [];
+    const parts = sum.access_sizes.map(({ size, count: calls }) => `${count(size)} B in ${count(calls)} calls`);
+    return [el("p", {}, `Commonest sizes: ${parts.join("; ")}.`)];
+  }
+
+  function mounts(data) {
+    const rows = data.mounts.mount_point.map((_, i) => Object.fromEntries(Object.entries(data.mounts).map(([key, column]) => [key, column[i]])));
+    const most = Math.max(...rows.map((row) => row.bytes_read + row.bytes_written));
+    return section("mounts", "Mounts", table("Mounts", [
+      { title: "Mount point", cell: (row) => row.mount_point || "unknown" },
+      { title: "Filesystem", cell: (row) => row.fs_type || "unknown" },
+      { title: "Files", number: true, cell: (row) => count(row.files) },
+      { title: "Operations", number: true, cell: (row) => count(row.operations) },
+      { title: "Read", number: true, cell: (row) => bytes(row.bytes_read) },
+      { title: "Written", number: true, cell: (row) => bytes(row.bytes_written) },
+      { title: "Time in I/O", number: true, cell: (row) => duration(row.ns / 1e9) },
+      { title: "Bytes", cell: (row) => bar(row.bytes_read + row.bytes_written, most, "var(--read)") },
+    ], rows));
+  }
+
+  function losses(data) {
+    const { report } = data;
+    const list = (entries) => el("ul", {}, entries.map(([key, value]) => el("li", {}, `${words(visible(key))}: ${count(value)}`)));
+    const lost = Object.entries(report.losses).filter(([, value]) => value > 0);
+    const notes = Object.entries(report.notes).filter(([, value]) => value > 0);
+    return section("trust", "How far to trust this",
+      el("p", {}, lost.length ? "Not everything was counted:" : "Nothing was lost: every operation of the traced processes is in these numbers."),
+      lost.length ? list(lost) : null,
+      notes.length ? [el("p", {}, "Left out on purpose, or counted in part:"), list(notes)] : null,
+      el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
+  }
+
+  return { summary, findings, phases, events, facts, balance, nodes, sizes, mounts, losses, target };
+})();
