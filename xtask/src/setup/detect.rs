@@ -8,6 +8,9 @@ use crate::toolchain::{self, Toolchain};
 use super::bpf_linker;
 use super::table::Kind;
 
+/// Where dpkg has a list of the files of each installed package.
+const PACKAGES: &str = "/var/lib/dpkg/info";
+
 /// What the search for one tool needs of the search for another.
 pub struct Found {
     /// The kernel crate's compiler, or why there is none.
@@ -28,6 +31,7 @@ impl Found {
                 .next()
                 .is_none()
                 .then(|| format!("no `{name}` on PATH")),
+            Kind::Package(name) => lack_of_file(&Path::new(PACKAGES).join(format!("{name}.list"))),
             Kind::Component { file, .. } => lack_of_file(&beside_cargo(file)),
             Kind::Crate { name, version } => lack_of_crate(name, version),
             Kind::KernelCompiler => self.toolchain.as_ref().err().cloned(),

@@ -28,7 +28,7 @@ pub fn install(kinds: &[Kind]) -> Result<()> {
 
 fn one(kind: Kind) -> Result<()> {
     match kind {
-        Kind::Command { .. } => Ok(()), // its package is installed
+        Kind::Command { .. } | Kind::Package(_) => Ok(()), // its package is installed
         Kind::Component { name, .. } => rustup::add_component(name),
         Kind::Crate { name, version } => program(name, version),
         Kind::KernelCompiler => kernel_compiler(),

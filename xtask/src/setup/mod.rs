@@ -23,6 +23,10 @@ pub enum Purpose {
     Lint,
     /// Not among [`ALL`]: virtual machines are much to install, and a task of their own.
     Vm,
+    /// Not among [`ALL`] either: frameworks are larger still.
+    Demo,
+    Pytorch,
+    Keras,
 }
 
 const ALL: [Purpose; 3] = [Purpose::Build, Purpose::Test, Purpose::Lint];

@@ -1,6 +1,6 @@
 //! What the tasks need: one row for each tool.
 
-use super::Purpose::{self, Build, Lint, Test, Vm};
+use super::Purpose::{self, Build, Demo, Keras, Lint, Pytorch, Test, Vm};
 
 /// A tool: what it is, why it is needed, and for which tasks.
 pub struct Tool {
@@ -17,6 +17,8 @@ pub enum Kind {
         name: &'static str,
         package: &'static str,
     },
+    /// A package of the distribution that brings no command.
+    Package(&'static str),
     /// A component of the Rust toolchain that runs cargo, and the file it brings.
     Component {
         name: &'static str,
@@ -81,6 +83,11 @@ pub const TOOLS: &[Tool] = &[
         "runs the training script",
         Test,
     ),
+    tool(
+        command("chromium-headless-shell", "chromium-headless-shell"),
+        "opens the HTML report and works it",
+        Test,
+    ),
     tool(command("git", "git"), "is a program to trace", Test),
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),
@@ -94,6 +101,17 @@ pub const TOOLS: &[Tool] = &[
         command("mkfs.ext4", "e2fsprogs"),
         "makes the disk of the machines that QEMU boots",
         Vm,
+    ),
+    tool(
+        command("strace", "strace"),
+        "counts the system calls that iotrace's are compared with",
+        Demo,
+    ),
+    tool(Kind::Package("python3-torch"), "is PyTorch", Pytorch),
+    tool(
+        Kind::Package("python3-venv"),
+        "makes the virtual environment of Keras",
+        Keras,
     ),
 ];
 
@@ -118,6 +136,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Command { name, .. }
+            | Self::Package(name)
             | Self::Component { name, .. }
             | Self::Crate { name, .. } => name,
             Self::KernelCompiler => "a compiler with library sources",
@@ -129,7 +148,7 @@ impl Kind {
     /// The distribution's package that brings it, if one does on every machine.
     pub fn package(self) -> Option<&'static str> {
         match self {
-            Self::Command { package, .. } => Some(package),
+            Self::Command { package, .. } | Self::Package(package) => Some(package),
             _ => None,
         }
     }
