@@ -13,6 +13,7 @@ mod bench;
 mod build;
 mod ci;
 mod cmd;
+mod demo;
 mod lint;
 mod run;
 mod setup;
@@ -65,6 +66,11 @@ enum Task {
         #[command(subcommand)]
         bench: bench::Bench,
     },
+    /// Trace real training programs, and compare with what they and strace count.
+    Demo {
+        #[command(subcommand)]
+        demo: demo::Demo,
+    },
     /// Run the tests that trace on other kernels, in virtual machines.
     Vm(vm::Options),
     /// Check the format, the lints (kernel crate too) and the dependencies.
@@ -92,6 +98,7 @@ fn run(task: Task) -> Result<()> {
         Task::Run { args } => run::task(&args),
         Task::Test { args } => test::task(&args),
         Task::Bench { bench } => bench::task(&bench),
+        Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
