@@ -26,6 +26,8 @@ pub const RENAME_TO: u32 = 7;
 pub const UNLINK: u32 = 8;
 /// The counters of this generation are half full: a [`Header`] alone.
 pub const FILL: u32 = 9;
+/// The environment of a process that has called exec: a [`Header`], then the variables, ended by NUL each.
+pub const ENVIRONMENT: u32 = 10;
 
 /// Start of every event.
 #[repr(C)]

@@ -33,6 +33,8 @@ pub const NAME_BYTES: usize = 255;
 pub const PATH_COMPONENTS: u32 = 512;
 /// Command line bytes kept of an exec.
 pub const ARGS_BYTES: usize = 1024;
+/// Environment bytes kept of an exec, where they are wanted.
+pub const ENVIRONMENT_BYTES: usize = 24 << 10;
 /// Vectors of a vectored call whose buffers are looked at for alignment.
 pub const ALIGN_VECTORS: usize = 8;
 /// Bytes of a `struct inode` that hold all fields of a file's identity on kernels since 6.12.

@@ -46,6 +46,8 @@ constants! {
     FULL = 0;
     /// 1: children of a target become targets.
     FOLLOW = 1;
+    /// 1: the environment of what calls exec is sent.
+    ENVIRONMENT = 0;
     /// The daemon's own process id, which is traced only where it is a target.
     SELF_TGID = 0;
     /// Entries in a generation at which the daemon is told to drain early.
@@ -93,6 +95,8 @@ constants! {
     MM_EXE_FILE = 0;
     MM_ARG_START = 0;
     MM_ARG_END = 0;
+    MM_ENV_START = 0;
+    MM_ENV_END = 0;
     FS_ROOT = 0;
     FS_PWD = 0;
     FILES_FDT = 0;

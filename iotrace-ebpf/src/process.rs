@@ -1,7 +1,7 @@
 //! Processes: who comes, what they run, who goes. Follows the children of targets.
 //!
 //! Hooks: BTF raw tracepoints sched_process_fork (parent, child), sched_process_exec (task, old pid, binprm),
-//! sched_process_exit (task). Writes `TARGETS`; sends `FORK`, `EXEC`, `EXE` and `EXIT` events, and the fill notice.
+//! sched_process_exit (task). Writes `TARGETS`; sends `FORK`, `EXEC`, `EXE`, `ENVIRONMENT` and `EXIT` events, and the fill notice.
 
 use core::{ffi::c_void, ptr};
 
@@ -10,14 +10,14 @@ use iotrace_common::{
     diag,
     event::{self, Exec, Exit, Fork, Header},
     key::start_key,
-    limits::ARGS_BYTES,
+    limits::{ARGS_BYTES, ENVIRONMENT_BYTES},
 };
 
 use crate::{
     config::{
-        CRED_UID, FOLLOW, MM_ARG_END, MM_ARG_START, MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE,
-        TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM, TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL,
-        TASK_START, TASK_TGID,
+        CRED_UID, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
+        MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
+        TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
     },
     diagnose, flight,
     kernel::{Address, now, probe},
@@ -32,6 +32,16 @@ pub struct ExecScratch {
     exec: Exec,
     args: [u8; ARGS_BYTES],
 }
+
+/// An environment; larger than the stack.
+#[repr(C)]
+pub struct EnvironmentScratch {
+    header: Header,
+    variables: [u8; ENVIRONMENT_BYTES],
+}
+
+#[btf_map]
+static ENVIRONMENT_SCRATCH: PerCpuArray<EnvironmentScratch, 1> = PerCpuArray::new();
 
 #[btf_map]
 static EXEC_SCRATCH: PerCpuArray<ExecScratch, 1> = PerCpuArray::new();
@@ -91,10 +101,47 @@ pub fn executed(task: Address, old_tid: u32) {
         ptr::from_ref(scratch).cast(),
         size_of::<Exec>() as u64 + length,
     );
+    if ENVIRONMENT.is_set() {
+        send_environment(task, tgid, mm);
+    }
     let executable: u64 = probe(mm, &MM_EXE_FILE);
     if executable != 0 {
         path::name_executable(executable);
     }
+}
+
+/// Sends the environment that a program starts with: a process that lives for milliseconds cannot be asked for it.
+#[inline(always)]
+fn send_environment(task: Address, tgid: u32, mm: Address) {
+    let Some(scratch) = ENVIRONMENT_SCRATCH.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: this CPU's own scratch.
+    let scratch = unsafe { &mut *scratch };
+    let start: u64 = probe(mm, &MM_ENV_START);
+    let end: u64 = probe(mm, &MM_ENV_END);
+    let mut length = end.saturating_sub(start);
+    if length > ENVIRONMENT_BYTES as u64 {
+        length = ENVIRONMENT_BYTES as u64;
+    }
+    // SAFETY: the length is at most the buffer's.
+    let failed = unsafe {
+        generated::bpf_probe_read_user(
+            scratch.variables.as_mut_ptr().cast(),
+            length as u32,
+            start as *const c_void,
+        )
+    };
+    if failed != 0 {
+        diagnose::count(diag::UNREADABLE);
+        return;
+    }
+    scratch.header = header(event::ENVIRONMENT, task, tgid);
+    scratch.header.payload = length as u32;
+    send(
+        ptr::from_ref(scratch).cast(),
+        size_of::<Header>() as u64 + length,
+    );
 }
 
 /// Copies the command line from the new program's stack; its length.

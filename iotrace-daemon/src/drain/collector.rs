@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::{Batch, Drain, Wake};
+use super::{Batch, Drain, Stats, Wake};
 use crate::kernel::KernelError;
 
 /// Longest time between two looks at the events.
@@ -21,8 +21,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// What comes from the thread.
 pub enum Taken {
     Batch(Batch),
-    /// Everything that was done before the last [`Collector::ask`] has come.
-    All,
+    /// Everything that was done before the last [`Collector::ask`] has come; what draining has cost so far.
+    All(Stats),
 }
 
 /// A draining thread.
@@ -116,7 +116,7 @@ fn collect(
         if all {
             // The names of files that were first used since the events were taken.
             drain.events(&mut sink);
-            send(Taken::All);
+            send(Taken::All(drain.stats()));
         }
     }
 }

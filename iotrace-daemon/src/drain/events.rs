@@ -47,6 +47,10 @@ impl Decoder {
                 path: file_name(record)?.path,
             }),
             event::EXEC => Decoded::Event(exec(process, record)?),
+            event::ENVIRONMENT => Decoded::Event(Event::Environment {
+                process,
+                variables: payload::<Header>(record, &header)?.to_vec(),
+            }),
             event::FORK => Decoded::Event(fork(process, record)?),
             event::EXIT => {
                 let exit: Exit = read(record)?;

@@ -138,6 +138,8 @@ pub struct Stats {
     pub drains: u64,
     /// Entries taken out of the counter maps.
     pub entries: u64,
+    /// Entries that the last drain took.
+    pub last_entries: u64,
     /// Records of the ring buffer that could not be decoded.
     pub damaged: u64,
     /// Time in drains, nanoseconds.
@@ -269,6 +271,7 @@ impl Drain {
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;
+        self.stats.last_entries = entries as u64;
         self.stats.drain_ns += ns;
         self.stats.slowest_drain_ns = self.stats.slowest_drain_ns.max(ns);
         Ok(())

@@ -14,6 +14,7 @@ use aya::{
 };
 use iotrace_common::{ABI_VERSION, limits, scope::Scope as CurrentScope};
 use object::{Object as _, ObjectSection as _};
+use serde::{Deserialize, Serialize};
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
@@ -34,7 +35,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/io
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// How much is kept per file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum Detail {
     /// Calls, bytes, time and failures.
     Basic,
@@ -58,6 +60,8 @@ pub struct Options {
     pub detail: Detail,
     /// Whether the children of targets become targets.
     pub follow: bool,
+    /// Whether the environment of what calls exec is sent.
+    pub environment: bool,
     /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
     pub map_entries: Option<u32>,
     /// The kernel's type information, where it is not at [`KERNEL_BTF`].
@@ -145,6 +149,7 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
     settings.extend([
         ("FULL", u64::from(full)),
         ("FOLLOW", u64::from(options.follow)),
+        ("ENVIRONMENT", u64::from(options.environment)),
         ("SELF_TGID", u64::from(std::process::id())),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
         ("HAS_LOOP", u64::from(has_loop())),

@@ -42,6 +42,8 @@ pub const FIELDS: &[Field] = &[
     field("MM_EXE_FILE", "mm_struct", "exe_file"),
     field("MM_ARG_START", "mm_struct", "arg_start"),
     field("MM_ARG_END", "mm_struct", "arg_end"),
+    field("MM_ENV_START", "mm_struct", "env_start"),
+    field("MM_ENV_END", "mm_struct", "env_end"),
     field("FS_ROOT", "fs_struct", "root"),
     field("FS_PWD", "fs_struct", "pwd"),
     field("FILES_FDT", "files_struct", "fdt"),

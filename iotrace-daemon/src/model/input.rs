@@ -40,6 +40,11 @@ pub enum Event {
         comm: Vec<u8>,
         args: Vec<Vec<u8>>,
     },
+    /// The variables that an exec started with, ended by NUL each; only where they are asked for, and never kept.
+    Environment {
+        process: ProcessId,
+        variables: Vec<u8>,
+    },
     /// A new process, which still runs its parent's program.
     Fork {
         parent: ProcessId,
