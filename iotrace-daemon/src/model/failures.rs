@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Spot;
+use super::{
+    Spot,
+    forget::{Moved, moved},
+};
 
 /// What one kind of failure belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +97,22 @@ impl Failures {
             .iter()
             .map(|(key, (_, interval))| (key, *interval));
         recent.filter(|(_, count)| count.calls > 0)
+    }
+
+    /// Takes out the failures of what is forgotten.
+    pub fn forget(&mut self, processes: &Moved, files: &Moved) {
+        let counts = std::mem::take(&mut self.counts);
+        self.counts
+            .extend(counts.into_iter().filter_map(|(key, count)| {
+                let process = processes.get(key.process)?;
+                let spot = moved(key.spot, files)?;
+                let key = FailureKey {
+                    process,
+                    spot,
+                    ..key
+                };
+                Some((key, count))
+            }));
     }
 
     /// Ends the interval.

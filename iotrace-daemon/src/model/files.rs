@@ -10,6 +10,7 @@ use iotrace_common::key::FileId;
 
 use super::{
     arena::{Arena, Name},
+    forget::Moved,
     input::FileName,
 };
 
@@ -254,6 +255,40 @@ impl Files {
         let index = self.find(path)?;
         self.delete(index);
         Some(index)
+    }
+
+    /// Takes out the files that are forgotten; the names of the others move together.
+    pub fn forget(&mut self, moved: &Moved) {
+        let old = std::mem::take(self);
+        self.filesystems = old.filesystems;
+        let kept = || {
+            old.entries
+                .iter()
+                .zip(0..)
+                .filter(|(_, index)| moved.get(*index).is_some())
+        };
+        for (entry, index) in kept() {
+            let new = self.intern(entry.id);
+            let first = old.opened_as.get(&index);
+            let first = first.map(|first| self.names.keep(old.names.get(*first)));
+            self.opened_as.extend(first.map(|first| (new, first)));
+            let kept = &mut self.entries[new as usize];
+            (kept.size, kept.mode, kept.flags) = (entry.size, entry.mode, entry.flags);
+        }
+        // Those that answer to their path come last.
+        let answers = |entry: &Entry, index: u32| {
+            let hash = old.hasher.hash_one(old.names.get(entry.path));
+            old.by_path.find(hash, |other| *other == index).is_some()
+        };
+        for last in [false, true] {
+            for (entry, index) in kept().filter(|(entry, index)| answers(entry, *index) == last) {
+                let path = old.names.get(entry.path);
+                if let Some(new) = moved.get(index).filter(|_| !path.is_empty()) {
+                    self.set_path(new, path);
+                }
+            }
+        }
+        self.settle();
     }
 
     /// Files that changed since the last [`Files::settle`].

@@ -7,6 +7,7 @@
 //!         describe_process(process, About), update_mounts(text)
 //! ask     tally(), file_count(), undescribed(), rows(), processes(), file(index), failures(), mount_of(file)
 //! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
+//! forget  forget(...): what a run without end need not know any more
 //! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a
 //!         recorder the whole run is one interval
 //! series  with_history() keeps each interval, each_interval() goes over them
@@ -21,6 +22,7 @@ pub mod counters;
 pub mod errno;
 mod failures;
 mod files;
+mod forget;
 pub mod groups;
 pub mod history;
 pub mod input;
@@ -37,6 +39,7 @@ use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
 pub use failures::{FailureCount, FailureKey, Failures};
 use files::Files;
 pub use files::{File, PhaseSet};
+pub use forget::{Forgotten, Moved};
 use history::{Bounds, Delta, History, Key};
 use input::{Event, FileName, Place, ProcessId};
 use mounts::{Mount, Mounts};
@@ -173,6 +176,7 @@ impl Model {
             Event::Exe { process, path } => {
                 self.processes.update(process, |about| about.exe = path)
             }
+            Event::Environment { .. } => {}
             Event::Exec {
                 process,
                 start_boottime,

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use super::forget::Moved;
+
 /// A count to move to a file: its index, and when the call was, `CLOCK_MONOTONIC` nanoseconds.
 pub type Target = (u32, u64);
 
@@ -29,6 +31,22 @@ impl Moves {
         self.pending
             .get(&(process, counter))
             .map_or(0, |targets| targets.len() as u64)
+    }
+
+    /// Takes out the moves of what is forgotten.
+    pub fn forget(&mut self, processes: &Moved, files: &Moved) {
+        let pending = std::mem::take(&mut self.pending);
+        for ((process, counter), targets) in pending {
+            let targets: Vec<Target> = targets
+                .into_iter()
+                .filter_map(|(file, time)| Some((files.get(file)?, time)))
+                .collect();
+            if let Some(process) = processes.get(process)
+                && !targets.is_empty()
+            {
+                self.pending.insert((process, counter), targets);
+            }
+        }
     }
 
     /// The oldest `count` of them.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::{counters::Counters, input::ProcessId, phases::ByPhase, rows::Cell};
+use super::{counters::Counters, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell};
 
 /// What is known of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +136,19 @@ impl Processes {
             });
             all.len() as u32 - 1
         })
+    }
+
+    /// Takes out the processes that are forgotten.
+    pub(super) fn forget(&mut self, moved: &Moved) {
+        moved.retain(&mut self.all);
+        self.all.shrink_to_fit();
+        self.by_id.retain(|_, index| match moved.get(*index) {
+            Some(new) => {
+                *index = new;
+                true
+            }
+            None => false,
+        });
     }
 
     /// Changes what is known of `id`.

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::{counters::Counters, packed::Packed};
+use super::{counters::Counters, forget::Moved, packed::Packed};
 
 /// Counters of one place: those up to the last flush, and those of the interval since.
 #[derive(Debug, Default)]
@@ -111,6 +111,29 @@ impl Rows {
     pub fn settle(&mut self) {
         for index in self.dirty.drain(..) {
             self.rows[index as usize].cell.settle();
+        }
+    }
+
+    /// Takes out the rows of what is forgotten.
+    pub fn forget(&mut self, processes: &Moved, files: &Moved) {
+        self.rows.retain_mut(|row| {
+            let (Some(process), Some(file)) = (processes.get(row.process), files.get(row.file))
+            else {
+                return false;
+            };
+            (row.process, row.file) = (process, file);
+            true
+        });
+        self.rows.shrink_to_fit();
+        self.dirty.clear();
+        let (rows, hasher) = (&self.rows, &self.hasher);
+        let hash_of = |index: &u32| {
+            let row = &rows[*index as usize];
+            hasher.hash_one((row.process, row.file))
+        };
+        self.index = HashTable::with_capacity(rows.len());
+        for index in 0..rows.len() as u32 {
+            self.index.insert_unique(hash_of(&index), index, hash_of);
         }
     }
 
