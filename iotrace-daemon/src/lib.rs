@@ -5,6 +5,7 @@
 //! ```text
 //! kernel (load, attach) -> drain (maps -> samples, events) -> model (processes, files, counters)
 //!     -> classify (phases), analysis (checkpoints, epochs, findings) -> recording (Parquet parts), report (text, JSON, HTML)
+//!     -> service (metrics over HTTP)
 //! ```
 //!
 //! Only `kernel` and `drain` name aya's types. `report` runs the same model on a recording that `record` fills live.
@@ -13,8 +14,11 @@ pub mod analysis;
 pub mod classify;
 pub mod cli;
 pub mod drain;
+pub mod host;
 pub mod kernel;
 mod memory;
 pub mod model;
 pub mod recording;
 pub mod report;
+pub mod service;
+pub mod targets;

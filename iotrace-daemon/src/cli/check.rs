@@ -119,6 +119,7 @@ fn trials(args: &Args) -> Vec<Trial> {
             let options = Options {
                 detail,
                 follow: true,
+                environment: true,
                 map_entries: None,
                 btf: args.btf.clone(),
                 program_log: false,

@@ -5,14 +5,13 @@
 mod check;
 mod child;
 mod config;
-mod host;
+mod daemon;
 mod output;
 mod phases;
 mod progress;
 mod record;
 mod report;
 mod session;
-mod targets;
 mod trace;
 
 use std::{io, process::ExitCode};
@@ -37,6 +36,8 @@ struct Cli {
 enum Command {
     /// Trace a program, running processes or the whole system, and report what it did.
     Record(Box<record::Args>),
+    /// Trace the whole system for as long as it runs, and export metrics by job.
+    Daemon(Box<daemon::Args>),
     /// Print the report of a recording.
     Report(report::Args),
     /// List, explain and check the rules that sort files into phases.
@@ -52,6 +53,7 @@ pub fn main() -> ExitCode {
     start_log(cli.verbose);
     let result = match cli.command {
         Command::Record(args) => record::run(*args, cli.verbose),
+        Command::Daemon(args) => daemon::run(&args, cli.verbose),
         Command::Report(args) => report::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),

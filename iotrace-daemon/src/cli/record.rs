@@ -7,11 +7,12 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 
-use super::{child::Held, output::Format, session::Session, targets, trace::Trace};
+use super::{child::Held, output::Format, session::Session, trace::Trace};
 use crate::{
     classify::Classifier,
     drain::Drain,
     kernel::{Detail, HookChoice, Options, load, selftest},
+    targets,
 };
 
 #[derive(Debug, clap::Args)]
@@ -75,6 +76,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     let options = Options {
         detail: args.detail,
         follow: args.all || !args.no_follow,
+        environment: false,
         map_entries: args.map_entries,
         btf: args.btf.clone(),
         program_log: verbose > 1,

@@ -4,14 +4,16 @@ use std::{collections::HashMap, path::PathBuf, time::Instant};
 
 use anyhow::Context as _;
 
-use super::{host, output, progress::Progress, record::Args, targets};
+use super::{output, progress::Progress, record::Args};
 use crate::{
+    host,
     model::{
         About, Model,
         run::{Run, Target},
     },
     recording::Recorder,
     report::Report,
+    targets,
 };
 
 /// What is kept while recording, and after the hooks are off.

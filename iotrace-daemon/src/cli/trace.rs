@@ -13,16 +13,16 @@ use tokio::{
 
 use super::{
     child::{self, Held, Running},
-    host,
     session::Session,
-    targets,
 };
 use crate::{
     drain::{
         Batch, Drain, Stats,
         collector::{Collector, Taken},
     },
+    host,
     kernel::{Kernel, KernelError},
+    targets,
 };
 
 /// Exit code when `--duration` ends a program, as timeout(1)'s.
@@ -113,7 +113,7 @@ impl Trace {
             tokio::select! {
                 taken = self.collector.next() => match taken {
                     Some(Taken::Batch(batch)) => batch.apply(&mut session.model),
-                    Some(Taken::All) => {
+                    Some(Taken::All(_)) => {
                         self.flush(session)?;
                         // Counted from here: a slow disk must not be given one part behind the other.
                         flush.reset();

@@ -9,6 +9,7 @@ use aya::{
     Btf, Ebpf, Endianness,
     programs::{BtfTracePoint, ProgramError, ProgramInfo, TracePoint},
 };
+use serde::{Deserialize, Serialize};
 
 use super::{
     Detached, Kernel, KernelError, calls,
@@ -16,7 +17,8 @@ use super::{
 };
 
 /// Which hook kind the user wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub enum HookChoice {
     /// The first that this kernel can do.
     Auto,
@@ -43,6 +45,20 @@ impl Hook {
     }
 }
 
+/// One hook, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HookState {
+    pub name: String,
+    /// Whether nothing can be counted without it.
+    pub required: bool,
+    pub attached: bool,
+    /// Why it is not attached, and what that costs.
+    pub reason: Option<String>,
+}
+
+/// What is not known without a process hook.
+const COSTS: &str = "processes are known by their I/O alone, and those that end at once by no name";
+
 const PROCESS_HOOKS: [(&str, &str); 3] = [
     ("process_fork", "sched_process_fork"),
     ("process_exec", "sched_process_exec"),
@@ -63,10 +79,43 @@ impl Kernel {
     pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
         let btf = kernel_btf(self.btf.as_deref())?;
         attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
+        self.attach_calls(choice, &btf)
+    }
+
+    /// As [`Self::attach`], where all processes are traced: the hooks that follow processes may be missing.
+    pub fn attach_what_there_is(
+        &mut self,
+        choice: HookChoice,
+    ) -> Result<(Hook, Vec<HookState>), KernelError> {
+        let btf = kernel_btf(self.btf.as_deref())?;
+        let mut hooks = Vec::new();
+        for process_hook in PROCESS_HOOKS {
+            let reason = attach_raw(&mut self.ebpf, &[process_hook], &btf).err();
+            hooks.push(HookState {
+                name: process_hook.1.into(),
+                required: false,
+                attached: reason.is_none(),
+                reason: reason.map(|error| format!("{error}; {COSTS}")),
+            });
+        }
+        let hook = self.attach_calls(choice, &btf)?;
+        hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
+            name: match hook {
+                Hook::Btf => name.into(),
+                Hook::Tracepoint => format!("syscalls/{name}_*"),
+            },
+            required: true,
+            attached: true,
+            reason: None,
+        }));
+        Ok((hook, hooks))
+    }
+
+    fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {
         let hook = match choice {
-            HookChoice::Btf => self.attach_pair(&btf)?,
+            HookChoice::Btf => self.attach_pair(btf)?,
             HookChoice::Tracepoint => attach_tracepoints(&mut self.ebpf)?,
-            HookChoice::Auto => match self.attach_pair(&btf) {
+            HookChoice::Auto => match self.attach_pair(btf) {
                 Ok(hook) => hook,
                 Err(error) => {
                     log::warn!("falling back to one tracepoint per system call: {error}");

@@ -32,7 +32,7 @@ use aya::{
 };
 use iotrace_common::{key::FileId, scope::Scope as CurrentScope};
 
-pub use attach::{Hook, HookChoice};
+pub use attach::{Hook, HookChoice, HookState};
 use copies::Misses;
 use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
@@ -125,8 +125,13 @@ impl Kernel {
     /// Lets every file be named again.
     pub fn forget_names(&mut self) -> Result<(), KernelError> {
         let keys: Vec<FileId> = self.named.keys().filter_map(Result::ok).collect();
-        for key in keys {
-            match self.named.remove(&key) {
+        self.forget_names_of(&keys)
+    }
+
+    /// Lets these files be named again.
+    pub fn forget_names_of(&mut self, files: &[FileId]) -> Result<(), KernelError> {
+        for key in files {
+            match self.named.remove(key) {
                 Ok(()) | Err(MapError::KeyNotFound) => {}
                 Err(error) => return Err(map_error("NAMED", "delete", &error)),
             }

@@ -10,7 +10,7 @@
 mod html;
 mod json;
 mod merged;
-mod phases;
+pub(crate) mod phases;
 mod sum;
 mod text;
 

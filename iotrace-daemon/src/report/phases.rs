@@ -119,7 +119,7 @@ impl Phases {
 }
 
 /// The counters of reads, and all others. Tables of sizes hold both kinds and stay with the others.
-fn split(counters: &Counters) -> (Counters, Counters) {
+pub fn split(counters: &Counters) -> (Counters, Counters) {
     let mut reads = Counters::ZERO;
     let mut rest = counters.clone();
     let sizes = READ_SIZE_0_100..=READ_SIZE_1G_PLUS;

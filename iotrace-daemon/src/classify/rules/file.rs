@@ -29,7 +29,14 @@ const KEYS: [&str; 7] = [
 ];
 
 /// Tables of `iotrace.toml` that others read.
-const OTHER_TABLES: [&str; 1] = ["thresholds"];
+const OTHER_TABLES: [&str; 6] = [
+    "thresholds",
+    "trace",
+    "http",
+    "metrics",
+    "memory",
+    "recordings",
+];
 
 /// Reads the rules in `text`, which is that of `file`.
 pub fn parse(file: &str, text: &str, is_builtin: bool) -> Result<Vec<Rule>, Vec<Problem>> {

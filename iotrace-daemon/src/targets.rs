@@ -94,8 +94,17 @@ pub fn look(pid: u32) -> Option<About> {
 
 /// Whether what /proc said is of this process, and not of another that had or got its pid.
 pub fn is_of(about: &About, process: ProcessId) -> bool {
-    // /proc counts in ticks, the kernel's key in 2^20 ns: the same start within one of each.
-    process.start.wrapping_sub(start_key(about.start_boottime)) <= start_key(tick()) + 1
+    is_start(process, about.start_boottime)
+}
+
+/// Whether a process started then: /proc counts in ticks, the kernel's key in 2^20 ns, the same within one of each.
+fn is_start(process: ProcessId, start_boottime: u64) -> bool {
+    process.start.wrapping_sub(start_key(start_boottime)) <= start_key(tick()) + 1
+}
+
+/// Whether this process is there, and not another that got its pid.
+pub fn is_there(process: ProcessId) -> bool {
+    stat(process.pid).is_some_and(|stat| is_start(process, stat.start_ticks * tick()))
 }
 
 /// Every process of the system.

@@ -93,6 +93,12 @@ pub fn mountinfo() -> io::Result<Vec<u8>> {
     fs::read("/proc/self/mountinfo")
 }
 
+/// The mounts of the machine, whatever this process sees of them: those of process 1, where that may be asked
+/// (CAP_SYS_PTRACE).
+pub fn machine_mountinfo() -> io::Result<Vec<u8>> {
+    fs::read("/proc/1/mountinfo").or_else(|_| mountinfo())
+}
+
 fn line(path: &str) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim_end().to_owned())
 }

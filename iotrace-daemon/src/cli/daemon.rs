@@ -1,0 +1,327 @@
+//! `iotrace daemon`: the whole machine, for as long as it runs, as metrics.
+//!
+//! The same kernel side, drain and model as `record --all`; once a second one interval of the model goes to the service.
+
+use std::{
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval},
+};
+
+use super::{config, phases};
+use crate::{
+    drain::{
+        Drain, Stats,
+        collector::{Collector, Taken},
+    },
+    host,
+    kernel::{Kernel, KernelError, Options, load, selftest},
+    model::{
+        Model,
+        run::{Target, rfc3339},
+    },
+    service::{
+        config::{Config, Flags},
+        http::Server,
+        intake::Intake,
+        notify::Notifier,
+        shared::{Draining, Memory, Service, Shared, State},
+        totals::Totals,
+    },
+};
+
+/// Between two intervals.
+const TICK: Duration = Duration::from_secs(1);
+/// Ticks between two looks at what changes slowly: mounts, losses, processes whose end was missed.
+const SLOW: u64 = 10;
+/// Processes that have ended, from which on the model forgets them.
+const ENDED: usize = 1000;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    flags: Flags,
+    /// Read the configuration, say what is wrong with it, and do no more.
+    #[arg(long)]
+    check_config: bool,
+}
+
+/// Runs `iotrace daemon`.
+pub fn run(args: &Args, verbose: u8) -> anyhow::Result<ExitCode> {
+    let config = args.flags.config()?;
+    if args.check_config {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut daemon = Daemon::start(args.flags.clone(), config, verbose)?;
+        daemon.follow().await?;
+        daemon.end()
+    })?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The running service.
+struct Daemon {
+    flags: Flags,
+    config: Config,
+    kernel: Kernel,
+    collector: Collector,
+    model: Model,
+    intake: Intake,
+    shared: Arc<Shared>,
+    server: Server,
+    notifier: Notifier,
+    signals: Signals,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+impl Daemon {
+    /// Opens the endpoint, loads, attaches, tests, and lets the counting begin.
+    fn start(flags: Flags, config: Config, verbose: u8) -> anyhow::Result<Self> {
+        let notifier = Notifier::from_environment().context("systemd's NOTIFY_SOCKET")?;
+        // Before anything else, so that a reload that comes early does not end it.
+        let signals = Signals::new()?;
+        let named = config.trace.rules.clone().or_else(|| flags.file());
+        let classifier = phases::compile(config::file(named.as_deref()).as_deref())?;
+        let types = load::read_types(config.trace.btf.as_deref())?;
+        let mut kernel = load::load(&options(&config, verbose), &types, classifier.table())?;
+        drop(types);
+        let mut drain = Drain::new(&mut kernel)?;
+        let (hook, hooks) = kernel.attach_what_there_is(config.trace.hook)?;
+        selftest::run(&mut kernel, &mut drain)?;
+        kernel.zero_losses()?;
+        let run = host::run(Target::All(true), hook.name(), kernel.detail().name())?;
+        let service = Service {
+            version: env!("IOTRACE_VERSION"),
+            host: run.host,
+            kernel: run.kernel,
+            started: rfc3339(run.start_unix_ns),
+            hook: run.hook,
+            detail: run.detail,
+            hooks,
+            warnings: Vec::new(),
+            unaccounted: kernel.losses()?,
+            drain: Draining {
+                map_entries_limit: kernel.map_entries().into(),
+                map_bytes: kernel.map_bytes(),
+                ..Draining::default()
+            },
+            memory: Memory::default(),
+            config: config.clone(),
+        };
+        let totals = Totals::new(config.metrics.max_series);
+        let shared = Arc::new(Shared::new(State { totals, service }));
+        let server = Server::start(&config.http, Arc::clone(&shared))?;
+        let mut daemon = Self {
+            intake: Intake::new(classifier, config.metrics.slurm_steps),
+            flags,
+            config,
+            kernel,
+            collector: Collector::start(drain)?,
+            model: Model::default(),
+            shared,
+            server,
+            notifier,
+            signals,
+        };
+        daemon.model.update_mounts(&host::machine_mountinfo()?);
+        daemon.kernel.trace_all()?;
+        eprintln!("iotrace: listening on {}", daemon.server.address());
+        let status = daemon.summary();
+        daemon.notifier.ready(&status);
+        Ok(daemon)
+    }
+
+    /// Takes what comes until a signal says that it is enough.
+    async fn follow(&mut self) -> anyhow::Result<()> {
+        let mut tick = ticks(TICK);
+        let mut watchdog = ticks(
+            self.notifier
+                .watchdog()
+                .unwrap_or(Duration::from_secs(3600)),
+        );
+        let mut number = 0;
+        loop {
+            tokio::select! {
+                taken = self.collector.next() => match taken {
+                    Some(Taken::Batch(batch)) => {
+                        let intake = &mut self.intake;
+                        self.shared.with(|state| intake.see(&batch, &mut state.totals));
+                        batch.apply(&mut self.model);
+                    }
+                    Some(Taken::All(stats)) => {
+                        number += 1;
+                        self.take(stats, number)?;
+                    }
+                    // The thread has ended for a reason, which the end will say.
+                    None => return Ok(()),
+                },
+                _ = tick.tick() => self.collector.ask(),
+                _ = watchdog.tick() => if self.shared.is_healthy() { self.notifier.alive() },
+                _ = self.signals.hangup.recv() => self.reload(),
+                _ = self.signals.interrupt.recv() => return Ok(()),
+                _ = self.signals.terminate.recv() => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes one interval.
+    fn take(&mut self, stats: Stats, number: u64) -> Result<(), KernelError> {
+        let now = Instant::now();
+        self.kernel.attach_more()?;
+        let losses = self.kernel.losses()?;
+        let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
+        self.shared.with(|state| {
+            intake.take(model, &mut state.totals, now);
+            state.service.unaccounted = losses;
+            state
+                .service
+                .unaccounted
+                .insert("damaged_events".into(), stats.damaged);
+            state.service.drain.update(stats);
+            state.service.memory.files = model.file_count() as u64;
+            state.service.memory.processes = intake.processes().count() as u64;
+            if number.is_multiple_of(SLOW) {
+                state.totals.expire(config.metrics.linger.0, now);
+                state.service.warnings = warnings(&state.service, intake);
+            }
+        });
+        if number.is_multiple_of(SLOW) {
+            self.forget()?;
+            match host::machine_mountinfo() {
+                Ok(text) => self.model.update_mounts(&text),
+                Err(error) => log::warn!("the mounts cannot be read: {error}"),
+            }
+            self.notifier.status(&self.summary());
+        }
+        self.shared.looked();
+        Ok(())
+    }
+
+    /// Lets the model forget what is old, when there is enough of it.
+    fn forget(&mut self) -> Result<(), KernelError> {
+        let known = self.intake.processes().living();
+        let ended = self.model.processes().len().saturating_sub(known);
+        let max_files = self.config.memory.max_files;
+        if self.model.file_count() <= max_files && ended < ENDED.max(known) {
+            return Ok(());
+        }
+        let forgotten = self.intake.forget(&mut self.model, max_files);
+        self.kernel.forget_names_of(&forgotten)?;
+        self.shared.with(|state| {
+            state.service.memory.forgotten_files += forgotten.len() as u64;
+        });
+        Ok(())
+    }
+
+    /// Reads the configuration again. One that is wrong changes nothing.
+    fn reload(&mut self) {
+        self.notifier.reloading();
+        match self.flags.config() {
+            Ok(new) => self.change(new),
+            Err(error) => log::error!("nothing is reloaded: {error}"),
+        }
+        self.notifier.ready(&self.summary());
+    }
+
+    fn change(&mut self, new: Config) {
+        let fixed = self.config.fixed_changes(&new);
+        if !fixed.is_empty() {
+            log::warn!("takes effect at the next start: {}", fixed.join(", "));
+        }
+        if let Err(error) = self.server.reload(&new.http) {
+            log::error!("the users and the certificate stay as they were: {error}");
+        }
+        self.config = new;
+        let config = &self.config;
+        self.shared.with(|state| {
+            state.totals.set_limit(config.metrics.max_series);
+            state.service.config = config.clone();
+        });
+        eprintln!("iotrace: the configuration is reloaded");
+    }
+
+    /// One line on how it is.
+    fn summary(&self) -> String {
+        self.shared.with(|state| {
+            let hooks = &state.service.hooks;
+            let attached = hooks.iter().filter(|hook| hook.attached).count();
+            format!(
+                "{attached} of {} hooks attached, {} units, {} series",
+                hooks.len(),
+                state.totals.units().all().count(),
+                state.totals.series()
+            )
+        })
+    }
+
+    /// Takes the hooks off.
+    fn end(self) -> anyhow::Result<()> {
+        self.notifier.stopping();
+        let drained = self.collector.stop(drop);
+        self.kernel.detach()?;
+        drained?;
+        Ok(())
+    }
+}
+
+fn options(config: &Config, verbose: u8) -> Options {
+    Options {
+        detail: config.trace.detail,
+        follow: true,
+        environment: true,
+        map_entries: Some(config.trace.map_entries),
+        btf: config.trace.btf.clone(),
+        program_log: verbose > 1,
+    }
+}
+
+/// What is missing, and what to do.
+fn warnings(service: &Service, intake: &Intake) -> Vec<String> {
+    let hooks = service.hooks.iter().filter(|hook| !hook.attached);
+    let mut warnings: Vec<String> = hooks
+        .map(|hook| {
+            let reason = hook.reason.as_deref().unwrap_or_default();
+            format!("hook {} is not attached: {reason}", hook.name)
+        })
+        .collect();
+    let refused = intake.processes().refused();
+    if refused > 0 {
+        warnings.push(format!(
+            "the environment of {refused} processes could not be read, so batch jobs are told by their cgroups alone: \
+             give the service CAP_SYS_PTRACE"
+        ));
+    }
+    warnings
+}
+
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period.max(Duration::from_millis(10)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

@@ -1,0 +1,97 @@
+//! Flags and environment variables: every key of the file that is one value.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use super::{Config, ConfigError, DEFAULT_PATH, Span};
+use crate::kernel::{Detail, HookChoice};
+
+/// What overrides the file. A flag wins over its environment variable.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// The configuration file; it must be there [default: /etc/iotrace/iotrace.toml, if it is there]
+    #[arg(long, value_name = "FILE", env = "IOTRACE_CONFIG")]
+    config: Option<PathBuf>,
+    /// How much to keep per file.
+    #[arg(long, value_enum, env = "IOTRACE_DETAIL")]
+    detail: Option<Detail>,
+    /// How to see system calls.
+    #[arg(long, value_enum, env = "IOTRACE_HOOK")]
+    hook: Option<HookChoice>,
+    /// Entries of each of the two generations of kernel counters.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAP_ENTRIES", value_parser = clap::value_parser!(u32).range(3..=1 << 24))]
+    map_entries: Option<u32>,
+    /// The running kernel's type information.
+    #[arg(long, value_name = "FILE", env = "IOTRACE_BTF")]
+    btf: Option<PathBuf>,
+    /// Rules that come before the built-in ones.
+    #[arg(long, value_name = "FILE", env = "IOTRACE_RULES")]
+    rules: Option<PathBuf>,
+    /// Where to listen for HTTP.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "IOTRACE_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Certificate chain for HTTPS, PEM.
+    #[arg(long, value_name = "FILE", env = "IOTRACE_TLS_CERTIFICATE")]
+    tls_certificate: Option<PathBuf>,
+    /// Key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", env = "IOTRACE_TLS_KEY")]
+    tls_key: Option<PathBuf>,
+    /// Series of all jobs together.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAX_SERIES")]
+    max_series: Option<usize>,
+    /// How long the series of a job stay after its last process.
+    #[arg(long, value_name = "TIME", env = "IOTRACE_LINGER")]
+    linger: Option<Span>,
+    /// Make each step of a Slurm job a unit of its own.
+    #[arg(long, value_name = "BOOL", env = "IOTRACE_SLURM_STEPS", num_args = 0..=1, default_missing_value = "true")]
+    slurm_steps: Option<bool>,
+    /// Files known one by one.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAX_FILES")]
+    max_files: Option<usize>,
+}
+
+impl Flags {
+    /// The configuration: the file, overridden, and checked as a whole.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let file = self.config.as_deref();
+        let (mut config, text) = Config::read(file)?;
+        self.apply(&mut config);
+        config.checked(&text, file.unwrap_or(DEFAULT_PATH.as_ref()))
+    }
+
+    /// The file that is named, or the default one where it is there.
+    pub fn file(&self) -> Option<PathBuf> {
+        let default = PathBuf::from(DEFAULT_PATH);
+        self.config
+            .clone()
+            .or_else(|| default.exists().then_some(default))
+    }
+
+    fn apply(&self, config: &mut Config) {
+        let flags = self.clone();
+        let Config {
+            trace,
+            http,
+            metrics,
+            memory,
+            ..
+        } = config;
+        set(&mut trace.detail, flags.detail);
+        set(&mut trace.hook, flags.hook);
+        set(&mut trace.map_entries, flags.map_entries);
+        set(&mut trace.btf, flags.btf.map(Some));
+        set(&mut trace.rules, flags.rules.map(Some));
+        set(&mut http.listen, flags.listen);
+        set(&mut http.tls_certificate, flags.tls_certificate.map(Some));
+        set(&mut http.tls_key, flags.tls_key.map(Some));
+        set(&mut metrics.max_series, flags.max_series);
+        set(&mut metrics.linger, flags.linger);
+        set(&mut metrics.slurm_steps, flags.slurm_steps);
+        set(&mut memory.max_files, flags.max_files);
+    }
+}
+
+fn set<T>(value: &mut T, flag: Option<T>) {
+    if let Some(flag) = flag {
+        *value = flag;
+    }
+}

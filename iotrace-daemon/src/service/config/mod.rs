@@ -1,0 +1,181 @@
+//! What the service is told: built-in defaults < `/etc/iotrace/iotrace.toml` < environment < flags.
+//!
+//! [`Config::default`] is the one place of every default; `deploy/iotrace.toml` shows each, commented, and a test holds
+//! the two equal. `docs/configuration.md` describes the keys.
+
+mod file;
+mod flags;
+mod values;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+pub use file::{ConfigError, DEFAULT_PATH};
+pub use flags::Flags;
+pub use values::{Password, Span};
+
+use crate::kernel::{Detail, HookChoice};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub trace: Trace,
+    pub http: Http,
+    pub metrics: Metrics,
+    pub memory: Memory,
+    /// Rules of phases and thresholds of findings, which others read.
+    #[serde(skip_serializing)]
+    rule: IgnoredAny,
+    #[serde(skip_serializing)]
+    thresholds: IgnoredAny,
+}
+
+/// The kernel side. A change takes effect at the next start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Trace {
+    pub detail: Detail,
+    pub hook: HookChoice,
+    /// Entries of each of the two generations of kernel counters.
+    pub map_entries: u32,
+    /// The kernel's type information, where it is not at its usual place.
+    pub btf: Option<PathBuf>,
+    /// Rules that come before the built-in ones.
+    pub rules: Option<PathBuf>,
+}
+
+/// The HTTP endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    pub listen: SocketAddr,
+    /// PEM files; both or none.
+    pub tls_certificate: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    /// Who may ask: name and bcrypt hash of the password. Empty: everybody who can connect.
+    pub users: BTreeMap<String, Password>,
+}
+
+/// What is exported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Metrics {
+    /// Series of all jobs together; what finds no room goes to the unit `other`.
+    pub max_series: usize,
+    /// How long the series of a job stay after its last process.
+    pub linger: Span,
+    /// Whether each step of a Slurm job is a unit of its own.
+    pub slurm_steps: bool,
+}
+
+/// Bounds of what is remembered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Memory {
+    /// Files known one by one; the longest unused are folded into the totals.
+    pub max_files: usize,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self {
+            detail: Detail::Basic,
+            hook: HookChoice::Auto,
+            map_entries: iotrace_common::limits::IO_ENTRIES_BASIC,
+            btf: None,
+            rules: None,
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9748)),
+            tls_certificate: None,
+            tls_key: None,
+            users: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            max_series: 20_000,
+            linger: Span(Duration::from_secs(600)),
+            slurm_steps: false,
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { max_files: 200_000 }
+    }
+}
+
+/// Fewest series that leave room for one job beside `other`.
+const MIN_SERIES: usize = 100;
+/// Fewest files that are worth remembering.
+const MIN_FILES: usize = 1000;
+
+impl Config {
+    /// What is wrong with it as a whole: the key, and what to do.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let (http, metrics) = (&self.http, &self.metrics);
+        if http.tls_certificate.is_some() != http.tls_key.is_some() {
+            let key = if http.tls_key.is_none() {
+                "tls_certificate"
+            } else {
+                "tls_key"
+            };
+            return Err((
+                key,
+                "tls_certificate and tls_key go together: set both".into(),
+            ));
+        }
+        if metrics.max_series < MIN_SERIES {
+            return Err(("max_series", format!("max_series is at least {MIN_SERIES}")));
+        }
+        if self.trace.map_entries < 3 {
+            return Err(("map_entries", "map_entries is at least 3".into()));
+        }
+        if self.memory.max_files < MIN_FILES {
+            return Err(("max_files", format!("max_files is at least {MIN_FILES}")));
+        }
+        Ok(())
+    }
+
+    /// Keys that differ and take effect only at the next start.
+    pub fn fixed_changes(&self, new: &Self) -> Vec<&'static str> {
+        let (a, b) = (self, new);
+        let mut changed = Vec::new();
+        let mut compare = |key, same: bool| {
+            if !same {
+                changed.push(key);
+            }
+        };
+        compare("trace.detail", a.trace.detail == b.trace.detail);
+        compare("trace.hook", a.trace.hook == b.trace.hook);
+        compare(
+            "trace.map_entries",
+            a.trace.map_entries == b.trace.map_entries,
+        );
+        compare("trace.btf", a.trace.btf == b.trace.btf);
+        compare("trace.rules", a.trace.rules == b.trace.rules);
+        compare("http.listen", a.http.listen == b.http.listen);
+        let tls = |http: &Http| http.tls_certificate.is_some();
+        compare("http.tls_certificate", tls(&a.http) == tls(&b.http));
+        compare(
+            "metrics.slurm_steps",
+            a.metrics.slurm_steps == b.metrics.slurm_steps,
+        );
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests;

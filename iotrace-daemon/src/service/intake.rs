@@ -1,0 +1,373 @@
+//! One interval of the model into the totals, once a second; then the model forgets what is old.
+//!
+//! The phase of a count is the file's by its name when it is counted, and reads are told from writes as in reports. A
+//! counter never falls, so a later rename moves nothing. Counts of a file whose name has not come yet wait for it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use iotrace_common::{key::FileId, op};
+
+use super::{
+    processes::Processes,
+    totals::{Key, Mount, MountId, NO_MOUNT, Totals, UnitId, Value},
+};
+use crate::{
+    classify::{
+        Classifier,
+        context::Sorted,
+        dfa::Verdict,
+        phase::{Direction, Phase},
+        used::Used,
+    },
+    drain::Batch,
+    model::{Model, Moved, Spot, counters::*, history::Bounds, mounts},
+    report::phases::split,
+};
+
+/// How long counts wait for the name of their file.
+const NAME_LIMIT: Duration = Duration::from_secs(3);
+
+/// What a file's counts are labelled with.
+#[derive(Clone, Copy, Debug)]
+struct FileLabels {
+    sorted: Sorted,
+    mount: MountId,
+}
+
+/// Counts of a file without a name.
+struct Waiting {
+    counters: Counters,
+    since: Instant,
+}
+
+/// Takes intervals in.
+pub struct Intake {
+    classifier: Classifier,
+    processes: Processes,
+    /// By index of the file.
+    files: HashMap<u32, FileLabels>,
+    /// By index of the file: in which interval it was last used.
+    used: Vec<u32>,
+    /// Number of the interval.
+    interval: u32,
+    /// Files that a unit has used.
+    seen: HashSet<(UnitId, u32)>,
+    waiting: HashMap<(UnitId, u32), Waiting>,
+}
+
+impl Intake {
+    pub fn new(classifier: Classifier, slurm_steps: bool) -> Self {
+        Self {
+            classifier,
+            processes: Processes::new(slurm_steps),
+            files: HashMap::new(),
+            used: Vec::new(),
+            interval: 0,
+            seen: HashSet::new(),
+            waiting: HashMap::new(),
+        }
+    }
+
+    /// The units of processes.
+    pub fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// Looks at a batch on its way to the model: processes are attributed while they are there.
+    pub fn see(&mut self, batch: &Batch, totals: &mut Totals) {
+        if let Batch::Events(events) = batch {
+            for event in events {
+                self.processes.see(event, totals);
+            }
+        }
+    }
+
+    /// Takes the interval of the model into the totals, and ends it.
+    pub fn take(&mut self, model: &mut Model, totals: &mut Totals, now: Instant) {
+        self.interval += 1;
+        self.used.resize(model.file_count(), self.interval);
+        for file in model.changed_files() {
+            self.files.remove(file);
+        }
+        self.take_rows(model, totals, now);
+        self.take_processes(model, totals);
+        self.take_failures(model, totals);
+        self.take_waiting(model, totals, now);
+        // No history is kept, so the bounds are those of nothing.
+        model.settle(Bounds { start: 0, end: 0 });
+        self.processes.sweep(totals, now);
+    }
+
+    /// Lets the model forget the processes that have ended and, where it knows more than `max_files`, the files that
+    /// were unused for longest, down to half as many. Returns the files forgotten. Comes after [`Intake::take`].
+    pub fn forget(&mut self, model: &mut Model, max_files: usize) -> Vec<FileId> {
+        self.processes.find_ended();
+        let oldest = self.oldest_kept(model, max_files);
+        let processes = &self.processes;
+        let used = &self.used;
+        let over: Vec<u32> = (0..model.file_count() as u32)
+            .filter(|file| used[*file as usize] < oldest)
+            .collect();
+        let forgotten = over.iter().map(|file| model.file(*file).id).collect();
+        let waiting: HashSet<u32> = self.waiting.keys().map(|(_, file)| *file).collect();
+        let moved = model.forget(
+            |process| processes.knows(process.id),
+            |file| used[file as usize] >= oldest || waiting.contains(&file),
+        );
+        self.follow(&moved.files);
+        forgotten
+    }
+
+    /// The interval since which a file must have been used to be kept.
+    fn oldest_kept(&self, model: &Model, max_files: usize) -> u32 {
+        if model.file_count() <= max_files {
+            return 0;
+        }
+        let mut used = self.used.clone();
+        let (_, oldest, _) = used.select_nth_unstable(model.file_count() - max_files / 2);
+        // Files of the interval that has just been taken may be in use: their names are still needed.
+        (*oldest).min(self.interval)
+    }
+
+    /// Follows the files to their new indices.
+    fn follow(&mut self, moved: &Moved) {
+        let files = std::mem::take(&mut self.files).into_iter();
+        self.files = files
+            .filter_map(|(file, labels)| Some((moved.get(file)?, labels)))
+            .collect();
+        let seen = std::mem::take(&mut self.seen).into_iter();
+        self.seen = seen
+            .filter_map(|(unit, file)| Some((unit, moved.get(file)?)))
+            .collect();
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        self.waiting = waiting
+            .filter_map(|((unit, file), waiting)| Some(((unit, moved.get(file)?), waiting)))
+            .collect();
+        let used = std::mem::take(&mut self.used).into_iter().zip(0..);
+        self.used = used
+            .filter_map(|(interval, file)| moved.get(file).map(|_| interval))
+            .collect();
+    }
+
+    fn take_rows(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
+        for row in model.dirty_rows() {
+            let process = model.processes()[row.process as usize].id;
+            let unit = self.processes.unit_of(process, totals);
+            self.used[row.file as usize] = self.interval;
+            let interval = row.cell.interval();
+            if model.file(row.file).path.is_empty() {
+                let waiting = self.waiting.entry((unit, row.file)).or_insert(Waiting {
+                    counters: Counters::ZERO,
+                    since: now,
+                });
+                let mut newer = interval;
+                newer.absorb(&waiting.counters);
+                waiting.counters = newer;
+            } else {
+                let total = row.cell.total();
+                self.count_file(model, totals, unit, row.file, &interval, Some(&total));
+            }
+        }
+    }
+
+    fn take_waiting(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
+        let is_over = |file: u32, waiting: &Waiting| {
+            !model.file(file).path.is_empty()
+                || now.saturating_duration_since(waiting.since) >= NAME_LIMIT
+        };
+        let over: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|((_, file), waiting)| is_over(*file, waiting))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in over {
+            if let Some(waiting) = self.waiting.remove(&key) {
+                self.count_file(model, totals, key.0, key.1, &waiting.counters, None);
+            }
+        }
+    }
+
+    /// Counts what was done to a file. `whole`: what was done to it so far, which tells how it is used.
+    fn count_file(
+        &mut self,
+        model: &Model,
+        totals: &mut Totals,
+        unit: UnitId,
+        file: u32,
+        counters: &Counters,
+        whole: Option<&Counters>,
+    ) {
+        let labels = self.labels(model, totals, file);
+        let used = Used::new(whole.unwrap_or(counters), &labels.sorted);
+        let key = |direction| Key {
+            unit,
+            phase: labels.sorted.phase(direction),
+            mount: labels.mount,
+        };
+        let main = key(used.main);
+        if used.reads_apart {
+            let (reads, rest) = split(counters);
+            count(totals, key(Direction::Read), &reads);
+            count(totals, main, &rest);
+        } else {
+            count(totals, main, counters);
+        }
+        if self.seen.insert((unit, file)) && !model.file(file).is_directory() {
+            totals.add(main, Value::Files, 1);
+        }
+    }
+
+    fn take_processes(&mut self, model: &Model, totals: &mut Totals) {
+        for process in model.processes() {
+            for (code, done) in process.phases.interval() {
+                let unit = self.processes.unit_of(process.id, totals);
+                let key = Key {
+                    phase: Phase::from_code(code),
+                    ..without_file(unit)
+                };
+                totals.add(key, Value::Merged, done.merged_ns);
+            }
+            for cell in [&process.by_name, &process.overflow] {
+                if !cell.is_settled() {
+                    let unit = self.processes.unit_of(process.id, totals);
+                    count(totals, without_file(unit), &cell.interval());
+                }
+            }
+        }
+    }
+
+    fn take_failures(&mut self, model: &Model, totals: &mut Totals) {
+        for (failure, count) in model.failures().interval() {
+            let process = model.processes()[failure.process as usize].id;
+            let unit = self.processes.unit_of(process, totals);
+            let key = match failure.spot {
+                Spot::File(file) => {
+                    let labels = self.labels(model, totals, file);
+                    let written = [op::WRITE, op::TRANSFER_WRITE, op::TRUNCATE, op::FALLOCATE];
+                    let direction = if written.contains(&(failure.op as usize)) {
+                        Direction::Write
+                    } else {
+                        Direction::Read
+                    };
+                    Key {
+                        unit,
+                        phase: labels.sorted.phase(direction),
+                        mount: labels.mount,
+                    }
+                }
+                Spot::ByName | Spot::Overflow => without_file(unit),
+            };
+            let value = Value::Error {
+                op: failure.op,
+                errno: failure.errno,
+            };
+            totals.add(key, value, count.calls);
+        }
+    }
+
+    fn labels(&mut self, model: &Model, totals: &mut Totals, index: u32) -> FileLabels {
+        if let Some(labels) = self.files.get(&index) {
+            return *labels;
+        }
+        let file = model.file(index);
+        let (mount_point, fs_type) = model.mount_of(&file);
+        let verdict = if file.path.is_empty() {
+            Verdict::NONE
+        } else {
+            self.classifier
+                .verdict(file.path, file.is_directory(), fs_type)
+        };
+        let labels = FileLabels {
+            sorted: Sorted {
+                verdict,
+                reasons: [None; 2],
+            },
+            mount: totals.mount_id(&mount(mount_point, fs_type)),
+        };
+        if !file.path.is_empty() {
+            self.files.insert(index, labels);
+        }
+        labels
+    }
+}
+
+/// Calls that belong to no file.
+fn without_file(unit: UnitId) -> Key {
+    Key {
+        unit,
+        phase: Phase::UNMATCHED,
+        mount: NO_MOUNT,
+    }
+}
+
+/// A mount as labels have it. Those that come and go with every container or that hold no data are one each.
+fn mount(mount_point: &[u8], fs_type: &str) -> Mount {
+    const PSEUDO: [&str; 14] = [
+        "proc",
+        "sysfs",
+        "cgroup",
+        "cgroup2",
+        "debugfs",
+        "tracefs",
+        "securityfs",
+        "bpf",
+        "devpts",
+        "nsfs",
+        "anon_inodefs",
+        "mqueue",
+        "configfs",
+        "efivarfs",
+    ];
+    let text = String::from_utf8_lossy(mount_point);
+    let mountpoint = if PSEUDO.contains(&fs_type) {
+        "pseudo".into()
+    } else if fs_type == "overlay" && mount_point != b"/" {
+        "container".into()
+    } else if mount_point.is_empty() {
+        "unknown".into()
+    } else if is_of_one_container(&text) {
+        "container volume".into()
+    } else {
+        text.into_owned()
+    };
+    let fstype = match mounts::family(fs_type) {
+        "" => "unknown",
+        family => family,
+    };
+    Mount {
+        mountpoint,
+        fstype: fstype.into(),
+    }
+}
+
+/// Whether a mount is of one pod or container, and goes with it.
+fn is_of_one_container(mount_point: &str) -> bool {
+    const DIRECTORIES: [&str; 5] = [
+        "/var/lib/kubelet/pods/",
+        "/run/containerd/",
+        "/var/lib/docker/",
+        "/var/lib/containers/",
+        "/run/netns/",
+    ];
+    DIRECTORIES
+        .iter()
+        .any(|directory| mount_point.starts_with(directory))
+}
+
+fn count(totals: &mut Totals, key: Key, counters: &Counters) {
+    let v = &counters.v;
+    for (op, calls) in v[..op::COUNT].iter().enumerate() {
+        totals.add(key, Value::Calls(op), *calls);
+    }
+    totals.add(key, Value::ZeroReads, v[ZERO_READS]);
+    totals.add(key, Value::BytesRead, v[BYTES_READ]);
+    totals.add(key, Value::BytesWritten, v[BYTES_WRITTEN]);
+    let times = [READ_NS, WRITE_NS, META_NS, SYNC_NS, FAILED_NS];
+    for (group, index) in times.into_iter().enumerate() {
+        totals.add(key, Value::Time(group), v[index]);
+    }
+}

@@ -1,0 +1,433 @@
+//! The totals and the state of the service as OpenMetrics, or as Prometheus's older text format.
+//!
+//! The only file that names prometheus-client. `docs/metrics.md` describes every metric.
+
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use iotrace_common::{diag, op};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{
+        DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelValue,
+        LabelValueEncoder, NoLabelSet, text,
+    },
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+
+use super::{
+    own::Usage,
+    shared::{Service, Shared, State},
+    totals::{Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value},
+};
+use crate::{classify::phase::Phase, model::errno};
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus's own, version 0.0.4.
+    Text,
+}
+
+impl Format {
+    /// Value of the header `Content-Type`.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Writes the metrics of a service.
+pub struct Exporter {
+    registry: Registry,
+}
+
+impl Exporter {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self::with_usage(shared, Usage::now)
+    }
+
+    /// With what `usage` says of the resources that the service uses.
+    pub fn with_usage(shared: Arc<Shared>, usage: fn() -> Usage) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Exposition { shared, usage }));
+        Self { registry }
+    }
+
+    /// Writes all metrics as they are now.
+    pub fn encode(&self, format: Format) -> Result<String, fmt::Error> {
+        let mut text = String::with_capacity(256 << 10);
+        text::encode(&mut text, &self.registry)?;
+        Ok(match format {
+            Format::OpenMetrics => text,
+            Format::Text => as_text(&text),
+        })
+    }
+}
+
+/// OpenMetrics as the older format: there the name of a counter or an info has its suffix in every line, there are no
+/// units, and an info is a gauge.
+fn as_text(open: &str) -> String {
+    let mut text = String::with_capacity(open.len() + open.len() / 16);
+    let mut lines = open.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with("# UNIT ") || line == "# EOF" {
+            continue;
+        }
+        let Some(help) = line.strip_prefix("# HELP ") else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        let (name, help) = help.split_once(' ').unwrap_or((help, ""));
+        let kind = lines
+            .next_if(|line| line.starts_with("# TYPE "))
+            .and_then(|line| line.rsplit(' ').next());
+        let (suffix, kind) = match kind {
+            Some("counter") => ("_total", "counter"),
+            Some("info") => ("_info", "gauge"),
+            kind => ("", kind.unwrap_or("untyped")),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}"
+        );
+    }
+    text
+}
+
+struct Exposition {
+    shared: Arc<Shared>,
+    usage: fn() -> Usage,
+}
+
+impl fmt::Debug for Exposition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exposition")
+    }
+}
+
+impl Collector for Exposition {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let usage = (self.usage)();
+        let mut out = Out(encoder);
+        self.shared.with(|state| {
+            out.io(&state.totals)?;
+            out.units(&state.totals)?;
+            out.bounds(state)?;
+            out.service(&state.service)?;
+            out.usage(&usage)
+        })
+    }
+}
+
+/// A label's value: a user may have written it.
+struct Text<'a>(Cow<'a, str>);
+
+impl EncodeLabelValue for Text<'_> {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\\' => encoder.write_str("\\\\")?,
+                '"' => encoder.write_str("\\\"")?,
+                '\n' => encoder.write_str("\\n")?,
+                c => encoder.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+type Label<'a> = (&'static str, Text<'a>);
+
+fn label<'a>(name: &'static str, value: impl Into<Cow<'a, str>>) -> Label<'a> {
+    (name, Text(value.into()))
+}
+
+/// Nanoseconds as seconds.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A phase as the label has it: a class of `other` is a phase of its own.
+fn phase_name(phase: Phase) -> &'static str {
+    phase.class().map_or(phase.name(), |class| class.name())
+}
+
+struct Out<'a>(DescriptorEncoder<'a>);
+
+impl Out<'_> {
+    fn counters<'l, N: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        unit: Option<&Unit>,
+        help: &str,
+        rows: impl IntoIterator<Item = (Vec<Label<'l>>, N)>,
+    ) -> fmt::Result {
+        let mut metric = self
+            .0
+            .encode_descriptor(name, help, unit, MetricType::Counter)?;
+        for (labels, value) in rows {
+            let labels = labels.as_slice();
+            let mut family = metric.encode_family(&labels)?;
+            family.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'l, N: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        unit: Option<&Unit>,
+        help: &str,
+        rows: impl IntoIterator<Item = (Vec<Label<'l>>, N)>,
+    ) -> fmt::Result {
+        let mut metric = self
+            .0
+            .encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        for (labels, value) in rows {
+            let labels = labels.as_slice();
+            metric.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    fn infos<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = Vec<Label<'l>>>,
+    ) -> fmt::Result {
+        let mut metric = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Info)?;
+        for labels in rows {
+            metric.encode_info(&labels.as_slice())?;
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, name: &str, unit: Option<&Unit>, help: &str, value: u64) -> fmt::Result {
+        self.counters(name, unit, help, [(vec![], value)])
+    }
+
+    fn gauge(&mut self, name: &str, unit: Option<&Unit>, help: &str, value: u64) -> fmt::Result {
+        self.gauges(name, unit, help, [(vec![], value as f64)])
+    }
+
+    /// One counter of every cell, `names` labelled by what it counts.
+    fn cells<N: EncodeCounterValue>(
+        &mut self,
+        totals: &Totals,
+        (name, unit, help): (&str, Option<&Unit>, &str),
+        names: &[(&'static str, Value)],
+        value: impl Fn(u64) -> N,
+    ) -> fmt::Result {
+        let rows = totals.cells().iter().flat_map(|(key, cell)| {
+            let counted = names.iter().map(|(name, value)| (*name, cell.get(*value)));
+            counted
+                .filter(|(_, count)| *count != 0)
+                .map(|(operation, count)| {
+                    let mut labels = cell_labels(totals, *key);
+                    if !operation.is_empty() {
+                        labels.push(label("operation", operation));
+                    }
+                    (labels, value(count))
+                })
+        });
+        self.counters(name, unit, help, rows)
+    }
+
+    fn io(&mut self, totals: &Totals) -> fmt::Result {
+        let calls: Vec<_> = (op::NAMES.into_iter().zip(0..))
+            .map(|(name, op)| (name, Value::Calls(op)))
+            .collect();
+        let times: Vec<_> = (Value::GROUPS.into_iter().zip(0..))
+            .map(|(name, group)| (name, Value::Time(group)))
+            .collect();
+        let bytes = [("read", Value::BytesRead), ("write", Value::BytesWritten)];
+        let plain = |value| [("", value)];
+        let help = "Operations on files that succeeded.";
+        self.cells(totals, ("iotrace_operations", None, help), &calls, |n| n)?;
+        let help = "Bytes read from and written to files.";
+        self.cells(totals, ("iotrace", Some(&Unit::Bytes), help), &bytes, |n| n)?;
+        let help = "Time inside operations, summed over threads.";
+        let name = ("iotrace_io", Some(&Unit::Seconds), help);
+        self.cells(totals, name, &times, seconds)?;
+        let help = "Time in which a process had an operation of the phase under way, overlap counted once; summed over processes.";
+        let name = ("iotrace_merged_io", Some(&Unit::Seconds), help);
+        self.cells(totals, name, &plain(Value::Merged), seconds)?;
+        let help = "Reads that returned no bytes, which end files; in the operations as well.";
+        let name = ("iotrace_zero_length_reads", None, help);
+        self.cells(totals, name, &plain(Value::ZeroReads), |n| n)?;
+        let help = "Files that the unit used for the first time.";
+        let name = ("iotrace_files_seen", None, help);
+        self.cells(totals, name, &plain(Value::Files), |n| n)?;
+        self.errors(totals)
+    }
+
+    fn errors(&mut self, totals: &Totals) -> fmt::Result {
+        let of_cell = |(key, cell): (&Key, &Cell)| {
+            let key = *key;
+            let errors: Vec<_> = cell.errors().collect();
+            errors.into_iter().map(move |((op, errno), count)| {
+                let mut labels = cell_labels(totals, key);
+                let operation = op::NAMES.get(op as usize).copied().unwrap_or("unknown");
+                labels.push(label("operation", operation));
+                labels.push(match errno {
+                    ERRNO_OTHER => label("errno", "other"),
+                    errno => label("errno", errno::name(errno)),
+                });
+                (labels, count)
+            })
+        };
+        let rows = totals.cells().iter().flat_map(of_cell);
+        let help = "Operations that failed, by error.";
+        self.counters("iotrace_errors", None, help, rows)
+    }
+
+    fn units(&mut self, totals: &Totals) -> fmt::Result {
+        let units = || totals.units().all();
+        let rows = units().map(|(_, unit, _)| {
+            vec![
+                label("unit", &unit.name),
+                label("kind", unit.kind.name()),
+                label("hpc_job", &unit.job),
+                label("slurm_step", &unit.step),
+                label("uid", &unit.pod_uid),
+                label("container_id", &unit.container_id),
+            ]
+        });
+        let help = "What a unit is: names that other exporters have, too.";
+        self.infos("iotrace_unit", help, rows)?;
+        let rows =
+            units().map(|(_, unit, processes)| (vec![label("unit", &unit.name)], processes as f64));
+        let help =
+            "Processes of the unit that are known; one that ended is known for some seconds more.";
+        self.gauges("iotrace_unit_processes", None, help, rows)
+    }
+
+    fn bounds(&mut self, state: &State) -> fmt::Result {
+        let totals = &state.totals;
+        let help = "Series of units, without those of the unit other.";
+        self.gauge("iotrace_series", None, help, totals.series() as u64)?;
+        let help = "The most series of units that there may be.";
+        self.gauge("iotrace_series_limit", None, help, totals.limit() as u64)?;
+        let help = "Counts that went to the unit other, because there were too many series.";
+        self.counter("iotrace_series_folds", None, help, totals.folds())?;
+        let memory = &state.service.memory;
+        let help = "Files known one by one.";
+        self.gauge("iotrace_known_files", None, help, memory.files)?;
+        let help = "Processes known one by one.";
+        self.gauge("iotrace_known_processes", None, help, memory.processes)?;
+        let help = "Files that were forgotten to bound the memory; what was counted stays counted.";
+        self.counter(
+            "iotrace_forgotten_files",
+            None,
+            help,
+            memory.forgotten_files,
+        )
+    }
+
+    fn service(&mut self, service: &Service) -> fmt::Result {
+        let build = vec![
+            label("version", service.version),
+            label("hook", &service.hook),
+            label("detail", &service.detail),
+            label("kernel", &service.kernel),
+        ];
+        self.infos("iotrace_build", "This iotrace, and how it traces.", [build])?;
+        let hooks = service.hooks.iter().map(|hook| {
+            let required = if hook.required { "true" } else { "false" };
+            let labels = vec![label("hook", &hook.name), label("required", required)];
+            (labels, f64::from(u8::from(hook.attached)))
+        });
+        let help = "Whether a kernel hook is attached.";
+        self.gauges("iotrace_hook_attached", None, help, hooks)?;
+        let is_count = |(reason, _): &(&String, _)| {
+            *reason != diag::NAMES[diag::LOST_BYTES as usize]
+                && *reason != diag::NAMES[diag::UNSURE_NS as usize]
+        };
+        let reasons = service.unaccounted.iter().filter(is_count);
+        let reasons = reasons.map(|(reason, count)| {
+            let index = diag::NAMES.iter().position(|name| name == reason);
+            let is_loss = index.is_none_or(|index| diag::IS_LOSS[index]);
+            let kind = if is_loss { "lost" } else { "incomplete" };
+            (vec![label("reason", reason), label("kind", kind)], *count)
+        });
+        let help =
+            "What was not accounted (kind lost), or not in full (kind incomplete), by reason.";
+        self.counters("iotrace_unaccounted", None, help, reasons)?;
+        let loss = |index: u32| {
+            let loss = service.unaccounted.get(diag::NAMES[index as usize]);
+            loss.copied().unwrap_or(0)
+        };
+        let help = "Bytes of operations that no counter holds.";
+        let bytes = loss(diag::LOST_BYTES);
+        self.counter("iotrace_lost", Some(&Unit::Bytes), help, bytes)?;
+        let help = "How much merged times may be off.";
+        let rows = [(vec![], seconds(loss(diag::UNSURE_NS)))];
+        self.counters("iotrace_merged_uncertain", Some(&Unit::Seconds), help, rows)?;
+        let drain = &service.drain;
+        let help = "Drains of the kernel's counters.";
+        self.counter("iotrace_drains", None, help, drain.drains)?;
+        let help = "Entries taken out of the kernel's counters.";
+        self.counter("iotrace_drained_entries", None, help, drain.entries)?;
+        let (name, help) = ("iotrace_drain", "Time spent in drains.");
+        let rows = [(vec![], drain.seconds)];
+        self.counters(name, Some(&Unit::Seconds), help, rows)?;
+        let (name, help) = ("iotrace_longest_drain", "The longest drain.");
+        let rows = [(vec![], drain.longest_seconds)];
+        self.gauges(name, Some(&Unit::Seconds), help, rows)?;
+        let help = "Entries that the last drain found.";
+        self.gauge("iotrace_map_entries", None, help, drain.map_entries)?;
+        let help = "Entries that the kernel's counters have room for between two drains.";
+        self.gauge(
+            "iotrace_map_entries_limit",
+            None,
+            help,
+            drain.map_entries_limit,
+        )?;
+        let help = "Kernel memory of the maps.";
+        self.gauge("iotrace_map", Some(&Unit::Bytes), help, drain.map_bytes)
+    }
+
+    /// By the names that all exporters use.
+    fn usage(&mut self, usage: &Usage) -> fmt::Result {
+        let help = "CPU time of this service, user and system.";
+        let rows = [(vec![], usage.cpu_seconds)];
+        self.counters("process_cpu", Some(&Unit::Seconds), help, rows)?;
+        let bytes = Some(&Unit::Bytes);
+        let help = "Resident memory of this service.";
+        self.gauge("process_resident_memory", bytes, help, usage.resident_bytes)?;
+        let help = "Virtual memory of this service.";
+        self.gauge("process_virtual_memory", bytes, help, usage.virtual_bytes)?;
+        let help = "Open file descriptors of this service.";
+        self.gauge("process_open_fds", None, help, usage.open_descriptors)?;
+        let help = "The most file descriptors that this service may open.";
+        self.gauge("process_max_fds", None, help, usage.max_descriptors)
+    }
+}
+
+fn cell_labels(totals: &Totals, key: Key) -> Vec<Label<'_>> {
+    let unit = totals.units().get(key.unit);
+    let mut labels = vec![
+        label("unit", unit.map_or("other", |unit| &unit.name)),
+        label("phase", phase_name(key.phase)),
+    ];
+    if key.mount != NO_MOUNT {
+        let mount = totals.mount(key.mount);
+        labels.push(label("mountpoint", &mount.mountpoint));
+        labels.push(label("fstype", &mount.fstype));
+    }
+    labels
+}

@@ -1,0 +1,27 @@
+//! The service: what the whole machine does, for as long as it runs, as metrics by job.
+//!
+//! ```text
+//! config        what it is told
+//! attribution   /proc/PID/{environ,cgroup} -> unit (pure)
+//! processes     which unit each process belongs to, from its fork on
+//! intake        one interval of the model -> totals, then the model forgets what is old
+//! totals        sums by unit, phase and mount; bounded
+//! shared        what the drain's side writes and the endpoint reads
+//! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
+//! http          the endpoint
+//! notify        systemd: ready, status, watchdog
+//! own           what the service itself costs
+//! ```
+//!
+//! `cli::daemon` runs it.
+
+pub mod attribution;
+pub mod config;
+pub mod http;
+pub mod intake;
+pub mod metrics;
+pub mod notify;
+pub mod own;
+pub mod processes;
+pub mod shared;
+pub mod totals;

@@ -1,0 +1,177 @@
+//! Which unit each process belongs to: its parent's when it is forked, and what its environment and its cgroup say when
+//! it execs. The kernel side sends the environment, so a process that lives for milliseconds is attributed too.
+
+use std::{
+    collections::HashMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use super::{
+    attribution::{self, Kind, Unit},
+    totals::{Totals, UNKNOWN, UnitId},
+};
+use crate::{
+    model::input::{Event, ProcessId},
+    targets,
+};
+
+/// How long a process that has ended is remembered: its last counters come a drain later.
+const REMEMBER: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    unit: UnitId,
+    ended: Option<Instant>,
+}
+
+/// The units of processes.
+#[derive(Debug, Default)]
+pub struct Processes {
+    by_id: HashMap<ProcessId, Entry>,
+    /// Whether each step of a Slurm job is a unit of its own.
+    steps: bool,
+    /// Processes whose environment could not be read for want of a privilege.
+    refused: u64,
+}
+
+impl Processes {
+    pub fn new(steps: bool) -> Self {
+        Self {
+            steps,
+            ..Self::default()
+        }
+    }
+
+    /// Number of processes remembered.
+    pub fn count(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Processes whose environment could not be read for want of a privilege.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes an event of the kernel side.
+    pub fn see(&mut self, event: &Event, totals: &mut Totals) {
+        match event {
+            Event::Fork { parent, child, .. } => {
+                let unit = self.unit_of(*parent, totals);
+                self.set(*child, unit, totals);
+            }
+            Event::Environment { process, variables } => {
+                self.start(*process, variables, totals);
+            }
+            Event::Exit { process, .. } => {
+                if let Some(entry) = self.by_id.get_mut(process) {
+                    entry.ended = Some(Instant::now());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a process is remembered.
+    pub fn knows(&self, process: ProcessId) -> bool {
+        self.by_id.contains_key(&process)
+    }
+
+    /// Number of those that have not ended.
+    pub fn living(&self) -> usize {
+        let all = self.by_id.values();
+        all.filter(|entry| entry.ended.is_none()).count()
+    }
+
+    /// The unit of a process.
+    pub fn unit_of(&mut self, process: ProcessId, totals: &mut Totals) -> UnitId {
+        if let Some(entry) = self.by_id.get(&process) {
+            return entry.unit;
+        }
+        let found = self.look(process);
+        let unit = found.as_ref().map_or(UNKNOWN, |unit| totals.unit(unit));
+        self.set(process, unit, totals);
+        if found.is_none() {
+            // Gone already: no event will say so.
+            self.ended(process);
+        }
+        unit
+    }
+
+    /// Forgets processes that ended a while ago.
+    pub fn sweep(&mut self, totals: &mut Totals, now: Instant) {
+        self.by_id.retain(|_, entry| {
+            let keep = entry
+                .ended
+                .is_none_or(|ended| now.saturating_duration_since(ended) < REMEMBER);
+            if !keep {
+                totals.release(entry.unit);
+            }
+            keep
+        });
+    }
+
+    /// Finds processes whose end no event told of, because it was dropped.
+    pub fn find_ended(&mut self) {
+        let gone: Vec<ProcessId> = self
+            .by_id
+            .iter()
+            .filter(|(process, entry)| entry.ended.is_none() && !targets::is_there(**process))
+            .map(|(process, _)| *process)
+            .collect();
+        for process in gone {
+            self.ended(process);
+        }
+    }
+
+    fn ended(&mut self, process: ProcessId) {
+        if let Some(entry) = self.by_id.get_mut(&process) {
+            entry.ended = Some(Instant::now());
+        }
+    }
+
+    fn set(&mut self, process: ProcessId, unit: UnitId, totals: &mut Totals) {
+        let entry = Entry { unit, ended: None };
+        let before = self.by_id.insert(process, entry);
+        if before.is_none_or(|before| before.unit != unit) {
+            totals.hold(unit);
+            if let Some(before) = before {
+                totals.release(before.unit);
+            }
+        }
+    }
+
+    /// Takes what a process starts with: its place is set by now. One that is gone is of the job that its variables name,
+    /// else of its parent's unit.
+    fn start(&mut self, process: ProcessId, variables: &[u8], totals: &mut Totals) {
+        let unit = match cgroup(process) {
+            Some(cgroup) => attribution::unit(variables, &cgroup, self.steps),
+            None => match attribution::unit(variables, "", self.steps) {
+                unit if unit.kind == Kind::Unknown => return,
+                unit => unit,
+            },
+        };
+        let unit = totals.unit(&unit);
+        self.set(process, unit, totals);
+    }
+
+    /// What /proc says; `None` where the process is gone.
+    fn look(&mut self, process: ProcessId) -> Option<Unit> {
+        let pid = process.pid;
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_else(|error| {
+            if error.kind() == std::io::ErrorKind::PermissionDenied {
+                self.refused += 1;
+            }
+            Vec::new()
+        });
+        let cgroup = cgroup(process)?;
+        Some(attribution::unit(&environ, &cgroup, self.steps))
+    }
+}
+
+/// The text of a process's cgroups; `None` where it is gone.
+fn cgroup(process: ProcessId) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).ok()?;
+    // Looked at last: until here it was this process, and not another that got its pid.
+    targets::is_there(process).then_some(text)
+}

@@ -1,0 +1,212 @@
+//! What is exported: sums by unit, phase and mount, of which there is a bounded number.
+//!
+//! Every count goes into exactly one cell, so that the sum over all series is what was counted, whatever the bound
+//! does: what finds no room is counted to the unit `other`. A cell only grows; it goes as a whole, when its unit has
+//! had no process and no I/O for the time that the configuration says.
+
+mod cell;
+mod units;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
+};
+
+pub use cell::{Cell, ERRNO_OTHER, Value};
+pub use units::{OTHER, UNKNOWN, UnitId, Units};
+
+use super::attribution::Unit;
+use crate::classify::phase::Phase;
+
+/// Index of a mount.
+pub type MountId = u32;
+/// No mount: counts that belong to no file, or to all of them.
+pub const NO_MOUNT: MountId = 0;
+/// Mounts that found no room.
+const OTHER_MOUNT: MountId = 1;
+/// Mounts with labels of their own.
+const MAX_MOUNTS: usize = 64;
+
+/// What a cell counts: a unit's I/O in one phase on one mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub unit: UnitId,
+    pub phase: Phase,
+    pub mount: MountId,
+}
+
+/// A mount as labels have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mount {
+    pub mountpoint: String,
+    pub fstype: String,
+}
+
+/// The sums.
+#[derive(Debug)]
+pub struct Totals {
+    cells: BTreeMap<Key, Cell>,
+    units: Units,
+    mounts: Vec<Mount>,
+    by_mount: HashMap<Mount, MountId>,
+    /// Values that are not 0, outside of the unit `other`.
+    series: usize,
+    limit: usize,
+    /// Counts that went to `other`.
+    folds: u64,
+}
+
+impl Totals {
+    /// No sums, of at most `limit` series.
+    pub fn new(limit: usize) -> Self {
+        let mounts = ["unknown", "other"].map(|name| Mount {
+            mountpoint: name.into(),
+            fstype: name.into(),
+        });
+        Self {
+            cells: BTreeMap::new(),
+            units: Units::default(),
+            by_mount: mounts.iter().cloned().zip(0..).collect(),
+            mounts: mounts.into(),
+            series: 0,
+            limit,
+            folds: 0,
+        }
+    }
+
+    /// Changes the bound. Series that are there stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Series of the units, `other` left out.
+    pub fn series(&self) -> usize {
+        self.series
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How often a count went to `other`, because the bound was reached.
+    pub fn folds(&self) -> u64 {
+        self.folds
+    }
+
+    pub fn cells(&self) -> &BTreeMap<Key, Cell> {
+        &self.cells
+    }
+
+    pub fn units(&self) -> &Units {
+        &self.units
+    }
+
+    pub fn mount(&self, mount: MountId) -> &Mount {
+        &self.mounts[mount as usize]
+    }
+
+    /// Index of a unit, which is made known; `other` where there is no room.
+    pub fn unit(&mut self, unit: &Unit) -> UnitId {
+        if let Some(id) = self.units.find(&unit.name) {
+            return id;
+        }
+        if self.series >= self.limit {
+            self.folds += 1;
+            return OTHER;
+        }
+        self.series += 1; // its row of text
+        self.units.insert(unit.clone())
+    }
+
+    /// Says that one more process is of this unit.
+    pub fn hold(&mut self, unit: UnitId) {
+        self.units.hold(unit);
+    }
+
+    /// Says that a process of this unit is forgotten.
+    pub fn release(&mut self, unit: UnitId) {
+        self.units.release(unit);
+    }
+
+    /// Index of a mount, which is made known; `other` where there are too many.
+    pub fn mount_id(&mut self, mount: &Mount) -> MountId {
+        if let Some(id) = self.by_mount.get(mount) {
+            return *id;
+        }
+        if self.mounts.len() >= MAX_MOUNTS {
+            return OTHER_MOUNT;
+        }
+        let id = self.mounts.len() as MountId;
+        self.mounts.push(mount.clone());
+        self.by_mount.insert(mount.clone(), id);
+        id
+    }
+
+    /// Counts.
+    pub fn add(&mut self, key: Key, value: Value, count: u64) {
+        if count == 0 {
+            return;
+        }
+        self.units.touch(key.unit);
+        let is_new = self.cells.get(&key).is_none_or(|cell| cell.get(value) == 0);
+        let (key, value) = if is_new && key.unit != OTHER {
+            if self.series >= self.limit {
+                self.folds += 1;
+                other(key, value)
+            } else {
+                self.series += 1;
+                (key, value)
+            }
+        } else if key.unit == OTHER {
+            other(key, value)
+        } else {
+            (key, value)
+        };
+        self.cells.entry(key).or_default().add(value, count);
+    }
+
+    /// Takes away units without a process that have done nothing for `linger`.
+    pub fn expire(&mut self, linger: Duration, now: Instant) {
+        for unit in self.units.expire(linger, now) {
+            let all = Key::first_of(unit)..Key::first_of(unit + 1);
+            let keys: Vec<Key> = self.cells.range(all).map(|(key, _)| *key).collect();
+            for key in keys {
+                let cell = self.cells.remove(&key).unwrap_or_default();
+                self.series -= cell.series();
+            }
+            self.series -= 1;
+        }
+    }
+}
+
+impl Key {
+    /// The smallest key of a unit.
+    fn first_of(unit: UnitId) -> Self {
+        Self {
+            unit,
+            phase: Phase::Startup,
+            mount: NO_MOUNT,
+        }
+    }
+}
+
+/// Where a count goes that finds no room: few enough cells that they need no bound of their own.
+fn other(key: Key, value: Value) -> (Key, Value) {
+    let value = match value {
+        Value::Error { op, .. } => Value::Error {
+            op,
+            errno: ERRNO_OTHER,
+        },
+        value => value,
+    };
+    let mount = if key.mount == NO_MOUNT {
+        NO_MOUNT
+    } else {
+        OTHER_MOUNT
+    };
+    let unit = OTHER;
+    (Key { unit, mount, ..key }, value)
+}
+
+#[cfg(test)]
+mod tests;

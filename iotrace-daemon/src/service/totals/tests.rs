@@ -1,0 +1,112 @@
+use super::*;
+use crate::service::attribution;
+
+fn unit(job: u32) -> Unit {
+    attribution::unit(format!("SLURM_JOB_ID={job}\0").as_bytes(), "", false)
+}
+
+fn key(unit: UnitId, mount: MountId) -> Key {
+    Key {
+        unit,
+        phase: Phase::Training,
+        mount,
+    }
+}
+
+fn sum(totals: &Totals, value: Value) -> u64 {
+    totals.cells().values().map(|cell| cell.get(value)).sum()
+}
+
+#[test]
+fn equal_units_are_one() {
+    let mut totals = Totals::new(100);
+    let (a, b) = (totals.unit(&unit(1)), totals.unit(&unit(1)));
+    assert_eq!(a, b);
+    totals.add(key(a, NO_MOUNT), Value::BytesRead, 5);
+    totals.add(key(b, NO_MOUNT), Value::BytesRead, 6);
+    assert_eq!(totals.cells()[&key(a, NO_MOUNT)].get(Value::BytesRead), 11);
+    assert_eq!(totals.series(), 2, "the text and the bytes");
+}
+
+#[test]
+fn the_bound_holds_and_the_sum_is_exact() {
+    let mut totals = Totals::new(100);
+    for round in 1..=3 {
+        for job in 0..500 {
+            let id = totals.unit(&unit(job));
+            for op in 0..10 {
+                totals.add(key(id, NO_MOUNT), Value::Calls(op), 1);
+                totals.add(
+                    key(id, NO_MOUNT),
+                    Value::Error {
+                        op: 0,
+                        errno: op as u32 + 1,
+                    },
+                    2,
+                );
+            }
+        }
+        assert_eq!(totals.series(), 100);
+        for op in 0..10 {
+            assert_eq!(sum(&totals, Value::Calls(op)), 500 * round);
+        }
+        let errors: u64 = totals
+            .cells()
+            .values()
+            .flat_map(Cell::errors)
+            .map(|(_, n)| n)
+            .sum();
+        assert_eq!(errors, 500 * 20 * round);
+    }
+    assert!(totals.folds() > 0);
+    let other: Vec<_> = totals
+        .cells()
+        .iter()
+        .filter(|(key, _)| key.unit == OTHER)
+        .collect();
+    assert_eq!(other.len(), 1);
+    assert_eq!(
+        other[0].1.errors().count(),
+        1,
+        "errors of `other` are not told apart"
+    );
+}
+
+#[test]
+fn a_unit_goes_when_it_is_over_and_makes_room() {
+    let mut totals = Totals::new(100);
+    let linger = Duration::from_secs(60);
+    let (running, over) = (totals.unit(&unit(1)), totals.unit(&unit(2)));
+    for id in [running, over] {
+        totals.hold(id);
+        totals.add(key(id, NO_MOUNT), Value::Files, 7);
+    }
+    totals.release(over);
+    let later = Instant::now() + 2 * linger;
+    totals.expire(linger, Instant::now());
+    assert_eq!(totals.series(), 4, "not before its time");
+    totals.expire(linger, later);
+    assert_eq!(totals.series(), 2);
+    assert_eq!(
+        totals
+            .cells()
+            .keys()
+            .map(|key| key.unit)
+            .collect::<Vec<_>>(),
+        [running]
+    );
+    assert_ne!(totals.unit(&unit(2)), over, "an index is never used again");
+}
+
+#[test]
+fn mounts_are_bounded() {
+    let mut totals = Totals::new(100);
+    let mount = |n: usize| Mount {
+        mountpoint: format!("/m{n}"),
+        fstype: "nfs".into(),
+    };
+    let ids: Vec<_> = (0..100).map(|n| totals.mount_id(&mount(n))).collect();
+    assert_eq!(ids[0], totals.mount_id(&mount(0)));
+    assert_eq!(ids[99], OTHER_MOUNT);
+    assert_eq!(totals.mounts.len(), MAX_MOUNTS);
+}

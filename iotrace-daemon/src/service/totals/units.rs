@@ -1,0 +1,119 @@
+//! The units that are known, and since when they do nothing.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
+};
+
+use crate::service::attribution::Unit;
+
+/// Index of a unit; never used again for another one.
+pub type UnitId = u32;
+/// [`Unit::unknown`].
+pub const UNKNOWN: UnitId = 0;
+/// [`Unit::other`].
+pub const OTHER: UnitId = 1;
+
+#[derive(Debug)]
+struct State {
+    unit: Unit,
+    /// Processes of it that are remembered.
+    processes: usize,
+    /// When it last did something.
+    active: Instant,
+}
+
+/// All units.
+#[derive(Debug)]
+pub struct Units {
+    all: BTreeMap<UnitId, State>,
+    by_name: HashMap<String, UnitId>,
+    next: UnitId,
+}
+
+impl Default for Units {
+    fn default() -> Self {
+        let mut units = Self {
+            all: BTreeMap::new(),
+            by_name: HashMap::new(),
+            next: 0,
+        };
+        units.insert(Unit::unknown());
+        units.insert(Unit::other());
+        units
+    }
+}
+
+impl Units {
+    /// All of them, with the number of their processes.
+    pub fn all(&self) -> impl Iterator<Item = (UnitId, &Unit, usize)> {
+        self.all
+            .iter()
+            .map(|(id, state)| (*id, &state.unit, state.processes))
+    }
+
+    /// The unit of an index that was given out and has not expired.
+    pub fn get(&self, id: UnitId) -> Option<&Unit> {
+        self.all.get(&id).map(|state| &state.unit)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<UnitId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn insert(&mut self, unit: Unit) -> UnitId {
+        let id = self.next;
+        self.next += 1;
+        self.by_name.insert(unit.name.clone(), id);
+        let active = Instant::now();
+        self.all.insert(
+            id,
+            State {
+                unit,
+                processes: 0,
+                active,
+            },
+        );
+        id
+    }
+
+    pub(super) fn hold(&mut self, id: UnitId) {
+        if let Some(state) = self.all.get_mut(&id) {
+            state.processes += 1;
+        }
+    }
+
+    pub(super) fn release(&mut self, id: UnitId) {
+        if let Some(state) = self.all.get_mut(&id) {
+            state.processes = state.processes.saturating_sub(1);
+            state.active = Instant::now();
+        }
+    }
+
+    pub(super) fn touch(&mut self, id: UnitId) {
+        if let Some(state) = self.all.get_mut(&id) {
+            state.active = Instant::now();
+        }
+    }
+
+    /// Takes out, and returns, the units without a process that have done nothing for `linger`.
+    pub(super) fn expire(&mut self, linger: Duration, now: Instant) -> Vec<UnitId> {
+        let is_over = |id: UnitId, state: &State| {
+            id > OTHER
+                && state.processes == 0
+                && now.saturating_duration_since(state.active) >= linger
+        };
+        let over: Vec<UnitId> = self
+            .all
+            .iter()
+            .filter(|(id, state)| is_over(**id, state))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &over {
+            if let Some(state) = self.all.remove(id) {
+                self.by_name.remove(&state.unit.name);
+            }
+        }
+        over
+    }
+}
