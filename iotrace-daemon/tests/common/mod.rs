@@ -2,10 +2,12 @@
 #![allow(
     clippy::allow_attributes,
     dead_code,
+    unused_imports,
     reason = "each test file uses a part of it"
 )]
 
 pub mod compare;
+pub mod daemon;
 pub mod run;
 pub mod truth;
 

@@ -88,6 +88,16 @@ pub const TOOLS: &[Tool] = &[
         "opens the HTML report and works it",
         Test,
     ),
+    tool(
+        command("promtool", "prometheus"),
+        "checks the metrics, and scrapes them",
+        Test,
+    ),
+    tool(
+        command("systemd-analyze", "systemd"),
+        "checks the unit",
+        Test,
+    ),
     tool(command("git", "git"), "is a program to trace", Test),
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),

@@ -1,0 +1,193 @@
+//! Runs `iotrace daemon` and asks its endpoint.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    process::{Child, ChildStderr, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::run::wait_for;
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running daemon; killed when it is dropped.
+pub struct Daemon {
+    pub child: Child,
+    pub address: SocketAddr,
+    stderr: BufReader<ChildStderr>,
+}
+
+/// One sample of an exposition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub value: f64,
+}
+
+impl Sample {
+    pub fn label(&self, name: &str) -> &str {
+        self.labels.get(name).map_or("", String::as_str)
+    }
+}
+
+/// An answer.
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+/// `iotrace daemon` with a port of the kernel's choice and small maps.
+pub fn command() -> Command {
+    super::need_root();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    command
+        .args(["daemon", "--listen", "127.0.0.1:0", "--map-entries", "4096"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+impl Daemon {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("iotrace starts");
+        let stderr = child.stderr.take().expect("its standard error");
+        let mut daemon = Self {
+            child,
+            address: SocketAddr::from(([0, 0, 0, 0], 0)),
+            stderr: BufReader::new(stderr),
+        };
+        let mut said = String::new();
+        loop {
+            let line = daemon.says();
+            assert!(!line.is_empty(), "the daemon does not start:\n{said}");
+            if let Some(address) = line.trim().strip_prefix("iotrace: listening on ") {
+                daemon.address = address.parse().expect("an address");
+                return daemon;
+            }
+            said.push_str(&line);
+        }
+    }
+
+    /// The next line of its standard error.
+    pub fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).expect("standard error");
+        line
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    /// Sends a request as it is.
+    pub fn ask(&self, request: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).expect("an answer");
+        Answer::parse(&text)
+    }
+
+    /// All samples.
+    pub fn scrape(&self) -> Vec<Sample> {
+        let answer = self.get("/metrics");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        samples(&answer.body)
+    }
+
+    /// Scrapes until `is_enough`, which it says by what it returns.
+    pub fn until<T>(&self, what: &str, mut is_enough: impl FnMut(&[Sample]) -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            let samples = self.scrape();
+            if let Some(found) = is_enough(&samples) {
+                return found;
+            }
+            assert!(started.elapsed() < PATIENCE, "no {what}: {samples:#?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a child that was not waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Ends it by a signal, and returns how it ended and what it said.
+    pub fn end(mut self, signal: i32) -> (ExitStatus, String) {
+        self.signal(signal);
+        let status = wait_for(&mut self.child, PATIENCE);
+        let mut said = String::new();
+        let _ = self.stderr.read_to_string(&mut said);
+        (status, said)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Answer {
+    pub fn parse(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer");
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Self {
+            status: status.expect("a status"),
+            head: head.to_lowercase(),
+            body: body.into(),
+        }
+    }
+}
+
+/// Reads an exposition whose labels have no escapes.
+pub fn samples(text: &str) -> Vec<Sample> {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+            let labels = labels.strip_suffix('}').expect("labels");
+            let labels = labels
+                .split("\",")
+                .filter(|label| !label.is_empty())
+                .map(|label| {
+                    let (name, value) = label.split_once("=\"").expect("a label");
+                    (name.to_owned(), value.trim_end_matches('"').to_owned())
+                });
+            Sample {
+                name: name.into(),
+                labels: labels.collect(),
+                value: value.parse().expect("a number"),
+            }
+        })
+        .collect()
+}
+
+/// Sum of the samples of one name that have all these labels.
+pub fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
+    samples
+        .iter()
+        .filter(|sample| sample.name == name)
+        .filter(|sample| {
+            labels
+                .iter()
+                .all(|(name, value)| sample.label(name) == *value)
+        })
+        .map(|sample| sample.value)
+        .sum()
+}

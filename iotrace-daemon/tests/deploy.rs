@@ -1,0 +1,235 @@
+//! What is shipped beside the program: rules, alerts and the dashboard, by Prometheus itself; the unit, by systemd.
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use common::{
+    compare::Counts,
+    daemon::{self, Answer, Daemon},
+    tool, truth,
+};
+use serde_json::Value;
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy")
+        .join(file)
+}
+
+fn succeeds(command: &mut Command) {
+    let out = command.output().expect("it starts");
+    let said = [out.stdout, out.stderr].concat();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn rules_and_alerts_do_what_they_say() {
+    let rules = [
+        deploy("prometheus/rules.yml"),
+        deploy("prometheus/alerts.yml"),
+    ];
+    succeeds(
+        Command::new(tool("promtool"))
+            .args(["check", "rules"])
+            .args(rules),
+    );
+    let tests = deploy("prometheus/tests.yml");
+    succeeds(
+        Command::new(tool("promtool"))
+            .args(["test", "rules"])
+            .arg(tests),
+    );
+}
+
+#[test]
+fn the_unit_is_one_that_systemd_understands() {
+    let (_dir, path) = common::directory();
+    // The program and its manual are not installed here.
+    let unit = fs::read_to_string(deploy("systemd/iotrace.service")).unwrap();
+    let unit = unit.replace("/usr/bin/iotrace", env!("CARGO_BIN_EXE_iotrace"));
+    let copy = path.join("iotrace.service");
+    fs::write(&copy, unit).unwrap();
+    let out = Command::new(tool("systemd-analyze"))
+        .args(["verify", "--man=no"])
+        .arg(&copy)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!said.contains("iotrace.service:"), "{said}");
+}
+
+/// A Prometheus of the test's own; ended when it is dropped.
+struct Prometheus {
+    child: Child,
+    port: u16,
+}
+
+impl Prometheus {
+    /// Scrapes every second what listens at `target`.
+    fn start(dir: &Path, target: &str) -> Self {
+        let [rules, alerts] =
+            ["rules", "alerts"].map(|name| deploy(&format!("prometheus/{name}.yml")));
+        let config = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+             rule_files: ['{}', '{}']\n\
+             scrape_configs: [{{job_name: iotrace, static_configs: [{{targets: ['{target}']}}]}}]\n",
+            rules.display(),
+            alerts.display()
+        );
+        let file = dir.join("prometheus.yml");
+        fs::write(&file, config).unwrap();
+        // Free a moment ago: nothing else here asks for a port of its choice.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap()
+            .port();
+        let child = Command::new(tool("prometheus"))
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                dir.join("data").display()
+            ))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .arg("--log.level=warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(dir.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, port }
+    }
+
+    /// The result of a query; `None` while Prometheus does not answer.
+    fn query(&self, query: &str) -> Option<Vec<Value>> {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let request = format!("GET /api/v1/query?query={escaped} HTTP/1.0\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).ok()?;
+        let answer = Answer::parse(&text);
+        let body: Value = serde_json::from_str(&answer.body).ok()?;
+        assert_eq!(body["status"], "success", "{query}: {body}");
+        body["data"]["result"].as_array().cloned()
+    }
+
+    /// Asks until there is a result that `is_enough`.
+    fn until(&self, query: &str, is_enough: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let started = Instant::now();
+        loop {
+            let result = self.query(query);
+            if let Some(result) = result.as_ref().filter(|result| is_enough(result)) {
+                return result.clone();
+            }
+            assert!(
+                started.elapsed() < Duration::from_secs(90),
+                "{query}: {result:?}"
+            );
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn value(result: &[Value]) -> f64 {
+    let text = result
+        .first()
+        .and_then(|sample| sample["value"][1].as_str());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+}
+
+#[test]
+fn prometheus_knows_what_the_job_did() {
+    let (_dir, path) = common::directory();
+    let daemon = Daemon::start(&mut daemon::command());
+    let prometheus = Prometheus::start(&path, &daemon.address.to_string());
+    let work = path.join("work");
+    fs::create_dir(&work).unwrap();
+    // Before and after the job's first scrape: a rate needs two.
+    let run = |count: &str| {
+        let dir = work.join(count);
+        fs::create_dir(&dir).unwrap();
+        let out = Command::new(common::workload())
+            .arg("many")
+            .arg(&dir)
+            .arg(count)
+            .env("SLURM_JOB_ID", "555")
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&out.stdout).expect("its counts");
+        let mut counts = Counts::default();
+        for process in truth::processes(&report) {
+            process.files().values().for_each(|file| counts.merge(file));
+        }
+        counts
+    };
+    let mut truth = run("100");
+    let written = r#"sum(iotrace_bytes_total{unit="slurm:555",operation="write",mountpoint!=""})"#;
+    let all = |truth: &Counts| truth.get("bytes_written") as f64;
+    // The program's loader and its report to standard output write to no file.
+    prometheus.until(written, |result| value(result) >= all(&truth));
+    truth.merge(&run("200"));
+    let result = prometheus.until(written, |result| value(result) >= all(&truth));
+    assert_eq!(value(&result), all(&truth));
+    prometheus.until(r#"up{job="iotrace"}"#, |result| value(result) == 1.0);
+    prometheus.until(
+        r#"unit_phase:iotrace_written_bytes:rate5m{unit="slurm:555"}"#,
+        |result| value(result) > 0.0,
+    );
+    every_query_of_the_dashboard_is_answered(&prometheus);
+}
+
+fn every_query_of_the_dashboard_is_answered(prometheus: &Prometheus) {
+    let dashboard = fs::read_to_string(deploy("grafana/iotrace.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    assert!(panels.len() > 5);
+    for panel in panels {
+        for target in panel["targets"].as_array().unwrap() {
+            let query = target["expr"].as_str().unwrap();
+            let query = query
+                .replace("$__rate_interval", "1m")
+                .replace("$__range", "1m")
+                .replace("$instance", ".*")
+                .replace("$unit", ".*");
+            assert!(!query.contains('$'), "{query}");
+            // No data set is read here, and a machine where no operation fails has no series of errors.
+            let may_be_empty = query.contains("phase=\"training\"") || query.contains("errors");
+            prometheus.until(&query, |result| may_be_empty || !result.is_empty());
+        }
+    }
+}
+
+#[test]
+fn the_configuration_in_kubernetes_is_one() {
+    let text = fs::read_to_string(deploy("kubernetes/daemonset.yaml")).unwrap();
+    let (_, rest) = text.split_once("iotrace.toml: |\n").unwrap();
+    let config: String = rest
+        .lines()
+        .map_while(|line| line.strip_prefix("    "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert!(config.contains("listen"));
+    let (_dir, path) = common::directory();
+    let file = path.join("iotrace.toml");
+    fs::write(&file, config).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    succeeds(
+        check
+            .args(["daemon", "--check-config", "--config"])
+            .arg(&file),
+    );
+}

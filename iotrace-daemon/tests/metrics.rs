@@ -1,0 +1,213 @@
+//! The metrics as they leave: names, types and labels are held by a file, and by promtool.
+
+mod common;
+
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use common::tool;
+use iotrace_common::op;
+use iotrace_daemon::{
+    classify::phase::Phase,
+    kernel::HookState,
+    service::{
+        attribution,
+        config::Config,
+        metrics::{Exporter, Format},
+        own::Usage,
+        shared::{Draining, Memory, Service, Shared, State},
+        totals::{Key, Mount, NO_MOUNT, Totals, UNKNOWN, Value},
+    },
+};
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
+
+fn totals() -> Totals {
+    let mut totals = Totals::new(1000);
+    let slurm = attribution::unit(b"SLURM_JOB_ID=4242\0", "", false);
+    let pod = "0::/kubepods/pod3f1c2a4b-5d6e-4f70-8192-a3b4c5d6e7f8/\
+               2fa1b5c8d9e00112233445566778899aabbccddeeff00112233445566778899a\n";
+    let pod = attribution::unit(b"", pod, false);
+    let lustre = totals.mount_id(&Mount {
+        mountpoint: "/mnt/a \"b\"\\c\n".into(),
+        fstype: "lustre".into(),
+    });
+    for (unit, scale) in [(slurm, 1), (pod, 10)] {
+        let unit = totals.unit(&unit);
+        totals.hold(unit);
+        let key = |phase, mount| Key { unit, phase, mount };
+        let training = key(Phase::Training, lustre);
+        for (value, count) in [
+            (Value::Calls(op::READ), 300),
+            (Value::Calls(op::OPEN), 100),
+            (Value::BytesRead, 1 << 40),
+            (Value::ZeroReads, 100),
+            (Value::Time(0), 1_500_000_000),
+            (Value::Files, 100),
+        ] {
+            totals.add(training, value, count * scale);
+        }
+        let save = key(Phase::Checkpoint, lustre);
+        totals.add(save, Value::Calls(op::WRITE), 7 * scale);
+        totals.add(save, Value::BytesWritten, 4096 * scale);
+        totals.add(save, Value::Time(1), scale);
+        totals.add(
+            key(Phase::Training, NO_MOUNT),
+            Value::Merged,
+            1_250_000_000 * scale,
+        );
+        let missing = Value::Error {
+            op: op::OPEN as u32,
+            errno: libc::ENOENT as u32,
+        };
+        totals.add(key(Phase::from_code(6), NO_MOUNT), missing, 3 * scale);
+    }
+    let key = Key {
+        unit: UNKNOWN,
+        phase: Phase::UNMATCHED,
+        mount: NO_MOUNT,
+    };
+    totals.add(key, Value::Calls(op::STAT), 1);
+    totals
+}
+
+fn exporter() -> Exporter {
+    let hook = |name: &str, required, attached| HookState {
+        name: name.into(),
+        required,
+        attached,
+        reason: (!attached).then(|| "this kernel does not have it".into()),
+    };
+    let service = Service {
+        version: "1.2.3",
+        host: "node01".into(),
+        kernel: "6.1.0".into(),
+        started: "2025-11-20T23:53:00.000000Z".into(),
+        hook: "btf".into(),
+        detail: "basic".into(),
+        hooks: vec![
+            hook("sys_enter", true, true),
+            hook("sched_process_exit", false, false),
+        ],
+        warnings: vec![],
+        unaccounted: [
+            ("lost_operations", 0),
+            ("lost_bytes", 3),
+            ("skipped", 12),
+            ("damaged_events", 1),
+        ]
+        .map(|(reason, count)| (reason.into(), count))
+        .into(),
+        drain: Draining {
+            drains: 10,
+            entries: 1000,
+            seconds: 0.25,
+            longest_seconds: 0.125,
+            map_entries: 90,
+            map_entries_limit: 131_072,
+            map_bytes: 1 << 20,
+        },
+        memory: Memory {
+            files: 100,
+            processes: 4,
+            forgotten_files: 5,
+        },
+        config: Config::default(),
+    };
+    let state = State {
+        totals: totals(),
+        service,
+    };
+    let usage = || Usage {
+        cpu_seconds: 1.5,
+        resident_bytes: 50 << 20,
+        virtual_bytes: 1 << 30,
+        open_descriptors: 30,
+        max_descriptors: 1024,
+    };
+    Exporter::with_usage(Arc::new(Shared::new(state)), usage)
+}
+
+/// `IOTRACE_BLESS=1 cargo test --test metrics` writes the file anew.
+#[test]
+fn names_labels_and_values_are_those_of_the_file() {
+    let text = exporter().encode(Format::OpenMetrics).unwrap();
+    if std::env::var_os("IOTRACE_BLESS").is_some() {
+        fs::create_dir_all(Path::new(GOLDEN).parent().unwrap()).unwrap();
+        fs::write(GOLDEN, &text).unwrap();
+    }
+    let golden = fs::read_to_string(GOLDEN).unwrap();
+    for (line, (now, then)) in text.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(now, then, "line {}", line + 1);
+    }
+    assert_eq!(text.lines().count(), golden.lines().count());
+}
+
+#[test]
+fn both_formats_say_the_same() {
+    let exporter = exporter();
+    let samples = |format| {
+        let text = exporter.encode(format).unwrap();
+        text.lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(samples(Format::OpenMetrics), samples(Format::Text));
+    assert!(
+        exporter
+            .encode(Format::OpenMetrics)
+            .unwrap()
+            .ends_with("\n# EOF\n")
+    );
+    let text = exporter.encode(Format::Text).unwrap();
+    assert!(text.contains("# TYPE iotrace_io_seconds_total counter\n"));
+    assert!(text.contains("# TYPE iotrace_unit_info gauge\n"));
+    assert!(text.contains("# TYPE iotrace_series gauge\n"));
+    assert!(!text.contains("# UNIT") && !text.contains("EOF"));
+}
+
+#[test]
+fn promtool_finds_no_fault() {
+    let text = exporter().encode(Format::Text).unwrap();
+    let mut promtool = Command::new(tool("promtool"))
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let out = promtool.wait_with_output().unwrap();
+    let said = [out.stdout, out.stderr].concat();
+    assert!(
+        out.status.success() && said.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
+}
+
+#[test]
+fn every_metric_is_documented() {
+    const DOCUMENT: &str = include_str!("../../docs/metrics.md");
+    let text = exporter().encode(Format::Text).unwrap();
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    for name in names {
+        assert!(
+            DOCUMENT.contains(&format!("`{name}`")),
+            "{name} is not in docs/metrics.md"
+        );
+    }
+}
