@@ -15,6 +15,7 @@ mod ci;
 mod cmd;
 mod demo;
 mod lint;
+mod package;
 mod run;
 mod setup;
 mod test;
@@ -73,6 +74,8 @@ enum Task {
     },
     /// Run the tests that trace on other kernels, in virtual machines.
     Vm(vm::Options),
+    /// Build the Debian package.
+    Package(package::Options),
     /// Check the format, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -100,6 +103,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench { bench } => bench::task(&bench),
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),
+        Task::Package(options) => package::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
     }
