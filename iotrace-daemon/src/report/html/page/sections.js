@@ -100,12 +100,16 @@ const sections = (() => {
   /** What the analysis tells of itself or that another column says too. */
   const UNSHOWN = new Set(["start", "end", "seconds", "number"]);
 
-  /** The keys of some objects that have a value worth a column, text first. */
+  /** Columns that come first where they are. */
+  const FIRST = ["name", "directory", "order", "files", "bytes_read", "bytes_written", "bandwidth_bytes_per_second",
+    "fsync_seconds", "interval_seconds", "training_pause_seconds"];
+
+  /** The keys of some objects that have a value worth a column, in order. */
   function keysOf(list) {
     const worth = (value) => value !== null && (typeof value !== "object" || Array.isArray(value));
     const keys = [...new Set(list.flatMap((one) => Object.keys(one)))]
       .filter((key) => !UNSHOWN.has(key) && !key.endsWith("_hex") && list.some((one) => worth(one[key])));
-    const rank = (key) => Number(!list.some((one) => typeof one[key] === "string"));
+    const rank = (key) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
     return keys.sort((a, b) => rank(a) - rank(b));
   }
 
@@ -127,13 +131,17 @@ const sections = (() => {
   /** A table of events, each with its start and how long it took, and a column for all else that is known. */
   function events(id, title, one, list) {
     if (!list?.length) return null;
+    const beneath = (event) => {
+      const start = `${event.directory}/`;
+      return event.name?.startsWith(start) ? { ...event, name: event.name.slice(start.length) } : event;
+    };
     const columns = [
       { title: one, cell: ({ index }) => String(index + 1) },
       { title: "Start", number: true, cell: ({ event }) => duration(event.start) },
       { title: "Duration", number: true, cell: ({ event }) => duration(event.end == null ? null : event.end - event.start) },
       ...keysOf(list).map((key) => column(list, key, ({ event }) => event)),
     ];
-    return section(id, title, table(title, columns, list.map((event, index) => ({ event, index }))));
+    return section(id, title, table(title, columns, list.map((event, index) => ({ event: beneath(event), index }))));
   }
 
   /** An object of single numbers as a list of them. */
