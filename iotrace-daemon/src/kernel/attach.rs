@@ -117,6 +117,8 @@ impl Kernel {
             HookChoice::Tracepoint => attach_tracepoints(&mut self.ebpf)?,
             HookChoice::Auto => match self.attach_pair(btf) {
                 Ok(hook) => hook,
+                // What it may not do by one kind, it may not by the other.
+                Err(error @ KernelError::Privilege(_)) => return Err(error),
                 Err(error) => {
                     log::warn!("falling back to one tracepoint per system call: {error}");
                     attach_tracepoints(&mut self.ebpf)?
