@@ -191,6 +191,130 @@ fn attributes_processes_that_live_for_milliseconds() {
 }
 
 #[test]
+fn a_checkpoint_is_counted_when_it_is_complete() {
+    let mounted = Mounted::new();
+    let daemon = Daemon::start(&mut daemon::command());
+    let run = |program: &str, args: &[&str]| {
+        let mut command = Command::new(tool(program));
+        command.args(args).env("SLURM_JOB_ID", "88");
+        assert!(command.status().unwrap().success());
+    };
+    let write = |name: &str, bytes: usize| {
+        let (to, size) = (
+            format!("of={}/{name}", mounted.name()),
+            format!("bs={bytes}"),
+        );
+        run(
+            "dd",
+            &["if=/dev/zero", &size, "count=1", "status=none", &to],
+        );
+    };
+    write("epoch=1.ckpt", 5000);
+    // As Lightning does it: written under another name, seen so, and renamed.
+    write("tmpq8x_7k", 7000);
+    let labels = [("unit", "slurm:88"), ("operation", "write")];
+    daemon.until("all bytes", |samples| {
+        (sum(samples, "iotrace_bytes_total", &labels) == 12_000.0).then_some(())
+    });
+    let (from, to) = (
+        format!("{}/tmpq8x_7k", mounted.name()),
+        format!("{}/last.ckpt", mounted.name()),
+    );
+    run("mv", &[&from, &to]);
+    let job = [("unit", "slurm:88")];
+    let samples = daemon.until("a checkpoint", |samples| {
+        (sum(samples, "iotrace_checkpoints_total", &job) > 0.0).then(|| samples.to_vec())
+    });
+    assert_eq!(sum(&samples, "iotrace_checkpoints_total", &job), 1.0);
+    assert_eq!(
+        sum(&samples, "iotrace_checkpoint_bytes_total", &job),
+        12_000.0
+    );
+    assert_eq!(
+        sum(&samples, "iotrace_checkpoint_duration_seconds_count", &job),
+        1.0
+    );
+    let last = sum(
+        &samples,
+        "iotrace_checkpoint_last_completed_timestamp_seconds",
+        &job,
+    );
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let age = now.unwrap().as_secs_f64() - last;
+    assert!((8.0..60.0).contains(&age), "{age} s ago");
+}
+
+#[test]
+fn needs_the_capabilities_of_its_unit_and_names_those_that_are_missing() {
+    const UNIT: &str = include_str!("../../deploy/systemd/iotrace.service");
+    let line = UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("AmbientCapabilities="));
+    let all: Vec<String> = line
+        .expect("the capabilities")
+        .split(' ')
+        .map(|name| name.trim_start_matches("CAP_").to_lowercase())
+        .collect();
+    // A place that another user can reach.
+    let dir = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let program = dir.path().join("iotrace");
+    fs::copy(env!("CARGO_BIN_EXE_iotrace"), &program).unwrap();
+    let with = |capabilities: &[&String]| {
+        let kept: String = capabilities
+            .iter()
+            .map(|name| format!(",+{name}"))
+            .collect();
+        let mut command = Command::new(tool("setpriv"));
+        command
+            .args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "--no-new-privs",
+            ])
+            .args(
+                ["inh-caps", "ambient-caps", "bounding-set"]
+                    .map(|set| format!("--{set}=-all{kept}")),
+            )
+            .arg(&program)
+            .args(["daemon", "--listen", "127.0.0.1:0", "--map-entries", "4096"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    };
+    let without = |name: &str| with(&all.iter().filter(|kept| *kept != name).collect::<Vec<_>>());
+    let daemon = Daemon::start(&mut with(&all.iter().collect::<Vec<_>>()));
+    let status: Value = serde_json::from_str(&daemon.get("/status").body).unwrap();
+    assert!(
+        status["hooks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|hook| hook["attached"] == true)
+    );
+    drop(daemon);
+    for required in ["bpf", "perfmon"] {
+        let out = without(required).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(77), "{said}");
+        assert!(said.contains("CAP_BPF and CAP_PERFMON"), "{said}");
+    }
+    let daemon = Daemon::start(&mut without("sys_ptrace"));
+    daemon.until("a warning", |_| {
+        let status: Value = serde_json::from_str(&daemon.get("/status").body).unwrap();
+        status["warnings"]
+            .to_string()
+            .contains("CAP_SYS_PTRACE")
+            .then_some(())
+    });
+    Daemon::start(&mut without("sys_nice")).get("/healthz");
+}
+
+#[test]
 fn too_many_jobs_are_counted_together() {
     let mounted = Mounted::new();
     let mut command = daemon::command();

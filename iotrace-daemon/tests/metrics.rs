@@ -8,6 +8,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use common::tool;
@@ -15,13 +16,14 @@ use iotrace_common::op;
 use iotrace_daemon::{
     classify::phase::Phase,
     kernel::HookState,
+    model::run::Clock,
     service::{
         attribution,
         config::Config,
         metrics::{Exporter, Format},
         own::Usage,
         shared::{Draining, Memory, Service, Shared, State},
-        totals::{Key, Mount, NO_MOUNT, Totals, UNKNOWN, Value},
+        totals::{Key, Mount, NO_MOUNT, Totals, UNKNOWN, Value, Written},
     },
 };
 
@@ -67,6 +69,17 @@ fn totals() -> Totals {
         };
         totals.add(key(Phase::from_code(6), NO_MOUNT), missing, 3 * scale);
     }
+    let start = Instant::now();
+    let slurm = totals.unit(&attribution::unit(b"SLURM_JOB_ID=4242\0", "", false));
+    for (first, last) in [(100, 112), (200, 203)] {
+        let part = Written {
+            bytes: 1 << 30,
+            first: first * 1_000_000_000,
+            last: last * 1_000_000_000,
+        };
+        totals.save(slurm, part, start);
+        totals.complete_saves(start + Duration::from_secs(60));
+    }
     let key = Key {
         unit: UNKNOWN,
         phase: Phase::UNMATCHED,
@@ -94,6 +107,10 @@ fn exporter() -> Exporter {
             hook("sys_enter", true, true),
             hook("sched_process_exit", false, false),
         ],
+        clock: Clock {
+            realtime_minus_monotonic_ns: 1_700_000_000_000_000_000,
+            ..Clock::default()
+        },
         warnings: vec![],
         unaccounted: [
             ("lost_operations", 0),

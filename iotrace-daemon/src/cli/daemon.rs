@@ -124,6 +124,7 @@ impl Daemon {
             hook: run.hook,
             detail: run.detail,
             hooks,
+            clock: run.clock,
             warnings: Vec::new(),
             unaccounted: kernel.losses()?,
             drain: Draining {

@@ -12,7 +12,7 @@ use iotrace_common::{key::FileId, op};
 
 use super::{
     processes::Processes,
-    totals::{Key, Mount, MountId, NO_MOUNT, Totals, UnitId, Value},
+    totals::{Key, Mount, MountId, NO_MOUNT, Totals, UnitId, Value, Written},
 };
 use crate::{
     classify::{
@@ -89,14 +89,13 @@ impl Intake {
     pub fn take(&mut self, model: &mut Model, totals: &mut Totals, now: Instant) {
         self.interval += 1;
         self.used.resize(model.file_count(), self.interval);
-        for file in model.changed_files() {
-            self.files.remove(file);
-        }
+        self.take_names(model, totals, now);
         self.take_rows(model, totals, now);
         self.take_processes(model, totals);
         self.take_failures(model, totals);
         self.take_waiting(model, totals, now);
         // No history is kept, so the bounds are those of nothing.
+        totals.complete_saves(now);
         model.settle(Bounds { start: 0, end: 0 });
         self.processes.sweep(totals, now);
     }
@@ -173,6 +172,37 @@ impl Intake {
         }
     }
 
+    /// Takes new names. What was written under a temporary name is a checkpoint from its rename on.
+    fn take_names(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
+        let is_save =
+            |labels: &FileLabels| labels.sorted.phase(Direction::Write) == Phase::Checkpoint;
+        let mut renamed = HashSet::new();
+        for file in model.changed_files() {
+            let before = self.files.remove(file);
+            if before.is_some_and(|before| !is_save(&before))
+                && is_save(&self.labels(model, totals, *file))
+            {
+                renamed.insert(*file);
+            }
+        }
+        if renamed.is_empty() {
+            return;
+        }
+        for row in model
+            .rows()
+            .iter()
+            .filter(|row| renamed.contains(&row.file))
+        {
+            // What came in this interval is taken with all other rows.
+            let (total, interval) = (row.cell.total(), row.cell.interval());
+            let bytes = total.v[BYTES_WRITTEN] - interval.v[BYTES_WRITTEN];
+            let unit = self
+                .processes
+                .unit_of(model.processes()[row.process as usize].id, totals);
+            save(totals, unit, bytes, &total, now);
+        }
+    }
+
     fn take_waiting(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
         let is_over = |file: u32, waiting: &Waiting| {
             !model.file(file).path.is_empty()
@@ -209,6 +239,15 @@ impl Intake {
             mount: labels.mount,
         };
         let main = key(used.main);
+        if main.phase == Phase::Checkpoint && used.main == Direction::Write {
+            save(
+                totals,
+                unit,
+                counters.v[BYTES_WRITTEN],
+                counters,
+                Instant::now(),
+            );
+        }
         if used.reads_apart {
             let (reads, rest) = split(counters);
             count(totals, key(Direction::Read), &reads);
@@ -292,6 +331,14 @@ impl Intake {
             self.files.insert(index, labels);
         }
         labels
+    }
+}
+
+/// Takes a part of a checkpoint, where anything was written.
+fn save(totals: &mut Totals, unit: UnitId, bytes: u64, counters: &Counters, now: Instant) {
+    if bytes > 0 {
+        let (first, last) = (counters.v[FIRST], counters.v[LAST]);
+        totals.save(unit, Written { bytes, first, last }, now);
     }
 }
 

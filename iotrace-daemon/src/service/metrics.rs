@@ -22,7 +22,7 @@ use prometheus_client::{
 use super::{
     own::Usage,
     shared::{Service, Shared, State},
-    totals::{Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value},
+    totals::{BOUNDS, Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value},
 };
 use crate::{classify::phase::Phase, model::errno};
 
@@ -122,6 +122,7 @@ impl Collector for Exposition {
         let mut out = Out(encoder);
         self.shared.with(|state| {
             out.io(&state.totals)?;
+            out.saves(state)?;
             out.units(&state.totals)?;
             out.bounds(state)?;
             out.service(&state.service)?;
@@ -293,6 +294,43 @@ impl Out<'_> {
         let rows = totals.cells().iter().flat_map(of_cell);
         let help = "Operations that failed, by error.";
         self.counters("iotrace_errors", None, help, rows)
+    }
+
+    fn saves(&mut self, state: &State) -> fmt::Result {
+        let totals = &state.totals;
+        let all = || {
+            totals.saves().complete().iter().map(|(id, saves)| {
+                let unit = totals.units().get(*id);
+                let name = unit.map_or("other", |unit| &unit.name);
+                (vec![label("unit", name)], saves)
+            })
+        };
+        let help = "Checkpoints that are complete.";
+        let rows = all().map(|(labels, saves)| (labels, saves.count));
+        self.counters("iotrace_checkpoints", None, help, rows)?;
+        let help = "Bytes written to checkpoints that are complete.";
+        let rows = all().map(|(labels, saves)| (labels, saves.bytes));
+        self.counters("iotrace_checkpoint", Some(&Unit::Bytes), help, rows)?;
+        let help = "When the last checkpoint was complete, since the Unix epoch.";
+        let name = "iotrace_checkpoint_last_completed_timestamp";
+        let rows = all()
+            .map(|(labels, saves)| (labels, state.service.clock.unix_ns(saves.last) as f64 / 1e9));
+        self.gauges(name, Some(&Unit::Seconds), help, rows)?;
+        let mut metric = self.0.encode_descriptor(
+            "iotrace_checkpoint_duration",
+            "From the first to the last operation on a checkpoint's files.",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for (labels, saves) in all() {
+            let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(saves.durations).collect();
+            let labels = labels.as_slice();
+            metric
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(saves.seconds, saves.count, &buckets, None)?;
+        }
+        Ok(())
     }
 
     fn units(&mut self, totals: &Totals) -> fmt::Result {

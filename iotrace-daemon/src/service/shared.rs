@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 
 use super::{config::Config, own::Usage, totals::Totals};
-use crate::{drain::Stats, kernel::HookState};
+use crate::{drain::Stats, kernel::HookState, model::run::Clock};
 
 /// How long the service may go without a look at its data before it is no longer healthy.
 const STALLED: Duration = Duration::from_secs(30);
@@ -36,6 +36,9 @@ pub struct Service {
     pub hook: String,
     pub detail: String,
     pub hooks: Vec<HookState>,
+    /// How the kernel's clocks stand to each other.
+    #[serde(skip)]
+    pub clock: Clock,
     /// What is missing, and what that costs.
     pub warnings: Vec<String>,
     /// What was not counted, or not in full, by reason.

@@ -5,6 +5,7 @@
 //! had no process and no I/O for the time that the configuration says.
 
 mod cell;
+mod saves;
 mod units;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 };
 
 pub use cell::{Cell, ERRNO_OTHER, Value};
+pub use saves::{AllSaves, BOUNDS, Saves, Written};
 pub use units::{OTHER, UNKNOWN, UnitId, Units};
 
 use super::attribution::Unit;
@@ -46,6 +48,7 @@ pub struct Mount {
 #[derive(Debug)]
 pub struct Totals {
     cells: BTreeMap<Key, Cell>,
+    saves: AllSaves,
     units: Units,
     mounts: Vec<Mount>,
     by_mount: HashMap<Mount, MountId>,
@@ -65,6 +68,7 @@ impl Totals {
         });
         Self {
             cells: BTreeMap::new(),
+            saves: AllSaves::default(),
             units: Units::default(),
             by_mount: mounts.iter().cloned().zip(0..).collect(),
             mounts: mounts.into(),
@@ -95,6 +99,21 @@ impl Totals {
 
     pub fn cells(&self) -> &BTreeMap<Key, Cell> {
         &self.cells
+    }
+
+    pub fn saves(&self) -> &AllSaves {
+        &self.saves
+    }
+
+    /// Takes a part of a checkpoint.
+    pub fn save(&mut self, unit: UnitId, part: Written, now: Instant) {
+        self.saves.write(unit, part, now);
+    }
+
+    /// Completes the checkpoints that are over.
+    pub fn complete_saves(&mut self, now: Instant) {
+        let room = self.limit.saturating_sub(self.series);
+        self.series += self.saves.complete_old(now, room);
     }
 
     pub fn units(&self) -> &Units {
@@ -174,7 +193,7 @@ impl Totals {
                 let cell = self.cells.remove(&key).unwrap_or_default();
                 self.series -= cell.series();
             }
-            self.series -= 1;
+            self.series -= 1 + self.saves.remove(unit);
         }
     }
 }

@@ -110,3 +110,33 @@ fn mounts_are_bounded() {
     assert_eq!(ids[99], OTHER_MOUNT);
     assert_eq!(totals.mounts.len(), MAX_MOUNTS);
 }
+
+#[test]
+fn writes_near_to_each_other_are_one_checkpoint() {
+    let mut totals = Totals::new(100);
+    let id = totals.unit(&unit(1));
+    let start = Instant::now();
+    let second = |n: u64| n * 1_000_000_000;
+    let part = |first, last| Written {
+        bytes: 10,
+        first: second(first),
+        last: second(last),
+    };
+    let after = |seconds| start + Duration::from_secs(seconds);
+    totals.save(id, part(100, 103), start);
+    totals.complete_saves(after(5));
+    assert!(totals.saves().complete().is_empty(), "it may go on");
+    totals.save(id, part(101, 108), after(8));
+    totals.complete_saves(after(17));
+    assert!(totals.saves().complete().is_empty());
+    totals.complete_saves(after(18));
+    totals.save(id, part(200, 200), after(100));
+    totals.complete_saves(after(200));
+    let saves = &totals.saves().complete()[&id];
+    assert_eq!((saves.count, saves.bytes, saves.last), (2, 30, second(200)));
+    assert_eq!((saves.durations[0], saves.durations[2]), (1, 1));
+    assert_eq!(saves.seconds, 8.0);
+    let linger = Duration::from_secs(60);
+    totals.expire(linger, after(1000));
+    assert_eq!((totals.series(), totals.saves().complete().len()), (0, 0));
+}
