@@ -94,6 +94,11 @@ pub const TOOLS: &[Tool] = &[
         Test,
     ),
     tool(
+        command("setpriv", "util-linux"),
+        "takes capabilities away",
+        Test,
+    ),
+    tool(
         command("systemd-analyze", "systemd"),
         "checks the unit",
         Test,
