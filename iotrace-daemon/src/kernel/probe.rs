@@ -140,6 +140,7 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .iter()
             .map(|(helper, name, since, need)| self::helper(*helper, name, since, *need)),
     );
+    features.push(cast(&types));
     features
 }
 
@@ -265,6 +266,22 @@ fn helper(helper: BpfHelper, name: &'static str, since: &'static str, need: Need
         since,
         need,
         found: probed(sys::is_helper_supported(ProgramType::TracePoint, helper)),
+    }
+}
+
+/// See [`super::cast`].
+fn cast(types: &Result<Types, KernelError>) -> Feature {
+    const NAME: &str = "bpf_rdonly_cast";
+    let found = match types {
+        Ok(types) if types.function(NAME).is_some() => Ok("yes".into()),
+        Ok(_) => Err("this kernel has none".into()),
+        Err(_) => Err("not known without BTF".into()),
+    };
+    Feature {
+        name: "function: bpf_rdonly_cast",
+        since: "6.2",
+        need: Need::Optional("the same numbers, at a higher cost: calls instead of loads"),
+        found,
     }
 }
 

@@ -34,17 +34,17 @@ no_tracefs)
     mount -t tracefs tracefs /sys/kernel/tracing
     exit $code
     ;;
-# Root may still, others may not.
+# Root may still, but not in a user namespace of its own.
 unprivileged_bpf_disabled)
     echo 1 >/proc/sys/kernel/unprivileged_bpf_disabled
     "$IOTRACE" record -o /work/tmp/root -- true &&
-        refused 77 'CAP_BPF' setuidgid 65534:65534 "$IOTRACE" record -o /run/other -- true
+        refused 77 'CAP_BPF' unshare -r "$IOTRACE" record -o /run/other -- true
     ;;
 # Kernel maps are charged to the cgroup that makes them.
 memory_limit)
     echo +memory >/sys/fs/cgroup/cgroup.subtree_control
     mkdir /sys/fs/cgroup/small
-    echo 64M >/sys/fs/cgroup/small/memory.max
+    echo 100M >/sys/fs/cgroup/small/memory.max
     # The maps of the default size need more than that, those of a small one do not.
     sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs; exec "$0" "$@"' \
         "$IOTRACE" record -o /work/tmp/large -- true 2>/run/said
@@ -64,6 +64,14 @@ hot_plugged_cpu)
     wait
     grep -q 1 $online || exit 1
     exit $code
+    ;;
+# No task storage.
+too_old_and_refused)
+    "$IOTRACE" check >/run/said
+    code=$?
+    cat /run/said
+    [ $code = 77 ] && grep 'MISSING' /run/said | grep -q 'task storage' &&
+        refused 1 'iotrace check' "$IOTRACE" record -o /work/tmp/old -- true
     ;;
 # Booted with lockdown=confidentiality.
 lockdown)
