@@ -67,8 +67,9 @@ pub fn renamed(truth: &mut Truth, dir: &str) {
             // The rename is the file's where it is the one that is renamed.
             let renamed = if first == from { sheet } else { 0 };
             let (from, to) = (name(from), name(to));
-            let args = [from.as_ptr() as usize, to.as_ptr() as usize];
-            c.must(Op::Rename, renamed, libc::SYS_rename, &args);
+            let at = libc::AT_FDCWD as usize; // arm64 has no rename(2)
+            let args = [at, from.as_ptr() as usize, at, to.as_ptr() as usize];
+            c.must(Op::Rename, renamed, libc::SYS_renameat, &args);
             for _ in 0..2 {
                 c.write(sheet, fd, &[2; BLOCK]).expect("write");
             }
