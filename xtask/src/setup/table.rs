@@ -114,7 +114,12 @@ pub const TOOLS: &[Tool] = &[
     ),
     tool(
         command("mkfs.ext4", "e2fsprogs"),
-        "makes the disk of the machines that QEMU boots",
+        "makes a disk of the machines that QEMU boots",
+        Vm,
+    ),
+    tool(
+        command("mkfs.xfs", "xfsprogs"),
+        "makes a disk of the machines that QEMU boots",
         Vm,
     ),
     tool(

@@ -13,7 +13,22 @@ refused() {
     grep -q "$word" /run/said || { echo "it does not say $word"; return 1; }
 }
 
+# exact DIRECTORY: every call is counted exactly in it.
+exact() {
+    export TMPDIR="$1"
+    mkdir -p "$TMPDIR"
+    "$EXACT" every_call --test-threads 1 && "$EXACT" odd_files --test-threads 1
+}
+
 case "$1" in
+# Filesystems other than that of all other tests, which is ext4.
+xfs) exact /xfs/tmp ;;
+tmpfs) exact /dev/shm/tmp ;;
+overlayfs)
+    mkdir -p /dev/shm/upper /dev/shm/work /merged
+    mount -t overlay -o lowerdir=/etc,upperdir=/dev/shm/upper,workdir=/dev/shm/work overlay /merged &&
+        exact /merged/tmp
+    ;;
 # The kernel shows no type information; a copy of it does as well.
 hidden_btf)
     cp /sys/kernel/btf/vmlinux /run/btf

@@ -30,7 +30,12 @@ for module in /modules/*.ko*; do
         *) insmod "$module" ;;
     esac || say "trouble cannot load $module"
 done
-mount -t ext4 /dev/nvme0n1 /work || say "trouble cannot mount the disk"
+# Which disk is which, their order does not say.
+mkdir -p /xfs
+for at in ext4:/work xfs:/xfs; do
+    mount -t "${at%:*}" /dev/nvme0n1 "${at#*:}" || mount -t "${at%:*}" /dev/nvme1n1 "${at#*:}" ||
+        say "trouble cannot mount ${at%:*}"
+done
 mkdir -p "$TMPDIR"
 say "kernel $(uname -r) $(uname -v)"
 

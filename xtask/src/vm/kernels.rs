@@ -17,8 +17,8 @@ const SUFFIX: &str = "-cloud-amd64";
 /// A package's name before the version, the preferred image first.
 const IMAGES: [&str; 3] = ["linux-image-", "linux-binary-", "linux-binary-unsigned-"];
 const MODULES: &str = "linux-modules-";
-/// Modules that tests need. One that is not there is built in, or no test of that kernel needs it.
-const WANTED: [&str; 2] = ["overlay", "loop"];
+/// Modules that tests need, what one needs before it. One that is not there is built in.
+const WANTED: [&str; 4] = ["libcrc32c", "xfs", "overlay", "loop"];
 
 /// A release by its two numbers, such as 6.12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -71,7 +71,10 @@ pub const MACHINES: [Machine; 3] = [
 /// The script of what iotrace does on hosts of every kind, in the machine.
 pub const HOST: &str = "/etc/host.sh";
 /// Its cases for a machine that is like most.
-const HOSTS: [&str; 5] = [
+const HOSTS: [&str; 8] = [
+    "xfs",
+    "tmpfs",
+    "overlayfs",
     "hidden_btf",
     "no_tracefs",
     "memory_limit",

@@ -28,7 +28,8 @@ const PACKAGES: [&str; 4] = [
     "seabios",
 ];
 const MEMORY: &str = "2048";
-const DISK_BYTES: u64 = 1 << 30;
+/// Disks: the filesystem of each, and its size.
+const DISKS: [(&str, u64); 2] = [("ext4", 1 << 30), ("xfs", 320 << 20)];
 
 /// A QEMU that boots kernels reliably, and how it runs a guest's instructions.
 #[derive(Clone)]
@@ -36,7 +37,7 @@ pub struct Qemu {
     program: PathBuf,
     /// Where its firmware is, if not where it looks.
     firmware: Vec<PathBuf>,
-    disk: PathBuf,
+    disks: Vec<PathBuf>,
     accelerator: &'static str,
 }
 
@@ -54,11 +55,14 @@ pub struct Boot<'a> {
 pub fn find(apt: &Apt) -> Result<Qemu> {
     let own = toolchain::on_path(PROGRAM).next();
     let own = own.with_context(|| format!("no `{PROGRAM}` on PATH"))?;
-    let disk = disk(&apt.cache)?;
+    let disks = DISKS
+        .iter()
+        .map(|(kind, size)| disk(&apt.cache, kind, *size));
+    let disks = disks.collect::<Result<_>>()?;
     let mut qemu = Qemu {
         program: own,
         firmware: vec![],
-        disk,
+        disks,
         accelerator: accelerator(),
     };
     if qemu.major()? < RELIABLE {
@@ -144,11 +148,14 @@ impl Qemu {
         qemu.arg("-serial")
             .arg(format!("file:{}", boot.console.display()));
         qemu.args(["-serial", "stdio"]);
-        let disk = self.disk.display();
-        qemu.arg("-drive").arg(format!(
-            "file={disk},format=raw,if=none,id=disk,snapshot=on"
-        ));
-        qemu.args(["-device", "nvme,drive=disk,serial=disk"]);
+        for (number, disk) in self.disks.iter().enumerate() {
+            let disk = disk.display();
+            qemu.arg("-drive").arg(format!(
+                "file={disk},format=raw,if=none,id=disk{number},snapshot=on"
+            ));
+            let device = format!("nvme,drive=disk{number},serial=disk{number}");
+            qemu.arg("-device").arg(device);
+        }
         qemu.arg("-kernel")
             .arg(&boot.kernel.image)
             .arg("-initrd")
@@ -164,20 +171,20 @@ impl Qemu {
     }
 }
 
-/// A disk of ext4, which machines do not change: what they write is thrown away.
-fn disk(cache: &Path) -> Result<PathBuf> {
-    let path = cache.join("ext4.img");
+/// A disk with a filesystem, which machines do not change: what they write is thrown away.
+fn disk(cache: &Path, kind: &str, size: u64) -> Result<PathBuf> {
+    let path = cache.join(format!("{kind}.img"));
     if path.exists() {
         return Ok(path);
     }
-    let new = cache.join("ext4.new");
+    let new = cache.join(format!("{kind}.new"));
     let file = fs::File::create(&new).with_context(|| format!("cannot make {}", new.display()))?;
-    file.set_len(DISK_BYTES)
+    file.set_len(size)
         .with_context(|| format!("cannot size {}", new.display()))?;
-    let mkfs = toolchain::on_path("mkfs.ext4")
-        .next()
-        .context("no `mkfs.ext4` on PATH")?;
-    cmd::run(cmd::command(mkfs).args(["-q", "-F"]).arg(&new))?;
+    let program = format!("mkfs.{kind}");
+    let mkfs = toolchain::on_path(&program).next();
+    let mkfs = mkfs.with_context(|| format!("no `{program}` on PATH"))?;
+    cmd::run(cmd::command(mkfs).arg("-q").arg(&new))?;
     fs::rename(&new, &path).with_context(|| format!("cannot name {}", path.display()))?;
     Ok(path)
 }
