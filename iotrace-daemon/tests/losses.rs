@@ -28,7 +28,8 @@ fn busy(hook: &str, detail: &str) -> (Value, Value) {
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (truth, report) = finished.truth_and_report();
     let drains = drains(&finished.stderr);
-    assert!(drains > 10, "{drains} drains: {}", finished.stderr);
+    // A flip waits for all CPUs: 20 ms, or a second where four threads share one that is emulated.
+    assert!(drains > 2, "{drains} drains: {}", finished.stderr);
     let processes = truth::processes(&truth);
     let [process] = &processes[..] else {
         panic!("{} processes", processes.len())
