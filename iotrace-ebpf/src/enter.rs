@@ -45,7 +45,7 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
     if call.shape == 0 && !compat {
         return;
     }
-    let Some(thread) = thread::of(task, true) else {
+    let Some(thread) = thread::of(registers, true) else {
         diagnose::count(diag::NO_STATE);
         return;
     };

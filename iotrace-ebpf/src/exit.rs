@@ -29,8 +29,7 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     if call.shape == 0 {
         return;
     }
-    let task = current();
-    let Some(thread) = thread::of(task, copy == 0) else {
+    let Some(thread) = thread::of(registers, copy == 0) else {
         return;
     };
     thread.copy = scratch::exit(copy);
@@ -38,7 +37,7 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     if thread.state == state::IDLE {
         // Where a copy before this one was there, the state is idle and not stale.
         let seen = copy > 0 && !stale;
-        if seen || !in_scope(thread, task) || !late_start(thread, task, registers, nr) {
+        if seen || !in_scope(thread, current()) || !late_start(thread, registers, nr) {
             return;
         }
     } else if thread.state != state::RUNNING {
@@ -51,7 +50,7 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
         thread.entered = thread.ended;
     }
     thread.state = state::IDLE;
-    finish(thread, task, result);
+    finish(thread, result);
 }
 
 /// Whether the state is that of an earlier call, whose end was not seen, and neither was this one's start. Forgets it.
@@ -71,12 +70,13 @@ fn is_stale(thread: &mut Thread, registers: Address, nr: u64) -> bool {
 /// A call whose start was not seen: it began before the hooks came, or the kernel skipped the program. Finds out now
 /// what it is; true: it is to be counted.
 #[inline(never)]
-fn late_start(thread: *mut Thread, task: Address, registers: Address, nr: u64) -> bool {
+fn late_start(thread: *mut Thread, registers: Address, nr: u64) -> bool {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return false;
     };
     thread.flight = flight::ALONE;
+    let task = current();
     if is_compat(task) || begin(thread, task, registers, call(nr), thread.copy) != state::RUNNING {
         return false;
     }
@@ -86,11 +86,11 @@ fn late_start(thread: *mut Thread, task: Address, registers: Address, nr: u64) -
 
 /// Counts a call that ended with `result`.
 #[inline(always)]
-fn finish(thread: &mut Thread, task: Address, result: i64) {
+fn finish(thread: &mut Thread, result: i64) {
     if (-MAX_ERRNO..0).contains(&result) {
         thread.key.errno = -result as u32;
         if thread.shape == UNREAD_PATH {
-            read_path(thread, task);
+            read_path(thread);
         }
         if thread.op() == op::OPEN {
             no_file(thread);
@@ -101,7 +101,7 @@ fn finish(thread: &mut Thread, task: Address, result: i64) {
         thread.union_ns = flight::end(thread);
         data(thread, result as u64);
     } else {
-        other(thread, task, result as u64);
+        other(thread, result as u64);
     }
 }
 
@@ -122,16 +122,16 @@ fn data(thread: &mut Thread, bytes: u64) {
 
 /// Everything that is neither a read nor a write. Not inlined: it would make the hot path's frame larger.
 #[inline(never)]
-fn other(thread: *mut Thread, task: Address, result: u64) {
+fn other(thread: *mut Thread, result: u64) {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return;
     };
     if thread.op() == op::OPEN {
-        return opened(thread, task, result);
+        return opened(thread, result);
     }
     let unread = thread.op() == op::STAT && thread.shape == UNREAD_PATH;
-    if unread && read_path(thread, task) == state::SKIPPED {
+    if unread && read_path(thread) == state::SKIPPED {
         return flight::abandon(thread);
     }
     thread.union_ns = flight::end(thread);
@@ -155,12 +155,12 @@ fn other(thread: *mut Thread, task: Address, result: u64) {
 
 /// Looks again at a path that could not be read at the call's start.
 #[inline(never)]
-fn read_path(thread: *mut Thread, task: Address) -> u32 {
+fn read_path(thread: *mut Thread) -> u32 {
     // SAFETY: the caller's own reference.
     match unsafe { thread.as_mut() } {
         Some(thread) => {
             let copy = thread.copy;
-            maybe_empty(thread, task, copy)
+            maybe_empty(thread, current(), copy)
         }
         None => state::RUNNING,
     }
@@ -168,8 +168,8 @@ fn read_path(thread: *mut Thread, task: Address) -> u32 {
 
 /// An open: its file is that of the descriptor it returned.
 #[inline(always)]
-fn opened(thread: &mut Thread, task: Address, fd: u64) {
-    let file = of_descriptor(task, fd as u32);
+fn opened(thread: &mut Thread, fd: u64) {
+    let file = of_descriptor(current(), fd as u32);
     if set_file(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
         diagnose::count(diag::SKIPPED);
         flight::abandon(thread);

@@ -112,6 +112,22 @@ pub fn current() -> Address {
     unsafe { generated::bpf_get_current_task_btf() as Address }
 }
 
+/// The registers that a task entered the kernel with. The verifier must know the task's type.
+#[inline(always)]
+pub fn registers_of(task: Address) -> Address {
+    // SAFETY: the caller passes a program's argument or the running task.
+    unsafe { generated::bpf_task_pt_regs(task.cast_mut().cast()) as Address }
+}
+
+/// How far `pointer` is from `base`.
+#[inline(always)]
+pub fn distance(pointer: Address, base: Address) -> u64 {
+    let mut distance = pointer as u64;
+    // SAFETY: a subtraction, which the verifier allows of two pointers.
+    unsafe { asm!("{0} -= {1}", inout(reg) distance, in(reg) base) };
+    distance
+}
+
 /// `CLOCK_MONOTONIC`, nanoseconds.
 #[inline(always)]
 pub fn now() -> u64 {

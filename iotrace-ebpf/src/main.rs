@@ -32,7 +32,6 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext as _,
-    helpers::generated,
     macros::{btf_tracepoint, tracepoint},
     programs::{BtfTracePointContext, TracePointContext},
 };
@@ -40,7 +39,7 @@ use aya_log_ebpf::debug;
 
 use crate::{
     config::REGS_NR,
-    kernel::{Address, current, load},
+    kernel::{Address, current, load, registers_of},
 };
 
 #[cfg(not(test))]
@@ -97,8 +96,7 @@ pub fn call_exit(ctx: TracePointContext) -> u32 {
 
 #[inline(always)]
 fn registers() -> Address {
-    // SAFETY: the running task.
-    unsafe { generated::bpf_task_pt_regs(current().cast_mut().cast()) as Address }
+    registers_of(current())
 }
 
 #[inline(always)]
@@ -118,7 +116,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "sched_process_exec")]
 pub fn process_exec(ctx: BtfTracePointContext) -> i32 {
     debug!(&ctx, "exec by process {}", ctx.tgid());
-    process::executed(ctx.arg::<*const c_void>(0), ctx.arg(1));
+    process::executed(ctx.arg::<*const c_void>(0));
     0
 }
 

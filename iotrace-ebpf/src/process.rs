@@ -20,7 +20,7 @@ use crate::{
         TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
     },
     diagnose, flight,
-    kernel::{Address, now, probe},
+    kernel::{Address, now, probe, registers_of},
     maps::{EVENTS, TARGETS},
     path,
     thread::{self, process_in_scope, start_of},
@@ -69,13 +69,12 @@ pub fn forked(parent: Address, child: Address) {
     send(ptr::from_ref(&fork).cast(), size_of::<Fork>() as u64);
 }
 
-/// A new program. `old_tid`: the id of the thread that called exec, which now has its process's.
+/// A new program.
 #[inline(always)]
-pub fn executed(task: Address, old_tid: u32) {
+pub fn executed(task: Address) {
     let tgid: u32 = probe(task, &TASK_TGID);
-    // The thread may have become its process's first and taken its id: its state is made anew.
-    thread::release(task, old_tid);
-    if let Some(thread) = thread::of(task, false) {
+    // The thread may have become its process's first and taken its id.
+    if let Some(thread) = thread::of(registers_of(task), false) {
         thread.verdict = 0;
     }
     if !process_in_scope(tgid) {
@@ -171,14 +170,15 @@ fn arguments(scratch: &mut ExecScratch, mm: Address) -> u64 {
 /// The end of a task: of its process, if no thread is left.
 #[inline(always)]
 pub fn exited(task: Address) {
-    if let Some(thread) = thread::of(task, false)
+    let registers = registers_of(task);
+    if let Some(thread) = thread::of(registers, false)
         && thread.state == thread::state::RUNNING
     {
         // Its call ends with it, which no call does that returns.
         diagnose::count(diag::EXIT_MISSED);
         flight::abandon(thread);
     }
-    thread::release(task, probe(task, &TASK_PID));
+    thread::release(registers);
     let tgid: u32 = probe(task, &TASK_TGID);
     let signal = probe::<u64>(task, &TASK_SIGNAL) as Address;
     if probe::<u32>(signal, &SIGNAL_LIVE) != 0 || !process_in_scope(tgid) {

@@ -10,9 +10,9 @@ use iotrace_common::{
 };
 
 use crate::{
-    config::{REGS_ARG0, SELF_TGID, TASK_GROUP_LEADER, TASK_PID, TASK_START},
+    config::{REGS_ARG0, SELF_TGID, TASK_GROUP_LEADER, TASK_START},
     flight::ALONE,
-    kernel::{Address, compare_exchange, load, pid_tgid, probe},
+    kernel::{Address, compare_exchange, current, distance, load, pid_tgid, probe},
     maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
     sort,
 };
@@ -36,7 +36,7 @@ pub const UNREAD_PATH: u8 = 0;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Thread {
-    /// In the table: address of the `task_struct` whose state this is; 0: nobody's.
+    /// In the table: number of the thread whose state this is ([`owner`]); 0: nobody's.
     pub owner: u64,
     /// Start of the call, `CLOCK_MONOTONIC` nanoseconds.
     pub entered: u64,
@@ -96,26 +96,34 @@ pub struct Known {
 
 /// The state of the running thread; with `create` made if it has none.
 ///
+/// It is found by `registers`, the address of those that the thread entered the kernel with: they stand at one place of
+/// its stack, for as long as it lives. The task itself would have to be asked for by a helper, which is dear.
+///
 /// A thread owns its place in the table from its first traced call until it ends, or has its state in task storage, if
 /// another owns that place.
 #[inline(always)]
-pub fn of(task: Address, create: bool) -> Option<&'static mut Thread> {
-    // SAFETY: the running task; the field is 32 bits.
-    let tid: u32 = unsafe { load(task, &TASK_PID) };
-    if let Some(slot) = place(tid) {
-        // SAFETY: a map value; only its owner uses more of it than the owner's address.
+pub fn of(registers: Address, create: bool) -> Option<&'static mut Thread> {
+    let own = owner(registers)?;
+    if let Some(slot) = place(own) {
+        // SAFETY: a map value; only its owner uses more of it than the owner's number.
         unsafe {
             let owner = &raw mut (*slot).owner;
             let known = ptr::read_volatile(owner);
-            if known == task as u64
-                || create && known == 0 && compare_exchange(owner, 0, task as u64) == 0
-            {
+            if known == own || create && known == 0 && compare_exchange(owner, 0, own) == 0 {
                 return slot.as_mut();
             }
         }
     }
     // SAFETY: a task storage value is its thread's own, and the thread is here.
-    unsafe { THREADS.get(task, create).as_mut() }
+    unsafe { THREADS.get(current(), create).as_mut() }
+}
+
+/// A number for the thread with these registers: how far they are from the table. Of an address itself the verifier
+/// lets no number be made, but of a difference it does.
+#[inline(always)]
+fn owner(registers: Address) -> Option<u64> {
+    let table = THREAD_TABLE.get_ptr_mut(0)?;
+    Some(distance(registers, table.cast_const().cast()))
 }
 
 /// A call as far as its number and its first argument tell it from the thread's next one.
@@ -140,14 +148,14 @@ impl Thread {
     }
 }
 
-/// Gives the place in the table of thread id `tid` back, if `task` owns it: the thread ends, or gets another id by an
-/// exec. Task storage goes with its task.
+/// Gives the place in the table of the running thread back, which ends. Task storage goes with its task.
 #[inline(always)]
-pub fn release(task: Address, tid: u32) {
-    let Some(slot) = place(tid) else { return };
-    // SAFETY: as in `of`; the owner is the running task, so nobody else writes the slot.
+pub fn release(registers: Address) {
+    let Some(own) = owner(registers) else { return };
+    let Some(slot) = place(own) else { return };
+    // SAFETY: as in `of`; the owner is the running thread, so nobody else writes the slot.
     unsafe {
-        if ptr::read_volatile(&raw const (*slot).owner) == task as u64 {
+        if ptr::read_volatile(&raw const (*slot).owner) == own {
             (*slot).state = state::IDLE;
             (*slot).verdict = 0;
             (*slot).entered = 0;
@@ -157,12 +165,16 @@ pub fn release(task: Address, tid: u32) {
     }
 }
 
-/// The place in the table for thread id `tid`. The factor is odd, so that threads with neighbouring ids have places of
-/// their own, and not neighbouring ones, which would share a cache line.
+/// The place in the table of a thread by its number, whose lowest bits are the same for all of them. The factor spreads
+/// neighbouring stacks.
 #[inline(always)]
-fn place(tid: u32) -> Option<*mut Thread> {
-    THREAD_TABLE.get_ptr_mut(tid.wrapping_mul(0x9e37_79b1) & (THREAD_SLOTS - 1))
+fn place(owner: u64) -> Option<*mut Thread> {
+    let mixed = ((owner >> STACK_BITS) as u32).wrapping_mul(0x9e37_79b1);
+    THREAD_TABLE.get_ptr_mut(mixed >> (u32::BITS - THREAD_SLOTS.ilog2()))
 }
+
+/// Stacks are at least this far from each other: a page, in powers of two.
+const STACK_BITS: u32 = 12;
 
 /// Whether the running thread is in scope. Takes the verdict anew when the daemon has changed the scope.
 #[inline(always)]
