@@ -224,11 +224,6 @@ fn filesystems_without_storage_are_sorted_by_their_type() {
     }
 }
 
-/// Nanoseconds that may pass between the program's clock and the call, per call: the two are not one.
-fn slack(union: u64) -> u64 {
-    union / 4 + 5_000_000
-}
-
 #[test]
 fn merged_time_is_the_union_of_calls() {
     for hook in ["btf", "tracepoint"] {
@@ -265,12 +260,13 @@ fn merged(hook: &str, detail: &str) {
                 u128::from(done.merged_ns)
             );
             assert!(done.merged_ns <= union + unsure, "{what}");
-            assert!(done.merged_ns + slack(union) >= union, "{what}");
             assert!(done.merged_ns <= done.ns + unsure, "{what}");
-            assert!(
-                done.merged_ns + unsure >= done.ns / number(case, "threads"),
-                "{what}"
-            );
+            // The program's own clock runs on while the call waits for a processor, so from below only the calls count.
+            let at_one_time = match role {
+                "two phases" => 1,
+                _ => number(case, "threads"),
+            };
+            assert!(done.merged_ns + unsure >= done.ns / at_one_time, "{what}");
             // Calls that do not overlap add up to the nanosecond.
             if matches!(role, "one thread" | "in turn" | "with a fork") {
                 assert_eq!(done.merged_ns, done.ns, "{what}");
