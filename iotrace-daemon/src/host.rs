@@ -43,7 +43,7 @@ pub fn clock_step(clock: &Clock) -> io::Result<i64> {
 
 /// Room for an ordinary user on the mounts that the files of a model lie on, by mount point, bytes.
 pub fn room(model: &Model) -> BTreeMap<String, u64> {
-    let mounts = model.mounts().all().iter();
+    let mounts = model.mounts().iter();
     let used: HashSet<u32> = (0..model.file_count() as u32)
         .map(|index| model.file(index).id.device)
         .collect();

@@ -131,32 +131,34 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
         .collect();
-    let is_copied = ranks.len() > 1 && are_copies(&files, uses, groups, ranks.len());
-    if is_copied {
-        found.copies = ranks.len() as u32;
+    let mut shared = Sum::default();
+    for reads in &files {
+        shared.add(&FileReads {
+            visits: reads.to_vec(),
+            size: uses.sizes[reads[0].file as usize],
+        });
     }
-    let mut sum = Sum::default();
+    // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
+    let is_copied = ranks.len() > 1
+        && are_copies(&files, uses, groups, ranks.len())
+        && !shared.is_one_behind_the_other();
+    if !is_copied {
+        shared.finish(model, &mut found);
+        return found;
+    }
+    found.copies = ranks.len() as u32;
+    let mut copied = Sum::default();
     for reads in files {
         let size = uses.sizes[reads[0].file as usize];
-        if is_copied {
-            for rank in &ranks {
-                let visits = reads
-                    .iter()
-                    .copied()
-                    .filter(|visit| groups.of(visit.process) == *rank);
-                sum.add(&FileReads {
-                    visits: visits.collect(),
-                    size,
-                });
-            }
-        } else {
-            sum.add(&FileReads {
-                visits: reads.to_vec(),
+        for rank in &ranks {
+            let of_rank = |visit: &&Visit| groups.of(visit.process) == *rank;
+            copied.add(&FileReads {
+                visits: reads.iter().copied().filter(of_rank).collect(),
                 size,
             });
         }
     }
-    sum.finish(model, &mut found);
+    copied.finish(model, &mut found);
     found
 }
 
@@ -286,6 +288,15 @@ impl Sum {
         }
     }
 
+    /// Whether each pass begins when the one before is, nearly, over.
+    fn is_one_behind_the_other(&self) -> bool {
+        let epochs: Vec<&Filling> = self.epochs.values().collect();
+        epochs.windows(2).all(|pair| {
+            let length = pair[0].end - pair[0].start;
+            pair[1].start >= pair[0].end - length / 10
+        })
+    }
+
     fn finish(mut self, model: &Model, found: &mut Epochs) {
         let coverage = |epoch: &Filling| epoch.covered / self.bytes;
         let partial = self
@@ -298,7 +309,14 @@ impl Sum {
         }
         for (number, epoch) in std::mem::take(&mut self.epochs) {
             let coverage = epoch.covered / self.bytes;
-            if coverage < NEARLY {
+            // What little was read behind the last pass is of it.
+            if let Some(last) = found.epochs.last_mut().filter(|_| coverage < NEARLY) {
+                last.end = last.end.max(epoch.end);
+                last.bytes += epoch.bytes.round() as u64;
+                last.read_ns += epoch.read_ns.round() as u64;
+                for (process, bytes) in epoch.by_process {
+                    *last.by_process.entry(process).or_default() += bytes.round() as u64;
+                }
                 continue;
             }
             let order = self.order.remove(&number).unwrap_or_default();

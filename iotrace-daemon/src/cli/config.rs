@@ -1,6 +1,14 @@
 //! What the user set: `--rules FILE`, else `iotrace.toml` here, else the machine's.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    analysis::findings::thresholds::Thresholds,
+    classify::rules::{RuleSet, RulesError},
+};
 
 /// Where rules and thresholds are looked for when no file is named, in order.
 const PLACES: [&str; 2] = ["iotrace.toml", "/etc/iotrace/iotrace.toml"];
@@ -9,4 +17,19 @@ const PLACES: [&str; 2] = ["iotrace.toml", "/etc/iotrace/iotrace.toml"];
 pub fn file(named: Option<&Path>) -> Option<PathBuf> {
     let found = || PLACES.iter().map(PathBuf::from).find(|path| path.exists());
     named.map(Path::to_owned).or_else(found)
+}
+
+/// Rules, the built-in ones behind them, and thresholds of the file that [`file`] finds.
+pub fn read(named: Option<&Path>) -> Result<(RuleSet, Thresholds), RulesError> {
+    let Some(path) = file(named) else {
+        return Ok((RuleSet::builtin()?, Thresholds::default()));
+    };
+    let text = fs::read_to_string(&path).map_err(|source| RulesError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let name = path.to_string_lossy();
+    let rules = RuleSet::parse(&name, &text)?.with_builtin()?;
+    let thresholds = Thresholds::parse(&name, &text).map_err(RulesError::Wrong)?;
+    Ok((rules, thresholds))
 }

@@ -64,6 +64,8 @@ impl PhaseSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File<'a> {
     pub id: FileId,
+    /// Of several recordings in one model, the one that it comes from first; 0 otherwise.
+    pub node: u32,
     /// Current path, any bytes; empty if no name came.
     pub path: &'a [u8],
     /// The path before the first rename, where there was one.
@@ -117,6 +119,8 @@ pub struct Files {
     by_path: HashTable<u32>,
     /// Every directory that a path seen so far goes through: which renames concern files beneath them.
     directories: HashSet<Box<[u8]>>,
+    /// By index, where there are several nodes.
+    nodes: Vec<u32>,
     /// First paths of renamed files.
     opened_as: HashMap<u32, Name>,
     /// Filesystems by device.
@@ -140,6 +144,7 @@ impl Files {
             .unwrap_or_default();
         File {
             id: entry.id,
+            node: self.nodes.get(index as usize).copied().unwrap_or(0),
             path: self.names.get(entry.path),
             opened_as: self.opened_as.get(&index).map(|name| self.names.get(*name)),
             size: entry.size,
@@ -150,6 +155,28 @@ impl Files {
             deleted: entry.flags & flag::DELETED != 0,
             phases: PhaseSet(entry.flags >> flag::PHASES),
         }
+    }
+
+    /// Adds a file of another model, as one of `node`; it is not found by its identity. Returns its index.
+    pub fn push_from(&mut self, other: &Self, index: u32, node: u32) -> u32 {
+        let known = &other.entries[index as usize];
+        let at = self.entries.len() as u32;
+        self.nodes.resize(at as usize, 0);
+        self.nodes.push(node);
+        self.entries.push(Entry {
+            path: self.names.keep(other.names.get(known.path)),
+            ..*known
+        });
+        if let Some(path) = other.opened_as.get(&index) {
+            let path = self.names.keep(other.names.get(*path));
+            self.opened_as.insert(at, path);
+        }
+        if let Some(filesystem) = other.filesystems.get(&known.id.device) {
+            self.filesystems
+                .entry(known.id.device)
+                .or_insert(*filesystem);
+        }
+        at
     }
 
     /// Index of the file `id`, which is made known.

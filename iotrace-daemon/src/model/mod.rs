@@ -26,6 +26,7 @@ mod forget;
 pub mod groups;
 pub mod history;
 pub mod input;
+mod merge;
 pub mod mounts;
 mod moves;
 mod packed;
@@ -66,7 +67,8 @@ pub struct Model {
     rows: Rows,
     failures: Failures,
     moves: Moves,
-    mounts: Mounts,
+    /// By node; of one node where it is no job of several.
+    mounts: Vec<Mounts>,
     tally: Tally,
     /// Settled intervals, where they are kept.
     history: Option<History>,
@@ -262,7 +264,7 @@ impl Model {
 
     /// Takes the text of a mountinfo file; mounts seen before stay.
     pub fn update_mounts(&mut self, mountinfo: &[u8]) {
-        self.mounts.update(mountinfo);
+        self.own_mounts().update(mountinfo);
     }
 
     /// What was counted so far, over all processes.
@@ -296,13 +298,14 @@ impl Model {
     }
 
     /// All mounts seen.
-    pub fn mounts(&self) -> &Mounts {
-        &self.mounts
+    pub fn mounts(&self) -> &[Mount] {
+        self.mounts.first().map_or(&[], |mounts| mounts.all())
     }
 
     /// Mount point and filesystem type of a file; empty where unknown.
     pub fn mount_of(&self, file: &File<'_>) -> (&[u8], &str) {
-        match self.mounts.find(file.id.device, file.path) {
+        let mounts = self.mounts.get(file.node as usize);
+        match mounts.and_then(|mounts| mounts.find(file.id.device, file.path)) {
             Some(mount) => (&mount.mount_point, &mount.fs_type),
             None => (&[], mounts::fs_type_of(file.magic).unwrap_or_default()),
         }
@@ -427,7 +430,7 @@ impl Model {
 
     /// Takes a mount of a recording.
     pub fn restore_mount(&mut self, mount: Mount) {
-        self.mounts.insert(mount);
+        self.own_mounts().insert(mount);
     }
 
     /// Whether for every process its files, its calls by name and its overflow sum up to what was added for it.
@@ -447,6 +450,13 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    fn own_mounts(&mut self) -> &mut Mounts {
+        if self.mounts.is_empty() {
+            self.mounts.push(Mounts::default());
+        }
+        &mut self.mounts[0]
     }
 
     fn move_count(&mut self, process: ProcessId, counter: usize, file: Option<u32>, time: u64) {

@@ -54,6 +54,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Counts what another tally does.
+    pub(super) fn absorb(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.failures += other.failures;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.nanoseconds += other.nanoseconds;
+    }
+
     /// Counts what `counters` hold.
     pub fn add(&mut self, counters: &Counters) {
         self.operations += counters.operations();
@@ -149,6 +158,21 @@ impl Processes {
             }
             None => false,
         });
+    }
+
+    /// The processes, without what they are found by.
+    pub(super) fn into_all(self) -> Vec<Process> {
+        self.all
+    }
+
+    /// Adds a process of another model; it is not found by its id.
+    pub(super) fn push(&mut self, mut process: Process, node: u32, start: impl Fn(u64) -> u64) {
+        process.node = node;
+        let known = process.about.start_boottime;
+        if known != 0 {
+            process.about.start_boottime = start(known);
+        }
+        self.all.push(process);
     }
 
     /// Changes what is known of `id`.

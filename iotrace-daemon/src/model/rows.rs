@@ -107,6 +107,20 @@ impl Rows {
         cell.add(counters);
     }
 
+    /// The rows, without what they are found by.
+    pub fn into_all(self) -> Vec<Row> {
+        self.rows
+    }
+
+    /// Adds a row of another model; it is not found by its process and file.
+    pub fn push(&mut self, process: u32, file: u32, cell: Cell) {
+        self.rows.push(Row {
+            process,
+            file,
+            cell,
+        });
+    }
+
     /// Ends the interval.
     pub fn settle(&mut self) {
         for index in self.dirty.drain(..) {

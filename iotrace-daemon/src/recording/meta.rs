@@ -53,7 +53,7 @@ impl Meta {
             duration_seconds: run.duration_ns as f64 / 1e9,
             parts: parts.to_vec(),
             run: run.clone(),
-            mounts: model.mounts().all().iter().map(MountEntry::from).collect(),
+            mounts: model.mounts().iter().map(MountEntry::from).collect(),
         }
     }
 

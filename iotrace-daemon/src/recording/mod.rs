@@ -5,12 +5,14 @@
 //! recorder.flush(&mut model, &run)?;              // every few seconds; ends the model's interval
 //! recorder.finish(&mut model, &run)?;             // the last part, and `complete: true`
 //! let Recorded { model, run, complete } = recording::read(directory)?;
+//! let Job { model, run, nodes } = recording::read_job(&directories)?;     // one node each
 //! ```
 //!
 //! A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
 //! whole. `docs/recording-format.md` describes the files.
 
 mod batch;
+mod job;
 mod meta;
 mod reader;
 mod recorder;
@@ -20,6 +22,7 @@ mod tables;
 
 use std::{io, path::PathBuf};
 
+pub use job::{Job, Node, read_job};
 pub use reader::{Recorded, read};
 pub use recorder::Recorder;
 
@@ -42,6 +45,14 @@ pub enum Error {
         "{path} is a recording of format {found}, this iotrace reads up to {FORMAT_VERSION}: update iotrace"
     )]
     Newer { path: PathBuf, found: u64 },
+    #[error(
+        "{first} and {second} are both of {host}: name one recording of each node, and report on the other by itself"
+    )]
+    SameNode {
+        host: String,
+        first: PathBuf,
+        second: PathBuf,
+    },
     #[error("{path} is damaged: {cause}; take it from a copy of the recording")]
     Damaged { path: PathBuf, cause: String },
     #[error("cannot {action} {path}: {source}{hint}")]

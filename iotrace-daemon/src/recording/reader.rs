@@ -8,7 +8,10 @@ use super::{
     table::read_table,
     tables::{Tables, take_about, take_counters, take_done, take_failure},
 };
-use crate::model::{Model, run::Run};
+use crate::model::{
+    Model,
+    run::{Clock, Run},
+};
 
 /// A recording, read.
 pub struct Recorded {
@@ -21,7 +24,13 @@ pub struct Recorded {
 /// Reads the recording in `directory`. Parts that its recorder did not live to list are read too; what was not in
 /// its place yet is passed by.
 pub fn read(directory: &Path) -> Result<Recorded, Error> {
+    read_by(directory, None)
+}
+
+/// As [`read`]; moments are by `clock` where one is given, so that those of several hosts compare.
+pub fn read_by(directory: &Path, clock: Option<&Clock>) -> Result<Recorded, Error> {
     let meta = Meta::read(directory)?;
+    let clock = *clock.unwrap_or(&meta.run.clock);
     let mut model = Model::with_history();
     meta.mounts
         .iter()
@@ -36,7 +45,7 @@ pub fn read(directory: &Path) -> Result<Recorded, Error> {
     parts.extend(meta.parts);
     let tables = Tables::new();
     for part in parts {
-        read_part(&directory.join(part), &tables, &mut recorded)?;
+        read_part(&directory.join(part), &tables, &clock, &mut recorded)?;
     }
     Ok(recorded)
 }
@@ -58,14 +67,19 @@ fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
     Ok(parts)
 }
 
-fn read_part(directory: &Path, tables: &Tables, recorded: &mut Recorded) -> Result<(), Error> {
+fn read_part(
+    directory: &Path,
+    tables: &Tables,
+    clock: &Clock,
+    recorded: &mut Recorded,
+) -> Result<(), Error> {
     let Recorded { model, run, .. } = recorded;
     read_table(directory, &tables.processes, |batch| {
-        take_about(batch, model, &run.clock)
+        take_about(batch, model, clock)
     })?;
     let mut bounds = None;
     read_table(directory, &tables.files, |batch| {
-        let interval = take_counters(batch, model, &run.clock)?;
+        let interval = take_counters(batch, model, clock)?;
         let duration = interval.end.saturating_sub(run.start_unix_ns);
         // A part that meta.json does not know yet was written after the time that it has.
         run.duration_ns = run.duration_ns.max(u64::try_from(duration).unwrap_or(0));

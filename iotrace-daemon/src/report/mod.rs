@@ -10,17 +10,19 @@
 mod html;
 mod json;
 mod merged;
+mod nodes;
 pub(crate) mod phases;
 mod sum;
 mod text;
+pub mod view;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 pub use html::html;
-pub use json::json;
+pub use json::{json, view_json};
 use phases::{PhaseSums, Phases};
 use sum::Sum;
-pub use text::{escape, text, units};
+pub use text::{escape, text, units, view_text};
 
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},
@@ -29,6 +31,7 @@ use crate::{
         context::{Sorted, sort},
     },
     model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run},
+    recording::Node,
 };
 
 /// Version of the JSON report. It rises when a name or a meaning changes, not when a name is added.
@@ -63,6 +66,8 @@ pub struct Report<'a> {
     /// By operation class and errno.
     failures: BTreeMap<(u32, u32), FailureCount>,
     analysis: Analysis,
+    /// Those that were read; none of a run that was not.
+    nodes: &'a [Node],
 }
 
 /// What one process did.
@@ -134,6 +139,7 @@ impl<'a> Report<'a> {
             directories: Vec::new(),
             mounts: BTreeMap::new(),
             failures: BTreeMap::new(),
+            nodes: &[],
         };
         report
             .processes

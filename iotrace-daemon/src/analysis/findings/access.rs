@@ -21,7 +21,7 @@ const PHASES: [Phase; 6] = [
     Phase::Other(Some(Class::Log)),
 ];
 
-/// Reads, and writes, of at most 1 KiB that are most of their phase.
+/// Reads, and writes, of at most 10 KiB that are most of their phase.
 pub fn tiny(data: &Data<'_>, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for phase in PHASES {
@@ -73,7 +73,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
     let common = sizes.and_then(|sizes| {
         sizes
             .iter()
-            .filter(|(size, _)| **size <= 1024)
+            .filter(|(size, _)| **size <= 10 << 10)
             .max_by_key(|(_, calls)| **calls)
     });
     evidence.extend(common.map(|(size, _)| ("commonest_bytes", Value::Bytes(*size))));
@@ -85,7 +85,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
             Severity::Low
         }),
         title: format!(
-            "{:.0} % of the {verb} in phase {phase} are of at most 1 KiB",
+            "{:.0} % of the {verb} in phase {phase} are of at most 10 KiB",
             share * 100.0
         ),
         evidence,

@@ -25,7 +25,7 @@ pub struct FileFacts {
     pub write_ns: u64,
     pub meta_ns: u64,
     pub opens: u64,
-    /// Reads of 1 byte to 1 KiB, and writes of at most 1 KiB (detail full).
+    /// Reads of 1 byte to 10 KiB, and writes of at most 10 KiB (detail full).
     pub tiny_reads: u64,
     pub tiny_writes: u64,
     /// Opens after which one process read a small part of the file only.
@@ -154,7 +154,7 @@ impl FileFacts {
     ) {
         let (is_main, apart) = (direction == used.main, used.reads_apart);
         let v = &counters.v;
-        let tiny = |first: usize| v[first] + v[first + 1];
+        let tiny = |first: usize| v[first..=first + 2].iter().sum::<u64>();
         let reads = direction == Direction::Read || !apart;
         if reads {
             self.reads += v[READS] + v[TRANSFER_READS] - v[ZERO_READS].min(v[READS]);

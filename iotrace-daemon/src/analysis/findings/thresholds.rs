@@ -28,7 +28,7 @@ macro_rules! thresholds {
 }
 
 thresholds! {
-    TINY_CALLS "tiny_calls" 1000.0 "Reads, or writes, of at most 1 KiB from which on they are many (Drishti: 1,000 small requests).";
+    TINY_CALLS "tiny_calls" 1000.0 "Reads, or writes, of at most 10 KiB from which on they are many (Drishti: 1,000 small requests).";
     TINY_SHARE "tiny_share" 0.5 "Their share of all reads, or writes, of the phase.";
     SMALL_FILES "small_files" 1000.0 "Training files in one epoch from which on they are many.";
     SMALL_FILE_BYTES "small_file_bytes" 1048576.0 "Mean size up to which files are small (Drishti: requests under 1 MiB).";

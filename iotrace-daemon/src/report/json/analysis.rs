@@ -106,7 +106,7 @@ fn moment(ns: i64) -> f64 {
 }
 
 /// Text of any bytes under `key`, and in hexadecimal too where it is not UTF-8.
-fn put_text(object: &mut Map<String, Json>, key: &str, text: &[u8]) {
+pub(super) fn put_text(object: &mut Map<String, Json>, key: &str, text: &[u8]) {
     object.insert(
         key.into(),
         String::from_utf8_lossy(text).into_owned().into(),
@@ -126,6 +126,33 @@ fn object(value: Json) -> Map<String, Json> {
 
 fn pid(report: &Report<'_>, process: u32) -> u32 {
     report.model.processes()[process as usize].id.pid
+}
+
+/// What each node did.
+pub(super) fn nodes(report: &Report<'_>) -> Json {
+    let nodes = report
+        .nodes
+        .iter()
+        .zip(report.node_sums())
+        .map(|(node, sum)| {
+            let run = &node.run;
+            json!({
+                "host": run.host,
+                "start": moment(run.start_unix_ns - report.run.start_unix_ns),
+                "duration_seconds": seconds(run.duration_ns),
+                "complete": node.complete,
+                "clock_step_seconds": moment(run.clock_step_ns),
+                "exit_code": run.exit_code,
+                "processes": sum.processes,
+                "operations": sum.flow.operations,
+                "bytes_read": sum.flow.bytes_read,
+                "bytes_written": sum.flow.bytes_written,
+                "seconds": seconds(sum.flow.ns()),
+                "training_bytes_read": sum.training_read,
+                "checkpoint_bytes_written": sum.checkpoint_written,
+            })
+        });
+    Json::Array(nodes.collect())
 }
 
 fn event(report: &Report<'_>, event: &Event) -> Map<String, Json> {

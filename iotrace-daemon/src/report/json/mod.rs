@@ -3,6 +3,7 @@
 mod analysis;
 mod entries;
 mod phases;
+mod view;
 
 use std::{
     collections::BTreeMap,
@@ -19,6 +20,7 @@ use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
 };
+pub use view::view_json;
 
 use super::{FORMAT_VERSION, Report};
 use crate::model::{
@@ -67,7 +69,11 @@ impl Report<'_> {
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
-        analysis_entries(map, self)
+        analysis_entries(map, self)?;
+        if self.has_nodes() {
+            map.serialize_entry("nodes", &analysis::nodes(self))?;
+        }
+        map.serialize_entry("remarks", &self.remarks())
     }
 
     /// What stands behind them.
@@ -192,6 +198,12 @@ impl Serialize for ProcessJson<'_> {
         let start = (about.start_boottime != 0)
             .then(|| rfc3339(clock.unix_ns_of_boottime(about.start_boottime)));
         let mut map = serializer.serialize_map(None)?;
+        if let Some(host) = self
+            .report
+            .host_of(self.report.model.processes()[self.index as usize].node)
+        {
+            map.serialize_entry("host", host)?;
+        }
         map.serialize_entry("pid", &id.pid)?;
         map.serialize_entry("ppid", &about.parent)?;
         map.serialize_entry("uid", &about.uid)?;
@@ -305,7 +317,11 @@ impl Serialize for RowJson<'_> {
         let file = model.file(*index);
         let (mount_point, fs_type) = model.mount_of(&file);
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("pid", &model.processes()[*process as usize].id.pid)?;
+        let of = &model.processes()[*process as usize];
+        if let Some(host) = self.report.host_of(of.node) {
+            map.serialize_entry("host", host)?;
+        }
+        map.serialize_entry("pid", &of.id.pid)?;
         match file.path {
             [] => map.serialize_entry("path", &None::<&str>)?,
             path => text_entries(&mut map, "path", "path_hex", path)?,

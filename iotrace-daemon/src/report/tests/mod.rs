@@ -113,6 +113,7 @@ fn json_has_the_schema() {
         "startup",
         "findings",
         "time_series",
+        "remarks",
         "processes",
         "files",
         "losses",

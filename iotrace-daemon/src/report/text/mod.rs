@@ -5,16 +5,19 @@ mod events;
 mod files;
 mod findings;
 mod losses;
+mod nodes;
 mod operations;
 mod overview;
 mod phases;
 mod table;
 pub mod units;
+mod view;
 
 use std::io::{self, BufWriter, Write};
 
 pub use escape::escape;
 use table::Page;
+pub use view::view_text;
 
 use super::Report;
 
@@ -22,7 +25,9 @@ use super::Report;
 pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()> {
     let mut page = Page::new(BufWriter::new(out), color);
     overview::head(report, &mut page)?;
+    nodes::remarks(report, &mut page)?;
     findings::findings(report, &mut page)?;
+    nodes::nodes(report, &mut page)?;
     phases::phases(report, &mut page)?;
     events::checkpoints(report, &mut page)?;
     events::epochs(report, &mut page)?;
