@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::cmd;
 use crate::toolchain::{self, Toolchain};
 
-use super::bpf_linker;
 use super::table::Kind;
+use super::{bpf_linker, python};
 
 /// Where dpkg has a list of the files of each installed package.
 const PACKAGES: &str = "/var/lib/dpkg/info";
@@ -34,6 +34,7 @@ impl Found {
             Kind::Package(name) => lack_of_file(&Path::new(PACKAGES).join(format!("{name}.list"))),
             Kind::Component { file, .. } => lack_of_file(&beside_cargo(file)),
             Kind::Crate { name, version } => lack_of_crate(name, version),
+            Kind::PythonEnvironment { name, packages } => python::lack(name, packages),
             Kind::KernelCompiler => self.toolchain.as_ref().err().cloned(),
             Kind::KernelClippy => match &self.toolchain {
                 Ok(found) => lack_of_file(&found.tool("cargo-clippy")),

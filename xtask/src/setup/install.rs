@@ -6,7 +6,7 @@ use crate::cmd;
 use crate::toolchain::{Origin, RUSTC_VARIABLE, RUSTUP_TOOLCHAIN, Toolchain};
 
 use super::table::Kind;
-use super::{apt, bpf_linker, rustup};
+use super::{apt, bpf_linker, python, rustup};
 
 /// Debian's newest compiler, kept up for its browsers, with cargo and the library sources.
 const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
@@ -31,6 +31,7 @@ fn one(kind: Kind) -> Result<()> {
         Kind::Command { .. } | Kind::Package(_) => Ok(()), // its package is installed
         Kind::Component { name, .. } => rustup::add_component(name),
         Kind::Crate { name, version } => program(name, version),
+        Kind::PythonEnvironment { name, packages } => python::install(name, packages),
         Kind::KernelCompiler => kernel_compiler(),
         Kind::KernelClippy => kernel_clippy(),
         Kind::BpfLinker => bpf_linker::install(&found()?),

@@ -7,6 +7,7 @@ mod apt;
 mod bpf_linker;
 mod detect;
 mod install;
+mod python;
 mod rustup;
 mod table;
 

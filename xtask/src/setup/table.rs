@@ -29,6 +29,11 @@ pub enum Kind {
         name: &'static str,
         version: &'static str,
     },
+    /// A virtual environment of Python's below the target directory, with packages from the Python package index.
+    PythonEnvironment {
+        name: &'static str,
+        packages: &'static [&'static str],
+    },
     /// A compiler that can build the kernel crate.
     KernelCompiler,
     /// The clippy of that compiler.
@@ -103,6 +108,11 @@ pub const TOOLS: &[Tool] = &[
         "checks the unit",
         Test,
     ),
+    tool(
+        PYDARSHAN,
+        "reads the Darshan logs that iotrace writes",
+        Test,
+    ),
     tool(command("git", "git"), "is a program to trace", Test),
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),
@@ -140,6 +150,12 @@ const CARGO_DENY: Kind = Kind::Crate {
     version: "0.20.2",
 };
 
+/// The newest one, with the log reader of Darshan 3.5.0 in it.
+const PYDARSHAN: Kind = Kind::PythonEnvironment {
+    name: "darshan",
+    packages: &["darshan==3.5.0"],
+};
+
 /// Older ones write names into the BTF that kernels refuse.
 pub const BPF_LINKER_VERSION: &str = "0.13.0";
 
@@ -158,7 +174,8 @@ impl Kind {
             Self::Command { name, .. }
             | Self::Package(name)
             | Self::Component { name, .. }
-            | Self::Crate { name, .. } => name,
+            | Self::Crate { name, .. }
+            | Self::PythonEnvironment { name, .. } => name,
             Self::KernelCompiler => "a compiler with library sources",
             Self::KernelClippy => "clippy of the kernel crate's compiler",
             Self::BpfLinker => "bpf-linker",
