@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! kernel (load, attach) -> drain (maps -> samples, events) -> model (processes, files, counters)
-//!     -> classify (phases), analysis (checkpoints, epochs, findings) -> recording (Parquet parts), report (text, JSON, HTML)
+//!     -> classify (phases), analysis (checkpoints, epochs, findings) -> recording (Parquet parts),
+//!     report (text, JSON, HTML), export (other tools' formats)
 //!     -> service (metrics over HTTP)
 //! ```
 //!
@@ -14,6 +15,7 @@ pub mod analysis;
 pub mod classify;
 pub mod cli;
 pub mod drain;
+pub mod export;
 pub mod host;
 pub mod kernel;
 mod memory;

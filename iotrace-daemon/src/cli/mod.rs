@@ -6,6 +6,7 @@ mod check;
 mod child;
 mod config;
 mod daemon;
+mod export;
 mod output;
 mod phases;
 mod progress;
@@ -40,6 +41,8 @@ enum Command {
     Daemon(Box<daemon::Args>),
     /// Print the report of a recording.
     Report(report::Args),
+    /// Write a recording in the format of another tool: Darshan, trace viewers, tables.
+    Export(export::Args),
     /// List, explain and check the rules that sort files into phases.
     Phases(phases::Args),
     /// Say whether this host can run iotrace, and what is missing.
@@ -55,6 +58,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(*args, cli.verbose),
         Command::Daemon(args) => daemon::run(&args, cli.verbose),
         Command::Report(args) => report::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),
     };

@@ -12,7 +12,7 @@ mod json;
 mod merged;
 mod nodes;
 pub(crate) mod phases;
-mod sum;
+pub(crate) mod sum;
 mod text;
 pub mod view;
 

@@ -1,0 +1,173 @@
+//! `iotrace export`: a recording in the format of another tool.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+
+use super::phases;
+use crate::{
+    export::{
+        Export, Names, Selection, darshan,
+        table::{self, By, Encoding},
+    },
+    recording,
+};
+
+/// Formats of other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A log that Darshan's tools and PyDarshan read; the recording must have detail full.
+    Darshan,
+    /// Comma-separated values, with a line of names.
+    Csv,
+    /// One JSON object with a list of rows.
+    Json,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The recording's directory.
+    #[arg(value_name = "DIR")]
+    recording: PathBuf,
+    /// What to write.
+    #[arg(short, long, value_enum)]
+    format: Format,
+    /// Write to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file where it is there.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// What one row of csv and json is of.
+    #[arg(long, value_enum, default_value_t = By::File)]
+    by: By,
+    /// Most records of files in a darshan log: readers get slow with many. The files with the fewest bytes beyond are
+    /// folded by directory.
+    #[arg(long, value_name = "NUMBER", default_value_t = darshan::MOST_RECORDS, value_parser = most_records)]
+    max_records: usize,
+    /// Only these phases, or classes of `other`: training, checkpoint, log...; may be given more than once.
+    #[arg(long = "phase", value_name = "PHASE")]
+    phases: Vec<String>,
+    /// Only these processes; may be given more than once.
+    #[arg(long = "process", value_name = "PID")]
+    pids: Vec<u32>,
+    /// Replace paths, hosts, program names and command lines by a hash, under a key that is thrown away.
+    #[arg(long)]
+    anonymize: bool,
+    /// Rules that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+}
+
+fn most_records(text: &str) -> Result<usize, String> {
+    let number = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if number < 2 {
+        return Err("it must be 2 or more".into());
+    }
+    Ok(number)
+}
+
+/// Runs `iotrace export`.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(output) = &args.output {
+        check_place(output, args.force)?;
+    } else if args.format == Format::Darshan && io::stdout().is_terminal() {
+        bail!("this format is not for a terminal: name a file with --output FILE");
+    }
+    let selection = Selection::new(&args.pids, &args.phases).map_err(|name| {
+        anyhow::anyhow!("there is no phase {name:?}: `iotrace phases list` names them")
+    })?;
+    let classifier = phases::compile(args.rules.as_deref())?;
+    let recorded = recording::read(&args.recording)?;
+    if !recorded.complete {
+        log::warn!(
+            "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \
+             holds",
+            args.recording.display()
+        );
+    }
+    let there = recorded.model.processes();
+    for pid in selection.pids() {
+        if !there.iter().any(|process| process.id.pid == *pid) {
+            bail!(
+                "{} has no process {pid}: `iotrace report` lists those that it has",
+                args.recording.display()
+            );
+        }
+    }
+    let names = if args.anonymize {
+        Names::anonymous()
+    } else {
+        Names::plain()
+    };
+    let export = Export::new(&recorded, &classifier, &selection, &names);
+    let write = |out: &mut dyn Write| write(&export, args, out);
+    match &args.output {
+        Some(output) => save(output, write)?,
+        None => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            write(&mut out)?;
+            out.flush()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(export: &Export<'_>, args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    match args.format {
+        Format::Darshan => darshan::write(export, args.max_records, out)?,
+        Format::Csv => table::write(export, args.by, Encoding::Csv, out)?,
+        Format::Json => table::write(export, args.by, Encoding::Json, out)?,
+    }
+    Ok(())
+}
+
+/// Fails where something is in the place of the export that must not be replaced.
+fn check_place(output: &Path, force: bool) -> anyhow::Result<()> {
+    match fs::metadata(output) {
+        Ok(there) if there.is_dir() => {
+            bail!("{} is a directory: name a file in it", output.display())
+        }
+        Ok(there) if there.is_file() && !force => {
+            bail!(
+                "{} is there already: name another file, or replace it with --force",
+                output.display()
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file that others see only when it is whole.
+fn save(
+    output: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", output.display());
+    if fs::metadata(output).is_ok_and(|there| !there.is_file()) {
+        // A device or a pipe: never to be replaced.
+        let mut out = File::options()
+            .write(true)
+            .open(output)
+            .with_context(cannot)?;
+        return write(&mut out).with_context(cannot);
+    }
+    let place = fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
+    let name = place.file_name().with_context(cannot)?.to_string_lossy();
+    let beside = place.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let file = File::create_new(&beside).with_context(cannot)?;
+    let mut out = BufWriter::with_capacity(1 << 16, file);
+    let written = write(&mut out)
+        .and_then(|()| Ok(out.flush()?))
+        .and_then(|()| Ok(out.get_ref().sync_all()?))
+        .and_then(|()| Ok(fs::rename(&beside, &place)?));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside); // half of it is of no use
+    }
+    written.with_context(cannot)
+}

@@ -1,0 +1,211 @@
+//! Logs of Darshan's format 3.41, which Darshan's own tools and PyDarshan read.
+//!
+//! A header, then the job, the names of the records, and one region for each module, each compressed by zlib. Each
+//! process is a rank, in order of their start. `docs/exports.md` says which counter comes from where.
+
+mod hash;
+mod heatmap;
+mod job;
+mod posix;
+mod records;
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::{self, Write},
+};
+
+use flate2::{Compression, write::ZlibEncoder};
+use iotrace_common::diag;
+
+use super::Export;
+use crate::model::counters::Counters;
+use records::Records;
+
+/// Records of files that PyDarshan's summary bears: its time grows with their square.
+pub const MOST_RECORDS: usize = 100_000;
+
+const VERSION: &[u8] = b"3.41";
+const MAGIC: i64 = 6_567_223;
+const HEADER: usize = 1328;
+/// Where the header has the map of the names, those of the modules, and their versions.
+const NAME_MAP: usize = 32;
+const MODULE_MAP: usize = 48;
+const MODULE_VERSIONS: usize = 1072;
+/// Ids and versions of the modules.
+const POSIX: (usize, u32) = (1, 4);
+const HEATMAP: (usize, u32) = (15, 1);
+
+/// Why there is no log.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "the recording has detail {0}, which has no access sizes, and a Darshan log is made of them: record with \
+         --detail full, or export csv or json"
+    )]
+    Detail(String),
+    #[error("no selected process used a file: there is nothing that a Darshan log could hold")]
+    Empty,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Writes a log with at most `most` records of files, and one for each process.
+pub fn write(export: &Export<'_>, most: usize, mut out: impl Write) -> Result<(), Error> {
+    if export.run.detail != "full" {
+        return Err(Error::Detail(export.run.detail.clone()));
+    }
+    let records = Records::new(export, most);
+    if records.all.is_empty() {
+        return Err(Error::Empty);
+    }
+    let mut names: BTreeMap<u64, &str> = BTreeMap::new();
+    let mut posix = Vec::with_capacity(records.all.len() * posix::SIZE);
+    for ((rank, name), record) in &records.all {
+        let id = hash::record_id(name.as_bytes());
+        names.insert(id, name);
+        record.put(id, *rank, |at| export.moment(at), &mut posix);
+    }
+    let heatmap = heatmap::heatmap(export, &records.ranks);
+    if !heatmap.is_empty() {
+        names.insert(hash::record_id(heatmap::NAME.as_bytes()), heatmap::NAME);
+    }
+    let mut name_region = Vec::new();
+    for (id, name) in names {
+        name_region.extend(id.to_le_bytes());
+        name_region.extend(name.as_bytes());
+        name_region.push(0);
+    }
+    let metadata = metadata(export, &records);
+    let job = job::job(export, records.ranks.len(), &records.mounts, metadata);
+
+    let mut header = [0; HEADER];
+    put(&mut header, 0, VERSION);
+    put(&mut header, 8, &MAGIC.to_le_bytes());
+    if is_partial(export) {
+        put(&mut header, 24, &(1_u64 << POSIX.0).to_le_bytes());
+    }
+    let mut body = compress(&job)?;
+    let mut region = |header: &mut [u8; HEADER], at: usize, content: &[u8]| -> io::Result<()> {
+        let content = compress(content)?;
+        let offset = (HEADER + body.len()) as u64;
+        put(header, at, &offset.to_le_bytes());
+        put(header, at + 8, &(content.len() as u64).to_le_bytes());
+        body.extend(content);
+        Ok(())
+    };
+    region(&mut header, NAME_MAP, &name_region)?;
+    for ((id, version), content) in [(POSIX, &posix), (HEATMAP, &heatmap)] {
+        if !content.is_empty() {
+            region(&mut header, MODULE_MAP + 16 * id, content)?;
+            put(
+                &mut header,
+                MODULE_VERSIONS + 4 * id,
+                &version.to_le_bytes(),
+            );
+        }
+    }
+    out.write_all(&header)?;
+    out.write_all(&body)?;
+    Ok(())
+}
+
+fn put(header: &mut [u8; HEADER], at: usize, bytes: &[u8]) {
+    header[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn compress(content: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(content)?;
+    encoder.finish()
+}
+
+/// Whether something is missing: readers then say so.
+fn is_partial(export: &Export<'_>) -> bool {
+    let is_loss = |name: &String| {
+        let known = diag::NAMES.iter().position(|known| known == name);
+        known.is_none_or(|index| diag::IS_LOSS[index])
+    };
+    let mut losses = export.run.losses.iter().filter(|(_, count)| **count > 0);
+    !export.complete || losses.any(|(name, _)| is_loss(name)) || operations_without_file(export) > 0
+}
+
+/// Operations that found no room for a file of their own.
+fn operations_without_file(export: &Export<'_>) -> u64 {
+    let overflows = export.processes().map(|process| process.overflow.total());
+    overflows
+        .map(|counters: Counters| counters.operations())
+        .sum()
+}
+
+fn metadata(export: &Export<'_>, records: &Records) -> job::Metadata {
+    let writer = format!("iotrace {}", env!("CARGO_PKG_VERSION"));
+    let mut metadata = vec![
+        ("lib_ver", writer.clone()), // readers ask for it
+        ("writer", writer),
+        (
+            "hostname",
+            printable(export.names.text(&export.run.host).as_bytes()),
+        ),
+    ];
+    let mut count = |key, value: u64| {
+        if value > 0 {
+            metadata.push((key, value.to_string()));
+        }
+    };
+    count("folded_files", records.folded);
+    count("operations_without_file", operations_without_file(export));
+    count("incomplete_recording", u64::from(!export.complete));
+    count("selected_phases_only", u64::from(export.is_by_phase()));
+    let losses = export.run.losses.iter().filter(|(_, count)| **count > 0);
+    let losses: Vec<String> = losses
+        .map(|(name, count)| format!("{name}:{count}"))
+        .collect();
+    if !losses.is_empty() {
+        metadata.push(("not_counted", losses.join(",")));
+    }
+    metadata.push((
+        "heatmap",
+        "bytes of an interval spread evenly over it".into(),
+    ));
+    let pids: Vec<u32> = export.processes().map(|process| process.id.pid).collect();
+    let pids: Vec<String> = records
+        .ranks
+        .iter()
+        .map(|place| pids[*place].to_string())
+        .collect();
+    metadata.push(("pids", pids.join(","))); // by rank; the last, since it may not fit
+    metadata
+}
+
+/// Text that every reader takes: bytes that are no UTF-8 and control characters are escaped as in URLs.
+fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    let escape = |text: &mut String, bytes: &[u8]| {
+        for byte in bytes {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    };
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() {
+                escape(&mut text, character.encode_utf8(&mut [0; 4]).as_bytes());
+            } else {
+                text.push(character);
+            }
+        }
+        escape(&mut text, chunk.invalid());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn names_become_printable() {
+        assert_eq!(printable("/data/ä 1%.npy".as_bytes()), "/data/ä 1%.npy");
+        assert_eq!(printable(b"/a\xff\n\x7f"), "/a%FF%0A%7F");
+    }
+}
