@@ -1,18 +1,18 @@
 //! `iotrace export`: a recording in the format of another tool.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
-use super::phases;
+use super::{output::save, phases};
 use crate::{
     export::{
-        Export, Names, Selection, darshan,
+        Export, Names, Selection, chrome, darshan,
         table::{self, By, Encoding},
     },
     recording,
@@ -23,10 +23,18 @@ use crate::{
 enum Format {
     /// A log that Darshan's tools and PyDarshan read; the recording must have detail full.
     Darshan,
+    /// Trace events, gzipped, for Perfetto and TensorBoard's trace viewer.
+    Chrome,
     /// Comma-separated values, with a line of names.
     Csv,
     /// One JSON object with a list of rows.
     Json,
+}
+
+impl Format {
+    fn is_binary(self) -> bool {
+        matches!(self, Self::Darshan | Self::Chrome)
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,7 +84,7 @@ fn most_records(text: &str) -> Result<usize, String> {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(output) = &args.output {
         check_place(output, args.force)?;
-    } else if args.format == Format::Darshan && io::stdout().is_terminal() {
+    } else if args.format.is_binary() && io::stdout().is_terminal() {
         bail!("this format is not for a terminal: name a file with --output FILE");
     }
     let selection = Selection::new(&args.pids, &args.phases).map_err(|name| {
@@ -106,25 +114,26 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Names::plain()
     };
     let export = Export::new(&recorded, &classifier, &selection, &names);
-    let write = |out: &mut dyn Write| write(&export, args, out);
-    match &args.output {
-        Some(output) => save(output, write)?,
-        None => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            write(&mut out)?;
-            out.flush()?;
+    // Made before the file is: not every recording can be one.
+    let log = match args.format {
+        Format::Darshan => darshan::log(&export, args.max_records)?,
+        _ => Vec::new(),
+    };
+    let write = |out: &mut dyn Write| {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        match args.format {
+            Format::Darshan => out.write_all(&log)?,
+            Format::Chrome => chrome::write(&export, &mut out)?,
+            Format::Csv => table::write(&export, args.by, Encoding::Csv, &mut out)?,
+            Format::Json => table::write(&export, args.by, Encoding::Json, &mut out)?,
         }
+        out.flush()
+    };
+    match &args.output {
+        Some(output) => save(output, |file| write(file))?,
+        None => write(&mut io::stdout().lock())?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(export: &Export<'_>, args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    match args.format {
-        Format::Darshan => darshan::write(export, args.max_records, out)?,
-        Format::Csv => table::write(export, args.by, Encoding::Csv, out)?,
-        Format::Json => table::write(export, args.by, Encoding::Json, out)?,
-    }
-    Ok(())
 }
 
 /// Fails where something is in the place of the export that must not be replaced.
@@ -141,33 +150,4 @@ fn check_place(output: &Path, force: bool) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Writes a file that others see only when it is whole.
-fn save(
-    output: &Path,
-    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let cannot = || format!("cannot write {}", output.display());
-    if fs::metadata(output).is_ok_and(|there| !there.is_file()) {
-        // A device or a pipe: never to be replaced.
-        let mut out = File::options()
-            .write(true)
-            .open(output)
-            .with_context(cannot)?;
-        return write(&mut out).with_context(cannot);
-    }
-    let place = fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
-    let name = place.file_name().with_context(cannot)?.to_string_lossy();
-    let beside = place.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let file = File::create_new(&beside).with_context(cannot)?;
-    let mut out = BufWriter::with_capacity(1 << 16, file);
-    let written = write(&mut out)
-        .and_then(|()| Ok(out.flush()?))
-        .and_then(|()| Ok(out.get_ref().sync_all()?))
-        .and_then(|()| Ok(fs::rename(&beside, &place)?));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside); // half of it is of no use
-    }
-    written.with_context(cannot)
 }

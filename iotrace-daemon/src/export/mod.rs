@@ -7,6 +7,7 @@
 //! Every number is the recording's own. [`Selection`] and [`Names`] are applied here, once for all formats.
 //! `docs/exports.md` describes what comes out.
 
+pub mod chrome;
 mod columns;
 pub mod darshan;
 mod names;
@@ -23,6 +24,7 @@ use crate::{
     classify::{
         Classifier,
         context::{Sorted, sort},
+        phase::Phase,
         used::Used,
     },
     model::{
@@ -108,6 +110,11 @@ impl<'a> Export<'a> {
     /// Whether phases are selected: then what has none is left out.
     pub fn is_by_phase(&self) -> bool {
         self.selection.is_by_phase()
+    }
+
+    /// Whether a phase is selected.
+    pub fn has_phase(&self, phase: Phase) -> bool {
+        self.selection.has_phase(phase)
     }
 
     /// What a file is.

@@ -50,8 +50,8 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// Writes a log with at most `most` records of files, and one for each process.
-pub fn write(export: &Export<'_>, most: usize, mut out: impl Write) -> Result<(), Error> {
+/// The log, with at most `most` records of files.
+pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
     if export.run.detail != "full" {
         return Err(Error::Detail(export.run.detail.clone()));
     }
@@ -105,9 +105,9 @@ pub fn write(export: &Export<'_>, most: usize, mut out: impl Write) -> Result<()
             );
         }
     }
-    out.write_all(&header)?;
-    out.write_all(&body)?;
-    Ok(())
+    let mut log = header.to_vec();
+    log.append(&mut body);
+    Ok(log)
 }
 
 fn put(header: &mut [u8; HEADER], at: usize, bytes: &[u8]) {

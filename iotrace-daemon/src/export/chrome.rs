@@ -1,0 +1,268 @@
+//! Chrome's Trace Event format, gzipped: what Perfetto and TensorBoard's trace viewer show.
+//!
+//! One track for each process, with a lane for each phase: a span from the first operation of each interval of the
+//! recording to its last, and counters of bandwidth. Checkpoints, loads and epochs are on a track of the job.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use serde_json::{Value, json};
+
+use super::{Export, Interval};
+use crate::{
+    analysis::{Analysis, saves::Event},
+    classify::phase::Phase,
+    model::run::rfc3339,
+};
+
+/// The track of the job, and the first of its lanes.
+const JOB: u64 = 0;
+const LANES: [&str; 3] = ["checkpoints", "loads", "epochs"];
+/// Lanes of one kind of event, where events overlap.
+const MOST_LANES: u64 = 100;
+
+/// The events, each with its moment, nanoseconds since the start of the run.
+type Events = Vec<(i64, Value)>;
+
+/// Writes the trace.
+pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
+    let intervals = export.intervals();
+    let mut events = Events::new();
+    spans(export, &intervals, &mut events);
+    bandwidth(export, &intervals, &mut events);
+    job(export, &export.analysis(), &mut events);
+    events.sort_by_key(|(at, _)| *at);
+
+    let mut out = GzEncoder::new(out, Compression::default());
+    let run = export.run;
+    let about = json!({
+        "writer": format!("iotrace {}", env!("CARGO_PKG_VERSION")),
+        "host": export.names.text(&run.host),
+        "start_time": rfc3339(run.start_unix_ns),
+        "duration_seconds": run.duration_ns as f64 / 1e9,
+        "complete": export.complete,
+    });
+    write!(
+        out,
+        "{{\"displayTimeUnit\":\"ms\",\"otherData\":{about},\"traceEvents\":["
+    )?;
+    let mut separator = "\n";
+    let tracks = tracks(export, &events);
+    for event in tracks.iter().chain(events.iter().map(|(_, event)| event)) {
+        out.write_all(separator.as_bytes())?;
+        serde_json::to_writer(&mut out, event)?;
+        separator = ",\n";
+    }
+    out.write_all(b"\n]}\n")?;
+    out.finish()?;
+    Ok(())
+}
+
+/// Names of the tracks and their lanes, in their order.
+fn tracks(export: &Export<'_>, events: &Events) -> Vec<Value> {
+    let mut lanes: BTreeMap<(u64, u64), String> = BTreeMap::new();
+    for (_, event) in events {
+        if let (Some(pid), Some(tid)) = (event["pid"].as_u64(), event["tid"].as_u64()) {
+            lanes.entry((pid, tid)).or_insert_with(|| match pid {
+                JOB => LANES[(tid / MOST_LANES) as usize].to_owned(),
+                _ => phase_name(tid as u16),
+            });
+        }
+    }
+    let name = |pid: u64, order: usize, name: String| {
+        [
+            json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}),
+            json!({"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": order}}),
+        ]
+    };
+    let mut tracks = name(JOB, 0, "job".into()).to_vec();
+    for (order, process) in export.processes().enumerate() {
+        let comm = export.names.word(&process.about.comm);
+        let comm = String::from_utf8_lossy(&comm).into_owned();
+        tracks.extend(name(process.id.pid.into(), order + 1, comm));
+    }
+    tracks.extend(lanes.into_iter().map(|((pid, tid), name)| {
+        json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}})
+    }));
+    tracks
+}
+
+/// What was done, by process and phase.
+fn spans(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
+    let pids = pids(export);
+    let mut ends: BTreeMap<(usize, u16), i64> = BTreeMap::new();
+    for interval in intervals {
+        for ((place, phase), activity) in &interval.activities {
+            // A call that began in the interval before may overlap with what ended there.
+            let end_before = ends.entry((*place, *phase)).or_insert(0);
+            let start = activity.first.max(*end_before);
+            let end = activity.last.max(start);
+            *end_before = end;
+            let flow = &activity.flow;
+            let event = json!({
+                "ph": "X",
+                "cat": "phase",
+                "name": phase_name(*phase),
+                "pid": pids[*place],
+                "tid": phase,
+                "ts": micros(start),
+                "dur": micros(end - start),
+                "args": {
+                    "operations": flow.operations,
+                    "bytes_read": flow.bytes_read,
+                    "bytes_written": flow.bytes_written,
+                    "seconds_in_calls": flow.ns() as f64 / 1e9,
+                },
+            });
+            events.push((start, event));
+        }
+    }
+}
+
+/// Bytes per second by process, in steps of the intervals.
+fn bandwidth(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
+    let pids = pids(export);
+    let mut shown: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
+    let mut until = 0;
+    for interval in intervals {
+        let start = interval.start.max(until);
+        if until < start {
+            step(until, &mut shown, BTreeMap::new(), &pids, events);
+        }
+        let mut bytes: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
+        for ((place, _), activity) in &interval.activities {
+            let sum = bytes.entry(*place).or_default();
+            sum[0] += activity.flow.bytes_read;
+            sum[1] += activity.flow.bytes_written;
+        }
+        let seconds = (interval.end - interval.start).max(1) as f64 / 1e9;
+        let rates = bytes
+            .into_iter()
+            .map(|(place, bytes)| (place, bytes.map(|bytes| bytes as f64 / seconds)));
+        step(start, &mut shown, rates.collect(), &pids, events);
+        until = interval.end.max(start);
+    }
+    step(until, &mut shown, BTreeMap::new(), &pids, events);
+}
+
+/// Puts down rates that are other than those `shown` before.
+fn step(
+    at: i64,
+    shown: &mut BTreeMap<usize, [f64; 2]>,
+    rates: BTreeMap<usize, [f64; 2]>,
+    pids: &[u64],
+    events: &mut Events,
+) {
+    let gone = shown.keys().filter(|place| !rates.contains_key(place));
+    let gone: Vec<_> = gone.map(|place| (*place, [0.0; 2])).collect();
+    for (place, rate) in gone.into_iter().chain(rates.clone()) {
+        if shown.get(&place).copied().unwrap_or_default() != rate {
+            let event = json!({
+                "ph": "C",
+                "name": "bytes per second",
+                "pid": pids[place],
+                "ts": micros(at),
+                "args": {"read": rate[0], "written": rate[1]},
+            });
+            events.push((at, event));
+        }
+    }
+    *shown = rates;
+}
+
+/// Checkpoints, loads and epochs.
+fn job(export: &Export<'_>, analysis: &Analysis, events: &mut Events) {
+    let places = export.places();
+    let kinds = [
+        (0, Phase::Checkpoint, &analysis.checkpoints),
+        (1, Phase::Restore, &analysis.restores),
+    ];
+    for (kind, phase, of_kind) in kinds {
+        let is_selected = |event: &&Event| {
+            let mut processes = event.processes.iter();
+            processes.any(|process| places[*process as usize].is_some())
+        };
+        let selected = of_kind.iter().filter(is_selected);
+        let spans = selected.map(|event| {
+            let name = String::from_utf8_lossy(&export.names.path(&event.name)).into_owned();
+            let args = json!({
+                "files": event.files.len(),
+                "bytes": event.bytes,
+                "fsync_seconds": event.sync_ns as f64 / 1e9,
+                "training_stopped": event.training_stopped,
+                "exact": event.is_exact,
+            });
+            (event.start, event.end, name, args)
+        });
+        if export.has_phase(phase) {
+            lanes(kind, phase.name(), spans, events);
+        }
+    }
+    let epochs = analysis.epochs.epochs.iter().map(|epoch| {
+        let args = json!({"files": epoch.files, "bytes_read": epoch.bytes});
+        (
+            epoch.start,
+            epoch.end,
+            format!("epoch {}", epoch.number),
+            args,
+        )
+    });
+    if export.has_phase(Phase::Training) {
+        lanes(2, "epoch", epochs, events);
+    }
+}
+
+/// Spans of the job, each on the first lane that is free.
+fn lanes(
+    kind: u64,
+    category: &str,
+    spans: impl Iterator<Item = (i64, i64, String, Value)>,
+    events: &mut Events,
+) {
+    let mut ends: Vec<i64> = Vec::new();
+    for (start, end, name, args) in spans {
+        let (start, end) = (start.max(0), end.max(start.max(0)));
+        let free = ends.iter().position(|end| *end <= start);
+        let lane = free.unwrap_or(ends.len());
+        match free {
+            Some(lane) => ends[lane] = end,
+            None => ends.push(end),
+        }
+        let event = json!({
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": JOB,
+            "tid": kind * MOST_LANES + (lane as u64).min(MOST_LANES - 1),
+            "ts": micros(start),
+            "dur": micros(end - start),
+            "args": args,
+        });
+        events.push((start, event));
+    }
+}
+
+fn pids(export: &Export<'_>) -> Vec<u64> {
+    export
+        .processes()
+        .map(|process| process.id.pid.into())
+        .collect()
+}
+
+fn phase_name(code: u16) -> String {
+    if code == 0 {
+        return "no open file".into();
+    }
+    let phase = Phase::from_code(code);
+    match phase.class() {
+        Some(class) => format!("{} ({})", phase.name(), class.name()),
+        None => phase.name().into(),
+    }
+}
+
+fn micros(ns: i64) -> f64 {
+    ns as f64 / 1e3
+}
