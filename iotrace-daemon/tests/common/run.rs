@@ -147,6 +147,14 @@ impl Iotrace {
         }
         self.command.args(command);
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A shell starts what it runs in the background with the interrupt ignored, and the traced program inherits it.
+        // SAFETY: signal(2) may be called between fork and exec.
+        unsafe {
+            self.command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            })
+        };
         let child = self.command.spawn().expect("iotrace starts");
         Running {
             child,
