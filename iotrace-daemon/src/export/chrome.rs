@@ -138,12 +138,14 @@ fn bandwidth(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
             sum[0] += activity.flow.bytes_read;
             sum[1] += activity.flow.bytes_written;
         }
-        let seconds = (interval.end - interval.start).max(1) as f64 / 1e9;
+        // Over the time that is drawn: the clocks of two parts may overlap a little.
+        let end = interval.end.max(start + 1);
+        let seconds = (end - start) as f64 / 1e9;
         let rates = bytes
             .into_iter()
             .map(|(place, bytes)| (place, bytes.map(|bytes| bytes as f64 / seconds)));
         step(start, &mut shown, rates.collect(), &pids, events);
-        until = interval.end.max(start);
+        until = end;
     }
     step(until, &mut shown, BTreeMap::new(), &pids, events);
 }
