@@ -421,27 +421,7 @@ fn promtool_finds_no_fault_in_what_is_served() {
     daemon.until("any operation", |samples| {
         (sum(samples, "iotrace_operations_total", &[]) > 0.0).then_some(())
     });
-    let mut promtool = Command::new(tool("promtool"))
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let text = daemon.get("/metrics").body;
-    promtool
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
-    let out = promtool.wait_with_output().unwrap();
-    let said = [out.stdout, out.stderr].concat();
-    assert!(
-        out.status.success() && said.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&said)
-    );
+    daemon::promtool_finds_no_fault(&daemon.get("/metrics").body);
 }
 
 #[test]

@@ -4,14 +4,11 @@ mod common;
 
 use std::{
     fs,
-    io::Write as _,
     path::Path,
-    process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use common::tool;
 use iotrace_common::op;
 use iotrace_daemon::{
     classify::phase::Phase,
@@ -192,26 +189,7 @@ fn both_formats_say_the_same() {
 #[test]
 fn promtool_finds_no_fault() {
     let text = exporter().encode(Format::Text).unwrap();
-    let mut promtool = Command::new(tool("promtool"))
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    promtool
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
-    let out = promtool.wait_with_output().unwrap();
-    let said = [out.stdout, out.stderr].concat();
-    assert!(
-        out.status.success() && said.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&said)
-    );
+    common::daemon::promtool_finds_no_fault(&text);
 }
 
 #[test]

@@ -242,7 +242,7 @@ fn poke<T>(field: *mut T, value: T) {
     unsafe { ptr::write_volatile(field, value) }
 }
 
-/// Forgets what the thread remembers of `id`.
+/// Forgets which files the thread remembers.
 #[inline(always)]
 pub fn forget(thread: &mut Thread) {
     thread.known[0].id = FileId::NONE;

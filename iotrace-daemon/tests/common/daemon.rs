@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::run::wait_for;
+use super::{run::wait_for, tool};
 
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -190,4 +190,29 @@ pub fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
         })
         .map(|sample| sample.value)
         .sum()
+}
+
+/// Fails unless promtool has nothing to say against an exposition, not even against a name.
+#[track_caller]
+pub fn promtool_finds_no_fault(text: &str) {
+    let mut promtool = Command::new(tool("promtool"))
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let out = promtool.wait_with_output().unwrap();
+    let said = [out.stdout, out.stderr].concat();
+    assert!(
+        out.status.success() && said.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
 }
