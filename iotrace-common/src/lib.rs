@@ -9,6 +9,7 @@
 pub mod bucket;
 pub mod diag;
 pub mod event;
+pub mod histogram;
 pub mod key;
 pub mod limits;
 pub mod op;

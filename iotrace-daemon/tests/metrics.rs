@@ -9,10 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iotrace_common::op;
+use iotrace_common::{
+    histogram::{Durations, class},
+    op,
+};
 use iotrace_daemon::{
     classify::phase::Phase,
-    kernel::HookState,
+    kernel::{ByPhase, HookState},
     model::run::Clock,
     service::{
         attribution,
@@ -86,6 +89,25 @@ fn totals() -> Totals {
     totals
 }
 
+fn histograms() -> ByPhase {
+    let mut all = ByPhase::default();
+    // Two numbers of the kernel side that are one phase here.
+    for code in [0, Phase::UNMATCHED.code()] {
+        all[usize::from(code)].durations[class::OPEN] = Durations {
+            calls: std::array::from_fn(|bucket| u64::from(bucket == 1)),
+            ns: 2500,
+        };
+    }
+    let training = &mut all[usize::from(Phase::Training.code())];
+    training.durations[class::READ].calls[0] = 250;
+    training.durations[class::READ].calls[15] = 50;
+    training.durations[class::READ].ns = 600_000_000_000;
+    training.sizes[0].calls[2] = 40;
+    training.sizes[0].calls[9] = 160;
+    training.sizes[0].bytes = 1 << 40;
+    all
+}
+
 fn exporter() -> Exporter {
     let hook = |name: &str, required, attached| HookState {
         name: name.into(),
@@ -135,6 +157,7 @@ fn exporter() -> Exporter {
     };
     let state = State {
         totals: totals(),
+        histograms: Some(histograms()),
         service,
     };
     let usage = || Usage {

@@ -15,7 +15,7 @@ use iotrace_common::{
 
 use crate::{
     config::{FILL_NOTICE, FULL},
-    diagnose,
+    diagnose, histogram,
     kernel::fetch_add,
     maps::{FAILURES, FILL, IO, IO_FULL, OVERFLOW, OVERFLOW_FULL, ZERO},
     path, process, sort,
@@ -210,6 +210,7 @@ pub fn failure(thread: *mut Thread) {
             add_union(io, thread);
             span(io, thread);
         }
+        histogram::failed(thread);
     }
     let Some(map) = FAILURES.get(0) else { return };
     let key = &thread.key;

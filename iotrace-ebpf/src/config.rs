@@ -48,6 +48,8 @@ constants! {
     FOLLOW = 1;
     /// 1: the environment of what calls exec is sent.
     ENVIRONMENT = 0;
+    /// 1: histograms of durations and sizes are kept.
+    COUNT_HISTOGRAMS = 0;
     /// The daemon's own process id, which is traced only where it is a target.
     SELF_TGID = 0;
     /// Entries in a generation at which the daemon is told to drain early.

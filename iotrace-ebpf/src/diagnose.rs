@@ -12,13 +12,23 @@ pub fn count(reason: u32) {
 #[inline(always)]
 pub fn add(reason: u32, amount: u64) {
     if let Some(slot) = DIAGNOSTICS.get_ptr_mut(reason) {
-        // SAFETY: the slot is this CPU's own; where another program may come between, the addition is atomic.
-        unsafe {
-            if PREEMPTIBLE.is_set() {
-                fetch_add(slot, amount);
-            } else {
-                *slot += amount;
-            }
+        // SAFETY: the slot is this CPU's own.
+        unsafe { add_to_own(slot, amount) }
+    }
+}
+
+/// Adds to a word of a map that is per CPU; atomically where another program may come between.
+///
+/// # Safety
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub unsafe fn add_to_own(word: *mut u64, amount: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if PREEMPTIBLE.is_set() {
+            fetch_add(word, amount);
+        } else {
+            *word += amount;
         }
     }
 }

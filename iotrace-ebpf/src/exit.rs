@@ -11,7 +11,7 @@ use crate::{
     diagnose,
     enter::{begin, is_compat, maybe_empty, no_file, set_file},
     file::{Kind, of_descriptor},
-    flight, full,
+    flight, full, histogram,
     kernel::{Address, current, now},
     maps::scratch,
     path,
@@ -115,6 +115,7 @@ fn data(thread: &mut Thread, bytes: u64) {
     }
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
+    histogram::succeeded(thread, bytes);
     if FULL.is_set() {
         full::access(io, thread, bytes);
     }
@@ -147,6 +148,7 @@ fn other(thread: *mut Thread, result: u64) {
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
+        histogram::succeeded(thread, histogram::NO_DATA);
         if FULL.is_set() {
             full::metadata(io, thread);
         }
@@ -180,6 +182,7 @@ fn opened(thread: &mut Thread, fd: u64) {
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
+        histogram::succeeded(thread, histogram::NO_DATA);
         if FULL.is_set() {
             full::metadata(io, thread);
             full::opened(io, thread);
@@ -215,4 +218,5 @@ fn end(thread: &mut Thread, bytes: u64) {
     }
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
+    histogram::succeeded(thread, bytes);
 }

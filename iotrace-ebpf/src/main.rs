@@ -4,7 +4,7 @@
 //! tracepoints `syscalls/sys_enter_*` and `sys_exit_*`. The process hooks are BTF raw tracepoints in both.
 //!
 //! - `enter`, `exit`: what happens at the start and the end of a call
-//! - `account`, `full`: the counters
+//! - `account`, `full`, `histogram`: the counters
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `process`, `thread`: who does it, and whether that is in scope
@@ -21,6 +21,7 @@ mod exit;
 mod file;
 mod flight;
 mod full;
+mod histogram;
 mod kernel;
 mod maps;
 mod path;

@@ -15,6 +15,7 @@ use aya_ebpf::{
 use iotrace_common::{
     diag,
     event::Name,
+    histogram::Histograms,
     key::{FailureKey, FileId, IoKey, OpenFileKey},
     limits, phases,
     scope::Scope,
@@ -138,6 +139,10 @@ pub static LAST_ENDS: LruHashMap<IoKey, [u64; MERGED], { limits::OPEN_FILE_ENTRI
 /// Names, process notices and the fill notice.
 #[btf_map]
 pub static EVENTS: RingBuf<u8, { limits::EVENT_RING_BYTES as usize }> = RingBuf::new();
+
+/// Durations and sizes by phase, where they are wanted. Per CPU: all threads of a CPU add to one value.
+#[btf_map]
+pub static HISTOGRAMS: PerCpuArray<Histograms, { phases::COUNT }> = PerCpuArray::new();
 
 /// What was not counted, or not in full, by reason ([`diag`]).
 #[btf_map]

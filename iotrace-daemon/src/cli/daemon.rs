@@ -136,7 +136,11 @@ impl Daemon {
             config: config.clone(),
         };
         let totals = Totals::new(config.metrics.max_series);
-        let shared = Arc::new(Shared::new(State { totals, service }));
+        let shared = Arc::new(Shared::new(State {
+            totals,
+            histograms: kernel.histograms()?,
+            service,
+        }));
         let server = Server::start(&config.http, Arc::clone(&shared))?;
         let mut daemon = Self {
             intake: Intake::new(classifier, config.metrics.slurm_steps),
@@ -195,10 +199,12 @@ impl Daemon {
     fn take(&mut self, stats: Stats, number: u64) -> Result<(), KernelError> {
         let now = Instant::now();
         self.kernel.attach_more()?;
-        let losses = self.kernel.losses()?;
+        // After the drain that this interval ends with: they hold no less than the counters.
+        let (losses, histograms) = (self.kernel.losses()?, self.kernel.histograms()?);
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
+            state.histograms = histograms;
             state.service.unaccounted = losses;
             state
                 .service
@@ -296,6 +302,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         detail: config.trace.detail,
         follow: true,
         environment: true,
+        histograms: config.metrics.histograms,
         map_entries: Some(config.trace.map_entries),
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,

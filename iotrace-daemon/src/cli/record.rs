@@ -77,6 +77,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         detail: args.detail,
         follow: args.all || !args.no_follow,
         environment: false,
+        histograms: false,
         map_entries: args.map_entries,
         btf: args.btf.clone(),
         program_log: verbose > 1,

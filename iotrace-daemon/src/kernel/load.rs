@@ -24,7 +24,9 @@ use super::{
     copies::{self, Misses},
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
-    fdinfo, offsets, probe, rules,
+    fdinfo,
+    histograms::Counted,
+    offsets, probe, rules,
 };
 use crate::classify::dfa::Table;
 
@@ -62,6 +64,8 @@ pub struct Options {
     pub follow: bool,
     /// Whether the environment of what calls exec is sent.
     pub environment: bool,
+    /// Whether histograms of durations and sizes are kept.
+    pub histograms: bool,
     /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
     pub map_entries: Option<u32>,
     /// The kernel's type information, where it is not at [`KERNEL_BTF`].
@@ -120,6 +124,10 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         .map_err(|error| super::map_error("SCOPE", "open", &error))?;
     let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
         .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
+    let histograms = match options.histograms {
+        true => Some(Counted::new(take("HISTOGRAMS")?)?),
+        false => None,
+    };
     let mut kernel = Kernel {
         ebpf,
         _rules: rules,
@@ -128,6 +136,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         scope_map,
         scope: CurrentScope::default(),
         diagnostics: Diagnostics::new(diagnostics),
+        histograms,
         misses: Misses::default(),
         btf: options.btf.clone(),
         hook: None,
@@ -150,6 +159,7 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         ("FULL", u64::from(full)),
         ("FOLLOW", u64::from(options.follow)),
         ("ENVIRONMENT", u64::from(options.environment)),
+        ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
         ("SELF_TGID", u64::from(std::process::id())),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
         ("HAS_LOOP", u64::from(has_loop())),
@@ -180,6 +190,9 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         .collect();
     for (name, entries) in &sized {
         loader.map_max_entries(name, *entries);
+    }
+    if !options.histograms {
+        loader.map_max_entries("HISTOGRAMS", 1);
     }
     if !full {
         loader

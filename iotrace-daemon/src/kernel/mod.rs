@@ -15,6 +15,7 @@ mod cast;
 mod copies;
 mod diagnostics;
 pub mod error;
+mod histograms;
 pub mod load;
 pub mod offsets;
 pub mod probe;
@@ -37,6 +38,8 @@ use copies::Misses;
 use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
 pub use error::KernelError;
+pub use histograms::ByPhase;
+use histograms::Counted;
 pub use load::{Detail, Options};
 use rules::Rules;
 
@@ -50,6 +53,7 @@ pub struct Kernel {
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
     diagnostics: Diagnostics,
+    histograms: Option<Counted>,
     misses: Misses,
     /// A copy of the kernel's type information, where it is not to show its own.
     btf: Option<PathBuf>,
@@ -101,10 +105,20 @@ impl Kernel {
         self.diagnostics.losses(self.recursion_misses())
     }
 
-    /// Lets the losses begin at 0, after the self-test.
+    /// Lets the losses and the histograms begin at 0, after the self-test.
     pub fn zero_losses(&mut self) -> Result<(), KernelError> {
         self.misses.zero(&self.ebpf);
+        if let Some(histograms) = &mut self.histograms {
+            histograms.zero()?;
+        }
         self.diagnostics.zero()
+    }
+
+    /// Histograms by phase as the kernel side sorted it (`Phase::code`), since [`Self::zero_losses`]; `None` where they
+    /// are not kept.
+    pub fn histograms(&self) -> Result<Option<ByPhase>, KernelError> {
+        let counted = self.histograms.as_ref();
+        counted.map(Counted::read).transpose()
     }
 
     /// Runs of the programs that the kernel skipped for good: no copy of the program took its place.

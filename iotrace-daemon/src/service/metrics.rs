@@ -4,11 +4,17 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fmt::{self, Write as _},
     sync::Arc,
 };
 
-use iotrace_common::{diag, op};
+use iotrace_common::{
+    bucket::SIZE_BOUNDS,
+    diag,
+    histogram::{DURATION_BOUNDS, Histograms, class},
+    op,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{
@@ -24,7 +30,7 @@ use super::{
     shared::{Service, Shared, State},
     totals::{BOUNDS, Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value},
 };
-use crate::{classify::phase::Phase, model::errno};
+use crate::{classify::phase::Phase, kernel::ByPhase, model::errno};
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +128,9 @@ impl Collector for Exposition {
         let mut out = Out(encoder);
         self.shared.with(|state| {
             out.io(&state.totals)?;
+            if let Some(histograms) = &state.histograms {
+                out.histograms(histograms)?;
+            }
             out.saves(state)?;
             out.units(&state.totals)?;
             out.bounds(state)?;
@@ -294,6 +303,57 @@ impl Out<'_> {
         let rows = totals.cells().iter().flat_map(of_cell);
         let help = "Operations that failed, by error.";
         self.counters("iotrace_errors", None, help, rows)
+    }
+
+    fn histograms(&mut self, by_kernel: &ByPhase) -> fmt::Result {
+        let mut by_phase: BTreeMap<Phase, Histograms> = BTreeMap::new();
+        for (code, histograms) in (0..).zip(by_kernel) {
+            let phase = by_phase.entry(Phase::from_code(code)).or_default();
+            phase.add(histograms);
+        }
+        let (name, help) = ("iotrace_operation_duration", "Time of operations.");
+        let bounds = DURATION_BOUNDS.map(seconds);
+        let rows = by_phase.iter().flat_map(|(phase, histograms)| {
+            let classes = class::NAMES.into_iter().zip(&histograms.durations);
+            classes.map(|(class, durations)| {
+                (*phase, class, seconds(durations.ns), &durations.calls[..])
+            })
+        });
+        self.histogram(name, Unit::Seconds, help, &bounds, rows)?;
+        let name = "iotrace_operation_size";
+        let help = "Bytes moved by reads, those of no bytes left out, and by writes.";
+        let bounds = SIZE_BOUNDS.map(|bytes| bytes as f64);
+        let rows = by_phase.iter().flat_map(|(phase, histograms)| {
+            let classes = ["read", "write"].into_iter().zip(&histograms.sizes);
+            classes.map(|(class, sizes)| (*phase, class, sizes.bytes as f64, &sizes.calls[..]))
+        });
+        self.histogram(name, Unit::Bytes, help, &bounds, rows)
+    }
+
+    /// One histogram by phase and class of operation: of each, the sum and the counts by bucket.
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        unit: Unit,
+        help: &str,
+        bounds: &[f64],
+        rows: impl Iterator<Item = (Phase, &'static str, f64, &'a [u64])>,
+    ) -> fmt::Result {
+        let kind = MetricType::Histogram;
+        let mut metric = self.0.encode_descriptor(name, help, Some(&unit), kind)?;
+        for (phase, class, sum, calls) in rows {
+            let count = calls.iter().sum();
+            if count == 0 {
+                continue;
+            }
+            let bounds = bounds.iter().copied().chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(calls.iter().copied()).collect();
+            let labels = [label("phase", phase_name(phase)), label("operation", class)];
+            metric
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
     }
 
     fn saves(&mut self, state: &State) -> fmt::Result {

@@ -12,7 +12,11 @@ use std::{
 use serde::Serialize;
 
 use super::{config::Config, own::Usage, totals::Totals};
-use crate::{drain::Stats, kernel::HookState, model::run::Clock};
+use crate::{
+    drain::Stats,
+    kernel::{ByPhase, HookState},
+    model::run::Clock,
+};
 
 /// How long the service may go without a look at its data before it is no longer healthy.
 const STALLED: Duration = Duration::from_secs(30);
@@ -21,6 +25,8 @@ const STALLED: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct State {
     pub totals: Totals,
+    /// Durations and sizes, where they are counted.
+    pub histograms: Option<ByPhase>,
     pub service: Service,
 }
 

@@ -44,6 +44,9 @@ pub struct Flags {
     /// Make each step of a Slurm job a unit of its own.
     #[arg(long, value_name = "BOOL", env = "IOTRACE_SLURM_STEPS", num_args = 0..=1, default_missing_value = "true")]
     slurm_steps: Option<bool>,
+    /// Count durations and sizes of operations by bucket.
+    #[arg(long, value_name = "BOOL", env = "IOTRACE_HISTOGRAMS", num_args = 0..=1, default_missing_value = "true")]
+    histograms: Option<bool>,
     /// Files known one by one.
     #[arg(long, value_name = "N", env = "IOTRACE_MAX_FILES")]
     max_files: Option<usize>,
@@ -86,6 +89,7 @@ impl Flags {
         set(&mut metrics.max_series, flags.max_series);
         set(&mut metrics.linger, flags.linger);
         set(&mut metrics.slurm_steps, flags.slurm_steps);
+        set(&mut metrics.histograms, flags.histograms);
         set(&mut memory.max_files, flags.max_files);
     }
 }

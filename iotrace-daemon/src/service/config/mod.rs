@@ -68,6 +68,8 @@ pub struct Metrics {
     pub linger: Span,
     /// Whether each step of a Slurm job is a unit of its own.
     pub slurm_steps: bool,
+    /// Whether durations and sizes are counted by bucket.
+    pub histograms: bool,
 }
 
 /// Bounds of what is remembered.
@@ -107,6 +109,7 @@ impl Default for Metrics {
             max_series: 20_000,
             linger: Span(Duration::from_secs(600)),
             slurm_steps: false,
+            histograms: true,
         }
     }
 }
@@ -172,6 +175,10 @@ impl Config {
         compare(
             "metrics.slurm_steps",
             a.metrics.slurm_steps == b.metrics.slurm_steps,
+        );
+        compare(
+            "metrics.histograms",
+            a.metrics.histograms == b.metrics.histograms,
         );
         changed
     }
