@@ -41,12 +41,18 @@ pub struct Answer {
     pub body: String,
 }
 
-/// `iotrace daemon` with a port of the kernel's choice and small maps.
+/// `iotrace daemon` with a port of the kernel's choice, and maps that have room for what the rest of the machine does.
 pub fn command() -> Command {
     super::need_root();
     let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
     command
-        .args(["daemon", "--listen", "127.0.0.1:0", "--map-entries", "4096"])
+        .args([
+            "daemon",
+            "--listen",
+            "127.0.0.1:0",
+            "--map-entries",
+            "32768",
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
