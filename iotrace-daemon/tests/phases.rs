@@ -359,3 +359,70 @@ fn phases_survive_the_recording() {
     let over_all = recorded.model.merged(Phase::Training.code());
     assert!(over_all.is_exact() && over_all.at_least.as_nanos() == u128::from(done.merged_ns));
 }
+
+const USERS: &str = r#"
+[[rule]]
+name = "shards"
+phase = "training"
+direction = "read"
+glob = "*.shard"
+
+[thresholds]
+tiny_calls = 5
+"#;
+
+#[test]
+fn the_users_rules_hold_in_the_kernel_and_in_the_report() {
+    let (_keep, dir) = directory();
+    fs::write(dir.join("a.shard"), [b'x'; 5_000]).expect("a file");
+    fs::write(dir.join("mine.toml"), USERS).expect("rules");
+    let script = "for i in 1 2 3 4 5 6 7 8; do read -r -N 1 x < a.shard; done";
+    for args in [vec!["--rules", "mine.toml"], vec![]] {
+        let finished =
+            Iotrace::record()
+                .current_dir(&dir)
+                .args(&args)
+                .command(["/bin/bash", "-c", script]);
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let report = finished.report();
+        let mut rows = report["files"].as_array().expect("files").iter();
+        let row = rows.rfind(|row| text(row, "path").ends_with("/a.shard"));
+        let row = row.expect("the shard");
+        assert_eq!(
+            (text(row, "phase"), text(row, "rule")),
+            ("training", "shards")
+        );
+        let recorded = recording::read(&finished.recording).expect("the recording");
+        let codes = &used(&recorded.model)[dir.join("a.shard").as_os_str().as_bytes()];
+        assert_eq!(
+            codes,
+            &BTreeSet::from([Phase::Training.code()]),
+            "in the kernel"
+        );
+        let findings = report["findings"].as_array().expect("findings");
+        assert!(
+            findings
+                .iter()
+                .any(|finding| text(finding, "code") == "tiny-reads"),
+            "its thresholds: {findings:?}"
+        );
+        // The file of this name is taken without being named.
+        let _ = fs::rename(dir.join("mine.toml"), dir.join("iotrace.toml"));
+    }
+}
+
+#[test]
+fn wrong_rules_are_refused_before_anything_runs() {
+    let (_keep, dir) = directory();
+    fs::write(
+        dir.join("bad.toml"),
+        "[[rule]]\nname = 'a'\nphase = 'train'\nglob = '/a'\n",
+    )
+    .expect("rules");
+    let finished = Iotrace::record()
+        .current_dir(&dir)
+        .args(["--rules", "bad.toml"])
+        .command(["/bin/touch", "ran"]);
+    finished.refused(1, &["bad.toml:3", "unknown phase"]);
+    assert!(!dir.join("ran").exists());
+}

@@ -7,7 +7,10 @@ use std::{
 
 use crate::{
     analysis::findings::thresholds::Thresholds,
-    classify::rules::{RuleSet, RulesError},
+    classify::{
+        Classifier,
+        rules::{RuleSet, RulesError},
+    },
 };
 
 /// Where rules and thresholds are looked for when no file is named, in order.
@@ -17,6 +20,23 @@ const PLACES: [&str; 2] = ["iotrace.toml", "/etc/iotrace/iotrace.toml"];
 pub fn file(named: Option<&Path>) -> Option<PathBuf> {
     let found = || PLACES.iter().map(PathBuf::from).find(|path| path.exists());
     named.map(Path::to_owned).or_else(found)
+}
+
+/// What files are sorted by, and what findings are told by.
+pub struct Sorting {
+    pub classifier: Classifier,
+    pub thresholds: Thresholds,
+}
+
+impl Sorting {
+    /// Of the file that [`file`] finds, compiled.
+    pub fn read(named: Option<&Path>) -> Result<Self, RulesError> {
+        let (rules, thresholds) = read(named)?;
+        Ok(Self {
+            classifier: Classifier::new(rules)?,
+            thresholds,
+        })
+    }
 }
 
 /// Rules, the built-in ones behind them, and thresholds of the file that [`file`] finds.

@@ -7,9 +7,8 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 
-use super::{child::Held, output::Format, session::Session, trace::Trace};
+use super::{child::Held, config::Sorting, output::Format, session::Session, trace::Trace};
 use crate::{
-    classify::Classifier,
     drain::Drain,
     kernel::{Detail, HookChoice, Options, load, selftest},
     targets,
@@ -51,6 +50,9 @@ pub struct Args {
     /// The running kernel's type information, where it is not at /sys/kernel/btf/vmlinux.
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -82,13 +84,15 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         btf: args.btf.clone(),
         program_log: verbose > 1,
     };
+    // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
+    let sorting = Sorting::read(args.rules.as_deref())?;
     let types = load::read_types(options.btf.as_deref())?;
     let held = if args.command.is_empty() {
         None
     } else {
         Some(Held::new(&args.command).context("a process for the command cannot be made")?)
     };
-    let mut kernel = load::load(&options, &types, Classifier::builtin().table())?;
+    let mut kernel = load::load(&options, &types, sorting.classifier.table())?;
     drop(types);
     let mut drain = Drain::new(&mut kernel)?;
     let hook = kernel.attach(args.hook)?;
@@ -101,7 +105,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         kernel.map_entries(),
         kernel.map_bytes() >> 20
     );
-    let mut session = Session::new(args, hook.name())?;
+    let mut session = Session::new(args, sorting, hook.name())?;
     let mut trace = Trace::new(kernel, drain)?;
     if let Err(error) = trace.begin(&mut session, held) {
         // Nothing was traced: what is left behind would only be an empty recording.

@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::bail;
 
-use super::{config, output::save};
+use super::{config::Sorting, output::save};
 use crate::{
-    classify::{Classifier, phase::Phase},
+    classify::phase::Phase,
     recording,
     report::{
         self, Report,
@@ -59,8 +59,10 @@ pub struct Args {
 
 /// Runs `iotrace report`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (rules, thresholds) = config::read(args.rules.as_deref())?;
-    let classifier = Classifier::new(rules)?;
+    let Sorting {
+        classifier,
+        thresholds,
+    } = Sorting::read(args.rules.as_deref())?;
     let job = recording::read_job(&args.recordings)?;
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(

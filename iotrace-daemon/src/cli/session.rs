@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::PathBuf, time::Instant};
 
 use anyhow::Context as _;
 
-use super::{output, progress::Progress, record::Args};
+use super::{config::Sorting, output, progress::Progress, record::Args};
 use crate::{
     host,
     model::{
@@ -21,6 +21,8 @@ pub struct Session {
     pub args: Args,
     pub model: Model,
     pub run: Run,
+    /// What the kernel side sorts by, and the report too.
+    sorting: Sorting,
     recorder: Option<Recorder>,
     directory: PathBuf,
     pub started: Instant,
@@ -30,7 +32,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(args: Args, hook: &str) -> anyhow::Result<Self> {
+    pub fn new(args: Args, sorting: Sorting, hook: &str) -> anyhow::Result<Self> {
         let target = if args.all {
             Target::All(true)
         } else if args.command.is_empty() {
@@ -50,6 +52,7 @@ impl Session {
             args,
             model: Model::with_history(),
             run,
+            sorting,
             recorder: Some(recorder),
             directory,
             started: Instant::now(),
@@ -117,7 +120,11 @@ impl Session {
 
     /// Writes the report to standard output, and where the recording is to standard error.
     pub fn print(&self) -> anyhow::Result<()> {
-        let report = Report::new(&self.model, &self.run);
+        let Sorting {
+            classifier,
+            thresholds,
+        } = &self.sorting;
+        let report = Report::with(&self.model, &self.run, classifier, thresholds);
         output::print(&report, self.args.format)?;
         log::info!("recording in {}", self.directory.display());
         Ok(())
