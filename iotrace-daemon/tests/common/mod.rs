@@ -9,6 +9,7 @@
 pub mod compare;
 pub mod daemon;
 pub mod run;
+pub mod slow;
 pub mod truth;
 
 use std::{

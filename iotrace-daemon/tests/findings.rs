@@ -1,0 +1,456 @@
+//! Each finding: a real program that has the fault, traced, and one that nearly has it.
+//!
+//! The programs are the jobs of `programs/jobs.py`. Where a job has to be slow, its files lie on a filesystem that is
+//! as slow as is said here (`common::slow`), so that the machine's own speed matters little.
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use common::{
+    Iotrace, directory, number, python,
+    slow::{Slow, Speed},
+    text,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// A job in a directory of its own.
+struct Job {
+    dir: PathBuf,
+    thresholds: &'static str,
+    flush: &'static str,
+    /// Gone after the run.
+    mounted: Vec<Slow>,
+    _keep: TempDir,
+}
+
+impl Job {
+    fn new() -> Self {
+        let (keep, dir) = directory();
+        Self {
+            dir,
+            thresholds: "",
+            flush: "1h",
+            mounted: Vec::new(),
+            _keep: keep,
+        }
+    }
+
+    /// A file of zeros that takes no room.
+    fn file(self, name: &str, size: u64) -> Self {
+        let file = fs::File::create(self.path(name)).expect("a file");
+        file.set_len(size).expect("its size");
+        self
+    }
+
+    /// A slow filesystem at `name`.
+    fn slow(mut self, name: &str, files: &[(&str, u64, Speed)], speed: Speed) -> Self {
+        let mounted = Slow::mount(&self.path(name), files, speed);
+        self.mounted.push(mounted);
+        self
+    }
+
+    /// With other thresholds than the usual ones.
+    fn thresholds(mut self, thresholds: &'static str) -> Self {
+        self.thresholds = thresholds;
+        self
+    }
+
+    fn flush(mut self, flush: &'static str) -> Self {
+        self.flush = flush;
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The report of a job of `programs/jobs.py` on the file or directory `name`.
+    fn run(&self, job: &str, name: &str, options: &[&str]) -> Value {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/jobs.py");
+        let mut command = vec![python().into_os_string(), "-S".into(), script.into()];
+        command.extend([job.into(), "--path".into(), self.path(name).into()]);
+        command.extend(options.iter().map(Into::into));
+        self.command(&command)
+    }
+
+    fn command(&self, command: &[std::ffi::OsString]) -> Value {
+        let rules = self.path("thresholds.toml");
+        fs::write(&rules, format!("[thresholds]\n{}\n", self.thresholds)).expect("thresholds");
+        let finished = Iotrace::record()
+            .entries("16384")
+            .flush(self.flush)
+            .args(["--rules".as_ref(), rules.as_os_str()])
+            .command(command);
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        finished.report()
+    }
+}
+
+fn find<'a>(report: &'a Value, code: &str) -> Option<&'a Value> {
+    let findings = report["findings"].as_array().expect("findings");
+    findings
+        .iter()
+        .find(|finding| text(finding, "code") == code)
+}
+
+/// The finding, which must be there.
+#[track_caller]
+fn found<'a>(report: &'a Value, code: &str) -> &'a Value {
+    find(report, code).unwrap_or_else(|| {
+        panic!(
+            "no {code}: {:#}\nphases {:#}\ncheckpoints {:#}\nepochs {:#}\nbalance {:#}",
+            report["findings"],
+            report["phases"],
+            report["checkpoints"],
+            report["epochs"],
+            report["balance"]
+        )
+    })
+}
+
+/// Fails where there is such a finding.
+#[track_caller]
+fn silent(report: &Value, code: &str) {
+    let finding = find(report, code);
+    assert!(finding.is_none(), "{:#}", finding.unwrap_or(&Value::Null));
+}
+
+/// Names of the subjects of a kind.
+fn subjects<'a>(finding: &'a Value, kind: &str) -> Vec<&'a str> {
+    let all = finding["subjects"].as_array().expect("subjects").iter();
+    all.filter(|subject| text(subject, "kind") == kind)
+        .map(|subject| text(subject, "name"))
+        .collect()
+}
+
+fn evidence(finding: &Value, name: &str) -> f64 {
+    let value = &finding["evidence"][name];
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {name}: {:#}", finding["evidence"]))
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn tiny_reads() {
+    let job = Job::new().file("data_batch_1.bin", 300 * MIB);
+    // As the published run of CIFAR-10: 94 % of 50,000 reads of 84 to 86 bytes.
+    let report = job.run(
+        "records",
+        "data_batch_1.bin",
+        &["--records", "47000", "--blocks", "3000"],
+    );
+    let finding = found(&report, "tiny-reads");
+    assert_eq!(evidence(finding, "calls"), 47_000.0);
+    assert!((evidence(finding, "share_of_calls") - 0.94).abs() < 1e-9);
+    assert!((84.0..=86.0).contains(&evidence(finding, "commonest_bytes")));
+    assert_eq!(
+        subjects(finding, "file"),
+        [job.path("data_batch_1.bin").to_str().unwrap()]
+    );
+    let nearly = ["--records", "1100", "--blocks", "1200"];
+    silent(
+        &job.run("records", "data_batch_1.bin", &nearly),
+        "tiny-reads",
+    );
+}
+
+#[test]
+fn tiny_writes() {
+    let job = Job::new();
+    let report = job.run(
+        "log",
+        "train.log",
+        &["--records", "1500", "--blocks", "200"],
+    );
+    let finding = found(&report, "tiny-writes");
+    assert_eq!(evidence(finding, "calls"), 1_500.0);
+    assert_eq!(evidence(finding, "commonest_bytes"), 19.0);
+    silent(
+        &job.run("log", "train.log", &["--records", "990"]),
+        "tiny-writes",
+    );
+}
+
+#[test]
+fn small_files_at_random() {
+    let job = Job::new();
+    fs::create_dir(job.path("train")).unwrap();
+    for index in 0..1_200 {
+        fs::write(job.path(&format!("train/{index:04}.jpg")), [0; 3_000]).unwrap();
+    }
+    let report = job.run("tree", "train", &["--shuffle"]);
+    let finding = found(&report, "small-files-at-random");
+    assert_eq!(evidence(finding, "files"), 1_200.0);
+    assert_eq!(evidence(finding, "mean_file_bytes"), 3_000.0);
+    assert_eq!(
+        subjects(finding, "directory"),
+        [job.path("train").to_str().unwrap()]
+    );
+    silent(&job.run("tree", "train", &[]), "small-files-at-random");
+}
+
+#[test]
+fn open_per_sample() {
+    let job = Job::new().file("train.h5", 16 * MIB);
+    let report = job.run("samples", "train.h5", &["--records", "1200"]);
+    let finding = found(&report, "open-per-sample");
+    assert_eq!(evidence(finding, "opens"), 1_200.0);
+    assert_eq!(evidence(finding, "bytes_per_open"), f64::from(16 << 10));
+    let nearly = ["--records", "1200", "--every", "2"];
+    silent(&job.run("samples", "train.h5", &nearly), "open-per-sample");
+}
+
+/// A job that saves twice, with so many milliseconds in writes and in syncs for each.
+fn saving(write: u64, fsync: u64) -> Value {
+    let speed = Speed {
+        write: ms(write / 2),
+        fsync: ms(fsync),
+        ..Speed::default()
+    };
+    let job = Job::new().slow("out", &[], speed);
+    job.run("saves", "out", &["--records", "2", "--blocks", "2"])
+}
+
+#[test]
+fn checkpoint_bound_by_fsync() {
+    let report = saving(100, 700);
+    let finding = found(&report, "checkpoint-bound-by-fsync");
+    assert_eq!(evidence(finding, "fsyncs"), 2.0);
+    assert!(evidence(finding, "fsync_seconds") >= 1.4);
+    assert!(evidence(finding, "fsync_share") > 0.7);
+    assert_eq!(subjects(finding, "file").len(), 2);
+    silent(&saving(700, 100), "checkpoint-bound-by-fsync");
+}
+
+/// Two ranks that write so many MiB each of the checkpoint, at 300 ms each.
+fn writing(writes: [&str; 2]) -> (Value, PathBuf) {
+    let speed = Speed {
+        write: ms(300),
+        ..Speed::default()
+    };
+    let shard = |name| (name, 4 * MIB, Speed::default());
+    let files = [shard("shard-0.tfrecord"), shard("shard-1.tfrecord")];
+    let job = Job::new().slow("out", &files, speed);
+    let options = ["--shares", "4", "4", "--writes", writes[0], writes[1]];
+    let report = job.run("ranks", "out", &options);
+    (report, job.dir)
+}
+
+#[test]
+fn checkpoint_by_one_writer() {
+    let (report, _) = writing(["5", "0"]);
+    let finding = found(&report, "checkpoint-by-one-writer");
+    assert_eq!(evidence(finding, "ranks"), 2.0);
+    assert_eq!(evidence(finding, "bytes_written"), (5 * MIB) as f64);
+    silent(&writing(["5", "4"]).0, "checkpoint-by-one-writer");
+}
+
+#[test]
+fn training_stalled_by_checkpoints() {
+    let speed = Speed {
+        write: ms(150),
+        ..Speed::default()
+    };
+    let files = [("train.tfrecord", MIB, Speed::default())];
+    let options = ["--records", "3", "--blocks", "4"];
+    let job = || Job::new().slow("out", &files, speed).flush("100ms");
+    let report = job().run("steps", "out", &options);
+    let finding = found(&report, "training-stalled-by-checkpoints");
+    assert_eq!(evidence(finding, "stopped"), 3.0);
+    assert!(evidence(finding, "seconds") >= 1.8);
+    let beside = [options.as_slice(), &["--beside"]].concat();
+    silent(
+        &job().run("steps", "out", &beside),
+        "training-stalled-by-checkpoints",
+    );
+}
+
+/// Readers of shards that are as large.
+fn sharing(what: &str, shares: &[&str]) -> Value {
+    let mut job = Job::new();
+    fs::create_dir(job.path("data")).unwrap();
+    for index in 0..shares.len() {
+        job = job.file(&format!("data/shard-{index}.tfrecord"), 64 * MIB);
+    }
+    let writes = vec!["0"; shares.len()];
+    let options = [&["--shares"], shares, &["--writes"], &writes].concat();
+    job.run(what, "data", &options)
+}
+
+#[test]
+fn unbalanced_workers() {
+    let report = sharing("workers", &["24", "8", "8", "8"]);
+    let finding = found(&report, "unbalanced-workers");
+    assert!((evidence(finding, "imbalance") - 1.0).abs() < 1e-6);
+    assert_eq!(evidence(finding, "most_bytes"), (24 * MIB) as f64);
+    silent(
+        &sharing("workers", &["12", "10", "9", "9"]),
+        "unbalanced-workers",
+    );
+}
+
+#[test]
+fn unbalanced_ranks() {
+    let report = sharing("ranks", &["32", "8", "8"]);
+    let finding = found(&report, "unbalanced-ranks");
+    assert!((evidence(finding, "imbalance") - 1.0).abs() < 1e-6);
+    silent(&sharing("ranks", &["19", "16", "16"]), "unbalanced-ranks");
+}
+
+#[test]
+fn idle_workers() {
+    let report = sharing("workers", &["12", "12", "12", "0"]);
+    let finding = found(&report, "idle-workers");
+    assert_eq!(
+        (evidence(finding, "workers"), evidence(finding, "idle")),
+        (4.0, 1.0)
+    );
+    silent(
+        &sharing("workers", &["12", "12", "12", "4"]),
+        "idle-workers",
+    );
+}
+
+const SHARDS: [&str; 8] = [
+    "0.tfrecord",
+    "1.tfrecord",
+    "2.tfrecord",
+    "3.tfrecord",
+    "4.tfrecord",
+    "5.tfrecord",
+    "6.tfrecord",
+    "7.tfrecord",
+];
+
+/// Eight shards of 3 MiB on a mount of so many milliseconds for each MiB, read at one time in each epoch; `other` MiB
+/// are written to the disk.
+fn reading(
+    read: u64,
+    is_cached: bool,
+    epochs: &str,
+    other: &str,
+    thresholds: &'static str,
+) -> Value {
+    let speed = Speed {
+        read: ms(read),
+        is_cached,
+        ..Speed::default()
+    };
+    let files = SHARDS.map(|name| (name, 3 * MIB, speed));
+    let job = Job::new()
+        .thresholds(thresholds)
+        .slow("data", &files, speed);
+    let path = job.path("model.ckpt");
+    let mut options = vec!["--records", epochs, "--names"];
+    options.extend(SHARDS);
+    options.extend(["--blocks", other, "--other", path.to_str().unwrap()]);
+    job.run("epochs", "data", &options)
+}
+
+#[test]
+fn stage_the_data_set() {
+    // 24 MiB at 5 MB/s a thread beside a disk that takes 24 MiB: some 5 s in reads to gain.
+    let report = reading(230, false, "1", "24", "");
+    let finding = found(&report, "stage-the-data-set");
+    assert_eq!(evidence(finding, "files"), 8.0);
+    assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
+    assert!(evidence(finding, "room_bytes") > evidence(finding, "bytes"));
+    let (now, then) = (
+        evidence(finding, "bandwidth_bytes_per_second"),
+        evidence(finding, "other_bandwidth_bytes_per_second"),
+    );
+    let gain = evidence(finding, "read_seconds") * (1.0 - now / then);
+    assert!((evidence(finding, "gain_seconds") - gain).abs() < 1e-6 && gain > 5.0);
+    let mounts = subjects(finding, "mount");
+    assert!(
+        mounts.len() == 2 && mounts[0].ends_with("/data"),
+        "{mounts:?}"
+    );
+    // Nothing to compare with: of so little the disk's bandwidth is not told.
+    silent(&reading(230, false, "1", "8", ""), "stage-the-data-set");
+}
+
+#[test]
+fn data_set_fits_in_memory() {
+    let report = reading(120, false, "3", "0", "");
+    let finding = found(&report, "data-set-fits-in-memory");
+    assert_eq!(evidence(finding, "epochs"), 3.0);
+    assert!(evidence(finding, "later_read_seconds") > 5.0);
+    // The later epochs come from the page cache.
+    let cached = reading(120, true, "3", "0", "");
+    assert_eq!(cached["epochs"].as_array().unwrap().len(), 3);
+    silent(&cached, "data-set-fits-in-memory");
+}
+
+/// Five shards, of which one takes so many milliseconds for each MiB and the others 100.
+fn with_slow_file(read: u64) -> Value {
+    let file = |name, read| {
+        let speed = Speed {
+            read: ms(read),
+            ..Speed::default()
+        };
+        (name, 3 * MIB, speed)
+    };
+    let mut files: Vec<_> = SHARDS[..5].iter().map(|name| file(*name, 50)).collect();
+    files[2].2.read = ms(read);
+    let job = Job::new().slow("data", &files, Speed::default());
+    let names = [&["--names"], &SHARDS[..5]].concat();
+    job.run("epochs", "data", &names)
+}
+
+#[test]
+fn slow_file() {
+    let report = with_slow_file(500);
+    let finding = found(&report, "slow-file");
+    assert!(subjects(finding, "file")[0].ends_with("/data/2.tfrecord"));
+    assert!(evidence(finding, "read_seconds") >= 1.5);
+    silent(&with_slow_file(120), "slow-file");
+}
+
+#[test]
+fn slow_mount() {
+    let report = reading(60, false, "1", "24", "");
+    let finding = found(&report, "slow-mount");
+    assert!(subjects(finding, "mount")[0].ends_with("/data"));
+    assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
+    // As slow, and nothing beside it.
+    silent(&reading(60, false, "1", "0", ""), "slow-mount");
+}
+
+/// A program that is started with so many directories in which its libraries are looked for, and not found.
+fn searching(directories: usize) -> (Value, PathBuf) {
+    let job = Job::new();
+    let paths = (0..directories).map(|index| job.path(&format!("lib{index:03}")));
+    let paths: Vec<PathBuf> = paths.collect();
+    for path in &paths {
+        fs::create_dir(path).unwrap();
+    }
+    let list = std::env::join_paths(paths).expect("paths");
+    let mut variable = std::ffi::OsString::from("LD_LIBRARY_PATH=");
+    variable.push(list);
+    let program = ["-S", "-c", "import ssl, sqlite3, bz2, lzma, ctypes"];
+    let mut command = vec!["/usr/bin/env".into(), variable, python().into()];
+    command.extend(program.map(Into::into));
+    (job.command(&command), job.dir)
+}
+
+#[test]
+fn startup_metadata_storm() {
+    let (report, _) = searching(300);
+    let finding = found(&report, "startup-metadata-storm");
+    assert!(evidence(finding, "not_found") >= 1_200.0);
+    assert!(number(&report["startup"], "not_found") >= 1_200);
+    silent(&searching(20).0, "startup-metadata-storm");
+}
