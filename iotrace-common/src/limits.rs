@@ -4,6 +4,9 @@
 pub const IO_ENTRIES_BASIC: u32 = 131_072;
 /// Entries of one generation of the per-(thread, file) counters at detail `full`.
 pub const IO_ENTRIES_FULL: u32 = 65_536;
+/// Places of a set of the table that finds the counters of a thread and file. As many sets as half of the entries of a
+/// generation: a quarter of the places is taken when a generation is full.
+pub const SET_WAYS: usize = 8;
 /// Entries of one generation of the per-(thread, errno) failure counters.
 pub const FAILURE_ENTRIES: u32 = 8_192;
 /// Entries of one generation of the per-thread overflow counters.

@@ -4,7 +4,7 @@
 
 use core::mem::{offset_of, size_of};
 
-use crate::{bucket, op};
+use crate::{bucket, key::IoKey, op};
 
 /// Groups of operations whose time is summed together (`Io::ns`).
 pub mod group {
@@ -114,6 +114,14 @@ pub struct IoFull {
     pub merged_ns: [u64; MERGED],
 }
 
+/// Where the counters of one key stand: a place that was given out to it, until it is drained. `V` is [`Io`] or [`IoFull`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Cell<V> {
+    pub key: IoKey,
+    pub value: V,
+}
+
 /// Kinds of merged time (`IoFull::merged_ns`).
 pub const MERGED: usize = 3;
 
@@ -148,6 +156,8 @@ const _: () = {
     assert!(offset_of!(IoFull, io) == 0);
     assert!(size_of::<IoFull>() == 200 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(size_of::<Failures>() == 16);
+    assert!(offset_of!(Cell<Io>, value) == size_of::<IoKey>());
+    assert!(offset_of!(Cell<IoFull>, value) == size_of::<IoKey>());
 };
 
 #[cfg(feature = "user")]
@@ -158,4 +168,8 @@ mod pod {
     unsafe impl aya::Pod for super::IoFull {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Failures {}
+    // SAFETY: two such values, one directly behind the other (asserted above).
+    unsafe impl aya::Pod for super::Cell<super::Io> {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Cell<super::IoFull> {}
 }

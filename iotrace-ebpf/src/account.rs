@@ -1,12 +1,11 @@
 //! The counters: finding an operation's entry and adding to it. The only writer of the counter maps.
 //!
-//! Writes `IO` or `IO_FULL`, `OVERFLOW` or `OVERFLOW_FULL`, `FAILURES`, `FILL`; sends the fill notice and, for a new
-//! entry, the file's name.
+//! Writes the cells (see `cells`), `OVERFLOW` or `OVERFLOW_FULL`, and `FAILURES`; sends, for a new entry, the file's name.
 
 use core::ptr;
 
 use iotrace_common::{
-    diag, event,
+    diag,
     key::{FileId, IoKey},
     op,
     phases::direction,
@@ -14,11 +13,11 @@ use iotrace_common::{
 };
 
 use crate::{
-    config::{FILL_NOTICE, FULL},
+    cells,
+    config::FULL,
     diagnose, histogram,
-    kernel::fetch_add,
-    maps::{FAILURES, FILL, IO, IO_FULL, OVERFLOW, OVERFLOW_FULL, ZERO},
-    path, process, sort,
+    maps::{FAILURES, OVERFLOW, OVERFLOW_FULL, ZERO},
+    path, sort,
     thread::Thread,
 };
 
@@ -31,75 +30,34 @@ const BPF_NOEXIST: u64 = 1;
 /// two for an `Option`.
 #[inline(always)]
 pub fn entry(thread: &mut Thread) -> *mut Io {
-    let io = lookup(&thread.key.io);
+    let epoch = cells::epoch();
+    let io = cells::last(thread, epoch);
     if io.is_null() {
-        first_entry(thread)
+        other_entry(thread, epoch)
     } else {
         io
     }
 }
 
-#[inline(always)]
-fn lookup(key: &IoKey) -> *mut Io {
-    let found = if FULL.is_set() {
-        IO_FULL
-            .get(0)
-            .and_then(|map| map.get_ptr_mut(key))
-            .map(|full| full.cast())
-    } else {
-        IO.get(0).and_then(|map| map.get_ptr_mut(key))
-    };
-    found.unwrap_or(ptr::null_mut())
-}
-
-/// Once per thread, file and generation. A new entry's file (0: none) is named if it has not been.
+/// The entry where it is not the one that the thread used last. A new one's file (0: none) is named if it has not been.
 #[inline(never)]
-fn first_entry(thread: *mut Thread) -> *mut Io {
+fn other_entry(thread: *mut Thread, epoch: u64) -> *mut Io {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return ptr::null_mut();
     };
-    if new_entry(&thread.key.io) != 0 {
+    let found = cells::find(thread, epoch);
+    if !found.is_null() {
+        return found;
+    }
+    let io = cells::take(thread, epoch);
+    if io.is_null() {
         return overflow(&thread.key.io);
     }
     if thread.file != 0 && !thread.key.io.file.is_none() && !sort::is_named(thread) {
         path::meet(thread, thread.file, thread.copy);
     }
-    let key = &thread.key.io;
-    let found = lookup(key);
-    if !found.is_null() {
-        return found;
-    }
-    // The generations changed places since the entry was made, which the fill notice itself may have brought
-    // about. They do not do so again before this program ends: the daemon waits for it.
-    if new_entry(key) != 0 {
-        return overflow(key);
-    }
-    lookup(key)
-}
-
-/// Makes an entry; 0 if there is one now. Not inlined: once per thread, file and generation.
-#[inline(never)]
-fn new_entry(key: &IoKey) -> u32 {
-    let Some(zero) = ZERO.get(0) else { return 1 };
-    let made = if FULL.is_set() {
-        let Some(map) = IO_FULL.get(0) else { return 1 };
-        map.insert(key, zero, BPF_NOEXIST).is_ok()
-    } else {
-        let Some(map) = IO.get(0) else { return 1 };
-        map.insert(key, basic(zero), BPF_NOEXIST).is_ok()
-    };
-    if !made {
-        return 1;
-    }
-    if let Some(fill) = FILL.get_ptr_mut(0) {
-        // SAFETY: an aligned word of a map value.
-        let before = unsafe { fetch_add(fill, 1) };
-        if before + 1 == FILL_NOTICE.load() {
-            process::notice(event::FILL);
-        }
-    }
-    0
+    io
 }
 
 /// The part of a value that detail basic keeps; by reference, since a copy would stand on the stack.

@@ -52,7 +52,11 @@ constants! {
     COUNT_HISTOGRAMS = 0;
     /// The daemon's own process id, which is traced only where it is a target.
     SELF_TGID = 0;
-    /// Entries in a generation at which the daemon is told to drain early.
+    /// Cells of a generation.
+    CELLS_EACH = 1;
+    /// Number of sets that cells are found by, a power of two, less one.
+    SET_MASK = 0;
+    /// Cells given out of a generation at which the daemon is told to drain early.
     FILL_NOTICE = 0;
     /// 1: walk paths with `bpf_loop`.
     HAS_LOOP = 1;

@@ -4,7 +4,7 @@
 //! tracepoints `syscalls/sys_enter_*` and `sys_exit_*`. The process hooks are BTF raw tracepoints in both.
 //!
 //! - `enter`, `exit`: what happens at the start and the end of a call
-//! - `account`, `full`, `histogram`: the counters
+//! - `account`, `full`, `histogram`: the counters; `cells`: where they stand
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `process`, `thread`: who does it, and whether that is in scope
@@ -14,6 +14,7 @@
 #![feature(asm_experimental_arch)] // atomics: see `kernel`
 
 mod account;
+mod cells;
 mod config;
 mod diagnose;
 mod enter;

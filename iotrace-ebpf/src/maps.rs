@@ -1,13 +1,14 @@
 //! All maps: why each has its type, its key and its size.
 //!
-//! Counters live in two generations. The programs reach the current one through an array of maps with one slot;
-//! the daemon puts the other generation there and drains the one it took out. So the kernel's memory is bounded,
-//! the number of files is not, and no count can fall between a read and a delete.
+//! Counters live in two generations: the programs write the current one, the daemon drains the other. So the kernel's
+//! memory is bounded, the number of files is not, and no count can fall between a read and a delete. Those of a thread
+//! and file are the cells of an array, of which an epoch says which half is current. Those that are seldom written are
+//! hashes, which the programs reach through an array of maps with one slot; the daemon puts the other generation there.
 
 use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{
-    bindings::{BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, RingBuf},
     helpers::generated,
     macros::btf_map,
@@ -19,7 +20,7 @@ use iotrace_common::{
     key::{FailureKey, FileId, IoKey, OpenFileKey},
     limits, phases,
     scope::Scope,
-    value::{Failures, Io, IoFull, MERGED},
+    value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
 use crate::{flight::Flights, kernel::Address, sort::Walk, thread::Thread};
@@ -44,14 +45,46 @@ macro_rules! generations {
     };
 }
 
-generations! {
-    /// Counters per thread and file, detail basic.
-    IO, IO_A, IO_B: IoKey => Io, limits::IO_ENTRIES_BASIC
+/// Counters per thread and file, detail basic: the cells of two generations, one behind the other, given out in order.
+/// An array, whose lookup is inlined; mapped by the daemon to drain it.
+#[btf_map]
+pub static CELLS: Array<
+    Cell<Io>,
+    { 2 * limits::IO_ENTRIES_BASIC as usize },
+    { BPF_F_MMAPABLE as usize },
+> = Array::new();
+
+/// As `CELLS`, detail full.
+#[btf_map]
+pub static CELLS_FULL: Array<
+    Cell<IoFull>,
+    { 2 * limits::IO_ENTRIES_FULL as usize },
+    { BPF_F_MMAPABLE as usize },
+> = Array::new();
+
+/// Which cell is whose, by the hash of its key ([`crate::cells`]).
+#[btf_map]
+pub static SETS: Array<[u64; limits::SET_WAYS], { limits::IO_ENTRIES_BASIC as usize / 2 }> =
+    Array::new();
+
+/// Number of the current generation of cells; its lowest bit says which half they stand in. The daemon raises it and
+/// waits until no program runs any more that saw it before.
+#[btf_map]
+pub static EPOCH: Array<u64, 1> = Array::new();
+
+/// Cells given out, by generation. Shared and added to atomically, but only when an entry is new; the daemon sets it
+/// back when it has drained them.
+#[btf_map]
+pub static FILL: Array<Fill, 2> = Array::new();
+
+/// A cache line of its own.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Fill {
+    pub cells: u64,
+    pad: [u64; 7],
 }
-generations! {
-    /// Counters per thread and file, detail full.
-    IO_FULL, IO_FULL_A, IO_FULL_B: IoKey => IoFull, limits::IO_ENTRIES_FULL
-}
+
 generations! {
     /// Where an operation goes whose entry found its generation full: per thread, without the file.
     OVERFLOW, OVERFLOW_A, OVERFLOW_B: IoKey => Io, limits::OVERFLOW_ENTRIES
@@ -65,14 +98,9 @@ generations! {
     FAILURES, FAILURES_A, FAILURES_B: FailureKey => Failures, limits::FAILURE_ENTRIES
 }
 
-/// What new entries start from; too large for the stack.
+/// What new entries of the hashes start from; too large for the stack.
 #[btf_map]
 pub static ZERO: Array<IoFull, 1> = Array::new();
-
-/// New entries of the current generation, for the fill notice. Shared and added to atomically, but only when an
-/// entry is new; the daemon sets it back at each flip.
-#[btf_map]
-pub static FILL: Array<u64, 1> = Array::new();
 
 /// The scope as it is now. The epoch is raised by the daemon when the scope changes under running threads, so that
 /// verdicts are taken again.

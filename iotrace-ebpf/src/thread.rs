@@ -76,7 +76,8 @@ pub struct Thread {
     pub place: u32,
     /// Phase of the file opened last.
     pub opened_phase: u32,
-    pub pad_phase: u32,
+    /// The cell that it used last, within its generation ([`crate::cells`]).
+    pub cell: u32,
     /// Address of the `struct file` that was looked at last.
     pub met: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.

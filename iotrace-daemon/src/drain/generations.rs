@@ -77,6 +77,14 @@ impl<K: Pod, V: Pod> Generations<K, V> {
         self.sweep(last, take)
     }
 
+    /// Waits until every program has ended that runs now: the kernel does so for any change of an array of maps, such
+    /// as putting the map into it that is there.
+    pub fn wait_for_programs(&mut self) -> Result<(), KernelError> {
+        self.slot
+            .set(0, &self.maps[self.current], 0)
+            .map_err(|error| map_error(self.name, "update", &error))
+    }
+
     fn empty(
         &mut self,
         generation: usize,

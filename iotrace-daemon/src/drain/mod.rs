@@ -5,6 +5,7 @@
 //! long report lets the maps fill up.
 
 mod batch;
+mod cells;
 pub mod collector;
 mod events;
 mod generations;
@@ -15,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aya::maps::{Array, MapData, RingBuf};
+use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
     key::{FailureKey, IoKey},
     value::{Failures, Io, IoFull},
@@ -30,6 +31,7 @@ use crate::{
     },
 };
 use batch::Entries;
+use cells::Cells;
 use events::{Decoded, Decoder};
 use generations::Generations;
 
@@ -102,11 +104,11 @@ fn place_of(key: &IoKey) -> Place {
 /// The counters of one detail, and their overflow.
 enum Counts {
     Basic {
-        io: Generations<IoKey, Io>,
+        io: Cells<Io>,
         overflow: Generations<IoKey, Io>,
     },
     Full {
-        io: Generations<IoKey, IoFull>,
+        io: Cells<IoFull>,
         overflow: Generations<IoKey, IoFull>,
     },
 }
@@ -115,7 +117,6 @@ enum Counts {
 pub struct Drain {
     counts: Counts,
     failures: Generations<FailureKey, Failures>,
-    fill: Array<MapData, u64>,
     ring: RingBuf<MapData>,
     decoder: Decoder,
     stats: Stats,
@@ -153,11 +154,11 @@ impl Drain {
     pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
         let counts = match kernel.detail() {
             Detail::Basic => Counts::Basic {
-                io: Generations::take(kernel, ["IO", "IO_A", "IO_B"])?,
+                io: Cells::take(kernel, "CELLS")?,
                 overflow: Generations::take(kernel, ["OVERFLOW", "OVERFLOW_A", "OVERFLOW_B"])?,
             },
             Detail::Full => Counts::Full {
-                io: Generations::take(kernel, ["IO_FULL", "IO_FULL_A", "IO_FULL_B"])?,
+                io: Cells::take(kernel, "CELLS_FULL")?,
                 overflow: Generations::take(
                     kernel,
                     ["OVERFLOW_FULL", "OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
@@ -165,15 +166,12 @@ impl Drain {
             },
         };
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
-        let fill = Array::try_from(kernel.take_map("FILL")?)
-            .map_err(|error| map_error("FILL", "open", &error))?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
             counts,
             failures,
-            fill,
             ring,
             decoder,
             stats,
@@ -251,16 +249,16 @@ impl Drain {
     /// Empties the counter maps; `last`: both generations, in place.
     fn sweep(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
         let started = Instant::now();
-        // Before the flip: until it returns, entries already come to the other generation, and they count.
-        self.fill
-            .set(0, 0, 0)
-            .map_err(|error| map_error("FILL", "update", &error))?;
         let mut entries = match &mut self.counts {
             Counts::Basic { io, overflow } => {
+                io.flip()?;
+                overflow.wait_for_programs()?;
                 io.sweep(last, |entries| sink(Batch::Basic(entries)))?
                     + overflow.sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?
             }
             Counts::Full { io, overflow } => {
+                io.flip()?;
+                overflow.wait_for_programs()?;
                 io.sweep(last, |entries| sink(Batch::Full(entries)))?
                     + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
             }

@@ -154,6 +154,7 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
     settings.extend(cast::apply(&mut object, types));
     override_for_test(&mut settings);
     let entries = options.entries();
+    let sets = entries.div_ceil(2).next_power_of_two();
     let full = options.detail == Detail::Full;
     settings.extend([
         ("FULL", u64::from(full)),
@@ -161,6 +162,8 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         ("ENVIRONMENT", u64::from(options.environment)),
         ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
         ("SELF_TGID", u64::from(std::process::id())),
+        ("CELLS_EACH", u64::from(entries)),
+        ("SET_MASK", u64::from(sets - 1)),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
         ("HAS_LOOP", u64::from(has_loop())),
         ("PREEMPTIBLE", u64::from(copies::preemptible())),
@@ -177,20 +180,21 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         loader.override_global(global, value, true);
     }
     // Maps of the detail that is not kept shrink to one entry.
-    let (kept, other) = if full { ("_FULL", "") } else { ("", "_FULL") };
-    let sized = [
-        (format!("IO{kept}"), entries),
-        (format!("OVERFLOW{kept}"), limits::OVERFLOW_ENTRIES),
-        (format!("IO{other}"), 1),
-        (format!("OVERFLOW{other}"), 1),
-    ];
-    let sized: Vec<(String, u32)> = sized
-        .iter()
-        .flat_map(|(name, entries)| ["A", "B"].map(|half| (format!("{name}_{half}"), *entries)))
-        .collect();
-    for (name, entries) in &sized {
-        loader.map_max_entries(name, *entries);
-    }
+    let (cells, other_cells, other_overflow) = if full {
+        ("CELLS_FULL", "CELLS", ["OVERFLOW_A", "OVERFLOW_B"])
+    } else {
+        (
+            "CELLS",
+            "CELLS_FULL",
+            ["OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
+        )
+    };
+    loader
+        .map_max_entries(cells, 2 * entries)
+        .map_max_entries("SETS", sets)
+        .map_max_entries(other_cells, 1)
+        .map_max_entries(other_overflow[0], 1)
+        .map_max_entries(other_overflow[1], 1);
     if !options.histograms {
         loader.map_max_entries("HISTOGRAMS", 1);
     }

@@ -1,0 +1,189 @@
+//! The cells of the counters per thread and file: one array in two halves, of which the programs write the one that the
+//! epoch says and the daemon empties the other.
+//!
+//! The array is mapped a window at a time, as far as cells were given out: reading it so costs no system call an entry, and
+//! what the daemon has mapped does not grow with it.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _},
+    ptr,
+};
+
+use aya::{
+    Pod,
+    maps::{Array, IterableMap as _, MapData},
+};
+use iotrace_common::{key::IoKey, value::Cell};
+
+use super::batch::Entries;
+use crate::kernel::{Kernel, KernelError, map_error};
+
+/// Bytes mapped at a time, about.
+const WINDOW: usize = 1 << 20;
+
+/// Both halves of the cells whose counters are `V`.
+pub struct Cells<V>
+where
+    Cell<V>: Pod,
+{
+    name: &'static str,
+    cells: Array<MapData, Cell<V>>,
+    epoch: Array<MapData, u64>,
+    /// Eight words a half, of which the first one counts.
+    fill: Array<MapData, [u64; 8]>,
+    /// The current generation.
+    current: u64,
+    /// Cells of one half.
+    each: u32,
+}
+
+impl<V: Copy> Cells<V>
+where
+    Cell<V>: Pod,
+{
+    /// Takes the maps out of the loaded object and begins with the first generation.
+    pub fn take(kernel: &mut Kernel, name: &'static str) -> Result<Self, KernelError> {
+        let cells = Array::try_from(kernel.take_map(name)?)
+            .map_err(|error| map_error(name, "open", &error))?;
+        let epoch = Array::try_from(kernel.take_map("EPOCH")?)
+            .map_err(|error| map_error("EPOCH", "open", &error))?;
+        let fill = Array::try_from(kernel.take_map("FILL")?)
+            .map_err(|error| map_error("FILL", "open", &error))?;
+        let each = kernel.map_entries();
+        let mut cells = Self {
+            name,
+            cells,
+            epoch,
+            fill,
+            current: 0,
+            each,
+        };
+        cells.flip()?;
+        Ok(cells)
+    }
+
+    /// Sends the programs to the other half, of which [`Cells::sweep`] has left every cell empty. Those that run already
+    /// may still be in this one.
+    pub fn flip(&mut self) -> Result<(), KernelError> {
+        self.current += 1;
+        self.epoch
+            .set(0, self.current, 0)
+            .map_err(|error| map_error("EPOCH", "update", &error))
+    }
+
+    /// Empties the half that no program is in any more; `last`: both, for the end. How many entries there were.
+    pub fn sweep(
+        &mut self,
+        last: bool,
+        mut take: impl FnMut(Entries<IoKey, V>),
+    ) -> Result<usize, KernelError> {
+        let idle = (self.current as u32 & 1) ^ 1;
+        let mut total = self.empty(idle, &mut take)?;
+        if last {
+            total += self.empty(idle ^ 1, &mut take)?;
+        }
+        Ok(total)
+    }
+
+    fn empty(
+        &mut self,
+        half: u32,
+        take: &mut impl FnMut(Entries<IoKey, V>),
+    ) -> Result<usize, KernelError> {
+        let [used, ..] = self
+            .fill
+            .get(&half, 0)
+            .map_err(|error| map_error("FILL", "look up", &error))?;
+        // The count may have run past the end, by those that found the last cell gone.
+        let used = used.min(u64::from(self.each)) as usize;
+        if used == 0 {
+            return Ok(0);
+        }
+        let begin = half as usize * self.each as usize;
+        let step = (WINDOW / size_of::<Cell<V>>()).max(1);
+        for first in (begin..begin + used).step_by(step) {
+            let count = step.min(begin + used - first);
+            let window = Window::open(&self.cells, first, count)
+                .map_err(|source| self.error("map", source))?;
+            take(window.empty(count));
+        }
+        self.fill
+            .set(half, [0; 8], 0)
+            .map_err(|error| map_error("FILL", "update", &error))?;
+        Ok(used)
+    }
+
+    fn error(&self, call: &'static str, source: io::Error) -> KernelError {
+        KernelError::Map {
+            map: self.name,
+            call,
+            source,
+        }
+    }
+}
+
+/// Some cells, mapped.
+struct Window<V> {
+    pages: *mut libc::c_void,
+    bytes: usize,
+    cells: *mut Cell<V>,
+}
+
+impl<V: Copy> Window<V>
+where
+    Cell<V>: Pod,
+{
+    fn open(map: &Array<MapData, Cell<V>>, first: usize, count: usize) -> io::Result<Self> {
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let (begin, end) = (
+            first * size_of::<Cell<V>>(),
+            (first + count) * size_of::<Cell<V>>(),
+        );
+        let offset = begin / page * page;
+        let bytes = end.next_multiple_of(page) - offset;
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let pages = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.map().fd().as_fd().as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        if pages == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the cells begin within the first page mapped.
+        let cells = unsafe { pages.byte_add(begin - offset).cast() };
+        Ok(Self {
+            pages,
+            bytes,
+            cells,
+        })
+    }
+
+    /// Takes the first `count` cells, all that are mapped, and leaves zeros.
+    fn empty(&self, count: usize) -> Entries<IoKey, V> {
+        let (mut keys, mut values) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for index in 0..count {
+            // SAFETY: a mapped cell, which no program writes any more, nor any other thread of this process.
+            let cell = unsafe { self.cells.add(index).read() };
+            keys.push(cell.key);
+            values.push(cell.value);
+        }
+        // SAFETY: as above; zeros are what programs expect of a cell.
+        unsafe { ptr::write_bytes(self.cells, 0, count) };
+        (keys, values)
+    }
+}
+
+impl<V> Drop for Window<V> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `open`, and nothing points into it any more.
+        unsafe { libc::munmap(self.pages, self.bytes) };
+    }
+}
