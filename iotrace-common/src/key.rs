@@ -69,16 +69,6 @@ pub struct FailureKey {
     pub errno: u32,
 }
 
-/// Key of the last-access state of an open file as one process uses it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct OpenFileKey {
-    /// Address of the `struct file`.
-    pub file: u64,
-    pub tgid: u32,
-    pub start: u32,
-}
-
 /// The part of a process's start time that stands in keys: about milliseconds (2^20 ns), wrapping after 52 days.
 ///
 /// `start_boottime` is `task_struct.start_boottime` of the thread group leader, nanoseconds since boot.
@@ -93,7 +83,6 @@ const _: () = {
     assert!(size_of::<IoKey>() == 32);
     assert!(offset_of!(IoKey, tgid) == 16);
     assert!(size_of::<FailureKey>() == 40);
-    assert!(size_of::<OpenFileKey>() == 16);
 };
 
 #[cfg(feature = "user")]

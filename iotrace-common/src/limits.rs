@@ -13,8 +13,12 @@ pub const FAILURE_ENTRIES: u32 = 8_192;
 pub const OVERFLOW_ENTRIES: u32 = 4_096;
 /// Files remembered as already named (an LRU: an evicted file is named again).
 pub const NAMED_ENTRIES: u32 = 131_072;
-/// Open files whose last access is remembered at detail `full` (an LRU).
-pub const OPEN_FILE_ENTRIES: u32 = 32_768;
+/// Sets of open files whose last access is remembered at detail `full`; a power of two.
+pub const OPEN_FILE_SETS: u32 = 16_384;
+/// Open files of a set.
+pub const OPEN_FILE_WAYS: usize = 4;
+/// Files of processes with several threads whose last calls' ends are remembered at detail `full` (an LRU).
+pub const LAST_END_ENTRIES: u32 = 32_768;
 /// Threads whose state stands in a table; a power of two. A thread whose place is taken has its state in task storage.
 pub const THREAD_SLOTS: u32 = 32_768;
 /// Processes with several threads whose calls in flight are counted; a power of two.

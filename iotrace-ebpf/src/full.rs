@@ -1,14 +1,14 @@
 //! Detail `full`: what Darshan's POSIX record holds, by Darshan's definitions, but by open file and not by file, so
 //! that two descriptors of one file do not disturb each other.
 //!
-//! Writes the `IoFull` behind an entry, `OPEN_FILES` and `LAST_ENDS`.
+//! Writes the `IoFull` behind an entry, `OPEN_FILES` (through `open_files`) and `LAST_ENDS`.
 
 use core::ptr;
 
 use iotrace_common::{
     bucket::size_bucket,
     diag,
-    key::{IoKey, OpenFileKey},
+    key::IoKey,
     limits::ALIGN_VECTORS,
     op::{self, shape},
     value::{Io, IoFull, MERGED, SIZE_SLOTS, STRIDE_SLOTS, stamp},
@@ -19,7 +19,8 @@ use crate::{
     diagnose,
     flight::ALONE,
     kernel::{compare_exchange, field, probe_user},
-    maps::{LAST_ENDS, OPEN_FILES, OpenFile},
+    maps::LAST_ENDS,
+    open_files::{self, OpenFile},
     thread::Thread,
 };
 
@@ -60,13 +61,7 @@ pub fn metadata(io: *mut Io, thread: &Thread) {
 /// Forgets what was known of the open file's address, and keeps the creation mode.
 #[inline(always)]
 pub fn opened(io: *mut Io, thread: &Thread) {
-    let state = OpenFile {
-        last_read: 0,
-        last_write: 0,
-        last_direction: 0,
-    };
-    // An LRU map takes every insert.
-    let _ = OPEN_FILES.insert(open_key(thread), state, 0);
+    open_files::begin(thread);
     let mode = creation_mode(thread);
     if mode != 0 {
         // SAFETY: a map value, whose one writer is this thread.
@@ -229,15 +224,6 @@ fn any_unaligned(vectors: u64, count: u64) -> u32 {
     0
 }
 
-#[inline(always)]
-fn open_key(thread: &Thread) -> OpenFileKey {
-    OpenFileKey {
-        file: thread.file,
-        tgid: thread.key.io.tgid,
-        start: thread.key.io.start,
-    }
-}
-
 /// Counts where in the file an access lies: its highest byte, alignment, and how it follows the one before.
 #[inline(always)]
 fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
@@ -258,33 +244,33 @@ fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
             *highest = last;
         }
     }
-    let open = open_key(thread);
-    let Some(state) = OPEN_FILES.get_ptr_mut(open) else {
-        diagnose::count(diag::STATE_MISSING);
-        let direction = if read { READ } else { WRITE };
-        let (last_read, last_write) = if read { (last, 0) } else { (0, last) };
-        // An LRU map takes every insert.
-        let _ = OPEN_FILES.insert(
-            open,
-            OpenFile {
-                last_read,
-                last_write,
-                last_direction: direction,
-            },
-            0,
-        );
-        return;
-    };
-    // SAFETY: a map value of an LRU map, which stays readable until the program ends. Threads that share the open
-    // file may write it at one time: then their accesses have no order to tell.
-    follow(full, unsafe { &mut *state }, read, offset, bytes);
+    let direction = if read { READ } else { WRITE };
+    let found = open_files::find(thread);
+    if !found.is_null() {
+        // SAFETY: a map value. Threads that share the open file may write it at one time: then their accesses have no
+        // order to tell.
+        return follow(full, unsafe { &mut *found }, thread, direction, offset, bytes);
+    }
+    diagnose::count(diag::STATE_MISSING);
+    let state = open_files::begin(thread);
+    if !state.is_null() {
+        // SAFETY: as above.
+        unsafe { leave(&mut *state, thread, direction, last) };
+    }
 }
 
 /// Darshan's rule: with L the last byte of the same direction, an access at offset o is sequential if o > L and
 /// consecutive if o = L + 1; its stride is o - L - 1 if o > L and neither is 0.
 #[inline(always)]
-fn follow(full: *mut IoFull, state: &mut OpenFile, read: bool, offset: u64, bytes: u64) {
-    let direction = if read { READ } else { WRITE };
+fn follow(
+    full: *mut IoFull,
+    state: &mut OpenFile,
+    thread: &Thread,
+    direction: u64,
+    offset: u64,
+    bytes: u64,
+) {
+    let read = direction == READ;
     let before = if read {
         state.last_read
     } else {
@@ -310,17 +296,23 @@ fn follow(full: *mut IoFull, state: &mut OpenFile, read: bool, offset: u64, byte
                 common_stride(full, (place - last - 1) as u64);
             }
         }
-        if state.last_direction != 0 && state.last_direction != direction {
+        let before = open_files::direction(state);
+        if before != 0 && before != direction {
             (*full).switches += 1;
         }
     }
-    let end = (offset + bytes).wrapping_sub(1);
-    if read {
-        state.last_read = end;
+    leave(state, thread, direction, (offset + bytes).wrapping_sub(1));
+}
+
+/// Leaves what the next access of the open file is compared with.
+#[inline(always)]
+fn leave(state: &mut OpenFile, thread: &Thread, direction: u64, last: u64) {
+    if direction == READ {
+        state.last_read = last;
     } else {
-        state.last_write = end;
+        state.last_write = last;
     }
-    state.last_direction = direction;
+    open_files::use_now(state, thread, direction);
 }
 
 /// Where the access began: its argument, or the open file's position less what the call has moved it.

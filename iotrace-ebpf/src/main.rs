@@ -4,7 +4,7 @@
 //! tracepoints `syscalls/sys_enter_*` and `sys_exit_*`. The process hooks are BTF raw tracepoints in both.
 //!
 //! - `enter`, `exit`: what happens at the start and the end of a call
-//! - `account`, `full`, `histogram`: the counters; `cells`: where they stand
+//! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `process`, `thread`: who does it, and whether that is in scope
@@ -25,6 +25,7 @@ mod full;
 mod histogram;
 mod kernel;
 mod maps;
+mod open_files;
 mod path;
 mod process;
 mod sort;

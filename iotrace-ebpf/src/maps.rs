@@ -17,13 +17,15 @@ use iotrace_common::{
     diag,
     event::Name,
     histogram::Histograms,
-    key::{FailureKey, FileId, IoKey, OpenFileKey},
+    key::{FailureKey, FileId, IoKey},
     limits, phases,
     scope::Scope,
     value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
-use crate::{flight::Flights, kernel::Address, sort::Walk, thread::Thread};
+use crate::{
+    flight::Flights, kernel::Address, open_files::OpenFile, sort::Walk, thread::Thread,
+};
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
 /// by lookup-and-delete is four times as fast then (293 ns an entry against 1,195).
@@ -142,26 +144,17 @@ pub struct Named {
 #[btf_map]
 pub static NAMED: LruHashMap<FileId, Named, { limits::NAMED_ENTRIES as usize }> = LruHashMap::new();
 
-/// Last access of an open file as one process uses it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct OpenFile {
-    /// Last byte read, as Darshan's rule has it: 0 at open.
-    pub last_read: u64,
-    pub last_write: u64,
-    /// 0: none yet, 1: read, 2: write.
-    pub last_direction: u64,
-}
-
-/// An LRU cache; where it forgot an open file, the next access is left out of the sequential counts, and counted so.
+/// Open files as the processes use them, found by their address ([`crate::open_files`]).
 #[btf_map]
-pub static OPEN_FILES: LruHashMap<OpenFileKey, OpenFile, { limits::OPEN_FILE_ENTRIES as usize }> =
-    LruHashMap::new();
+pub static OPEN_FILES: Array<
+    [OpenFile; limits::OPEN_FILE_WAYS],
+    { limits::OPEN_FILE_SETS as usize },
+> = Array::new();
 
 /// End of the last read, write and metadata operation of a (process, file), for times with overlap counted once.
 /// Used by processes with several threads only; one thread never overlaps itself.
 #[btf_map]
-pub static LAST_ENDS: LruHashMap<IoKey, [u64; MERGED], { limits::OPEN_FILE_ENTRIES as usize }> =
+pub static LAST_ENDS: LruHashMap<IoKey, [u64; MERGED], { limits::LAST_END_ENTRIES as usize }> =
     LruHashMap::new();
 
 /// Names, process notices and the fill notice.
