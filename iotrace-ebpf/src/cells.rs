@@ -139,9 +139,9 @@ fn set(hash: u64) -> u32 {
 fn hash(key: &IoKey) -> u64 {
     let words = words(key);
     let mut hash = 0;
-    for word in 0..WORDS {
+    for (word, factor) in FACTORS.iter().enumerate() {
         // SAFETY: a key is that many aligned words.
-        hash ^= unsafe { ptr::read(words.add(word)) }.wrapping_mul(FACTORS[word]);
+        hash ^= unsafe { ptr::read(words.add(word)) }.wrapping_mul(*factor);
     }
     (hash ^ hash >> 32).wrapping_mul(FACTORS[0])
 }

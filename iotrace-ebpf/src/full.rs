@@ -249,7 +249,14 @@ fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
     if !found.is_null() {
         // SAFETY: a map value. Threads that share the open file may write it at one time: then their accesses have no
         // order to tell.
-        return follow(full, unsafe { &mut *found }, thread, direction, offset, bytes);
+        return follow(
+            full,
+            unsafe { &mut *found },
+            thread,
+            direction,
+            offset,
+            bytes,
+        );
     }
     diagnose::count(diag::STATE_MISSING);
     let state = open_files::begin(thread);

@@ -23,9 +23,7 @@ use iotrace_common::{
     value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
-use crate::{
-    flight::Flights, kernel::Address, open_files::OpenFile, sort::Walk, thread::Thread,
-};
+use crate::{flight::Flights, kernel::Address, open_files::OpenFile, sort::Walk, thread::Thread};
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
 /// by lookup-and-delete is four times as fast then (293 ns an entry against 1,195).
