@@ -29,6 +29,10 @@ pub const FILL: u32 = 9;
 /// The environment of a process that has called exec: a [`Header`], then the variables, ended by NUL each.
 pub const ENVIRONMENT: u32 = 10;
 
+/// A directory that a file was looked for in vain in, at the first time: a [`Name`] whose `file` is the directory that the
+/// path starts from and whose `size` is the hash of its `LookKey`; payload as for [`UNLINK`], the path up to its last slash.
+pub const MISSING: u32 = 11;
+
 /// Start of every event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -69,6 +69,19 @@ pub struct FailureKey {
     pub errno: u32,
 }
 
+/// Key of the counters of look-ups that found nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LookKey {
+    pub tgid: u32,
+    /// [`start_key`] of the process.
+    pub start: u32,
+    /// The directory that the path starts from.
+    pub base: FileId,
+    /// A hash of the path up to its last slash.
+    pub directory: u64,
+}
+
 /// The part of a process's start time that stands in keys: about milliseconds (2^20 ns), wrapping after 52 days.
 ///
 /// `start_boottime` is `task_struct.start_boottime` of the thread group leader, nanoseconds since boot.
@@ -83,6 +96,7 @@ const _: () = {
     assert!(size_of::<IoKey>() == 32);
     assert!(offset_of!(IoKey, tgid) == 16);
     assert!(size_of::<FailureKey>() == 40);
+    assert!(size_of::<LookKey>() == 32);
 };
 
 #[cfg(feature = "user")]
@@ -93,4 +107,6 @@ mod pod {
     unsafe impl aya::Pod for super::FileId {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::FailureKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::LookKey {}
 }

@@ -9,6 +9,8 @@ pub const IO_ENTRIES_FULL: u32 = 65_536;
 pub const SET_WAYS: usize = 8;
 /// Entries of one generation of the per-(thread, errno) failure counters.
 pub const FAILURE_ENTRIES: u32 = 8_192;
+/// Entries of one generation of the per-(process, directory) counters of look-ups that found nothing.
+pub const MISSING_ENTRIES: u32 = 16_384;
 /// Entries of one generation of the per-thread overflow counters.
 pub const OVERFLOW_ENTRIES: u32 = 4_096;
 /// Files remembered as already named (an LRU: an evicted file is named again).

@@ -128,8 +128,8 @@ pub const SYSCALLS: [(&str, u8); 73] = {
         ("newfstatat", NEWFSTATAT),
         ("statx", STATX),
         ("access", ACCESS),
-        ("faccessat", ACCESS),
-        ("faccessat2", ACCESS),
+        ("faccessat", ACCESSAT),
+        ("faccessat2", ACCESSAT),
         ("getdents", GETDENTS),
         ("getdents64", GETDENTS),
         ("truncate", TRUNCATE_PATH),
@@ -152,7 +152,7 @@ pub const SYSCALLS: [(&str, u8); 73] = {
         ("copy_file_range", COPY_FILE_RANGE),
         ("splice", COPY_FILE_RANGE),
         ("readlink", READLINK),
-        ("readlinkat", READLINK),
+        ("readlinkat", READLINKAT),
         // The 32-bit interface's own names, for the table of its numbers.
         ("pread", PREAD),
         ("pwrite", PWRITE),
@@ -195,7 +195,7 @@ pub const fn call(number: u8) -> Call {
         s::FSTAT => (STAT, DESCRIPTOR),
         s::STAT_PATH => (STAT, NAME),
         s::NEWFSTATAT | s::STATX => (STAT, MAYBE_EMPTY_PATH),
-        s::ACCESS => (ACCESS, NAME),
+        s::ACCESS | s::ACCESSAT => (ACCESS, NAME),
         s::GETDENTS => (GETDENTS, DESCRIPTOR),
         s::TRUNCATE_PATH => (TRUNCATE, NAME),
         s::FTRUNCATE => (TRUNCATE, DESCRIPTOR),
@@ -210,7 +210,7 @@ pub const fn call(number: u8) -> Call {
         s::SENDFILE => (TRANSFER_READ, TARGET_SOURCE),
         s::COPY_FILE_RANGE => (TRANSFER_READ, SOURCE_TARGET),
         s::CLOSE_RANGE => (CLOSE_RANGE, NAME),
-        s::READLINK => (READLINK, NAME),
+        s::READLINK | s::READLINKAT => (READLINK, NAME),
         _ => {
             return Call {
                 shape: 0,
@@ -272,7 +272,7 @@ pub mod shape {
         22 STAT_PATH "(path, struct stat *).";
         23 NEWFSTATAT "(directory fd, path, struct stat *, flags): fstat where the path is empty.";
         24 STATX "(directory fd, path, flags, mask, struct statx *): as NEWFSTATAT.";
-        25 ACCESS "(path or directory fd, ...).";
+        25 ACCESS "(path, ...).";
         26 GETDENTS "(fd, ...).";
         27 TRUNCATE_PATH "(path, length).";
         28 FTRUNCATE "(fd, length).";
@@ -289,7 +289,9 @@ pub mod shape {
         39 SENDFILE "(target fd, source fd, ...).";
         40 COPY_FILE_RANGE "(source fd, offset *, target fd, ...); splice has the same places.";
         41 CLOSE_RANGE "(first, last, flags).";
-        42 READLINK "(path or directory fd, ...).";
+        42 READLINK "(path, ...).";
         43 RENAMEAT2 "As RENAMEAT, with flags behind.";
+        44 ACCESSAT "(directory fd, path, ...).";
+        45 READLINKAT "(directory fd, path, ...).";
     }
 }

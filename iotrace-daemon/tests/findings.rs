@@ -6,7 +6,9 @@
 mod common;
 
 use std::{
+    collections::BTreeMap,
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,6 +18,7 @@ use common::{
     slow::{Slow, Speed},
     text,
 };
+use iotrace_daemon::recording;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -448,9 +451,130 @@ fn searching(directories: usize) -> (Value, PathBuf) {
 
 #[test]
 fn startup_metadata_storm() {
-    let (report, _) = searching(300);
+    let (report, dir) = searching(300);
     let finding = found(&report, "startup-metadata-storm");
     assert!(evidence(finding, "not_found") >= 1_200.0);
-    assert!(number(&report["startup"], "not_found") >= 1_200);
+    assert!(evidence(finding, "searched_directories") >= 300.0);
+    // It names the directories that were searched; the interpreter's own may be among them.
+    let directories = subjects(finding, "directory");
+    let ours = directories
+        .iter()
+        .filter(|name| Path::new(name).starts_with(&dir));
+    assert!(
+        directories.len() == 8 && ours.count() >= 6,
+        "{directories:?}"
+    );
+    let startup = &report["startup"];
+    assert_eq!(number(startup, "not_found_unlisted"), 0, "{startup:#}");
+    assert!(number(startup, "not_found") >= 1_200);
     silent(&searching(20).0, "startup-metadata-storm");
+}
+
+/// Looks for files in every way that there is, and so often as the names say.
+const LOOKS: &str = r#"
+import contextlib, os, sys
+top, many = sys.argv[1], int(sys.argv[2])
+def attempt(call, *args, **more):
+    with contextlib.suppress(OSError):
+        call(*args, **more)
+os.makedirs(top + "/here/beneath")
+os.chdir(top + "/here")
+beneath = os.open(top + "/here/beneath", os.O_RDONLY)
+for _ in range(5):
+    for path in (top + "/absolute/x", "relative/x", "./x", "../up/x", "x", "beneath//twice/./x"):
+        for call in (os.stat, os.lstat, os.readlink, lambda p: os.open(p, os.O_RDONLY), lambda p: os.access(p, 0)):
+            attempt(call, path)
+    attempt(os.stat, "by/x", dir_fd=beneath)
+    attempt(os.readlink, "x", dir_fd=beneath)
+    attempt(os.stat, top + "/here")
+    attempt(os.unlink, "gone/x")
+for index in range(many):
+    attempt(os.stat, f"/nowhere/{index}/x")
+"#;
+
+/// Where the program looked in vain beneath `top`, by the recording.
+fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, recording::Recorded, Value) {
+    let command = [
+        "-S".as_ref(),
+        "-c".as_ref(),
+        LOOKS.as_ref(),
+        top.as_os_str(),
+        many.as_ref(),
+    ];
+    let command = std::iter::once(python().into_os_string())
+        .chain(command.map(std::ffi::OsStr::to_os_string));
+    let finished = Iotrace::record().command(command);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let recorded = recording::read(&finished.recording).expect("the recording");
+    let mut beneath = BTreeMap::new();
+    for (_, path, count) in recorded.model.missing().all() {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        if let Ok(path) = path.strip_prefix(top) {
+            *beneath
+                .entry(path.to_string_lossy().into_owned())
+                .or_default() += count.calls;
+        }
+    }
+    (beneath, recorded, finished.report())
+}
+
+#[test]
+fn searched_directories_are_those_of_the_program() {
+    let (_keep, dir) = directory();
+    let (beneath, _, report) = looked(&dir.join("top"), "0");
+    let expected = [
+        // Of the top itself, when the program made it.
+        ("", 1),
+        ("absolute", 25),
+        ("here", 50),
+        ("here/beneath", 5),
+        ("here/beneath/by", 5),
+        ("here/beneath/twice", 25),
+        ("here/relative", 25),
+        ("up", 25),
+    ];
+    let expected = expected.map(|(path, calls)| (path.to_owned(), calls));
+    assert_eq!(beneath, BTreeMap::from(expected));
+    let startup = &report["startup"];
+    assert_eq!(number(startup, "not_found_unlisted"), 0, "{startup:#}");
+    let listed = startup["searched"].as_array().expect("directories");
+    let sum: u64 = listed
+        .iter()
+        .map(|searched| number(searched, "not_found"))
+        .sum();
+    assert_eq!(sum, number(startup, "not_found"));
+}
+
+#[test]
+fn more_directories_than_there_is_room_for_are_counted() {
+    const MANY: u64 = 40_000;
+    let (_keep, dir) = directory();
+    let (_, recorded, report) = looked(&dir.join("top"), &MANY.to_string());
+    let (unlisted, startup) = (
+        number(&report["notes"], "unlisted_lookups"),
+        &report["startup"],
+    );
+    let counted: u64 = recorded
+        .model
+        .missing()
+        .all()
+        .map(|(_, _, count)| count.calls)
+        .sum();
+    assert!(number(startup, "not_found") >= MANY);
+    assert_eq!(counted + unlisted, number(startup, "not_found"));
+    // Without one for the directories that no longer found room.
+    let named = recorded
+        .model
+        .missing()
+        .all()
+        .filter(|(_, path, _)| !path.is_empty());
+    let named: u64 = named.map(|(_, _, count)| count.calls).sum();
+    assert!(
+        named >= u64::from(iotrace_common::limits::MISSING_ENTRIES) / 2,
+        "{named}"
+    );
+    assert_eq!(
+        number(startup, "not_found_unlisted"),
+        number(startup, "not_found") - named
+    );
 }

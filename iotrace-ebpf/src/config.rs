@@ -50,6 +50,8 @@ constants! {
     ENVIRONMENT = 0;
     /// 1: histograms of durations and sizes are kept.
     COUNT_HISTOGRAMS = 0;
+    /// 1: the directories are counted that files were looked for in vain in.
+    COUNT_MISSING = 0;
     /// The daemon's own process id, which is traced only where it is a target.
     SELF_TGID = 0;
     /// Cells of a generation.

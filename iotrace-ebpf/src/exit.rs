@@ -14,7 +14,7 @@ use crate::{
     flight, full, histogram,
     kernel::{Address, current, now},
     maps::scratch,
-    path,
+    missing, path,
     sort::sort,
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
 };
@@ -97,6 +97,7 @@ fn finish(thread: &mut Thread, result: i64) {
         }
         thread.union_ns = flight::end(thread);
         account::failure(thread);
+        missing::looked(thread);
     } else if thread.op() <= op::WRITE {
         thread.union_ns = flight::end(thread);
         data(thread, result as u64);

@@ -7,6 +7,7 @@
 //! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
+//! - `missing`: where files were looked for that are not there
 //! - `process`, `thread`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
@@ -25,6 +26,7 @@ mod full;
 mod histogram;
 mod kernel;
 mod maps;
+mod missing;
 mod open_files;
 mod path;
 mod process;

@@ -17,13 +17,16 @@ use iotrace_common::{
     diag,
     event::Name,
     histogram::Histograms,
-    key::{FailureKey, FileId, IoKey},
+    key::{FailureKey, FileId, IoKey, LookKey},
     limits, phases,
     scope::Scope,
     value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
-use crate::{flight::Flights, kernel::Address, open_files::OpenFile, sort::Walk, thread::Thread};
+use crate::{
+    flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
+    thread::Thread,
+};
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
 /// by lookup-and-delete is four times as fast then (293 ns an entry against 1,195).
@@ -97,6 +100,17 @@ generations! {
     /// Failed calls per thread, file, operation and errno.
     FAILURES, FAILURES_A, FAILURES_B: FailureKey => Failures, limits::FAILURE_ENTRIES
 }
+
+/// As [`Counters`], but not preallocated: most of the time hardly anything is looked for in vain.
+type Sparse<K, V, const ENTRIES: usize> = HashMap<K, V, ENTRIES, { BPF_F_NO_PREALLOC as usize }>;
+
+#[btf_map]
+static MISSING_A: Sparse<LookKey, Failures, { limits::MISSING_ENTRIES as usize }> = HashMap::new();
+#[btf_map]
+static MISSING_B: Sparse<LookKey, Failures, { limits::MISSING_ENTRIES as usize }> = HashMap::new();
+/// Look-ups that found nothing, per process and directory.
+#[btf_map]
+pub static MISSING: ArrayOfMaps<Sparse<LookKey, Failures, 1>, 1> = ArrayOfMaps::new();
 
 /// What new entries of the hashes start from; too large for the stack.
 #[btf_map]
@@ -180,6 +194,7 @@ pub struct Scratch {
     pub length: u64,
     pub done: u64,
     pub walk: Walk,
+    pub look: Look,
 }
 
 #[btf_map]

@@ -37,11 +37,11 @@ const BPF_RB_FORCE_WAKEUP: u64 = 2;
 const BPF_RB_AVAIL_DATA: u64 = 0;
 /// Unread bytes in the ring buffer from which on a name wakes the daemon; it looks by itself ten times a second.
 const WAKE_FROM: u64 = EVENT_RING_BYTES as u64 / 8;
-const AT_FDCWD: i32 = -100;
+pub const AT_FDCWD: i32 = -100;
 const RENAME_EXCHANGE: u64 = 2;
 /// Where an event's flags stand beside its kind.
 const FLAGS_SHIFT: u32 = 16;
-const MODE_DIRECTORY: u32 = 0x4000;
+pub const MODE_DIRECTORY: u32 = 0x4000;
 /// Steps of a walk where the kernel has no `bpf_loop`.
 const BOUNDED_STEPS: u32 = 64;
 /// In place of an event's kind: nothing is sent.
@@ -57,7 +57,7 @@ const KNOWN: u32 = 3;
 const GONE: u32 = 4;
 
 /// `struct path`: {mnt, dentry}.
-type Path = [u64; 2];
+pub type Path = [u64; 2];
 
 /// What the thread's file, at `file` as an open file, was sorted as, and [`sort::SENT`] if its name was sent. Sends
 /// the name if it was not sent before, and sorts the file if it has not been since the last rename.
@@ -174,7 +174,7 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
 }
 
 #[inline(always)]
-fn header(kind: u32) -> Header {
+pub fn header(kind: u32) -> Header {
     let (tgid, tid) = pid_tgid();
     Header {
         kind,
@@ -188,7 +188,7 @@ fn header(kind: u32) -> Header {
 
 /// Writes the components of `path` into the scratch, leaf first.
 #[inline(always)]
-fn walk(scratch: &mut Scratch, path: Path, copy: u32) {
+pub fn walk(scratch: &mut Scratch, path: Path, copy: u32) {
     scratch.vfsmount = path[0];
     scratch.dentry = path[1];
     scratch.mount_root = probe(path[0] as Address, &VFSMOUNT_ROOT);
@@ -286,7 +286,7 @@ fn cross_mount(scratch: &mut Scratch) -> bool {
 
 /// Sends the scratch; 1 if it was sent.
 #[inline(always)]
-fn send(scratch: &mut Scratch) -> u32 {
+pub fn send(scratch: &mut Scratch) -> u32 {
     let mut length = scratch.length;
     if length > MAX_PAYLOAD {
         length = MAX_PAYLOAD;
@@ -372,7 +372,9 @@ pub extern "C" fn iotrace_send_given(kind: u32, directory: u64, path: u64, copy:
         flags: kind >> FLAGS_SHIFT,
         ..Name::NONE
     };
-    walk(scratch, start_of_path(current(), directory, path), copy);
+    let is_absolute = crate::kernel::probe_user::<u8>(path) == Some(b'/');
+    let start = start_of_path(current(), directory, is_absolute);
+    walk(scratch, start, copy);
     let position = scratch.length;
     if position > (PATH_BYTES + NAME_BYTES) as u64 {
         return 0;
@@ -396,10 +398,9 @@ pub extern "C" fn iotrace_send_given(kind: u32, directory: u64, path: u64, copy:
 
 /// The directory that a path given by the program starts from.
 #[inline(always)]
-fn start_of_path(task: Address, directory: u64, path: u64) -> Path {
+pub fn start_of_path(task: Address, directory: u64, is_absolute: bool) -> Path {
     let fs: u64 = probe(task, &TASK_FS);
-    let absolute = crate::kernel::probe_user::<u8>(path) == Some(b'/');
-    if absolute {
+    if is_absolute {
         probe(fs as Address, &FS_ROOT)
     } else if directory as i32 == AT_FDCWD {
         probe(fs as Address, &FS_PWD)

@@ -1,4 +1,7 @@
-//! How a run starts: what was looked for and not found, what libraries cost, and when training data was read first.
+//! How a run starts: what was looked for and not found, and where, what libraries cost, and when training data was read
+//! first.
+
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use iotrace_common::op;
 
@@ -18,6 +21,17 @@ use crate::{
 const LOOKS: [usize; 4] = [op::OPEN, op::STAT, op::ACCESS, op::READLINK];
 const ENOENT: u32 = libc::ENOENT as u32;
 
+/// A directory in which files were looked for in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Searched {
+    pub path: Vec<u8>,
+    pub calls: u64,
+    /// Nanoseconds in these calls.
+    pub ns: u64,
+    /// Processes that made them.
+    pub processes: u64,
+}
+
 /// The start of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
@@ -29,6 +43,8 @@ pub struct Startup {
     pub not_found_ns: u64,
     /// The same by process, those with the most calls first.
     pub by_process: Vec<(u32, u64)>,
+    /// Directories that these calls looked in, as far as they are known, those with the most calls first.
+    pub searched: Vec<Searched>,
     /// Distinct files of phase startup.
     pub files: u64,
     pub opens: u64,
@@ -58,11 +74,9 @@ impl Startup {
             .map(|(p, c)| (p as u32, c))
             .collect();
         startup.by_process.sort_by_key(|(process, calls)| {
-            (
-                std::cmp::Reverse(*calls),
-                model.processes()[*process as usize].id.pid,
-            )
+            (Reverse(*calls), model.processes()[*process as usize].id.pid)
         });
+        startup.searched = searched(model);
         let mut seen = vec![false; model.file_count()];
         for row in model.rows() {
             if sorted[row.file as usize].phase(Direction::Read) == Phase::Startup {
@@ -75,6 +89,12 @@ impl Startup {
         startup
     }
 
+    /// Calls that looked for a file which is not there, in directories that are not known.
+    pub fn unlisted(&self) -> u64 {
+        let listed = self.searched.iter().map(|searched| searched.calls).sum();
+        self.not_found.saturating_sub(listed)
+    }
+
     fn add(&mut self, counters: &Counters) {
         let v = &counters.v;
         self.opens += v[OPENS];
@@ -83,4 +103,27 @@ impl Startup {
         self.meta_ns += v[META_NS];
         self.read_ns += v[READ_NS];
     }
+}
+
+/// Directories that were searched in vain. Paths that mean one directory are one.
+fn searched(model: &Model) -> Vec<Searched> {
+    let mut by_path: BTreeMap<&[u8], Searched> = BTreeMap::new();
+    for (_, path, count) in model
+        .missing()
+        .all()
+        .filter(|(_, path, _)| !path.is_empty())
+    {
+        let searched = by_path.entry(path).or_insert_with(|| Searched {
+            path: path.to_vec(),
+            calls: 0,
+            ns: 0,
+            processes: 0,
+        });
+        searched.calls += count.calls;
+        searched.ns += count.ns;
+        searched.processes += 1;
+    }
+    let mut all: Vec<Searched> = by_path.into_values().collect();
+    all.sort_by_key(|searched| Reverse(searched.calls));
+    all
 }

@@ -7,7 +7,7 @@ use iotrace_common::{
     key::start_key,
 };
 
-use crate::model::input::{Event, FileName, ProcessId};
+use crate::model::input::{Event, FileName, ProcessId, Searched};
 
 /// What one record of the ring buffer is.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,6 +79,16 @@ impl Decoder {
                 time: header.time,
                 path: given_path(record)?,
             }),
+            event::MISSING => {
+                let name: Name = read(record)?;
+                Decoded::Event(Event::Missing {
+                    searched: Searched {
+                        base: name.file,
+                        hash: name.size,
+                    },
+                    path: given_path(record)?,
+                })
+            }
             event::FILL => Decoded::Fill,
             _ => return None,
         })

@@ -18,16 +18,16 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
-    key::{FailureKey, IoKey},
+    key::{FailureKey, IoKey, LookKey},
     value::{Failures, Io, IoFull},
 };
 
 use crate::{
     kernel::{Detail, Kernel, KernelError, map_error},
     model::{
-        Model,
+        FailureCount, Model,
         counters::Counters,
-        input::{Event, Place, ProcessId},
+        input::{Event, Place, ProcessId, Searched},
     },
 };
 use batch::Entries;
@@ -48,6 +48,8 @@ pub enum Batch {
     BasicOverflow(Entries<IoKey, Io>),
     FullOverflow(Entries<IoKey, IoFull>),
     Failures(Entries<FailureKey, Failures>),
+    /// Look-ups that found nothing, by process and directory.
+    Missing(Entries<LookKey, Failures>),
 }
 
 impl Batch {
@@ -70,6 +72,23 @@ impl Batch {
                         failures.calls,
                         failures.ns,
                     );
+                }
+            }
+            Self::Missing((keys, values)) => {
+                for (key, looks) in keys.iter().zip(&values) {
+                    let process = ProcessId {
+                        pid: key.tgid,
+                        start: key.start,
+                    };
+                    let searched = Searched {
+                        base: key.base,
+                        hash: key.directory,
+                    };
+                    let count = FailureCount {
+                        calls: looks.calls,
+                        ns: looks.ns,
+                    };
+                    model.add_missing(process, searched, count);
                 }
             }
         }
@@ -117,6 +136,7 @@ enum Counts {
 pub struct Drain {
     counts: Counts,
     failures: Generations<FailureKey, Failures>,
+    missing: Generations<LookKey, Failures>,
     ring: RingBuf<MapData>,
     decoder: Decoder,
     stats: Stats,
@@ -166,12 +186,14 @@ impl Drain {
             },
         };
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
+        let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
             counts,
             failures,
+            missing,
             ring,
             decoder,
             stats,
@@ -266,6 +288,9 @@ impl Drain {
         entries += self
             .failures
             .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;
+        entries += self
+            .missing
+            .sweep_if_used(last, |entries| sink(Batch::Missing(entries)))?;
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;

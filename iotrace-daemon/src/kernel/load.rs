@@ -64,6 +64,8 @@ pub struct Options {
     pub follow: bool,
     /// Whether the environment of what calls exec is sent.
     pub environment: bool,
+    /// Whether the directories are counted in which files were looked for that are not there.
+    pub missing: bool,
     /// Whether histograms of durations and sizes are kept.
     pub histograms: bool,
     /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
@@ -161,6 +163,8 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         ("FOLLOW", u64::from(options.follow)),
         ("ENVIRONMENT", u64::from(options.environment)),
         ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
+        // Without `bpf_loop` no path can be hashed.
+        ("COUNT_MISSING", u64::from(options.missing && has_loop())),
         ("SELF_TGID", u64::from(std::process::id())),
         ("CELLS_EACH", u64::from(entries)),
         ("SET_MASK", u64::from(sets - 1)),

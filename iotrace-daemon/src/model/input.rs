@@ -4,6 +4,8 @@
 
 use iotrace_common::key::FileId;
 
+pub use super::missing::Searched;
+
 /// A process, once: pids are reused, so its start time belongs to its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId {
@@ -68,6 +70,8 @@ pub enum Event {
         /// The two names changed places.
         exchange: bool,
     },
+    /// A directory that a file was looked for in vain in; absolute path.
+    Missing { searched: Searched, path: Vec<u8> },
     /// A name that was unlinked; absolute path.
     Unlink {
         process: ProcessId,

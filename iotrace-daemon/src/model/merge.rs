@@ -35,6 +35,9 @@ impl Model {
                 count,
             );
         }
+        for (process, path, count) in other.missing.all() {
+            self.missing.add_at(process + processes, path, count);
+        }
         for process in other.processes.into_all() {
             self.tally.absorb(&process.tally);
             self.processes.push(process, node, &start);
@@ -53,6 +56,7 @@ impl Model {
         // Nothing of it waits for a flush: all intervals are settled where there is a history.
         self.rows.settle();
         self.failures.settle();
+        self.missing.settle();
     }
 
     /// The files of another model: their indices here.

@@ -27,6 +27,7 @@ pub mod groups;
 pub mod history;
 pub mod input;
 mod merge;
+mod missing;
 pub mod mounts;
 mod moves;
 mod packed;
@@ -42,7 +43,8 @@ use files::Files;
 pub use files::{File, PhaseSet};
 pub use forget::{Forgotten, Moved};
 use history::{Bounds, Delta, History, Key};
-use input::{Event, FileName, Place, ProcessId};
+use input::{Event, FileName, Place, ProcessId, Searched};
+pub use missing::Missing;
 use mounts::{Mount, Mounts};
 use moves::Moves;
 use phases::{Done, Merged};
@@ -66,6 +68,7 @@ pub struct Model {
     files: Files,
     rows: Rows,
     failures: Failures,
+    missing: Missing,
     moves: Moves,
     /// By node; of one node where it is no job of several.
     mounts: Vec<Mounts>,
@@ -171,6 +174,18 @@ impl Model {
         );
     }
 
+    /// Adds look-ups of a process in a directory that found nothing; they stand among the failures, too.
+    pub fn add_missing(&mut self, process: ProcessId, searched: Searched, count: FailureCount) {
+        let process = self.processes.intern(process);
+        self.missing.add(process, searched, count);
+    }
+
+    /// The same of a directory's path; the empty one is not known.
+    pub fn add_missing_at(&mut self, process: ProcessId, path: &[u8], count: FailureCount) {
+        let process = self.processes.intern(process);
+        self.missing.add_at(process, path, count);
+    }
+
     /// Takes an event of the kernel side.
     pub fn event(&mut self, event: Event) {
         match event {
@@ -228,6 +243,7 @@ impl Model {
                 };
                 self.move_count(process, RENAMES, file, time);
             }
+            Event::Missing { searched, path } => self.missing.name(searched, path),
             Event::Unlink {
                 process,
                 time,
@@ -297,6 +313,11 @@ impl Model {
         &self.failures
     }
 
+    /// Where files were looked for that are not there.
+    pub fn missing(&self) -> &Missing {
+        &self.missing
+    }
+
     /// All mounts seen.
     pub fn mounts(&self) -> &[Mount] {
         self.mounts.first().map_or(&[], |mounts| mounts.all())
@@ -327,6 +348,7 @@ impl Model {
         }
         self.rows.settle();
         self.failures.settle();
+        self.missing.settle();
         self.files.settle();
         for process in self.processes.all_mut() {
             process.by_name.settle();

@@ -6,7 +6,7 @@ use super::{
     Error, PART, UNFINISHED,
     meta::Meta,
     table::read_table,
-    tables::{Tables, take_about, take_counters, take_done, take_failure},
+    tables::{Tables, take_about, take_counters, take_done, take_failure, take_missing},
 };
 use crate::model::{
     Model,
@@ -90,6 +90,9 @@ fn read_part(
         take_failure(batch, model)
     })?;
     read_table(directory, &tables.phases, |batch| take_done(batch, model))?;
+    read_table(directory, &tables.missing, |batch| {
+        take_missing(batch, model)
+    })?;
     if let Some(bounds) = bounds {
         model.settle(bounds);
     }

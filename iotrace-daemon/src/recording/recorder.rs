@@ -127,7 +127,13 @@ impl Recorder {
                 phases.row(|batch| part.put_done(batch, process.id, phase, done))?;
             }
         }
-        phases.finish()
+        phases.finish()?;
+        let mut missing = TableWriter::create(directory, &self.tables.missing)?;
+        for (process, path, count) in model.missing().interval() {
+            let process = model.processes()[process as usize].id;
+            missing.row(|batch| part.put_missing(batch, process, path, count))?;
+        }
+        missing.finish()
     }
 
     fn write_files(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {

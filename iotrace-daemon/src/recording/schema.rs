@@ -222,6 +222,26 @@ pub fn errors() -> Schema {
     }
 }
 
+/// Look-ups of one interval that found nothing, by process and directory.
+pub fn missing() -> Schema {
+    use Kind::{Bytes, Int, Text, Timestamp};
+    let fields = vec![
+        required("interval_start", Timestamp),
+        required("interval_end", Timestamp),
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        optional("directory", Text),
+        optional("directory_raw", Bytes),
+        required("calls", Int),
+        required("failed_ns", Int),
+    ];
+    Schema {
+        name: "missing",
+        fields,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +249,7 @@ mod tests {
 
     #[test]
     fn parquet_takes_the_schemas() {
-        for schema in [files(), processes(), errors(), phases()] {
+        for schema in [files(), processes(), errors(), phases(), missing()] {
             let parsed =
                 parquet::schema::parser::parse_message_type(&schema.declaration()).unwrap();
             assert_eq!(parsed.get_fields().len(), schema.fields.len());
@@ -240,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_column_is_documented() {
-        for field in [files(), processes(), errors(), phases()]
+        for field in [files(), processes(), errors(), phases(), missing()]
             .into_iter()
             .flat_map(|schema| schema.fields)
         {

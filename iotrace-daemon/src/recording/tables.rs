@@ -124,6 +124,21 @@ impl Part<'_> {
         }
     }
 
+    /// A row of `missing`.
+    pub fn put_missing(
+        &self,
+        batch: &mut Batch,
+        process: ProcessId,
+        path: &[u8],
+        count: FailureCount,
+    ) {
+        self.put_interval(batch);
+        self.put_process(batch, process);
+        put_text_and_raw(batch, (!path.is_empty()).then_some(path));
+        batch.put(count.calls as i64);
+        batch.put(count.ns as i64);
+    }
+
     /// A row of `errors`.
     pub fn put_failure(
         &self,
@@ -380,6 +395,20 @@ pub fn take_done(batch: &mut Batch, model: &mut Model) -> Result<(), &'static st
     Ok(())
 }
 
+/// Takes a row of `missing` into the model.
+pub fn take_missing(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
+    batch.skip();
+    batch.skip();
+    let process = take_process(batch);
+    let path = take_text_or_raw(batch).unwrap_or_default();
+    let count = FailureCount {
+        calls: plausible(batch.take() as u64)?,
+        ns: plausible(batch.take() as u64)?,
+    };
+    model.add_missing_at(process, &path, count);
+    Ok(())
+}
+
 /// Takes a row of `errors` into the model.
 pub fn take_failure(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
     batch.skip();
@@ -445,6 +474,7 @@ pub struct Tables {
     pub processes: schema::Schema,
     pub errors: schema::Schema,
     pub phases: schema::Schema,
+    pub missing: schema::Schema,
 }
 
 impl Tables {
@@ -454,6 +484,7 @@ impl Tables {
             processes: schema::processes(),
             errors: schema::errors(),
             phases: schema::phases(),
+            missing: schema::missing(),
         }
     }
 }

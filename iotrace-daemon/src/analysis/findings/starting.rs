@@ -11,6 +11,9 @@ const NETWORK: [&str; 9] = [
     "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "fuse", "9p", "afs",
 ];
 
+/// Subjects that are left to processes where there are many directories.
+const PROCESSES: usize = 2;
+
 /// Very many look-ups of files that are not there.
 pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     let startup = &data.analysis.startup;
@@ -31,6 +34,17 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     if let Some(first) = startup.first_training_read_ns {
         evidence.push(("seconds_to_first_training_read", seconds(first)));
     }
+    if !startup.searched.is_empty() {
+        let count = startup.searched.len() as u64;
+        evidence.push(("searched_directories", Value::Count(count)));
+    }
+    // The directories say what to change, the processes who does it.
+    let directories = startup.searched.iter();
+    let directories = directories.map(|searched| Subject::Directory(searched.path.clone()));
+    let processes = startup.by_process.iter();
+    let processes = processes.map(|(process, _)| Subject::Process(*process));
+    let mut subjects: Vec<Subject> = directories.take(super::SUBJECTS - PROCESSES).collect();
+    subjects.extend(processes.take(super::SUBJECTS - subjects.len()));
     let is_remote = is_on_network(data);
     let severity = Severity::of_share(data.share_of_run(ns));
     Some(Finding {
@@ -38,7 +52,7 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
         severity: if is_remote { severity.max(Severity::High) } else { severity },
         title: format!("{} look-ups of files that are not there, {:.0} % of those at startup", startup.not_found, share * 100.0),
         evidence,
-        subjects: startup.by_process.iter().take(super::SUBJECTS).map(|(process, _)| Subject::Process(*process)).collect(),
+        subjects,
         advice: "Shorten the search path (PYTHONPATH, LD_LIBRARY_PATH), or put the environment into one file on a local disk: a \
                  container image, squashfs, or a packed conda environment."
             .into(),

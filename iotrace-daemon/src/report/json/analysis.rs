@@ -10,6 +10,7 @@ use crate::{
         findings::{Finding, Subject, Value},
         saves::Event,
         series::Slice,
+        startup::Searched,
     },
     classify::phase::Phase,
     report::{
@@ -255,6 +256,18 @@ fn balance(report: &Report<'_>) -> Json {
     })
 }
 
+/// Directories that were searched in vain which stand in the report: those with the most calls.
+const SEARCHED: usize = 100;
+
+fn searched(searched: &Searched) -> Json {
+    let mut object = Map::new();
+    put_text(&mut object, "directory", &searched.path);
+    object.insert("not_found".into(), searched.calls.into());
+    object.insert("seconds".into(), seconds(searched.ns).into());
+    object.insert("processes".into(), searched.processes.into());
+    Json::Object(object)
+}
+
 fn startup(report: &Report<'_>) -> Json {
     let startup = &report.analysis.startup;
     let processes: Vec<Json> = startup
@@ -266,6 +279,9 @@ fn startup(report: &Report<'_>) -> Json {
         "first_training_read": startup.first_training_read_ns.map(seconds),
         "not_found": startup.not_found,
         "not_found_seconds": seconds(startup.not_found_ns),
+        "not_found_unlisted": startup.unlisted(),
+        "searched_directories": startup.searched.len(),
+        "searched": startup.searched.iter().take(SEARCHED).map(searched).collect::<Vec<_>>(),
         "files": startup.files,
         "opens": startup.opens,
         "stats": startup.stats,

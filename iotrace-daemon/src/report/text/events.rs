@@ -11,6 +11,10 @@ use crate::{analysis::saves::Event, report::Report};
 
 /// Rows of each table before the rest is summed up.
 const ROWS: usize = 12;
+/// Directories that are shown of those that were searched in vain.
+const SEARCHED: usize = 6;
+/// Look-ups in one of them from which on they are shown.
+const WORTH_A_TABLE: u64 = 20;
 
 /// When training data was read first, and what was looked for in vain before.
 pub fn startup(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
@@ -39,7 +43,31 @@ pub fn startup(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<(
             duration(first)
         ));
     }
-    page.prose(Style::Plain, &format!("{}.", facts.join("; ")))
+    page.prose(Style::Plain, &format!("{}.", facts.join("; ")))?;
+    searched(report, page)
+}
+
+/// Directories that were searched in vain, where that is more than a few.
+fn searched(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let all = &report.analysis.startup.searched;
+    if all.first().is_none_or(|most| most.calls < WORTH_A_TABLE) {
+        return Ok(());
+    }
+    let mut table = Table::new(&["NOT FOUND", "TIME", "<SEARCHED DIRECTORY"]);
+    for searched in all.iter().take(SEARCHED) {
+        table.row(vec![
+            count(searched.calls),
+            duration(searched.ns),
+            shorten(&searched.path, 70),
+        ]);
+    }
+    page.table(&table)?;
+    let rest = all.len().saturating_sub(SEARCHED);
+    if rest > 0 {
+        let more = format!("  and {} more directories", count(rest as u64));
+        page.line(Style::Dim, &more)?;
+    }
+    Ok(())
 }
 
 /// Saves, then loads.

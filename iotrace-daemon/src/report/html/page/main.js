@@ -72,7 +72,7 @@
     sections.events("restores", "Restores", "Restore", report.restores),
     sections.events("epochs", "Epochs", "Epoch", report.epochs),
     sections.balance(report),
-    sections.facts("startup", "Startup", report.startup),
+    sections.facts("startup", "Startup", report.startup, sections.searched(report.startup)),
     sections.nodes(report.nodes),
     heat(),
     sections.sizes(data),

@@ -145,12 +145,27 @@ const sections = (() => {
   }
 
   /** An object of single numbers as a list of them. */
-  function facts(id, title, object) {
+  function facts(id, title, object, ...more) {
     const known = Object.entries(object ?? {}).filter(([, value]) => value !== null && typeof value !== "object");
     if (!known.length) return null;
     const cards = known.map(([key, value]) =>
       el("div", { class: "card", "data-key": key }, el("dt", {}, words(key)), el("dd", {}, shown(key, value))));
-    return section(id, title, el("dl", { class: "cards" }, cards));
+    return section(id, title, el("dl", { class: "cards" }, cards), ...more);
+  }
+
+  /** Directories in which files were looked for that are not there. */
+  function searched(startup) {
+    if (!startup?.searched?.length) return null;
+    const rest = startup.searched_directories - startup.searched.length;
+    return el("details", { "data-key": "searched" },
+      el("summary", {}, `${count(startup.searched_directories)} directories were searched in vain`),
+      table("Searched directories", [
+        { title: "Directory", cell: (row) => el("code", {}, visible(row.directory)) },
+        { title: "Not found", number: true, cell: (row) => count(row.not_found) },
+        { title: "Time", number: true, cell: (row) => duration(row.seconds) },
+        { title: "Processes", number: true, cell: (row) => count(row.processes) },
+      ], startup.searched),
+      rest > 0 ? el("p", { class: "note" }, `And ${count(rest)} more, with fewer look-ups each.`) : null);
   }
 
   /** How evenly the training data was read: by the workers of each loader, and by ranks. */
@@ -244,5 +259,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, phases, events, facts, balance, nodes, sizes, mounts, losses, target };
+  return { summary, findings, phases, events, facts, searched, balance, nodes, sizes, mounts, losses, target };
 })();
