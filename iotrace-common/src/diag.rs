@@ -36,4 +36,5 @@ diagnostics! {
     13 UNMERGED "unmerged_calls" false "Calls of processes with several threads whose whole time counts as merged time, or none of it, because there was no room for the process or its state changed too often.";
     14 UNSURE_NS "merged_uncertain_ns" false "Nanoseconds by which merged times may be off: opens that turned out to be of another phase than the open before, while other threads used either phase.";
     15 UNLISTED_LOOKS "unlisted_lookups" false "Look-ups that found nothing whose directory is not listed, because too many directories were searched at one time.";
+    16 PRIVILEGED "privileged_processes" false "Processes that were not followed any more, because they came to run a program with other rights than those of the user who records.";
 }

@@ -8,9 +8,13 @@ pub struct Scope {
     pub epoch: u32,
     /// 1: every process is traced but the daemon itself; 0: the targets alone.
     pub all: u32,
+    /// 1: of those, the processes of user `owner` alone.
+    pub owned: u32,
+    /// User id in the initial user namespace.
+    pub owner: u32,
 }
 
-const _: () = assert!(size_of::<Scope>() == 8);
+const _: () = assert!(size_of::<Scope>() == 16);
 
 #[cfg(feature = "user")]
 mod pod {

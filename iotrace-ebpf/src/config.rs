@@ -97,10 +97,14 @@ constants! {
     TASK_EXIT_CODE = 0;
     TASK_CRED = 0;
     CRED_UID = 0;
+    CRED_EUID = 0;
+    CRED_SUID = 0;
     SIGNAL_LIVE = 0;
     SIGNAL_THREADS = 0;
     SIGNAL_EXIT_CODE = 0;
     MM_EXE_FILE = 0;
+    /// `mm_struct.flags`, whose lowest two bits say whether its user may look into a process.
+    MM_FLAGS = 0;
     MM_ARG_START = 0;
     MM_ARG_END = 0;
     MM_ENV_START = 0;

@@ -8,7 +8,7 @@
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `missing`: where files were looked for that are not there
-//! - `process`, `thread`: who does it, and whether that is in scope
+//! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
 #![no_main]
@@ -28,6 +28,7 @@ mod kernel;
 mod maps;
 mod missing;
 mod open_files;
+mod owner;
 mod path;
 mod process;
 mod sort;

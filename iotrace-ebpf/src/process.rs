@@ -22,7 +22,7 @@ use crate::{
     diagnose, flight,
     kernel::{Address, now, probe, registers_of},
     maps::{EVENTS, TARGETS},
-    path,
+    owner, path,
     thread::{self, process_in_scope, start_of},
 };
 
@@ -52,7 +52,7 @@ pub fn forked(parent: Address, child: Address) {
     let parent_tgid: u32 = probe(parent, &TASK_TGID);
     let child_tgid: u32 = probe(child, &TASK_TGID);
     let thread = child_tgid != probe::<u32>(child, &TASK_PID);
-    if thread || !process_in_scope(parent_tgid) || !FOLLOW.is_set() {
+    if thread || !FOLLOW.is_set() || !process_in_scope(parent_tgid) || !owner::may_trace(parent) {
         return;
     }
     if !thread::all() && TARGETS.insert(child_tgid, 1, 0).is_err() {
@@ -78,6 +78,13 @@ pub fn executed(task: Address) {
         thread.verdict = 0;
     }
     if !process_in_scope(tgid) {
+        return;
+    }
+    if !owner::may_trace(task) {
+        // From here on it is not its user's alone.
+        if TARGETS.remove(tgid).is_ok() {
+            diagnose::count(diag::PRIVILEGED);
+        }
         return;
     }
     let Some(scratch) = EXEC_SCRATCH.get_ptr_mut(0) else {
@@ -195,7 +202,9 @@ pub fn exited(task: Address) {
         pad: 0,
     };
     flight::release(tgid, start_key(exit.header.start));
-    send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
+    if owner::is_owned(task) {
+        send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
+    }
     if !thread::all() {
         // Not there where the process is in scope for another reason.
         let _ = TARGETS.remove(tgid);

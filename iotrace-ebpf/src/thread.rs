@@ -14,7 +14,7 @@ use crate::{
     flight::ALONE,
     kernel::{Address, compare_exchange, current, distance, load, pid_tgid, probe},
     maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
-    sort,
+    owner, sort,
 };
 
 /// State of a thread's call.
@@ -189,7 +189,7 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     }
     let (tgid, tid) = pid_tgid();
     (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
-    let traced = process_in_scope(tgid);
+    let traced = process_in_scope(tgid) && owner::may_trace(task);
     thread.key.io.start = start_key(start_of(task));
     // What stands here may be of the thread that had this place before.
     sort::forget(thread);

@@ -92,6 +92,12 @@ impl Kernel {
         self.publish_scope()
     }
 
+    /// Leaves in the scope the processes of user `uid` alone, and of those none that runs with other rights than theirs.
+    pub fn restrict_to(&mut self, uid: u32) -> Result<(), KernelError> {
+        (self.scope.owned, self.scope.owner) = (1, uid);
+        self.publish_scope()
+    }
+
     /// Makes running threads look at the scope again.
     fn publish_scope(&mut self) -> Result<(), KernelError> {
         self.scope.epoch += 1;

@@ -227,6 +227,15 @@ fn capability(number: u32, name: &'static str, need: Need) -> Feature {
     }
 }
 
+/// Whether this process has the privileges to trace.
+pub fn may_trace() -> bool {
+    // CAP_SYS_ADMIN stands for both where it is there.
+    effective_capabilities().is_none_or(|set| {
+        let has = |number: u32| set & 1 << number != 0;
+        has(21) || has(39) && has(38)
+    })
+}
+
 /// `CapEff` of proc(5).
 fn effective_capabilities() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
