@@ -77,7 +77,7 @@ impl Collector {
 const NICE: i32 = -10;
 
 /// Puts the running thread before others. Without the privilege (CAP_SYS_NICE) it runs like them.
-fn hurry() {
+pub fn hurry() {
     // SAFETY: on Linux this sets the priority of the calling thread alone.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
         log::debug!(

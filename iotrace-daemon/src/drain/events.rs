@@ -95,6 +95,11 @@ impl Decoder {
     }
 }
 
+/// What every record begins with.
+pub fn header(record: &[u8]) -> Option<Header> {
+    read(record)
+}
+
 /// Reads a fixed part.
 fn read<T: Fixed>(record: &[u8]) -> Option<T> {
     if record.len() < size_of::<T>() {

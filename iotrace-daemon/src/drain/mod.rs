@@ -9,6 +9,7 @@ mod cells;
 pub mod collector;
 mod events;
 mod generations;
+pub mod wire;
 
 use std::{
     io,
@@ -18,9 +19,12 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
+    event::{self, Header},
     key::{FailureKey, IoKey, LookKey},
     value::{Failures, Io, IoFull},
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     kernel::{Detail, Kernel, KernelError, map_error},
@@ -143,7 +147,7 @@ pub struct Drain {
 }
 
 /// Why a wait has ended.
-enum Wake {
+pub enum Wake {
     /// The kernel side has something, or time is up.
     Look,
     /// A byte came through the pipe.
@@ -153,7 +157,7 @@ enum Wake {
 }
 
 /// What draining has done and cost so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Drains of the counters.
     pub drains: u64,
@@ -201,7 +205,7 @@ impl Drain {
     }
 
     /// Waits until the kernel side wants a look, something is asked through `asked`, or time is up.
-    fn wait(&self, asked: BorrowedFd<'_>, limit: Duration) -> io::Result<Wake> {
+    pub fn wait(&self, asked: BorrowedFd<'_>, limit: Duration) -> io::Result<Wake> {
         let watch = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -249,6 +253,19 @@ impl Drain {
         fill
     }
 
+    /// Hands each record of the ring buffer on as it is; true: a generation is half full, drain it now.
+    fn records(&mut self, mut take: impl FnMut(Header, &[u8])) -> bool {
+        let mut fill = false;
+        while let Some(record) = self.ring.next() {
+            match events::header(&record) {
+                Some(header) if header.kind == event::FILL => fill = true,
+                Some(header) => take(header, &record),
+                None => self.stats.damaged += 1,
+            }
+        }
+        fill
+    }
+
     /// Drains the counters of the current generation.
     pub fn counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
         self.sweep(sink, false)
@@ -256,11 +273,16 @@ impl Drain {
 
     /// Drains all that is left, when the hooks are off.
     pub fn rest(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
-        // Waits for the programs that still ran when their hooks came off.
-        self.sweep(sink, false)?;
-        self.sweep(sink, true)?;
+        self.rest_of_counters(sink)?;
         self.events(sink);
         Ok(())
+    }
+
+    /// Drains the counters that are left, when the hooks are off.
+    pub fn rest_of_counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
+        // Waits for the programs that still ran when their hooks came off.
+        self.sweep(sink, false)?;
+        self.sweep(sink, true)
     }
 
     /// What draining has cost so far.
