@@ -22,7 +22,7 @@ use iotrace_daemon::{
         config::Config,
         metrics::{Exporter, Format},
         own::Usage,
-        shared::{Draining, Memory, Service, Shared, State},
+        shared::{Draining, Memory, Recordings, Service, Shared, State},
         totals::{Key, Mount, NO_MOUNT, Totals, UNKNOWN, Value, Written},
     },
 };
@@ -153,6 +153,7 @@ fn exporter() -> Exporter {
             processes: 4,
             forgotten_files: 5,
         },
+        recordings: Recordings::default(),
         config: Config::default(),
     };
     let state = State {

@@ -31,7 +31,8 @@ use crate::{
         http::Server,
         intake::Intake,
         notify::Notifier,
-        shared::{Draining, Memory, Service, Shared, State},
+        shared::{Draining, Memory, Recordings, Service, Shared, State},
+        socket::Socket,
         totals::Totals,
     },
 };
@@ -80,6 +81,7 @@ struct Daemon {
     intake: Intake,
     shared: Arc<Shared>,
     server: Server,
+    socket: Option<Socket>,
     notifier: Notifier,
     signals: Signals,
 }
@@ -133,6 +135,7 @@ impl Daemon {
                 ..Draining::default()
             },
             memory: Memory::default(),
+            recordings: Recordings::default(),
             config: config.clone(),
         };
         let totals = Totals::new(config.metrics.max_series);
@@ -142,6 +145,15 @@ impl Daemon {
             service,
         }));
         let server = Server::start(&config.http, Arc::clone(&shared))?;
+        let socket = Socket::start(&config, classifier.table()).unwrap_or_else(|error| {
+            log::warn!("{error}");
+            let reason = Some(error.to_string());
+            shared.with(|state| state.service.recordings.reason = reason);
+            None
+        });
+        if let Some(socket) = &socket {
+            shared.with(|state| state.service.recordings = socket.state());
+        }
         let mut daemon = Self {
             intake: Intake::new(classifier, config.metrics.slurm_steps),
             flags,
@@ -151,6 +163,7 @@ impl Daemon {
             model: Model::default(),
             shared,
             server,
+            socket,
             notifier,
             signals,
         };
@@ -213,6 +226,9 @@ impl Daemon {
             state.service.drain.update(stats);
             state.service.memory.files = model.file_count() as u64;
             state.service.memory.processes = intake.processes().count() as u64;
+            if let Some(socket) = &self.socket {
+                state.service.recordings = socket.state();
+            }
             if number.is_multiple_of(SLOW) {
                 state.totals.expire(config.metrics.linger.0, now);
                 state.service.warnings = warnings(&state.service, intake);
@@ -264,6 +280,9 @@ impl Daemon {
         if let Err(error) = self.server.reload(&new.http) {
             log::error!("the users and the certificate stay as they were: {error}");
         }
+        if let Some(socket) = &self.socket {
+            socket.reload(&new);
+        }
         self.config = new;
         let config = &self.config;
         self.shared.with(|state| {
@@ -290,6 +309,7 @@ impl Daemon {
     /// Takes the hooks off.
     fn end(self) -> anyhow::Result<()> {
         self.notifier.stopping();
+        drop(self.socket);
         let drained = self.collector.stop(drop);
         self.kernel.detach()?;
         drained?;
@@ -319,6 +339,9 @@ fn warnings(service: &Service, intake: &Intake) -> Vec<String> {
             format!("hook {} is not attached: {reason}", hook.name)
         })
         .collect();
+    if let Some(reason) = &service.recordings.reason {
+        warnings.push(format!("no recordings for users: {reason}"));
+    }
     let refused = intake.processes().refused();
     if refused > 0 {
         warnings.push(format!(

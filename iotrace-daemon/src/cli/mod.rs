@@ -11,8 +11,10 @@ mod output;
 mod phases;
 mod progress;
 mod record;
+mod remote;
 mod report;
 mod session;
+mod source;
 mod trace;
 
 use std::{io, process::ExitCode};
@@ -20,7 +22,10 @@ use std::{io, process::ExitCode};
 use crate::memory;
 use clap::{ArgAction, Parser, Subcommand};
 
-use crate::kernel::KernelError;
+use crate::{
+    kernel::KernelError,
+    service::socket::protocol::{Code, Refusal},
+};
 
 /// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.
 #[derive(Debug, Parser)]
@@ -92,6 +97,11 @@ fn start_log(verbose: u8) {
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     if let Some(error) = error.downcast_ref::<KernelError>() {
         return ExitCode::from(error.exit_code());
+    }
+    if let Some(refusal) = error.downcast_ref::<Refusal>()
+        && refusal.code == Code::Denied
+    {
+        return ExitCode::from(77);
     }
     if let Some(error) = error.downcast_ref::<child::NotStarted>() {
         return ExitCode::from(error.exit_code());

@@ -3,14 +3,28 @@
 //! Order matters: the program is made and held, the hooks come on and prove themselves, the program becomes a target
 //! and goes. At its end the hooks come off first, so that what is drained last is all there is.
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 
-use super::{child::Held, config::Sorting, output::Format, session::Session, trace::Trace};
+use super::{
+    child::Held,
+    config::Sorting,
+    output::Format,
+    remote::{self, Remote},
+    session::Session,
+    source::Source,
+    trace::Trace,
+};
 use crate::{
     drain::Drain,
-    kernel::{Detail, HookChoice, Options, load, selftest},
+    kernel::{Detail, HookChoice, KernelError, Options, load, probe, selftest},
+    service::socket::protocol::Record,
     targets,
 };
 
@@ -53,6 +67,9 @@ pub struct Args {
     /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Let the service at this Unix socket count, as it does by itself for users without privileges.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -66,7 +83,14 @@ pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut session = runtime.block_on(record(args, verbose))?;
+    let service = service(&args);
+    let recorded = runtime.block_on(async {
+        match &service {
+            Some(socket) => record_by_service(args, socket).await,
+            None => record(args, verbose).await,
+        }
+    });
+    let mut session = recorded.map_err(|error| explain(error, service.is_some()))?;
     runtime.shutdown_background();
     let recorded = session.finish();
     session.print()?;
@@ -88,11 +112,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
     let types = load::read_types(options.btf.as_deref())?;
-    let held = if args.command.is_empty() {
-        None
-    } else {
-        Some(Held::new(&args.command).context("a process for the command cannot be made")?)
-    };
+    let held = hold(&args)?;
     let mut kernel = load::load(&options, &types, sorting.classifier.table())?;
     drop(types);
     let mut drain = Drain::new(&mut kernel)?;
@@ -106,8 +126,76 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         kernel.map_entries(),
         kernel.map_bytes() >> 20
     );
-    let mut session = Session::new(args, sorting, hook.name())?;
-    let mut trace = Trace::new(kernel, drain)?;
+    let session = Session::new(args, sorting, hook.name())?;
+    follow(Trace::new(Source::own(kernel, drain)?)?, session, held).await
+}
+
+/// The socket of the service that is to count: the one that is named, or the one that there is where this process may
+/// not trace itself.
+fn service(args: &Args) -> Option<PathBuf> {
+    let there = || Some(remote::place()).filter(|path| path.exists());
+    args.socket
+        .clone()
+        .or_else(|| if probe::may_trace() { None } else { there() })
+}
+
+/// Says what else could be done where a privilege is missing.
+fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(KernelError::Privilege(_)) if !asked => error.context(format!(
+            "there is no service at {} that would record for you",
+            remote::place().display()
+        )),
+        _ => error,
+    }
+}
+
+async fn record_by_service(args: Args, socket: &Path) -> anyhow::Result<Session> {
+    refuse_what_the_service_decides(&args)?;
+    let sorting = Sorting::read(args.rules.as_deref())?;
+    let held = hold(&args)?;
+    // The program has its own already: what is recorded is for this user alone, wherever it is written.
+    // SAFETY: a plain call.
+    unsafe { libc::umask(0o077) };
+    let pids = match &held {
+        Some(held) => vec![held.pid()],
+        None => args.pid.clone(),
+    };
+    let remote = Remote::start(socket, Record::new(args.detail, !args.no_follow, pids))?;
+    let session = Session::new(args, sorting, &remote.hook)?;
+    follow(Trace::new(Source::Service(remote))?, session, held).await
+}
+
+fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
+    let given = [
+        ("--all", args.all),
+        ("--hook", args.hook != HookChoice::Auto),
+        ("--map-entries", args.map_entries.is_some()),
+        ("--btf", args.btf.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => anyhow::bail!(
+            "{flag} is not for recordings that the service makes: leave it out, or run iotrace as root without it"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Makes the program's process, where there is a program.
+fn hold(args: &Args) -> anyhow::Result<Option<Held>> {
+    if args.command.is_empty() {
+        return Ok(None);
+    }
+    let held = Held::new(&args.command).context("a process for the command cannot be made")?;
+    Ok(Some(held))
+}
+
+/// Records from the start of the processes' being traced to the end.
+async fn follow(
+    mut trace: Trace,
+    mut session: Session,
+    held: Option<Held>,
+) -> anyhow::Result<Session> {
     if let Err(error) = trace.begin(&mut session, held) {
         // Nothing was traced: what is left behind would only be an empty recording.
         session.discard();
@@ -115,6 +203,6 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         return Err(error);
     }
     trace.follow(&mut session).await?;
-    trace.end(&mut session)?;
+    trace.end(&mut session).await?;
     Ok(session)
 }

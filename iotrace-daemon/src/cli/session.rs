@@ -1,6 +1,10 @@
 //! What one run of `record` keeps: the model, the recording on disk, and what the report will say of the run.
 
-use std::{collections::HashMap, path::PathBuf, time::Instant};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 
@@ -29,6 +33,8 @@ pub struct Session {
     pub progress: Progress,
     /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.
     pub known: HashMap<u32, About>,
+    /// Why what came last is missing.
+    pub lost: Option<anyhow::Error>,
 }
 
 impl Session {
@@ -58,6 +64,7 @@ impl Session {
             started: Instant::now(),
             progress: Progress::new(),
             known: HashMap::new(),
+            lost: None,
         })
     }
 
@@ -66,6 +73,14 @@ impl Session {
         self.started = Instant::now();
         self.run.start_unix_ns = host::realtime()?;
         Ok(())
+    }
+
+    /// Takes down that the service let it begin a moment ago.
+    pub fn began(&mut self, start_unix_ns: i64) {
+        let ago = self.run.start_unix_ns.saturating_sub(start_unix_ns);
+        let ago = Duration::from_nanos(u64::try_from(ago).unwrap_or(0));
+        self.run.start_unix_ns = start_unix_ns;
+        self.started = self.started.checked_sub(ago).unwrap_or(self.started);
     }
 
     /// Asks /proc for the processes that no event has told of.
@@ -88,13 +103,8 @@ impl Session {
     /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
     pub fn flush(&mut self) {
         self.tick();
-        let Some(recorder) = &mut self.recorder else {
-            return;
-        };
-        if let Err(error) = recorder.flush(&mut self.model, &self.run) {
-            self.progress.clear();
-            log::error!("{error}");
-        }
+        self.progress.clear();
+        self.flush_last();
     }
 
     /// Takes the recording away again.
@@ -108,14 +118,29 @@ impl Session {
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.progress.clear();
         self.run.room_bytes = host::room(&self.model);
+        if let Some(lost) = self.lost.take() {
+            // What there is, and no word that it is complete.
+            self.flush_last();
+            return Err(lost).with_context(|| self.incomplete());
+        }
         match self.recorder.take() {
             Some(recorder) => recorder
                 .finish(&mut self.model, &self.run)
-                .with_context(|| {
-                    format!("the recording {} is incomplete", self.directory.display())
-                }),
+                .with_context(|| self.incomplete()),
             None => Ok(()),
         }
+    }
+
+    fn flush_last(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = recorder.flush(&mut self.model, &self.run)
+        {
+            log::error!("{error}");
+        }
+    }
+
+    fn incomplete(&self) -> String {
+        format!("the recording {} is incomplete", self.directory.display())
     }
 
     /// Writes the report to standard output, and where the recording is to standard error.

@@ -14,14 +14,12 @@ use tokio::{
 use super::{
     child::{self, Held, Running},
     session::Session,
+    source::Source,
 };
 use crate::{
-    drain::{
-        Batch, Drain, Stats,
-        collector::{Collector, Taken},
-    },
+    drain::{Batch, Stats, collector::Taken},
     host,
-    kernel::{Kernel, KernelError},
+    kernel::KernelError,
     targets,
 };
 
@@ -34,8 +32,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The running trace.
 pub struct Trace {
-    kernel: Kernel,
-    collector: Collector,
+    source: Source,
+    /// Nothing more comes from the source.
+    over: bool,
     child: Option<Running>,
     signals: (Signal, Signal),
     /// When the program that is to end will be killed.
@@ -45,10 +44,10 @@ pub struct Trace {
 
 impl Trace {
     /// Starts to drain; nothing is in scope yet.
-    pub fn new(kernel: Kernel, drain: Drain) -> io::Result<Self> {
+    pub fn new(source: Source) -> io::Result<Self> {
         Ok(Self {
-            kernel,
-            collector: Collector::start(drain)?,
+            source,
+            over: false,
             child: None,
             signals: (
                 signal(SignalKind::interrupt())?,
@@ -61,22 +60,33 @@ impl Trace {
 
     /// Takes the hooks off without a last look.
     pub fn abandon(self) -> Result<(), KernelError> {
-        self.kernel.detach().map(drop)
+        self.source.abandon()
     }
 
     /// Puts the processes into scope and lets the program go.
     pub fn begin(&mut self, session: &mut Session, held: Option<Held>) -> anyhow::Result<()> {
         session.model.update_mounts(&host::mountinfo()?);
         session.begin()?;
+        match &mut self.source {
+            Source::Service(remote) => session.began(remote.start_unix_ns),
+            Source::Own { kernel, .. } => {
+                if let Some(held) = &held {
+                    kernel.add_target(held.pid())?;
+                } else if session.args.all {
+                    kernel.trace_all()?;
+                }
+            }
+        }
         if let Some(held) = held {
-            self.kernel.add_target(held.pid())?;
             self.child = Some(held.release()?);
-            return Ok(());
+        } else if !session.args.all {
+            self.add_running(session)?;
         }
-        if session.args.all {
-            self.kernel.trace_all()?;
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Puts processes that run into scope, and takes down who they are.
+    fn add_running(&mut self, session: &mut Session) -> Result<(), KernelError> {
         let roots = session.args.pid.clone();
         let follow = !session.args.no_follow;
         let find = || {
@@ -88,7 +98,9 @@ impl Trace {
         };
         // Twice: a child made between the first look and its parent's becoming a target is not followed.
         for pid in find().into_iter().chain(find()) {
-            self.kernel.add_target(pid)?;
+            if let Source::Own { kernel, .. } = &mut self.source {
+                kernel.add_target(pid)?;
+            }
             session
                 .known
                 .extend(targets::look(pid).map(|about| (pid, about)));
@@ -111,7 +123,7 @@ impl Trace {
                 .flatten()
                 .min();
             tokio::select! {
-                taken = self.collector.next() => match taken {
+                taken = self.source.next(), if !self.over => match taken {
                     Some(Taken::Batch(batch)) => batch.apply(&mut session.model),
                     Some(Taken::All(_)) => {
                         self.flush(session)?;
@@ -119,19 +131,18 @@ impl Trace {
                         flush.reset();
                         asked = false;
                     }
-                    // The thread has ended for a reason, which the end will say.
-                    None => return Ok(()),
+                    None => if self.is_over(session) { return Ok(()) },
                 },
                 _ = look.tick() => {
-                    self.kernel.attach_more()?;
+                    self.source.look()?;
                     session.describe();
                     session.progress.show(session.started.elapsed(), &session.model);
                     if targets_ended(session) {
                         return Ok(());
                     }
                 }
-                _ = flush.tick(), if !asked => {
-                    self.collector.ask();
+                _ = flush.tick(), if !asked && !self.over => {
+                    self.source.ask();
                     asked = true;
                 }
                 status = ended(&mut self.child) => {
@@ -147,10 +158,23 @@ impl Trace {
 
     /// Writes a part, of all that was done until it was asked for.
     fn flush(&self, session: &mut Session) -> anyhow::Result<()> {
-        session.run.losses = self.kernel.losses()?;
+        session.run.losses = self.source.losses()?;
         session.model.update_mounts(&host::mountinfo()?);
         session.flush();
         Ok(())
+    }
+
+    /// Handles the end of what the source has; true: stop now. A program goes on when the service has ended its
+    /// recording. If no reason is known yet, the end will say it.
+    fn is_over(&mut self, session: &mut Session) -> bool {
+        self.over = true;
+        session.tick();
+        let Some(reason) = self.source.reason() else {
+            return true;
+        };
+        session.progress.clear();
+        log::warn!("the recording ends here: {reason}");
+        self.child.is_none()
     }
 
     /// Handles a signal to iotrace; true: stop now. A program gets it first, and iotrace stops at its end; a second
@@ -185,17 +209,17 @@ impl Trace {
     }
 
     /// Takes the hooks off, and everything that is left out of the maps.
-    pub fn end(self, session: &mut Session) -> anyhow::Result<()> {
-        session.tick();
+    pub async fn end(self, session: &mut Session) -> anyhow::Result<()> {
+        if !self.over {
+            session.tick();
+        }
         session.describe();
         session.model.update_mounts(&host::mountinfo()?);
-        let mut take = |batch: Batch| batch.apply(&mut session.model);
-        let mut drain = self.collector.stop(&mut take)?;
-        let detached = self.kernel.detach()?;
-        drain.rest(&mut take)?;
-        session.run.losses = detached.losses()?;
+        let take = |batch: Batch| batch.apply(&mut session.model);
+        let (losses, stats, lost) = self.source.end(take).await?;
+        session.run.losses = losses;
+        session.lost = lost;
         session.run.clock_step_ns = host::clock_step(&session.run.clock)?;
-        let stats = drain.stats();
         session
             .run
             .losses

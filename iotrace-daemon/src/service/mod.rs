@@ -9,6 +9,7 @@
 //! shared        what the drain's side writes and the endpoint reads
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
 //! http          the endpoint
+//! socket        recordings for users without privileges
 //! notify        systemd: ready, status, watchdog
 //! own           what the service itself costs
 //! ```
@@ -24,4 +25,5 @@ pub mod notify;
 pub mod own;
 pub mod processes;
 pub mod shared;
+pub mod socket;
 pub mod totals;

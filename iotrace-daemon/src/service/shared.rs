@@ -51,6 +51,7 @@ pub struct Service {
     pub unaccounted: BTreeMap<String, u64>,
     pub drain: Draining,
     pub memory: Memory,
+    pub recordings: Recordings,
     /// With password hashes left out.
     pub config: Config,
 }
@@ -77,6 +78,19 @@ pub struct Memory {
     pub processes: u64,
     /// Files that were folded into the totals and forgotten.
     pub forgotten_files: u64,
+}
+
+/// Recordings for users without privileges; of whom and of what is said to nobody.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Recordings {
+    /// Whether they can be asked for.
+    pub open: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    pub running: u64,
+    /// Since the start of the service.
+    pub begun: u64,
+    pub refused: u64,
 }
 
 impl Draining {

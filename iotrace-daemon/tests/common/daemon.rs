@@ -53,6 +53,7 @@ pub fn command() -> Command {
             "--map-entries",
             "32768",
         ])
+        .env("IOTRACE_SOCKET", "none")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());

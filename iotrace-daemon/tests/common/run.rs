@@ -4,7 +4,10 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     io::Read as _,
-    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    os::unix::{
+        fs::{MetadataExt as _, chown},
+        process::CommandExt as _,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -66,6 +69,32 @@ impl Iotrace {
             recording,
             dir,
         }
+    }
+
+    /// `iotrace record` by a user without privileges, whose home is a directory of their own, through the service at
+    /// `socket`.
+    pub fn of_user(program: &Path, uid: u32, socket: &Path) -> Self {
+        super::need_root();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        chown(dir.path(), Some(uid), Some(uid)).expect("the user's directory");
+        let recording = dir.path().join("recording");
+        let mut command = Command::new(program);
+        command.args(["record", "--format", "json", "--output"]);
+        command.arg(&recording).arg("--socket").arg(socket);
+        command.stdin(Stdio::null()).current_dir(dir.path());
+        command.uid(uid).gid(uid);
+        Self {
+            command,
+            flush: Some("1h".into()),
+            entries: None,
+            recording,
+            dir,
+        }
+    }
+
+    /// The directory that the recording is made in.
+    pub fn home(&self) -> &Path {
+        self.dir.path()
     }
 
     pub fn flush(mut self, flush: &str) -> Self {

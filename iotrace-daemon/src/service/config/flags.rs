@@ -50,6 +50,24 @@ pub struct Flags {
     /// Files known one by one.
     #[arg(long, value_name = "N", env = "IOTRACE_MAX_FILES")]
     max_files: Option<usize>,
+    /// Unix socket for users without privileges; "none": none.
+    #[arg(long, value_name = "PATH", env = "IOTRACE_SOCKET")]
+    socket: Option<PathBuf>,
+    /// Recordings at one time.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAX_RECORDINGS")]
+    max_recordings: Option<usize>,
+    /// Recordings of one user at one time.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAX_RECORDINGS_PER_USER")]
+    max_recordings_per_user: Option<usize>,
+    /// How long a recording may last.
+    #[arg(long, value_name = "TIME", env = "IOTRACE_MAX_RECORDING_DURATION")]
+    max_recording_duration: Option<Span>,
+    /// What a recording may send, MiB.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAX_RECORDING_MIB")]
+    max_recording_mib: Option<u64>,
+    /// Entries of each of the two generations of kernel counters of one recording.
+    #[arg(long, value_name = "N", env = "IOTRACE_MAX_RECORDING_ENTRIES", value_parser = clap::value_parser!(u32).range(3..=1 << 24))]
+    max_recording_entries: Option<u32>,
 }
 
 impl Flags {
@@ -76,6 +94,7 @@ impl Flags {
             http,
             metrics,
             memory,
+            recordings,
             ..
         } = config;
         set(&mut trace.detail, flags.detail);
@@ -91,6 +110,12 @@ impl Flags {
         set(&mut metrics.slurm_steps, flags.slurm_steps);
         set(&mut metrics.histograms, flags.histograms);
         set(&mut memory.max_files, flags.max_files);
+        set(&mut recordings.socket, flags.socket);
+        set(&mut recordings.max, flags.max_recordings);
+        set(&mut recordings.max_per_user, flags.max_recordings_per_user);
+        set(&mut recordings.max_duration, flags.max_recording_duration);
+        set(&mut recordings.max_mib, flags.max_recording_mib);
+        set(&mut recordings.max_entries, flags.max_recording_entries);
     }
 }
 

@@ -25,6 +25,7 @@ pub struct Config {
     pub http: Http,
     pub metrics: Metrics,
     pub memory: Memory,
+    pub recordings: Recordings,
     /// Rules of phases and thresholds of findings, which others read.
     #[serde(skip_serializing)]
     rule: IgnoredAny,
@@ -80,6 +81,27 @@ pub struct Memory {
     pub max_files: usize,
 }
 
+/// Recordings for users without privileges, over a Unix socket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recordings {
+    /// Where the socket is; [`NO_SOCKET`]: nowhere.
+    pub socket: PathBuf,
+    /// At one time: of all users, and of one.
+    pub max: usize,
+    pub max_per_user: usize,
+    pub max_duration: Span,
+    /// What one may send, MiB.
+    pub max_mib: u64,
+    /// Entries of each of the two generations of kernel counters of one recording.
+    pub max_entries: u32,
+}
+
+/// The socket that there is not.
+pub const NO_SOCKET: &str = "none";
+/// Where the socket is, unless another place is configured.
+pub const DEFAULT_SOCKET: &str = "/run/iotrace/iotrace.sock";
+
 impl Default for Trace {
     fn default() -> Self {
         Self {
@@ -120,6 +142,19 @@ impl Default for Memory {
     }
 }
 
+impl Default for Recordings {
+    fn default() -> Self {
+        Self {
+            socket: DEFAULT_SOCKET.into(),
+            max: 4,
+            max_per_user: 2,
+            max_duration: Span(Duration::from_secs(3600)),
+            max_mib: 4096,
+            max_entries: 16_384,
+        }
+    }
+}
+
 /// Fewest series that leave room for one job beside `other`.
 const MIN_SERIES: usize = 100;
 /// Fewest files that are worth remembering.
@@ -148,6 +183,9 @@ impl Config {
         }
         if self.memory.max_files < MIN_FILES {
             return Err(("max_files", format!("max_files is at least {MIN_FILES}")));
+        }
+        if self.recordings.max_entries < 3 {
+            return Err(("max_entries", "max_entries is at least 3".into()));
         }
         Ok(())
     }
@@ -179,6 +217,10 @@ impl Config {
         compare(
             "metrics.histograms",
             a.metrics.histograms == b.metrics.histograms,
+        );
+        compare(
+            "recordings.socket",
+            a.recordings.socket == b.recordings.socket,
         );
         changed
     }

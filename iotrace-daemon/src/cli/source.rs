@@ -1,0 +1,103 @@
+//! Where the counts of a recording come from: the kernel programs of this process, or the service, which has them.
+
+use super::remote::Remote;
+use crate::{
+    drain::{
+        Batch, Drain, Stats,
+        collector::{Collector, Taken},
+    },
+    kernel::{Kernel, KernelError, Losses},
+};
+
+/// A source of counts.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+pub enum Source {
+    Own {
+        kernel: Kernel,
+        collector: Collector,
+    },
+    Service(Remote),
+}
+
+impl Source {
+    /// Starts to drain the programs of this process.
+    pub fn own(kernel: Kernel, drain: Drain) -> std::io::Result<Self> {
+        Ok(Self::Own {
+            kernel,
+            collector: Collector::start(drain)?,
+        })
+    }
+
+    /// Asks for everything that was done until now; [`Taken::All`] comes behind it.
+    pub fn ask(&mut self) {
+        match self {
+            Self::Own { collector, .. } => collector.ask(),
+            Self::Service(remote) => remote.ask(),
+        }
+    }
+
+    /// What comes next; `None` when nothing more does.
+    pub async fn next(&mut self) -> Option<Taken> {
+        match self {
+            Self::Own { collector, .. } => collector.next().await,
+            Self::Service(remote) => remote.next().await,
+        }
+    }
+
+    /// What was not counted, by reason.
+    pub fn losses(&self) -> Result<Losses, KernelError> {
+        match self {
+            Self::Own { kernel, .. } => kernel.losses(),
+            Self::Service(remote) => Ok(remote.sums().losses.clone()),
+        }
+    }
+
+    /// Does what is to be done from time to time.
+    pub fn look(&mut self) -> Result<(), KernelError> {
+        match self {
+            Self::Own { kernel, .. } => kernel.attach_more(),
+            Self::Service(_) => Ok(()),
+        }
+    }
+
+    /// Why nothing more comes, where that is no error of this process.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Own { .. } => None,
+            Self::Service(remote) => remote.reason(),
+        }
+    }
+
+    /// Ends without a last look.
+    pub fn abandon(self) -> Result<(), KernelError> {
+        match self {
+            Self::Own { kernel, .. } => kernel.detach().map(drop),
+            Self::Service(_) => Ok(()),
+        }
+    }
+
+    /// Takes the hooks off; everything that is left goes to `take`. What was not counted, what draining has cost, and
+    /// what is missing, if anything is.
+    pub async fn end(
+        self,
+        mut take: impl FnMut(Batch),
+    ) -> anyhow::Result<(Losses, Stats, Option<anyhow::Error>)> {
+        match self {
+            Self::Own { kernel, collector } => {
+                let mut drain = collector.stop(&mut take)?;
+                let detached = kernel.detach()?;
+                drain.rest(&mut take)?;
+                Ok((detached.losses()?, drain.stats(), None))
+            }
+            Self::Service(mut remote) => {
+                remote.end(take).await;
+                let lost = remote.is_lost().then(|| {
+                    anyhow::anyhow!("{}", remote.reason().unwrap_or("the service has gone"))
+                        .context("what was done after the service's last word is missing")
+                });
+                let sums = remote.sums();
+                Ok((sums.losses.clone(), sums.drains, lost))
+            }
+        }
+    }
+}

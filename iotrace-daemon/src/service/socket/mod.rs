@@ -1,0 +1,355 @@
+//! The Unix socket: users without privileges have their own processes recorded.
+//!
+//! ```text
+//! protocol     what is said
+//! peer         who asks, and what they may ask about
+//! places       how many there may be
+//! recording    one recording, in a thread of its own
+//! ```
+//!
+//! A thread listens. A client costs one of [`CONNECTIONS`] places, of which one user has [`CONNECTIONS_EACH`], and must say
+//! what it wants within [`PATIENCE`]; who finds no place is told so and gone.
+
+mod peer;
+mod places;
+pub mod protocol;
+mod recording;
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net,
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::oneshot,
+    time::timeout,
+};
+
+use super::{
+    config::{Config, NO_SOCKET},
+    shared::Recordings,
+};
+use crate::classify::dfa::Table;
+use peer::Peer;
+use places::{Place, Places};
+use protocol::{Answer, Ask, Code, LINE, Record, Refusal, line};
+use recording::Settings;
+
+/// Connections at one time, and of one user.
+const CONNECTIONS: usize = 128;
+const CONNECTIONS_EACH: usize = 16;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long recordings have to say goodbye when the service ends.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("the socket {path} cannot be opened: {source}; set `socket` in [recordings]")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("another iotrace listens at {0} already; set `socket` in [recordings]")]
+    Taken(PathBuf),
+}
+
+/// The open socket. Ends, with all recordings, when it is dropped.
+pub struct Socket {
+    path: PathBuf,
+    /// Device and inode of the socket: another's is not taken away.
+    identity: (u64, u64),
+    hub: Arc<Hub>,
+    _stop: oneshot::Sender<()>,
+}
+
+/// What connections share.
+struct Hub {
+    limits: Mutex<Limits>,
+    connections: Arc<Places>,
+    recordings: Arc<Places>,
+    begun: AtomicU64,
+    refused: AtomicU64,
+    stop: Arc<AtomicBool>,
+}
+
+/// What the configuration allows.
+#[derive(Clone, Debug)]
+struct Limits {
+    max: usize,
+    max_per_user: usize,
+    recording: Settings,
+}
+
+impl Limits {
+    fn new(config: &Config, rules: Arc<Table>) -> Self {
+        let recordings = &config.recordings;
+        Self {
+            max: recordings.max,
+            max_per_user: recordings.max_per_user,
+            recording: Settings {
+                btf: config.trace.btf.clone(),
+                rules,
+                entries: recordings.max_entries,
+                max_duration: recordings.max_duration.0,
+                max_bytes: recordings.max_mib << 20,
+            },
+        }
+    }
+}
+
+impl Socket {
+    /// Opens the socket; `None` where the configuration wants none.
+    pub fn start(config: &Config, rules: &Table) -> Result<Option<Self>, SocketError> {
+        let path = &config.recordings.socket;
+        if path == Path::new(NO_SOCKET) {
+            return Ok(None);
+        }
+        let failed = |source| SocketError::Open {
+            path: path.clone(),
+            source,
+        };
+        let listener = bind(path)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let metadata = fs::metadata(path).map_err(failed)?;
+        let hub = Arc::new(Hub {
+            limits: Limits::new(config, Arc::new(rules.clone())).into(),
+            connections: Arc::default(),
+            recordings: Arc::default(),
+            begun: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            stop: Arc::default(),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let served = Arc::clone(&hub);
+        std::thread::Builder::new()
+            .name("iotrace-socket".into())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                match runtime {
+                    Ok(runtime) => runtime.block_on(async {
+                        tokio::select! {
+                            () = serve(listener, served) => {}
+                            _ = stopped => {}
+                        }
+                    }),
+                    Err(error) => log::error!("no recordings for users: {error}"),
+                }
+            })
+            .map_err(failed)?;
+        Ok(Some(Self {
+            path: path.clone(),
+            identity: (metadata.dev(), metadata.ino()),
+            hub,
+            _stop: stop,
+        }))
+    }
+
+    /// Takes new limits, for recordings that begin from here on.
+    pub fn reload(&self, config: &Config) {
+        let mut limits = self
+            .hub
+            .limits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *limits = Limits::new(config, Arc::clone(&limits.recording.rules));
+    }
+
+    /// How many recordings there are and were.
+    pub fn state(&self) -> Recordings {
+        Recordings {
+            open: true,
+            reason: None,
+            running: self.hub.recordings.taken() as u64,
+            begun: self.hub.begun.load(Relaxed),
+            refused: self.hub.refused.load(Relaxed),
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.hub.stop.store(true, Relaxed);
+        let own = fs::metadata(&self.path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
+        if own && let Err(error) = fs::remove_file(&self.path) {
+            log::debug!("the socket stays behind: {error}");
+        }
+        let deadline = Instant::now() + FAREWELL;
+        while self.hub.recordings.taken() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Binds the socket, which everybody may connect to. One that nobody listens at is left over and replaced.
+fn bind(path: &Path) -> Result<net::UnixListener, SocketError> {
+    let failed = |source| SocketError::Open {
+        path: path.into(),
+        source,
+    };
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).map_err(failed)?;
+    }
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket());
+    if is_socket {
+        if net::UnixStream::connect(path).is_ok() {
+            return Err(SocketError::Taken(path.into()));
+        }
+        fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = net::UnixListener::bind(path).map_err(failed)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn serve(listener: net::UnixListener, hub: Arc<Hub>) {
+    let listener = match UnixListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return log::error!("no recordings for users: {error}"),
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Err(error) = admit(stream, &hub) {
+                    log::debug!("a client of the socket: {error}");
+                }
+            }
+            Err(error) => {
+                // Out of descriptors, as a rule: some come back.
+                log::warn!("a connection to the socket was not accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// Gives a client a place, or says why it has none.
+fn admit(stream: UnixStream, hub: &Arc<Hub>) -> io::Result<()> {
+    let mut stream = stream.into_std()?;
+    let admitted = Peer::of(&stream).and_then(|peer| {
+        let place = hub.connections.take(peer.uid, CONNECTIONS_EACH, CONNECTIONS);
+        let busy = || {
+            Refusal::new(
+                Code::Busy,
+                format!(
+                    "too many connections: the service has {CONNECTIONS} at one time, {CONNECTIONS_EACH} of one user"
+                ),
+            )
+        };
+        Ok((peer, place.ok_or_else(busy)?))
+    });
+    match admitted {
+        Ok((peer, place)) => {
+            let stream = UnixStream::from_std(stream)?;
+            let hub = Arc::clone(hub);
+            tokio::spawn(async move { converse(stream, peer, place, &hub).await });
+            Ok(())
+        }
+        Err(refusal) => {
+            hub.refused.fetch_add(1, Relaxed);
+            // A line finds room in an empty socket, or the client is no client.
+            stream.write_all(&line(&Answer::from(refusal)))
+        }
+    }
+}
+
+async fn converse(stream: UnixStream, peer: Peer, place: Place, hub: &Arc<Hub>) {
+    let mut heard = Vec::new();
+    let ask = match timeout(PATIENCE, hear(&stream, &mut heard)).await {
+        Ok(Ok(line)) => protocol::request(&line),
+        Ok(Err(refusal)) => Err(refusal),
+        Err(_) => Err(Refusal::new(
+            Code::BadRequest,
+            "no request came: the first line says what is asked",
+        )),
+    };
+    let Ok(stream) = stream.into_std() else {
+        return;
+    };
+    let done = ask.and_then(|ask| match ask {
+        Ask::Record(record) => record_for(&stream, heard, peer, place, record, hub),
+    });
+    if let Err(refusal) = done {
+        hub.refused.fetch_add(1, Relaxed);
+        // As above.
+        let _ = (&stream).write_all(&line(&Answer::from(refusal)));
+    }
+}
+
+/// Takes the first line off what is heard.
+async fn hear(stream: &UnixStream, heard: &mut Vec<u8>) -> Result<Vec<u8>, Refusal> {
+    loop {
+        if let Some(end) = heard.iter().position(|byte| *byte == b'\n') {
+            let rest = heard.split_off(end + 1);
+            return Ok(std::mem::replace(heard, rest));
+        }
+        if heard.len() >= LINE {
+            let message = format!("a request is a line of at most {LINE} bytes");
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
+        let mut bytes = [0; LINE];
+        let read = match stream.readable().await {
+            Ok(()) => stream.try_read(&mut bytes[..LINE - heard.len()]),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(count) if count > 0 => heard.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Err(Refusal::new(Code::BadRequest, "the request breaks off")),
+        }
+    }
+}
+
+/// Starts a recording in a thread of its own.
+fn record_for(
+    stream: &net::UnixStream,
+    heard: Vec<u8>,
+    peer: Peer,
+    connection: Place,
+    record: Record,
+    hub: &Arc<Hub>,
+) -> Result<(), Refusal> {
+    let limits = hub
+        .limits
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let place = hub
+        .recordings
+        .take(peer.uid, limits.max_per_user, limits.max)
+        .ok_or_else(|| {
+            Refusal::new(
+                Code::Busy,
+                format!(
+                    "the service makes {} recordings at one time, {} of one user: wait until one has ended (max and \
+                     max_per_user in [recordings])",
+                    limits.max, limits.max_per_user
+                ),
+            )
+        })?;
+    let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
+    let stream = stream.try_clone().map_err(failed)?;
+    stream.set_nonblocking(false).map_err(failed)?;
+    let stop = Arc::clone(&hub.stop);
+    hub.begun.fetch_add(1, Relaxed);
+    std::thread::Builder::new()
+        .name("iotrace-record".into())
+        .spawn(move || {
+            recording::run(stream, heard, peer, &record, &limits.recording, &stop);
+            drop((connection, place));
+        })
+        .map(drop)
+        .map_err(failed)
+}

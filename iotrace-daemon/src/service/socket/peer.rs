@@ -1,0 +1,209 @@
+//! Who asks, by what the kernel says of the other end of the socket, and which processes they may ask about.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::{fs::MetadataExt as _, net::UnixStream},
+    },
+};
+
+use super::protocol::{Code, Refusal};
+
+/// The other end of a connection, as it was when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub pid: u32,
+    pub uid: u32,
+}
+
+impl Peer {
+    /// Who is at the other end. Whoever is of another pid namespace is refused: pids mean other processes there, and
+    /// user ids may be other people's.
+    pub fn of(stream: &UnixStream) -> Result<Self, Refusal> {
+        let unknown = |error: io::Error| {
+            Refusal::new(
+                Code::Denied,
+                format!("the kernel does not say who you are: {error}"),
+            )
+        };
+        let cred = credentials(stream).map_err(unknown)?;
+        let peer = Self {
+            pid: cred.pid as u32,
+            uid: cred.uid,
+        };
+        // Process 0 is one that has no number here.
+        let process = Process::open(peer.pid)?;
+        let depth = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            field(&status, "NSpid:").map_or(0, |pids| pids.split_whitespace().count())
+        };
+        if depth(&peer.pid.to_string()) != depth("self") || !process.is_there() {
+            return Err(Refusal::new(
+                Code::Denied,
+                "the service answers only processes of its own pid namespace, not such in containers",
+            ));
+        }
+        Ok(peer)
+    }
+
+    /// Whether this user may ask about every process.
+    pub fn is_root(self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether this user may ask about a process: all ids of it are theirs, and they may look into it (ptrace(2)).
+    pub fn check(self, process: &Process) -> Result<(), Refusal> {
+        let pid = process.pid;
+        let gone = || {
+            Refusal::new(
+                Code::Gone,
+                format!("process {pid} is not there, or has ended"),
+            )
+        };
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| gone())?;
+        let tgid = field(&status, "Tgid:").and_then(|text| text.trim().parse().ok());
+        let ids: Vec<u32> = field(&status, "Uid:")
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|id| id.parse().ok())
+            .collect();
+        // Belongs to root where the process runs with other rights than its user's (proc(5)).
+        let inside = fs::metadata(format!("/proc/{pid}/fd")).map_err(|_| gone())?;
+        // All of this was of the process that is meant, if that has not ended meanwhile.
+        if !process.is_there() {
+            return Err(gone());
+        }
+        if tgid != Some(pid) {
+            return Err(Refusal::new(
+                Code::BadRequest,
+                format!("{pid} is a thread: give its process, {}", tgid.unwrap_or(0)),
+            ));
+        }
+        let is_own = !ids.is_empty() && ids.iter().all(|id| *id == self.uid);
+        if self.is_root() || is_own && inside.uid() == self.uid {
+            return Ok(());
+        }
+        let why = if is_own {
+            "runs with other rights than its user's"
+        } else {
+            "belongs to another user"
+        };
+        Err(Refusal::new(
+            Code::Denied,
+            format!("process {pid} {why}: only root may trace it"),
+        ))
+    }
+}
+
+/// A process that is held by its descriptor, so that its pid is not taken for another's that got it later.
+#[derive(Debug)]
+pub struct Process {
+    pub pid: u32,
+    fd: OwnedFd,
+}
+
+impl Process {
+    /// The process that has this pid now.
+    pub fn open(pid: u32) -> Result<Self, Refusal> {
+        // SAFETY: a plain call; the descriptor that it returns is new and owned here.
+        let fd = unsafe {
+            let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
+            if fd < 0 {
+                let error = io::Error::last_os_error();
+                let code = match error.raw_os_error() {
+                    // A thread that does not lead its process: the one or the other, by the kernel's version.
+                    Some(libc::ENOENT | libc::EINVAL) => Code::BadRequest,
+                    Some(libc::ESRCH) => Code::Gone,
+                    _ => Code::Failed,
+                };
+                let message = match code {
+                    Code::BadRequest => format!("{pid} is no process, but may be a thread of one"),
+                    Code::Gone => format!("process {pid} is not there, or has ended"),
+                    _ => format!("process {pid} cannot be held: {error}"),
+                };
+                return Err(Refusal::new(code, message));
+            }
+            OwnedFd::from_raw_fd(fd as i32)
+        };
+        Ok(Self { pid, fd })
+    }
+
+    /// Whether it still runs; its pid is its own as long as it does.
+    pub fn is_there(&self) -> bool {
+        let mut watched = libc::pollfd {
+            fd: self.fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, alive for the call, which does not wait. The descriptor becomes readable at its end.
+        unsafe { libc::poll(&raw mut watched, 1, 0) == 0 }
+    }
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))
+}
+
+fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
+    let mut cred = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the target and its length live here.
+    let failed = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut cred).cast(),
+            &raw mut length,
+        )
+    };
+    if failed == 0 {
+        Ok(cred)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_who_is_at_the_other_end() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&one).unwrap();
+        assert_eq!(peer.pid, std::process::id());
+        peer.check(&Process::open(peer.pid).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn another_users_process_is_denied() {
+        let peer = Peer {
+            pid: 1,
+            uid: 61_234,
+        };
+        let own = Process::open(std::process::id()).unwrap();
+        assert_eq!(peer.check(&own).unwrap_err().code, Code::Denied);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_gone() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let process = Process::open(child.id()).unwrap();
+        assert!(process.is_there());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!process.is_there());
+        let peer = Peer { pid: 1, uid: 0 };
+        assert_eq!(peer.check(&process).unwrap_err().code, Code::Gone);
+        assert_eq!(Process::open(child.id()).unwrap_err().code, Code::Gone);
+    }
+}
