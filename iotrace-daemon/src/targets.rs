@@ -6,7 +6,7 @@ use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::Pa
 
 use iotrace_common::key::start_key;
 
-use crate::model::{About, input::ProcessId};
+use crate::model::{About, environ::Role, input::ProcessId};
 
 /// Why a process cannot be traced.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +88,7 @@ pub fn look(pid: u32) -> Option<About> {
             .map(|path| path.into_os_string().into_encoded_bytes())
             .unwrap_or_default(),
         args: arguments(pid),
+        role: Role::of(&fs::read(proc(pid, "environ")).unwrap_or_default()),
         ..About::default()
     })
 }

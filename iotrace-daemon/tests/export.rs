@@ -9,7 +9,13 @@ use std::{
     process::{Command, Output},
 };
 
-use common::{Iotrace, compare, directory, number, python, run::Finished, text};
+use common::{
+    Iotrace, compare, directory,
+    export::{by_pydarshan, by_python, environment, export, exported, refused},
+    number, python,
+    run::Finished,
+    text,
+};
 use serde_json::Value;
 
 /// Files of several phases, with names that no format likes, used by two processes.
@@ -55,25 +61,6 @@ fn record(dir: &Path, args: &[&str]) -> Finished {
     finished
 }
 
-/// `iotrace export`.
-fn export(recording: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .arg("export")
-        .arg(recording)
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-/// The same, which must go well; what it writes to standard output.
-#[track_caller]
-fn exported(recording: &Path, args: &[&str]) -> Vec<u8> {
-    let out = export(recording, args);
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && errors.is_empty(), "{errors}");
-    out.stdout
-}
-
 /// A table as JSON.
 #[track_caller]
 fn json_rows(recording: &Path, args: &[&str]) -> Vec<Value> {
@@ -81,19 +68,6 @@ fn json_rows(recording: &Path, args: &[&str]) -> Vec<Value> {
     let table: Value = serde_json::from_slice(&exported(recording, &args)).unwrap();
     assert_eq!(table["format_version"], 1);
     table["rows"].as_array().unwrap().clone()
-}
-
-/// Runs a Python script on a file, which prints JSON.
-fn by_python(interpreter: &Path, script: &str, args: &[&Path]) -> Value {
-    let out = Command::new(interpreter)
-        .args(["-c", script])
-        .args(args)
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{errors}");
-    serde_json::from_slice(&out.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stdout)))
 }
 
 /// Fails unless a row of a table has every counter that the report's object has, and the same.
@@ -293,35 +267,6 @@ fn anonymous_exports_name_nothing() {
     assert_eq!(hidden.len(), 2);
     assert_eq!(hidden[0], hidden[1]);
     assert_ne!(hidden, file(&plain, "/plain.npy"));
-}
-
-/// The interpreter of an environment that the setup makes.
-fn environment(name: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_iotrace"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
-    let python = target.join("python").join(name).join("bin/python");
-    assert!(
-        python.exists(),
-        "{} is missing: `cargo xtask setup` makes it",
-        python.display()
-    );
-    python
-}
-
-/// What PyDarshan reads in a log.
-fn by_pydarshan(log: &Path) -> Value {
-    const SCRIPT: &str = "import darshan, json, sys\n\
-        report = darshan.DarshanReport(sys.argv[1], read_all=True)\n\
-        posix = report.records['POSIX'].to_df()\n\
-        records = [{**f, **c, 'name': report.name_records[c['id']]} for c, f in zip(\n\
-            posix['counters'].to_dict('records'), posix['fcounters'].to_dict('records'))]\n\
-        heat = {op: int(report.heatmaps['POSIX'].to_df(ops=[op]).values.sum()) for op in ('read', 'write')}\n\
-        print(json.dumps({'job': report.metadata['job'], 'exe': report.metadata['exe'], 'heat': heat,\n\
-            'mounts': report.mounts, 'records': records},\n\
-            default=lambda value: value.item() if hasattr(value, 'item') else str(value)))";
-    by_python(&environment("darshan"), SCRIPT, &[log])
 }
 
 /// A counter of the report and what Darshan calls it, where it is the same.
@@ -599,15 +544,6 @@ fn a_trace_has_every_process_and_phase() {
         .sum();
     let total = number(&report["totals"], "bytes_written") as f64;
     assert!((written / total - 1.0).abs() < 0.01, "{written} of {total}");
-}
-
-#[track_caller]
-fn refused(out: &Output, words: &[&str]) {
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(!out.status.success(), "it went well");
-    for word in words {
-        assert!(errors.contains(word), "{word} is not in: {errors}");
-    }
 }
 
 #[test]

@@ -39,9 +39,9 @@ impl Format {
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The recording's directory.
-    #[arg(value_name = "DIR")]
-    recording: PathBuf,
+    /// The recording's directory; those of several nodes make one job.
+    #[arg(value_name = "DIR", required = true)]
+    recordings: Vec<PathBuf>,
     /// What to write.
     #[arg(short, long, value_enum)]
     format: Format,
@@ -91,21 +91,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::anyhow!("there is no phase {name:?}: `iotrace phases list` names them")
     })?;
     let classifier = phases::compile(args.rules.as_deref())?;
-    let recorded = recording::read(&args.recording)?;
-    if !recorded.complete {
+    let job = recording::read_job(&args.recordings)?;
+    for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
             "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \
              holds",
-            args.recording.display()
+            node.directory.display()
         );
     }
-    let there = recorded.model.processes();
+    let there = job.model.processes();
     for pid in selection.pids() {
         if !there.iter().any(|process| process.id.pid == *pid) {
-            bail!(
-                "{} has no process {pid}: `iotrace report` lists those that it has",
-                args.recording.display()
-            );
+            bail!("no process {pid} was recorded: `iotrace report` lists those that were");
         }
     }
     let names = if args.anonymize {
@@ -113,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         Names::plain()
     };
-    let export = Export::new(&recorded, &classifier, &selection, &names);
+    let export = Export::new(&job, &classifier, &selection, &names);
     // Made before the file is: not every recording can be one.
     let log = match args.format {
         Format::Darshan => darshan::log(&export, args.max_records)?,

@@ -102,7 +102,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     let options = Options {
         detail: args.detail,
         follow: args.all || !args.no_follow,
-        environment: false,
+        environment: true,
         missing: true,
         histograms: false,
         map_entries: args.map_entries,

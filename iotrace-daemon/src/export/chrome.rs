@@ -4,7 +4,7 @@
 //! recording to its last, and counters of bandwidth. Checkpoints, loads and epochs are on a track of the job.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
 };
 
@@ -15,12 +15,14 @@ use super::{Export, Interval};
 use crate::{
     analysis::{Analysis, saves::Event},
     classify::phase::Phase,
-    model::run::rfc3339,
+    model::{Process, run::rfc3339},
 };
 
 /// The track of the job, and the first of its lanes.
 const JOB: u64 = 0;
 const LANES: [&str; 3] = ["checkpoints", "loads", "epochs"];
+/// Linux gives out no larger process ids.
+const MOST_PIDS: u64 = 1 << 22;
 /// Lanes of one kind of event, where events overlap.
 const MOST_LANES: u64 = 100;
 
@@ -40,7 +42,7 @@ pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
     let run = export.run;
     let about = json!({
         "writer": format!("iotrace {}", env!("CARGO_PKG_VERSION")),
-        "host": export.names.text(&run.host),
+        "host": export.hosts(),
         "start_time": rfc3339(run.start_unix_ns),
         "duration_seconds": run.duration_ns as f64 / 1e9,
         "complete": export.complete,
@@ -79,10 +81,14 @@ fn tracks(export: &Export<'_>, events: &Events) -> Vec<Value> {
         ]
     };
     let mut tracks = name(JOB, 0, "job".into()).to_vec();
+    let pids = pids(export);
     for (order, process) in export.processes().enumerate() {
         let comm = export.names.word(&process.about.comm);
-        let comm = String::from_utf8_lossy(&comm).into_owned();
-        tracks.extend(name(process.id.pid.into(), order + 1, comm));
+        let mut about = String::from_utf8_lossy(&comm).into_owned();
+        if export.nodes.len() > 1 {
+            about = format!("{about} {} on {}", process.id.pid, export.host(process));
+        }
+        tracks.extend(name(pids[order], order + 1, about));
     }
     tracks.extend(lanes.into_iter().map(|((pid, tid), name)| {
         json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}})
@@ -125,15 +131,35 @@ fn spans(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
 /// Bytes per second by process, in steps of the intervals.
 fn bandwidth(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
     let pids = pids(export);
+    let nodes: Vec<u32> = export.processes().map(|process| process.node).collect();
+    // Intervals of several nodes overlap, those of one do not.
+    for node in 0..export.nodes.len() as u32 {
+        let of_node = |place: usize| nodes[place] == node;
+        bandwidth_of(intervals, of_node, &pids, events);
+    }
+}
+
+/// The same of the processes of one node.
+fn bandwidth_of(
+    intervals: &[Interval],
+    of_node: impl Fn(usize) -> bool,
+    pids: &[u64],
+    events: &mut Events,
+) {
     let mut shown: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
     let mut until = 0;
     for interval in intervals {
+        let mut activities = interval.activities.iter();
+        if !activities.any(|((place, _), _)| of_node(*place)) {
+            continue;
+        }
         let start = interval.start.max(until);
         if until < start {
-            step(until, &mut shown, BTreeMap::new(), &pids, events);
+            step(until, &mut shown, BTreeMap::new(), pids, events);
         }
         let mut bytes: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
-        for ((place, _), activity) in &interval.activities {
+        let activities = interval.activities.iter();
+        for ((place, _), activity) in activities.filter(|((place, _), _)| of_node(*place)) {
             let sum = bytes.entry(*place).or_default();
             sum[0] += activity.flow.bytes_read;
             sum[1] += activity.flow.bytes_written;
@@ -144,10 +170,10 @@ fn bandwidth(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
         let rates = bytes
             .into_iter()
             .map(|(place, bytes)| (place, bytes.map(|bytes| bytes as f64 / seconds)));
-        step(start, &mut shown, rates.collect(), &pids, events);
+        step(start, &mut shown, rates.collect(), pids, events);
         until = end;
     }
-    step(until, &mut shown, BTreeMap::new(), &pids, events);
+    step(until, &mut shown, BTreeMap::new(), pids, events);
 }
 
 /// Puts down rates that are other than those `shown` before.
@@ -247,11 +273,16 @@ fn lanes(
     }
 }
 
+/// The number of each process's track: its process id, or one beyond all process ids where another process has it, on
+/// another node or before its time.
 fn pids(export: &Export<'_>) -> Vec<u64> {
-    export
-        .processes()
-        .map(|process| process.id.pid.into())
-        .collect()
+    let mut taken = BTreeSet::new();
+    let free = |process: &Process| {
+        let pid = u64::from(process.id.pid);
+        let mut numbers = (0..).map(|turn| pid + turn * MOST_PIDS);
+        numbers.find(|number| taken.insert(*number))
+    };
+    export.processes().map_while(free).collect()
 }
 
 fn phase_name(code: u16) -> String {

@@ -194,7 +194,7 @@ fn text(text: &str) -> Value<'_> {
 fn process_values<'a>(export: &'a Export<'_>, process: &'a Process) -> Vec<Value<'a>> {
     let comm = export.names.word(&process.about.comm);
     vec![
-        Value::Text(export.names.text(&export.run.host)),
+        Value::Text(export.host(process)),
         Value::Int(process.id.pid.into()),
         Value::Text(String::from_utf8_lossy(&comm).into_owned().into()),
     ]

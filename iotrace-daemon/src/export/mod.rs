@@ -1,7 +1,7 @@
 //! Exports: what a recording holds, in the formats of other tools.
 //!
 //! ```text
-//! recording -> model -> Export (what is selected, by which names) -> table (CSV, JSON) | darshan | chrome
+//! recordings -> job -> Export (what is selected, by which names) -> table (CSV, JSON) | darshan | chrome
 //! ```
 //!
 //! Every number is the recording's own. [`Selection`] and [`Names`] are applied here, once for all formats.
@@ -14,7 +14,7 @@ mod names;
 mod selection;
 pub mod table;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 pub use names::Names;
 pub use selection::Selection;
@@ -33,15 +33,17 @@ use crate::{
         history::Bounds,
         run::Run,
     },
-    recording::Recorded,
+    recording::{Job, Node},
     report::phases::split,
 };
 
-/// A recording, ready to be exported.
+/// A recording, or those of a job's nodes, ready to be exported.
 pub struct Export<'a> {
     pub model: &'a Model,
     pub run: &'a Run,
-    /// Whether the recording was ended well.
+    /// Those that were recorded, one or more.
+    pub nodes: &'a [Node],
+    /// Whether all recordings were ended well.
     pub complete: bool,
     pub names: &'a Names,
     selection: &'a Selection,
@@ -71,14 +73,14 @@ pub struct Interval {
 }
 
 impl<'a> Export<'a> {
-    /// Prepares what `selection` leaves of a recording, under `names`.
+    /// Prepares what `selection` leaves of a job, under `names`.
     pub fn new(
-        recorded: &'a Recorded,
+        job: &'a Job,
         classifier: &Classifier,
         selection: &'a Selection,
         names: &'a Names,
     ) -> Self {
-        let model = &recorded.model;
+        let model = &job.model;
         let all = model.processes();
         let selected = |index: &u32| selection.has_process(all[*index as usize].id.pid);
         let mut processes: Vec<u32> = (0..all.len() as u32).filter(selected).collect();
@@ -92,8 +94,9 @@ impl<'a> Export<'a> {
         });
         Self {
             model,
-            run: &recorded.run,
-            complete: recorded.complete,
+            run: &job.run,
+            nodes: &job.nodes,
+            complete: job.nodes.iter().all(|node| node.complete),
             names,
             selection,
             sorted: sort(model, classifier),
@@ -105,6 +108,22 @@ impl<'a> Export<'a> {
     pub fn processes(&self) -> impl ExactSizeIterator<Item = &'a Process> + '_ {
         let all = self.model.processes();
         self.processes.iter().map(|index| &all[*index as usize])
+    }
+
+    /// The host that a process ran on.
+    pub fn host(&self, process: &Process) -> Cow<'a, str> {
+        let node = self.nodes.get(process.node as usize);
+        self.names
+            .text(node.map_or(&self.run.host, |node| &node.run.host))
+    }
+
+    /// All hosts, with commas between them.
+    pub fn hosts(&self) -> String {
+        let hosts = self
+            .nodes
+            .iter()
+            .map(|node| self.names.text(&node.run.host));
+        hosts.collect::<Vec<_>>().join(", ")
     }
 
     /// Whether phases are selected: then what has none is left out.

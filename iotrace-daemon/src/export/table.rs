@@ -119,7 +119,7 @@ fn begin_json(export: &Export<'_>, by: By, mut out: impl Write) -> io::Result<()
     let head = serde_json::json!({
         "format_version": FORMAT_VERSION,
         "iotrace_version": run.iotrace_version,
-        "host": export.names.text(&run.host),
+        "host": export.hosts(),
         "kernel": run.kernel,
         "detail": run.detail,
         "start_time": rfc3339(run.start_unix_ns),

@@ -42,7 +42,7 @@ pub enum Event {
         comm: Vec<u8>,
         args: Vec<Vec<u8>>,
     },
-    /// The variables that an exec started with, ended by NUL each; only where they are asked for, and never kept.
+    /// The variables that an exec started with, ended by NUL each; only where they are asked for. What [`super::environ`] reads in them is kept.
     Environment {
         process: ProcessId,
         variables: Vec<u8>,

@@ -19,6 +19,7 @@
 
 mod arena;
 pub mod counters;
+pub mod environ;
 pub mod errno;
 mod failures;
 mod files;
@@ -38,6 +39,7 @@ pub mod run;
 pub mod top;
 
 use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
+use environ::Role;
 pub use failures::{FailureCount, FailureKey, Failures};
 use files::Files;
 pub use files::{File, PhaseSet};
@@ -193,7 +195,9 @@ impl Model {
             Event::Exe { process, path } => {
                 self.processes.update(process, |about| about.exe = path)
             }
-            Event::Environment { .. } => {}
+            Event::Environment { process, variables } => self.processes.update(process, |about| {
+                about.role = Role::of(&variables);
+            }),
             Event::Exec {
                 process,
                 start_boottime,

@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::{counters::Counters, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell};
+use super::{
+    counters::Counters, environ::Role, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell,
+};
 
 /// What is known of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct About {
     pub exe: Vec<u8>,
     /// Command line of the last exec.
     pub args: Vec<Vec<u8>>,
+    /// Its rank and its job, by the environment of the last exec.
+    pub role: Role,
     /// Programs executed while traced.
     pub execs: u32,
     /// When it ended, `CLOCK_MONOTONIC` nanoseconds.
@@ -212,6 +216,7 @@ impl Processes {
                 let parent_about = parent_about.unwrap_or_default();
                 about.exe = parent_about.exe;
                 about.args = parent_about.args;
+                about.role = parent_about.role;
             }
         });
     }

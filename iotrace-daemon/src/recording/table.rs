@@ -212,12 +212,14 @@ fn read_group(group: &dyn RowGroupReader, schema: &Schema) -> Result<Batch, Parq
             let index = columns
                 .iter()
                 .position(|column| *column.column_path() == path);
-            let missing = || ParquetError::General(format!("it has no column {path}"));
-            read_leaf(
-                group.get_column_reader(index.ok_or_else(missing)?)?,
-                leaf,
-                batch.rows,
-            )?;
+            match index {
+                Some(index) => read_leaf(group.get_column_reader(index)?, leaf, batch.rows)?,
+                // One that came later: the iotrace that wrote this did not know it.
+                None if field.optional => leaf.definitions.resize(batch.rows, 0),
+                None => {
+                    return Err(ParquetError::General(format!("it has no column {path}")));
+                }
+            }
         }
     }
     Ok(batch)

@@ -7,6 +7,7 @@ use crate::classify::phase::{Class, Phase};
 use crate::model::{
     About, FailureCount, FailureKey, File, Model, PhaseSet, Process, Spot,
     counters::{Counters, TABLE, Unit},
+    environ::{RANKS, Rank, Role},
     errno,
     history::Bounds,
     input::{FileName, Place, ProcessId},
@@ -100,6 +101,10 @@ impl Part<'_> {
                 .flat_map(|arg| [arg, [0].as_slice()].concat())
                 .collect::<Vec<_>>(),
         );
+        let rank = about.role.rank;
+        batch.put_option(rank.map(|rank| rank.number.into()));
+        batch.put_bytes_option(rank.map(|rank| rank.variable.as_bytes()));
+        batch.put_bytes_option(about.role.job.as_ref().map(|job| job.as_bytes()));
         batch.put(about.execs.into());
         let end = about.end.map(|end| clock.unix_ns(end));
         batch.put_option(end.map(|end| end.div_euclid(1_000)));
@@ -354,6 +359,7 @@ pub fn take_about(batch: &mut Batch, model: &mut Model, clock: &Clock) -> Result
         .strip_suffix(&[0])
         .map(|args| args.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect());
     let args = args.unwrap_or_default();
+    let role = take_role(batch);
     let execs = batch.take() as u32;
     batch.skip();
     let end = batch.take_option().map(|end| clock.monotonic_ns(end));
@@ -368,12 +374,28 @@ pub fn take_about(batch: &mut Batch, model: &mut Model, clock: &Clock) -> Result
             comm,
             exe,
             args,
+            role,
             execs,
             end,
             status,
         },
     );
     Ok(())
+}
+
+/// A rank by a variable that this iotrace does not know is none.
+fn take_role(batch: &mut Batch) -> Role {
+    let number = batch.take_option();
+    let variable = batch.take_bytes_option().unwrap_or_default();
+    let variable = RANKS.into_iter().find(|known| known.as_bytes() == variable);
+    let job = batch.take_bytes_option();
+    Role {
+        rank: number.zip(variable).map(|(number, variable)| Rank {
+            number: number as u32,
+            variable,
+        }),
+        job: job.map(|job| String::from_utf8_lossy(&job).into()),
+    }
 }
 
 /// Takes a row of `phases` into the model.

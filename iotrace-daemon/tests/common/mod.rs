@@ -8,6 +8,7 @@
 
 pub mod compare;
 pub mod daemon;
+pub mod export;
 pub mod run;
 pub mod slow;
 pub mod truth;

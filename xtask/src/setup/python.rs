@@ -12,6 +12,9 @@ use super::apt;
 /// The file that says what was installed.
 const DONE: &str = "installed";
 
+/// Packages that the index has as source alone: the first is Python and jars, the second a little C.
+const SOURCE_ONLY: &str = "pyspark,recorder-utils";
+
 /// What is missing: the environment, or packages of these versions in it.
 pub fn lack(name: &str, packages: &[&str]) -> Option<String> {
     let done = directory(name).ok()?.join(DONE);
@@ -31,6 +34,7 @@ pub fn install(name: &str, packages: &[&str]) -> Result<()> {
     make().or_else(|_| apt::install(&["python3-venv"]).and_then(|()| make()))?;
     let mut install = cmd::command(directory.join("bin/python"));
     install.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"]);
+    install.args(["--no-binary", SOURCE_ONLY]);
     cmd::run(install.args(packages)).context("the Python package index did not give it")?;
     fs::write(directory.join(DONE), packages.join("\n"))
         .context("cannot write down what was installed")

@@ -113,6 +113,17 @@ pub const TOOLS: &[Tool] = &[
         "reads the Darshan logs that iotrace writes",
         Test,
     ),
+    tool(
+        TENSORBOARD,
+        "reads the event files that iotrace writes",
+        Test,
+    ),
+    tool(ANALYSIS, "reads recordings as they lie", Test),
+    tool(
+        command("java", "default-jre-headless"),
+        "runs Spark",
+        Test,
+    ),
     tool(command("git", "git"), "is a program to trace", Test),
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),
@@ -150,10 +161,26 @@ const CARGO_DENY: Kind = Kind::Crate {
     version: "0.20.2",
 };
 
-/// The newest one, with the log reader of Darshan 3.5.0 in it.
+/// PyDarshan with the log reader of Darshan 3.5.0 in it, and Drishti, which is built on it.
 const PYDARSHAN: Kind = Kind::PythonEnvironment {
     name: "darshan",
-    packages: &["darshan==3.5.0"],
+    packages: &["darshan==3.5.0", "drishti-io==0.8"],
+};
+
+const TENSORBOARD: Kind = Kind::PythonEnvironment {
+    name: "tensorboard",
+    packages: &["tensorboard==2.21.0"],
+};
+
+/// What the documents show SQL and scripts for.
+const ANALYSIS: Kind = Kind::PythonEnvironment {
+    name: "analysis",
+    packages: &[
+        "duckdb==2.0.0",
+        "pandas==3.1.1",
+        "pyarrow==26.0.1",
+        "pyspark==4.3.0",
+    ],
 };
 
 /// Older ones write names into the BTF that kernels refuse.

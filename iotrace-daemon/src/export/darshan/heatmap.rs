@@ -1,6 +1,6 @@
 //! Records of Darshan's HEATMAP module, version 1: bytes by time and rank.
 
-use super::hash::record_id;
+use super::{hash::record_id, ranks::Ranks};
 use crate::export::Export;
 
 /// The name that readers know the record of POSIX by.
@@ -11,7 +11,7 @@ const WIDTH: u64 = 100_000_000;
 
 /// One record for each rank; nothing where no byte moved. What was moved in one interval of the recording is spread
 /// evenly from its first operation there to its last.
-pub fn heatmap(export: &Export<'_>, ranks: &[usize]) -> Vec<u8> {
+pub fn heatmap(export: &Export<'_>, ranks: &Ranks) -> Vec<u8> {
     let run = export.run.duration_ns.max(1);
     let mut width = WIDTH;
     while run.div_ceil(width) > BINS {
@@ -19,11 +19,11 @@ pub fn heatmap(export: &Export<'_>, ranks: &[usize]) -> Vec<u8> {
     }
     let bins = run.div_ceil(width) as usize;
     // Written first, then read.
-    let mut bytes = vec![[vec![0_u64; bins], vec![0_u64; bins]]; ranks.len()];
+    let mut bytes = vec![[vec![0_u64; bins], vec![0_u64; bins]]; ranks.count()];
     let mut any = false;
     for interval in export.intervals() {
         for ((place, phase), activity) in &interval.activities {
-            let Ok(rank) = ranks.binary_search(place) else {
+            let Some(rank) = ranks.of_place(*place) else {
                 continue;
             };
             if *phase == 0 {

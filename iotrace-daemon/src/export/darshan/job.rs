@@ -27,7 +27,10 @@ pub fn job(export: &Export<'_>, ranks: usize, mounts: &Mounts, metadata: Metadat
     let end = start.saturating_add_unsigned(run.duration_ns.max(1));
     let first = export.processes().next();
     let uid = first.and_then(|process| process.about.uid).unwrap_or(0);
-    let pid = first.map_or(0, |process| process.id.pid);
+    let pid = first.map_or(0, |process| process.id.pid.into());
+    let jobs = export
+        .processes()
+        .filter_map(|process| process.about.role.job.as_deref());
     let mut job = Vec::with_capacity(MOST);
     for value in [
         uid.into(),
@@ -36,7 +39,7 @@ pub fn job(export: &Export<'_>, ranks: usize, mounts: &Mounts, metadata: Metadat
         end.div_euclid(1_000_000_000),
         end.rem_euclid(1_000_000_000),
         ranks as i64,
-        pid.into(),
+        jobs.filter_map(job_number).next().unwrap_or(pid),
     ] {
         job.extend(value.to_le_bytes());
     }
@@ -58,6 +61,18 @@ pub fn job(export: &Export<'_>, ranks: usize, mounts: &Mounts, metadata: Metadat
     }
     job.push(0);
     job
+}
+
+/// The number in the name of a batch system's job: 4242 of `slurm:4242`, 1234 of `pbs:1234[5].server`.
+fn job_number(job: &str) -> Option<i64> {
+    let (_, id) = job.split_once(':')?;
+    let end = id.find(|digit: char| !digit.is_ascii_digit());
+    // Flux's ids are words that may begin with digits.
+    let is_number = end.is_none_or(|end| id[end..].starts_with(['.', '[']));
+    id[..end.unwrap_or(id.len())]
+        .parse()
+        .ok()
+        .filter(|_| is_number)
 }
 
 /// The command line: never blank, on one line.
@@ -90,5 +105,18 @@ pub fn add_mount(mounts: &mut Mounts, mount_point: &str, fs_type: &str) {
     let is_word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
     if is_word(mount_point) && is_word(fs_type) {
         mounts.insert(mount_point.into(), fs_type.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::job_number;
+
+    #[test]
+    fn jobs_have_numbers() {
+        assert_eq!(job_number("slurm:4242"), Some(4242));
+        assert_eq!(job_number("pbs:1234[5].server"), Some(1234));
+        assert_eq!(job_number("flux:2qWZ1"), None);
+        assert_eq!(job_number("lsf:"), None);
     }
 }

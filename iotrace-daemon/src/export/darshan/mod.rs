@@ -7,19 +7,22 @@ mod hash;
 mod heatmap;
 mod job;
 mod posix;
+mod ranks;
 mod records;
 
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::{self, Write},
+    path::PathBuf,
 };
 
 use flate2::{Compression, write::ZlibEncoder};
 use iotrace_common::diag;
 
 use super::Export;
-use crate::model::counters::Counters;
+use crate::model::{Process, counters::Counters};
+use ranks::{Ranks, ranges};
 use records::Records;
 
 /// Records of files that PyDarshan's summary bears: its time grows with their square.
@@ -40,10 +43,10 @@ const HEATMAP: (usize, u32) = (15, 1);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "the recording has detail {0}, which has no access sizes, and a Darshan log is made of them: record with \
+        "{recording} has detail {detail}, which has no access sizes, and a Darshan log is made of them: record with \
          --detail full, or export csv or json"
     )]
-    Detail(String),
+    Detail { recording: PathBuf, detail: String },
     #[error("no selected process used a file: there is nothing that a Darshan log could hold")]
     Empty,
     #[error(transparent)]
@@ -52,8 +55,12 @@ pub enum Error {
 
 /// The log, with at most `most` records of files.
 pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
-    if export.run.detail != "full" {
-        return Err(Error::Detail(export.run.detail.clone()));
+    let mut nodes = export.nodes.iter();
+    if let Some(node) = nodes.find(|node| node.run.detail != "full") {
+        return Err(Error::Detail {
+            recording: node.directory.clone(),
+            detail: node.run.detail.clone(),
+        });
     }
     let records = Records::new(export, most);
     if records.all.is_empty() {
@@ -77,7 +84,7 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
         name_region.push(0);
     }
     let metadata = metadata(export, &records);
-    let job = job::job(export, records.ranks.len(), &records.mounts, metadata);
+    let job = job::job(export, records.ranks.count(), &records.mounts, metadata);
 
     let mut header = [0; HEADER];
     put(&mut header, 0, VERSION);
@@ -143,10 +150,7 @@ fn metadata(export: &Export<'_>, records: &Records) -> job::Metadata {
     let mut metadata = vec![
         ("lib_ver", writer.clone()), // readers ask for it
         ("writer", writer),
-        (
-            "hostname",
-            printable(export.names.text(&export.run.host).as_bytes()),
-        ),
+        ("hostname", printable(export.hosts().as_bytes())),
     ];
     let mut count = |key, value: u64| {
         if value > 0 {
@@ -168,13 +172,43 @@ fn metadata(export: &Export<'_>, records: &Records) -> job::Metadata {
         "heatmap",
         "bytes of an interval spread evenly over it".into(),
     ));
-    let pids: Vec<u32> = export.processes().map(|process| process.id.pid).collect();
-    let pids: Vec<String> = records
-        .ranks
+    metadata.extend(about_ranks(export, &records.ranks)); // the last, since it may not fit
+    metadata
+}
+
+/// Who the ranks are.
+fn about_ranks(export: &Export<'_>, ranks: &Ranks) -> job::Metadata {
+    let mut metadata = job::Metadata::new();
+    let all: Vec<&Process> = export.processes().collect();
+    let processes: Vec<&Process> = ranks.places().iter().map(|place| all[*place]).collect();
+    let mut jobs = processes
         .iter()
-        .map(|place| pids[*place].to_string())
-        .collect();
-    metadata.push(("pids", pids.join(","))); // by rank; the last, since it may not fit
+        .filter_map(|process| process.about.role.job.as_deref());
+    if let Some(job) = jobs.next() {
+        metadata.push(("job", printable(job.as_bytes())));
+    }
+    if let Some((variable, numbers)) = &ranks.told {
+        let numbers = ranges(numbers.iter().copied().map(u64::from));
+        metadata.push(("first_ranks", format!("{variable} {numbers}")));
+    }
+    if export.nodes.len() > 1 {
+        let of_node = |node: usize| {
+            let ranks = processes.iter().zip(0_u64..);
+            ranges(
+                ranks
+                    .filter(|(process, _)| process.node as usize == node)
+                    .map(|(_, rank)| rank),
+            )
+        };
+        let nodes = export.nodes.iter().enumerate();
+        let nodes = nodes.map(|(index, node)| {
+            let host = export.names.text(&node.run.host);
+            format!("{}:{}", printable(host.as_bytes()), of_node(index))
+        });
+        metadata.push(("ranks_of_hosts", nodes.collect::<Vec<_>>().join(" ")));
+    }
+    let pids = processes.iter().map(|process| process.id.pid.to_string());
+    metadata.push(("pids", pids.collect::<Vec<_>>().join(",")));
     metadata
 }
 

@@ -9,6 +9,7 @@ use super::{
     job::{Mounts, add_mount},
     posix::Record,
     printable,
+    ranks::Ranks,
 };
 use crate::{
     export::Export,
@@ -23,8 +24,7 @@ use crate::{
 pub struct Records {
     /// By rank and name.
     pub all: BTreeMap<(usize, String), Record>,
-    /// Of each rank, its place among the export's processes.
-    pub ranks: Vec<usize>,
+    pub ranks: Ranks,
     pub mounts: Mounts,
     /// Files that have no record of their own.
     pub folded: u64,
@@ -32,6 +32,7 @@ pub struct Records {
 
 /// One process on one file.
 struct Use<'a> {
+    /// Its place among the export's processes, then its rank.
     rank: usize,
     row: &'a Row,
     name: String,
@@ -42,22 +43,26 @@ impl Records {
     pub fn new(export: &Export<'_>, most: usize) -> Self {
         let mut records = Self::default();
         let mut uses = Vec::new();
+        let mut used = vec![false; export.processes().len()];
         for (place, row) in export.rows() {
             let file = export.model.file(row.file);
             if file.is_directory() || export.counters(row).is_none() {
                 continue;
             }
-            if records.ranks.last() != Some(&place) {
-                records.ranks.push(place);
-            }
+            used[place] = true;
             let (mount_point, fs_type) = export.model.mount_of(&file);
             let mount_point = printable(&export.names.path(mount_point));
             add_mount(&mut records.mounts, &mount_point, fs_type);
             uses.push(Use {
-                rank: records.ranks.len() - 1,
+                rank: place,
                 row,
                 name: name(export, &file),
             });
+        }
+        records.ranks = Ranks::new(export, &used);
+        for one in &mut uses {
+            // All that used a file have one.
+            one.rank = records.ranks.of_place(one.rank).unwrap_or(0);
         }
         if records.mounts.is_empty() {
             add_mount(&mut records.mounts, "/", "unknown"); // without any, readers lose the command line

@@ -1,13 +1,13 @@
 //! Which job a process belongs to: Slurm job, pod and container, systemd unit, user; pure string work.
 //!
-//! `environ` and `cgroup` read the texts of /proc, [`unit`] decides between what they say. `docs/metrics.md` has the
+//! [`environ`] and `cgroup` read the texts of /proc, [`unit`] decides between what they say. `docs/metrics.md` has the
 //! table of paths that are understood, and `tests/attribution.rs` reads them.
 
 pub mod cgroup;
-pub mod environ;
 
 use cgroup::Place;
-use environ::Scheduler;
+
+use crate::model::environ::{self, Scheduler};
 
 /// What schedules a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

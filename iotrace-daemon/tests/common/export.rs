@@ -1,0 +1,89 @@
+//! Runs `iotrace export`, and the readers of other people that its files are for.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+/// `iotrace export`.
+pub fn export(recording: &Path, args: &[&str]) -> Output {
+    export_all(&[recording], args)
+}
+
+/// The same of the recordings of several nodes.
+pub fn export_all<P: AsRef<OsStr>>(recordings: &[P], args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .arg("export")
+        .args(recordings)
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+/// The same, which must go well; what it writes to standard output.
+#[track_caller]
+pub fn exported(recording: &Path, args: &[&str]) -> Vec<u8> {
+    exported_all(&[recording], args)
+}
+
+#[track_caller]
+pub fn exported_all<P: AsRef<OsStr>>(recordings: &[P], args: &[&str]) -> Vec<u8> {
+    let out = export_all(recordings, args);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && errors.is_empty(), "{errors}");
+    out.stdout
+}
+
+/// Runs a Python script on a file, which prints JSON.
+pub fn by_python(interpreter: &Path, script: &str, args: &[&Path]) -> Value {
+    let out = Command::new(interpreter)
+        .args(["-c", script])
+        .args(args)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{errors}");
+    serde_json::from_slice(&out.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stdout)))
+}
+
+/// The interpreter of an environment that the setup makes.
+pub fn environment(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_iotrace"))
+        .ancestors()
+        .nth(2)
+        .unwrap();
+    let python = target.join("python").join(name).join("bin/python");
+    assert!(
+        python.exists(),
+        "{} is missing: `cargo xtask setup` makes it",
+        python.display()
+    );
+    python
+}
+
+/// What PyDarshan reads in a log.
+pub fn by_pydarshan(log: &Path) -> Value {
+    const SCRIPT: &str = "import darshan, json, sys\n\
+        report = darshan.DarshanReport(sys.argv[1], read_all=True)\n\
+        posix = report.records['POSIX'].to_df()\n\
+        records = [{**f, **c, 'name': report.name_records[c['id']]} for c, f in zip(\n\
+            posix['counters'].to_dict('records'), posix['fcounters'].to_dict('records'))]\n\
+        heat = {op: int(report.heatmaps['POSIX'].to_df(ops=[op]).values.sum()) for op in ('read', 'write')}\n\
+        print(json.dumps({'job': report.metadata['job'], 'exe': report.metadata['exe'], 'heat': heat,\n\
+            'mounts': report.mounts, 'records': records},\n\
+            default=lambda value: value.item() if hasattr(value, 'item') else str(value)))";
+    by_python(&environment("darshan"), SCRIPT, &[log])
+}
+
+#[track_caller]
+pub fn refused(out: &Output, words: &[&str]) {
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success(), "it went well");
+    for word in words {
+        assert!(errors.contains(word), "{word} is not in: {errors}");
+    }
+}
