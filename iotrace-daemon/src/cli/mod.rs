@@ -6,7 +6,9 @@ mod check;
 mod child;
 mod config;
 mod daemon;
+mod diff;
 mod export;
+mod meter;
 mod output;
 mod phases;
 mod progress;
@@ -46,7 +48,9 @@ enum Command {
     Daemon(Box<daemon::Args>),
     /// Print the report of a recording.
     Report(report::Args),
-    /// Write a recording in the format of another tool: Darshan, trace viewers, tables.
+    /// Compare two recordings, before and after a change.
+    Diff(diff::Args),
+    /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
     Export(export::Args),
     /// List, explain and check the rules that sort files into phases.
     Phases(phases::Args),
@@ -63,6 +67,7 @@ pub fn main() -> ExitCode {
         Command::Record(args) => record::run(*args, cli.verbose),
         Command::Daemon(args) => daemon::run(&args, cli.verbose),
         Command::Report(args) => report::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),

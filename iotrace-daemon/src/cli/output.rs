@@ -1,8 +1,13 @@
 //! How a report leaves: as text, JSON or a page, to standard output or into a file.
 
 use std::{
+    ffi::CString,
     fs::{self, File},
     io::{self, BufWriter, IsTerminal as _, Write},
+    os::{
+        fd::AsRawFd as _,
+        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -48,13 +53,75 @@ fn try_save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io:
     // A link stays, and what it leads to is replaced.
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let beside = beside(&place)?;
-    let written = File::create_new(&beside)
-        .and_then(|mut file| write(&mut file).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&beside, &place));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside); // half of it is of no use
+    let mut unfinished = nameless(&place).or_else(|_| Unfinished::named(&beside))?;
+    write(&mut unfinished.file)?;
+    unfinished.file.sync_all()?;
+    unfinished.finish(&beside)?;
+    fs::rename(&beside, &place).inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// A file that is being written, and the name that it has meanwhile, if it has one.
+struct Unfinished {
+    file: File,
+    name: Option<PathBuf>,
+}
+
+/// A file without a name in the directory of `place`: however its writer ends, nothing is left behind. Not every
+/// filesystem can.
+fn nameless(place: &Path) -> io::Result<Unfinished> {
+    let directory = match place.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut options = File::options();
+    let file = options
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(directory)?;
+    Ok(Unfinished { file, name: None })
+}
+
+impl Unfinished {
+    fn named(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: File::create_new(path)?,
+            name: Some(path.to_owned()),
+        })
     }
-    written
+
+    /// Gives the whole file this name.
+    fn finish(mut self, path: &Path) -> io::Result<()> {
+        if self.name.take().is_some() {
+            return Ok(());
+        }
+        let own = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: two strings that end with NUL.
+        let linked = unsafe {
+            libc::linkat(
+                libc::AT_FDCWD,
+                own.as_ptr(),
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                libc::AT_SYMLINK_FOLLOW,
+            )
+        };
+        match linked {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    /// Half of it is of no use.
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = fs::remove_file(name);
+        }
+    }
 }
 
 /// A name in the same directory that nobody else has.

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::bail;
 
-use super::{config::Sorting, output::save};
+use super::{config::Sorting, meter::Meter, output::save};
 use crate::{
     classify::phase::Phase,
     recording,
@@ -63,7 +63,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         classifier,
         thresholds,
     } = Sorting::read(args.rules.as_deref())?;
-    let job = recording::read_job(&args.recordings)?;
+    let mut meter = Meter::new();
+    let tell = |done, whole| meter.part("reading", done, whole);
+    let job = recording::read_job_and_tell(&args.recordings, tell)?;
+    drop(meter);
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
             "{} is not complete: it is still being written, or its recorder was killed; what follows is what it \

@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Error, Recorded, meta::Meta, reader::read_by};
+use super::{
+    Error, Recorded,
+    meta::Meta,
+    reader::{parts_in, read_by},
+};
 use crate::model::{Model, run::Run};
 
 /// One node of a job.
@@ -28,6 +32,14 @@ pub struct Job {
 /// Reads the recordings in `directories` as one job. Moments are by each host's own wall clock, as it stood when its
 /// recording began.
 pub fn read_job(directories: &[PathBuf]) -> Result<Job, Error> {
+    read_job_and_tell(directories, |_, _| ())
+}
+
+/// As [`read_job`]; `tell` is told how many parts are read, of how many.
+pub fn read_job_and_tell(
+    directories: &[PathBuf],
+    mut tell: impl FnMut(usize, usize),
+) -> Result<Job, Error> {
     let metas: Vec<Meta> = directories
         .iter()
         .map(|path| Meta::read(path))
@@ -39,10 +51,18 @@ pub fn read_job(directories: &[PathBuf]) -> Result<Job, Error> {
         .iter()
         .map(|run| run.clock)
         .min_by_key(|clock| clock.realtime_minus_monotonic_ns);
+    let (mut done, mut parts) = (0, 0);
+    for directory in directories {
+        parts += parts_in(directory)?.len();
+    }
+    let mut read_one = || {
+        done += 1;
+        tell(done, parts);
+    };
     let mut recorded = Vec::new();
     for directory in directories {
         let clock = (directories.len() > 1).then_some(clock.as_ref()).flatten();
-        recorded.push(read_by(directory, clock)?);
+        recorded.push(read_by(directory, clock, &mut read_one)?);
     }
     if recorded.len() == 1
         && let Some(Recorded {

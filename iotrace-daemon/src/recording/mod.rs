@@ -22,7 +22,7 @@ mod tables;
 
 use std::{io, path::PathBuf};
 
-pub use job::{Job, Node, read_job};
+pub use job::{Job, Node, read_job, read_job_and_tell};
 pub use reader::{Recorded, read};
 pub use recorder::Recorder;
 

@@ -24,11 +24,16 @@ pub struct Recorded {
 /// Reads the recording in `directory`. Parts that its recorder did not live to list are read too; what was not in
 /// its place yet is passed by.
 pub fn read(directory: &Path) -> Result<Recorded, Error> {
-    read_by(directory, None)
+    read_by(directory, None, &mut || ())
 }
 
-/// As [`read`]; moments are by `clock` where one is given, so that those of several hosts compare.
-pub fn read_by(directory: &Path, clock: Option<&Clock>) -> Result<Recorded, Error> {
+/// As [`read`]; moments are by `clock` where one is given, so that those of several hosts compare. `read_one` is called
+/// behind each part.
+pub fn read_by(
+    directory: &Path,
+    clock: Option<&Clock>,
+    read_one: &mut dyn FnMut(),
+) -> Result<Recorded, Error> {
     let meta = Meta::read(directory)?;
     let clock = *clock.unwrap_or(&meta.run.clock);
     let mut model = Model::with_history();
@@ -46,12 +51,13 @@ pub fn read_by(directory: &Path, clock: Option<&Clock>) -> Result<Recorded, Erro
     let tables = Tables::new();
     for part in parts {
         read_part(&directory.join(part), &tables, &clock, &mut recorded)?;
+        read_one();
     }
     Ok(recorded)
 }
 
 /// Parts that are in their place, in order.
-fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
+pub fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
     let fail = |cause| Error::io("read", directory, cause);
     let mut parts = BTreeSet::new();
     for entry in fs::read_dir(directory).map_err(fail)? {

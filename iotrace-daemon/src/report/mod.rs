@@ -7,6 +7,7 @@
 //! report::html(&report, complete, &mut out)?; // for a browser: docs/report-html.md
 //! ```
 
+pub mod diff;
 mod html;
 mod json;
 mod merged;
@@ -19,10 +20,10 @@ pub mod view;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 pub use html::html;
-pub use json::{json, view_json};
+pub use json::{diff_json, json, view_json};
 use phases::{PhaseSums, Phases};
 use sum::Sum;
-pub use text::{escape, text, units, view_text};
+pub use text::{diff_text, escape, text, units, view_text};
 
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},

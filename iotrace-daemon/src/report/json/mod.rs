@@ -1,6 +1,7 @@
 //! The report as one JSON object, written row by row: `docs/report-json.md` is its schema.
 
 mod analysis;
+mod diff;
 mod entries;
 mod phases;
 mod view;
@@ -11,10 +12,12 @@ use std::{
 };
 
 use analysis::{analysis_entries, series};
+pub use diff::diff_json;
 use entries::{
     counter_entries, failure_entries, flat, seconds, sum_entries, table_entries, text_entries,
 };
 use iotrace_common::diag;
+pub(super) use phases::NAMES as PHASE_NAMES;
 use phases::{PhasesJson, row_entries};
 use serde::{
     Serialize, Serializer,
@@ -222,6 +225,12 @@ impl Serialize for ProcessJson<'_> {
         )?;
         map.serialize_entry("exit_code", &about.exit_code())?;
         map.serialize_entry("execs", &about.execs)?;
+        if let Some(rank) = about.role.rank {
+            map.serialize_entry("rank", &rank.number)?;
+        }
+        if let Some(job) = &about.role.job {
+            map.serialize_entry("job", job)?;
+        }
         map.serialize_entry(
             "totals",
             &ProcessTotals {

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-pub(super) const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "other"];
+pub const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "other"];
 
 /// Counters by name of the phase.
 pub(super) struct PhasesJson<'a> {

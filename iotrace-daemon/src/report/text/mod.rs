@@ -1,5 +1,6 @@
 //! The report for people: sections of aligned tables on a page of 100 columns.
 
+mod diff;
 mod escape;
 mod events;
 mod files;
@@ -15,6 +16,7 @@ mod view;
 
 use std::io::{self, BufWriter, Write};
 
+pub use diff::diff_text;
 pub use escape::escape;
 use table::Page;
 pub use view::view_text;

@@ -1,0 +1,71 @@
+//! `iotrace diff`: two recordings side by side, before and after a change.
+
+use std::{
+    io::{self, BufWriter, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use super::{
+    config::Sorting,
+    output::{Format, save},
+};
+use crate::{
+    analysis::findings::thresholds::Thresholds,
+    classify::Classifier,
+    recording::{self, Job},
+    report::{self, Report, diff::Diff},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The recording before the change.
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// The recording after it.
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// Compare as text or as JSON.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to this file; one that is there is replaced when the new one is whole.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+}
+
+/// Runs `iotrace diff`.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Sorting {
+        classifier,
+        thresholds,
+    } = Sorting::read(args.rules.as_deref())?;
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
+    let before = report_of(&before, &classifier, &thresholds);
+    let after = report_of(&after, &classifier, &thresholds);
+    let diff = Diff::new(&before, &after);
+    let write = |color: bool, out: &mut dyn Write| match args.format {
+        Format::Text => report::diff_text(&diff, color, out),
+        Format::Json => report::diff_json(&diff, out),
+    };
+    match &args.output {
+        Some(file) => save(file, |out| write(false, out))?,
+        None => {
+            let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let mut out = BufWriter::new(io::stdout().lock());
+            write(color, &mut out)?;
+            out.flush()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(directory: &Path) -> anyhow::Result<Job> {
+    Ok(recording::read_job(&[directory.to_owned()])?)
+}
+
+fn report_of<'a>(job: &'a Job, classifier: &'a Classifier, thresholds: &Thresholds) -> Report<'a> {
+    Report::with(&job.model, &job.run, classifier, thresholds).of_nodes(&job.nodes)
+}

@@ -1,0 +1,136 @@
+//! Two runs side by side, for people.
+
+use std::io::{self, BufWriter, Write};
+
+use super::{
+    escape::{escape, shorten},
+    overview,
+    table::{PAGE, Page, Style, Table},
+    units::{bytes, count, duration},
+};
+use crate::{
+    analysis::findings::Finding,
+    report::diff::{Diff, Measure, Section, Unit},
+};
+
+/// A change by less than this share is not coloured.
+const TOLERANCE: f64 = 0.05;
+
+/// Writes the comparison as text.
+pub fn diff_text(diff: &Diff<'_>, color: bool, out: impl Write) -> io::Result<()> {
+    let mut page = Page::new(BufWriter::new(out), color);
+    for (title, report) in [("Before", diff.before), ("After", diff.after)] {
+        page.line(Style::Dim, title)?;
+        overview::head(report, &mut page)?;
+    }
+    for remark in diff.remarks() {
+        page.prose(Style::Warning, &format!("{}.", escape(remark.as_bytes())))?;
+    }
+    findings(diff, &mut page)?;
+    for section in &diff.sections {
+        numbers(section, &mut page)?;
+    }
+    page.flush()
+}
+
+fn findings(diff: &Diff<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    page.section("Findings")?;
+    let kept: Vec<_> = diff.kept().collect();
+    let line = |page: &mut Page<_>, style, word: &str, severity: &str, finding: &Finding| {
+        let title = escape(finding.title.as_bytes());
+        let text = format!("{word} [{severity}] {}: {title}", finding.code);
+        page.line(style, &format!("  {}", shorten(text.as_bytes(), PAGE - 2)))
+    };
+    for finding in diff.gone() {
+        line(page, Style::Good, "gone", finding.severity.name(), finding)?;
+    }
+    for finding in diff.new_ones() {
+        line(
+            page,
+            Style::Warning,
+            "new ",
+            finding.severity.name(),
+            finding,
+        )?;
+    }
+    for (before, after) in &kept {
+        let severity = match (before.severity.name(), after.severity.name()) {
+            (before, after) if before == after => after.to_owned(),
+            (before, after) => format!("{before}, now {after}"),
+        };
+        line(page, Style::Plain, "still", &severity, after)?;
+    }
+    if kept.is_empty() && diff.gone().next().is_none() && diff.new_ones().next().is_none() {
+        page.line(Style::Dim, "  none, before and after")?;
+    }
+    Ok(())
+}
+
+fn numbers(section: &Section, page: &mut Page<impl Write>) -> io::Result<()> {
+    let mut title = section.name.to_owned();
+    title[..1].make_ascii_uppercase();
+    page.section(&match section.is_phase {
+        true => format!("Phase {}", section.name),
+        false => title,
+    })?;
+    let mut table = Table::new(&["<", "BEFORE", "AFTER", "CHANGE"]);
+    for measure in &section.measures {
+        let is_empty = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
+        if is_empty(measure.before) && is_empty(measure.after) {
+            continue;
+        }
+        let style = match measure.is_better(TOLERANCE) {
+            Some(true) => Style::Good,
+            Some(false) => Style::Warning,
+            None => Style::Plain,
+        };
+        let cells = vec![
+            label(measure.name),
+            shown(measure.unit, measure.before),
+            shown(measure.unit, measure.after),
+            change(measure),
+        ];
+        table.styled_row(style, cells);
+    }
+    page.table(&table)
+}
+
+/// The name in words.
+fn label(name: &str) -> String {
+    let unit_of = ["_bytes_per_second", "_seconds"];
+    let word = unit_of.iter().find_map(|unit| name.strip_suffix(unit));
+    match word.unwrap_or(name) {
+        "seconds" => "time in calls".into(),
+        "merged" => "merged time".into(),
+        word => word.replace('_', " "),
+    }
+}
+
+fn shown(unit: Unit, value: Option<f64>) -> String {
+    let Some(value) = value else {
+        return "-".into();
+    };
+    let whole = value.round() as u64;
+    match unit {
+        Unit::Count => count(whole),
+        Unit::Bytes => bytes(whole),
+        Unit::Time => duration(whole),
+        Unit::Rate => format!("{}/s", bytes(whole)),
+        Unit::Share => format!("{:.1} %", value * 100.0),
+    }
+}
+
+/// `-53 %`, `+12 %`, or by how much it is more where it more than doubled.
+fn change(measure: &Measure) -> String {
+    match measure.ratio() {
+        None => String::new(),
+        Some(ratio) if ratio >= 2.0 => format!("x{ratio:.1}"),
+        Some(ratio) => {
+            let percent = (ratio - 1.0) * 100.0;
+            match percent.abs() < 0.5 {
+                true => "=".into(),
+                false => format!("{percent:+.0} %"),
+            }
+        }
+    }
+}
