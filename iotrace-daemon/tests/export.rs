@@ -5,8 +5,9 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
 };
 
 use common::{
@@ -59,6 +60,14 @@ fn record(dir: &Path, args: &[&str]) -> Finished {
     ]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     finished
+}
+
+fn gunzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut out)
+        .unwrap();
+    out
 }
 
 /// A table as JSON.
@@ -252,6 +261,28 @@ fn anonymous_exports_name_nothing() {
         let out = exported(&finished.recording, &["--anonymize", "-f", format]);
         let out = String::from_utf8(out).unwrap();
         for word in tell.iter().chain([&host.as_str()]) {
+            assert!(!out.contains(word), "{format} tells {word}");
+        }
+    }
+    // What is compressed is looked into by its reader.
+    let log = dir.join("log.darshan");
+    let place = log.to_str().unwrap();
+    exported(
+        &finished.recording,
+        &["--anonymize", "-f", "darshan", "-o", place],
+    );
+    let trace = exported(&finished.recording, &["--anonymize", "-f", "chrome"]);
+    let trace = String::from_utf8(gunzipped(&trace)).unwrap();
+    let events = exported(&finished.recording, &["--anonymize", "-f", "tensorboard"]);
+    let events = String::from_utf8_lossy(&events).into_owned();
+    for (format, out) in [
+        ("darshan", by_pydarshan(&log).to_string()),
+        ("chrome", trace),
+        ("tensorboard", events),
+    ] {
+        // Names of phases are not the user's.
+        let tell = tell.iter().filter(|word| **word != "checkpoints");
+        for word in tell.chain([&host.as_str()]).filter(|word| word.len() > 3) {
             assert!(!out.contains(word), "{format} tells {word}");
         }
     }
@@ -516,6 +547,7 @@ fn a_trace_has_every_process_and_phase() {
             assert!(sum > 0 || name != "operations");
         }
     }
+    spans_are_intervals(&finished.recording, &spans);
     let saves: Vec<_> = spans
         .iter()
         .filter(|span| span["cat"] == "checkpoint")
@@ -524,26 +556,64 @@ fn a_trace_has_every_process_and_phase() {
     assert_eq!((saves.len(), reported.len()), (1, 1));
     assert_eq!(saves[0]["args"]["bytes"], reported[0]["bytes_written"]);
     assert!((at(saves[0], "dur") / 1e6 - reported[0]["seconds"].as_f64().unwrap()).abs() < 1e-6);
-    // The area below the counters is what was moved.
-    let mut moved: BTreeMap<(u64, &str), (f64, f64, f64)> = BTreeMap::new();
+    // The area below the counters is what was moved, and the time in calls.
+    let mut moved: BTreeMap<(u64, String), (f64, f64, f64)> = BTreeMap::new();
     for counter in of("C") {
-        for name in ["read", "written"] {
-            let (sum, rate, since) = moved.entry((number(counter, "pid"), name)).or_default();
+        for (name, value) in counter["args"].as_object().unwrap() {
+            let key = (number(counter, "pid"), name.clone());
+            let (sum, rate, since) = moved.entry(key).or_default();
             *sum += *rate * (at(counter, "ts") - *since) / 1e6;
-            (*rate, *since) = (at(&counter["args"], name), at(counter, "ts"));
+            (*rate, *since) = (value.as_f64().unwrap(), at(counter, "ts"));
         }
     }
     assert!(
         moved.values().all(|(_, rate, _)| *rate == 0.0),
         "they end at 0"
     );
-    let written: f64 = moved
-        .iter()
-        .filter(|((_, name), _)| *name == "written")
-        .map(|(_, (sum, ..))| sum)
-        .sum();
-    let total = number(&report["totals"], "bytes_written") as f64;
-    assert!((written / total - 1.0).abs() < 0.01, "{written} of {total}");
+    let seconds = [
+        "read_seconds",
+        "write_seconds",
+        "meta_seconds",
+        "sync_seconds",
+        "failed_seconds",
+    ];
+    let in_calls = seconds.map(|name| report["totals"][name].as_f64().unwrap_or(0.0));
+    for (counter, total) in [
+        ("written", number(&report["totals"], "bytes_written") as f64),
+        ("read", number(&report["totals"], "bytes_read") as f64),
+        ("calls", in_calls.iter().sum()),
+    ] {
+        let of_counter = moved.iter().filter(|((_, name), _)| name == counter);
+        let area: f64 = of_counter.map(|(_, (sum, ..))| sum).sum();
+        assert!(
+            (area / total - 1.0).abs() < 0.01,
+            "{counter}: {area} of {total}"
+        );
+    }
+}
+
+/// A span has what the table of intervals has in a row.
+#[track_caller]
+fn spans_are_intervals(recording: &Path, spans: &[&Value]) {
+    let rows = json_rows(recording, &["--by", "interval"]);
+    let mut expected: Vec<String> = Vec::new();
+    for row in &rows {
+        let numbers = ["operations", "bytes_read", "bytes_written"].map(|name| number(row, name));
+        let class = row["class"].as_str().map(|class| format!(" ({class})"));
+        let phase = row["phase"].as_str().unwrap_or("no open file");
+        let phase = format!("{phase}{}", class.unwrap_or_default());
+        expected.push(format!("{} {phase} {numbers:?}", number(row, "pid")));
+    }
+    let mut found: Vec<String> = Vec::new();
+    for span in spans.iter().filter(|span| span["cat"] == "phase") {
+        let numbers =
+            ["operations", "bytes_read", "bytes_written"].map(|name| number(&span["args"], name));
+        let (pid, phase) = (number(span, "pid"), text(span, "name"));
+        found.push(format!("{pid} {phase} {numbers:?}"));
+    }
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
-use super::{output::save, phases};
+use super::{meter::Meter, output::save, phases};
 use crate::{
     export::{
         Export, Names, Selection, chrome, darshan,
         table::{self, By, Encoding},
+        tensorboard,
     },
     recording,
 };
@@ -25,6 +26,8 @@ enum Format {
     Darshan,
     /// Trace events, gzipped, for Perfetto and TensorBoard's trace viewer.
     Chrome,
+    /// Event files for TensorBoard: curves of bandwidth, merged time and checkpoints, and histograms of access sizes.
+    Tensorboard,
     /// Comma-separated values, with a line of names.
     Csv,
     /// One JSON object with a list of rows.
@@ -33,7 +36,7 @@ enum Format {
 
 impl Format {
     fn is_binary(self) -> bool {
-        matches!(self, Self::Darshan | Self::Chrome)
+        matches!(self, Self::Darshan | Self::Chrome | Self::Tensorboard)
     }
 }
 
@@ -45,7 +48,8 @@ pub struct Args {
     /// What to write.
     #[arg(short, long, value_enum)]
     format: Format,
-    /// Write to this file [default: standard output]
+    /// Write to this file [default: standard output]. Of tensorboard it may be a directory, which is made where it is not
+    /// there.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file where it is there.
@@ -83,7 +87,9 @@ fn most_records(text: &str) -> Result<usize, String> {
 /// Runs `iotrace export`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(output) = &args.output {
-        check_place(output, args.force)?;
+        if args.format != Format::Tensorboard {
+            check_place(output, args.force)?;
+        }
     } else if args.format.is_binary() && io::stdout().is_terminal() {
         bail!("this format is not for a terminal: name a file with --output FILE");
     }
@@ -91,7 +97,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::anyhow!("there is no phase {name:?}: `iotrace phases list` names them")
     })?;
     let classifier = phases::compile(args.rules.as_deref())?;
-    let job = recording::read_job(&args.recordings)?;
+    let mut meter = Meter::new();
+    let tell = |done, whole| meter.part("reading", done, whole);
+    let job = recording::read_job_and_tell(&args.recordings, tell)?;
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
             "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \
@@ -116,17 +124,27 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Format::Darshan => darshan::log(&export, args.max_records)?,
         _ => Vec::new(),
     };
-    let write = |out: &mut dyn Write| {
+    if args.output.is_none() && io::stdout().is_terminal() {
+        meter.off(); // what is written goes there
+    }
+    let mut write = |out: &mut dyn Write| {
+        let out = meter.over("writing", out);
         let mut out = BufWriter::with_capacity(1 << 16, out);
         match args.format {
             Format::Darshan => out.write_all(&log)?,
             Format::Chrome => chrome::write(&export, &mut out)?,
+            Format::Tensorboard => tensorboard::write(&export, &mut out)?,
             Format::Csv => table::write(&export, args.by, Encoding::Csv, &mut out)?,
             Format::Json => table::write(&export, args.by, Encoding::Json, &mut out)?,
         }
         out.flush()
     };
     match &args.output {
+        Some(output) if args.format == Format::Tensorboard => {
+            let output = event_file(output, &export)?;
+            check_place(&output, args.force)?;
+            save(&output, |file| write(file))?;
+        }
         Some(output) => save(output, |file| write(file))?,
         None => write(&mut io::stdout().lock())?,
     }
@@ -147,4 +165,19 @@ fn check_place(output: &Path, force: bool) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The file that TensorBoard finds: the one that was named, or one in the directory that was.
+fn event_file(output: &Path, export: &Export<'_>) -> anyhow::Result<PathBuf> {
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    if tensorboard::is_file_name(&name) && !output.is_dir() {
+        return Ok(output.to_owned());
+    }
+    fs::create_dir_all(output).with_context(|| {
+        format!(
+            "{} cannot be made a directory: name one, or a file with tfevents in its name",
+            output.display()
+        )
+    })?;
+    Ok(output.join(tensorboard::file_name(export)))
 }

@@ -1,7 +1,7 @@
 //! Chrome's Trace Event format, gzipped: what Perfetto and TensorBoard's trace viewer show.
 //!
 //! One track for each process, with a lane for each phase: a span from the first operation of each interval of the
-//! recording to its last, and counters of bandwidth. Checkpoints, loads and epochs are on a track of the job.
+//! recording to its last, and counters of bandwidth and of calls in flight. Checkpoints, loads and epochs are on a track of the job.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,7 @@ pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
     let intervals = export.intervals();
     let mut events = Events::new();
     spans(export, &intervals, &mut events);
-    bandwidth(export, &intervals, &mut events);
+    counters(export, &intervals, &mut events);
     job(export, &export.analysis(), &mut events);
     events.sort_by_key(|(at, _)| *at);
 
@@ -128,25 +128,28 @@ fn spans(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
     }
 }
 
-/// Bytes per second by process, in steps of the intervals.
-fn bandwidth(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
+/// Counters of one process: bytes read and written per second, and calls in flight.
+type Rates = [f64; 3];
+
+/// Bytes per second and calls in flight by process, in steps of the intervals.
+fn counters(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
     let pids = pids(export);
     let nodes: Vec<u32> = export.processes().map(|process| process.node).collect();
     // Intervals of several nodes overlap, those of one do not.
     for node in 0..export.nodes.len() as u32 {
         let of_node = |place: usize| nodes[place] == node;
-        bandwidth_of(intervals, of_node, &pids, events);
+        counters_of(intervals, of_node, &pids, events);
     }
 }
 
 /// The same of the processes of one node.
-fn bandwidth_of(
+fn counters_of(
     intervals: &[Interval],
     of_node: impl Fn(usize) -> bool,
     pids: &[u64],
     events: &mut Events,
 ) {
-    let mut shown: BTreeMap<usize, [f64; 2]> = BTreeMap::new();
+    let mut shown: BTreeMap<usize, Rates> = BTreeMap::new();
     let mut until = 0;
     for interval in intervals {
         let mut activities = interval.activities.iter();
@@ -157,19 +160,22 @@ fn bandwidth_of(
         if until < start {
             step(until, &mut shown, BTreeMap::new(), pids, events);
         }
-        let mut bytes: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
+        let mut sums: BTreeMap<usize, [u64; 3]> = BTreeMap::new();
         let activities = interval.activities.iter();
         for ((place, _), activity) in activities.filter(|((place, _), _)| of_node(*place)) {
-            let sum = bytes.entry(*place).or_default();
+            let sum = sums.entry(*place).or_default();
             sum[0] += activity.flow.bytes_read;
             sum[1] += activity.flow.bytes_written;
+            sum[2] += activity.flow.ns();
         }
         // Over the time that is drawn: the clocks of two parts may overlap a little.
         let end = interval.end.max(start + 1);
-        let seconds = (end - start) as f64 / 1e9;
-        let rates = bytes
-            .into_iter()
-            .map(|(place, bytes)| (place, bytes.map(|bytes| bytes as f64 / seconds)));
+        let ns = (end - start) as f64;
+        // Time in calls by time is the number of calls in flight, on average.
+        let rates = sums.into_iter().map(|(place, [read, written, in_calls])| {
+            let rates = [read as f64 * 1e9, written as f64 * 1e9, in_calls as f64];
+            (place, rates.map(|sum| sum / ns))
+        });
         step(start, &mut shown, rates.collect(), pids, events);
         until = end;
     }
@@ -179,23 +185,28 @@ fn bandwidth_of(
 /// Puts down rates that are other than those `shown` before.
 fn step(
     at: i64,
-    shown: &mut BTreeMap<usize, [f64; 2]>,
-    rates: BTreeMap<usize, [f64; 2]>,
+    shown: &mut BTreeMap<usize, Rates>,
+    rates: BTreeMap<usize, Rates>,
     pids: &[u64],
     events: &mut Events,
 ) {
     let gone = shown.keys().filter(|place| !rates.contains_key(place));
-    let gone: Vec<_> = gone.map(|place| (*place, [0.0; 2])).collect();
+    let gone: Vec<_> = gone.map(|place| (*place, Rates::default())).collect();
     for (place, rate) in gone.into_iter().chain(rates.clone()) {
-        if shown.get(&place).copied().unwrap_or_default() != rate {
-            let event = json!({
-                "ph": "C",
-                "name": "bytes per second",
-                "pid": pids[place],
-                "ts": micros(at),
-                "args": {"read": rate[0], "written": rate[1]},
-            });
+        let [read, written, in_flight] = rate;
+        let before = shown.get(&place).copied().unwrap_or_default();
+        let mut put = |name: &str, args: Value| {
+            let event = json!({"ph": "C", "name": name, "pid": pids[place], "ts": micros(at), "args": args});
             events.push((at, event));
+        };
+        if before[..2] != rate[..2] {
+            put(
+                "bytes per second",
+                json!({"read": read, "written": written}),
+            );
+        }
+        if before[2] != in_flight {
+            put("calls in flight", json!({"calls": in_flight}));
         }
     }
     *shown = rates;

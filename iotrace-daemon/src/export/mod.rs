@@ -1,7 +1,8 @@
 //! Exports: what a recording holds, in the formats of other tools.
 //!
 //! ```text
-//! recordings -> job -> Export (what is selected, by which names) -> table (CSV, JSON) | darshan | chrome
+//! recordings -> job -> Export (what is selected, by which names) -> table (CSV, JSON) | darshan | chrome |
+//!     tensorboard
 //! ```
 //!
 //! Every number is the recording's own. [`Selection`] and [`Names`] are applied here, once for all formats.
@@ -13,6 +14,7 @@ pub mod darshan;
 mod names;
 mod selection;
 pub mod table;
+pub mod tensorboard;
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -29,7 +31,7 @@ use crate::{
     },
     model::{
         Model, Process, Row,
-        counters::{Counters, FIRST, LAST},
+        counters::{Counters, FIRST, LAST, UNION_READ_NS, UNION_WRITE_NS},
         history::Bounds,
         run::Run,
     },
@@ -57,6 +59,8 @@ pub struct Export<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Activity {
     pub flow: Flow,
+    /// Nanoseconds in calls of the phase, those that overlap within the process counted once.
+    pub merged_ns: u64,
     /// Start of the first operation and end of the last, nanoseconds since the start of the run.
     pub first: i64,
     pub last: i64,
@@ -212,26 +216,36 @@ impl<'a> Export<'a> {
                 }
                 return;
             };
-            let (used, sorted) = (used[row as usize], self.sorted(rows[row as usize].file));
-            let phases: Vec<_> = used.phases(sorted).map(|(phase, _)| phase).collect();
-            let parts = match phases[..] {
-                [main, reads] => {
-                    let (read, rest) = split(&delta.counters);
-                    vec![(main, rest), (reads, read)]
-                }
-                _ => phases
-                    .iter()
-                    .map(|main| (*main, delta.counters.clone()))
-                    .collect(),
-            };
-            for (phase, counters) in parts {
-                if self.selection.has_phase(phase) {
-                    self.add(interval, (place, phase.code()), &counters);
-                }
+            let sorted = self.sorted(rows[row as usize].file);
+            for (phase, counters) in self.by_phase(&delta.counters, used[row as usize], sorted) {
+                self.add(interval, (place, phase.code()), &counters);
             }
         });
         intervals.retain(|interval| !interval.activities.is_empty());
         intervals
+    }
+
+    /// What is selected of the counters of a row, by phase: apart where reads are of another one than writes.
+    pub fn counters_by_phase(&self, row: &Row) -> Vec<(Phase, Counters)> {
+        let total = row.cell.total();
+        let sorted = self.sorted(row.file);
+        self.by_phase(&total, Used::new(&total, sorted), sorted)
+    }
+
+    fn by_phase(&self, counters: &Counters, used: Used, sorted: &Sorted) -> Vec<(Phase, Counters)> {
+        let phases: Vec<_> = used.phases(sorted).map(|(phase, _)| phase).collect();
+        let mut parts = match phases[..] {
+            [main, reads] => {
+                let (read, rest) = split(counters);
+                vec![(main, rest), (reads, read)]
+            }
+            _ => phases
+                .iter()
+                .map(|main| (*main, counters.clone()))
+                .collect(),
+        };
+        parts.retain(|(phase, _)| self.selection.has_phase(*phase));
+        parts
     }
 
     fn add(&self, interval: &mut Interval, key: (usize, u16), counters: &Counters) {
@@ -246,11 +260,12 @@ impl<'a> Export<'a> {
         let first = moment(FIRST).unwrap_or(interval.start);
         let last = moment(LAST).unwrap_or(interval.end);
         let activity = interval.activities.entry(key).or_insert(Activity {
-            flow: Flow::default(),
             first,
             last,
+            ..Activity::default()
         });
         activity.flow.add(&flow);
+        activity.merged_ns += counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS];
         activity.first = activity.first.min(first);
         activity.last = activity.last.max(last);
     }

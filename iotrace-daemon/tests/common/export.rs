@@ -87,3 +87,12 @@ pub fn refused(out: &Output, words: &[&str]) {
         assert!(errors.contains(word), "{word} is not in: {errors}");
     }
 }
+
+/// Makes a recording one of another host, which it is by its meta.json.
+pub fn set_host(recording: &Path, host: &str) {
+    let path = recording.join("meta.json");
+    let mut meta: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    meta["host"] = host.into();
+    meta["boot_id"] = format!("boot of {host}").into();
+    std::fs::write(&path, meta.to_string()).unwrap();
+}

@@ -176,14 +176,7 @@ impl Iotrace {
         }
         self.command.args(command);
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A shell starts what it runs in the background with the interrupt ignored, and the traced program inherits it.
-        // SAFETY: signal(2) may be called between fork and exec.
-        unsafe {
-            self.command.pre_exec(|| {
-                libc::signal(libc::SIGINT, libc::SIG_DFL);
-                Ok(())
-            })
-        };
+        take_interrupts(&mut self.command);
         let child = self.command.spawn().expect("iotrace starts");
         Running {
             child,
@@ -255,6 +248,18 @@ impl Running {
             dir: self.dir,
         }
     }
+}
+
+/// Lets a command be interrupted: a shell starts what it runs in the background with the interrupt ignored, and what that
+/// starts inherits it.
+pub fn take_interrupts(command: &mut Command) {
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
 }
 
 /// Waits for a child's end, and kills one that takes too long.

@@ -180,6 +180,7 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
         "pandas==3.1.1",
         "pyarrow==26.0.1",
         "pyspark==4.3.0",
+        "pytz==2026.6", // DuckDB asks for it to give out times
     ],
 };
 
