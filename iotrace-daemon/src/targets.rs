@@ -93,6 +93,12 @@ pub fn look(pid: u32) -> Option<About> {
     })
 }
 
+/// The environment that a process was given at its exec; `None` where it is gone.
+pub fn environment(process: ProcessId) -> Option<Vec<u8>> {
+    let variables = fs::read(proc(process.pid, "environ")).ok()?;
+    is_there(process).then_some(variables)
+}
+
 /// Whether what /proc said is of this process, and not of another that had or got its pid.
 pub fn is_of(about: &About, process: ProcessId) -> bool {
     is_start(process, about.start_boottime)

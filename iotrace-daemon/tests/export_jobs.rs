@@ -34,7 +34,9 @@ if len(sys.argv) > 3:
     sys.exit()
 os.makedirs(root + "/data/train", exist_ok=True)
 for rank in (first + 1, first):
-    variables = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", SLURM_JOB_ID="4242")
+    # More than an event of the kernel side holds comes first, as where a site sets much.
+    variables = dict(os.environ, SITE="x" * 60_000 * (rank % 2))
+    variables.update(RANK=str(rank), WORLD_SIZE="4", SLURM_JOB_ID="4242")
     subprocess.run([sys.executable, sys.argv[0], root, str(rank), "rank"], env=variables, check=True)
 "#;
 

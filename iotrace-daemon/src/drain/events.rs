@@ -5,9 +5,13 @@ use std::collections::HashMap;
 use iotrace_common::{
     event::{self, Exec, Exit, Fork, Header, Name, name_flags},
     key::start_key,
+    limits::ENVIRONMENT_BYTES,
 };
 
-use crate::model::input::{Event, FileName, ProcessId, Searched};
+use crate::{
+    model::input::{Event, FileName, ProcessId, Searched},
+    targets,
+};
 
 /// What one record of the ring buffer is.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,7 +53,7 @@ impl Decoder {
             event::EXEC => Decoded::Event(exec(process, record)?),
             event::ENVIRONMENT => Decoded::Event(Event::Environment {
                 process,
-                variables: payload::<Header>(record, &header)?.to_vec(),
+                variables: whole(process, payload::<Header>(record, &header)?),
             }),
             event::FORK => Decoded::Event(fork(process, record)?),
             event::EXIT => {
@@ -239,6 +243,13 @@ fn comm(bytes: &[u8; 16]) -> Vec<u8> {
         .next()
         .unwrap_or_default()
         .to_vec()
+}
+
+/// The environment of a process: more than an event holds is read from /proc, where the process is still there.
+fn whole(process: ProcessId, variables: &[u8]) -> Vec<u8> {
+    let is_cut = variables.len() >= ENVIRONMENT_BYTES;
+    let rest = is_cut.then(|| targets::environment(process)).flatten();
+    rest.unwrap_or_else(|| variables.to_vec())
 }
 
 #[cfg(test)]

@@ -119,11 +119,7 @@ pub const TOOLS: &[Tool] = &[
         Test,
     ),
     tool(ANALYSIS, "reads recordings as they lie", Test),
-    tool(
-        command("java", "default-jre-headless"),
-        "runs Spark",
-        Test,
-    ),
+    tool(command("java", "default-jre-headless"), "runs Spark", Test),
     tool(command("git", "git"), "is a program to trace", Test),
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),
