@@ -1,4 +1,5 @@
-//! Decodes the kernel side's events: bytes of the ring buffer in, [`Event`]s out. Pure.
+//! Decodes the kernel side's events: bytes of the ring buffer in, [`Event`]s out. Pure, but for an environment that is longer
+//! than an event, which is read from /proc.
 
 use std::collections::HashMap;
 
