@@ -69,10 +69,7 @@ impl Meter {
     }
 
     /// A writer that shows how much went through it.
-    pub fn over<'a, W: Write>(&'a mut self, what: &'a str, out: W) -> impl Write + 'a
-    where
-        W: 'a,
-    {
+    pub fn over<'a, W: Write + 'a>(&'a mut self, what: &'a str, out: W) -> impl Write + 'a {
         Metered {
             meter: self,
             what,
