@@ -15,6 +15,7 @@ pub mod limits;
 pub mod op;
 pub mod phases;
 pub mod scope;
+pub mod uring;
 pub mod value;
 
 /// Version of everything in this crate that the kernel programs and the daemon must agree on.

@@ -5,7 +5,7 @@
 
 use core::ptr;
 
-use iotrace_common::{ABI_VERSION, limits::SYSCALLS, op::Call};
+use iotrace_common::{ABI_VERSION, limits::SYSCALLS, op::Call, uring::OPCODES};
 
 /// A read-only global that the daemon sets before load.
 ///
@@ -73,6 +73,9 @@ constants! {
     TYPE_INODE = 0;
     TYPE_SUPER_BLOCK = 0;
     TYPE_LIST_HEAD = 0;
+    TYPE_TASK = 0;
+    TYPE_REQUEST = 0;
+    TYPE_URING_TASK = 0;
 
     // Field offsets, bytes. `struct pt_regs`: the six arguments and the system call number.
     REGS_ARG0 = 0;
@@ -136,6 +139,26 @@ constants! {
     VFSMOUNT_ROOT = 0;
     /// `mount.mnt`, `mount.mnt_parent` (`mnt_mountpoint` follows it at once, which the daemon checks).
     MOUNT_VFSMOUNT = 0;
+    // `struct io_kiocb`: a request. Its task stands in `io_uring_task`, or (before Linux 6.7) in the request itself.
+    REQUEST_OPCODE = 0;
+    REQUEST_FLAGS = 0;
+    REQUEST_FILE = 0;
+    REQUEST_FD = 0;
+    REQUEST_TASK = 0;
+    URING_TASK_TASK = 0;
+    // What the operations keep in it.
+    RW_POSITION = 0;
+    RW_BUFFER = 0;
+    OPEN_SLOT = 0;
+    CLOSE_FD = 0;
+    CLOSE_SLOT = 0;
+    SYNC_FLAGS = 0;
+    CQE_RESULT = 0;
+    CQE_FLAGS = 0;
+    /// 1: `REQUEST_TASK` is a `struct io_uring_task`, 0: the task.
+    TASK_IS_BEHIND = 0;
+    /// 1: `io_uring_complete` has a `struct io_uring_cqe`, 0: result and flags.
+    COMPLETE_HAS_CQE = 0;
     MOUNT_PARENT = 0;
 }
 
@@ -154,6 +177,19 @@ pub static CALLS: [Call; SYSCALLS] = [UNTRACED; SYSCALLS];
 #[unsafe(no_mangle)]
 pub static COMPAT_TRACED: [u8; SYSCALLS] = [0; SYSCALLS];
 
+/// What each io_uring opcode is.
+#[unsafe(no_mangle)]
+pub static URING_REQUESTS: [Call; OPCODES] = [UNTRACED; OPCODES];
+
+/// The entry of io_uring opcode `opcode`.
+#[inline(always)]
+pub fn request(opcode: u8) -> Call {
+    // SAFETY: the table has an entry for each; volatile as in `call`.
+    entry(unsafe {
+        ptr::read_volatile(URING_REQUESTS.as_ptr().add(usize::from(opcode)).cast::<u32>())
+    })
+}
+
 /// The gate table's entry for system call `nr`.
 #[inline(always)]
 pub fn call(nr: u64) -> Call {
@@ -162,8 +198,12 @@ pub fn call(nr: u64) -> Call {
     }
     // SAFETY: nr is below the table's length and an entry is four aligned bytes; volatile because the daemon sets
     // the table before load, and one load of 32 bits instead of four.
-    let bytes =
-        unsafe { ptr::read_volatile(CALLS.as_ptr().add(nr as usize).cast::<u32>()) }.to_ne_bytes();
+    entry(unsafe { ptr::read_volatile(CALLS.as_ptr().add(nr as usize).cast::<u32>()) })
+}
+
+#[inline(always)]
+fn entry(word: u32) -> Call {
+    let bytes = word.to_ne_bytes();
     Call {
         shape: bytes[0],
         op: bytes[1],

@@ -108,7 +108,7 @@ fn finish(thread: &mut Thread, result: i64) {
 
 /// A read or a write.
 #[inline(always)]
-fn data(thread: &mut Thread, bytes: u64) {
+pub fn data(thread: &mut Thread, bytes: u64) {
     let io = account::entry(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
@@ -171,7 +171,7 @@ fn read_path(thread: *mut Thread) -> u32 {
 
 /// An open: its file is that of the descriptor it returned.
 #[inline(always)]
-fn opened(thread: &mut Thread, fd: u64) {
+pub fn opened(thread: &mut Thread, fd: u64) {
     let file = of_descriptor(current(), fd as u32);
     if set_file(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
         diagnose::count(diag::SKIPPED);

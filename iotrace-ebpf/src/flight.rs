@@ -2,7 +2,7 @@
 //!
 //! Writes `FLIGHTS`.
 //!
-//! A call that begins while its process has one thread cannot overlap another one: its time is its merged time, and
+//! A call that begins while its process has one thread (and no requests of io_uring) cannot overlap another one: its time is its merged time, and
 //! nothing is kept. For all others there is one word per process and phase: how many calls are in flight, and up to
 //! when the time is accounted for, the mark. The first call sets the mark to its start; each end takes the time from
 //! the mark to itself and sets the mark. So the sum is exact at any moment, in one word, by one exchange at each end of
@@ -62,7 +62,7 @@ pub fn begin(thread: &mut Thread, task: Address) {
         load::<u32>(signal, &SIGNAL_THREADS)
     };
     thread.flight = ALONE;
-    if threads > 1 {
+    if threads > 1 || thread.asynchronous != 0 {
         take_off(thread);
     }
 }
@@ -73,8 +73,9 @@ pub fn expect_open(thread: &mut Thread) {
     thread.key.io.phase = thread.opened_phase;
 }
 
+/// As [`begin`], of a call that others may overlap.
 #[inline(never)]
-fn take_off(thread: *mut Thread) {
+pub fn take_off(thread: *mut Thread) {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return;

@@ -143,6 +143,13 @@ pub fn pid_tgid() -> (u32, u32) {
     ((both >> 32) as u32, both as u32)
 }
 
+/// Number of the CPU that this runs on.
+#[inline(always)]
+pub fn cpu() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { generated::bpf_get_smp_processor_id() }
+}
+
 // The BPF target of rustc has no atomic read-modify-write operations; the kernel has them (from 5.12 on).
 
 /// Atomically adds `amount`; what was there before.

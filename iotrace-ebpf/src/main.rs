@@ -8,6 +8,7 @@
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `missing`: where files were looked for that are not there
+//! - `uring`: requests of io_uring
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
@@ -33,6 +34,7 @@ mod path;
 mod process;
 mod sort;
 mod thread;
+mod uring;
 
 use core::ffi::c_void;
 
@@ -44,7 +46,7 @@ use aya_ebpf::{
 use aya_log_ebpf::debug;
 
 use crate::{
-    config::REGS_NR,
+    config::{COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT, REGS_NR},
     kernel::{Address, current, load, registers_of},
 };
 
@@ -109,6 +111,28 @@ fn registers() -> Address {
 fn number(ctx: &TracePointContext) -> u64 {
     // SAFETY: the record is at least 16 bytes long.
     u64::from(unsafe { *ctx.as_ptr().byte_add(8).cast::<u32>() })
+}
+
+/// TRACE_EVENT io_uring_submit_req (io_uring_submit_sqe before Linux 6.3): (struct io_kiocb *req, ...)
+#[btf_tracepoint(function = "io_uring_submit_req")]
+pub fn uring_submit(ctx: BtfTracePointContext) -> i32 {
+    uring::submitted(ctx.arg::<u64>(0));
+    0
+}
+
+/// TRACE_EVENT io_uring_complete: (struct io_ring_ctx *ctx, void *req, struct io_uring_cqe *cqe), and in older kernels
+/// (ctx, req, u64 user_data, int res, unsigned cflags, ...)
+#[btf_tracepoint(function = "io_uring_complete")]
+pub fn uring_complete(ctx: BtfTracePointContext) -> i32 {
+    let (result, flags) = if COMPLETE_HAS_CQE.is_set() {
+        let cqe: Address = ctx.arg::<*const c_void>(2);
+        // SAFETY: the tracepoint's argument; both fields are 32 bits.
+        unsafe { (load::<u32>(cqe, &CQE_RESULT), load::<u32>(cqe, &CQE_FLAGS)) }
+    } else {
+        (ctx.arg::<u64>(3) as u32, ctx.arg::<u64>(4) as u32)
+    };
+    uring::completed(ctx.arg::<u64>(1), result as i32, flags);
+    0
 }
 
 /// TRACE_EVENT sched_process_fork: (struct task_struct *parent, struct task_struct *child)

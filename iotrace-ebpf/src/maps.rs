@@ -24,8 +24,13 @@ use iotrace_common::{
 };
 
 use crate::{
-    flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
+    flight::Flights,
+    kernel::Address,
+    missing::Look,
+    open_files::OpenFile,
+    sort::Walk,
     thread::Thread,
+    uring::Request,
 };
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
@@ -177,6 +182,19 @@ pub static EVENTS: RingBuf<u8, { limits::EVENT_RING_BYTES as usize }> = RingBuf:
 #[btf_map]
 pub static HISTOGRAMS: PerCpuArray<Histograms, { phases::COUNT }> = PerCpuArray::new();
 
+/// io_uring's requests in flight, by their address. Not preallocated: mostly empty.
+#[btf_map]
+pub static REQUESTS: HashMap<
+    u64,
+    Request,
+    { limits::REQUEST_ENTRIES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
+
+/// In place of a thread's state, that of the programs that see io_uring's requests, which end on any thread.
+#[btf_map]
+pub static URING_STATE: PerCpuArray<Thread, 2> = PerCpuArray::new();
+
 /// What was not counted, or not in full, by reason ([`diag`]).
 #[btf_map]
 pub static DIAGNOSTICS: PerCpuArray<u64, { diag::COUNT }> = PerCpuArray::new();
@@ -216,7 +234,10 @@ pub mod scratch {
 
     /// Of the program that sees execs.
     pub const EXEC: u32 = 2 * COPIES as u32;
-    pub const COUNT: usize = 2 * COPIES + 1;
+    /// Of those that see io_uring's requests.
+    pub const SUBMIT: u32 = EXEC + 1;
+    pub const COMPLETE: u32 = EXEC + 2;
+    pub const COUNT: usize = 2 * COPIES + 3;
 }
 
 /// Task storage: a value per thread, found without a key, freed with the thread. aya has no type for it.

@@ -50,7 +50,9 @@ pub struct Thread {
     pub shape: u8,
     /// How it uses its file: read or written ([`iotrace_common::phases::direction`]).
     pub direction: u8,
-    pub pad: [u8; 2],
+    /// Not 0: the thread has submitted requests that run beside its calls.
+    pub asynchronous: u8,
+    pub pad: u8,
     /// Scratch of the program that handles the end of the call.
     pub copy: u32,
     /// Which call it is ([`call_id`]), where a start or an end may go unseen.
@@ -161,6 +163,7 @@ pub fn release(registers: Address) {
             (*slot).verdict = 0;
             (*slot).entered = 0;
             (*slot).flight = ALONE;
+            (*slot).asynchronous = 0;
             ptr::write_volatile(&raw mut (*slot).owner, 0);
         }
     }

@@ -1,7 +1,8 @@
 //! The hooks: which there are, and how each comes on and off.
 //!
 //! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
-//! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`.
+//! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`, and those
+//! of io_uring (`uring`).
 
 use std::path::Path;
 
@@ -79,6 +80,9 @@ impl Kernel {
     pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
         let btf = kernel_btf(self.btf.as_deref())?;
         attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
+        if let Err(reason) = self.attach_uring(&btf) {
+            log::warn!("io_uring is not accounted: {reason}");
+        }
         self.attach_calls(choice, &btf)
     }
 
@@ -98,6 +102,13 @@ impl Kernel {
                 reason: reason.map(|error| format!("{error}; {COSTS}")),
             });
         }
+        let reason = self.attach_uring(&btf).err();
+        hooks.push(HookState {
+            name: "io_uring".into(),
+            required: false,
+            attached: reason.is_none(),
+            reason: reason.map(|reason| format!("{reason}; its requests are not accounted")),
+        });
         let hook = self.attach_calls(choice, &btf)?;
         hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
             name: match hook {
@@ -109,6 +120,14 @@ impl Kernel {
             reason: None,
         }));
         Ok((hook, hooks))
+    }
+
+    /// Attaches the hooks on io_uring, or says why not.
+    fn attach_uring(&mut self, btf: &Btf) -> Result<(), String> {
+        let uring = self.uring.clone()?;
+        uring
+            .attach(&mut self.ebpf, btf)
+            .map_err(|error| error.to_string())
     }
 
     fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {

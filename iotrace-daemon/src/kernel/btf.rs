@@ -33,8 +33,8 @@ pub struct Types {
     structs: HashMap<String, Vec<u32>>,
     /// Type ids of the functions that have one.
     functions: HashMap<String, u32>,
-    /// Names of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
-    typedefs: std::collections::HashSet<String>,
+    /// Type ids of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
+    typedefs: HashMap<String, u32>,
 }
 
 struct Member {
@@ -58,7 +58,7 @@ impl Types {
             positions: vec![0],
             structs: HashMap::new(),
             functions: HashMap::new(),
-            typedefs: std::collections::HashSet::new(),
+            typedefs: HashMap::new(),
         };
         let mut position = start;
         while position < end {
@@ -75,7 +75,7 @@ impl Types {
         if matches!(kind, KIND_STRUCT | KIND_UNION | KIND_TYPEDEF | KIND_FUNC) {
             let name = self.string(u32_at(&self.data, position)?)?.to_owned();
             if kind == KIND_TYPEDEF {
-                self.typedefs.insert(name);
+                self.typedefs.insert(name, id);
             } else if kind == KIND_FUNC {
                 self.functions.insert(name, id);
             } else if !name.is_empty() {
@@ -123,7 +123,17 @@ impl Types {
 
     /// Whether the kernel has this tracepoint.
     pub fn has_tracepoint(&self, name: &str) -> bool {
-        self.typedefs.contains(&format!("btf_trace_{name}"))
+        self.typedefs.contains_key(&format!("btf_trace_{name}"))
+    }
+
+    /// Number of a tracepoint's arguments.
+    pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
+        let id = self.typedefs.get(&format!("btf_trace_{name}"))?;
+        let pointer = self.resolve(*id)?;
+        let function = self.resolve(u32_at(&self.data, pointer + 8)?)?;
+        let (kind, parameters) = self.kind(function)?;
+        // The first parameter is the kernel's own.
+        (kind == KIND_FUNC_PROTO).then(|| parameters.saturating_sub(1))
     }
 
     fn member(&self, id: u32, name: &str) -> Option<Member> {
@@ -216,6 +226,8 @@ mod tests {
         let types = running();
         assert!(types.has_tracepoint("sys_enter"));
         assert!(!types.has_tracepoint("no_such_tracepoint"));
+        assert_eq!(types.tracepoint_arguments("sys_enter"), Some(2));
+        assert_eq!(types.tracepoint_arguments("sched_process_exec"), Some(3));
     }
 
     #[test]

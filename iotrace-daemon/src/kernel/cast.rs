@@ -19,6 +19,13 @@ const STRUCTURES: [(&str, &str); 4] = [
     ("TYPE_LIST_HEAD", "list_head"),
 ];
 
+/// As `STRUCTURES`, but not every kernel has them.
+const MORE_STRUCTURES: [(&str, &str); 3] = [
+    ("TYPE_TASK", "task_struct"),
+    ("TYPE_REQUEST", "io_kiocb"),
+    ("TYPE_URING_TASK", "io_uring_task"),
+];
+
 /// Puts the function into the object's calls; the settings that go with it. None where the kernel
 /// has no such function.
 pub fn apply(object: &mut [u8], types: &Types) -> Vec<Setting> {
@@ -32,6 +39,11 @@ pub fn apply(object: &mut [u8], types: &Types) -> Vec<Setting> {
     let Some(mut settings) = ids else {
         return vec![];
     };
+    settings.extend(
+        MORE_STRUCTURES
+            .iter()
+            .filter_map(|(global, name)| Some((*global, u64::from(types.structure(name)?)))),
+    );
     let mut call = [CALL, 0, 0, 0, 0, 0, 0, 0];
     call[4..].copy_from_slice(&CAST_MARKER.to_ne_bytes());
     // Instructions are aligned to their size in the file as in the section.

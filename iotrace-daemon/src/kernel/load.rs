@@ -27,6 +27,7 @@ use super::{
     fdinfo,
     histograms::Counted,
     offsets, probe, rules,
+    uring::{self, Uring},
 };
 use crate::classify::dfa::Table;
 
@@ -105,7 +106,8 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     if probe::is_confidential() {
         return Err(KernelError::Lockdown);
     }
-    let mut ebpf = open(options, types)?;
+    let uring = uring::find(types);
+    let mut ebpf = open(options, types, uring.as_ref().ok())?;
     if options.program_log {
         start_logger(&mut ebpf);
     }
@@ -141,6 +143,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         histograms,
         misses: Misses::default(),
         btf: options.btf.clone(),
+        uring,
         hook: None,
         detail: options.detail,
         entries: options.entries(),
@@ -150,8 +153,9 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     Ok(kernel)
 }
 
-fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
+fn open(options: &Options, types: &Types, uring: Option<&Uring>) -> Result<Ebpf, KernelError> {
     let mut settings = offsets::resolve(types)?;
+    settings.extend(uring.iter().flat_map(|uring| &uring.settings));
     let mut object = OBJECT.to_vec();
     settings.extend(cast::apply(&mut object, types));
     override_for_test(&mut settings);
@@ -173,12 +177,14 @@ fn open(options: &Options, types: &Types) -> Result<Ebpf, KernelError> {
         ("PREEMPTIBLE", u64::from(copies::preemptible())),
     ]);
     let (native, compat) = (calls::native_table(), calls::compat_table());
+    let requests = iotrace_common::uring::table();
     let log_level: u8 = if options.program_log { 5 } else { 0 };
     let mut loader = EbpfLoader::new();
     loader
         .allow_unsupported_maps()
         .override_global("CALLS", &native, true)
         .override_global("COMPAT_TRACED", &compat, true)
+        .override_global("URING_REQUESTS", &requests, true)
         .override_global("AYA_LOG_LEVEL", &log_level, true);
     for (global, value) in &settings {
         loader.override_global(global, value, true);

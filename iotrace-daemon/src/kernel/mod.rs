@@ -2,7 +2,7 @@
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules
-//! - `attach`, `copies`: the hooks of each kind
+//! - `attach`, `copies`, `uring`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`: what this host has, for `iotrace check`
 //!
@@ -21,6 +21,7 @@ pub mod offsets;
 pub mod probe;
 mod rules;
 pub mod selftest;
+mod uring;
 
 use std::{
     fs,
@@ -42,6 +43,7 @@ pub use histograms::ByPhase;
 use histograms::Counted;
 pub use load::{Detail, Options};
 use rules::Rules;
+use uring::Uring;
 
 /// The loaded programs and their maps.
 pub struct Kernel {
@@ -57,6 +59,8 @@ pub struct Kernel {
     misses: Misses,
     /// A copy of the kernel's type information, where it is not to show its own.
     btf: Option<PathBuf>,
+    /// What io_uring is like here, or why it cannot be accounted.
+    uring: Result<Uring, String>,
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,

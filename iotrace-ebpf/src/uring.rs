@@ -1,0 +1,285 @@
+//! io_uring: reads, writes and their relatives that no system call shows, from the submission of a request to its end.
+//!
+//! Reached from the BTF raw tracepoints `io_uring_submit_req` and `io_uring_complete`. Writes `REQUESTS`, and through
+//! `account` the counters.
+//!
+//! A request ends on whatever thread the kernel finds: its submitter, a worker, the thread that polls. So it is counted to
+//! its process, and for a thread there stands the CPU that it ended on, which makes every entry have one writer here as
+//! well. Its file is the one that it holds when it ends; its time is all from its submission, the wait for requests that
+//! it is linked to included.
+
+use iotrace_common::{
+    diag,
+    key::{FileId, start_key},
+    op::{self, Call, shape, source},
+};
+
+use crate::{
+    account,
+    config::{
+        CLOSE_FD, CLOSE_SLOT, FULL, OPEN_SLOT, REQUEST_FD, REQUEST_FILE, REQUEST_FLAGS,
+        REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER, RW_POSITION, SYNC_FLAGS, TASK_GROUP_LEADER,
+        TASK_IS_BEHIND, TASK_START, TASK_TGID, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK,
+        URING_TASK_TASK, request,
+    },
+    diagnose,
+    enter::{no_file, set_file},
+    exit,
+    file::{Kind, of_descriptor},
+    flight, full, histogram,
+    kernel::{Address, cpu, current, field, now, probe, registers_of},
+    maps::{REQUESTS, URING_STATE, scratch},
+    path, sort,
+    thread::{self, Thread, process_in_scope},
+};
+
+/// A request in flight.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// Its submission, `CLOCK_MONOTONIC` nanoseconds.
+    entered: u64,
+    /// Where in the file it begins, and its buffer. Detail full only.
+    offset: u64,
+    buffer: u64,
+    /// Of a close, the file, and its phase.
+    file: FileId,
+    phase: u32,
+    /// See [`Thread::flight`].
+    flight: u32,
+    op: u32,
+    /// Not 0: its file has no descriptor, but a place in the ring's own table.
+    direct: u32,
+}
+
+/// `REQ_F_FIXED_FILE`.
+const FIXED_FILE: u32 = 1;
+/// `IORING_FSYNC_DATASYNC`.
+const DATASYNC: u32 = 1;
+/// `IORING_CQE_F_MORE`: the request goes on.
+const MORE: u32 = 2;
+/// Set in the number of a CPU that stands for a thread.
+const NO_THREAD: u32 = 1 << 31;
+
+const SUBMIT: u32 = 0;
+const COMPLETE: u32 = 1;
+
+/// A request was submitted.
+#[inline(always)]
+pub fn submitted(req: u64) {
+    let call = request(field(req, &TYPE_REQUEST, &REQUEST_OPCODE));
+    if call.shape == 0 {
+        return;
+    }
+    let Some(thread) = URING_STATE.get_ptr_mut(SUBMIT) else {
+        return;
+    };
+    // SAFETY: this CPU's own, and this program's.
+    let thread = unsafe { &mut *thread };
+    let process = thread.key.io.tgid;
+    if !set_process(thread, req) {
+        return;
+    }
+    thread.entered = now();
+    thread.key.op = u32::from(call.op);
+    thread.copy = scratch::SUBMIT;
+    if thread.key.io.tgid != process {
+        thread.key.io.phase = 0;
+    }
+    let mut known = details(thread, req, call);
+    thread.flight = flight::ALONE;
+    // Of a descriptor that is no file nothing will be counted.
+    if call.source != source::DESCRIPTOR || thread.file != 0 || known.direct != 0 {
+        flight::take_off(thread);
+        mark_thread();
+    }
+    known.flight = thread.flight;
+    if REQUESTS.insert(req, known, 0).is_err() {
+        flight::abandon(thread);
+    }
+}
+
+/// Sets the file that the request is likely to be of; what its end needs.
+#[inline(always)]
+fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
+    let mut known = Request {
+        entered: thread.entered,
+        offset: 0,
+        buffer: 0,
+        file: FileId::NONE,
+        phase: 0,
+        flight: flight::ALONE,
+        op: u32::from(call.op),
+        direct: 0,
+    };
+    let at = req as Address;
+    let flags: u32 = field(req, &TYPE_REQUEST, &REQUEST_FLAGS);
+    let mut fd: u32 = field(req, &TYPE_REQUEST, &REQUEST_FD);
+    match usize::from(call.op) {
+        op::READ | op::WRITE if FULL.is_set() => {
+            known.offset = probe(at, &RW_POSITION);
+            known.buffer = probe(at, &RW_BUFFER);
+        }
+        op::FSYNC if probe::<u32>(at, &SYNC_FLAGS) & DATASYNC != 0 => {
+            known.op = op::FDATASYNC as u32;
+        }
+        op::OPEN => known.direct = probe(at, &OPEN_SLOT),
+        op::CLOSE => {
+            known.direct = probe(at, &CLOSE_SLOT);
+            fd = probe(at, &CLOSE_FD);
+        }
+        _ => {}
+    }
+    if call.source != source::DESCRIPTOR {
+        no_file(thread);
+        flight::expect_open(thread);
+    } else if flags & FIXED_FILE != 0 {
+        // Which file that is shows at the end: the phase is taken for that of the request before.
+        known.direct = 1;
+    } else if known.direct == 0 {
+        set_file(thread, of_descriptor(current(), fd), call.direction, scratch::SUBMIT);
+        if known.op == op::CLOSE as u32 && thread.file != 0 {
+            if !sort::is_named(thread) {
+                path::meet(thread, thread.file, scratch::SUBMIT);
+            }
+            known.file = thread.key.io.file;
+            known.phase = thread.key.io.phase;
+        }
+    }
+    known
+}
+
+/// The running thread has requests beside its calls, so that those may overlap.
+#[inline(always)]
+fn mark_thread() {
+    if let Some(thread) = thread::of(registers_of(current()), false) {
+        thread.asynchronous = 1;
+    }
+}
+
+/// A request has ended, or goes on after one of several results.
+#[inline(always)]
+pub fn completed(req: u64, result: i32, flags: u32) {
+    let call = request(field(req, &TYPE_REQUEST, &REQUEST_OPCODE));
+    if call.shape == 0 {
+        return;
+    }
+    let Some(thread) = URING_STATE.get_ptr_mut(COMPLETE) else {
+        return;
+    };
+    // SAFETY: this CPU's own, and this program's.
+    let thread = unsafe { &mut *thread };
+    if !set_process(thread, req) {
+        return;
+    }
+    thread.ended = now();
+    thread.copy = scratch::COMPLETE;
+    let more = flags & MORE != 0;
+    let mut known = Request {
+        entered: thread.ended,
+        offset: 0,
+        buffer: 0,
+        file: FileId::NONE,
+        phase: 0,
+        flight: flight::ALONE,
+        op: u32::from(call.op),
+        direct: 0,
+    };
+    if let Some(found) = REQUESTS.get_ptr_mut(req) {
+        // SAFETY: a map value, of a request whose end is being told here.
+        unsafe {
+            known = *found;
+            // What comes next begins here.
+            (*found).entered = thread.ended;
+        }
+        if !more {
+            let _ = REQUESTS.remove(req);
+        }
+    } else {
+        diagnose::count(diag::UNTIMED);
+    }
+    thread.entered = known.entered;
+    thread.flight = known.flight;
+    thread.key.op = known.op;
+    thread.args = [0, known.buffer, 0, known.offset, 0];
+    thread.shape = shape_of(call, known.offset);
+    if set_its_file(thread, req, call, &known) == Kind::Other {
+        diagnose::count(diag::SKIPPED);
+        return flight::abandon(thread);
+    }
+    finish(thread, result, &known, more);
+}
+
+/// A read or write at the file's own position is one as if it had no offset.
+#[inline(always)]
+fn shape_of(call: Call, offset: u64) -> u8 {
+    match call.shape {
+        shape::PREAD if offset == u64::MAX => shape::READ,
+        shape::PWRITE if offset == u64::MAX => shape::WRITE,
+        other => other,
+    }
+}
+
+/// Sets the file of the request, which ends.
+#[inline(always)]
+fn set_its_file(thread: &mut Thread, req: u64, call: Call, known: &Request) -> Kind {
+    if usize::from(call.op) == op::CLOSE {
+        no_file(thread);
+        thread.key.io.file = known.file;
+        thread.key.io.phase = known.phase;
+    } else if call.source == source::DESCRIPTOR {
+        let file = field(req, &TYPE_REQUEST, &REQUEST_FILE);
+        return set_file(thread, file, call.direction, scratch::COMPLETE);
+    } else {
+        no_file(thread);
+    }
+    Kind::Closed
+}
+
+/// Counts the request.
+#[inline(always)]
+fn finish(thread: &mut Thread, result: i32, known: &Request, more: bool) {
+    if result < 0 {
+        thread.key.errno = -result as u32;
+        thread.union_ns = flight::end(thread);
+        return account::failure(thread);
+    }
+    if thread.op() == op::OPEN && known.direct == 0 {
+        return exit::opened(thread, result as u64);
+    }
+    // Of several results the last one takes it off; what was merged meanwhile comes with it.
+    thread.union_ns = if more { 0 } else { flight::end(thread) };
+    if thread.op() <= op::WRITE {
+        return exit::data(thread, result as u64);
+    }
+    if thread.op() == op::RENAME || thread.op() == op::LINK {
+        path::linked();
+    }
+    let io = account::entry(thread);
+    if !io.is_null() {
+        account::add(io, thread);
+        histogram::succeeded(thread, histogram::NO_DATA);
+        if FULL.is_set() {
+            full::metadata(io, thread);
+        }
+    }
+}
+
+/// Sets the process whose request it is, and what stands for its thread; false: it is not in scope.
+#[inline(always)]
+fn set_process(thread: &mut Thread, req: u64) -> bool {
+    let mut task: u64 = field(req, &TYPE_REQUEST, &REQUEST_TASK);
+    if TASK_IS_BEHIND.is_set() {
+        task = field(task, &TYPE_URING_TASK, &URING_TASK_TASK);
+    }
+    let tgid: u32 = field(task, &TYPE_TASK, &TASK_TGID);
+    if !process_in_scope(tgid) {
+        return false;
+    }
+    let leader: u64 = field(task, &TYPE_TASK, &TASK_GROUP_LEADER);
+    let key = &mut thread.key.io;
+    key.start = start_key(field(leader, &TYPE_TASK, &TASK_START));
+    (key.tgid, key.tid) = (tgid, NO_THREAD | cpu());
+    thread.place = 0;
+    true
+}
