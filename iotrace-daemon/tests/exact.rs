@@ -70,6 +70,15 @@ fn every_call_tracepoint_basic() {
 }
 
 #[test]
+fn requests_of_io_uring() {
+    for detail in ["basic", "full"] {
+        let iotrace = Iotrace::record().args(["--detail", detail]);
+        let (_, report) = exact(iotrace, "uring", &[]);
+        compare::nothing_lost(&report);
+    }
+}
+
+#[test]
 fn sixteen_threads_on_one_file() {
     for hook in ["btf", "tracepoint"] {
         let (_, report) = exact(Iotrace::record().hook(hook), "threads-on-one", &[]);

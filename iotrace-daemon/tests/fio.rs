@@ -120,6 +120,22 @@ fn psync_with_syncs_by_several_processes() {
 }
 
 #[test]
+fn io_uring_in_every_mode() {
+    let modes: [&[&str]; 5] = [
+        &["--rw=write"],
+        &["--rw=randwrite", "--registerfiles=1", "--fixedbufs=1"],
+        &["--rw=randwrite", "--registerfiles=1", "--sqthread_poll=1"],
+        &["--rw=randwrite", "--force_async=1", "--numjobs=3"],
+        &["--rw=randwrite", "--direct=1", "--fdatasync=32"],
+    ];
+    for mode in modes {
+        let more = ["--ioengine=io_uring", "--iodepth=16"];
+        let (own, report) = fio(Iotrace::record(), &[&SIZE[..], &more, mode].concat());
+        same(&own, &report, mode.contains(&"--fdatasync=32"));
+    }
+}
+
+#[test]
 fn pvsync_by_several_threads() {
     for hook in ["btf", "tracepoint"] {
         let more = [

@@ -153,6 +153,7 @@ constants! {
     CLOSE_FD = 0;
     CLOSE_SLOT = 0;
     SYNC_FLAGS = 0;
+    UNLINK_FLAGS = 0;
     CQE_RESULT = 0;
     CQE_FLAGS = 0;
     /// 1: `REQUEST_TASK` is a `struct io_uring_task`, 0: the task.
@@ -186,7 +187,12 @@ pub static URING_REQUESTS: [Call; OPCODES] = [UNTRACED; OPCODES];
 pub fn request(opcode: u8) -> Call {
     // SAFETY: the table has an entry for each; volatile as in `call`.
     entry(unsafe {
-        ptr::read_volatile(URING_REQUESTS.as_ptr().add(usize::from(opcode)).cast::<u32>())
+        ptr::read_volatile(
+            URING_REQUESTS
+                .as_ptr()
+                .add(usize::from(opcode))
+                .cast::<u32>(),
+        )
     })
 }
 

@@ -24,13 +24,8 @@ use iotrace_common::{
 };
 
 use crate::{
-    flight::Flights,
-    kernel::Address,
-    missing::Look,
-    open_files::OpenFile,
-    sort::Walk,
-    thread::Thread,
-    uring::Request,
+    flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
+    thread::Thread, uring::Request,
 };
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain

@@ -20,7 +20,7 @@ use crate::{
         CLOSE_FD, CLOSE_SLOT, FULL, OPEN_SLOT, REQUEST_FD, REQUEST_FILE, REQUEST_FLAGS,
         REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER, RW_POSITION, SYNC_FLAGS, TASK_GROUP_LEADER,
         TASK_IS_BEHIND, TASK_START, TASK_TGID, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK,
-        URING_TASK_TASK, request,
+        UNLINK_FLAGS, URING_TASK_TASK, request,
     },
     diagnose,
     enter::{no_file, set_file},
@@ -56,6 +56,7 @@ pub struct Request {
 const FIXED_FILE: u32 = 1;
 /// `IORING_FSYNC_DATASYNC`.
 const DATASYNC: u32 = 1;
+const AT_REMOVEDIR: u32 = 0x200;
 /// `IORING_CQE_F_MORE`: the request goes on.
 const MORE: u32 = 2;
 /// Set in the number of a CPU that stands for a thread.
@@ -123,6 +124,9 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
         op::FSYNC if probe::<u32>(at, &SYNC_FLAGS) & DATASYNC != 0 => {
             known.op = op::FDATASYNC as u32;
         }
+        op::UNLINK if probe::<u32>(at, &UNLINK_FLAGS) & AT_REMOVEDIR != 0 => {
+            known.op = op::RMDIR as u32;
+        }
         op::OPEN => known.direct = probe(at, &OPEN_SLOT),
         op::CLOSE => {
             known.direct = probe(at, &CLOSE_SLOT);
@@ -137,7 +141,12 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
         // Which file that is shows at the end: the phase is taken for that of the request before.
         known.direct = 1;
     } else if known.direct == 0 {
-        set_file(thread, of_descriptor(current(), fd), call.direction, scratch::SUBMIT);
+        set_file(
+            thread,
+            of_descriptor(current(), fd),
+            call.direction,
+            scratch::SUBMIT,
+        );
         if known.op == op::CLOSE as u32 && thread.file != 0 {
             if !sort::is_named(thread) {
                 path::meet(thread, thread.file, scratch::SUBMIT);

@@ -15,6 +15,7 @@ mod odd_files;
 mod pattern;
 mod service;
 mod threads;
+mod uring;
 mod visit;
 
 use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
@@ -65,6 +66,7 @@ fn main() {
             let depth = number(word("a depth"));
             bulk::deep(&mut truth, &dir, depth as usize, &word("a name"));
         }
+        "uring" => uring::run(&mut truth, &dir),
         "merged" => merged::run(&mut truth, &dir),
         "visit" => visit::all(&mut truth, &dir),
         "renamed" => visit::renamed(&mut truth, &dir),

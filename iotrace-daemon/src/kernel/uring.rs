@@ -8,7 +8,7 @@ use aya::{Btf, Ebpf};
 use super::{KernelError, attach::attach_raw, btf::Types, offsets::Setting};
 
 /// Fields of a request, and of what its operations keep in it.
-const FIELDS: [(&str, &str, &str); 12] = [
+const FIELDS: [(&str, &str, &str); 13] = [
     ("REQUEST_OPCODE", "io_kiocb", "opcode"),
     ("REQUEST_FLAGS", "io_kiocb", "flags"),
     ("REQUEST_FILE", "io_kiocb", "file"),
@@ -19,6 +19,7 @@ const FIELDS: [(&str, &str, &str); 12] = [
     ("CLOSE_FD", "io_close", "fd"),
     ("CLOSE_SLOT", "io_close", "file_slot"),
     ("SYNC_FLAGS", "io_sync", "flags"),
+    ("UNLINK_FLAGS", "io_unlink", "flags"),
     ("CQE_RESULT", "io_uring_cqe", "res"),
     ("CQE_FLAGS", "io_uring_cqe", "flags"),
 ];

@@ -100,6 +100,7 @@ pub fn error_name(errno: i32) -> String {
         (libc::ENOTTY, "ENOTTY"),
         (libc::EXDEV, "EXDEV"),
         (libc::ENXIO, "ENXIO"),
+        (libc::ECANCELED, "ECANCELED"),
     ];
     names
         .iter()
