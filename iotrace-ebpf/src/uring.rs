@@ -29,7 +29,7 @@ use crate::{
     flight, full, histogram,
     kernel::{Address, cpu, current, field, now, probe, registers_of},
     maps::{REQUESTS, URING_STATE, scratch},
-    path, sort,
+    owner, path, sort,
     thread::{self, Thread, process_in_scope},
 };
 
@@ -282,7 +282,7 @@ fn set_process(thread: &mut Thread, req: u64) -> bool {
         task = field(task, &TYPE_URING_TASK, &URING_TASK_TASK);
     }
     let tgid: u32 = field(task, &TYPE_TASK, &TASK_TGID);
-    if !process_in_scope(tgid) {
+    if !process_in_scope(tgid) || !owner::may_trace(task as Address) {
         return false;
     }
     let leader: u64 = field(task, &TYPE_TASK, &TASK_GROUP_LEADER);
