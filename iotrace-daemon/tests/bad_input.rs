@@ -218,13 +218,35 @@ fn without_privilege_it_says_which_is_missing() {
             .arg(dir.join("ran"))
             .output()
             .unwrap();
-        refused(&out, 77, &["CAP_BPF", "CAP_PERFMON"]);
+        refused(&out, 77, &["it lacks CAP_BPF and CAP_PERFMON"]);
         assert!(!dir.join("ran").exists(), "the program ran all the same");
         assert!(
             !dir.join("recording").exists(),
             "a recording of nothing is left"
         );
     }
+}
+
+/// Processes have other numbers there than those that the kernel programs see.
+#[test]
+fn a_pid_namespace_of_its_own_is_named() {
+    common::need_root();
+    let (_keep, dir) = directory();
+    let out = Command::new(common::tool("unshare"))
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["record", "-o"])
+        .arg(dir.join("recording"))
+        .args(["--", "touch"])
+        .arg(dir.join("ran"))
+        .output()
+        .unwrap();
+    refused(
+        &out,
+        77,
+        &["PID namespace of its own", "hostPID: true", "--pid=host"],
+    );
+    assert!(!dir.join("ran").exists(), "the program ran all the same");
 }
 
 /// A kernel that says it is locked down; what such a kernel refuses, the virtual machines' tests see.

@@ -21,7 +21,7 @@ use crate::{
         collector::{Collector, Taken},
     },
     host,
-    kernel::{Kernel, KernelError, Options, load, selftest},
+    kernel::{Kernel, KernelError, Options, capabilities, load, selftest},
     model::{
         Model,
         run::{Target, rfc3339},
@@ -348,6 +348,13 @@ fn warnings(service: &Service, intake: &Intake) -> Vec<String> {
             "the environment of {refused} processes could not be read, so batch jobs are told by their cgroups alone: \
              give the service CAP_SYS_PTRACE"
         ));
+    }
+    if capabilities::SYS_NICE.is_held() == Some(false) {
+        warnings.push(
+            "the draining thread has no priority, so under load more operations are counted without their file: give \
+             the service CAP_SYS_NICE"
+                .into(),
+        );
     }
     warnings
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     drain::Drain,
-    kernel::{Detail, HookChoice, KernelError, Options, load, probe, selftest},
+    kernel::{Detail, HookChoice, KernelError, Options, capabilities, load, selftest},
     service::socket::protocol::Record,
     targets,
 };
@@ -136,7 +136,7 @@ fn service(args: &Args) -> Option<PathBuf> {
     let there = || Some(remote::place()).filter(|path| path.exists());
     args.socket
         .clone()
-        .or_else(|| if probe::may_trace() { None } else { there() })
+        .or_else(|| if capabilities::may_trace() { None } else { there() })
 }
 
 /// Says what else could be done where a privilege is missing.

@@ -30,8 +30,9 @@ pub enum KernelError {
         second: &'static str,
     },
     #[error(
-        "iotrace may not load kernel programs: run it as root, or with CAP_BPF and CAP_PERFMON\n\
-         (the kernel said: {0}; a locked-down kernel, see /sys/kernel/security/lockdown, refuses root, too)"
+        "iotrace may not load kernel programs: {lack}run it as root, or with CAP_BPF and CAP_PERFMON\n\
+         (the kernel said: {0}; a locked-down kernel, see /sys/kernel/security/lockdown, refuses root, too)",
+        lack = super::capabilities::lack()
     )]
     Privilege(String),
     #[error(
@@ -39,6 +40,11 @@ pub enum KernelError {
          loads it\nboot it with lockdown=integrity or none", path = super::probe::LOCKDOWN
     )]
     Lockdown,
+    #[error(
+        "iotrace runs in a PID namespace of its own, where processes have other numbers than the kernel counts by\n\
+         run it in the host's: `hostPID: true` in Kubernetes, `--pid=host` of Docker and Podman"
+    )]
+    PidNamespace,
     #[error("the kernel programs cannot be loaded: {reason}{hint}")]
     Load { reason: String, hint: &'static str },
     #[error("the kernel program `{program}` cannot be loaded for hook `{hook}`: {reason}{hint}")]
@@ -87,7 +93,7 @@ impl KernelError {
     /// Exit code: 77 where a privilege or a kernel feature is missing, 1 for all else.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Privilege(_) | Self::Lockdown | Self::NoBtf { .. } => 77,
+            Self::Privilege(_) | Self::Lockdown | Self::PidNamespace | Self::NoBtf { .. } => 77,
             _ => 1,
         }
     }

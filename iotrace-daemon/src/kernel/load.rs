@@ -106,6 +106,9 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     if probe::is_confidential() {
         return Err(KernelError::Lockdown);
     }
+    if probe::pid_namespace().is_err() {
+        return Err(KernelError::PidNamespace);
+    }
     let uring = uring::find(types);
     let mut ebpf = open(options, types, uring.as_ref().ok())?;
     if options.program_log {

@@ -4,13 +4,14 @@
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules
 //! - `attach`, `copies`, `uring`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
-//! - `probe`: what this host has, for `iotrace check`
+//! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
 //!
 //! What leaves: [`Kernel`], whose maps `drain` takes.
 
 pub mod attach;
 pub mod btf;
 mod calls;
+pub mod capabilities;
 mod cast;
 mod copies;
 mod diagnostics;

@@ -14,6 +14,7 @@ use aya::{
 use super::{
     KernelError,
     btf::Types,
+    capabilities::{self, Capability},
     load::{self, KERNEL_BTF},
     offsets,
 };
@@ -44,18 +45,20 @@ impl Feature {
     }
 }
 
-/// Capabilities by number (capability(7)), and what each is for.
-const CAPABILITIES: &[(u32, &str, Need)] = &[
-    (39, "CAP_BPF", Need::Required),
-    (38, "CAP_PERFMON", Need::Required),
+/// Capabilities, and what is missing without each.
+const CAPABILITIES: &[(Capability, Need)] = &[
+    (capabilities::BPF, Need::Required),
+    (capabilities::PERFMON, Need::Required),
     (
-        19,
-        "CAP_SYS_PTRACE",
+        capabilities::SYS_PTRACE,
         Need::Optional("other users' processes that ran before stay unnamed"),
     ),
     (
-        2,
-        "CAP_DAC_READ_SEARCH",
+        capabilities::SYS_NICE,
+        Need::Optional("under load more operations are counted without their file"),
+    ),
+    (
+        capabilities::DAC_READ_SEARCH,
         Need::Optional("no `--hook tracepoint`: tracefs cannot be read"),
     ),
 ];
@@ -119,11 +122,12 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
         type_information(btf, &types),
         layout(&types),
         lockdown(),
+        namespace(),
     ];
     features.extend(
         CAPABILITIES
             .iter()
-            .map(|(number, name, need)| capability(*number, name, *need)),
+            .map(|(one, need)| capability(*one, *need)),
     );
     features.extend(
         TRACEPOINTS
@@ -213,36 +217,42 @@ fn lockdown() -> Feature {
     }
 }
 
-fn capability(number: u32, name: &'static str, need: Need) -> Feature {
-    let found = match effective_capabilities() {
-        Some(set) if set >> number & 1 == 1 => Ok("held".into()),
-        Some(_) => Err("not held: run as root, or grant it".into()),
+fn capability(capability: Capability, need: Need) -> Feature {
+    let found = match capability.is_held() {
+        Some(true) => Ok("held".into()),
+        Some(false) => Err("not held: run as root, or grant it".into()),
         None => Err("/proc/self/status does not say".into()),
     };
     Feature {
-        name,
+        name: capability.name,
         since: "5.8",
         need,
         found,
     }
 }
 
-/// Whether this process has the privileges to trace.
-pub fn may_trace() -> bool {
-    // CAP_SYS_ADMIN stands for both where it is there.
-    effective_capabilities().is_none_or(|set| {
-        let has = |number: u32| set & 1 << number != 0;
-        has(21) || has(39) && has(38)
-    })
+/// Number of the PID namespace that the kernel starts with (`PID_NS_INIT_INO` of linux/nsfs.h).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// The host's PID namespace, or another. The kernel counts by the numbers that processes have in the first one.
+pub fn pid_namespace() -> Result<String, String> {
+    let Ok(own) = fs::read_link("/proc/self/ns/pid") else {
+        return Ok("unknown".into()); // no /proc, or a kernel without namespaces
+    };
+    if own == Path::new(FIRST_PID_NAMESPACE) {
+        Ok("the host's".into())
+    } else {
+        Err("a container's own: run it in the host's (hostPID, --pid=host)".into())
+    }
 }
 
-/// `CapEff` of proc(5).
-fn effective_capabilities() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let text = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(text.trim(), 16).ok()
+fn namespace() -> Feature {
+    Feature {
+        name: "PID namespace",
+        since: "3.8",
+        need: Need::Required,
+        found: pid_namespace(),
+    }
 }
 
 fn tracepoint(name: &'static str, need: Need, types: &Result<Types, KernelError>) -> Feature {
