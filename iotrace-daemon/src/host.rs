@@ -93,8 +93,7 @@ pub fn mountinfo() -> io::Result<Vec<u8>> {
     fs::read("/proc/self/mountinfo")
 }
 
-/// The mounts of the machine, whatever this process sees of them: those of process 1, where that may be asked
-/// (CAP_SYS_PTRACE).
+/// The mounts of the machine, whatever this process sees of them: those of process 1, where /proc shows it.
 pub fn machine_mountinfo() -> io::Result<Vec<u8>> {
     fs::read("/proc/1/mountinfo").or_else(|_| mountinfo())
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! config        what it is told
 //! attribution   /proc/PID/{environ,cgroup} -> unit (pure)
+//! environment   that of a process which ran before
 //! processes     which unit each process belongs to, from its fork on
 //! intake        one interval of the model -> totals, then the model forgets what is old
 //! totals        sums by unit, phase and mount; bounded
@@ -18,6 +19,7 @@
 
 pub mod attribution;
 pub mod config;
+mod environment;
 pub mod http;
 pub mod intake;
 pub mod metrics;

@@ -4,11 +4,13 @@
 use std::{
     collections::HashMap,
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use super::{
     attribution::{self, Kind, Unit},
+    environment,
     totals::{Totals, UNKNOWN, UnitId},
 };
 use crate::{
@@ -18,6 +20,9 @@ use crate::{
 
 /// How long a process that has ended is remembered: its last counters come a drain later.
 const REMEMBER: Duration = Duration::from_secs(10);
+
+/// Where `deploy/slurm/prolog` notes jobs: a link named by the SLUID, to the number.
+const JOBS: &str = "/run/iotrace-jobs";
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -145,7 +150,7 @@ impl Processes {
     /// else of its parent's unit.
     fn start(&mut self, process: ProcessId, variables: &[u8], totals: &mut Totals) {
         let unit = match cgroup(process) {
-            Some(cgroup) => attribution::unit(variables, &cgroup, self.steps),
+            Some(cgroup) => numbered(attribution::unit(variables, &cgroup, self.steps)),
             None => match attribution::unit(variables, "", self.steps) {
                 unit if unit.kind == Kind::Unknown => return,
                 unit => unit,
@@ -158,14 +163,25 @@ impl Processes {
     /// What /proc says; `None` where the process is gone.
     fn look(&mut self, process: ProcessId) -> Option<Unit> {
         let pid = process.pid;
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_else(|error| {
+        let environ = environment::of(pid).unwrap_or_else(|error| {
             if error.kind() == std::io::ErrorKind::PermissionDenied {
                 self.refused += 1;
             }
             Vec::new()
         });
         let cgroup = cgroup(process)?;
-        Some(attribution::unit(&environ, &cgroup, self.steps))
+        Some(numbered(attribution::unit(&environ, &cgroup, self.steps)))
+    }
+}
+
+/// A Slurm job by its number, where only the prolog knows it.
+fn numbered(unit: Unit) -> Unit {
+    let Some(sluid) = unit.sluid() else {
+        return unit;
+    };
+    match fs::read_link(Path::new(JOBS).join(sluid)) {
+        Ok(number) => unit.numbered(&number.to_string_lossy()),
+        Err(_) => unit,
     }
 }
 

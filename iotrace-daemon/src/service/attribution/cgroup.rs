@@ -124,12 +124,12 @@ fn slurm(parts: &[&str]) -> Option<Slurm> {
     })
 }
 
-fn is_digits(text: &str) -> bool {
+pub(super) fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// `s` and 13 digits of Crockford's base 32.
-fn is_sluid(text: &str) -> bool {
+pub(super) fn is_sluid(text: &str) -> bool {
     let is_digit =
         |byte: u8| byte.is_ascii_digit() || (byte.is_ascii_uppercase() && !b"ILOU".contains(&byte));
     let digits = text.strip_prefix('s');

@@ -75,6 +75,23 @@ impl Unit {
         Self::plain(Kind::Other)
     }
 
+    /// The SLUID of a Slurm job whose number no text of the process has.
+    pub fn sluid(&self) -> Option<&str> {
+        (self.kind == Kind::Slurm && cgroup::is_sluid(&self.job)).then_some(&self.job)
+    }
+
+    /// The same job by its number, which somebody knows; by its SLUID still where that is none.
+    pub fn numbered(self, number: &str) -> Self {
+        if !cgroup::is_digits(number) {
+            return self;
+        }
+        Self {
+            name: self.name.replacen(&self.job, number, 1),
+            job: number.to_owned(),
+            ..self
+        }
+    }
+
     fn plain(kind: Kind) -> Self {
         Self::new(kind, kind.name().into())
     }
