@@ -64,6 +64,15 @@ fn the_unit_is_one_that_systemd_understands() {
     assert!(!said.contains("iotrace.service:"), "{said}");
 }
 
+#[test]
+fn shellcheck_finds_no_fault_in_the_scripts() {
+    let scripts = ["postinst", "postrm", "prerm"].map(|name| deploy(&format!("debian/{name}")));
+    let slurm = ["prolog", "epilog"].map(|name| deploy(&format!("slurm/{name}")));
+    let booted = deploy("../xtask/src/vm/service.sh");
+    let mut check = Command::new(tool("shellcheck"));
+    succeeds(check.args(scripts).args(slurm).arg(booted));
+}
+
 /// A Prometheus of the test's own; ended when it is dropped.
 struct Prometheus {
     child: Child,
@@ -211,25 +220,4 @@ fn every_query_of_the_dashboard_is_answered(prometheus: &Prometheus) {
             prometheus.until(&query, |result| may_be_empty || !result.is_empty());
         }
     }
-}
-
-#[test]
-fn the_configuration_in_kubernetes_is_one() {
-    let text = fs::read_to_string(deploy("kubernetes/daemonset.yaml")).unwrap();
-    let (_, rest) = text.split_once("iotrace.toml: |\n").unwrap();
-    let config: String = rest
-        .lines()
-        .map_while(|line| line.strip_prefix("    "))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    assert!(config.contains("listen"));
-    let (_dir, path) = common::directory();
-    let file = path.join("iotrace.toml");
-    fs::write(&file, config).unwrap();
-    let mut check = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-    succeeds(
-        check
-            .args(["daemon", "--check-config", "--config"])
-            .arg(&file),
-    );
 }

@@ -2,12 +2,11 @@
 
 use anyhow::Result;
 
-use crate::setup::{self, Purpose};
-use crate::{lint, test};
+use crate::{lint, setup, test};
 
 /// Lints, then tests. All tools are installed first, so that a missing one is known at once.
 pub fn task() -> Result<()> {
-    setup::ensure(&[Purpose::Build, Purpose::Lint, Purpose::Test])?;
+    setup::all()?;
     lint::task()?;
     test::task(&[])
 }

@@ -14,8 +14,8 @@ mod build;
 mod ci;
 mod cmd;
 mod demo;
+mod dist;
 mod lint;
-mod package;
 mod run;
 mod setup;
 mod test;
@@ -74,8 +74,8 @@ enum Task {
     },
     /// Run the tests that trace on other kernels, in virtual machines.
     Vm(vm::Options),
-    /// Build the Debian package.
-    Package(package::Options),
+    /// Build the packages: deb and rpm.
+    Dist(dist::Options),
     /// Check the format, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -103,7 +103,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench { bench } => bench::task(&bench),
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),
-        Task::Package(options) => package::task(&options),
+        Task::Dist(options) => dist::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
     }

@@ -11,7 +11,7 @@ use crate::setup::{self, Purpose};
 /// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
 /// not root, cargo runs every test binary through sudo (and builds them as the user we are).
 pub fn task(args: &[OsString]) -> Result<()> {
-    setup::ensure(&[Purpose::Build, Purpose::Test])?;
+    setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
     let mut test = cmd::cargo();
     test.args(["test", "--locked"]).args(args);
     if !cmd::is_root()? {

@@ -22,7 +22,7 @@ mod trace;
 use std::{io, process::ExitCode};
 
 use crate::memory;
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::{
     kernel::KernelError,
@@ -56,6 +56,11 @@ enum Command {
     Phases(phases::Args),
     /// Say whether this host can run iotrace, and what is missing.
     Check(check::Args),
+}
+
+/// The definition of the command line, for manual pages and completions.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs iotrace with the arguments of this process.
@@ -124,10 +129,8 @@ fn closed_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        super::command().debug_assert();
     }
 }

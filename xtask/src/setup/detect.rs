@@ -6,7 +6,7 @@ use crate::cmd;
 use crate::toolchain::{self, Toolchain};
 
 use super::table::Kind;
-use super::{bpf_linker, python};
+use super::{bpf_linker, helm, python};
 
 /// Where dpkg has a list of the files of each installed package.
 const PACKAGES: &str = "/var/lib/dpkg/info";
@@ -35,6 +35,7 @@ impl Found {
             Kind::Component { file, .. } => lack_of_file(&beside_cargo(file)),
             Kind::Crate { name, version } => lack_of_crate(name, version),
             Kind::PythonEnvironment { name, packages } => python::lack(name, packages),
+            Kind::Helm => helm::lack(),
             Kind::KernelCompiler => self.toolchain.as_ref().err().cloned(),
             Kind::KernelClippy => match &self.toolchain {
                 Ok(found) => lack_of_file(&found.tool("cargo-clippy")),

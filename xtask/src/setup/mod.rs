@@ -6,6 +6,7 @@
 mod apt;
 mod bpf_linker;
 mod detect;
+mod helm;
 mod install;
 mod python;
 mod rustup;
@@ -22,6 +23,7 @@ pub enum Purpose {
     Build,
     Test,
     Lint,
+    Dist,
     /// Not among [`ALL`]: virtual machines are much to install, and a task of their own.
     Vm,
     /// Not among [`ALL`] either: frameworks are larger still.
@@ -30,7 +32,7 @@ pub enum Purpose {
     Keras,
 }
 
-const ALL: [Purpose; 3] = [Purpose::Build, Purpose::Test, Purpose::Lint];
+const ALL: [Purpose; 4] = [Purpose::Build, Purpose::Test, Purpose::Lint, Purpose::Dist];
 
 /// Installs what is missing for any task.
 pub fn all() -> Result<()> {

@@ -1,6 +1,6 @@
 //! What the tasks need: one row for each tool.
 
-use super::Purpose::{self, Build, Demo, Keras, Lint, Pytorch, Test, Vm};
+use super::Purpose::{self, Build, Demo, Dist, Keras, Lint, Pytorch, Test, Vm};
 
 /// A tool: what it is, why it is needed, and for which tasks.
 pub struct Tool {
@@ -34,6 +34,8 @@ pub enum Kind {
         name: &'static str,
         packages: &'static [&'static str],
     },
+    /// Helm, which no distribution has.
+    Helm,
     /// A compiler that can build the kernel crate.
     KernelCompiler,
     /// The clippy of that compiler.
@@ -120,6 +122,31 @@ pub const TOOLS: &[Tool] = &[
     ),
     tool(ANALYSIS, "reads recordings as they lie", Test),
     tool(command("java", "default-jre-headless"), "runs Spark", Test),
+    tool(
+        command("rpmbuild", "rpm"),
+        "builds the RPM package, and reads it",
+        Dist,
+    ),
+    tool(
+        command("dpkg-shlibdeps", "dpkg-dev"),
+        "finds what the Debian package depends on",
+        Dist,
+    ),
+    tool(command("man", "man-db"), "shows the manual pages", Test),
+    tool(command("zsh", "zsh"), "reads its completions", Test),
+    tool(command("fish", "fish"), "reads its completions", Test),
+    tool(
+        command("shellcheck", "shellcheck"),
+        "checks the scripts of the packages and for Slurm",
+        Test,
+    ),
+    tool(
+        command("lintian", "lintian"),
+        "checks the Debian package",
+        Test,
+    ),
+    tool(Kind::Helm, "renders the chart", Test),
+    tool(KUBERNETES_VALIDATE, "checks what the chart renders", Test),
     tool(command("git", "git"), "is a program to trace", Test),
     tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
     tool(command("tar", "tar"), "is a program to trace", Test),
@@ -127,6 +154,11 @@ pub const TOOLS: &[Tool] = &[
     tool(
         command("qemu-system-x86_64", "qemu-system-x86"),
         "boots other kernels",
+        Vm,
+    ),
+    tool(
+        command("mmdebstrap", "mmdebstrap"),
+        "makes the system that one of them boots",
         Vm,
     ),
     tool(
@@ -180,6 +212,12 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
     ],
 };
 
+/// With the API's schemas of Kubernetes 1.25 to 1.37.
+const KUBERNETES_VALIDATE: Kind = Kind::PythonEnvironment {
+    name: "kubernetes",
+    packages: &["kubernetes-validate==1.37.0"],
+};
+
 /// Older ones write names into the BTF that kernels refuse.
 pub const BPF_LINKER_VERSION: &str = "0.13.0";
 
@@ -200,6 +238,7 @@ impl Kind {
             | Self::Component { name, .. }
             | Self::Crate { name, .. }
             | Self::PythonEnvironment { name, .. } => name,
+            Self::Helm => "helm",
             Self::KernelCompiler => "a compiler with library sources",
             Self::KernelClippy => "clippy of the kernel crate's compiler",
             Self::BpfLinker => "bpf-linker",

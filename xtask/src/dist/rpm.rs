@@ -1,0 +1,43 @@
+//! The RPM package, by rpmbuild.
+
+use std::env::consts::ARCH;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::cmd;
+
+use super::{NAME, VERSION, source_date, tree};
+
+/// Makes the package of the files in `stage`.
+pub fn package(stage: &Path, work: &Path, output: &Path) -> Result<PathBuf> {
+    let top = work.join("rpmbuild");
+    fs::create_dir_all(&top)?;
+    let mut build = cmd::command("rpmbuild");
+    build.args(["-bb", "--quiet", "--target", &format!("{ARCH}-linux")]);
+    for (name, value) in [
+        ("_topdir", top.display().to_string()),
+        ("_rpmdir", output.display().to_string()),
+        (
+            "_rpmfilename",
+            "%{name}-%{version}-%{release}.%{arch}.rpm".into(),
+        ),
+        // Its own database: the machine's, which Debian has none of, says nothing about dependencies here.
+        ("_dbpath", top.join("db").display().to_string()),
+        ("_binary_payload", "w6.xzdio".into()),
+        ("_buildhost", "localhost".into()),
+        ("use_source_date_epoch_as_buildtime", "1".into()),
+        ("clamp_mtime_to_source_date_epoch", "1".into()),
+        ("iotrace_version", VERSION.into()),
+        ("iotrace_stage", stage.display().to_string()),
+    ] {
+        build.arg("--define").arg(format!("{name} {value}"));
+    }
+    build.env("SOURCE_DATE_EPOCH", source_date());
+    cmd::run(build.arg(cmd::root().join(format!("deploy/rpm/{NAME}.spec"))))?;
+    tree::remove(&top)?;
+    let package = output.join(format!("{NAME}-{VERSION}-1.{ARCH}.rpm"));
+    let made = package.is_file().then_some(package);
+    made.context("rpmbuild made no package of the name that was asked for")
+}

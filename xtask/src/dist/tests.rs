@@ -1,0 +1,210 @@
+//! Both packages: what is in them, and that dpkg installs, upgrades, removes and purges the one.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use super::*;
+
+/// A directory that is gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("iotrace-dist-{}", std::process::id()));
+        tree::remove(&path).unwrap();
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a program that must succeed; what it says on standard output.
+fn output(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program)
+        .args(args)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}: `cargo xtask setup` installs it"));
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(out.status.success(), "{program} {args:?}: {stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// The files of a package as the program that reads it names them.
+fn files(list: &str) -> BTreeSet<String> {
+    let paths = list.lines().filter_map(|line| {
+        let path = line.split_whitespace().last()?;
+        (!path.ends_with('/')).then(|| path.trim_start_matches('.').to_owned())
+    });
+    paths.collect()
+}
+
+/// The program's place is taken by a small one, that its pages come from a stand-in for the generator: what these say is
+/// looked at where the real one is built.
+fn stand_ins(scratch: &Path) -> Built {
+    use std::os::unix::fs::PermissionsExt as _;
+    let generate = scratch.join("generate");
+    let script = "#!/bin/sh\nset -e\nmkdir -p \"$1/man\" \"$1/completions\"\n\
+                  printf '.TH iotrace 1\\n.SH NAME\\niotrace \\\\- a page\\n' | tee \"$1/man/iotrace.1\" >\"$1/man/iotrace-record.1\"\n\
+                  for f in iotrace.bash _iotrace iotrace.fish; do : >\"$1/completions/$f\"; done\n";
+    fs::write(&generate, script).unwrap();
+    fs::set_permissions(&generate, fs::Permissions::from_mode(0o755)).unwrap();
+    Built {
+        iotrace: "/bin/true".into(),
+        generate,
+    }
+}
+
+#[test]
+fn both_packages_have_what_belongs_on_a_machine() {
+    let scratch = Scratch::new();
+    let [deb, rpm] = packages(&stand_ins(&scratch.0), &scratch.0.join("made")).unwrap();
+    let [deb, rpm] = [deb, rpm].map(|path| path.to_str().unwrap().to_owned());
+    let of_deb = files(&output("dpkg-deb", &["--contents", &deb]));
+    let database = format!("--dbpath={}", scratch.0.join("rpmdb").display());
+    let ask_rpm = |what: &str| output("rpm", &[&database, "--query", "--package", what, &rpm]);
+    let of_rpm = files(&ask_rpm("--list"));
+    let documents = fs::read_dir(cmd::root().join("docs")).unwrap();
+    let documents = documents.map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        format!("/usr/share/doc/iotrace-daemon/{name}")
+    });
+    let expected = tree::files()
+        .map(|(_, to, _)| format!("/{}", to.display()))
+        .chain(documents)
+        .chain(
+            [
+                "/usr/bin/iotrace",
+                "/usr/share/man/man1/iotrace.1.gz",
+                "/usr/share/man/man1/iotrace-record.1.gz",
+                "/usr/share/bash-completion/completions/iotrace",
+                "/usr/share/fish/vendor_completions.d/iotrace.fish",
+            ]
+            .map(str::to_owned),
+        );
+    for file in expected {
+        assert!(
+            of_deb.contains(&file),
+            "{file} is not in the deb: {of_deb:#?}"
+        );
+        assert!(
+            of_rpm.contains(&file),
+            "{file} is not in the rpm: {of_rpm:#?}"
+        );
+    }
+    for file in [
+        "/usr/share/doc/iotrace-daemon/copyright",
+        "/usr/share/doc/iotrace-daemon/NOTICES.gz",
+        "/usr/share/zsh/vendor-completions/_iotrace",
+    ] {
+        assert!(of_deb.contains(file), "{file} is not in the deb");
+    }
+    for file in [
+        "/usr/share/licenses/iotrace-daemon/LICENSE-GPL2",
+        "/usr/share/licenses/iotrace-daemon/NOTICES.gz",
+        "/usr/share/zsh/site-functions/_iotrace",
+    ] {
+        assert!(of_rpm.contains(file), "{file} is not in the rpm");
+    }
+    // The other program of the name.
+    let field = |name| output("dpkg-deb", &["--field", &deb, name]);
+    assert_eq!(field("Conflicts").trim(), "iotrace");
+    assert_eq!(ask_rpm("--conflicts").trim(), "iotrace");
+    assert!(
+        !ask_rpm("--provides")
+            .lines()
+            .any(|line| line.trim() == "iotrace")
+    );
+    assert!(field("Depends").starts_with("libc6 (>= 2."));
+    assert!(ask_rpm("--requires").contains("libc.so.6(GLIBC_2."));
+    assert_eq!(ask_rpm("--configfiles").trim(), "/etc/iotrace/iotrace.toml");
+    let scripts = ask_rpm("--scripts");
+    for word in [
+        "systemd-sysusers iotrace.conf",
+        "disable --now",
+        "try-restart",
+    ] {
+        assert!(scripts.contains(word), "{word} is not in {scripts}");
+    }
+    lintian_finds_no_fault(&deb);
+    installs_and_leaves(&scratch.0.join("root"), &deb);
+}
+
+/// An address that nobody reads is all that it may find.
+fn lintian_finds_no_fault(deb: &str) {
+    let suppressed = "bogus-mail-host,bogus-mail-host-in-debian-changelog,\
+                      possible-gpl-code-linked-with-openssl";
+    let args = [
+        "--allow-root",
+        "--fail-on",
+        "error,warning",
+        "--suppress-tags",
+        suppressed,
+        deb,
+    ];
+    output("lintian", &args);
+}
+
+/// In a root that dpkg takes for a system's.
+fn installs_and_leaves(root: &Path, package: &str) {
+    for directory in [
+        "var/lib/dpkg/info",
+        "var/lib/dpkg/updates",
+        "etc",
+        "usr/lib",
+    ] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    std::os::unix::fs::symlink("usr/lib", root.join("lib")).unwrap();
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let in_root = format!("--root={}", root.display());
+    let dpkg = |action: &[&str]| {
+        let mut args = vec![
+            in_root.as_str(),
+            "--force-script-chrootless",
+            "--force-depends",
+        ];
+        args.push("--force-not-root");
+        args.extend(action);
+        output("dpkg", &args)
+    };
+    dpkg(&["-i", package]);
+    for (from, to, _) in tree::files() {
+        assert_eq!(fs::read(from).unwrap(), fs::read(root.join(to)).unwrap());
+    }
+    let passwd = fs::read_to_string(root.join("etc/passwd")).unwrap();
+    assert!(passwd.contains("iotrace:"), "no user: {passwd}");
+    let wanted = root.join("etc/systemd/system/multi-user.target.wants/iotrace.service");
+    assert!(wanted.is_symlink(), "the service is not enabled");
+    // A configuration that was changed survives an upgrade and a removal, and goes with a purge.
+    let config = root.join("etc/iotrace/iotrace.toml");
+    fs::write(&config, "[http]\n").unwrap();
+    for action in [&["-i", package][..], &["-r", NAME]] {
+        dpkg(action);
+        assert_eq!(fs::read_to_string(&config).unwrap(), "[http]\n");
+    }
+    assert!(!root.join("usr/bin/iotrace").exists());
+    dpkg(&["-P", NAME]);
+    assert!(!config.exists() && !wanted.is_symlink());
+}
+
+#[test]
+fn the_notices_name_every_crate_and_hold_its_licence() {
+    let text = notices::text().unwrap();
+    for name in ["aya ", "tokio ", "prometheus-client ", "aya-ebpf ", "uPlot"] {
+        let listed = text.lines().any(|line| line.trim_start().starts_with(name));
+        assert!(listed, "{name} is not listed");
+    }
+    // What only tests or builds is not in the binary.
+    for name in ["rcgen", "tempfile", "clap_mangen"] {
+        assert!(!text.contains(&format!("  {name} ")), "{name} is listed");
+    }
+    assert!(text.contains("Apache License") && text.contains("Permission is hereby granted"));
+}

@@ -1,0 +1,195 @@
+//! The files of a package, laid out as they will be on a machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::cmd;
+
+use super::{Built, NAME, notices};
+
+/// The kin of distributions that a package is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Debian,
+    RedHat,
+}
+
+/// Files of the repository, where they go, and their modes.
+const FILES: [(&str, &str, u32); 10] = [
+    (
+        "deploy/systemd/iotrace.service",
+        "usr/lib/systemd/system/iotrace.service",
+        0o644,
+    ),
+    (
+        "deploy/systemd/iotrace.sysusers",
+        "usr/lib/sysusers.d/iotrace.conf",
+        0o644,
+    ),
+    (CONFIGURATION, "etc/iotrace/iotrace.toml", 0o644),
+    (
+        "deploy/prometheus/rules.yml",
+        "usr/share/iotrace/prometheus/rules.yml",
+        0o644,
+    ),
+    (
+        "deploy/prometheus/alerts.yml",
+        "usr/share/iotrace/prometheus/alerts.yml",
+        0o644,
+    ),
+    (
+        "deploy/prometheus/scrape.yml",
+        "usr/share/iotrace/prometheus/scrape.yml",
+        0o644,
+    ),
+    (
+        "deploy/grafana/iotrace.json",
+        "usr/share/iotrace/grafana/iotrace.json",
+        0o644,
+    ),
+    (
+        "deploy/slurm/prolog",
+        "usr/share/iotrace/slurm/prolog",
+        0o755,
+    ),
+    (
+        "deploy/slurm/epilog",
+        "usr/share/iotrace/slurm/epilog",
+        0o755,
+    ),
+    (
+        "deploy/slurm/README.md",
+        "usr/share/iotrace/slurm/README.md",
+        0o644,
+    ),
+];
+/// The one that its owner changes.
+const CONFIGURATION: &str = "deploy/iotrace.toml";
+
+const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-GPL2", "LICENSE-MIT"];
+
+/// The repository's files of every package, and where they go.
+pub fn files() -> impl Iterator<Item = (PathBuf, PathBuf, u32)> {
+    FILES
+        .iter()
+        .map(|(from, to, mode)| (cmd::root().join(from), PathBuf::from(to), *mode))
+}
+
+/// Lays out the files in a directory of their own in `work`, which is new.
+pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
+    let stage = work.join(format!("{family:?}"));
+    remove(&stage)?;
+    let program = stage.join("usr/bin/iotrace");
+    install(&built.iotrace, &program, 0o755)?;
+    cmd::run(
+        cmd::command("strip")
+            .arg("--strip-unneeded")
+            .args(["--remove-section=.comment", "--remove-section=.note"])
+            .arg(&program),
+    )?;
+    for (from, to, mode) in files() {
+        install(&from, &stage.join(to), mode)?;
+    }
+    generated(built, work, &stage, family)?;
+    documents(&stage, family)?;
+    Ok(stage)
+}
+
+/// Manual pages and completions.
+fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result<()> {
+    let made = work.join("generated");
+    cmd::run(cmd::command(&built.generate).arg(&made))?;
+    for page in list(&made.join("man"))? {
+        let to = stage.join("usr/share/man/man1").join(name_of(&page));
+        install(&page, &to, 0o644)?;
+        compress(&to)?;
+    }
+    let zsh = match family {
+        Family::Debian => "vendor-completions",
+        Family::RedHat => "site-functions",
+    };
+    let share = stage.join("usr/share");
+    for (from, to) in [
+        ("iotrace.bash", "bash-completion/completions/iotrace"),
+        ("_iotrace", &format!("zsh/{zsh}/_iotrace")),
+        ("iotrace.fish", "fish/vendor_completions.d/iotrace.fish"),
+    ] {
+        install(&made.join("completions").join(from), &share.join(to), 0o644)?;
+    }
+    Ok(())
+}
+
+/// The documents for users, and the licences.
+fn documents(stage: &Path, family: Family) -> Result<()> {
+    let documents = stage.join("usr/share/doc").join(NAME);
+    for document in list(&cmd::root().join("docs"))? {
+        install(&document, &documents.join(name_of(&document)), 0o644)?;
+    }
+    let licences = match family {
+        Family::Debian => documents, // with a file `copyright`, which names the common ones
+        Family::RedHat => stage.join("usr/share/licenses").join(NAME),
+    };
+    let own: &[&str] = match family {
+        Family::Debian => &[],
+        Family::RedHat => &LICENCES,
+    };
+    for licence in own {
+        install(&cmd::root().join(licence), &licences.join(licence), 0o644)?;
+    }
+    fs::create_dir_all(&licences)?;
+    let notices = licences.join("NOTICES");
+    write(&notices, &notices::text()?)?;
+    fs::set_permissions(&notices, fs::Permissions::from_mode(0o644))?;
+    compress(&notices)
+}
+
+/// Files of a directory, in order.
+fn list(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries =
+        fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn name_of(path: &Path) -> &Path {
+    path.file_name().unwrap_or_default().as_ref()
+}
+
+/// Copies a file; its directories are made for everybody to read.
+pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
+    Ok(())
+}
+
+/// By gzip, without name and time.
+pub fn compress(file: &Path) -> Result<()> {
+    let mut gzip = cmd::command("gzip");
+    cmd::stdout_of(gzip.args(["-9", "-n", "-f"]).arg(file)).map(drop)
+}
+
+pub fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+pub fn remove(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        fs::remove_dir_all(directory)
+            .with_context(|| format!("cannot empty {}", directory.display()))?;
+    }
+    Ok(())
+}
