@@ -8,6 +8,7 @@
 //! - [`qemu`], [`guest`]: the machine, and what it says
 //! - [`table`], [`docs`]: what came out
 //! - [`self_check`]: whether they find what they must find
+//! - [`service`], `service.sh`: the Debian package in a small Debian, whose systemd runs the unit
 //!
 //! A kernel that does not boot and a test that does not run are failures, never left out.
 
@@ -20,6 +21,7 @@ mod plan;
 mod programs;
 mod qemu;
 mod self_check;
+mod service;
 mod table;
 
 use std::path::PathBuf;
@@ -33,7 +35,7 @@ use crate::setup::{self, Purpose};
 use apt::Apt;
 use guest::{Outcome, Verdict};
 use plan::{Job, Plan};
-use qemu::{Boot, Qemu};
+use qemu::{Boot, Qemu, System};
 use table::Table;
 
 #[derive(Args)]
@@ -50,6 +52,13 @@ pub struct Options {
     /// Make sure instead that what must not pass does not.
     #[arg(long, conflicts_with_all = ["kernel", "append", "write_docs", "tests"])]
     self_check: bool,
+    /// Install the Debian package in a small Debian instead, on the first of the kernels, and see whether its systemd
+    /// runs the service.
+    #[arg(long, conflicts_with_all = ["self_check", "write_docs", "tests"])]
+    service: bool,
+    /// With `--service`: package what cargo built in this directory, rather than building with optimizations.
+    #[arg(long, value_name = "DIR", requires = "service")]
+    built: Option<PathBuf>,
     /// Only tests whose name, FILE::NAME, has one of these words in it.
     #[arg(last = true)]
     tests: Vec<String>,
@@ -65,6 +74,9 @@ pub fn task(options: &Options) -> Result<()> {
     let apt = Apt::prepare(&cache)?;
     let kernels = kernels::choose(&apt, &options.kernel)?;
     let qemu = qemu::find(&apt)?;
+    if options.service {
+        return service::run(&apt, &qemu, &kernels, options.built.as_deref());
+    }
     let programs = programs::build()?;
     if options.self_check {
         return self_check::run(&apt, &qemu, &programs);
@@ -78,7 +90,7 @@ pub fn task(options: &Options) -> Result<()> {
             let boot = Boot {
                 kernel: &kernel,
                 machine,
-                initramfs: &image,
+                system: System::Archive(&image),
                 append: &options.append,
                 console: cache.join(format!("console-{}-{}.log", kernel.release, machine.word)),
             };

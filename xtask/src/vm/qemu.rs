@@ -45,10 +45,19 @@ pub struct Qemu {
 pub struct Boot<'a> {
     pub kernel: &'a Kernel,
     pub machine: &'a Machine,
-    pub initramfs: &'a Path,
+    pub system: System<'a>,
     pub append: &'a str,
     /// Where what the machine prints goes, but for what it says of the tests.
     pub console: PathBuf,
+}
+
+/// What the machine's first process is in.
+#[derive(Clone, Copy)]
+pub enum System<'a> {
+    /// An archive, and disks beside it.
+    Archive(&'a Path),
+    /// A disk of its own, whose contents the machine may change.
+    Disk(&'a Path),
 }
 
 /// This machine's QEMU, or a newer one.
@@ -148,27 +157,38 @@ impl Qemu {
         qemu.arg("-serial")
             .arg(format!("file:{}", boot.console.display()));
         qemu.args(["-serial", "stdio"]);
-        for (number, disk) in self.disks.iter().enumerate() {
-            let disk = disk.display();
-            qemu.arg("-drive").arg(format!(
-                "file={disk},format=raw,if=none,id=disk{number},snapshot=on"
-            ));
-            let device = format!("nvme,drive=disk{number},serial=disk{number}");
-            qemu.arg("-device").arg(device);
-        }
-        qemu.arg("-kernel")
-            .arg(&boot.kernel.image)
-            .arg("-initrd")
-            .arg(boot.initramfs);
-        let words = [
+        qemu.arg("-kernel").arg(&boot.kernel.image);
+        let mut words = vec![
             "console=ttyS0 quiet panic=-1",
             boot.machine.append,
             boot.append,
         ];
+        match boot.system {
+            System::Archive(archive) => {
+                qemu.arg("-initrd").arg(archive);
+                for (number, disk) in self.disks.iter().enumerate() {
+                    attach(&mut qemu, number, disk, "on");
+                }
+            }
+            System::Disk(disk) => {
+                words.push("root=/dev/nvme0n1 rw");
+                attach(&mut qemu, 0, disk, "off");
+            }
+        }
         qemu.arg("-append").arg(words.join(" "));
         qemu.stdout(Stdio::piped());
         qemu
     }
+}
+
+/// Gives the machine a disk; `snapshot`: whether what it writes is thrown away.
+fn attach(qemu: &mut Command, number: usize, disk: &Path, snapshot: &str) {
+    let disk = disk.display();
+    qemu.arg("-drive").arg(format!(
+        "file={disk},format=raw,if=none,id=disk{number},snapshot={snapshot}"
+    ));
+    let device = format!("nvme,drive=disk{number},serial=disk{number}");
+    qemu.arg("-device").arg(device);
 }
 
 /// A disk with a filesystem, which machines do not change: what they write is thrown away.

@@ -11,7 +11,7 @@ use super::initramfs;
 use super::kernels;
 use super::plan::{EXACT, Job, MACHINES, Plan};
 use super::programs::Programs;
-use super::qemu::{Boot, Qemu};
+use super::qemu::{Boot, Qemu, System};
 
 /// A machine in which nothing may pass.
 struct Case {
@@ -89,7 +89,7 @@ fn boot(
     let boot = Boot {
         kernel: &kernel,
         machine: &MACHINES[0],
-        initramfs: &image,
+        system: System::Archive(&image),
         append: case.append,
         console: apt.cache.join("console-self-check.log"),
     };

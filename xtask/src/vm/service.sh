@@ -1,0 +1,195 @@
+#!/bin/bash
+# What is looked at in a booted Debian with the package of iotrace installed. Each function `check_NAME` is a check, run
+# in this order; what became of it is said on the second serial line, as `init.sh` says it of tests.
+
+config=/etc/iotrace/iotrace.toml
+drop_in=/run/systemd/system/iotrace.service.d
+
+show() { systemctl show --property "$1" --value iotrace.service; }
+main_pid() { show MainPID; }
+fail() {
+    echo "$*"
+    return 1
+}
+# is WHAT EXPECTED FOUND
+is() { [ "$2" = "$3" ] || fail "$1: expected '$2', found '$3'"; }
+get() {
+    exec 4<>/dev/tcp/127.0.0.1/9748 || return
+    printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&4
+    tr -d '\r' <&4
+    exec 4<&-
+}
+# The sum of the samples whose name and labels have these words in them.
+sum() {
+    get /metrics | awk -v words="$*" '
+        BEGIN { n = split(words, word, " ") }
+        /^#/ { next }
+        { for (i = 1; i <= n; i++) if (!index($0, word[i])) next; total += $NF }
+        END { printf "%d\n", total }'
+}
+# Repeats a command until it succeeds: until_ok SECONDS COMMAND
+until_ok() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/run/tried 2>&1; do
+        [ "$SECONDS" -lt "$end" ] || fail "$*: not within the time: $(tail -n 5 /run/tried)" || return
+        sleep 1
+    done
+}
+journal_has() { journalctl --sync; journalctl --unit iotrace.service --output cat | grep -q -e "$1"; }
+sum_is() {
+    local expected=$1
+    shift
+    is "sum of $*" "$expected" "$(sum "$@")"
+}
+is_active() { [ "$(show ActiveState)" = active ]; }
+# Whether another process than this one is the service, and ready.
+is_another() {
+    local pid
+    pid=$(main_pid)
+    [ "$pid" != 0 ] && [ "$pid" != "$1" ] && is_active
+}
+all_hooks_are_attached() { [[ $(show StatusText) == "5 of 5 hooks attached"* ]]; }
+
+check_systemd_started_it() {
+    until_ok 120 is_active || return
+    is type notify "$(show Type)" || return
+    until_ok 30 all_hooks_are_attached || return
+    is user iotrace "$(ps -o user= -p "$(main_pid)")" || return
+    journal_has 'listening on 127.0.0.1:9748'
+}
+check_it_has_its_capabilities_and_no_others() {
+    # CAP_SYS_PTRACE 19, CAP_SYS_NICE 23, CAP_PERFMON 38, CAP_BPF 39
+    local set
+    for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+        is $set 000000c000880000 "$(awk -v set=$set: '$1 == set { print $2 }' "/proc/$(main_pid)/status")" || return
+    done
+    is NoNewPrivs 1 "$(awk '$1 == "NoNewPrivs:" { print $2 }' "/proc/$(main_pid)/status")"
+}
+check_it_is_scraped_and_exact() {
+    SLURM_JOB_ID=4242 dd if=/dev/zero of=/var/tmp/job bs=1000 count=700 status=none
+    systemd-run --quiet --wait --unit writer dd if=/dev/zero of=/var/tmp/unit bs=1000 count=300 status=none
+    until_ok 30 sum_is 700000 'iotrace_bytes_total{' 'unit="slurm:4242"' 'operation="write"' 'mountpoint="/"' || return
+    until_ok 30 sum_is 300000 'iotrace_bytes_total{' 'unit="systemd:writer.service"' 'operation="write"' 'mountpoint="/"' || return
+    sum_is 0 iotrace_unaccounted_total || return
+    get /healthz | grep -q '^ok$'
+}
+check_a_reload_takes_effect_and_says_so() {
+    printf '[metrics]\nmax_series = 7000\n' >$config
+    systemctl reload iotrace.service || return
+    until_ok 30 sum_is 7000 iotrace_series_limit || return
+    until_ok 30 journal_has 'reloaded' || return
+    is_active
+}
+check_a_wrong_reload_changes_nothing() {
+    printf '[metrics]\nmax_serie = 7000\n' >$config
+    systemctl reload iotrace.service
+    until_ok 30 journal_has "$config:2: unknown field .max_serie." || return
+    sum_is 7000 iotrace_series_limit || return
+    printf '[metrics]\nmax_series = 7000\n' >$config
+}
+check_the_watchdog_starts_it_anew() {
+    local pid
+    mkdir -p $drop_in
+    printf '[Service]\nWatchdogSec=5\nRestartSec=1\n' >$drop_in/watchdog.conf
+    systemctl daemon-reload
+    systemctl restart iotrace.service || return
+    pid=$(main_pid)
+    sleep 12
+    is 'the process, which lives' "$pid" "$(main_pid)" || return
+    kill -STOP "$pid"
+    until_ok 120 is_another "$pid" || return
+    until_ok 30 journal_has 'atchdog timeout'
+}
+check_killed_it_is_started_anew() {
+    local pid
+    pid=$(main_pid)
+    sum iotrace_bytes_total 'unit="slurm:4242"' >/run/before
+    kill -KILL "$pid"
+    until_ok 120 is_another "$pid" || return
+    SLURM_JOB_ID=4243 dd if=/dev/zero of=/var/tmp/again bs=1000 count=50 status=none
+    until_ok 30 sum_is 50000 'iotrace_bytes_total{' 'unit="slurm:4243"' 'operation="write"' 'mountpoint="/"'
+}
+check_a_job_from_before_is_attributed() {
+    mkfifo /run/tick
+    SLURM_JOB_ID=4244 bash -c 'while echo x; do read -t 0.5 <>/run/tick; done >/var/tmp/lines' &
+    systemctl restart iotrace.service || return
+    until_ok 60 counts_of_4244
+    local result=$?
+    kill %1
+    return $result
+}
+counts_of_4244() { [ "$(sum 'iotrace_bytes_total{' 'unit="slurm:4244"' 'operation="write"')" -gt 0 ]; }
+check_it_stops_cleanly() {
+    systemctl stop iotrace.service || return
+    is state inactive "$(show ActiveState)" || return
+    is result success "$(show Result)" || return
+    is 'exit status' 0 "$(show ExecMainStatus)" || return
+    # The kernel has no program of it any more.
+    ! get /healthz 2>/dev/null
+}
+check_a_wrong_configuration_is_named_in_the_journal() {
+    printf '[http]\n\nlisten = "nowhere"\n' >$config
+    systemctl start iotrace.service && fail 'it started' && return 1
+    until_ok 30 journal_has "$config:3: invalid socket address" || return
+    systemctl stop iotrace.service
+    printf '[metrics]\nmax_series = 7000\n' >$config
+    systemctl reset-failed iotrace.service
+}
+check_without_a_capability_it_names_it() {
+    printf '[Service]\nAmbientCapabilities=\nAmbientCapabilities=CAP_PERFMON\nRestart=no\n' >$drop_in/capabilities.conf
+    systemctl daemon-reload
+    systemctl start iotrace.service && fail 'it started' && return 1
+    is 'exit status' 77 "$(show ExecMainStatus)" || return
+    until_ok 30 journal_has 'CAP_BPF' || return
+    rm $drop_in/capabilities.conf
+    systemctl daemon-reload
+    systemctl reset-failed iotrace.service
+    systemctl start iotrace.service
+}
+check_systemd_rates_the_unit() {
+    systemd-analyze verify /usr/lib/systemd/system/iotrace.service || return
+    systemd-analyze security --no-pager iotrace.service >/run/rated || return
+    echo "measured systemd-analyze security: $(sed -n 's/.*Overall exposure level for iotrace.service: //p' /run/rated)" |
+        tr -cd '[:alnum:][:space:].:,-' | tee /run/measured
+    grep -q 'Overall exposure level for iotrace.service: [0-3]\.' /run/rated
+}
+check_an_upgrade_keeps_it_running_and_its_configuration() {
+    local pid
+    pid=$(main_pid)
+    dpkg --install /root/iotrace.deb || return
+    until_ok 120 is_another "$pid" || return
+    grep -q 7000 $config || fail "the configuration was changed: $(cat $config)"
+}
+check_disabled_it_stays_so_over_an_upgrade() {
+    systemctl disable --now iotrace.service || return
+    dpkg --install /root/iotrace.deb || return
+    is 'whether enabled' disabled "$(systemctl is-enabled iotrace.service)"
+}
+check_purged_nothing_is_left() {
+    systemctl start iotrace.service || return
+    dpkg --purge iotrace-daemon || return
+    ! systemctl --quiet is-active iotrace.service || return
+    systemctl cat iotrace.service 2>/dev/null && return 1
+    local left
+    left=$(ls -d /etc/iotrace /usr/share/iotrace /run/iotrace /etc/systemd/system/*/iotrace.service 2>/dev/null)
+    is 'what is left' '' "$left"
+}
+
+exec 3>/dev/ttyS1
+say() { echo "$*" >&3; }
+stty -F /dev/ttyS1 raw -echo
+say "kernel $(uname -r) $(uname -v), systemd $(systemctl --version | awk 'NR == 1 { print $2 }')"
+mapfile -t checks < <(sed -n 's/^\(check_[a-z_]*\)() {$/\1/p' "$0")
+for check in "${checks[@]}"; do
+    name=${check#check_}
+    say "begin $name"
+    start=$SECONDS
+    if $check >/run/out 2>&1; then result=ok; else result=failed; fi
+    grep '^measured ' /run/out >&3
+    if [ $result = failed ]; then
+        { tail -n 20 /run/out; journalctl --unit iotrace.service --output cat --lines 15; } | sed 's/^/out /' >&3
+    fi
+    say "end $((SECONDS - start)) $result $name"
+done
+say finished
