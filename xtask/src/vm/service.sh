@@ -74,6 +74,14 @@ check_it_is_scraped_and_exact() {
     sum_is 0 iotrace_unaccounted_total || return
     get /healthz | grep -q '^ok$'
 }
+check_a_user_has_a_command_recorded() {
+    local dir
+    dir=$(mktemp -d) && chown 1000:1000 "$dir" && cd "$dir" || return
+    setpriv --reuid=1000 --regid=1000 --clear-groups iotrace record --output "$dir/recording" -- \
+        dd if=/dev/zero of="$dir/written" bs=1000 count=120 status=none || return
+    iotrace report "$dir/recording" | grep -q "$dir/written" || fail 'the file is not in the report' || return
+    is 'mode of the recording' '700 1000' "$(stat -c '%a %u' "$dir/recording")"
+}
 check_a_reload_takes_effect_and_says_so() {
     printf '[metrics]\nmax_series = 7000\n' >$config
     systemctl reload iotrace.service || return
