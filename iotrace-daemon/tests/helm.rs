@@ -371,9 +371,10 @@ fn the_schema_knows_every_key_of_the_configuration() {
         let keys = inner["properties"].as_object().unwrap().keys();
         known.extend(keys.map(|key| format!("{section}.{key}")));
     }
+    let mut shipped = shipped_keys();
+    shipped.retain(|key| !key.starts_with(SENSELESS));
     assert_eq!(
-        known,
-        shipped_keys(),
+        known, shipped,
         "the keys in values.schema.json and in iotrace.toml"
     );
 }

@@ -134,9 +134,13 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
 /// not trace itself.
 fn service(args: &Args) -> Option<PathBuf> {
     let there = || Some(remote::place()).filter(|path| path.exists());
-    args.socket
-        .clone()
-        .or_else(|| if capabilities::may_trace() { None } else { there() })
+    args.socket.clone().or_else(|| {
+        if capabilities::may_trace() {
+            None
+        } else {
+            there()
+        }
+    })
 }
 
 /// Says what else could be done where a privilege is missing.

@@ -33,7 +33,9 @@ impl Capability {
 
 /// Whether this process has the privileges to trace, as far as /proc says.
 pub fn may_trace() -> bool {
-    [BPF, PERFMON].iter().all(|one| one.is_held() != Some(false))
+    [BPF, PERFMON]
+        .iter()
+        .all(|one| one.is_held() != Some(false))
 }
 
 /// What loading programs needs and this process lacks, as the start of a sentence; empty where it lacks nothing.
