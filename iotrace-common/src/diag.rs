@@ -37,4 +37,5 @@ diagnostics! {
     14 UNSURE_NS "merged_uncertain_ns" false "Nanoseconds by which merged times may be off: opens that turned out to be of another phase than the open before, while other threads used either phase.";
     15 UNLISTED_LOOKS "unlisted_lookups" false "Look-ups that found nothing whose directory is not listed, because too many directories were searched at one time.";
     16 PRIVILEGED "privileged_processes" false "Processes that were not followed any more, because they came to run a program with other rights than those of the user who records.";
+    17 TRACE_UNOWNED "trace_unattributed" true "Operations missing in the trace, by no process: there were too many processes to count them by.";
 }

@@ -31,6 +31,8 @@ pub const REQUEST_ENTRIES: u32 = 65_536;
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Copies of the pair of programs on system calls, of which a later one acts where those before it were skipped.
 pub const COPIES: usize = 3;
+/// Processes by which operations missing in the trace are counted.
+pub const UNTRACED_ENTRIES: u32 = 16_384;
 /// Size of the event ring buffer, bytes.
 pub const EVENT_RING_BYTES: u32 = 8 << 20;
 

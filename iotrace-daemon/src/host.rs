@@ -32,6 +32,7 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         memory_bytes: memory(),
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
+        trace: None,
     })
 }
 

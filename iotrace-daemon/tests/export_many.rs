@@ -65,6 +65,7 @@ fn run() -> Run {
         memory_bytes: 1 << 34,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
+        trace: None,
     }
 }
 

@@ -71,6 +71,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         map_entries: Some(4096),
         btf: None,
         program_log: false,
+        trace: None,
     };
     let types = load::read_types(None).unwrap();
     let mut kernel = load::load(&options, &types, Classifier::builtin().table()).unwrap();

@@ -575,6 +575,7 @@ fn large(directory: &Path, files: u64) {
         memory_bytes: 16 << 30,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
+        trace: None,
     };
     let mut model = Model::with_history();
     model.update_mounts(b"1 1 259:3 / / rw - lustre mgs@tcp:/fs rw");

@@ -46,6 +46,7 @@ fn run() -> Run {
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
         losses: [("skipped".to_owned(), 5)].into(),
+        trace: None,
     }
 }
 

@@ -43,6 +43,7 @@ fn run(host: &str, offset: i64) -> Run {
         memory_bytes: 1 << 34,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
+        trace: None,
     }
 }
 

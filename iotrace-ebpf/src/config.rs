@@ -5,7 +5,13 @@
 
 use core::ptr;
 
-use iotrace_common::{ABI_VERSION, limits::SYSCALLS, op::Call, uring::OPCODES};
+use iotrace_common::{
+    ABI_VERSION,
+    limits::SYSCALLS,
+    op::Call,
+    trace::{FILTER_NAMES, FILTER_PIDS, NamePattern},
+    uring::OPCODES,
+};
 
 /// A read-only global that the daemon sets before load.
 ///
@@ -77,12 +83,28 @@ constants! {
     TYPE_REQUEST = 0;
     TYPE_URING_TASK = 0;
 
+    /// 1: keep every operation ([`crate::trace`]).
+    TRACE = 0;
+    /// Records of one ring, a power of two.
+    TRACE_RECORDS = 1;
+    /// Phases that are traced, a bit for each; 0: all, and calls that name no open file.
+    TRACE_PHASES = 0;
+    /// Shortest operation that is traced, nanoseconds.
+    TRACE_SHORTEST = 0;
+    /// 1: only files that the second table of rules marks are traced.
+    TRACE_PATHS = 0;
+    /// 1: only processes by these ids are traced; 2: only those by these names; 3: both must be.
+    TRACE_WHO = 0;
+    /// 1: this machine may show another CPU one's writes in another order.
+    WEAKLY_ORDERED = 0;
+
     // Field offsets, bytes. `struct pt_regs`: the six arguments and the system call number.
     REGS_ARG0 = 0;
     REGS_ARG1 = 0;
     REGS_ARG2 = 0;
     REGS_ARG3 = 0;
     REGS_ARG4 = 0;
+    REGS_ARG5 = 0;
     REGS_NR = 0;
     /// `task_struct.thread_info.status` and the bit in it that marks a 32-bit call; mask 0 where there is none.
     TASK_STATUS = 0;
@@ -162,6 +184,14 @@ constants! {
     COMPLETE_HAS_CQE = 0;
     MOUNT_PARENT = 0;
 }
+
+/// Processes that a trace's filter names.
+#[unsafe(no_mangle)]
+pub static TRACE_PIDS: [u32; FILTER_PIDS] = [0; FILTER_PIDS];
+
+/// Names of processes that a trace's filter has.
+#[unsafe(no_mangle)]
+pub static TRACE_NAMES: [NamePattern; FILTER_NAMES] = [NamePattern::NOTHING; FILTER_NAMES];
 
 const UNTRACED: Call = Call {
     shape: 0,

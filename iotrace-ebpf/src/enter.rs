@@ -13,7 +13,7 @@ use iotrace_common::{
 use crate::{
     config::{
         FULL, PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK,
-        TASK_STATUS, call, compat_traced,
+        TASK_STATUS, TRACE, call, compat_traced,
     },
     diagnose,
     file::{Kind, identify, of_descriptor},
@@ -96,7 +96,7 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
     thread.key.op = u32::from(call.op);
     // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
     let first: u64 = unsafe { load(registers, &REGS_ARG0) };
-    if FULL.is_set() || call.op as usize > op::WRITE {
+    if FULL.is_set() || TRACE.is_set() || call.op as usize > op::WRITE {
         // SAFETY: as above.
         thread.args = unsafe {
             [

@@ -17,6 +17,7 @@ use crate::{
     missing, path,
     sort::sort,
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
+    trace,
 };
 
 /// Results from here to -1 are errors.
@@ -96,6 +97,7 @@ fn finish(thread: &mut Thread, result: i64) {
             no_file(thread);
         }
         thread.union_ns = flight::end(thread);
+        trace::operation(thread, result);
         account::failure(thread);
         missing::looked(thread);
     } else if thread.op() <= op::WRITE {
@@ -109,6 +111,7 @@ fn finish(thread: &mut Thread, result: i64) {
 /// A read or a write.
 #[inline(always)]
 pub fn data(thread: &mut Thread, bytes: u64) {
+    trace::access(thread, bytes as i64);
     let io = account::entry(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
@@ -146,6 +149,7 @@ fn other(thread: *mut Thread, result: u64) {
         op::CLOSE => thread.file = 0,
         _ => {}
     }
+    trace::operation(thread, result as i64);
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
@@ -180,6 +184,7 @@ pub fn opened(thread: &mut Thread, fd: u64) {
     }
     thread.opened_phase = thread.key.io.phase;
     thread.union_ns = flight::end(thread);
+    trace::operation(thread, i64::from(fd as u32));
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
@@ -212,6 +217,7 @@ fn transferred(thread: &mut Thread, bytes: u64) {
 /// One end of a transfer.
 #[inline(always)]
 fn end(thread: &mut Thread, bytes: u64) {
+    trace::operation(thread, bytes as i64);
     let io = account::entry(thread);
     if io.is_null() {
         account::lost_bytes(bytes);

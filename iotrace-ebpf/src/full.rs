@@ -324,7 +324,7 @@ fn leave(state: &mut OpenFile, thread: &Thread, direction: u64, last: u64) {
 
 /// Where the access began: its argument, or the open file's position less what the call has moved it.
 #[inline(always)]
-fn offset(thread: &Thread, bytes: u64) -> u64 {
+pub fn offset(thread: &Thread, bytes: u64) -> u64 {
     let explicit = thread.args[3];
     let positional = match thread.shape {
         shape::PREAD | shape::PWRITE => true,

@@ -7,7 +7,7 @@ use core::{arch::asm, ffi::c_void, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::generated;
 
-use crate::config::{Const, HAS_CAST, TYPE_LIST_HEAD};
+use crate::config::{Const, HAS_CAST, TYPE_LIST_HEAD, WEAKLY_ORDERED};
 
 /// An address in the kernel.
 pub type Address = *const c_void;
@@ -148,6 +148,27 @@ pub fn pid_tgid() -> (u32, u32) {
 pub fn cpu() -> u32 {
     // SAFETY: the helper has no preconditions.
     unsafe { generated::bpf_get_smp_processor_id() }
+}
+
+/// Writes one more than `value`, which stands there, so that another CPU sees it after all that was written before.
+///
+/// # Safety
+/// As for [`fetch_add`].
+#[inline(always)]
+pub unsafe fn publish_next(word: *mut u64, value: u64) {
+    if WEAKLY_ORDERED.is_set() {
+        // SAFETY: the caller's promise. An addition that gives back what was there is a full barrier.
+        unsafe { fetch_add(word, 1) };
+        return;
+    }
+    // SAFETY: as above. The compiler moves no access to memory across it.
+    unsafe {
+        asm!(
+            "*(u64 *)({word} + 0) = {value}",
+            word = in(reg) word,
+            value = in(reg) value + 1,
+        );
+    }
 }
 
 // The BPF target of rustc has no atomic read-modify-write operations; the kernel has them (from 5.12 on).

@@ -9,6 +9,7 @@
 //! - `sort`, `flight`: its phase, and merged time
 //! - `missing`: where files were looked for that are not there
 //! - `uring`: requests of io_uring
+//! - `trace`: every operation by itself, where that is wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
@@ -34,6 +35,7 @@ mod path;
 mod process;
 mod sort;
 mod thread;
+mod trace;
 mod uring;
 
 use core::ffi::c_void;

@@ -20,6 +20,7 @@ use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
     limits, phases,
     scope::Scope,
+    trace::{Missing, Operation, Owner, Ring},
     value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
@@ -189,6 +190,24 @@ pub static REQUESTS: HashMap<
 /// In place of a thread's state, that of the programs that see io_uring's requests, which end on any thread.
 #[btf_map]
 pub static URING_STATE: PerCpuArray<Thread, 2> = PerCpuArray::new();
+
+/// The operation trace: rings one behind the other, which the daemon maps into its memory. The loader gives them their
+/// size; where nothing is traced they have one record.
+#[btf_map]
+pub static TRACE_OPERATIONS: Array<Operation, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Where each ring's writer and reader stand.
+#[btf_map]
+pub static TRACE_RINGS: Array<Ring, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Operations missing in the trace, by process (a hash: pids are sparse). Not preallocated: mostly empty.
+#[btf_map]
+pub static TRACE_MISSING: HashMap<
+    Owner,
+    Missing,
+    { limits::UNTRACED_ENTRIES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
 
 /// What was not counted, or not in full, by reason ([`diag`]).
 #[btf_map]

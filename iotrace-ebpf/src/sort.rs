@@ -18,16 +18,20 @@ use iotrace_common::{
 };
 
 use crate::{
-    config::{FILE_MODE, HAS_LOOP, TYPE_FILE},
+    config::{FILE_MODE, HAS_LOOP, TRACE_PATHS, TYPE_FILE},
     kernel::field,
     maps::{RENAMES, RULES, SCRATCH, Scratch},
     path,
     thread::{Known, Thread},
+    trace,
 };
 
 const FMODE_WRITE: u32 = 2;
 const MODE_TYPE: u32 = 0xf000;
 const MODE_DIRECTORY: u32 = 0x4000;
+/// The table of phases, and that of the trace's filter.
+const PHASES: u32 = 0;
+const PATHS: u32 = 1;
 /// Bytes of a path that one turn of the loop takes, and turns for the longest path.
 const STEP: u64 = 32;
 const MOST_TURNS: u32 = (PATH_BYTES + NAME_BYTES + 1) as u32 / STEP as u32 + 1;
@@ -59,6 +63,7 @@ pub fn sort(thread: &mut Thread, file: u64, used: u8, copy: u32) {
     } else {
         remember(thread, file, copy)
     };
+    trace::mark(thread, sorted);
     thread.direction = match used {
         direction::AS_OPENED => {
             let mode: u32 = field(file, &TYPE_FILE, &FILE_MODE);
@@ -103,7 +108,8 @@ pub fn is_named(thread: &Thread) -> bool {
 pub struct Walk {
     state: u64,
     found: u32,
-    pad: u32,
+    /// Which table is walked.
+    table: u32,
     /// Place of the component, and how many of its bytes are left. The slash before it comes behind them.
     place: u64,
     left: u64,
@@ -114,11 +120,23 @@ pub struct Walk {
 /// What the file whose name stands in the scratch is; 0 without rules.
 #[inline(always)]
 pub fn of_name(scratch: &mut Scratch, copy: u32) -> u32 {
-    let Some(table) = RULES.get(0) else { return 0 };
+    let sorted = by_table(PHASES, scratch, copy);
+    if TRACE_PATHS.is_set() {
+        return trace::marked(sorted, by_table(PATHS, scratch, copy));
+    }
+    sorted
+}
+
+/// What one of the tables says of the name.
+#[inline(always)]
+fn by_table(which: u32, scratch: &mut Scratch, copy: u32) -> u32 {
+    let Some(table) = RULES.get(which) else {
+        return 0;
+    };
     if table.stride == 0 || !HAS_LOOP.is_set() {
         return 0;
     }
-    begin(table, scratch);
+    begin(table, which, scratch);
     let callback: unsafe extern "C" fn(u32, *mut c_void) -> i64 = walk_callback;
     let mut context = copy;
     // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
@@ -136,7 +154,7 @@ pub fn of_name(scratch: &mut Scratch, copy: u32) -> u32 {
 
 /// Puts the walk to the end of the path: behind the slash that a directory has there.
 #[inline(always)]
-fn begin(table: &Table, scratch: &mut Scratch) {
+fn begin(table: &Table, which: u32, scratch: &mut Scratch) {
     let mut state = start(table, scratch.name.magic);
     let mut found = table.states[place(state, MAX_STATES)].sure;
     let directory = scratch.name.mode & MODE_TYPE == MODE_DIRECTORY;
@@ -151,7 +169,7 @@ fn begin(table: &Table, scratch: &mut Scratch) {
     scratch.walk = Walk {
         state,
         found,
-        pad: 0,
+        table: which,
         place: 0,
         left: u64::from(scratch.bytes[0]),
         bytes: if is_root { 0 } else { scratch.length },
@@ -175,11 +193,19 @@ fn start(table: &Table, magic: u64) -> u64 {
 unsafe extern "C" fn walk_callback(_index: u32, copy: *mut c_void) -> i64 {
     // SAFETY: the context is the copy's number on the caller's stack.
     let copy = unsafe { *copy.cast::<u32>() };
-    let (Some(scratch), Some(table)) = (SCRATCH.get_ptr_mut(copy), RULES.get(0)) else {
+    let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
         return 1;
     };
     // SAFETY: this CPU's and this program's own scratch, which the caller does not use during the loop.
     let Scratch { bytes, walk, .. } = unsafe { &mut *scratch };
+    let which = if TRACE_PATHS.is_set() {
+        walk.table
+    } else {
+        PHASES
+    };
+    let Some(table) = RULES.get(which) else {
+        return 1;
+    };
     let all = walk.bytes;
     let mut state = walk.state;
     for turn in 0..STEP {

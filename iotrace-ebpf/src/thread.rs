@@ -52,7 +52,8 @@ pub struct Thread {
     pub direction: u8,
     /// Not 0: the thread has submitted requests that run beside its calls.
     pub asynchronous: u8,
-    pub pad: u8,
+    /// Whether the trace's filter names its process, or has the path of the call's file (`trace`).
+    pub wanted: u8,
     /// Scratch of the program that handles the end of the call.
     pub copy: u32,
     /// Which call it is ([`call_id`]), where a start or an end may go unseen.
@@ -196,7 +197,7 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     thread.key.io.start = start_key(start_of(task));
     // What stands here may be of the thread that had this place before.
     sort::forget(thread);
-    (thread.place, thread.opened_phase) = (0, 0);
+    (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
     thread.verdict = epoch << 1 | u32::from(traced);
     traced
 }

@@ -19,7 +19,7 @@ use crate::{
     config::{
         CLOSE_FD, CLOSE_SLOT, FULL, OPEN_SLOT, REQUEST_FD, REQUEST_FILE, REQUEST_FLAGS,
         REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER, RW_POSITION, SYNC_FLAGS, TASK_GROUP_LEADER,
-        TASK_IS_BEHIND, TASK_START, TASK_TGID, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK,
+        TASK_IS_BEHIND, TASK_START, TASK_TGID, TRACE, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK,
         UNLINK_FLAGS, URING_TASK_TASK, request,
     },
     diagnose,
@@ -31,6 +31,7 @@ use crate::{
     maps::{REQUESTS, URING_STATE, scratch},
     owner, path, sort,
     thread::{self, Thread, process_in_scope},
+    trace,
 };
 
 /// A request in flight.
@@ -39,7 +40,7 @@ use crate::{
 pub struct Request {
     /// Its submission, `CLOCK_MONOTONIC` nanoseconds.
     entered: u64,
-    /// Where in the file it begins, and its buffer. Detail full only.
+    /// Where in the file it begins, and its buffer. For detail full and the operation trace only.
     offset: u64,
     buffer: u64,
     /// Of a close, the file, and its phase.
@@ -117,7 +118,7 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
     let flags: u32 = field(req, &TYPE_REQUEST, &REQUEST_FLAGS);
     let mut fd: u32 = field(req, &TYPE_REQUEST, &REQUEST_FD);
     match usize::from(call.op) {
-        op::READ | op::WRITE if FULL.is_set() => {
+        op::READ | op::WRITE if FULL.is_set() || TRACE.is_set() => {
             known.offset = probe(at, &RW_POSITION);
             known.buffer = probe(at, &RW_BUFFER);
         }
@@ -251,6 +252,7 @@ fn finish(thread: &mut Thread, result: i32, known: &Request, more: bool) {
     if result < 0 {
         thread.key.errno = -result as u32;
         thread.union_ns = flight::end(thread);
+        trace::operation(thread, i64::from(result));
         return account::failure(thread);
     }
     if thread.op() == op::OPEN && known.direct == 0 {
@@ -264,6 +266,7 @@ fn finish(thread: &mut Thread, result: i32, known: &Request, more: bool) {
     if thread.op() == op::RENAME || thread.op() == op::LINK {
         path::linked();
     }
+    trace::operation(thread, i64::from(result));
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
@@ -289,6 +292,6 @@ fn set_process(thread: &mut Thread, req: u64) -> bool {
     let key = &mut thread.key.io;
     key.start = start_key(field(leader, &TYPE_TASK, &TASK_START));
     (key.tgid, key.tid) = (tgid, NO_THREAD | cpu());
-    thread.place = 0;
+    (thread.place, thread.wanted) = (0, 0);
     true
 }

@@ -74,6 +74,25 @@ pub fn deep(truth: &mut Truth, dir: &str, depth: usize, component: &str) {
     });
 }
 
+/// Reads a byte `count` times in all, by threads, each from a file of its own; prints the count.
+pub fn reads(dir: &str, count: u64, threads: u64) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let name = std::path::Path::new(dir).join(format!("read by {thread}"));
+                std::fs::write(&name, [7; 4096]).expect("a file");
+                let file = std::fs::File::open(&name).expect("the file");
+                for at in 0..count / threads {
+                    let mut byte = [0];
+                    std::os::unix::fs::FileExt::read_at(&file, &mut byte, at % 4096)
+                        .expect("a read");
+                }
+            });
+        }
+    });
+    println!("{{\"reads\":{}}}", count / threads * threads);
+}
+
 /// As [`touch`] on `name`, inside a changed root.
 pub fn in_root(truth: &mut Truth, root: &str, name: &str) {
     truth.run("in a changed root", &["file".into()], |book| {

@@ -60,6 +60,10 @@ fn main() {
             let progress = word("a progress file");
             return service::endless(&dir, &progress, number(word("seconds")));
         }
+        "reads" => {
+            let (count, threads) = (number(word("a count")), number(word("a number of threads")));
+            return bulk::reads(&dir, count, threads);
+        }
         "many" => bulk::many(&mut truth, &dir, number(word("a count")) as usize),
         "touch" => bulk::touch(&mut truth, std::env::args_os().skip(2).collect()),
         "deep" => {

@@ -125,6 +125,7 @@ fn trials(args: &Args) -> Vec<Trial> {
                 map_entries: None,
                 btf: args.btf.clone(),
                 program_log: false,
+                trace: None,
             };
             trials.push(Trial {
                 hook,

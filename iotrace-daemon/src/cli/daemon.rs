@@ -327,6 +327,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         map_entries: Some(config.trace.map_entries),
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,
+        trace: None,
     }
 }
 

@@ -9,6 +9,7 @@ mod daemon;
 mod diff;
 mod export;
 mod meter;
+mod operations;
 mod output;
 mod phases;
 mod progress;

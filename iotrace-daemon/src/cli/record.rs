@@ -22,8 +22,11 @@ use super::{
     trace::Trace,
 };
 use crate::{
-    drain::Drain,
-    kernel::{Detail, HookChoice, KernelError, Options, capabilities, load, selftest},
+    drain::{Drain, rings::Rings},
+    kernel::{
+        Detail, HookChoice, KernelError, Options, TraceOptions, capabilities, load, selftest,
+        trace::Filter,
+    },
     service::socket::protocol::Record,
     targets,
 };
@@ -70,9 +73,44 @@ pub struct Args {
     /// Let the service at this Unix socket count, as it does by itself for users without privileges.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Keep every operation by itself, too: who, which file, where, how much, when, with what result.
+    #[arg(long)]
+    pub trace: bool,
+    /// Most room for these operations on disk, e.g. 500M, 10G: what comes then is counted, and left out.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "trace")]
+    pub trace_max_size: Option<u64>,
+    /// Keep only some: phase=NAME, path=GLOB, min-duration=TIME, pid=PID, comm=NAME; may be given several times. Of one
+    /// key any value will do, of several keys each must be met.
+    #[arg(long, value_name = "KEY=VALUE", requires = "trace")]
+    pub trace_filter: Vec<String>,
+    /// Room for operations on their way out of the kernel, on all CPUs together.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", requires = "trace")]
+    trace_buffer: u64,
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Reads a size in bytes: 4096, 64K, 500M, 10G.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..]
+        .trim_end_matches("iB")
+        .trim_end_matches('B')
+    {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err("write bytes, or a number with K, M, G or T behind it".into()),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| "it begins with no number".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| "it is larger than any disk".into())
 }
 
 /// Runs `iotrace record`.
@@ -108,6 +146,14 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         map_entries: args.map_entries,
         btf: args.btf.clone(),
         program_log: verbose > 1,
+        trace: if args.trace {
+            Some(TraceOptions {
+                buffer_bytes: args.trace_buffer,
+                filter: Filter::new(&args.trace_filter).context("--trace-filter")?,
+            })
+        } else {
+            None
+        },
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
@@ -126,8 +172,11 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         kernel.map_entries(),
         kernel.map_bytes() >> 20
     );
+    let rings = Rings::take(&mut kernel)?;
     let session = Session::new(args, sorting, hook.name())?;
-    follow(Trace::new(Source::own(kernel, drain)?)?, session, held).await
+    let mut trace = Trace::new(Source::own(kernel, drain)?)?;
+    trace.keep_operations(rings);
+    follow(trace, session, held).await
 }
 
 /// The socket of the service that is to count: the one that is named, or the one that there is where this process may
@@ -176,6 +225,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--hook", args.hook != HookChoice::Auto),
         ("--map-entries", args.map_entries.is_some()),
         ("--btf", args.btf.is_some()),
+        ("--trace", args.trace),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => anyhow::bail!(

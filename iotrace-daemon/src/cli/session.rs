@@ -28,7 +28,7 @@ pub struct Session {
     /// What the kernel side sorts by, and the report too.
     sorting: Sorting,
     recorder: Option<Recorder>,
-    directory: PathBuf,
+    pub directory: PathBuf,
     pub started: Instant,
     pub progress: Progress,
     /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.

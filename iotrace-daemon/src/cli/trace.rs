@@ -13,11 +13,12 @@ use tokio::{
 
 use super::{
     child::{self, Held, Running},
+    operations::Operations,
     session::Session,
     source::Source,
 };
 use crate::{
-    drain::{Batch, Stats, collector::Taken},
+    drain::{Batch, Stats, collector::Taken, rings::Rings},
     host,
     kernel::KernelError,
     targets,
@@ -35,6 +36,9 @@ pub struct Trace {
     source: Source,
     /// Nothing more comes from the source.
     over: bool,
+    /// The rings of the operation trace, before it begins.
+    rings: Option<Rings>,
+    operations: Option<Operations>,
     child: Option<Running>,
     signals: (Signal, Signal),
     /// When the program that is to end will be killed.
@@ -48,6 +52,8 @@ impl Trace {
         Ok(Self {
             source,
             over: false,
+            rings: None,
+            operations: None,
             child: None,
             signals: (
                 signal(SignalKind::interrupt())?,
@@ -56,6 +62,11 @@ impl Trace {
             ending: None,
             timed_out: false,
         })
+    }
+
+    /// Has every operation of these rings kept, too.
+    pub fn keep_operations(&mut self, rings: Option<Rings>) {
+        self.rings = rings;
     }
 
     /// Takes the hooks off without a last look.
@@ -67,6 +78,17 @@ impl Trace {
     pub fn begin(&mut self, session: &mut Session, held: Option<Held>) -> anyhow::Result<()> {
         session.model.update_mounts(&host::mountinfo()?);
         session.begin()?;
+        if let Some(rings) = self.rings.take() {
+            let (args, run) = (&session.args, &session.run);
+            let started = Operations::start(
+                rings,
+                &session.directory,
+                run,
+                args.trace_max_size,
+                &args.trace_filter,
+            );
+            self.operations = Some(started?);
+        }
         match &mut self.source {
             Source::Service(remote) => session.began(remote.start_unix_ns),
             Source::Own { kernel, .. } => {
@@ -159,6 +181,10 @@ impl Trace {
     /// Writes a part, of all that was done until it was asked for.
     fn flush(&self, session: &mut Session) -> anyhow::Result<()> {
         session.run.losses = self.source.losses()?;
+        if let Some(operations) = &self.operations {
+            operations.cut();
+            session.run.trace = Some(operations.summary());
+        }
         session.model.update_mounts(&host::mountinfo()?);
         session.flush();
         Ok(())
@@ -219,6 +245,9 @@ impl Trace {
         let (losses, stats, lost) = self.source.end(take).await?;
         session.run.losses = losses;
         session.lost = lost;
+        if let Some(operations) = self.operations {
+            session.run.trace = Some(operations.finish()?);
+        }
         session.run.clock_step_ns = host::clock_step(&session.run.clock)?;
         session
             .run

@@ -9,6 +9,8 @@ mod cells;
 pub mod collector;
 mod events;
 mod generations;
+pub mod rings;
+pub mod tracer;
 pub mod wire;
 
 use std::{

@@ -27,6 +27,7 @@ use super::{
     fdinfo,
     histograms::Counted,
     offsets, probe, rules,
+    trace::{Layout, TraceOptions},
     uring::{self, Uring},
 };
 use crate::classify::dfa::Table;
@@ -75,6 +76,8 @@ pub struct Options {
     pub btf: Option<PathBuf>,
     /// Whether the programs' own diagnostics are compiled in.
     pub program_log: bool,
+    /// Whether every operation is kept, and which.
+    pub trace: Option<TraceOptions>,
 }
 
 /// A damaged offset, for the test that the self-test finds one: `GLOBAL=VALUE` in this environment variable.
@@ -110,7 +113,11 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         return Err(KernelError::PidNamespace);
     }
     let uring = uring::find(types);
-    let mut ebpf = open(options, types, uring.as_ref().ok())?;
+    let layout = options
+        .trace
+        .as_ref()
+        .map(|trace| Layout::of(trace.buffer_bytes));
+    let mut ebpf = open(options, types, uring.as_ref().ok(), layout)?;
     if options.program_log {
         start_logger(&mut ebpf);
     }
@@ -122,7 +129,9 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         ebpf.take_map(name)
             .ok_or(KernelError::Missing { kind: "map", name })
     };
-    let rules = rules::put(take("RULES")?, rules)?;
+    let trace = options.trace.as_ref();
+    let traced = trace.and_then(|trace| trace.filter.table());
+    let rules = rules::put(take("RULES")?, rules, traced)?;
     let targets = HashMap::try_from(take("TARGETS")?)
         .map_err(|error| super::map_error("TARGETS", "open", &error))?;
     let named = HashMap::try_from(take("NAMED")?)
@@ -151,12 +160,18 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         detail: options.detail,
         entries: options.entries(),
         map_bytes,
+        trace: layout,
     };
     kernel.publish_scope()?;
     Ok(kernel)
 }
 
-fn open(options: &Options, types: &Types, uring: Option<&Uring>) -> Result<Ebpf, KernelError> {
+fn open(
+    options: &Options,
+    types: &Types,
+    uring: Option<&Uring>,
+    layout: Option<Layout>,
+) -> Result<Ebpf, KernelError> {
     let mut settings = offsets::resolve(types)?;
     settings.extend(uring.iter().flat_map(|uring| &uring.settings));
     let mut object = OBJECT.to_vec();
@@ -179,6 +194,21 @@ fn open(options: &Options, types: &Types, uring: Option<&Uring>) -> Result<Ebpf,
         ("HAS_LOOP", u64::from(has_loop())),
         ("PREEMPTIBLE", u64::from(copies::preemptible())),
     ]);
+    let filter = options
+        .trace
+        .as_ref()
+        .map(|trace| trace.filter.clone())
+        .unwrap_or_default();
+    settings.extend(filter.settings());
+    settings.extend([
+        ("TRACE", u64::from(layout.is_some())),
+        (
+            "TRACE_RECORDS",
+            layout.map_or(1, |rings| rings.records.into()),
+        ),
+        ("WEAKLY_ORDERED", u64::from(!cfg!(target_arch = "x86_64"))),
+    ]);
+    let (pids, names) = (filter.pids(), filter.names());
     let (native, compat) = (calls::native_table(), calls::compat_table());
     let requests = iotrace_common::uring::table();
     let log_level: u8 = if options.program_log { 5 } else { 0 };
@@ -188,6 +218,8 @@ fn open(options: &Options, types: &Types, uring: Option<&Uring>) -> Result<Ebpf,
         .override_global("CALLS", &native, true)
         .override_global("COMPAT_TRACED", &compat, true)
         .override_global("URING_REQUESTS", &requests, true)
+        .override_global("TRACE_PIDS", &pids, true)
+        .override_global("TRACE_NAMES", names.as_slice(), true)
         .override_global("AYA_LOG_LEVEL", &log_level, true);
     for (global, value) in &settings {
         loader.override_global(global, value, true);
@@ -210,6 +242,14 @@ fn open(options: &Options, types: &Types, uring: Option<&Uring>) -> Result<Ebpf,
         .map_max_entries(other_overflow[1], 1);
     if !options.histograms {
         loader.map_max_entries("HISTOGRAMS", 1);
+    }
+    if let Some(layout) = layout {
+        loader
+            .map_max_entries("TRACE_RINGS", layout.rings)
+            .map_max_entries("TRACE_OPERATIONS", layout.rings * layout.records);
+    }
+    if filter.table().is_some() {
+        loader.map_max_entries("RULES", 2);
     }
     if !full {
         loader

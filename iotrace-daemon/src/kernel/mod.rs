@@ -1,7 +1,8 @@
 //! The kernel side as the daemon sees it: loads the programs, attaches the hooks, names their losses.
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
-//! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules
+//! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
+//!   is told of an operation trace
 //! - `attach`, `copies`, `uring`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
@@ -22,6 +23,7 @@ pub mod offsets;
 pub mod probe;
 mod rules;
 pub mod selftest;
+pub mod trace;
 mod uring;
 
 use std::{
@@ -44,6 +46,7 @@ pub use histograms::ByPhase;
 use histograms::Counted;
 pub use load::{Detail, Options};
 use rules::Rules;
+pub use trace::TraceOptions;
 use uring::Uring;
 
 /// The loaded programs and their maps.
@@ -66,12 +69,19 @@ pub struct Kernel {
     detail: Detail,
     entries: u32,
     map_bytes: u64,
+    /// The rings of the operation trace, where there is one.
+    trace: Option<trace::Layout>,
 }
 
 impl Kernel {
     /// How much the programs keep.
     pub fn detail(&self) -> Detail {
         self.detail
+    }
+
+    /// The rings of the operation trace, where there is one.
+    pub fn trace(&self) -> Option<trace::Layout> {
+        self.trace
     }
 
     /// Adds process `pid` to the scope.

@@ -136,6 +136,7 @@ fn registers(
         ("REGS_ARG2", "dx"),
         ("REGS_ARG3", "r10"),
         ("REGS_ARG4", "r8"),
+        ("REGS_ARG5", "r9"),
         ("REGS_NR", "orig_ax"),
     ]
     .into_iter()
@@ -155,6 +156,7 @@ fn registers(
         ("REGS_ARG2", first + 16),
         ("REGS_ARG3", first + 24),
         ("REGS_ARG4", first + 32),
+        ("REGS_ARG5", first + 40),
         ("REGS_NR", find("pt_regs", "syscallno")?),
     ])
 }

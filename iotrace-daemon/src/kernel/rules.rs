@@ -12,10 +12,15 @@ const UNSORTED: &str = "IOTRACE_BENCH_UNSORTED";
 /// The programs' map.
 pub type Rules = Array<MapData, phases::Table>;
 
-/// Puts a table of rules into the programs' map, which must live until they are loaded.
-pub fn put(map: Map, rules: &Table) -> Result<Rules, KernelError> {
+/// Puts a table of rules into the programs' map, which must live until they are loaded, and behind it that of the paths
+/// that are traced, where not all are.
+pub fn put(map: Map, rules: &Table, traced: Option<&Table>) -> Result<Rules, KernelError> {
     let error = |call, error| map_error("RULES", call, &error);
     let mut map = Rules::try_from(map).map_err(|cause| error("open", cause))?;
+    if let Some(traced) = traced {
+        map.set(1, table(traced).as_ref(), 0)
+            .map_err(|cause| error("update", cause))?;
+    }
     if std::env::var_os(UNSORTED).is_some() {
         return Ok(map);
     }

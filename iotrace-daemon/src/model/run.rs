@@ -74,6 +74,54 @@ pub struct Run {
     pub room_bytes: BTreeMap<String, u64>,
     /// What was not counted, or not in full, by reason; also what was left out on purpose.
     pub losses: BTreeMap<String, u64>,
+    /// The operation trace, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceRun>,
+}
+
+/// The operation trace of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceRun {
+    /// Filters, as they were given; what they left out is counted nowhere.
+    pub filter: Vec<String>,
+    /// What its parts may take, bytes.
+    pub most_bytes: Option<u64>,
+    pub parts: u32,
+    /// Operations in the parts.
+    pub operations: u64,
+    /// What the parts take, bytes.
+    pub bytes: u64,
+    /// Processes with operations that are not in the parts.
+    pub missing: Vec<TraceMissing>,
+}
+
+/// Operations of a process that are missing in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceMissing {
+    pub pid: u32,
+    pub start_key: u32,
+    /// For want of room in the kernel's buffer, or because they could not be written.
+    pub lost: u64,
+    /// Since the trace had reached its size.
+    pub left_out: u64,
+}
+
+impl TraceRun {
+    /// Operations that were lost.
+    pub fn lost(&self) -> u64 {
+        self.missing.iter().map(|missing| missing.lost).sum()
+    }
+
+    /// Operations that were left out since the trace had reached its size.
+    pub fn left_out(&self) -> u64 {
+        self.missing.iter().map(|missing| missing.left_out).sum()
+    }
+
+    /// Share of the lost among all that were to be traced, 0 to 1.
+    pub fn lost_share(&self) -> f64 {
+        let all = self.operations + self.lost() + self.left_out();
+        self.lost() as f64 / all.max(1) as f64
+    }
 }
 
 /// A moment as RFC 3339, UTC, to the microsecond: `2025-11-20T23:53:00.000000Z`.

@@ -10,7 +10,10 @@ use super::{
     meta::Meta,
     reader::{parts_in, read_by},
 };
-use crate::model::{Model, run::Run};
+use crate::model::{
+    Model,
+    run::{Run, TraceRun},
+};
 
 /// One node of a job.
 #[derive(Debug)]
@@ -144,12 +147,26 @@ fn whole(nodes: &[Node]) -> Run {
         if run.clock_step_ns.abs() > whole.clock_step_ns.abs() {
             whole.clock_step_ns = run.clock_step_ns;
         }
+        add_trace(&mut whole.trace, run.trace.as_ref());
         for (reason, count) in &run.losses {
             *whole.losses.entry(reason.clone()).or_default() += count;
         }
     }
     whole.duration_ns = u64::try_from(end - whole.start_unix_ns).unwrap_or(0);
     whole
+}
+
+/// Adds up the operation traces of nodes.
+fn add_trace(sum: &mut Option<TraceRun>, one: Option<&TraceRun>) {
+    let Some(one) = one else { return };
+    let Some(sum) = sum else {
+        *sum = Some(one.clone());
+        return;
+    };
+    sum.operations += one.operations;
+    sum.bytes += one.bytes;
+    sum.parts += one.parts;
+    sum.missing.extend(&one.missing);
 }
 
 fn end_of(run: &Run) -> i64 {

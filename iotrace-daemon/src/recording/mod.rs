@@ -8,7 +8,7 @@
 //! let Job { model, run, nodes } = recording::read_job(&directories)?;     // one node each
 //! ```
 //!
-//! A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
+//! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
 //! whole. `docs/recording-format.md` describes the files.
 
 mod batch;
@@ -19,6 +19,7 @@ mod recorder;
 mod schema;
 mod table;
 mod tables;
+pub mod trace;
 
 use std::{io, path::PathBuf};
 

@@ -183,11 +183,11 @@ fn has_news(model: &Model) -> bool {
 }
 
 /// Renames a directory whose files are synced.
-fn put_in_place(unfinished: &Path, place: &Path) -> io::Result<()> {
+pub(super) fn put_in_place(unfinished: &Path, place: &Path) -> io::Result<()> {
     sync(unfinished)?;
     fs::rename(unfinished, place)
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
+pub(super) fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

@@ -147,7 +147,7 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-fn write_error(path: &Path, error: ParquetError) -> Error {
+pub(super) fn write_error(path: &Path, error: ParquetError) -> Error {
     let cause = match error {
         ParquetError::External(cause) => match cause.downcast::<io::Error>() {
             Ok(cause) => *cause,
@@ -184,7 +184,7 @@ pub fn read_table(
 
 /// Decodes a part of a file. On some damage the parquet crate panics where it should fail; what it worked on is given
 /// up with it.
-fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".into())))
 }

@@ -167,8 +167,11 @@ impl Part<'_> {
     }
 }
 
+/// Numbers of phases, 0 included.
+pub(super) const PHASES: u16 = Phase::ALL.len() as u16 + 1;
+
 /// A phase by its class where it has one; [`NO_PHASE`] for calls that name no open file.
-fn phase_name(code: u16) -> &'static str {
+pub(super) fn phase_name(code: u16) -> &'static str {
     if code == 0 {
         return NO_PHASE;
     }
@@ -177,7 +180,7 @@ fn phase_name(code: u16) -> &'static str {
 }
 
 /// Undoes [`phase_name`]; none where there is no such phase.
-fn phase_code(name: &[u8]) -> Option<u16> {
+pub(super) fn phase_code(name: &[u8]) -> Option<u16> {
     if name == NO_PHASE.as_bytes() {
         return Some(0);
     }
@@ -261,10 +264,15 @@ fn put_no_file(batch: &mut Batch) {
 }
 
 fn put_identity(batch: &mut Batch, id: Option<FileId>) {
-    let device = id.map(|id| format!("{}:{}", id.major(), id.minor()));
+    let device = id.map(device_name);
     batch.put_bytes_option(device.as_ref().map(|device| device.as_bytes()));
     batch.put_option(id.map(|id| id.inode as i64));
     batch.put_option(id.map(|id| id.generation.into()));
+}
+
+/// A device as `major:minor`.
+pub(super) fn device_name(id: FileId) -> String {
+    format!("{}:{}", id.major(), id.minor())
 }
 
 /// Takes a row of `files` into the model, and returns its interval.

@@ -65,6 +65,7 @@ impl Job {
             memory_bytes: 16 << 30,
             room_bytes: [("/".to_owned(), 1 << 40)].into(),
             losses: BTreeMap::new(),
+            trace: None,
         };
         Self {
             model,

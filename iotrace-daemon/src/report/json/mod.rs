@@ -29,7 +29,7 @@ use super::{FORMAT_VERSION, Report};
 use crate::model::{
     Process, Row, Spot,
     counters::Counters,
-    run::{Target, rfc3339},
+    run::{Target, TraceMissing, TraceRun, rfc3339},
 };
 
 /// Writes the report as one JSON object and a newline.
@@ -38,6 +38,37 @@ pub fn json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
     serde_json::to_writer(&mut out, report)?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// The operation trace, as far as it is there.
+#[derive(Serialize)]
+struct TraceJson<'a> {
+    operations: u64,
+    bytes: u64,
+    parts: u32,
+    filter: &'a [String],
+    max_bytes: Option<u64>,
+    lost: u64,
+    lost_share: f64,
+    left_out: u64,
+    /// By process.
+    missing: &'a [TraceMissing],
+}
+
+impl<'a> TraceJson<'a> {
+    fn of(trace: &'a TraceRun) -> Self {
+        Self {
+            operations: trace.operations,
+            bytes: trace.bytes,
+            parts: trace.parts,
+            filter: &trace.filter,
+            max_bytes: trace.most_bytes,
+            lost: trace.lost(),
+            lost_share: trace.lost_share(),
+            left_out: trace.left_out(),
+            missing: &trace.missing,
+        }
+    }
 }
 
 /// The report without its long lists, as the HTML page has it.
@@ -82,7 +113,11 @@ impl Report<'_> {
     /// What stands behind them.
     fn tail_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("losses", &self.losses(true))?;
-        map.serialize_entry("notes", &self.losses(false))
+        map.serialize_entry("notes", &self.losses(false))?;
+        if let Some(trace) = &self.run.trace {
+            map.serialize_entry("trace", &TraceJson::of(trace))?;
+        }
+        Ok(())
     }
 }
 

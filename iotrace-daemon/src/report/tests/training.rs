@@ -40,6 +40,7 @@ pub fn run() -> Run {
             ("recursion_misses".to_owned(), 0),
         ]
         .into(),
+        trace: None,
     }
 }
 

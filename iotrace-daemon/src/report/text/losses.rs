@@ -6,9 +6,37 @@ use iotrace_common::diag;
 
 use super::{
     table::{Page, Style},
-    units::count,
+    units::{bytes, count},
 };
-use crate::report::Report;
+use crate::{model::run::TraceRun, report::Report};
+
+/// What the operation trace has, and what it has not.
+fn operations(trace: &TraceRun, page: &mut Page<impl Write>) -> io::Result<()> {
+    let text = format!(
+        "{} operations in the trace, {}.",
+        count(trace.operations),
+        bytes(trace.bytes)
+    );
+    page.prose(Style::Dim, &text)?;
+    if trace.lost() > 0 {
+        let text = format!(
+            "{} operations ({:.2} %) are lost in the trace, of {} processes: the kernel's buffer was full \
+             (--trace-buffer), or they could not be written. They are counted.",
+            count(trace.lost()),
+            trace.lost_share() * 100.0,
+            trace.missing.iter().filter(|one| one.lost > 0).count()
+        );
+        page.prose(Style::Warning, &text)?;
+    }
+    if trace.left_out() > 0 {
+        let text = format!(
+            "{} operations came when the trace had reached its size; they are counted, and not in it.",
+            count(trace.left_out())
+        );
+        page.prose(Style::Warning, &text)?;
+    }
+    Ok(())
+}
 
 /// What was not counted, always said; and what was left out on purpose.
 pub fn losses(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
@@ -23,6 +51,9 @@ pub fn losses(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
             let meaning = known.map_or("", |index| diag::MEANINGS[index]);
             page.prose(style, &format!("{} {name}: {meaning}", count(times)))?;
         }
+    }
+    if let Some(trace) = &report.run.trace {
+        operations(trace, page)?;
     }
     let overflow = report.overflow.operations();
     if overflow > 0 {

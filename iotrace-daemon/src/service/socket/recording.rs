@@ -266,6 +266,7 @@ fn load_programs(
         map_entries: Some(settings.entries),
         btf: settings.btf.clone(),
         program_log: false,
+        trace: None,
     };
     let types = load::read_types(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &types, &settings.rules)?;

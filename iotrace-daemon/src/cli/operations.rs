@@ -1,0 +1,108 @@
+//! The operation trace while it is recorded: rings -> a thread that reads them -> a thread that writes parts.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError, mpsc::Receiver},
+    thread::JoinHandle,
+};
+
+use crate::{
+    drain::{
+        rings::Rings,
+        tracer::{Control, Piece, Tracer},
+    },
+    kernel::KernelError,
+    model::run::{Run, TraceRun},
+    recording::trace::TraceWriter,
+};
+
+/// Both threads.
+pub struct Operations {
+    tracer: Tracer,
+    writer: JoinHandle<()>,
+    /// What was written, as of the last part.
+    summary: Arc<Mutex<TraceRun>>,
+    filter: Vec<String>,
+}
+
+impl Operations {
+    /// Starts both. `most_bytes`: what the parts in `directory` may take.
+    pub fn start(
+        rings: Rings,
+        directory: &Path,
+        run: &Run,
+        most_bytes: Option<u64>,
+        filter: &[String],
+    ) -> Result<Self, KernelError> {
+        let (tracer, pieces) = Tracer::start(rings)?;
+        let writer = TraceWriter::new(directory, run.clock, most_bytes);
+        let summary = Arc::new(Mutex::new(writer.summary()));
+        let (control, shared) = (tracer.control(), Arc::clone(&summary));
+        let writer = std::thread::Builder::new()
+            .name("iotrace-parts".into())
+            .spawn(move || write(writer, &pieces, &control, &shared))
+            .map_err(failed)?;
+        Ok(Self {
+            tracer,
+            writer,
+            summary,
+            filter: filter.to_vec(),
+        })
+    }
+
+    /// Has all that was done until now written.
+    pub fn cut(&self) {
+        self.tracer.control().cut();
+    }
+
+    /// What was written, and what is missing.
+    pub fn summary(&self) -> TraceRun {
+        let summary = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
+        TraceRun {
+            filter: self.filter.clone(),
+            ..summary.clone()
+        }
+    }
+
+    /// Writes what is left, when the hooks are off.
+    pub fn finish(self) -> Result<TraceRun, KernelError> {
+        let summary = Arc::clone(&self.summary);
+        let read = self.tracer.stop();
+        let written = self.writer.join();
+        read?;
+        written.map_err(|_| failed(io::Error::other("it panicked")))?;
+        let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(TraceRun {
+            filter: self.filter,
+            ..summary.clone()
+        })
+    }
+}
+
+fn write(
+    mut writer: TraceWriter,
+    pieces: &Receiver<Piece>,
+    control: &Control,
+    summary: &Mutex<TraceRun>,
+) {
+    let mut is_closed = false;
+    while let Ok(piece) = pieces.recv() {
+        if let Err(error) = writer.write(&piece.operations, piece.missing) {
+            log::error!("{error}; the operations of this part are counted as lost in the trace");
+        }
+        if writer.is_closed() && !is_closed {
+            log::warn!("the operation trace has reached its size; what comes now is counted only");
+            control.close();
+            is_closed = true;
+        }
+        *summary.lock().unwrap_or_else(PoisonError::into_inner) = writer.summary();
+    }
+}
+
+fn failed(source: io::Error) -> KernelError {
+    KernelError::Io {
+        what: "the thread that writes the operation trace".into(),
+        source,
+    }
+}

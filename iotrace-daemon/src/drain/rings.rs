@@ -1,0 +1,186 @@
+//! The rings of the operation trace, mapped into this process: read without a system call.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _},
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use aya::maps::{HashMap, Map, MapData};
+use iotrace_common::trace::{Missing, Operation, Owner, Ring};
+
+use crate::{
+    kernel::{Kernel, KernelError, map_error, trace::Layout},
+    model::input::ProcessId,
+};
+
+/// The rings, of which this is the one reader.
+pub struct Rings {
+    layout: Layout,
+    operations: Mapping<Operation>,
+    places: Mapping<Ring>,
+    missing: HashMap<MapData, Owner, Missing>,
+}
+
+impl Rings {
+    /// Takes them out of the loaded programs; none where nothing is traced.
+    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        let Some(layout) = kernel.trace() else {
+            return Ok(None);
+        };
+        let missing = HashMap::try_from(kernel.take_map("TRACE_MISSING")?)
+            .map_err(|error| map_error("TRACE_MISSING", "open", &error))?;
+        let records = (layout.rings * layout.records) as usize;
+        Ok(Some(Self {
+            layout,
+            operations: Mapping::of(kernel, "TRACE_OPERATIONS", records)?,
+            places: Mapping::of(kernel, "TRACE_RINGS", layout.rings as usize)?,
+            missing,
+        }))
+    }
+
+    /// Appends at most `room` operations, those of each ring in the order of their ends; how full the fullest ring was,
+    /// in percent.
+    pub fn read(&mut self, mut room: usize, into: &mut Vec<Operation>) -> u64 {
+        let mut fullest = 0;
+        for ring in 0..self.layout.rings {
+            let (head, tail) = (self.head(ring), self.tail(ring));
+            let from = tail.load(Ordering::Relaxed);
+            // Pairs with the programs' own order: the records before the head are whole.
+            let count = head.load(Ordering::Acquire) - from;
+            fullest = fullest.max(count * 100 / u64::from(self.layout.records));
+            let count = (count as usize).min(room);
+            self.copy(ring, from, count, into);
+            // From here on the programs write over them.
+            tail.store(from + count as u64, Ordering::Release);
+            room -= count;
+        }
+        fullest
+    }
+
+    /// Passes by what is there, and forgets what is missing.
+    pub fn skip(&mut self) -> Result<(), KernelError> {
+        for ring in 0..self.layout.rings {
+            let head = self.head(ring).load(Ordering::Acquire);
+            self.tail(ring).store(head, Ordering::Release);
+        }
+        let owners: Vec<Owner> = self.missing.keys().filter_map(Result::ok).collect();
+        for owner in owners {
+            self.missing
+                .remove(&owner)
+                .map_err(|error| map_error("TRACE_MISSING", "delete", &error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the programs record no more, and count what they leave out.
+    pub fn close(&self) {
+        for ring in 0..self.layout.rings {
+            // SAFETY: a word of the mapping, aligned, which lives as long as this.
+            let is_closed = unsafe { AtomicU64::from_ptr(&raw mut (*self.place(ring)).is_closed) };
+            is_closed.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What is missing so far, by process.
+    pub fn missing(&self) -> Result<Vec<(ProcessId, Missing)>, KernelError> {
+        let mut all = Vec::new();
+        for entry in self.missing.iter() {
+            let (owner, missing) =
+                entry.map_err(|error| map_error("TRACE_MISSING", "lookup", &error))?;
+            let process = ProcessId {
+                pid: owner.tgid,
+                start: owner.start,
+            };
+            all.push((process, missing));
+        }
+        Ok(all)
+    }
+
+    /// Copies records of a ring, which the programs do not write while they are unread.
+    fn copy(&self, ring: u32, from: u64, count: usize, into: &mut Vec<Operation>) {
+        let records = self.layout.records as usize;
+        let first = from as usize & (records - 1);
+        let straight = count.min(records - first);
+        into.reserve(count);
+        for (at, count) in [(first, straight), (0, count - straight)] {
+            // SAFETY: inside the ring's part of the mapping; the vector has room, and any bits are an operation.
+            unsafe {
+                let source = self.operations.start.as_ptr();
+                let source = source.add(ring as usize * records + at);
+                let end = into.as_mut_ptr().add(into.len());
+                ptr::copy_nonoverlapping(source, end, count);
+                into.set_len(into.len() + count);
+            }
+        }
+    }
+
+    fn head(&self, ring: u32) -> &AtomicU64 {
+        // SAFETY: a word of the mapping, aligned, which lives as long as this.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.place(ring)).head) }
+    }
+
+    fn tail(&self, ring: u32) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.place(ring)).tail) }
+    }
+
+    fn place(&self, ring: u32) -> *mut Ring {
+        // SAFETY: there are as many places as rings.
+        unsafe { self.places.start.as_ptr().add(ring as usize) }
+    }
+}
+
+/// The elements of an array map in this process's memory, shared with the programs.
+struct Mapping<T> {
+    start: NonNull<T>,
+    bytes: usize,
+    /// Held: the map goes when nobody uses it.
+    _map: MapData,
+}
+
+impl<T> Mapping<T> {
+    fn of(kernel: &mut Kernel, name: &'static str, count: usize) -> Result<Self, KernelError> {
+        let error = |source| KernelError::Map {
+            map: name,
+            call: "mmap",
+            source,
+        };
+        let Map::Array(map) = kernel.take_map(name)? else {
+            return Err(error(io::Error::other("it is no array")));
+        };
+        let bytes = count * size_of::<T>();
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.fd().as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(error(io::Error::last_os_error()));
+        }
+        let start = NonNull::new(start.cast())
+            .ok_or_else(|| error(io::Error::other("it is at address 0")))?;
+        Ok(Self {
+            start,
+            bytes,
+            _map: map,
+        })
+    }
+}
+
+impl<T> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that was made, which nobody uses any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+// SAFETY: the memory is this process's, whichever thread uses it; `Rings` is used by one at a time.
+unsafe impl<T> Send for Mapping<T> {}

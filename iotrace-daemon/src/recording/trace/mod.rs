@@ -1,0 +1,23 @@
+//! The operation trace of a recording: parts of their own, one row per operation.
+//!
+//! ```text
+//! let mut writer = TraceWriter::new(directory, run.clock, most_bytes);
+//! writer.write(&operations, missing)?;            // one part, sorted by start
+//! let trace = Trace::open(directory)?;            // where there is one
+//! for row in trace.rows() { .. }                  // in the order of their starts
+//! ```
+//!
+//! A part is made as those of the counters are: beside its place, synced, renamed into it.
+//! `docs/recording-format.md` describes the columns.
+
+mod columns;
+mod reader;
+mod writer;
+
+pub use columns::Row;
+pub use reader::{Rows, Trace};
+pub use writer::TraceWriter;
+
+const PART: &str = "trace-";
+const OPERATIONS: &str = "operations.parquet";
+const FILES: &str = "files.parquet";
