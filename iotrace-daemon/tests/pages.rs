@@ -47,8 +47,9 @@ fn subcommands(args: &[&str]) -> Vec<String> {
     };
     list.lines()
         .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
+        // A description that is long goes on in the next line, further in.
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|name| !name.is_empty() && *name != "help")
         .map(str::to_owned)
         .collect()
 }
