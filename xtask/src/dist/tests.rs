@@ -208,3 +208,12 @@ fn the_notices_name_every_crate_and_hold_its_licence() {
     }
     assert!(text.contains("Apache License") && text.contains("Permission is hereby granted"));
 }
+
+#[test]
+fn the_chart_is_of_this_version() {
+    let chart = fs::read_to_string(cmd::root().join("deploy/helm/iotrace/Chart.yaml")).unwrap();
+    for key in ["version", "appVersion"] {
+        let line = format!("{key}: {VERSION}");
+        assert!(chart.lines().any(|found| found == line), "no `{line}`");
+    }
+}
