@@ -14,42 +14,10 @@ use std::{
 
 use common::{
     compare::Counts,
-    daemon::{self, Answer, Daemon, Sample, sum},
+    daemon::{self, Answer, Daemon, Mounted, Sample, sum},
     tool, truth,
 };
 use serde_json::Value;
-
-/// A filesystem of its own, so that its mount point tells the test's files from all others of the machine.
-struct Mounted {
-    path: PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-impl Mounted {
-    fn new() -> Self {
-        common::need_root();
-        let (dir, path) = common::directory();
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "tmpfs"])
-            .arg(&path)
-            .status();
-        assert!(
-            status.expect("mount").success(),
-            "a tmpfs cannot be mounted"
-        );
-        Self { path, _dir: dir }
-    }
-
-    fn name(&self) -> &str {
-        self.path.to_str().expect("a path in UTF-8")
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
-    }
-}
 
 /// Runs the counting program as a Slurm job, and returns its counts of files.
 fn work(mode: &[&str], dir: &Path, job: &str) -> Counts {

@@ -15,7 +15,7 @@ use iotrace_common::{
 };
 use iotrace_daemon::{
     classify::phase::Phase,
-    kernel::{ByPhase, HookState},
+    kernel::{ByPhase, HookState, ProgramRuns},
     model::run::Clock,
     service::{
         attribution,
@@ -23,7 +23,7 @@ use iotrace_daemon::{
         metrics::{Exporter, Format},
         own::Usage,
         shared::{Draining, Memory, Recordings, Service, Shared, State},
-        totals::{Key, Mount, NO_MOUNT, Totals, UNKNOWN, Value, Written},
+        totals::{Key, Mount, NO_MOUNT, Sums, Totals, UNKNOWN, Value, Written},
     },
 };
 
@@ -86,6 +86,25 @@ fn totals() -> Totals {
         mount: NO_MOUNT,
     };
     totals.add(key, Value::Calls(op::STAT), 1);
+    totals.set_beside(slurm, |beside| {
+        beside.epochs = Some(3);
+        beside.last_read = Some(210_500_000_000);
+        beside.open_files = Some(42);
+        beside.findings.insert(("slow-mount", "high"), 1);
+    });
+    totals.directories.set_limit(1);
+    totals.processes.set_limit(1);
+    let sums = Sums {
+        operations: 12,
+        bytes_read: 4096,
+        bytes_written: 512,
+        ns: 2_500_000_000,
+    };
+    for (directory, pid) in [("/data/train", 4000), ("/tmp", 4001)] {
+        let key = (slurm, Phase::Training, directory.to_owned());
+        totals.directories.add(key, sums);
+        totals.processes.add((slurm, pid), sums);
+    }
     totals
 }
 
@@ -148,10 +167,16 @@ fn exporter() -> Exporter {
             map_entries_limit: 131_072,
             map_bytes: 1 << 20,
         },
+        programs: vec![ProgramRuns {
+            name: "sys_enter".into(),
+            runs: 1_000_000,
+            time: Duration::from_millis(250),
+        }],
         memory: Memory {
             files: 100,
             processes: 4,
             forgotten_files: 5,
+            findings_skipped: 1,
         },
         recordings: Recordings::default(),
         config: Config::default(),

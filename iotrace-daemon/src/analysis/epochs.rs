@@ -163,7 +163,7 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
 }
 
 /// Whether the path is of data that a model is only tried on.
-fn is_of_evaluation(path: &[u8]) -> bool {
+pub fn is_of_evaluation(path: &[u8]) -> bool {
     let text = String::from_utf8_lossy(path).to_ascii_lowercase();
     let mut words = text.split(['/', '.', '_', '-']);
     words.any(|word| EVALUATION.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))

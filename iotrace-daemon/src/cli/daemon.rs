@@ -14,20 +14,21 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval},
 };
 
-use super::{config, phases};
+use super::config::Sorting;
 use crate::{
     drain::{
         Drain, Stats,
         collector::{Collector, Taken},
     },
     host,
-    kernel::{Kernel, KernelError, Options, capabilities, load, selftest},
+    kernel::{Kernel, KernelError, Measuring, Options, capabilities, load, selftest},
     model::{
         Model,
         run::{Target, rfc3339},
     },
     service::{
         config::{Config, Flags},
+        findings::Looks,
         http::Server,
         intake::Intake,
         notify::Notifier,
@@ -79,6 +80,8 @@ struct Daemon {
     collector: Collector,
     model: Model,
     intake: Intake,
+    /// The kernel measures run times as long as this is here.
+    measuring: Option<Measuring>,
     shared: Arc<Shared>,
     server: Server,
     socket: Option<Socket>,
@@ -109,7 +112,10 @@ impl Daemon {
         // Before anything else, so that a reload that comes early does not end it.
         let signals = Signals::new()?;
         let named = config.trace.rules.clone().or_else(|| flags.file());
-        let classifier = phases::compile(config::file(named.as_deref()).as_deref())?;
+        let Sorting {
+            classifier,
+            thresholds,
+        } = Sorting::read(named.as_deref())?;
         let types = load::read_types(config.trace.btf.as_deref())?;
         let mut kernel = load::load(&options(&config, verbose), &types, classifier.table())?;
         drop(types);
@@ -118,6 +124,15 @@ impl Daemon {
         selftest::run(&mut kernel, &mut drain)?;
         kernel.zero_losses()?;
         let run = host::run(Target::All(true), hook.name(), kernel.detail().name())?;
+        let measuring = match config.trace.program_stats.then(Measuring::start) {
+            Some(Err(error)) => {
+                log::warn!("program_stats: {error}");
+                None
+            }
+            measuring => measuring.and_then(Result::ok),
+        };
+        let classifier = Arc::new(classifier);
+        let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,
@@ -134,11 +149,13 @@ impl Daemon {
                 map_bytes: kernel.map_bytes(),
                 ..Draining::default()
             },
+            programs: Vec::new(),
             memory: Memory::default(),
             recordings: Recordings::default(),
             config: config.clone(),
         };
-        let totals = Totals::new(config.metrics.max_series);
+        let mut totals = Totals::new(config.metrics.max_series);
+        bound_top(&mut totals, &config);
         let shared = Arc::new(Shared::new(State {
             totals,
             histograms: kernel.histograms()?,
@@ -155,7 +172,8 @@ impl Daemon {
             shared.with(|state| state.service.recordings = socket.state());
         }
         let mut daemon = Self {
-            intake: Intake::new(classifier, config.metrics.slurm_steps),
+            intake: Intake::new(classifier, config.metrics.slurm_steps, looks),
+            measuring,
             flags,
             config,
             kernel,
@@ -214,6 +232,11 @@ impl Daemon {
         self.kernel.attach_more()?;
         // After the drain that this interval ends with: they hold no less than the counters.
         let (losses, histograms) = (self.kernel.losses()?, self.kernel.histograms()?);
+        let programs = match &self.measuring {
+            Some(_) => self.kernel.program_runs(),
+            None => Vec::new(),
+        };
+        let unmeasured = self.config.trace.program_stats && self.measuring.is_none();
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
@@ -224,6 +247,7 @@ impl Daemon {
                 .unaccounted
                 .insert("damaged_events".into(), stats.damaged);
             state.service.drain.update(stats);
+            state.service.programs = programs;
             state.service.memory.files = model.file_count() as u64;
             state.service.memory.processes = intake.processes().count() as u64;
             if let Some(socket) = &self.socket {
@@ -231,9 +255,19 @@ impl Daemon {
             }
             if number.is_multiple_of(SLOW) {
                 state.totals.expire(config.metrics.linger.0, now);
-                state.service.warnings = warnings(&state.service, intake);
+                intake.look(&mut state.totals, now);
+                state.service.warnings = warnings(&state.service, intake, unmeasured);
             }
         });
+        let seen = intake.go_on(model, config.metrics.findings, now);
+        self.shared.with(|state| {
+            seen.enter(&mut state.totals);
+            state.service.memory.findings_skipped = intake.findings_skipped();
+        });
+        let is_over = self.model.file_count() > config.memory.max_files * 5 / 4;
+        if is_over && !number.is_multiple_of(SLOW) {
+            self.forget()?;
+        }
         if number.is_multiple_of(SLOW) {
             self.forget()?;
             match host::machine_mountinfo() {
@@ -287,6 +321,7 @@ impl Daemon {
         let config = &self.config;
         self.shared.with(|state| {
             state.totals.set_limit(config.metrics.max_series);
+            bound_top(&mut state.totals, config);
             state.service.config = config.clone();
         });
         eprintln!("iotrace: the configuration is reloaded");
@@ -331,8 +366,13 @@ fn options(config: &Config, verbose: u8) -> Options {
     }
 }
 
-/// What is missing, and what to do.
-fn warnings(service: &Service, intake: &Intake) -> Vec<String> {
+fn bound_top(totals: &mut Totals, config: &Config) {
+    totals.directories.set_limit(config.metrics.top_directories);
+    totals.processes.set_limit(config.metrics.top_processes);
+}
+
+/// What is missing, and what to do. `unmeasured`: the run time of the programs was asked for, and is not measured.
+fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String> {
     let hooks = service.hooks.iter().filter(|hook| !hook.attached);
     let mut warnings: Vec<String> = hooks
         .map(|hook| {
@@ -354,6 +394,12 @@ fn warnings(service: &Service, intake: &Intake) -> Vec<String> {
         warnings.push(
             "the draining thread has no priority, so under load more operations are counted without their file: give \
              the service CAP_SYS_NICE"
+                .into(),
+        );
+    }
+    if unmeasured {
+        warnings.push(
+            "the run time of the kernel programs is not measured: program_stats needs CAP_SYS_ADMIN"
                 .into(),
         );
     }

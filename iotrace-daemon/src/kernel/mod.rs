@@ -23,6 +23,7 @@ pub mod offsets;
 pub mod probe;
 mod rules;
 pub mod selftest;
+mod stats;
 pub mod trace;
 mod uring;
 
@@ -46,6 +47,7 @@ pub use histograms::ByPhase;
 use histograms::Counted;
 pub use load::{Detail, Options};
 use rules::Rules;
+pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
 use uring::Uring;
 

@@ -5,16 +5,21 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use iotrace_common::{key::FileId, op};
 
 use super::{
+    descriptors::Descriptors,
+    epochs::{Passes, Read},
+    findings::{Found, Looks},
     processes::Processes,
-    totals::{Key, Mount, MountId, NO_MOUNT, Totals, UnitId, Value, Written},
+    totals::{Key, Mount, MountId, NO_MOUNT, OTHER, Sums, Totals, UnitId, Value, Written},
 };
 use crate::{
+    analysis::epochs::is_of_evaluation,
     classify::{
         Classifier,
         context::Sorted,
@@ -45,7 +50,7 @@ struct Waiting {
 
 /// Takes intervals in.
 pub struct Intake {
-    classifier: Classifier,
+    classifier: Arc<Classifier>,
     processes: Processes,
     /// By index of the file.
     files: HashMap<u32, FileLabels>,
@@ -56,10 +61,13 @@ pub struct Intake {
     /// Files that a unit has used.
     seen: HashSet<(UnitId, u32)>,
     waiting: HashMap<(UnitId, u32), Waiting>,
+    passes: HashMap<UnitId, Passes>,
+    descriptors: Descriptors,
+    looks: Looks,
 }
 
 impl Intake {
-    pub fn new(classifier: Classifier, slurm_steps: bool) -> Self {
+    pub fn new(classifier: Arc<Classifier>, slurm_steps: bool, looks: Looks) -> Self {
         Self {
             classifier,
             processes: Processes::new(slurm_steps),
@@ -68,6 +76,38 @@ impl Intake {
             interval: 0,
             seen: HashSet::new(),
             waiting: HashMap::new(),
+            passes: HashMap::new(),
+            descriptors: Descriptors::default(),
+            looks,
+        }
+    }
+
+    /// Units whose findings were not looked for, because they have too many files.
+    pub fn findings_skipped(&self) -> u64 {
+        self.looks.skipped()
+    }
+
+    /// Looks at what needs no second's exactness: passes over the data, and who does the most. Comes every ten seconds.
+    pub fn look(&mut self, totals: &mut Totals, now: Instant) {
+        let units = totals.units();
+        self.passes.retain(|unit, _| units.get(*unit).is_some());
+        for (unit, passes) in &mut self.passes {
+            let complete = passes.look(now);
+            totals.set_beside(*unit, |beside| beside.epochs = Some(complete.into()));
+        }
+        totals.directories.turn();
+        totals.processes.turn();
+    }
+
+    /// Looks at a few of the open descriptors, and at one unit's findings. Comes after [`Intake::take`], outside of the
+    /// lock of the totals; what came of it enters them by [`Seen::enter`].
+    pub fn go_on(&mut self, model: &Model, findings: bool, now: Instant) -> Seen {
+        let processes = &self.processes;
+        Seen {
+            open_files: self.descriptors.go_on(|| processes.all_living(), now),
+            findings: findings
+                .then(|| self.looks.go_on(model, processes, now))
+                .flatten(),
         }
     }
 
@@ -157,6 +197,11 @@ impl Intake {
             let unit = self.processes.unit_of(process, totals);
             self.used[row.file as usize] = self.interval;
             let interval = row.cell.interval();
+            if totals.processes.is_on() {
+                totals
+                    .processes
+                    .add((unit, process.pid), Sums::of(&interval));
+            }
             if model.file(row.file).path.is_empty() {
                 let waiting = self.waiting.entry((unit, row.file)).or_insert(Waiting {
                     counters: Counters::ZERO,
@@ -248,16 +293,54 @@ impl Intake {
                 Instant::now(),
             );
         }
+        let read = key(Direction::Read);
+        if read.phase == Phase::Training && counters.v[BYTES_READ] > 0 {
+            self.pass(model, totals, unit, file, counters);
+        }
         if used.reads_apart {
             let (reads, rest) = split(counters);
+            count_directory(model, totals, read, file, &reads);
+            count_directory(model, totals, main, file, &rest);
             count(totals, key(Direction::Read), &reads);
             count(totals, main, &rest);
         } else {
+            count_directory(model, totals, main, file, counters);
             count(totals, main, counters);
         }
         if self.seen.insert((unit, file)) && !model.file(file).is_directory() {
             totals.add(main, Value::Files, 1);
         }
+    }
+
+    /// Takes reads of training data.
+    fn pass(
+        &mut self,
+        model: &Model,
+        totals: &mut Totals,
+        unit: UnitId,
+        index: u32,
+        counters: &Counters,
+    ) {
+        let (file, now) = (model.file(index), Instant::now());
+        if unit == OTHER || file.is_directory() {
+            return;
+        }
+        let last = counters.v[LAST];
+        totals.set_beside(unit, |beside| {
+            beside.last_read = beside.last_read.max(Some(last));
+        });
+        if is_of_evaluation(file.path) {
+            return;
+        }
+        let read = Read {
+            file: file.id,
+            size: file.size,
+            bytes: counters.v[BYTES_READ],
+            opens: counters.v[OPENS],
+            closes: counters.v[CLOSES],
+        };
+        let passes = self.passes.entry(unit);
+        passes.or_insert_with(|| Passes::new(now)).read(&read, now);
     }
 
     fn take_processes(&mut self, model: &Model, totals: &mut Totals) {
@@ -273,7 +356,11 @@ impl Intake {
             for cell in [&process.by_name, &process.overflow] {
                 if !cell.is_settled() {
                     let unit = self.processes.unit_of(process.id, totals);
-                    count(totals, without_file(unit), &cell.interval());
+                    let interval = cell.interval();
+                    totals
+                        .processes
+                        .add((unit, process.id.pid), Sums::of(&interval));
+                    count(totals, without_file(unit), &interval);
                 }
             }
         }
@@ -334,12 +421,68 @@ impl Intake {
     }
 }
 
+/// What was seen of units.
+pub struct Seen {
+    open_files: Option<HashMap<UnitId, u64>>,
+    findings: Option<(UnitId, Found)>,
+}
+
+impl Seen {
+    /// Enters it into the totals.
+    pub fn enter(self, totals: &mut Totals) {
+        if let Some(counts) = self.open_files {
+            // A unit whose processes are all gone has none open.
+            let all: Vec<UnitId> = totals.units().all().map(|(unit, ..)| unit).collect();
+            for unit in all {
+                let open = counts.get(&unit).copied();
+                if open.is_some() || totals.beside().contains_key(&unit) {
+                    totals.set_beside(unit, |beside| {
+                        beside.open_files = open.or(beside.open_files.map(|_| 0));
+                    });
+                }
+            }
+        }
+        if let Some((unit, found)) = self.findings {
+            totals.set_beside(unit, |beside| beside.findings = found);
+        }
+    }
+}
+
 /// Takes a part of a checkpoint, where anything was written.
 fn save(totals: &mut Totals, unit: UnitId, bytes: u64, counters: &Counters, now: Instant) {
     if bytes > 0 {
         let (first, last) = (counters.v[FIRST], counters.v[LAST]);
         totals.save(unit, Written { bytes, first, last }, now);
     }
+}
+
+/// Counts for a file's directory, where those that do the most are wanted.
+fn count_directory(model: &Model, totals: &mut Totals, key: Key, file: u32, counters: &Counters) {
+    if totals.directories.is_on() {
+        let directory = directory_of(model, file);
+        totals
+            .directories
+            .add((key.unit, key.phase, directory), Sums::of(counters));
+    }
+}
+
+/// The directory of a file, as a label has it: of at most so many characters.
+fn directory_of(model: &Model, file: u32) -> String {
+    const LONGEST: usize = 512;
+    let file = model.file(file);
+    let end = file.path.iter().rposition(|byte| *byte == b'/');
+    let path = match end {
+        _ if file.is_directory() => file.path,
+        Some(0) => &file.path[..1],
+        Some(end) => &file.path[..end],
+        None if file.path.is_empty() => b"unknown",
+        // A name of a filesystem without directories.
+        None => file.path,
+    };
+    String::from_utf8_lossy(path)
+        .chars()
+        .take(LONGEST)
+        .collect()
 }
 
 /// Calls that belong to no file.

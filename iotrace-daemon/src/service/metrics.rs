@@ -28,9 +28,13 @@ use prometheus_client::{
 use super::{
     own::Usage,
     shared::{Service, Shared, State},
-    totals::{BOUNDS, Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value},
+    totals::{BOUNDS, Cell, ERRNO_OTHER, Key, NO_MOUNT, Sums, Totals, Value},
 };
-use crate::{classify::phase::Phase, kernel::ByPhase, model::errno};
+use crate::{
+    classify::phase::Phase,
+    kernel::{ByPhase, ProgramRuns},
+    model::errno,
+};
 
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +137,9 @@ impl Collector for Exposition {
             }
             out.saves(state)?;
             out.units(&state.totals)?;
+            out.beside(state)?;
+            out.directories(&state.totals)?;
+            out.processes(&state.totals)?;
             out.bounds(state)?;
             out.service(&state.service)?;
             out.usage(&usage)
@@ -414,6 +421,119 @@ impl Out<'_> {
         self.gauges("iotrace_unit_processes", None, help, rows)
     }
 
+    fn beside(&mut self, state: &State) -> fmt::Result {
+        let totals = &state.totals;
+        let all = || {
+            totals.beside().iter().filter_map(|(id, beside)| {
+                let unit = totals.units().get(*id)?;
+                Some((vec![label("unit", &unit.name)], beside))
+            })
+        };
+        let help = "Passes over the training data that are complete.";
+        let rows = all().filter_map(|(labels, beside)| Some((labels, beside.epochs?)));
+        self.counters("iotrace_epochs", None, help, rows)?;
+        let help = "When training data was last read, since the Unix epoch.";
+        let name = "iotrace_training_last_read_timestamp";
+        let clock = &state.service.clock;
+        let rows = all().filter_map(|(labels, beside)| {
+            Some((labels, clock.unix_ns(beside.last_read?) as f64 / 1e9))
+        });
+        self.gauges(name, Some(&Unit::Seconds), help, rows)?;
+        let help = "Descriptors of files that processes of the unit had open when they were last looked at.";
+        let rows = all().filter_map(|(labels, beside)| Some((labels, beside.open_files? as f64)));
+        self.gauges("iotrace_open_files", None, help, rows)?;
+        let help = "What the last look at the unit found wrong: files, processes or mounts of each finding.";
+        let rows = all().flat_map(|(labels, beside)| {
+            beside
+                .findings
+                .iter()
+                .map(move |((code, severity), count)| {
+                    let mut labels = vec![label("unit", labels[0].1.0.clone())];
+                    labels.extend([label("code", *code), label("severity", *severity)]);
+                    (labels, *count as f64)
+                })
+        });
+        self.gauges("iotrace_findings", None, help, rows)
+    }
+
+    fn directories(&mut self, totals: &Totals) -> fmt::Result {
+        let top = &totals.directories;
+        if !top.is_on() {
+            return Ok(());
+        }
+        let members = top.members().map(|((unit, phase, directory), sums)| {
+            let unit = totals.units().get(*unit);
+            let labels = vec![
+                label("unit", unit.map_or("other", |unit| &unit.name)),
+                label("phase", phase_name(*phase)),
+                label("directory", directory),
+            ];
+            (labels, sums)
+        });
+        let rest = ["unit", "phase", "directory"].map(|name| label(name, "other"));
+        let rows: Vec<_> = members.chain([(rest.into(), top.rest())]).collect();
+        let who = [
+            "on files of the directory",
+            "to and from files of the directory",
+        ];
+        self.top("directory", who, &rows)
+    }
+
+    fn processes(&mut self, totals: &Totals) -> fmt::Result {
+        let top = &totals.processes;
+        if !top.is_on() {
+            return Ok(());
+        }
+        let members = top.members().map(|((unit, pid), sums)| {
+            let unit = totals.units().get(*unit);
+            let labels = vec![
+                label("unit", unit.map_or("other", |unit| &unit.name)),
+                label("pid", pid.to_string()),
+            ];
+            (labels, sums)
+        });
+        let rest = ["unit", "pid"].map(|name| label(name, "other"));
+        let rows: Vec<_> = members.chain([(rest.into(), top.rest())]).collect();
+        self.top(
+            "process",
+            ["of the process", "read and written by the process"],
+            &rows,
+        )
+    }
+
+    /// Counters of those that do the most: operations and time `of` them, and bytes `moved`.
+    fn top(
+        &mut self,
+        name: &str,
+        [of, moved]: [&str; 2],
+        rows: &[(Vec<Label<'_>>, Sums)],
+    ) -> fmt::Result {
+        fn with<'a>(labels: &'a [Label<'a>], operation: Option<&'static str>) -> Vec<Label<'a>> {
+            let labels = labels
+                .iter()
+                .map(|(name, value)| label(name, value.0.as_ref()));
+            let operation = operation.map(|operation| label("operation", operation));
+            labels.chain(operation).collect()
+        }
+        let help = format!("Operations {of}, failed ones included.");
+        let calls = rows
+            .iter()
+            .map(|(labels, sums)| (with(labels, None), sums.operations));
+        self.counters(&format!("iotrace_{name}_operations"), None, &help, calls)?;
+        let help = format!("Bytes {moved}.");
+        let bytes = rows.iter().flat_map(|(labels, sums)| {
+            let both = [("read", sums.bytes_read), ("write", sums.bytes_written)];
+            both.map(|(operation, bytes)| (with(labels, Some(operation)), bytes))
+        });
+        self.counters(&format!("iotrace_{name}"), Some(&Unit::Bytes), &help, bytes)?;
+        let help = format!("Time inside operations {of}.");
+        let time = rows
+            .iter()
+            .map(|(labels, sums)| (with(labels, None), seconds(sums.ns)));
+        let name = format!("iotrace_{name}_io");
+        self.counters(&name, Some(&Unit::Seconds), &help, time)
+    }
+
     fn bounds(&mut self, state: &State) -> fmt::Result {
         let totals = &state.totals;
         let help = "Series of units, without those of the unit other.";
@@ -422,7 +542,18 @@ impl Out<'_> {
         self.gauge("iotrace_series_limit", None, help, totals.limit() as u64)?;
         let help = "Counts that went to the unit other, because there were too many series.";
         self.counter("iotrace_series_folds", None, help, totals.folds())?;
+        let help =
+            "Directories and processes with series of their own that had to leave for others.";
+        let replaced = [
+            ("directory", totals.directories.replaced()),
+            ("process", totals.processes.replaced()),
+        ];
+        let rows = replaced.map(|(series, count)| (vec![label("series", series)], count));
+        self.counters("iotrace_top_replacements", None, help, rows)?;
         let memory = &state.service.memory;
+        let help = "Units that were not looked at for findings, because they have too many files.";
+        let name = "iotrace_findings_skipped_looks";
+        self.counter(name, None, help, memory.findings_skipped)?;
         let help = "Files known one by one.";
         self.gauge("iotrace_known_files", None, help, memory.files)?;
         let help = "Processes known one by one.";
@@ -496,7 +627,21 @@ impl Out<'_> {
             drain.map_entries_limit,
         )?;
         let help = "Kernel memory of the maps.";
-        self.gauge("iotrace_map", Some(&Unit::Bytes), help, drain.map_bytes)
+        self.gauge("iotrace_map", Some(&Unit::Bytes), help, drain.map_bytes)?;
+        self.programs(&service.programs)
+    }
+
+    fn programs(&mut self, programs: &[ProgramRuns]) -> fmt::Result {
+        if programs.is_empty() {
+            return Ok(());
+        }
+        let labels = |program: &ProgramRuns| vec![label("program", program.name.clone())];
+        let help = "Runs of a kernel program since it was loaded.";
+        let rows = programs.iter().map(|p| (labels(p), p.runs));
+        self.counters("iotrace_program_runs", None, help, rows)?;
+        let help = "Time of these runs.";
+        let rows = programs.iter().map(|p| (labels(p), p.time.as_secs_f64()));
+        self.counters("iotrace_program_run", Some(&Unit::Seconds), help, rows)
     }
 
     /// By the names that all exporters use.

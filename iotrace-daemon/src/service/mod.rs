@@ -6,6 +6,8 @@
 //! environment   that of a process which ran before
 //! processes     which unit each process belongs to, from its fork on
 //! intake        one interval of the model -> totals, then the model forgets what is old
+//! epochs, findings, descriptors
+//!               what else is known of a unit: passes over its data, what is wrong, open files
 //! totals        sums by unit, phase and mount; bounded
 //! shared        what the drain's side writes and the endpoint reads
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
@@ -19,7 +21,10 @@
 
 pub mod attribution;
 pub mod config;
+mod descriptors;
 mod environment;
+mod epochs;
+pub mod findings;
 pub mod http;
 pub mod intake;
 pub mod metrics;

@@ -82,6 +82,19 @@ impl Processes {
         self.by_id.contains_key(&process)
     }
 
+    /// The unit of a process, where it is remembered.
+    pub fn known_unit(&self, process: ProcessId) -> Option<UnitId> {
+        self.by_id.get(&process).map(|entry| entry.unit)
+    }
+
+    /// Those that have not ended: process id and unit.
+    pub fn all_living(&self) -> Vec<(u32, UnitId)> {
+        let living = self.by_id.iter().filter(|(_, entry)| entry.ended.is_none());
+        living
+            .map(|(process, entry)| (process.pid, entry.unit))
+            .collect()
+    }
+
     /// Number of those that have not ended.
     pub fn living(&self) -> usize {
         let all = self.by_id.values();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{config::Config, own::Usage, totals::Totals};
 use crate::{
     drain::Stats,
-    kernel::{ByPhase, HookState},
+    kernel::{ByPhase, HookState, ProgramRuns},
     model::run::Clock,
 };
 
@@ -50,6 +50,9 @@ pub struct Service {
     /// What was not counted, or not in full, by reason.
     pub unaccounted: BTreeMap<String, u64>,
     pub drain: Draining,
+    /// Runs of the kernel programs, where they are measured.
+    #[serde(skip)]
+    pub programs: Vec<ProgramRuns>,
     pub memory: Memory,
     pub recordings: Recordings,
     /// With password hashes left out.
@@ -78,6 +81,8 @@ pub struct Memory {
     pub processes: u64,
     /// Files that were folded into the totals and forgotten.
     pub forgotten_files: u64,
+    /// Units that were not looked at for findings, because they have too many files.
+    pub findings_skipped: u64,
 }
 
 /// Recordings for users without privileges; of whom and of what is said to nobody.

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
+    path::PathBuf,
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -39,6 +40,38 @@ pub struct Answer {
     pub status: u16,
     pub head: String,
     pub body: String,
+}
+
+/// A filesystem of its own, so that its mount point tells the test's files from all others of the machine.
+pub struct Mounted {
+    pub path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    pub fn new() -> Self {
+        super::need_root();
+        let (dir, path) = super::directory();
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "tmpfs"])
+            .arg(&path)
+            .status();
+        assert!(
+            status.expect("mount").success(),
+            "a tmpfs cannot be mounted"
+        );
+        Self { path, _dir: dir }
+    }
+
+    pub fn name(&self) -> &str {
+        self.path.to_str().expect("a path in UTF-8")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
 }
 
 /// `iotrace daemon` with a port of the kernel's choice, and maps that have room for what the rest of the machine does.

@@ -47,6 +47,18 @@ pub struct Flags {
     /// Count durations and sizes of operations by bucket.
     #[arg(long, value_name = "BOOL", env = "IOTRACE_HISTOGRAMS", num_args = 0..=1, default_missing_value = "true")]
     histograms: Option<bool>,
+    /// Look at units for findings.
+    #[arg(long, value_name = "BOOL", env = "IOTRACE_FINDINGS", num_args = 0..=1, default_missing_value = "true")]
+    findings: Option<bool>,
+    /// Directories with series of their own; whoever reads the metrics sees their names.
+    #[arg(long, value_name = "N", env = "IOTRACE_TOP_DIRECTORIES")]
+    top_directories: Option<usize>,
+    /// Processes with series of their own.
+    #[arg(long, value_name = "N", env = "IOTRACE_TOP_PROCESSES")]
+    top_processes: Option<usize>,
+    /// Have the kernel measure the time of BPF programs, those of others, too.
+    #[arg(long, value_name = "BOOL", env = "IOTRACE_PROGRAM_STATS", num_args = 0..=1, default_missing_value = "true")]
+    program_stats: Option<bool>,
     /// Files known one by one.
     #[arg(long, value_name = "N", env = "IOTRACE_MAX_FILES")]
     max_files: Option<usize>,
@@ -109,6 +121,10 @@ impl Flags {
         set(&mut metrics.linger, flags.linger);
         set(&mut metrics.slurm_steps, flags.slurm_steps);
         set(&mut metrics.histograms, flags.histograms);
+        set(&mut metrics.findings, flags.findings);
+        set(&mut metrics.top_directories, flags.top_directories);
+        set(&mut metrics.top_processes, flags.top_processes);
+        set(&mut trace.program_stats, flags.program_stats);
         set(&mut memory.max_files, flags.max_files);
         set(&mut recordings.socket, flags.socket);
         set(&mut recordings.max, flags.max_recordings);

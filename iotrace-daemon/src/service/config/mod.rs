@@ -45,6 +45,8 @@ pub struct Trace {
     pub btf: Option<PathBuf>,
     /// Rules that come before the built-in ones.
     pub rules: Option<PathBuf>,
+    /// Whether the kernel measures the time of its BPF programs, ours and all others.
+    pub program_stats: bool,
 }
 
 /// The HTTP endpoint.
@@ -71,6 +73,12 @@ pub struct Metrics {
     pub slurm_steps: bool,
     /// Whether durations and sizes are counted by bucket.
     pub histograms: bool,
+    /// Whether units are looked at for findings.
+    pub findings: bool,
+    /// Directories with series of their own; 0: none. Their names are seen by whoever reads the metrics.
+    pub top_directories: usize,
+    /// Processes with series of their own; 0: none.
+    pub top_processes: usize,
 }
 
 /// Bounds of what is remembered.
@@ -110,6 +118,7 @@ impl Default for Trace {
             map_entries: iotrace_common::limits::IO_ENTRIES_BASIC,
             btf: None,
             rules: None,
+            program_stats: false,
         }
     }
 }
@@ -132,6 +141,9 @@ impl Default for Metrics {
             linger: Span(Duration::from_secs(600)),
             slurm_steps: false,
             histograms: true,
+            findings: true,
+            top_directories: 0,
+            top_processes: 0,
         }
     }
 }
@@ -157,6 +169,8 @@ impl Default for Recordings {
 
 /// Fewest series that leave room for one job beside `other`.
 const MIN_SERIES: usize = 100;
+/// Most directories, or processes, with series of their own.
+const MOST_TOP: usize = 1000;
 /// Fewest files that are worth remembering.
 const MIN_FILES: usize = 1000;
 
@@ -177,6 +191,14 @@ impl Config {
         }
         if metrics.max_series < MIN_SERIES {
             return Err(("max_series", format!("max_series is at least {MIN_SERIES}")));
+        }
+        for (key, number) in [
+            ("top_directories", metrics.top_directories),
+            ("top_processes", metrics.top_processes),
+        ] {
+            if number > MOST_TOP {
+                return Err((key, format!("{key} is at most {MOST_TOP}")));
+            }
         }
         if self.trace.map_entries < 3 {
             return Err(("map_entries", "map_entries is at least 3".into()));
@@ -207,6 +229,10 @@ impl Config {
         );
         compare("trace.btf", a.trace.btf == b.trace.btf);
         compare("trace.rules", a.trace.rules == b.trace.rules);
+        compare(
+            "trace.program_stats",
+            a.trace.program_stats == b.trace.program_stats,
+        );
         compare("http.listen", a.http.listen == b.http.listen);
         let tls = |http: &Http| http.tls_certificate.is_some();
         compare("http.tls_certificate", tls(&a.http) == tls(&b.http));
@@ -222,6 +248,7 @@ impl Config {
             "recordings.socket",
             a.recordings.socket == b.recordings.socket,
         );
+        compare("metrics.findings", a.metrics.findings == b.metrics.findings);
         changed
     }
 }

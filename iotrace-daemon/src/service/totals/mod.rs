@@ -4,8 +4,10 @@
 //! does: what finds no room is counted to the unit `other`. A cell only grows; it goes as a whole, when its unit has
 //! had no process and no I/O for the time that the configuration says.
 
+mod beside;
 mod cell;
 mod saves;
+mod top;
 mod units;
 
 use std::{
@@ -13,8 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use beside::{Beside, Finding};
 pub use cell::{Cell, ERRNO_OTHER, Value};
 pub use saves::{AllSaves, BOUNDS, Saves, Written};
+pub use top::{Sums, Top};
 pub use units::{OTHER, UNKNOWN, UnitId, Units};
 
 use super::attribution::Unit;
@@ -26,6 +30,8 @@ pub type MountId = u32;
 pub const NO_MOUNT: MountId = 0;
 /// Mounts that found no room.
 const OTHER_MOUNT: MountId = 1;
+/// Series that every unit has: its text and its processes.
+const UNIT_SERIES: usize = 2;
 /// Mounts with labels of their own.
 const MAX_MOUNTS: usize = 64;
 
@@ -49,6 +55,10 @@ pub struct Mount {
 pub struct Totals {
     cells: BTreeMap<Key, Cell>,
     saves: AllSaves,
+    beside: BTreeMap<UnitId, Beside>,
+    /// Directories of files by unit and phase, and processes by unit and pid: those that do the most.
+    pub directories: Top<(UnitId, Phase, String)>,
+    pub processes: Top<(UnitId, u32)>,
     units: Units,
     mounts: Vec<Mount>,
     by_mount: HashMap<Mount, MountId>,
@@ -69,6 +79,9 @@ impl Totals {
         Self {
             cells: BTreeMap::new(),
             saves: AllSaves::default(),
+            beside: BTreeMap::new(),
+            directories: Top::new(0),
+            processes: Top::new(0),
             units: Units::default(),
             by_mount: mounts.iter().cloned().zip(0..).collect(),
             mounts: mounts.into(),
@@ -105,6 +118,28 @@ impl Totals {
         &self.saves
     }
 
+    /// What is known of units beside their sums.
+    pub fn beside(&self) -> &BTreeMap<UnitId, Beside> {
+        &self.beside
+    }
+
+    /// Sets what is known of a unit beside its sums; what finds no room stays as it was.
+    pub fn set_beside(&mut self, unit: UnitId, change: impl FnOnce(&mut Beside)) {
+        let before = self.beside.get(&unit).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        change(&mut after);
+        let (old, new) = (before.series(), after.series());
+        if unit == OTHER || self.units.get(unit).is_none() {
+            return;
+        }
+        if new > old && self.series + new - old > self.limit {
+            self.folds += 1;
+            return;
+        }
+        self.series = self.series + new - old;
+        self.beside.insert(unit, after);
+    }
+
     /// Takes a part of a checkpoint.
     pub fn save(&mut self, unit: UnitId, part: Written, now: Instant) {
         self.saves.write(unit, part, now);
@@ -129,11 +164,11 @@ impl Totals {
         if let Some(id) = self.units.find(&unit.name) {
             return id;
         }
-        if self.series >= self.limit {
+        if self.series + UNIT_SERIES > self.limit {
             self.folds += 1;
             return OTHER;
         }
-        self.series += 1; // its row of text
+        self.series += UNIT_SERIES;
         self.units.insert(unit.clone())
     }
 
@@ -193,8 +228,14 @@ impl Totals {
                 let cell = self.cells.remove(&key).unwrap_or_default();
                 self.series -= cell.series();
             }
-            self.series -= 1 + self.saves.remove(unit);
+            let beside = self.beside.remove(&unit).unwrap_or_default();
+            self.series -= UNIT_SERIES + beside.series() + self.saves.remove(unit);
         }
+        let units = &self.units;
+        self.directories
+            .retain(|(unit, ..)| units.get(*unit).is_some());
+        self.processes
+            .retain(|(unit, _)| units.get(*unit).is_some());
     }
 }
 

@@ -25,7 +25,7 @@ fn equal_units_are_one() {
     totals.add(key(a, NO_MOUNT), Value::BytesRead, 5);
     totals.add(key(b, NO_MOUNT), Value::BytesRead, 6);
     assert_eq!(totals.cells()[&key(a, NO_MOUNT)].get(Value::BytesRead), 11);
-    assert_eq!(totals.series(), 2, "the text and the bytes");
+    assert_eq!(totals.series(), 3, "the text, the processes and the bytes");
 }
 
 #[test]

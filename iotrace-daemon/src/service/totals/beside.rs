@@ -1,0 +1,29 @@
+//! What is known of a unit beside its sums: epochs, when it last read training data, open files, findings.
+
+use std::collections::BTreeMap;
+
+/// A finding as a label has it: code and severity.
+pub type Finding = (&'static str, &'static str);
+
+/// Gauges and counts of one unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Passes over the training data that are complete; `None` where it read none.
+    pub epochs: Option<u64>,
+    /// End of the last read of training data, `CLOCK_MONOTONIC` nanoseconds; `None` where it read none.
+    pub last_read: Option<u64>,
+    /// Open descriptors of files; `None` where nobody has looked.
+    pub open_files: Option<u64>,
+    /// Findings of the last look at the unit, and how many subjects each has.
+    pub findings: BTreeMap<Finding, u64>,
+}
+
+impl Beside {
+    /// How many series that is.
+    pub(super) fn series(&self) -> usize {
+        usize::from(self.epochs.is_some())
+            + usize::from(self.last_read.is_some())
+            + usize::from(self.open_files.is_some())
+            + self.findings.len()
+    }
+}
