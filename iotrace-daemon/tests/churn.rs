@@ -32,6 +32,15 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Processes done, by job.
 type Done = Mutex<BTreeMap<u32, u64>>;
 
+/// Tells those that start processes to stop, also where a test fails: it waits for them.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Starts processes of the jobs from `first` on, in turn, until it is told to stop.
 fn churn(dir: &Path, first: u32, stop: &AtomicBool, done: &Done) {
     let dd = tool("dd");
@@ -149,6 +158,7 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
     let daemon = Daemon::start(&mut command);
     let (stop, done) = (AtomicBool::new(false), Done::default());
     let samples = std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         scope.spawn(|| churn(&mounted.path, 10_000, &stop, &done));
         let started = Instant::now();
         let mut looks: Vec<Vec<Sample>> = Vec::new();
@@ -156,7 +166,6 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
             std::thread::sleep(length / 40);
             looks.push(daemon.scrape());
         }
-        stop.store(true, Relaxed);
         looks
     });
     let truth = done.lock().unwrap().clone();
@@ -204,6 +213,7 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
 fn is_killed_and_starts_again(daemon: Daemon, mounted: &Mounted) {
     let (stop, done) = (AtomicBool::new(false), Done::default());
     std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
         scope.spawn(|| churn(&mounted.path, 20_000, &stop, &done));
         std::thread::sleep(Duration::from_secs(3));
         let before = written(&daemon.scrape(), mounted.name());
@@ -228,11 +238,10 @@ fn is_killed_and_starts_again(daemon: Daemon, mounted: &Mounted) {
         assert!(before.keys().any(|job| *job < 20_000) && old.keys().all(|job| *job >= 20_000));
         let (stop_new, new) = (AtomicBool::new(false), Done::default());
         std::thread::scope(|scope| {
+            let _stop = Stop(&stop_new);
             scope.spawn(|| churn(&mounted.path, 30_000, &stop_new, &new));
             std::thread::sleep(Duration::from_secs(5));
-            stop_new.store(true, Relaxed);
         });
-        stop.store(true, Relaxed);
         let new = new.lock().unwrap().clone();
         assert!(new.len() > 50);
         until_all_is_counted(&daemon, mounted.name(), &new);

@@ -173,6 +173,14 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // Where a test fails because the daemon has ended, what it said last is the reason.
+        if std::thread::panicking()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            let mut said = String::new();
+            let _ = self.stderr.read_to_string(&mut said);
+            eprintln!("the daemon has ended ({status}): {said}");
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
