@@ -80,16 +80,19 @@ impl Passes {
         let all: f64 = self.weighed(|_| true);
         let is_quiet = now.saturating_duration_since(self.read_at) >= QUIET;
         let is_stable = !std::mem::take(&mut self.grew);
-        while all > 0.0 {
-            let next = f64::from(self.complete + 1);
-            let is_read = self.weighed(|done| done + NEARLY >= next) >= all * (1.0 - NEARLY);
-            let goes_on = self.weighed(|done| done > next + NEARLY) >= all * NEARLY;
-            if !is_read || !(is_quiet || is_stable && goes_on) {
-                break;
-            }
-            self.complete += 1;
+        let is_complete = |passes: u32| {
+            let passes = f64::from(passes);
+            let is_read = self.weighed(|done| done + NEARLY >= passes) >= all * (1.0 - NEARLY);
+            let goes_on = self.weighed(|done| done > passes + NEARLY) >= all * NEARLY;
+            is_read && (is_quiet || is_stable && goes_on)
+        };
+        let mut complete = self.complete;
+        // Without a file everything would be read.
+        while all > 0.0 && is_complete(complete + 1) {
+            complete += 1;
         }
-        self.complete
+        self.complete = complete;
+        complete
     }
 
     /// Bytes of the files whose passes are as asked.
