@@ -18,6 +18,7 @@ mod dist;
 mod lint;
 mod run;
 mod setup;
+mod soak;
 mod test;
 mod vm;
 
@@ -76,6 +77,8 @@ enum Task {
     Vm(vm::Options),
     /// Build the packages: deb and rpm.
     Dist(dist::Options),
+    /// Let thousands of processes of many jobs come and go under the service, for ten minutes.
+    Soak(soak::Options),
     /// Check the format, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -104,6 +107,7 @@ fn run(task: Task) -> Result<()> {
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),
         Task::Dist(options) => dist::task(&options),
+        Task::Soak(options) => soak::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
     }

@@ -11,9 +11,15 @@ use crate::setup::{self, Purpose};
 /// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
 /// not root, cargo runs every test binary through sudo (and builds them as the user we are).
 pub fn task(args: &[OsString]) -> Result<()> {
+    with(args, &[])
+}
+
+/// The same with these variables in the environment.
+pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
     let mut test = cmd::cargo();
     test.args(["test", "--locked"]).args(args);
+    test.envs(variables.iter().copied());
     if !cmd::is_root()? {
         let variable = format!(
             "CARGO_TARGET_{}_RUNNER",

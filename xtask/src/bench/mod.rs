@@ -2,6 +2,7 @@
 //! print which target was reached and fail only where they cannot measure.
 //!
 //! - `syscall`, `files`: the two measurements
+//! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
 //! - `worker`, `call`: the traced program; `remote`: its handle in this process
 //! - `others`: whether another tracer disturbs
@@ -14,6 +15,7 @@ mod machine;
 mod others;
 mod raw;
 mod remote;
+mod service;
 mod stats;
 mod syscall;
 mod table;
@@ -39,9 +41,16 @@ pub enum Bench {
     Syscall(syscall::Options),
     /// Measure epochs over many small files in the page cache.
     Files(files::Options),
+    /// Measure the service's CPU time, memory and slowdown at several rates of operations.
+    Daemon(service::rates::Options),
+    /// Measure a scrape of the service with many processes and files.
+    Scrape(service::scrape::Options),
     /// The traced program.
     #[command(hide = true)]
     Worker(worker::Options),
+    /// A program that the service counts.
+    #[command(hide = true)]
+    Program(service::program::Options),
 }
 
 /// What all measurements take.
@@ -60,13 +69,18 @@ pub fn task(bench: &Bench) -> Result<()> {
     let common = match bench {
         Bench::Worker(options) => return worker::run(options),
         Bench::Syscall(options) => &options.common,
+        Bench::Program(options) => return service::program::run(options),
         Bench::Files(options) => &options.common,
+        Bench::Daemon(options) => &options.common,
+        Bench::Scrape(options) => &options.common,
     };
     if !common.ready {
         return from_optimized();
     }
     match bench {
-        Bench::Worker(_) => Ok(()),
+        Bench::Worker(_) | Bench::Program(_) => Ok(()),
+        Bench::Daemon(options) => service::rates::run(options),
+        Bench::Scrape(options) => service::scrape::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
     }
