@@ -210,6 +210,16 @@ fn ranks_stand_in_the_recording() {
         [&Value::Null, &1.into(), &1.into(), &0.into(), &0.into()]
     );
     assert_eq!(report["processes"][1]["job"], "slurm:4242");
+    // And in a table: all that rank 1 and its worker read is of rank 1.
+    let table = exported(&finished.recording, &["-f", "json"]);
+    let table: Value = serde_json::from_slice(&table).unwrap();
+    let shard = compare::list(&table, "rows")
+        .iter()
+        .filter(|row| text(row, "path").ends_with("/shard-1.tar"));
+    let read: Vec<(u64, u64)> = shard
+        .map(|row| (number(row, "rank"), number(row, "bytes_read")))
+        .collect();
+    assert_eq!(read, [(1, 200_000), (1, 200_000)]);
     let out = export(
         &finished.recording,
         &["-f", "darshan", "--process", "999999999"],

@@ -152,6 +152,7 @@ fn every_one_of_300_000_files_is_in_every_format() {
     let total: u64 = (0..FILES).map(|index| LEAST + index).sum();
     let csv = dir.join("files.csv");
     let memory = peak(&recording, &["-f", "csv", "-o", csv.to_str().unwrap()]);
+    println!("csv: {} MiB", memory >> 20);
     assert!(memory < 800 << 20, "{} MiB", memory >> 20);
     const CSV: &str = "import csv, json, sys\n\
         rows = list(csv.DictReader(open(sys.argv[1], newline='', encoding='utf-8'), strict=True))\n\
@@ -184,6 +185,7 @@ fn every_one_of_300_000_files_is_in_every_format() {
 
     let log = dir.join("log.darshan");
     let memory = peak(&recording, &["-f", "darshan", "-o", log.to_str().unwrap()]);
+    println!("darshan: {} MiB", memory >> 20);
     assert!(memory < 1200 << 20, "{} MiB", memory >> 20);
     const DARSHAN: &str = "import darshan, json, sys\n\
         report = darshan.DarshanReport(sys.argv[1], read_all=True)\n\
@@ -203,6 +205,7 @@ fn every_one_of_300_000_files_is_in_every_format() {
     for (format, name) in [("chrome", "trace.json.gz"), ("tensorboard", "x.tfevents")] {
         let file = dir.join(name);
         let memory = peak(&recording, &["-f", format, "-o", file.to_str().unwrap()]);
+        println!("{format}: {} MiB", memory >> 20);
         assert!(memory < 800 << 20, "{format}: {} MiB", memory >> 20);
         assert!(fs::metadata(&file).unwrap().len() > 100);
     }

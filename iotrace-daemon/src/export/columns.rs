@@ -26,7 +26,7 @@ pub enum Value<'a> {
 /// Commonest sizes and strides that a row has.
 const COMMON: usize = 4;
 
-const PROCESS: [&str; 3] = ["host", "pid", "comm"];
+const PROCESS: [&str; 4] = ["host", "pid", "comm", "rank"];
 
 const PLACE: [&str; 19] = [
     "place",
@@ -51,12 +51,13 @@ const PLACE: [&str; 19] = [
 ];
 
 /// Columns of the table of intervals.
-pub const INTERVAL: [&str; 15] = [
+pub const INTERVAL: [&str; 16] = [
     "interval_start",
     "interval_end",
     PROCESS[0],
     PROCESS[1],
     PROCESS[2],
+    PROCESS[3],
     "phase",
     "class",
     "operations",
@@ -197,6 +198,11 @@ fn process_values<'a>(export: &'a Export<'_>, process: &'a Process) -> Vec<Value
         Value::Text(export.host(process)),
         Value::Int(process.id.pid.into()),
         Value::Text(String::from_utf8_lossy(&comm).into_owned().into()),
+        process
+            .about
+            .role
+            .rank
+            .map_or(Value::None, |rank| Value::Int(rank.number.into())),
     ]
 }
 
