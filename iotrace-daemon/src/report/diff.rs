@@ -142,22 +142,23 @@ impl<'a> Diff<'a> {
         let mut remarks = Vec::new();
         if before.detail != after.detail {
             remarks.push(format!(
-                "the run before has detail {}, the one after {}",
+                "The run before has detail {}, the one after {}",
                 before.detail, after.detail
             ));
         }
         if before.target != after.target {
-            remarks.push("the two runs are not of the same command".into());
+            remarks.push("The two runs are not of the same command".into());
         }
         if before.host != after.host {
             remarks.push(format!(
-                "the run before was on {}, the one after on {}",
+                "The run before was on {}, the one after on {}",
                 before.host, after.host
             ));
         }
-        for (which, report) in [("before", self.before), ("after", self.after)] {
+        for (which, report) in [("Before", self.before), ("After", self.after)] {
             let of_run = report.remarks().into_iter();
-            remarks.extend(of_run.map(|remark| format!("{which}: {remark}")));
+            remarks
+                .extend(of_run.map(|remark| format!("{which}: {}", remark.trim_end_matches('.'))));
         }
         remarks
     }

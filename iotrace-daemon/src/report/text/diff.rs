@@ -3,9 +3,9 @@
 use std::io::{self, BufWriter, Write};
 
 use super::{
-    escape::{escape, shorten},
+    escape::escape,
     overview,
-    table::{PAGE, Page, Style, Table},
+    table::{Page, Style, Table},
     units::{bytes, count, duration},
 };
 use crate::{
@@ -38,8 +38,10 @@ fn findings(diff: &Diff<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
     let kept: Vec<_> = diff.kept().collect();
     let line = |page: &mut Page<_>, style, word: &str, severity: &str, finding: &Finding| {
         let title = escape(finding.title.as_bytes());
-        let text = format!("{word} [{severity}] {}: {title}", finding.code);
-        page.line(style, &format!("  {}", shorten(text.as_bytes(), PAGE - 2)))
+        page.prose(
+            style,
+            &format!("{word} [{severity}] {}: {title}", finding.code),
+        )
     };
     for finding in diff.gone() {
         line(page, Style::Good, "gone", finding.severity.name(), finding)?;
@@ -48,7 +50,7 @@ fn findings(diff: &Diff<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
         line(
             page,
             Style::Warning,
-            "new ",
+            "new",
             finding.severity.name(),
             finding,
         )?;
@@ -85,7 +87,7 @@ fn numbers(section: &Section, page: &mut Page<impl Write>) -> io::Result<()> {
             None => Style::Plain,
         };
         let cells = vec![
-            label(measure.name),
+            label(section, measure.name),
             shown(measure.unit, measure.before),
             shown(measure.unit, measure.after),
             change(measure),
@@ -96,14 +98,26 @@ fn numbers(section: &Section, page: &mut Page<impl Write>) -> io::Result<()> {
 }
 
 /// The name in words.
-fn label(name: &str) -> String {
-    let unit_of = ["_bytes_per_second", "_seconds"];
-    let word = unit_of.iter().find_map(|unit| name.strip_suffix(unit));
-    match word.unwrap_or(name) {
-        "seconds" => "time in calls".into(),
-        "merged" => "merged time".into(),
-        word => word.replace('_', " "),
-    }
+fn label(section: &Section, name: &str) -> String {
+    // Of saves and loads it is the time from start to end.
+    let is_event = ["checkpoints", "restores"].contains(&section.name);
+    let words = match name {
+        "seconds" if is_event => "time",
+        "seconds" => "time in calls",
+        "merged_seconds" => "merged time",
+        "bandwidth_bytes_per_second" => "bandwidth",
+        "duration_seconds" => "duration",
+        "mean_seconds" => "time, mean",
+        "longest_seconds" => "time, longest",
+        "fsync_seconds" => "time in fsync",
+        "read_seconds" => "time in reads",
+        "training_pause_seconds" => "training stopped",
+        "first_seconds" => "first epoch",
+        "later_mean_seconds" => "later epochs, mean",
+        "not_found_seconds" => "time of not found",
+        name => return name.replace('_', " "),
+    };
+    words.to_owned()
 }
 
 fn shown(unit: Unit, value: Option<f64>) -> String {
