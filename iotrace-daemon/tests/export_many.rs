@@ -153,7 +153,7 @@ fn every_one_of_300_000_files_is_in_every_format() {
     let csv = dir.join("files.csv");
     let memory = peak(&recording, &["-f", "csv", "-o", csv.to_str().unwrap()]);
     println!("csv: {} MiB", memory >> 20);
-    assert!(memory < 800 << 20, "{} MiB", memory >> 20);
+    assert!(memory < 300 << 20, "{} MiB", memory >> 20);
     const CSV: &str = "import csv, json, sys\n\
         rows = list(csv.DictReader(open(sys.argv[1], newline='', encoding='utf-8'), strict=True))\n\
         names = {bytes.fromhex(row['path_hex']) if row['path_hex'] else row['path'].encode() for row in rows}\n\
@@ -186,7 +186,7 @@ fn every_one_of_300_000_files_is_in_every_format() {
     let log = dir.join("log.darshan");
     let memory = peak(&recording, &["-f", "darshan", "-o", log.to_str().unwrap()]);
     println!("darshan: {} MiB", memory >> 20);
-    assert!(memory < 1200 << 20, "{} MiB", memory >> 20);
+    assert!(memory < 600 << 20, "{} MiB", memory >> 20);
     const DARSHAN: &str = "import darshan, json, sys\n\
         report = darshan.DarshanReport(sys.argv[1], read_all=True)\n\
         records = report.records['POSIX'].to_df()['counters']\n\
@@ -206,7 +206,7 @@ fn every_one_of_300_000_files_is_in_every_format() {
         let file = dir.join(name);
         let memory = peak(&recording, &["-f", format, "-o", file.to_str().unwrap()]);
         println!("{format}: {} MiB", memory >> 20);
-        assert!(memory < 800 << 20, "{format}: {} MiB", memory >> 20);
+        assert!(memory < 400 << 20, "{format}: {} MiB", memory >> 20);
         assert!(fs::metadata(&file).unwrap().len() > 100);
     }
 }
