@@ -98,6 +98,7 @@ impl Kernel {
     pub fn remove_target(&mut self, pid: u32) -> Result<(), KernelError> {
         match self.targets.remove(&pid) {
             Ok(()) | Err(MapError::KeyNotFound) => {}
+            Err(error) if is_gone(&error) => {}
             Err(error) => return Err(map_error("TARGETS", "delete", &error)),
         }
         self.publish_scope()
@@ -170,6 +171,7 @@ impl Kernel {
         for key in files {
             match self.named.remove(key) {
                 Ok(()) | Err(MapError::KeyNotFound) => {}
+                Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(map_error("NAMED", "delete", &error)),
             }
         }
@@ -182,6 +184,11 @@ impl Kernel {
             .take_map(name)
             .ok_or(KernelError::Missing { kind: "map", name })
     }
+}
+
+/// Whether a key that was to be deleted is not there: aya has no error of its own for that.
+fn is_gone(error: &MapError) -> bool {
+    error::errno_of(error) == Some(libc::ENOENT)
 }
 
 /// An error of one of aya's map calls.
