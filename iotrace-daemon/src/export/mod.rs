@@ -12,6 +12,7 @@ pub mod chrome;
 mod columns;
 pub mod darshan;
 mod names;
+mod operations;
 mod selection;
 pub mod table;
 pub mod tensorboard;

@@ -3,6 +3,7 @@
 //! A header, then the job, the names of the records, and one region for each module, each compressed by zlib. Each
 //! process is a rank, in order of their start. `docs/exports.md` says which counter comes from where.
 
+mod dxt;
 mod hash;
 mod heatmap;
 mod job;
@@ -21,7 +22,11 @@ use flate2::{Compression, write::ZlibEncoder};
 use iotrace_common::diag;
 
 use super::Export;
-use crate::model::{Process, counters::Counters};
+use crate::{
+    model::{Process, counters::Counters},
+    recording,
+};
+use dxt::Dxt;
 use ranks::{Ranks, ranges};
 use records::Records;
 
@@ -37,6 +42,7 @@ const MODULE_MAP: usize = 48;
 const MODULE_VERSIONS: usize = 1072;
 /// Ids and versions of the modules.
 const POSIX: (usize, u32) = (1, 4);
+const DXT: (usize, u32) = (10, 1);
 const HEATMAP: (usize, u32) = (15, 1);
 
 /// Why there is no log.
@@ -49,6 +55,8 @@ pub enum Error {
     Detail { recording: PathBuf, detail: String },
     #[error("no selected process used a file: there is nothing that a Darshan log could hold")]
     Empty,
+    #[error(transparent)]
+    Trace(#[from] recording::Error),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -73,6 +81,7 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
         names.insert(id, name);
         record.put(id, *rank, |at| export.moment(at), &mut posix);
     }
+    let dxt = Dxt::new(export, &records)?;
     let heatmap = heatmap::heatmap(export, &records.ranks);
     if !heatmap.is_empty() {
         names.insert(hash::record_id(heatmap::NAME.as_bytes()), heatmap::NAME);
@@ -83,15 +92,15 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
         name_region.extend(name.as_bytes());
         name_region.push(0);
     }
-    let metadata = metadata(export, &records);
+    let metadata = metadata(export, &records, &dxt);
     let job = job::job(export, records.ranks.count(), &records.mounts, metadata);
 
     let mut header = [0; HEADER];
     put(&mut header, 0, VERSION);
     put(&mut header, 8, &MAGIC.to_le_bytes());
-    if is_partial(export) {
-        put(&mut header, 24, &(1_u64 << POSIX.0).to_le_bytes());
-    }
+    let partial = u64::from(is_partial(export)) << POSIX.0;
+    let partial = partial | u64::from(dxt.is_partial()) << DXT.0;
+    put(&mut header, 24, &partial.to_le_bytes());
     let mut body = compress(&job)?;
     let mut region = |header: &mut [u8; HEADER], at: usize, content: &[u8]| -> io::Result<()> {
         let content = compress(content)?;
@@ -102,7 +111,7 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
         Ok(())
     };
     region(&mut header, NAME_MAP, &name_region)?;
-    for ((id, version), content) in [(POSIX, &posix), (HEATMAP, &heatmap)] {
+    for ((id, version), content) in [(POSIX, &posix), (DXT, &dxt.records), (HEATMAP, &heatmap)] {
         if !content.is_empty() {
             region(&mut header, MODULE_MAP + 16 * id, content)?;
             put(
@@ -145,7 +154,7 @@ fn operations_without_file(export: &Export<'_>) -> u64 {
         .sum()
 }
 
-fn metadata(export: &Export<'_>, records: &Records) -> job::Metadata {
+fn metadata(export: &Export<'_>, records: &Records, dxt: &Dxt) -> job::Metadata {
     let writer = format!("iotrace {}", env!("CARGO_PKG_VERSION"));
     let mut metadata = vec![
         ("lib_ver", writer.clone()), // readers ask for it
@@ -168,6 +177,7 @@ fn metadata(export: &Export<'_>, records: &Records) -> job::Metadata {
     if !losses.is_empty() {
         metadata.push(("not_counted", losses.join(",")));
     }
+    metadata.extend(dxt.metadata());
     metadata.push((
         "heatmap",
         "bytes of an interval spread evenly over it".into(),

@@ -131,7 +131,7 @@ fn directory(path: &str, depth: usize) -> &str {
 }
 
 /// The name of a file's record.
-fn name(export: &Export<'_>, file: &File<'_>) -> String {
+pub fn name(export: &Export<'_>, file: &File<'_>) -> String {
     if file.path.is_empty() {
         let device = file.id.device;
         return format!(

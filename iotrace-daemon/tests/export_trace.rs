@@ -1,0 +1,253 @@
+//! What exports have of the operation trace: against the trace, the counters, and what a program says that it did.
+
+mod common;
+
+use std::{fs, path::Path, process::Command};
+
+use common::{
+    Iotrace, compare, directory,
+    export::{by_python, environment, exported_all, set_host},
+    number, python,
+    run::Finished,
+    text,
+};
+use iotrace_common::op;
+use iotrace_daemon::recording::trace::{Row, Trace};
+use serde_json::Value;
+
+/// Reads and writes by two threads and a child, and calls that fail or move nothing.
+const PROGRAM: &str = r#"
+import os, sys, threading
+root = sys.argv[1]
+os.makedirs(root)
+fd = os.open(root + "/shared.bin", os.O_CREAT | os.O_RDWR)
+for index in range(50):
+    os.pwrite(fd, b"x" * (100 + index), index * 1000)
+def read(first):
+    for index in range(first, 50, 2):
+        os.pread(fd, 90, index * 1000)
+threads = [threading.Thread(target=read, args=(first,)) for first in (0, 1)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+os.pread(fd, 10, 1 << 20)
+only = os.open(root + "/shared.bin", os.O_WRONLY)
+try:
+    os.pread(only, 10, 0)
+except OSError:
+    pass
+if os.fork() == 0:
+    for index in range(7):
+        os.pread(fd, 500, index)
+    os._exit(0)
+os.wait()
+"#;
+
+/// What PyDarshan reads of DXT_POSIX, and of POSIX to compare with.
+const READ: &str = "import darshan, json, sys\n\
+    report = darshan.DarshanReport(sys.argv[1], read_all=True)\n\
+    posix = report.records['POSIX'].to_df()['counters']\n\
+    of = {(c['id'], c['rank']): {k: int(v) for k, v in c.items()} for c in posix.to_dict('records')}\n\
+    dxt = report.records['DXT_POSIX'].to_dict() if 'DXT_POSIX' in report.modules else []\n\
+    print(json.dumps({'job': report.metadata['job'], 'modules': list(report.modules), 'posix': len(of),\n\
+        'run': report.metadata['job']['run_time'],\n\
+        'dxt': [{**r, 'posix': of[r['id'], r['rank']], 'name': report.name_records[r['id']]} for r in dxt]},\n\
+        default=lambda value: value.item() if hasattr(value, 'item') else str(value)))";
+
+fn record(dir: &Path, args: &[&str]) -> Finished {
+    fs::create_dir_all(dir).unwrap();
+    let program = dir.join("program.py");
+    fs::write(&program, PROGRAM).unwrap();
+    let finished = Iotrace::record().flush("50ms").args(args).command([
+        python().as_path(),
+        &program,
+        &dir.join("work"),
+    ]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    finished
+}
+
+fn darshan<P: AsRef<std::ffi::OsStr>>(recordings: &[P], log: &Path) -> Value {
+    exported_all(recordings, &["-f", "darshan", "-o", log.to_str().unwrap()]);
+    by_python(&environment("darshan"), READ, &[log])
+}
+
+/// All rows of a trace, and its successful reads and writes.
+fn rows(recording: &Path) -> (Vec<Row>, Vec<Row>) {
+    let trace = Trace::open(recording).unwrap().expect("a trace");
+    let rows: Vec<Row> = trace.rows().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.len() as u64, trace.operations);
+    let moves = |row: &&Row| matches!(row.op as usize, op::READ | op::WRITE) && row.result >= 0;
+    let moved = rows.iter().filter(moves).copied().collect();
+    (rows, moved)
+}
+
+/// Segments of a kind: offset, length, start and end in nanoseconds.
+fn segments(record: &Value, kind: &str) -> Vec<[i64; 4]> {
+    let segments = compare::list(record, kind).iter();
+    let segments = segments.map(|segment| {
+        let ns = |name: &str| (segment[name].as_f64().unwrap() * 1e9).round() as i64;
+        let [offset, length] = ["offset", "length"].map(|name| segment[name].as_i64().unwrap());
+        [offset, length, ns("start_time"), ns("end_time")]
+    });
+    segments.collect()
+}
+
+#[test]
+fn pydarshan_reads_each_read_and_write() {
+    let (_keep, dir) = directory();
+    let finished = record(&dir, &["--trace"]);
+    let log = dir.join("log.darshan");
+    let read = darshan(&[&finished.recording], &log);
+    let (_, moved) = rows(&finished.recording);
+    let mut found = [Vec::new(), Vec::new()];
+    for record in compare::list(&read, "dxt") {
+        let counters = &record["posix"];
+        for (index, (kind, moved)) in [("read", "READ"), ("write", "WRITTEN")].iter().enumerate() {
+            let of_kind = segments(record, &format!("{kind}_segments"));
+            let calls = number(counters, &format!("POSIX_{}S", kind.to_uppercase()));
+            assert_eq!(of_kind.len() as u64, calls, "{kind}s of {record}");
+            let bytes: i64 = of_kind.iter().map(|segment| segment[1]).sum();
+            assert_eq!(
+                bytes as u64,
+                number(counters, &format!("POSIX_BYTES_{moved}"))
+            );
+            found[index].extend(of_kind);
+        }
+    }
+    for (op, found) in [op::READ, op::WRITE].into_iter().zip(&mut found) {
+        let of_kind = moved.iter().filter(|row| row.op as usize == op);
+        let mut traced: Vec<_> = of_kind
+            .map(|row| (row.offset.unwrap(), row.result, row.duration))
+            .collect();
+        traced.sort_unstable();
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|[offset, length, start, end]| (*offset, *length, end - start))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found.len(), traced.len());
+        for (found, traced) in found.iter().zip(&traced) {
+            assert_eq!((found.0, found.1), (traced.0, traced.1));
+            assert!(
+                (found.2 - traced.2).abs() <= 1,
+                "{found:?}, {traced:?} in the trace"
+            );
+        }
+    }
+    // What the program says: of the first process, and of its child.
+    let shared: Vec<&Value> = compare::list(&read, "dxt")
+        .iter()
+        .filter(|record| text(record, "name").ends_with("/shared.bin"))
+        .collect();
+    let of = |record: &Value, kind: &str| -> Vec<(i64, i64)> {
+        let mut all: Vec<_> = segments(record, kind)
+            .iter()
+            .map(|segment| (segment[0], segment[1]))
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    let [first, child] = shared[..] else {
+        panic!("{} records", shared.len());
+    };
+    let mut reads: Vec<(i64, i64)> = (0..50).map(|index| (index * 1000, 90)).collect();
+    reads.push((1 << 20, 0));
+    assert_eq!(of(first, "read_segments"), reads);
+    let writes: Vec<(i64, i64)> = (0..50).map(|index| (index * 1000, 100 + index)).collect();
+    assert_eq!(of(first, "write_segments"), writes);
+    let reads: Vec<(i64, i64)> = (0..7).map(|index| (index, 500)).collect();
+    assert_eq!(of(child, "read_segments"), reads);
+    assert_eq!(of(child, "write_segments"), []);
+    // Within the run, and one after the other as they were made.
+    let run = (read["run"].as_f64().unwrap() * 1e9) as i64 + 1;
+    let writes = segments(first, "write_segments");
+    assert!(
+        writes.windows(2).all(|pair| pair[0][3] <= pair[1][2]),
+        "{writes:?}"
+    );
+    assert!(
+        writes
+            .iter()
+            .all(|[.., start, end]| 0 <= *start && start <= end && *end <= run)
+    );
+    // Its own heat map is made of them.
+    let html = dir.join("summary.html");
+    let out = Command::new(environment("darshan"))
+        .args([
+            "-m",
+            "darshan",
+            "summary",
+            "--enable_dxt_heatmap",
+            "--output",
+        ])
+        .args([&html, &log])
+        .current_dir(&dir)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        out.status.success() && !errors.contains("Error"),
+        "{errors}"
+    );
+    let summary = fs::read_to_string(&html).unwrap();
+    assert!(summary.contains("Heat Map: DXT_POSIX"));
+}
+
+#[test]
+fn without_a_trace_there_is_no_dxt() {
+    let (_keep, dir) = directory();
+    let finished = record(&dir, &[]);
+    let read = darshan(&[&finished.recording], &dir.join("log.darshan"));
+    assert!(number(&read, "posix") > 0);
+    let modules = compare::list(&read, "modules");
+    assert!(
+        !modules.iter().any(|name| name == "DXT_POSIX"),
+        "{modules:?}"
+    );
+}
+
+#[test]
+fn two_nodes_have_their_own_segments() {
+    let (_keep, dir) = directory();
+    let nodes = ["a", "b"].map(|name| record(&dir.join(name), &["--trace"]));
+    let paths = [&*nodes[0].recording, &*nodes[1].recording];
+    set_host(paths[0], "gpu-a");
+    set_host(paths[1], "gpu-b");
+    let read = darshan(&paths, &dir.join("log.darshan"));
+    for (path, host) in paths.into_iter().zip(["gpu-a", "gpu-b"]) {
+        let of_host = compare::list(&read, "dxt")
+            .iter()
+            .filter(|record| text(record, "hostname") == host);
+        let segments: u64 = of_host
+            .map(|record| number(record, "read_count") + number(record, "write_count"))
+            .sum();
+        assert_eq!(segments, rows(path).1.len() as u64, "{host}");
+    }
+}
+
+#[test]
+fn segments_beyond_the_most_are_counted() {
+    let (_keep, dir) = directory();
+    let finished = Iotrace::record().args(["--trace"]).workload([
+        "reads".to_owned(),
+        dir.to_string_lossy().into_owned(),
+        "600000".to_owned(),
+        "2".to_owned(),
+    ]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let read = darshan(&[&finished.recording], &dir.join("log.darshan"));
+    let segments: u64 = compare::list(&read, "dxt")
+        .iter()
+        .map(|record| number(record, "read_count") + number(record, "write_count"))
+        .sum();
+    assert_eq!(segments, 500_000);
+    let left_out: u64 = text(&read["job"]["metadata"], "dxt_left_out")
+        .parse()
+        .unwrap();
+    assert_eq!(
+        segments + left_out,
+        rows(&finished.recording).1.len() as u64
+    );
+}
