@@ -2,11 +2,11 @@
 
 mod common;
 
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, io::Read as _, path::Path, process::Command};
 
 use common::{
     Iotrace, compare, directory,
-    export::{by_python, environment, exported_all, set_host},
+    export::{by_python, environment, exported, exported_all, set_host},
     number, python,
     run::Finished,
     text,
@@ -249,5 +249,61 @@ fn segments_beyond_the_most_are_counted() {
     assert_eq!(
         segments + left_out,
         rows(&finished.recording).1.len() as u64
+    );
+}
+
+/// Operations by thread, kind, microseconds and result.
+type Spans = BTreeMap<(u64, String, u64, i64), u64>;
+
+#[test]
+fn chrome_has_a_span_for_each_operation() {
+    let (_keep, dir) = directory();
+    let finished = record(&dir, &["--trace"]);
+    let trace = exported(&finished.recording, &["-f", "chrome"]);
+    let mut text_of = String::new();
+    flate2::read::GzDecoder::new(&trace[..])
+        .read_to_string(&mut text_of)
+        .unwrap();
+    let trace: Value = serde_json::from_str(&text_of).unwrap();
+    let events = compare::list(&trace, "traceEvents");
+    let mut spans = Spans::new();
+    let mut threads = BTreeMap::new();
+    for event in events {
+        let (pid, lane) = (event["pid"].as_u64(), event["tid"].as_u64());
+        if event["name"] == "thread_name" {
+            threads.insert((pid, lane), text(&event["args"], "name"));
+        }
+        if event["cat"] == "operation" {
+            let thread = threads[&(pid, lane)].strip_prefix("thread ").unwrap();
+            let duration = (event["dur"].as_f64().unwrap() * 1e3).round() as u64;
+            let result = event["args"]["result"].as_i64().unwrap();
+            let key = (
+                thread.parse().unwrap(),
+                text(event, "name").to_owned(),
+                duration,
+                result,
+            );
+            *spans.entry(key).or_default() += 1;
+        }
+    }
+    let mut traced = Spans::new();
+    for row in rows(&finished.recording).0 {
+        let name = op::NAMES[row.op as usize].to_owned();
+        let key = (row.tid.into(), name, row.duration as u64, row.result);
+        *traced.entry(key).or_default() += 1;
+    }
+    assert_eq!(spans, traced);
+    // Where the file is known, it is named.
+    let reads = events.iter().filter(|event| {
+        event["cat"] == "operation"
+            && event["name"] == "read"
+            && event["args"]["file"]
+                .as_str()
+                .is_some_and(|path| path.ends_with("/shared.bin"))
+    });
+    assert_eq!(
+        reads.count(),
+        50 + 2 + 7,
+        "with the one at the end and the one that failed"
     );
 }

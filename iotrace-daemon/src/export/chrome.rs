@@ -1,17 +1,19 @@
 //! Chrome's Trace Event format, gzipped: what Perfetto and TensorBoard's trace viewer show.
 //!
 //! One track for each process, with a lane for each phase: a span from the first operation of each interval of the
-//! recording to its last, and counters of bandwidth and of calls in flight. Checkpoints, loads and epochs are on a track of the job.
+//! recording to its last, and counters of bandwidth and of calls in flight. Where the recording has a trace, each of its
+//! operations is a span on the lane of its thread. Checkpoints, loads and epochs are on a track of the job.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Write},
+    io::{self, BufWriter, Write},
 };
 
 use flate2::{Compression, write::GzEncoder};
+use iotrace_common::op;
 use serde_json::{Value, json};
 
-use super::{Export, Interval};
+use super::{Export, Interval, operations::Operation};
 use crate::{
     analysis::{Analysis, saves::Event},
     classify::phase::Phase,
@@ -23,6 +25,8 @@ const JOB: u64 = 0;
 const LANES: [&str; 3] = ["checkpoints", "loads", "epochs"];
 /// Linux gives out no larger process ids.
 const MOST_PIDS: u64 = 1 << 22;
+/// Lanes of threads lie behind those of phases: thread ids from here.
+const THREADS: u64 = MOST_PIDS;
 /// Lanes of one kind of event, where events overlap.
 const MOST_LANES: u64 = 100;
 
@@ -38,7 +42,8 @@ pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
     job(export, &export.analysis(), &mut events);
     events.sort_by_key(|(at, _)| *at);
 
-    let mut out = GzEncoder::new(out, Compression::default());
+    // JSON comes in small pieces.
+    let mut out = BufWriter::new(GzEncoder::new(out, Compression::default()));
     let run = export.run;
     let about = json!({
         "writer": format!("iotrace {}", env!("CARGO_PKG_VERSION")),
@@ -58,8 +63,9 @@ pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut out, event)?;
         separator = ",\n";
     }
+    operations(export, &mut out)?;
     out.write_all(b"\n]}\n")?;
-    out.finish()?;
+    out.into_inner()?.finish()?;
     Ok(())
 }
 
@@ -90,9 +96,11 @@ fn tracks(export: &Export<'_>, events: &Events) -> Vec<Value> {
         }
         tracks.extend(name(pids[order], order + 1, about));
     }
-    tracks.extend(lanes.into_iter().map(|((pid, tid), name)| {
-        json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}})
-    }));
+    tracks.extend(
+        lanes
+            .into_iter()
+            .map(|(lane, name)| thread_name(lane, &name)),
+    );
     tracks
 }
 
@@ -126,6 +134,62 @@ fn spans(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
             events.push((start, event));
         }
     }
+}
+
+/// Each operation of the trace, on the lane of its thread. They are written as they are read: there may be many.
+fn operations(export: &Export<'_>, out: &mut impl Write) -> io::Result<()> {
+    let pids = pids(export);
+    let mut lanes = BTreeSet::new();
+    let mut written = Ok(());
+    let mut put = |event: &Value| {
+        if written.is_ok() {
+            written = out.write_all(b",\n");
+        }
+        if written.is_ok() {
+            written = serde_json::to_writer(&mut *out, event).map_err(io::Error::from);
+        }
+    };
+    let visited = export.each_operation(|operation| {
+        let lane = (
+            pids[operation.place],
+            THREADS + u64::from(operation.traced.tid),
+        );
+        if lanes.insert(lane) {
+            let name = format!("thread {}", operation.traced.tid);
+            put(&thread_name(lane, &name));
+        }
+        put(&span(export, &operation, lane));
+    });
+    visited.map_err(io::Error::other)?;
+    written
+}
+
+/// The span of an operation; what it has not is absent.
+fn span(export: &Export<'_>, operation: &Operation<'_>, (pid, tid): (u64, u64)) -> Value {
+    let traced = operation.traced;
+    let mut args = serde_json::Map::new();
+    if let Some(row) = operation.row {
+        let path = export.names.path(export.model.file(row.file).path);
+        args.insert("file".into(), String::from_utf8_lossy(&path).into());
+    }
+    let numbers = [("offset", traced.offset), ("length", traced.length)];
+    for (name, number) in numbers.into_iter().chain([("result", Some(traced.result))]) {
+        args.extend(number.map(|number| (name.to_owned(), number.into())));
+    }
+    json!({
+        "ph": "X",
+        "cat": "operation",
+        "name": op::NAMES.get(traced.op as usize),
+        "pid": pid,
+        "tid": tid,
+        "ts": micros(operation.start),
+        "dur": micros(traced.duration),
+        "args": args,
+    })
+}
+
+fn thread_name((pid, tid): (u64, u64), name: &str) -> Value {
+    json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}})
 }
 
 /// Counters of one process: bytes read and written per second, and calls in flight.
