@@ -7,7 +7,9 @@ use core::mem::size_of;
 pub const MAX_STATES: usize = 1 << 15;
 /// Most transitions of a table.
 pub const MAX_TRANSITIONS: usize = 1 << 20;
-/// Most filesystem types, by magic number, whose files start in a state of their own.
+/// Most labels of states, times the kinds of filesystems that rules tell apart.
+pub const MAX_SAYS: usize = 1 << 14;
+/// Most filesystem types, by magic number, of whose files something else may be said than of all others.
 pub const MAX_STARTS: usize = 48;
 /// Phases, by the numbers that keys and the table have: 0 is "not sorted" and stands for calls that name no open file.
 pub const COUNT: usize = 10;
@@ -20,7 +22,7 @@ pub mod direction {
     pub const AS_OPENED: u8 = 2;
 }
 
-/// What one state says: for each direction, the phase in 4 bits and the rule in 12, reads in the lower half.
+/// What a state says of files on filesystems of one kind: for each direction, the phase in 4 bits and the rule in 12, reads in the lower half.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -30,13 +32,14 @@ pub struct State {
     pub last: u32,
 }
 
-/// The first state for files of a filesystem type.
+/// Where what is said of files of a filesystem type stands.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// `super_block.s_magic`; 0 ends the list.
     pub magic: u64,
-    pub state: u64,
+    /// Place in [`Table::says`] of the first label.
+    pub base: u64,
 }
 
 /// The table. A stride of 0 means that there are no rules.
@@ -48,7 +51,10 @@ pub struct Table {
     pub starts: [Start; MAX_STARTS],
     /// Class of each byte.
     pub classes: [u8; 256],
-    pub states: [State; MAX_STATES],
+    /// Label of each state.
+    pub labels: [u16; MAX_STATES],
+    /// What states say, by kind of filesystem and label.
+    pub says: [State; MAX_SAYS],
     /// By state and class: the next state, and in bit 0 whether it is sure of something.
     pub next: [u16; MAX_TRANSITIONS],
 }
@@ -73,7 +79,10 @@ pub const fn phase(sorted: u32, direction: u8) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<Table>() == 8 + 16 * MAX_STARTS + 256 + 8 * MAX_STATES + 2 * MAX_TRANSITIONS);
+    assert!(
+        size_of::<Table>()
+            == 8 + 16 * MAX_STARTS + 256 + 2 * MAX_STATES + 8 * MAX_SAYS + 2 * MAX_TRANSITIONS
+    );
 };
 
 #[cfg(feature = "user")]

@@ -426,3 +426,28 @@ fn wrong_rules_are_refused_before_anything_runs() {
     finished.refused(1, &["bad.toml:3", "unknown phase"]);
     assert!(!dir.join("ran").exists());
 }
+
+#[test]
+fn rules_for_a_filesystem_hold_in_the_kernel() {
+    let (_keep, dir) = directory();
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let (here, there) = (dir.join("a.blob"), memory.path().join("a.blob"));
+    for file in [&here, &there] {
+        fs::write(file, [0; 5_000]).expect("a file");
+    }
+    let rules = "[[rule]]\nname = 'in memory'\nphase = 'training'\nglob = '*.blob'\nfs_type = 'tmpfs'\n\
+                 [[rule]]\nname = 'elsewhere'\nphase = 'restore'\nglob = '*.blob'\nfs_type = ['ext4', 'xfs', 'btrfs', 'overlay']\n";
+    fs::write(dir.join("iotrace.toml"), rules).expect("rules");
+    let finished = Iotrace::record().current_dir(&dir).command([
+        "/bin/cat".as_ref(),
+        here.as_os_str(),
+        there.as_os_str(),
+    ]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let recorded = recording::read(&finished.recording).expect("the recording");
+    let used = used(&recorded.model);
+    for (file, phase) in [(here, Phase::Restore), (there, Phase::Training)] {
+        let codes = &used[file.as_os_str().as_bytes()];
+        assert_eq!(codes, &BTreeSet::from([phase.code()]), "{}", file.display());
+    }
+}

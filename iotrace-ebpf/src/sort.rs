@@ -14,7 +14,7 @@ use aya_ebpf::helpers::generated;
 use iotrace_common::{
     key::FileId,
     limits::{NAME_BYTES, PATH_BYTES},
-    phases::{self, MAX_STARTS, MAX_STATES, MAX_TRANSITIONS, Table, direction},
+    phases::{self, MAX_SAYS, MAX_STARTS, MAX_STATES, MAX_TRANSITIONS, State, Table, direction},
 };
 
 use crate::{
@@ -107,6 +107,8 @@ pub fn is_named(thread: &Thread) -> bool {
 #[repr(C)]
 pub struct Walk {
     state: u64,
+    /// Where what is said of files on its filesystem stands.
+    base: u64,
     found: u32,
     /// Which table is walked.
     table: u32,
@@ -148,26 +150,31 @@ fn by_table(which: u32, scratch: &mut Scratch, copy: u32) -> u32 {
             0,
         );
     }
-    let last = table.states[place(peek(&raw const scratch.walk.state), MAX_STATES)].last;
+    let (state, base) = (
+        peek(&raw const scratch.walk.state),
+        peek(&raw const scratch.walk.base),
+    );
+    let last = said(table, base, state).last;
     phases::first(peek(&raw const scratch.walk.found), last)
 }
 
 /// Puts the walk to the end of the path: behind the slash that a directory has there.
 #[inline(always)]
 fn begin(table: &Table, which: u32, scratch: &mut Scratch) {
-    let mut state = start(table, scratch.name.magic);
-    let mut found = table.states[place(state, MAX_STATES)].sure;
+    let (mut state, base) = (0, base(table, scratch.name.magic));
+    let mut found = said(table, base, state).sure;
     let directory = scratch.name.mode & MODE_TYPE == MODE_DIRECTORY;
     // The root is a slash alone, whether it has no name or a slash for one.
     let is_root = scratch.length == 0 || scratch.length == 2 && scratch.bytes[1] == b'/';
     if directory {
-        state = step(table, state, b'/', &mut found);
+        state = step(table, base, state, b'/', &mut found);
     }
     if is_root {
-        state = step(table, state, b'/', &mut found);
+        state = step(table, base, state, b'/', &mut found);
     }
     scratch.walk = Walk {
         state,
+        base,
         found,
         table: which,
         place: 0,
@@ -176,18 +183,25 @@ fn begin(table: &Table, which: u32, scratch: &mut Scratch) {
     };
 }
 
-/// The first state for files of a filesystem type.
+/// Where what is said of files of a filesystem type stands.
 #[inline(always)]
-fn start(table: &Table, magic: u64) -> u64 {
+fn base(table: &Table, magic: u64) -> u64 {
     for start in &table.starts[..MAX_STARTS] {
         if start.magic == magic {
-            return start.state;
+            return start.base;
         }
         if start.magic == 0 {
             break;
         }
     }
     0
+}
+
+/// What a state says of files on one filesystem.
+#[inline(always)]
+fn said(table: &Table, base: u64, state: u64) -> &State {
+    let label = u64::from(table.labels[place(state, MAX_STATES)]);
+    &table.says[place(base + label, MAX_SAYS)]
 }
 
 unsafe extern "C" fn walk_callback(_index: u32, copy: *mut c_void) -> i64 {
@@ -228,7 +242,7 @@ unsafe extern "C" fn walk_callback(_index: u32, copy: *mut c_void) -> i64 {
         let entry = table.next[place(state * table.stride + class, MAX_TRANSITIONS)];
         state = u64::from(entry >> 1);
         if entry & 1 != 0 {
-            let sure = table.states[state as usize].sure;
+            let sure = said(table, peek(&raw const walk.base), state).sure;
             let found = phases::first(peek(&raw const walk.found), sure);
             poke(&raw mut walk.found, found);
         }
@@ -240,12 +254,12 @@ unsafe extern "C" fn walk_callback(_index: u32, copy: *mut c_void) -> i64 {
 
 /// The state behind a byte, and what it is sure of.
 #[inline(always)]
-fn step(table: &Table, state: u64, byte: u8, found: &mut u32) -> u64 {
+fn step(table: &Table, base: u64, state: u64, byte: u8, found: &mut u32) -> u64 {
     let class = u64::from(table.classes[usize::from(byte)]);
     let entry = table.next[place(state * table.stride + class, MAX_TRANSITIONS)];
     let state = u64::from(entry >> 1);
     if entry & 1 != 0 {
-        *found = phases::first(*found, table.states[place(state, MAX_STATES)].sure);
+        *found = phases::first(*found, said(table, base, state).sure);
     }
     state
 }

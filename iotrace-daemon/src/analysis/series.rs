@@ -1,11 +1,12 @@
 //! What went on in each interval, by phase and by process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     classify::phase::{Direction, Phase},
     model::counters::{
-        BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, META_NS, READ_NS, SYNC_NS, WRITE_NS,
+        BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, META_NS, READ_NS, SYNC_NS,
+        UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
     },
 };
 
@@ -14,6 +15,8 @@ use crate::{
 pub struct Flow {
     /// Calls of all kinds, failed ones included.
     pub operations: u64,
+    /// Calls that failed.
+    pub failures: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
     /// Nanoseconds in calls, summed over calls and threads, as all below.
@@ -22,6 +25,10 @@ pub struct Flow {
     pub meta_ns: u64,
     pub sync_ns: u64,
     pub failed_ns: u64,
+    /// Nanoseconds in calls, those that overlap in one process and phase counted once: what ended with reads, and with
+    /// all else.
+    pub union_read_ns: u64,
+    pub union_rest_ns: u64,
 }
 
 impl Flow {
@@ -30,6 +37,7 @@ impl Flow {
         let v = &counters.v;
         Self {
             operations: counters.operations(),
+            failures: v[FAILURES],
             bytes_read: v[BYTES_READ],
             bytes_written: v[BYTES_WRITTEN],
             read_ns: v[READ_NS],
@@ -37,12 +45,15 @@ impl Flow {
             meta_ns: v[META_NS],
             sync_ns: v[SYNC_NS],
             failed_ns: v[FAILED_NS],
+            union_read_ns: v[UNION_READ_NS],
+            union_rest_ns: v[UNION_WRITE_NS],
         }
     }
 
     /// Adds another.
     pub fn add(&mut self, other: &Self) {
         self.operations += other.operations;
+        self.failures += other.failures;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
         self.read_ns += other.read_ns;
@@ -50,11 +61,18 @@ impl Flow {
         self.meta_ns += other.meta_ns;
         self.sync_ns += other.sync_ns;
         self.failed_ns += other.failed_ns;
+        self.union_read_ns += other.union_read_ns;
+        self.union_rest_ns += other.union_rest_ns;
     }
 
     /// Nanoseconds in calls of all kinds.
     pub fn ns(&self) -> u64 {
         self.read_ns + self.write_ns + self.meta_ns + self.sync_ns + self.failed_ns
+    }
+
+    /// Merged time, where this is what one process did in one phase; of several at most this.
+    pub fn merged_ns(&self) -> u64 {
+        self.union_read_ns + self.union_rest_ns
     }
 
     /// Bytes read and written.
@@ -71,6 +89,8 @@ pub struct Slice {
     pub end_ns: i64,
     /// By the place of the phase in [`Phase::ALL`]; calls that opened no file are in none.
     pub phases: [Flow; Phase::ALL.len()],
+    /// The same way: the merged time of the process that has the most, so that of all is at least this, nanoseconds.
+    pub merged_at_least: [u64; Phase::ALL.len()],
     /// By process, with its calls that opened no file.
     pub processes: Vec<(u32, Flow)>,
 }
@@ -87,6 +107,8 @@ pub(super) struct Filling {
     bounds: Option<(i64, i64)>,
     phases: [Flow; Phase::ALL.len()],
     processes: BTreeMap<u32, Flow>,
+    /// By process and phase.
+    merged: HashMap<(u32, usize), u64>,
     series: Series,
 }
 
@@ -111,16 +133,20 @@ impl Filling {
                     Direction::Read => Flow {
                         bytes_read: flow.bytes_read,
                         read_ns: flow.read_ns,
+                        union_read_ns: flow.union_read_ns,
                         ..Flow::default()
                     },
                     Direction::Write => Flow {
                         bytes_read: 0,
                         read_ns: 0,
+                        union_read_ns: 0,
                         ..part
                     },
                 };
             }
-            self.phases[usize::from(phase.code()) - 1].add(&part);
+            let phase = usize::from(phase.code()) - 1;
+            self.phases[phase].add(&part);
+            *self.merged.entry((process, phase)).or_default() += part.merged_ns();
         }
     }
 
@@ -128,10 +154,15 @@ impl Filling {
         let Some((start_ns, end_ns)) = self.bounds.take() else {
             return;
         };
+        let mut merged_at_least = [0; Phase::ALL.len()];
+        for ((_, phase), ns) in self.merged.drain() {
+            merged_at_least[phase] = ns.max(merged_at_least[phase]);
+        }
         self.series.slices.push(Slice {
             start_ns,
             end_ns,
             phases: std::mem::take(&mut self.phases),
+            merged_at_least,
             processes: std::mem::take(&mut self.processes).into_iter().collect(),
         });
     }

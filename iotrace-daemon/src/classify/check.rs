@@ -57,23 +57,27 @@ type Node = (u32, u16, [bool; 2]);
 
 impl Search<'_> {
     fn wins(&mut self) -> bool {
+        let bases = self.bases();
+        bases.into_iter().any(|base| self.wins_on(base))
+    }
+
+    /// Whether it wins on the filesystems of a kind.
+    fn wins_on(&mut self, base: u16) -> bool {
         let mut seen: HashSet<Node> = HashSet::new();
         let mut queue = VecDeque::new();
-        for state in self.starts() {
-            let sure = self.earlier.states()[usize::from(state)].sure;
-            let open = self.still_open(self.rule.directions, sure);
-            queue.extend(open.map(|open| (self.unit.start, state, open)));
-        }
+        let sure = self.earlier.said(base, 0).sure;
+        let open = self.still_open(self.rule.directions, sure);
+        queue.extend(open.map(|open| (self.unit.start, 0, open)));
         while let Some((unit, state, open)) = queue.pop_front() {
             if self.unit.accepts[unit as usize] {
-                let last = self.earlier.states()[usize::from(state)].last;
+                let last = self.earlier.said(base, state).last;
                 if self.still_open(open, last).is_some() {
                     return true;
                 }
             }
             for byte in 0..=u8::MAX {
                 queue.extend(
-                    self.step((unit, state, open), byte)
+                    self.step(base, (unit, state, open), byte)
                         .filter(|node| seen.insert(*node)),
                 );
             }
@@ -82,14 +86,14 @@ impl Search<'_> {
     }
 
     /// Where no filesystem is named, one that no rule names has the fewest earlier rules.
-    fn starts(&self) -> Vec<u16> {
+    fn bases(&self) -> BTreeSet<u16> {
         match self.rule.fs_types.as_slice() {
-            [] => vec![self.earlier.start("")],
-            names => names.iter().map(|name| self.earlier.start(name)).collect(),
+            [] => BTreeSet::from([self.earlier.base("")]),
+            names => names.iter().map(|name| self.earlier.base(name)).collect(),
         }
     }
 
-    fn step(&mut self, (unit, state, open): Node, byte: u8) -> Option<Node> {
+    fn step(&mut self, base: u16, (unit, state, open): Node, byte: u8) -> Option<Node> {
         let unit = self.unit.step(unit, byte);
         if self.unit.dead == Some(unit) {
             return None;
@@ -98,7 +102,7 @@ impl Search<'_> {
         if !speaks {
             return Some((unit, state, open));
         }
-        let sure = self.earlier.states()[usize::from(state)].sure;
+        let sure = self.earlier.said(base, state).sure;
         self.still_open(open, sure).map(|open| (unit, state, open))
     }
 

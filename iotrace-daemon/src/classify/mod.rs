@@ -65,8 +65,8 @@ impl Classifier {
 
     /// What the file or directory at `path` is, on a filesystem of type `fs_type`, which may be empty.
     pub fn verdict(&self, path: &[u8], is_directory: bool, fs_type: &str) -> Verdict {
-        let start = self.table.start(mounts::family(fs_type));
-        self.table.verdict(path, is_directory, start)
+        let base = self.table.base(mounts::family(fs_type));
+        self.table.verdict(path, is_directory, base)
     }
 
     /// Every rule that matches, whatever the direction, in order.

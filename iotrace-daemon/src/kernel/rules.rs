@@ -36,8 +36,11 @@ fn table(rules: &Table) -> Box<phases::Table> {
     let mut table = unsafe { Box::<phases::Table>::new_zeroed().assume_init() };
     table.stride = rules.stride().into();
     table.classes = *rules.classes();
-    for (state, from) in table.states.iter_mut().zip(rules.states()) {
-        (state.sure, state.last) = (from.sure.bits(), from.last.bits());
+    for (label, from) in table.labels.iter_mut().zip(rules.labels()) {
+        *label = *from;
+    }
+    for (said, from) in table.says.iter_mut().zip(rules.says()) {
+        (said.sure, said.last) = (from.sure.bits(), from.last.bits());
     }
     for (entry, from) in table.next.iter_mut().zip(rules.next()) {
         *entry = *from;
@@ -48,14 +51,14 @@ fn table(rules: &Table) -> Box<phases::Table> {
     table
 }
 
-/// First states by magic number, of the filesystem types that do not start in state 0.
+/// Where what is said of files stands, by magic number, of the filesystem types of which it does not stand first.
 fn starts(rules: &Table) -> impl Iterator<Item = Start> {
     mounts::magics()
         .map(|(magic, name)| Start {
             magic,
-            state: rules.start(mounts::family(name)).into(),
+            base: rules.base(mounts::family(name)).into(),
         })
-        .filter(|start| start.state != 0)
+        .filter(|start| start.base != 0)
 }
 
 // One is left to end the list.
@@ -71,11 +74,12 @@ mod tests {
         let rules = Classifier::builtin().table();
         let table = table(rules);
         assert_eq!(table.next[..rules.next().len()], *rules.next());
-        assert!(rules.states().len() <= table.states.len());
+        assert!(rules.labels().len() <= table.labels.len());
+        assert!(rules.says().len() <= table.says.len());
         let proc = table.starts.iter().find(|start| start.magic == 0x9fa0);
         assert_eq!(
-            proc.map(|start| start.state),
-            Some(rules.start("proc").into())
+            proc.map(|start| start.base),
+            Some(rules.base("proc").into())
         );
         assert!(table.starts.iter().all(|start| start.magic != 0xef53));
     }

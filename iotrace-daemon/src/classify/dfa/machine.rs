@@ -25,6 +25,12 @@ impl State {
         last: Verdict::NONE,
     };
 
+    /// The same on the kinds of filesystems that `is_on` tells, and nothing on the others.
+    fn on(self, is_on: &[bool]) -> Box<[Self]> {
+        let said = |is_on: &bool| if *is_on { self } else { Self::SILENT };
+        is_on.iter().map(said).collect()
+    }
+
     fn with(self, other: Self) -> Self {
         Self {
             sure: self.sure.first(other.sure),
@@ -42,24 +48,27 @@ pub struct Machine {
     pub classes: [u8; 256],
     pub stride: usize,
     pub next: Vec<u32>,
-    pub states: Vec<State>,
-    /// First states: by the filesystem types that all machines agree on.
-    pub starts: Vec<u32>,
+    /// By state: its place in `says`.
+    pub labels: Vec<u32>,
+    /// What states say, by the kinds of filesystems that all machines agree on. No two are equal.
+    pub says: Vec<Box<[State]>>,
+    pub start: u32,
 }
 
 impl Machine {
     /// A machine that says nothing.
-    pub fn silent(fs_types: usize) -> Self {
+    pub fn silent(kinds: usize) -> Self {
         Self {
             classes: [0; 256],
             stride: 1,
             next: vec![0],
-            states: vec![State::SILENT],
-            starts: vec![0; fs_types],
+            labels: vec![0],
+            says: vec![vec![State::SILENT; kinds].into()],
+            start: 0,
         }
     }
 
-    /// A machine that says `verdict` where `unit` matches, on the filesystem types that `is_on` tells.
+    /// A machine that says `verdict` where `unit` matches, on the kinds of filesystems that `is_on` tells.
     ///
     /// Where the unit is sure, the machine says so once, and goes on from where the unit rests.
     pub fn of_unit(unit: &Unit, verdict: Verdict, is_on: &[bool]) -> Self {
@@ -68,53 +77,46 @@ impl Machine {
             classes: unit.classes,
             stride: unit.stride,
             next: unit.next.clone(),
-            states: unit
-                .accepts
-                .iter()
-                .map(|accepts| State {
+            labels: unit.accepts.iter().map(|a| u32::from(*a)).collect(),
+            says: [
+                State::SILENT,
+                State {
                     sure: Verdict::NONE,
-                    last: if *accepts { verdict } else { Verdict::NONE },
-                })
-                .collect(),
-            starts: Vec::new(),
+                    last: verdict,
+                },
+                State {
+                    sure: verdict,
+                    last: verdict,
+                },
+            ]
+            .map(|state| state.on(is_on))
+            .into(),
+            start: unit.start,
         };
         machine.next.extend(vec![silent; unit.stride]);
-        machine.states.push(State::SILENT);
-        let start = match unit.sure {
-            Some(sure) => {
-                // Behind a slash and within a component.
-                let said = [b'/', b'a']
-                    .map(|byte| machine.say(unit.rest(byte).unwrap_or(silent), verdict));
-                let slash = usize::from(unit.classes[usize::from(b'/')]);
-                for (index, to) in machine.next.iter_mut().enumerate() {
-                    if *to == sure {
-                        *to = said[usize::from(index % unit.stride != slash)];
-                    }
-                }
-                if unit.start == sure {
-                    said[0]
-                } else {
-                    unit.start
+        machine.labels.push(0);
+        if let Some(sure) = unit.sure {
+            // Behind a slash and within a component.
+            let said = [b'/', b'a'].map(|byte| machine.say(unit.rest(byte).unwrap_or(silent)));
+            let slash = usize::from(unit.classes[usize::from(b'/')]);
+            for (index, to) in machine.next.iter_mut().enumerate() {
+                if *to == sure {
+                    *to = said[usize::from(index % unit.stride != slash)];
                 }
             }
-            None => unit.start,
-        };
-        machine.starts = is_on
-            .iter()
-            .map(|is_on| if *is_on { start } else { silent })
-            .collect();
+            if unit.start == sure {
+                machine.start = said[0];
+            }
+        }
         machine
     }
 
-    /// Adds a state that is `verdict` for sure and goes on as `like`.
-    fn say(&mut self, like: u32, verdict: Verdict) -> u32 {
+    /// Adds a state that is sure and goes on as `like`.
+    fn say(&mut self, like: u32) -> u32 {
         let row = like as usize * self.stride;
         self.next.extend_from_within(row..row + self.stride);
-        self.states.push(State {
-            sure: verdict,
-            last: verdict,
-        });
-        self.states.len() as u32 - 1
+        self.labels.push(2);
+        self.labels.len() as u32 - 1
     }
 
     /// The machine that says what the two say.
@@ -128,8 +130,7 @@ impl Machine {
                 order.len() as u32 - 1
             })
         };
-        let starts = self.starts.iter().zip(&other.starts);
-        let starts = starts.map(|(a, b)| intern(&mut order, (*a, *b))).collect();
+        let start = intern(&mut order, (self.start, other.start));
         let mut next = Vec::new();
         let mut at = 0;
         while at < order.len() {
@@ -144,49 +145,59 @@ impl Machine {
                 return Err(TooLarge::Unmerged(MAX_UNMERGED));
             }
         }
-        let said = |(a, b): &(u32, u32)| self.states[*a as usize].with(other.states[*b as usize]);
+        let (labels, says) = self.labels_with(other, &order);
         let machine = Self {
             classes,
             stride: pairs.len(),
             next,
-            states: order.iter().map(said).collect(),
-            starts,
+            labels,
+            says,
+            start,
         };
         // Machines of small ones that are merged have hardly any equal states, and looking for them takes long.
-        if machine.states.len() > MERGED {
+        if machine.labels.len() > MERGED {
             return Ok(machine);
         }
         Ok(machine.merged())
     }
 
-    /// The same with equal states merged. The first start is state 0.
+    /// What the pairs of `order` say together: the label of each, and what labels say.
+    fn labels_with(&self, other: &Self, order: &[(u32, u32)]) -> (Vec<u32>, Vec<Box<[State]>>) {
+        let mut pairs: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut known: HashMap<Box<[State]>, u32> = HashMap::new();
+        let mut says = Vec::new();
+        let mut label = |pair: (u32, u32)| {
+            let both = self.says[pair.0 as usize]
+                .iter()
+                .zip(&other.says[pair.1 as usize]);
+            let said: Box<[State]> = both.map(|(a, b)| a.with(*b)).collect();
+            *known.entry(said).or_insert_with_key(|said| {
+                says.push(said.clone());
+                says.len() as u32 - 1
+            })
+        };
+        let mut label_of = |(a, b): &(u32, u32)| {
+            let pair = (self.labels[*a as usize], other.labels[*b as usize]);
+            *pairs.entry(pair).or_insert_with(|| label(pair))
+        };
+        let labels = order.iter().map(&mut label_of).collect();
+        (labels, says)
+    }
+
+    /// The same with equal states merged. Where the start is state 0, it stays that.
     fn merged(self) -> Self {
-        let blocks = minimize(&self.next, self.stride, &self.labels());
-        let starts = self.starts.iter();
+        let blocks = minimize(&self.next, self.stride, &self.labels);
+        let first = blocks.first.iter();
         Self {
             next: blocks.next,
-            states: blocks
-                .first
-                .iter()
-                .map(|state| self.states[*state as usize])
-                .collect(),
-            starts: starts.map(|state| blocks.of[*state as usize]).collect(),
+            labels: first.map(|state| self.labels[*state as usize]).collect(),
+            start: blocks.of[self.start as usize],
             ..self
         }
     }
 
     fn row(&self, state: u32) -> &[u32] {
         &self.next[state as usize * self.stride..][..self.stride]
-    }
-
-    /// Numbers that tell states apart by what they say.
-    fn labels(&self) -> Vec<u32> {
-        let mut known: HashMap<State, u32> = HashMap::new();
-        let number = |state: &State| {
-            let fresh = known.len() as u32;
-            *known.entry(*state).or_insert(fresh)
-        };
-        self.states.iter().map(number).collect()
     }
 }
 

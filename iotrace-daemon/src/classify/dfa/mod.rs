@@ -4,14 +4,15 @@
 //! behind it, so it starts with that. Nothing is fed at the end.
 //!
 //! ```text
-//! state = start of the file's filesystem type         // 0 for all that no rule names
-//! found = states[state].sure
+//! said = |state| says[base of the file's filesystem type + labels[state]]      // base 0 for all that no rule names
+//! state = 0
+//! found = said(state).sure
 //! for byte in path.reversed() {
 //!     entry = next[state * stride + class[byte]]
 //!     state = entry >> 1
-//!     if entry & 1 { found = first(found, states[state].sure) }
+//!     if entry & 1 { found = first(found, said(state).sure) }
 //! }
-//! found = first(found, states[state].last)
+//! found = first(found, said(state).last)
 //! ```
 //!
 //! `first` takes the smaller of the lower halves and the smaller of the upper halves: a [`Verdict`] has the number of
@@ -22,8 +23,11 @@
 //! | `class` | `[u8; 256]` | 256 bytes | bytes that no rule tells apart have one class |
 //! | `stride` | `u32` | | number of classes, 1 to 256: the length of a row |
 //! | `next` | `[u16]` | [`MAX_TRANSITIONS`] | rows of transitions, by state: the next state, and in bit 0 whether it is sure of something |
-//! | `states` | `[State]`, two `u32` | [`MAX_STATES`] | by state: rules that match whatever precedes, and those that match where the path ends here |
-//! | `start` | `u16` by filesystem type | one per type that a rule names | first state |
+//! | `labels` | `[u16]` | [`MAX_STATES`] | by state: which of the things that there are to say it says |
+//! | `says` | `[State]`, two `u32` | [`MAX_SAYS`] | by kind of filesystem and label: rules that match whatever precedes, and those that match where the path ends here |
+//! | `bases` | `u16` by filesystem type | one per type that a rule names | place in `says` of its kind's first label |
+//!
+//! So a rule for some filesystems adds what it has to say once more, and no states: those are the same on all.
 //!
 //! The filesystem types are those of [`crate::model::mounts::family`], so a superblock's magic number tells them.
 
@@ -42,7 +46,7 @@ pub use build::build;
 pub use machine::State;
 pub use unit::{Unit, of_glob, of_rule};
 
-pub use iotrace_common::phases::{MAX_STATES, MAX_TRANSITIONS};
+pub use iotrace_common::phases::{MAX_SAYS, MAX_STATES, MAX_TRANSITIONS};
 
 /// A rule set whose table would not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +64,11 @@ pub enum TooLarge {
          and {MAX_TRANSITIONS}: leave out rules, or write fewer * and ** within their globs"
     )]
     Table { states: usize, transitions: usize },
+    #[error(
+        "the rules say {labels} different things on each of {kinds} kinds of filesystems, and a table holds {MAX_SAYS} in \
+         all: name fewer different sets of fs_type, or give more rules the same one"
+    )]
+    Says { labels: usize, kinds: usize },
     #[error(
         "the rules need more than {0} states while their table is made: leave out rules, or write fewer * and ** \
          within their globs"
@@ -125,8 +134,9 @@ pub struct Table {
     classes: [u8; 256],
     stride: u32,
     next: Vec<u16>,
-    states: Vec<State>,
-    starts: Vec<(String, u16)>,
+    labels: Vec<u16>,
+    says: Vec<State>,
+    bases: Vec<(String, u16)>,
 }
 
 impl Table {
@@ -145,35 +155,41 @@ impl Table {
         &self.next
     }
 
-    /// What each state says.
-    pub fn states(&self) -> &[State] {
-        &self.states
+    /// Label of each state.
+    pub fn labels(&self) -> &[u16] {
+        &self.labels
     }
 
-    /// First states on the filesystem types that rules name; 0 on all others.
-    pub fn starts(&self) -> &[(String, u16)] {
-        &self.starts
+    /// What states say, by kind of filesystem and label.
+    pub fn says(&self) -> &[State] {
+        &self.says
     }
 
-    /// The first state for files on `fs_type`, a [`crate::model::mounts::family`].
-    pub fn start(&self, fs_type: &str) -> u16 {
-        let found = self.starts.iter().find(|(name, _)| name == fs_type);
-        found.map_or(0, |(_, state)| *state)
+    /// Where what is said of files on `fs_type`, a [`crate::model::mounts::family`], stands in [`Table::says`].
+    pub fn base(&self, fs_type: &str) -> u16 {
+        let found = self.bases.iter().find(|(name, _)| name == fs_type);
+        found.map_or(0, |(_, base)| *base)
     }
 
-    /// What the file at `path` is.
-    pub fn verdict(&self, path: &[u8], is_directory: bool, start: u16) -> Verdict {
-        let mut state = start;
-        let mut found = self.states[usize::from(state)].sure;
+    /// What a state says of files on the filesystems of `base`.
+    pub fn said(&self, base: u16, state: u16) -> State {
+        let label = self.labels[usize::from(state)];
+        self.says[usize::from(base) + usize::from(label)]
+    }
+
+    /// What the file at `path` is, on the filesystems of `base`.
+    pub fn verdict(&self, path: &[u8], is_directory: bool, base: u16) -> Verdict {
+        let mut state = 0;
+        let mut found = self.said(base, state).sure;
         let slash = is_directory.then_some(&b'/');
         for byte in slash.into_iter().chain(path.iter().rev()) {
             let speaks;
             (state, speaks) = self.step(state, *byte);
             if speaks {
-                found = found.first(self.states[usize::from(state)].sure);
+                found = found.first(self.said(base, state).sure);
             }
         }
-        found.first(self.states[usize::from(state)].last)
+        found.first(self.said(base, state).last)
     }
 
     /// The state behind `byte`, and whether it is sure of something.
@@ -187,6 +203,7 @@ impl Table {
     pub fn bytes(&self) -> usize {
         size_of_val(&self.classes)
             + size_of_val(self.next.as_slice())
-            + size_of_val(self.states.as_slice())
+            + size_of_val(self.labels.as_slice())
+            + size_of_val(self.says.as_slice())
     }
 }

@@ -178,15 +178,61 @@ fn the_table_agrees_with_another_engine_on_rules_of_every_form() {
 fn the_catalogue_leaves_room_for_the_users_rules() {
     let table = Classifier::builtin().table();
     println!(
-        "{} rules: {} states of {} bytes' classes, {} transitions, {} bytes",
+        "{} rules: {} states of {} bytes' classes, {} transitions, {} labels, {} bytes",
         Classifier::builtin().rules().all().len(),
-        table.states().len(),
+        table.labels().len(),
         table.stride(),
         table.next().len(),
+        table.says().len(),
         table.bytes()
     );
-    assert!(table.states().len() < crate::classify::dfa::MAX_STATES / 2);
+    assert!(table.says().len() < crate::classify::dfa::MAX_SAYS / 2);
+    assert!(table.labels().len() < crate::classify::dfa::MAX_STATES / 2);
     assert!(table.next().len() < crate::classify::dfa::MAX_TRANSITIONS * 6 / 10);
+}
+
+/// So many rules, each for a filesystem of its own, before the built-in ones.
+fn by_filesystem(rules: usize) -> Classifier {
+    const TYPES: [&str; 8] = [
+        "lustre", "nfs", "gpfs", "beegfs", "ceph", "cifs", "ext4", "xfs",
+    ];
+    let text: String = TYPES[..rules]
+        .iter()
+        .map(|name| {
+            format!(
+                "[[rule]]\nname = 'on {name}'\nphase = 'training'\nglob = ['*.h5', '/scratch/**', 'runs/*/data/']\n\
+                 fs_type = '{name}'\n"
+            )
+        })
+        .collect();
+    let rules = RuleSet::parse("test", &text).unwrap().with_builtin();
+    Classifier::new(rules.unwrap()).unwrap()
+}
+
+#[test]
+fn rules_for_filesystems_add_no_states() {
+    let sizes = [1, 2, 8].map(|rules| {
+        let classifier = by_filesystem(rules);
+        let table = classifier.table();
+        (table.labels().len(), table.says().len())
+    });
+    println!("states and labels: {sizes:?}");
+    // The first brings states for its own globs, the others share them.
+    assert!(sizes[2].0 <= sizes[0].0 + sizes[0].0 / 20, "{sizes:?}");
+    let classifier = by_filesystem(8);
+    let of = |path: &[u8], fs_type| {
+        let verdict = classifier.verdict(path, false, fs_type);
+        let rule = verdict.rule(Direction::Read);
+        rule.map(|rule| classifier.rules().all()[rule].name.clone())
+    };
+    assert_eq!(of(b"/a/b.h5", "xfs").as_deref(), Some("on xfs"));
+    assert_eq!(of(b"/scratch/x", "nfs4").as_deref(), Some("on nfs"));
+    assert_eq!(of(b"/a/b.h5", "btrfs").as_deref(), Some("hdf5-netcdf-root"));
+    assert_eq!(of(b"/scratch/x", "btrfs"), None);
+    assert_eq!(
+        of(b"/scratch/x", "proc").as_deref(),
+        Some("virtual-filesystems")
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
         epochs::Epoch,
         findings::{Finding, Subject, Value},
         saves::Event,
-        series::Slice,
+        series::{Flow, Slice},
         startup::Searched,
     },
     classify::phase::Phase,
@@ -95,7 +95,13 @@ pub(super) fn breakdown(breakdown: &Breakdown) -> Json {
 
 /// What went on in each interval.
 pub(super) fn series(report: &Report<'_>) -> Json {
-    report.analysis.series.slices.iter().map(slice).collect()
+    report
+        .analysis
+        .series
+        .slices
+        .iter()
+        .map(|of| slice(report, of))
+        .collect()
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -333,24 +339,45 @@ fn subject(report: &Report<'_>, subject: &Subject) -> Json {
     Json::Object(object)
 }
 
-fn slice(slice: &Slice) -> Json {
+fn slice(report: &Report<'_>, slice: &Slice) -> Json {
     let mut phases: Map<String, Json> = Map::new();
     for name in super::phases::NAMES {
-        let mut sum = crate::analysis::series::Flow::default();
-        for (phase, flow) in Phase::ALL.iter().zip(&slice.phases) {
+        let mut sum = Flow::default();
+        let mut least = 0;
+        let merged = slice.phases.iter().zip(slice.merged_at_least);
+        for (phase, (flow, at_least)) in Phase::ALL.iter().zip(merged) {
             if phase.name() == name {
                 sum.add(flow);
+                least = at_least.max(least);
             }
         }
         if sum.operations > 0 {
             let flow = json!({
                 "operations": sum.operations,
+                "failures": sum.failures,
                 "bytes_read": sum.bytes_read,
                 "bytes_written": sum.bytes_written,
                 "seconds": seconds(sum.ns()),
+                "merged_seconds": seconds(sum.merged_ns()),
+                "merged_seconds_at_least": seconds(least),
             });
             phases.insert(name.into(), flow);
         }
     }
-    json!({"start": moment(slice.start_ns), "end": moment(slice.end_ns), "phases": phases})
+    let processes = slice.processes.iter().map(|(process, flow)| {
+        json!({
+            "pid": pid(report, *process),
+            "operations": flow.operations,
+            "failures": flow.failures,
+            "bytes_read": flow.bytes_read,
+            "bytes_written": flow.bytes_written,
+            "seconds": seconds(flow.ns()),
+        })
+    });
+    json!({
+        "start": moment(slice.start_ns),
+        "end": moment(slice.end_ns),
+        "phases": phases,
+        "processes": processes.collect::<Vec<_>>(),
+    })
 }
