@@ -93,7 +93,59 @@ impl Job {
             .args(["--rules".as_ref(), rules.as_os_str()])
             .command(command);
         assert_eq!(finished.code(), 0, "{}", finished.stderr);
-        finished.report()
+        let report = finished.report();
+        series_adds_up(&report);
+        report
+    }
+}
+
+/// Over all intervals the series is what the totals, the processes and their phases say.
+fn series_adds_up(report: &Value) {
+    let slices = report["time_series"].as_array().expect("a series");
+    let of = |key: &str| -> f64 {
+        let processes = slices.iter().flat_map(|slice| {
+            let processes = slice["processes"].as_array().expect("processes");
+            processes.iter().map(|process| &process[key])
+        });
+        processes
+            .map(|value| value.as_f64().expect("a number"))
+            .sum()
+    };
+    let totals = &report["totals"];
+    for key in ["failures", "bytes_read", "bytes_written"] {
+        assert_eq!(of(key), number(totals, key) as f64, "{key}");
+    }
+    let seconds = |value: &Value, key: &str| value[key].as_f64().unwrap_or_default();
+    for (name, phase) in report["phases"].as_object().expect("phases") {
+        let least = seconds(phase, "merged_seconds_at_least");
+        let most = seconds(phase, "merged_seconds");
+        let each: Vec<f64> = report["processes"]
+            .as_array()
+            .expect("processes")
+            .iter()
+            .map(|process| seconds(&process["phases"][name], "merged_seconds"))
+            .collect();
+        let (largest, sum) = (
+            each.iter().copied().fold(0.0, f64::max),
+            each.iter().sum::<f64>(),
+        );
+        // Within bounds that are at least as near as those by process alone.
+        assert!(
+            least <= most + 1e-9 && most <= sum + 1e-9,
+            "{name}: {least} {most} {each:?}"
+        );
+        assert!(largest <= most + 1e-9, "{name}: {most} {each:?}");
+        if each.iter().filter(|seconds| **seconds > 0.0).count() <= 1 {
+            assert!(
+                (most - least).abs() < 1e-9 && phase["merged_exact"] == true,
+                "{name}"
+            );
+            let series: f64 = slices
+                .iter()
+                .map(|slice| seconds(&slice["phases"][name], "merged_seconds"))
+                .sum();
+            assert!((series - sum).abs() < 1e-6, "{name}: {series} and {sum}");
+        }
     }
 }
 

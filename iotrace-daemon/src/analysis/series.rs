@@ -1,12 +1,12 @@
 //! What went on in each interval, by phase and by process.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::{
     classify::phase::{Direction, Phase},
     model::counters::{
-        BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, META_NS, READ_NS, SYNC_NS,
-        UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
+        BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST, LAST, META_NS, READ_NS,
+        SYNC_NS, UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
     },
 };
 
@@ -81,6 +81,41 @@ impl Flow {
     }
 }
 
+/// When one process was in calls of one phase, within one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The calls lie between these moments, `CLOCK_MONOTONIC` nanoseconds.
+    pub first: u64,
+    pub last: u64,
+    /// Merged time.
+    pub ns: u64,
+}
+
+impl Span {
+    /// Of some calls.
+    fn of(counters: &Counters, ns: u64) -> Self {
+        Self {
+            first: counters.v[FIRST],
+            last: counters.v[LAST],
+            ns,
+        }
+    }
+
+    /// Adds calls of the same process.
+    pub fn add(&mut self, other: &Self) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.ns += other.ns;
+    }
+
+    /// From when to when the merged time is. The end of a call accounts for what is in flight beside it, too: where that
+    /// began before the interval, it has been so without a gap.
+    pub fn bounds(&self) -> (u64, u64) {
+        let end = self.last.max(self.first);
+        (self.first.min(end.saturating_sub(self.ns)), end)
+    }
+}
+
 /// One interval.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -89,8 +124,8 @@ pub struct Slice {
     pub end_ns: i64,
     /// By the place of the phase in [`Phase::ALL`]; calls that opened no file are in none.
     pub phases: [Flow; Phase::ALL.len()],
-    /// The same way: the merged time of the process that has the most, so that of all is at least this, nanoseconds.
-    pub merged_at_least: [u64; Phase::ALL.len()],
+    /// By process and the place of the phase, where there is merged time.
+    pub merged: Vec<((u32, usize), Span)>,
     /// By process, with its calls that opened no file.
     pub processes: Vec<(u32, Flow)>,
 }
@@ -108,7 +143,7 @@ pub(super) struct Filling {
     phases: [Flow; Phase::ALL.len()],
     processes: BTreeMap<u32, Flow>,
     /// By process and phase.
-    merged: HashMap<(u32, usize), u64>,
+    merged: BTreeMap<(u32, usize), Span>,
     series: Series,
 }
 
@@ -119,8 +154,9 @@ impl Filling {
         bounds: (i64, i64),
         process: u32,
         phases: &[(Phase, Direction)],
-        flow: &Flow,
+        counters: &Counters,
     ) {
+        let flow = &Flow::of(counters);
         if self.bounds != Some(bounds) {
             self.close();
             self.bounds = Some(bounds);
@@ -146,7 +182,11 @@ impl Filling {
             }
             let phase = usize::from(phase.code()) - 1;
             self.phases[phase].add(&part);
-            *self.merged.entry((process, phase)).or_default() += part.merged_ns();
+            let span = Span::of(counters, part.merged_ns());
+            if span.ns > 0 {
+                let entry = self.merged.entry((process, phase));
+                entry.and_modify(|known| known.add(&span)).or_insert(span);
+            }
         }
     }
 
@@ -154,15 +194,11 @@ impl Filling {
         let Some((start_ns, end_ns)) = self.bounds.take() else {
             return;
         };
-        let mut merged_at_least = [0; Phase::ALL.len()];
-        for ((_, phase), ns) in self.merged.drain() {
-            merged_at_least[phase] = ns.max(merged_at_least[phase]);
-        }
         self.series.slices.push(Slice {
             start_ns,
             end_ns,
             phases: std::mem::take(&mut self.phases),
-            merged_at_least,
+            merged: std::mem::take(&mut self.merged).into_iter().collect(),
             processes: std::mem::take(&mut self.processes).into_iter().collect(),
         });
     }

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-use super::series::{Filling, Flow, Series};
+use super::series::{Filling, Series};
 
 /// A read of a training file, as one process did it: one open with what was read, or all reads of one interval.
 #[derive(Clone, Copy, Debug)]
@@ -145,15 +145,14 @@ impl Pass<'_> {
         } = delta;
         let start = self.run.start_unix_ns;
         let bounds = (bounds.start - start, bounds.end - start);
-        let flow = Flow::of(counters);
         let (Spot::File(file), Some(row)) = (*spot, *row) else {
-            self.filling.add(bounds, *process, &[], &flow);
+            self.filling.add(bounds, *process, &[], counters);
             return;
         };
         let used = self.used[row as usize];
         let phases: Vec<_> = used.phases(&self.sorted[file as usize]).collect();
         let process = *process;
-        self.filling.add(bounds, process, &phases, &flow);
+        self.filling.add(bounds, process, &phases, counters);
         if self.model.file(file).is_directory() {
             self.directory(file, process, counters);
             return;

@@ -1,12 +1,15 @@
 //! Merged I/O time by phase: the union of the calls' times, as NERSC's TimeLogger takes it.
 //!
-//! Of one process it is measured. Over several processes it is known where their times in the phase do not overlap, and
-//! within bounds otherwise.
+//! Of one process it is measured. Over several processes it is known where their times in the phase do not overlap,
+//! within one interval of the recording, and within bounds otherwise.
+
+use std::collections::BTreeMap;
 
 use super::{Report, phases::PhaseSums};
 use crate::{
+    analysis::series::{Slice, Span},
     classify::phase::Phase,
-    model::counters::{Counters, FIRST, LAST, UNION_READ_NS, UNION_WRITE_NS},
+    model::counters::{Counters, UNION_READ_NS, UNION_WRITE_NS},
 };
 
 /// Merged time of calls, nanoseconds.
@@ -44,33 +47,60 @@ impl Merged {
         (self.at_least > 0).then(|| self.in_calls as f64 / self.at_least as f64)
     }
 
-    /// Over processes, each with its first and last moment and its merged time.
+    /// Over processes and intervals, each with the moments that its merged time lies between.
     ///
-    /// At most it is the sum, and the time that the processes cover together; at least that of the best choice of processes
-    /// whose times do not overlap.
+    /// At least it is that of the best choice of spans that do not overlap. At most, of those that do, it is their sum, and
+    /// the time that they cover together.
     fn over(mut spans: Vec<(u64, u64, u64)>, run_ns: u64) -> (u64, u64) {
         spans.sort_unstable_by_key(|(_, end, _)| *end);
-        let (mut sum, mut covered, mut reached) = (0_u64, 0_u64, 0_u64);
         let mut by_start = spans.clone();
         by_start.sort_unstable();
+        let mut at_most = 0_u64;
+        // Of those that overlap each other: their sum, and from when to when they are.
+        let (mut sum, mut from, mut reached) = (0_u64, 0_u64, 0_u64);
         for (start, end, ns) in by_start {
+            if start >= reached {
+                at_most += sum.min(reached - from);
+                (sum, from) = (0, start);
+            }
             sum += ns;
-            covered += end.saturating_sub(start.max(reached));
             reached = reached.max(end);
         }
+        at_most += sum.min(reached - from);
         // best[n]: of the first n by their end.
         let mut best = vec![0_u64; spans.len() + 1];
         for (index, (start, _, ns)) in spans.iter().enumerate() {
             let before = spans[..index].partition_point(|(_, end, _)| end <= start);
             best[index + 1] = best[index].max(best[before] + ns);
         }
-        let at_least = best[spans.len()].min(sum);
-        let bound = if run_ns == 0 {
-            covered
-        } else {
-            covered.min(run_ns)
-        };
-        (at_least, sum.min(bound).max(at_least))
+        let at_least = best[spans.len()];
+        if run_ns > 0 {
+            at_most = at_most.min(run_ns);
+        }
+        (at_least, at_most.max(at_least))
+    }
+
+    /// Of the phases that are chosen, over all processes of some intervals.
+    pub fn of_slices(
+        slices: &[Slice],
+        run_ns: u64,
+        is_chosen: impl Fn(Phase) -> bool,
+    ) -> (u64, u64) {
+        let mut spans = Vec::new();
+        for slice in slices {
+            let mut by_process: BTreeMap<u32, Span> = BTreeMap::new();
+            for ((process, phase), span) in &slice.merged {
+                if is_chosen(Phase::ALL[*phase]) {
+                    let entry = by_process.entry(*process);
+                    entry.and_modify(|known| known.add(span)).or_insert(*span);
+                }
+            }
+            spans.extend(by_process.values().map(|span| {
+                let (start, end) = span.bounds();
+                (start, end.max(start.saturating_add(span.ns)), span.ns)
+            }));
+        }
+        Self::over(spans, run_ns)
     }
 }
 
@@ -117,26 +147,11 @@ pub fn of_process(sums: &PhaseSums, name: &str) -> Merged {
 impl Report<'_> {
     /// The merged time of the phases that are chosen, over all processes.
     pub(super) fn merged(&self, is_chosen: impl Fn(Phase) -> bool) -> Merged {
-        let mut spans = Vec::new();
-        let mut in_calls = 0;
-        for process in &self.processes {
-            let mut counters = Counters::ZERO;
-            for phase in Phase::ALL.into_iter().filter(|phase| is_chosen(*phase)) {
-                if let Some(sum) = process.phases.get(phase) {
-                    counters.absorb(&Counters {
-                        v: sum.sum.counters.v,
-                        ..Counters::ZERO
-                    });
-                }
-            }
-            in_calls += counters.nanoseconds();
-            let ns = counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS];
-            if ns > 0 {
-                let (first, last) = (counters.v[FIRST], counters.v[LAST]);
-                spans.push((first, last.max(first.saturating_add(ns)), ns));
-            }
-        }
-        let (at_least, at_most) = Merged::over(spans, self.run.duration_ns);
+        let chosen = Phase::ALL.into_iter().filter(|phase| is_chosen(*phase));
+        let sums = chosen.filter_map(|phase| self.phases.get(phase));
+        let in_calls = sums.map(|sum| sum.sum.counters.nanoseconds()).sum();
+        let slices = &self.analysis.series.slices;
+        let (at_least, at_most) = Merged::of_slices(slices, self.run.duration_ns, &is_chosen);
         Merged {
             at_least,
             at_most,

@@ -15,7 +15,7 @@ use crate::{
     classify::phase::Phase,
     report::{
         Report,
-        merged::{Breakdown, share},
+        merged::{Breakdown, Merged, share},
     },
 };
 
@@ -343,22 +343,21 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
     let mut phases: Map<String, Json> = Map::new();
     for name in super::phases::NAMES {
         let mut sum = Flow::default();
-        let mut least = 0;
-        let merged = slice.phases.iter().zip(slice.merged_at_least);
-        for (phase, (flow, at_least)) in Phase::ALL.iter().zip(merged) {
+        for (phase, flow) in Phase::ALL.iter().zip(&slice.phases) {
             if phase.name() == name {
                 sum.add(flow);
-                least = at_least.max(least);
             }
         }
         if sum.operations > 0 {
+            let slices = std::slice::from_ref(slice);
+            let (least, most) = Merged::of_slices(slices, 0, |phase| phase.name() == name);
             let flow = json!({
                 "operations": sum.operations,
                 "failures": sum.failures,
                 "bytes_read": sum.bytes_read,
                 "bytes_written": sum.bytes_written,
                 "seconds": seconds(sum.ns()),
-                "merged_seconds": seconds(sum.merged_ns()),
+                "merged_seconds": seconds(most),
                 "merged_seconds_at_least": seconds(least),
             });
             phases.insert(name.into(), flow);
