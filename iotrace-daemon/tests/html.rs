@@ -18,16 +18,19 @@ use common::{Iotrace, directory, number, run::Finished, text};
 use iotrace_common::key::FileId;
 use iotrace_daemon::{
     model::{
-        Model,
+        FailureCount, Model,
         counters::{self, Counters},
+        history::Bounds,
         input::{Event, FileName, Place, ProcessId},
         run::{Clock, Run, Target},
     },
     recording::Recorder,
-    report::units,
+    report::{Report, html, units},
 };
 use serde_json::Value;
 
+/// In nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// How long a page with every file of a large run may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -556,10 +559,9 @@ fn a_hostile_name_is_text_and_nothing_else() {
     no_faults(&mut page);
 }
 
-/// A run of `files` files in `directories` directories, by eight processes in fifty intervals.
-fn large(directory: &Path, files: u64) {
-    let second = 1_000_000_000;
-    let mut run = Run {
+/// A run of the future, whose model is made here.
+fn run() -> Run {
+    Run {
         iotrace_version: "0.1.0".into(),
         host: "gpu-7".into(),
         kernel: "6.18.0".into(),
@@ -576,7 +578,12 @@ fn large(directory: &Path, files: u64) {
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
         trace: None,
-    };
+    }
+}
+
+/// A run of `files` files in `directories` directories, by eight processes in fifty intervals.
+fn large(directory: &Path, files: u64) {
+    let mut run = run();
     let mut model = Model::with_history();
     model.update_mounts(b"1 1 259:3 / / rw - lustre mgs@tcp:/fs rw");
     let mut recorder = Recorder::create(directory, &run).expect("a recording");
@@ -621,7 +628,7 @@ fn large(directory: &Path, files: u64) {
             };
             model.add(process, Place::File(file), &counters);
         }
-        run.duration_ns += 5 * second;
+        run.duration_ns += 5 * SECOND;
         recorder.flush(&mut model, &run).expect("a part");
     }
     recorder.finish(&mut model, &run).expect("a recording");
@@ -675,6 +682,83 @@ fn a_hundred_thousand_files_open_within_three_seconds() {
     let indices: Vec<u64> = serde_json::from_value(indices).expect("rows");
     assert!(indices.len() < 100 && indices[0] > 30_000, "{indices:?}");
     assert!(page.picture("#files .files").colors.len() > 20);
+    no_faults(&mut page);
+}
+
+#[test]
+fn long_lists_are_folded_and_their_sums_are_whole() {
+    const FILES: u64 = 25_000;
+    const PROCESSES: u64 = 1_200;
+    const INTERVALS: u64 = 2_500;
+    const SEARCHED: u64 = 130;
+    let (_keep, dir) = directory();
+    let mut model = Model::with_history();
+    let mut run = run();
+    let second = SECOND as i64;
+    for interval in 0..INTERVALS {
+        let start = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        for index in (interval..FILES).step_by(INTERVALS as usize) {
+            // As many directories as files, and more processes than are listed.
+            let file = FileId {
+                device: 259 << 20 | 3,
+                generation: 1,
+                inode: index + 1,
+            };
+            model.event(Event::File(FileName {
+                file,
+                path: format!("/data/shards/{}/{index}/part.tar", index % 100).into_bytes(),
+                size: 1_000,
+                mode: 0o100_644,
+                magic: 0x0bd0_0bd0,
+                block_size: 4096,
+                truncated: false,
+                deleted: false,
+            }));
+            let mut counters = Counters::ZERO;
+            counters.v[counters::READS] = 1;
+            counters.v[counters::BYTES_READ] = 1_000;
+            counters.v[counters::READ_NS] = 1_000 + index;
+            let process = ProcessId {
+                pid: 100 + (index % PROCESSES) as u32,
+                start: 7,
+            };
+            model.add(process, Place::File(file), &counters);
+        }
+        model.settle(Bounds {
+            start,
+            end: start + second,
+        });
+        run.duration_ns += SECOND;
+    }
+    let process = ProcessId { pid: 100, start: 7 };
+    for index in 0..SEARCHED {
+        let path = format!("/opt/<b>{index:03}");
+        let count = FailureCount {
+            calls: SEARCHED - index,
+            ns: 1_000,
+        };
+        model.add_missing_at(process, path.as_bytes(), count);
+    }
+    let file = dir.join("page.html");
+    let mut out = fs::File::create(&file).expect("a page");
+    html(&Report::new(&model, &run), true, &mut out).expect("the page");
+    let mut page = Page::open(&file);
+    let folded = page.text("#processes .note");
+    assert!(folded.starts_with("200 more processes"), "{folded}");
+    assert_eq!(rows(&mut page, "processes").len(), 1_000);
+    let note = page.text("#timeline .note");
+    assert!(note.contains("Each step is 2 intervals."), "{note}");
+    // Directories that are not listed count to those above them.
+    let shown = rows(&mut page, "directories");
+    assert_eq!(shown[0][1], units::count(FILES));
+    assert_eq!(shown[0][3], units::bytes(FILES * 1_000));
+    let summary = page.text("#startup details summary");
+    assert_eq!(summary, "130 directories were searched in vain");
+    let searched = rows(&mut page, "startup");
+    assert_eq!(searched.len(), 100);
+    assert_eq!(searched[0][..2], ["/opt/<b>000", "130"]);
+    let rest = page.text("#startup details .note");
+    assert!(rest.starts_with("And 30 more"), "{rest}");
     no_faults(&mut page);
 }
 
