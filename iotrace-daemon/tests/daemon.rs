@@ -390,7 +390,13 @@ fn pages_say_what_they_are() {
     assert_eq!(post.status, 405);
     let status: Value = serde_json::from_str(&daemon.get("/status").body).unwrap();
     let hooks = status["hooks"].as_array().unwrap();
-    assert_eq!(hooks.len(), 5);
+    let names: Vec<&str> = hooks
+        .iter()
+        .map(|hook| hook["name"].as_str().unwrap())
+        .collect();
+    let process = ["fork", "exec", "exit"].map(|name| format!("sched_process_{name}"));
+    assert_eq!(names[..3], process);
+    assert_eq!(names[3..], ["io_uring", "sys_enter", "sys_exit"]);
     assert!(
         hooks.iter().all(|hook| hook["attached"] == true),
         "{hooks:?}"
@@ -565,7 +571,7 @@ fn tells_systemd_how_it_is() {
         .env("WATCHDOG_USEC", "400000");
     let daemon = Daemon::start(&mut command);
     let ready = until("READY=1");
-    assert!(ready.contains("\nSTATUS=5 of 5 hooks attached"), "{ready}");
+    assert!(ready.contains("\nSTATUS=6 of 6 hooks attached"), "{ready}");
     until("WATCHDOG=1");
     daemon.signal(libc::SIGHUP);
     assert!(until("RELOADING=1").contains("\nMONOTONIC_USEC="));
