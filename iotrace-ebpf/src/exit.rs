@@ -3,7 +3,7 @@
 //! Reached from the BTF raw tracepoint `sys_exit` and from `syscalls/sys_exit_*`. Writes the thread's state; all counting is
 //! in `account`, names in `path`.
 
-use iotrace_common::{diag, op, phases::direction};
+use iotrace_common::{diag, op, phases::direction, value::Io};
 
 use crate::{
     account,
@@ -149,7 +149,13 @@ fn other(thread: *mut Thread, result: u64) {
         op::CLOSE => thread.file = 0,
         _ => {}
     }
-    trace::operation(thread, result as i64);
+    metadata(thread, result as i64);
+}
+
+/// Counts an operation that moves no data and returned `result`; its entry, which may be null.
+#[inline(always)]
+pub fn metadata(thread: &mut Thread, result: i64) -> *mut Io {
+    trace::operation(thread, result);
     let io = account::entry(thread);
     if !io.is_null() {
         account::add(io, thread);
@@ -158,6 +164,7 @@ fn other(thread: *mut Thread, result: u64) {
             full::metadata(io, thread);
         }
     }
+    io
 }
 
 /// Looks again at a path that could not be read at the call's start.
@@ -184,15 +191,9 @@ pub fn opened(thread: &mut Thread, fd: u64) {
     }
     thread.opened_phase = thread.key.io.phase;
     thread.union_ns = flight::end(thread);
-    trace::operation(thread, i64::from(fd as u32));
-    let io = account::entry(thread);
-    if !io.is_null() {
-        account::add(io, thread);
-        histogram::succeeded(thread, histogram::NO_DATA);
-        if FULL.is_set() {
-            full::metadata(io, thread);
-            full::opened(io, thread);
-        }
+    let io = metadata(thread, i64::from(fd as u32));
+    if FULL.is_set() && !io.is_null() {
+        full::opened(io, thread);
     }
 }
 

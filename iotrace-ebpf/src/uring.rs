@@ -26,7 +26,7 @@ use crate::{
     enter::{no_file, set_file},
     exit,
     file::{Kind, of_descriptor},
-    flight, full, histogram,
+    flight,
     kernel::{Address, cpu, current, field, now, probe, registers_of},
     maps::{REQUESTS, URING_STATE, scratch},
     owner, path, sort,
@@ -51,6 +51,23 @@ pub struct Request {
     op: u32,
     /// Not 0: its file has no descriptor, but a place in the ring's own table.
     direct: u32,
+}
+
+impl Request {
+    /// A request of which no more is known than what it does.
+    #[inline(always)]
+    fn new(entered: u64, call: Call) -> Self {
+        Self {
+            entered,
+            offset: 0,
+            buffer: 0,
+            file: FileId::NONE,
+            phase: 0,
+            flight: flight::ALONE,
+            op: u32::from(call.op),
+            direct: 0,
+        }
+    }
 }
 
 /// `REQ_F_FIXED_FILE`.
@@ -104,16 +121,7 @@ pub fn submitted(req: u64) {
 /// Sets the file that the request is likely to be of; what its end needs.
 #[inline(always)]
 fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
-    let mut known = Request {
-        entered: thread.entered,
-        offset: 0,
-        buffer: 0,
-        file: FileId::NONE,
-        phase: 0,
-        flight: flight::ALONE,
-        op: u32::from(call.op),
-        direct: 0,
-    };
+    let mut known = Request::new(thread.entered, call);
     let at = req as Address;
     let flags: u32 = field(req, &TYPE_REQUEST, &REQUEST_FLAGS);
     let mut fd: u32 = field(req, &TYPE_REQUEST, &REQUEST_FD);
@@ -185,16 +193,7 @@ pub fn completed(req: u64, result: i32, flags: u32) {
     thread.ended = now();
     thread.copy = scratch::COMPLETE;
     let more = flags & MORE != 0;
-    let mut known = Request {
-        entered: thread.ended,
-        offset: 0,
-        buffer: 0,
-        file: FileId::NONE,
-        phase: 0,
-        flight: flight::ALONE,
-        op: u32::from(call.op),
-        direct: 0,
-    };
+    let mut known = Request::new(thread.ended, call);
     if let Some(found) = REQUESTS.get_ptr_mut(req) {
         // SAFETY: a map value, of a request whose end is being told here.
         unsafe {
@@ -266,15 +265,7 @@ fn finish(thread: &mut Thread, result: i32, known: &Request, more: bool) {
     if thread.op() == op::RENAME || thread.op() == op::LINK {
         path::linked();
     }
-    trace::operation(thread, i64::from(result));
-    let io = account::entry(thread);
-    if !io.is_null() {
-        account::add(io, thread);
-        histogram::succeeded(thread, histogram::NO_DATA);
-        if FULL.is_set() {
-            full::metadata(io, thread);
-        }
-    }
+    exit::metadata(thread, i64::from(result));
 }
 
 /// Sets the process whose request it is, and what stands for its thread; false: it is not in scope.
