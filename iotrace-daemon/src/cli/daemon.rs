@@ -3,6 +3,7 @@
 //! The same kernel side, drain and model as `record --all`; once a second one interval of the model goes to the service.
 
 use std::{
+    collections::VecDeque,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -11,10 +12,11 @@ use std::{
 use anyhow::Context as _;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc::{Receiver, channel},
     time::{Interval, MissedTickBehavior, interval},
 };
 
-use super::config::Sorting;
+use super::{config::Sorting, live};
 use crate::{
     drain::{
         Drain, Stats,
@@ -24,7 +26,7 @@ use crate::{
     kernel::{Kernel, KernelError, Measuring, Options, capabilities, load, selftest},
     model::{
         Model,
-        run::{Target, rfc3339},
+        run::{Clock, Target, rfc3339},
     },
     service::{
         config::{Config, Flags},
@@ -33,11 +35,15 @@ use crate::{
         intake::Intake,
         notify::Notifier,
         shared::{Draining, Memory, Recordings, Service, Shared, State},
-        socket::Socket,
+        snapshot::{Families, Snapshot},
+        socket::{Question, Socket},
         totals::Totals,
     },
+    targets,
 };
 
+/// Questions of the socket's clients that wait to be heard.
+const QUESTIONS: usize = 64;
 /// Between two intervals.
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two looks at what changes slowly: mounts, losses, processes whose end was missed.
@@ -85,6 +91,12 @@ struct Daemon {
     shared: Arc<Shared>,
     server: Server,
     socket: Option<Socket>,
+    /// What clients of the socket ask, and who waits for an answer.
+    questions: Receiver<Question>,
+    waiting: Vec<Question>,
+    families: Families,
+    started_unix_ns: i64,
+    clock: Clock,
     notifier: Notifier,
     signals: Signals,
 }
@@ -162,7 +174,8 @@ impl Daemon {
             service,
         }));
         let server = Server::start(&config.http, Arc::clone(&shared))?;
-        let socket = Socket::start(&config, classifier.table()).unwrap_or_else(|error| {
+        let (asked, questions) = channel(QUESTIONS);
+        let socket = Socket::start(&config, classifier.table(), asked).unwrap_or_else(|error| {
             log::warn!("{error}");
             let reason = Some(error.to_string());
             shared.with(|state| state.service.recordings.reason = reason);
@@ -182,6 +195,11 @@ impl Daemon {
             shared,
             server,
             socket,
+            questions,
+            waiting: Vec::new(),
+            families: Families::default(),
+            started_unix_ns: run.start_unix_ns,
+            clock: run.clock,
             notifier,
             signals,
         };
@@ -202,6 +220,8 @@ impl Daemon {
                 .unwrap_or(Duration::from_secs(3600)),
         );
         let mut number = 0;
+        // Whether each drain that was asked for ends an interval, or only answers questions.
+        let mut asked = VecDeque::new();
         loop {
             tokio::select! {
                 taken = self.collector.next() => match taken {
@@ -211,19 +231,69 @@ impl Daemon {
                         batch.apply(&mut self.model);
                     }
                     Some(Taken::All(stats)) => {
-                        number += 1;
-                        self.take(stats, number)?;
+                        // Those who asked since the drain began wait for the next one.
+                        let (ends_interval, count) = asked.pop_front().unwrap_or((true, 0));
+                        self.answer(count);
+                        if ends_interval {
+                            number += 1;
+                            self.take(stats, number)?;
+                        }
+                        if !self.waiting.is_empty() && asked.is_empty() {
+                            asked.push_back((false, self.waiting.len()));
+                            self.collector.ask();
+                        }
                     }
                     // The thread has ended for a reason, which the end will say.
                     None => return Ok(()),
                 },
-                _ = tick.tick() => self.collector.ask(),
+                _ = tick.tick() => {
+                    asked.push_back((true, 0));
+                    self.collector.ask();
+                }
+                Some(question) = self.questions.recv() => {
+                    self.waiting.push(question);
+                    // Where a drain goes on, the next one answers all that came meanwhile.
+                    if asked.is_empty() {
+                        asked.push_back((false, self.waiting.len()));
+                        self.collector.ask();
+                    }
+                }
                 _ = watchdog.tick() => if self.shared.is_healthy() { self.notifier.alive() },
                 _ = self.signals.hangup.recv() => self.reload(),
                 _ = self.signals.interrupt.recv() => return Ok(()),
                 _ = self.signals.terminate.recv() => return Ok(()),
             }
         }
+    }
+
+    /// Answers the questions that came first.
+    fn answer(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        // Processes that were there before.
+        live::describe(&mut self.model);
+        let now = host::realtime().unwrap_or(0);
+        for question in self.waiting.drain(..count).collect::<Vec<_>>() {
+            let snapshot = self
+                .families
+                .snapshot(&self.model, question.pid, question.uid);
+            let snapshot = snapshot.map(|snapshot| Snapshot {
+                time_unix_ns: now,
+                since_unix_ns: self.since(question.pid),
+                ..snapshot
+            });
+            // Who asked may have gone.
+            let _ = question.reply.send(snapshot);
+        }
+    }
+
+    /// From when on a process is counted, nanoseconds since the Unix epoch.
+    fn since(&self, pid: u32) -> i64 {
+        let start = targets::look(pid).map_or(0, |about| {
+            self.clock.unix_ns_of_boottime(about.start_boottime)
+        });
+        start.max(self.started_unix_ns)
     }
 
     /// Takes one interval.
@@ -288,6 +358,9 @@ impl Daemon {
         if self.model.file_count() <= max_files && ended < ENDED.max(known) {
             return Ok(());
         }
+        let processes = self.intake.processes();
+        self.families
+            .fold(&self.model, |process| processes.knows(process));
         let forgotten = self.intake.forget(&mut self.model, max_files);
         self.kernel.forget_names_of(&forgotten)?;
         self.shared.with(|state| {

@@ -8,6 +8,7 @@ mod config;
 mod daemon;
 mod diff;
 mod export;
+mod live;
 mod meter;
 mod operations;
 mod output;
@@ -17,7 +18,9 @@ mod record;
 mod remote;
 mod report;
 mod session;
+mod snapshot;
 mod source;
+mod top;
 mod trace;
 
 use std::{io, process::ExitCode};
@@ -47,6 +50,10 @@ enum Command {
     Record(Box<record::Args>),
     /// Trace the whole system for as long as it runs, and export metrics by job.
     Daemon(Box<daemon::Args>),
+    /// Show live processes and files by phase, in the terminal.
+    Top(top::Args),
+    /// Print what a process has done until now, from the running service.
+    Snapshot(snapshot::Args),
     /// Print the report of a recording.
     Report(report::Args),
     /// Compare two recordings, before and after a change.
@@ -72,6 +79,8 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Record(args) => record::run(*args, cli.verbose),
         Command::Daemon(args) => daemon::run(&args, cli.verbose),
+        Command::Top(args) => top::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Export(args) => export::run(&args),

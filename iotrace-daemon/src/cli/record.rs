@@ -13,20 +13,12 @@ use std::{
 use anyhow::Context as _;
 
 use super::{
-    child::Held,
-    config::Sorting,
-    output::Format,
-    remote::{self, Remote},
-    session::Session,
-    source::Source,
-    trace::Trace,
+    child::Held, config::Sorting, live, output::Format, remote::Remote, session::Session,
+    source::Source, trace::Trace,
 };
 use crate::{
     drain::{Drain, rings::Rings},
-    kernel::{
-        Detail, HookChoice, KernelError, Options, TraceOptions, capabilities, load, selftest,
-        trace::Filter,
-    },
+    kernel::{Detail, HookChoice, Options, TraceOptions, load, selftest, trace::Filter},
     service::socket::protocol::Record,
     targets,
 };
@@ -121,14 +113,14 @@ pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let service = service(&args);
+    let service = live::service(args.socket.as_deref());
     let recorded = runtime.block_on(async {
         match &service {
             Some(socket) => record_by_service(args, socket).await,
             None => record(args, verbose).await,
         }
     });
-    let mut session = recorded.map_err(|error| explain(error, service.is_some()))?;
+    let mut session = recorded.map_err(|error| live::explain(error, service.is_some()))?;
     runtime.shutdown_background();
     let recorded = session.finish();
     session.print()?;
@@ -177,30 +169,6 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     let mut trace = Trace::new(Source::own(kernel, drain)?)?;
     trace.keep_operations(rings);
     follow(trace, session, held).await
-}
-
-/// The socket of the service that is to count: the one that is named, or the one that there is where this process may
-/// not trace itself.
-fn service(args: &Args) -> Option<PathBuf> {
-    let there = || Some(remote::place()).filter(|path| path.exists());
-    args.socket.clone().or_else(|| {
-        if capabilities::may_trace() {
-            None
-        } else {
-            there()
-        }
-    })
-}
-
-/// Says what else could be done where a privilege is missing.
-fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
-    match error.downcast_ref() {
-        Some(KernelError::Privilege(_)) if !asked => error.context(format!(
-            "there is no service at {} that would record for you",
-            remote::place().display()
-        )),
-        _ => error,
-    }
 }
 
 async fn record_by_service(args: Args, socket: &Path) -> anyhow::Result<Session> {

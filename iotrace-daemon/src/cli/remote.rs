@@ -219,7 +219,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>, unpacker: &mut Unpacker) -> anyh
         }
         Answer::All(sums) => Heard::All(counted(sums, unpacker)),
         Answer::End { sums, reason } => Heard::Over(counted(sums, unpacker), Over::Ended(reason)),
-        Answer::Error { .. } | Answer::Begun { .. } => {
+        Answer::Error { .. } | Answer::Begun { .. } | Answer::Snapshot(_) => {
             anyhow::bail!("the service says what does not belong here")
         }
     })

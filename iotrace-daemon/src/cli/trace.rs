@@ -13,6 +13,7 @@ use tokio::{
 
 use super::{
     child::{self, Held, Running},
+    live,
     operations::Operations,
     session::Session,
     source::Source,
@@ -275,9 +276,8 @@ fn log_stats(stats: Stats) {
 
 /// Whether all processes given by pid have ended.
 fn targets_ended(session: &Session) -> bool {
-    let gone = |pid: &u32| matches!(targets::check(*pid), Err(targets::TargetError::Gone(_)));
     let pids = &session.args.pid;
-    !pids.is_empty() && pids.iter().all(gone)
+    !pids.is_empty() && pids.iter().all(|pid| live::has_ended(*pid))
 }
 
 /// Waits for the program's end; for ever where there is none.

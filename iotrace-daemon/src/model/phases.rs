@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use iotrace_common::phases::COUNT;
+use serde::{Deserialize, Serialize};
 
 use super::counters::{BYTES_READ, BYTES_WRITTEN, Counters, UNION_READ_NS, UNION_WRITE_NS};
 
 /// What was done in one phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// Calls of all kinds, failed ones included.
     pub operations: u64,
@@ -32,6 +33,17 @@ impl Done {
             bytes_written: counters.v[BYTES_WRITTEN],
             ns: counters.nanoseconds(),
             merged_ns: counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS],
+        }
+    }
+
+    /// What was done since an earlier sum.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            operations: self.operations.saturating_sub(earlier.operations),
+            bytes_read: self.bytes_read.saturating_sub(earlier.bytes_read),
+            bytes_written: self.bytes_written.saturating_sub(earlier.bytes_written),
+            ns: self.ns.saturating_sub(earlier.ns),
+            merged_ns: self.merged_ns.saturating_sub(earlier.merged_ns),
         }
     }
 

@@ -23,7 +23,7 @@ pub use html::html;
 pub use json::{diff_json, json, view_json};
 use phases::{PhaseSums, Phases};
 use sum::Sum;
-pub use text::{diff_text, escape, text, units, view_text};
+pub use text::{diff_text, escape, shorten, text, units, view_text};
 
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},

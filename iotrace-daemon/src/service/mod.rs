@@ -12,7 +12,8 @@
 //! shared        what the drain's side writes and the endpoint reads
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
 //! http          the endpoint
-//! socket        recordings for users without privileges
+//! socket        recordings and snapshots for users without privileges
+//! snapshot      what a process and its descendants have done
 //! notify        systemd: ready, status, watchdog
 //! own           what the service itself costs
 //! ```
@@ -32,5 +33,6 @@ pub mod notify;
 pub mod own;
 pub mod processes;
 pub mod shared;
+pub mod snapshot;
 pub mod socket;
 pub mod totals;

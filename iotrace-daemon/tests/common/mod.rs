@@ -60,6 +60,17 @@ pub fn python() -> PathBuf {
     PathBuf::from(String::from_utf8(out.stdout).expect("a path").trim())
 }
 
+/// Python of the distribution's, which every user may run: another may stand where only root comes.
+pub fn users_python() -> PathBuf {
+    let python = PathBuf::from("/usr/bin/python3");
+    assert!(
+        python.exists(),
+        "no {}: `cargo xtask setup` installs it",
+        python.display()
+    );
+    python
+}
+
 /// Fails unless this process may trace, naming what is missing.
 pub fn need_root() {
     // SAFETY: geteuid has no preconditions.

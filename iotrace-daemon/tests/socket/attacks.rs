@@ -4,38 +4,14 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
-    process::{Child, Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
 use super::{
     common::{self, daemon::sum},
-    service::{self, OTHER, Service, USER},
+    service::{self, OTHER, Process, Service, USER},
 };
-
-/// A process, killed when it is dropped.
-struct Process(Child);
-
-impl Process {
-    fn new(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).spawn().unwrap())
-    }
-
-    fn of(uid: u32) -> Self {
-        Self::new(Command::new("sleep").arg("300").uid(uid).gid(uid))
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn only_a_users_own_processes_are_recorded() {

@@ -6,6 +6,8 @@ mod attacks;
 mod common;
 mod limits;
 mod service;
+mod snapshot;
+mod top;
 
 use std::{
     fs,

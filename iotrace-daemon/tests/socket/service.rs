@@ -9,7 +9,7 @@ use std::{
         process::CommandExt as _,
     },
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,38 @@ use super::common::{self, Iotrace, daemon::Daemon};
 /// Users without a name or a privilege.
 pub const USER: u32 = 61_001;
 pub const OTHER: u32 = 61_002;
+
+/// A process, killed when it is dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn new(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    /// One of a user's, which does nothing for longer than a test lasts.
+    pub fn of(uid: u32) -> Self {
+        Self::new(Command::new("sleep").arg("300").uid(uid).gid(uid))
+    }
+
+    /// A shell of a user's.
+    pub fn shell(uid: u32, home: &Path, script: &str) -> Self {
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(home);
+        Self::new(command.uid(uid).gid(uid))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 pub struct Service {
     pub daemon: Daemon,

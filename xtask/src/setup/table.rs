@@ -81,6 +81,11 @@ pub const TOOLS: &[Tool] = &[
         Test,
     ),
     tool(
+        command("tmux", "tmux"),
+        "is the terminal that `iotrace top` is looked at in",
+        Test,
+    ),
+    tool(
         command("fio", "fio"),
         "does I/O by several engines, and says how much",
         Test,
@@ -88,6 +93,11 @@ pub const TOOLS: &[Tool] = &[
     tool(
         command("python3", "python3"),
         "runs the training script",
+        Test,
+    ),
+    tool(
+        Kind::Package("python3"),
+        "runs scripts of users without privileges",
         Test,
     ),
     tool(

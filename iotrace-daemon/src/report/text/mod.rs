@@ -17,7 +17,7 @@ mod view;
 use std::io::{self, BufWriter, Write};
 
 pub use diff::diff_text;
-pub use escape::escape;
+pub use escape::{escape, shorten};
 use table::Page;
 pub use view::view_text;
 

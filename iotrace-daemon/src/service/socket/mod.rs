@@ -32,16 +32,17 @@ use std::{
 
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::oneshot,
+    sync::{mpsc::Sender, oneshot},
     time::timeout,
 };
 
 use super::{
     config::{Config, NO_SOCKET},
     shared::Recordings,
+    snapshot::Snapshot,
 };
 use crate::classify::dfa::Table;
-use peer::Peer;
+use peer::{Peer, Process};
 use places::{Place, Places};
 use protocol::{Answer, Ask, Code, LINE, Record, Refusal, line};
 use recording::Settings;
@@ -77,9 +78,19 @@ struct Hub {
     limits: Mutex<Limits>,
     connections: Arc<Places>,
     recordings: Arc<Places>,
+    questions: Sender<Question>,
     begun: AtomicU64,
     refused: AtomicU64,
     stop: Arc<AtomicBool>,
+}
+
+/// A question for the side that counts.
+pub struct Question {
+    pub pid: u32,
+    /// Whose processes alone count; none: all.
+    pub uid: Option<u32>,
+    /// `None`: the process is not theirs.
+    pub reply: oneshot::Sender<Option<Snapshot>>,
 }
 
 /// What the configuration allows.
@@ -108,8 +119,12 @@ impl Limits {
 }
 
 impl Socket {
-    /// Opens the socket; `None` where the configuration wants none.
-    pub fn start(config: &Config, rules: &Table) -> Result<Option<Self>, SocketError> {
+    /// Opens the socket, whose clients' questions go to `questions`; `None` where the configuration wants none.
+    pub fn start(
+        config: &Config,
+        rules: &Table,
+        questions: Sender<Question>,
+    ) -> Result<Option<Self>, SocketError> {
         let path = &config.recordings.socket;
         if path == Path::new(NO_SOCKET) {
             return Ok(None);
@@ -125,6 +140,7 @@ impl Socket {
             limits: Limits::new(config, Arc::new(rules.clone())).into(),
             connections: Arc::default(),
             recordings: Arc::default(),
+            questions,
             begun: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             stop: Arc::default(),
@@ -275,17 +291,49 @@ async fn converse(stream: UnixStream, peer: Peer, place: Place, hub: &Arc<Hub>) 
             "no request came: the first line says what is asked",
         )),
     };
+    let answer = match &ask {
+        Ok(Ask::Snapshot(what)) => Some(snapshot(peer, what.pid.unwrap_or(peer.pid), hub).await),
+        _ => None,
+    };
     let Ok(stream) = stream.into_std() else {
         return;
     };
-    let done = ask.and_then(|ask| match ask {
-        Ask::Record(record) => record_for(&stream, heard, peer, place, record, hub),
-    });
+    let done = match (ask, answer) {
+        (Ok(Ask::Record(record)), _) => record_for(&stream, heard, peer, place, record, hub),
+        (Ok(Ask::Snapshot(_)), Some(Ok(snapshot))) => {
+            // A line finds room in an empty socket, or the client is no client.
+            let _ = (&stream).write_all(&line(&Answer::Snapshot(snapshot)));
+            Ok(())
+        }
+        (Ok(Ask::Snapshot(_)), answer) => answer.map_or(Ok(()), |answer| answer.map(drop)),
+        (Err(refusal), _) => Err(refusal),
+    };
     if let Err(refusal) = done {
         hub.refused.fetch_add(1, Relaxed);
         // As above.
         let _ = (&stream).write_all(&line(&Answer::from(refusal)));
     }
+}
+
+/// What a process has done, after a drain of what it did until now.
+async fn snapshot(peer: Peer, pid: u32, hub: &Hub) -> Result<Snapshot, Refusal> {
+    let process = Process::open(pid)?;
+    peer.check(&process)?;
+    let (reply, replied) = oneshot::channel();
+    let question = Question {
+        pid,
+        uid: (!peer.is_root()).then_some(peer.uid),
+        reply,
+    };
+    let ends = || Refusal::new(Code::Failed, "the service ends");
+    hub.questions.send(question).await.map_err(|_| ends())?;
+    let snapshot = replied.await.map_err(|_| ends())?;
+    // The pid was the process's until now, and so is the answer.
+    peer.check(&process)?;
+    snapshot.ok_or_else(|| {
+        let message = format!("process {pid} belongs to another user: only root may ask about it");
+        Refusal::new(Code::Denied, message)
+    })
 }
 
 /// Takes the first line off what is heard.

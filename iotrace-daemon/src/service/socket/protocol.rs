@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     drain::{Stats, wire::Kind},
     kernel::Detail,
+    service::snapshot::Snapshot as Done,
 };
 
 /// Version of what is said. It rises when an older side would misunderstand.
@@ -31,6 +32,8 @@ pub struct Request {
 pub enum Ask {
     /// A recording: what comes is as the kernel side counts it, for a client of the same version.
     Record(Record),
+    /// What a process has done until now.
+    Snapshot(Snapshot),
 }
 
 /// What to record.
@@ -58,6 +61,15 @@ impl Record {
     }
 }
 
+/// Of what to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The process; none: the one that asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
 /// What a client says while it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,6 +86,8 @@ pub enum Wish {
 pub enum Answer {
     /// What was asked is refused; nothing follows.
     Error { code: Code, message: String },
+    /// What a process has done; nothing follows.
+    Snapshot(Done),
     /// The processes are traced from here on.
     Begun {
         /// How system calls are seen.

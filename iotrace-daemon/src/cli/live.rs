@@ -1,0 +1,103 @@
+//! Counting for a moment and not for a recording: what `top` and `snapshot --for` begin with.
+//!
+//! Root has kernel programs of its own; a user without privileges has those of the service, which count that user's own
+//! processes.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    config::Sorting,
+    remote::{self, Remote},
+    source::Source,
+};
+use crate::{
+    drain::Drain,
+    kernel::{Detail, HookChoice, KernelError, Losses, Options, capabilities, load, selftest},
+    model::Model,
+    service::socket::protocol::Record,
+    targets,
+};
+
+/// The socket of the service that is to count: the one that is named, or the one that there is where this process may
+/// not trace itself.
+pub fn service(named: Option<&Path>) -> Option<PathBuf> {
+    let there = || Some(remote::place()).filter(|path| path.exists() && !capabilities::may_trace());
+    named.map(Path::to_owned).or_else(there)
+}
+
+/// Says what else could be done where a privilege is missing.
+pub fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(KernelError::Privilege(_)) if !asked => error.context(format!(
+            "there is no service at {} that would trace for you",
+            remote::place().display()
+        )),
+        _ => error,
+    }
+}
+
+/// Lets the counting begin, of these processes and their descendants, or of all where none is named.
+pub fn open(pids: &[u32], named: Option<&Path>, sorting: &Sorting) -> anyhow::Result<Source> {
+    pids.iter().try_for_each(|pid| targets::check(*pid))?;
+    let socket = service(named);
+    let source = match &socket {
+        Some(socket) => {
+            let record = Record::new(Detail::Basic, true, pids.to_vec());
+            Remote::start(socket, record).map(Source::Service)
+        }
+        None => own(pids, sorting),
+    };
+    source.map_err(|error| explain(error, socket.is_some()))
+}
+
+fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
+    let options = Options {
+        detail: Detail::Basic,
+        follow: true,
+        environment: false,
+        histograms: false,
+        missing: false,
+        map_entries: None,
+        btf: None,
+        program_log: false,
+        trace: None,
+    };
+    let types = load::read_types(None)?;
+    let mut kernel = load::load(&options, &types, sorting.classifier.table())?;
+    drop(types);
+    let mut drain = Drain::new(&mut kernel)?;
+    kernel.attach(HookChoice::Auto)?;
+    selftest::run(&mut kernel, &mut drain)?;
+    kernel.zero_losses()?;
+    if pids.is_empty() {
+        kernel.trace_all()?;
+    }
+    // Twice: a child made between the first look and its parent's becoming a target is not followed.
+    let find = || targets::descendants(pids);
+    for pid in find().into_iter().chain(find()) {
+        kernel.add_target(pid)?;
+    }
+    Ok(Source::own(kernel, drain)?)
+}
+
+/// Asks /proc for the processes that no event has told of.
+pub fn describe(model: &mut Model) {
+    let unknown: Vec<_> = model.undescribed().collect();
+    for process in unknown {
+        let about = targets::look(process.pid);
+        if let Some(about) = about.filter(|about| targets::is_of(about, process)) {
+            model.describe_process(process, about);
+        }
+    }
+}
+
+/// Whether process `pid` has ended.
+pub fn has_ended(pid: u32) -> bool {
+    matches!(targets::check(pid), Err(targets::TargetError::Gone(_)))
+}
+
+/// Operations that no counter holds.
+pub fn lost(losses: &Losses) -> u64 {
+    let reasons = ["lost_operations", "exit_missed", "recursion_misses"];
+    reasons.iter().filter_map(|name| losses.get(*name)).sum()
+}

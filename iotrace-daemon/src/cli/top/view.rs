@@ -1,0 +1,238 @@
+//! The screen: what was done by phase, the lines, and what the keys do. Fits 80 columns and 24 lines.
+
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line as Text, Span},
+    widgets::{Cell, Paragraph, Row, Table},
+};
+
+use super::state::{Column, Line, State, What};
+use crate::{
+    classify::phase::Phase,
+    model::phases::Done,
+    report::{escape, shorten, units},
+};
+
+/// Widths of the columns but the last, which has the rest.
+const WIDTHS: [u16; 6] = [7, 10, 9, 9, 7, 7];
+
+/// Draws it.
+pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
+    let phases = state.phases();
+    let [title, by_phase, lines, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(phases.len() as u16 + 1),
+        Constraint::Min(2),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(state)), title);
+    frame.render_widget(summary(state, &phases), by_phase);
+    draw_lines(frame, state, lines);
+    frame.render_widget(Paragraph::new(footer(state)), keys);
+}
+
+fn heading(state: &State) -> Text<'static> {
+    let what = match state.what {
+        What::Processes => "processes",
+        What::Files => "files",
+    };
+    let period = units::duration(state.period().as_nanos() as u64);
+    let mut text = format!("iotrace top: {what}, ");
+    text += &match state.totals {
+        true => format!("totals of {period}"),
+        false => format!("the last {period}"),
+    };
+    if state.paused {
+        text += ", paused";
+    }
+    if !state.filter.is_empty() && !state.typing {
+        text += &format!(", with \"{}\"", escape(state.filter.as_bytes()));
+    }
+    if let Some(pid) = state.ended.first() {
+        text += &match state.ended.len() {
+            1 => format!(", process {pid} has ended"),
+            count => format!(", {count} processes have ended"),
+        };
+    }
+    if state.lost > 0 {
+        text += &format!(", {} operations not counted", units::count(state.lost));
+    }
+    Text::styled(text, Style::new().add_modifier(Modifier::BOLD))
+}
+
+fn summary(state: &State, phases: &[(Phase, Done)]) -> Table<'static> {
+    let rows = phases.iter().map(|(phase, done)| {
+        let mut cells = vec![Cell::from(""), name_of(*phase)];
+        cells.extend(numbers(state, done));
+        Row::new(cells)
+    });
+    // Its columns stand over those of the lines.
+    let empty = Row::new([""]);
+    Table::new(rows.chain([empty]), WIDTHS)
+}
+
+fn draw_lines(frame: &mut Frame<'_>, state: &mut State, area: Rect) {
+    let lines = state.lines();
+    let room = usize::from(area.height.saturating_sub(1));
+    state.above = state.above.min(lines.len().saturating_sub(room));
+    let name = area
+        .width
+        .saturating_sub(WIDTHS.iter().map(|width| width + 1).sum());
+    let rows = lines.iter().skip(state.above).take(room).map(|line| {
+        let mut cells = vec![right(line.pid.to_string()), name_of(line.phase)];
+        cells.extend(numbers(state, &line.done));
+        cells.push(Cell::from(name_shown(line, state.what, name.into())));
+        Row::new(cells)
+    });
+    let widths = WIDTHS.iter().copied().chain([name]);
+    let table = Table::new(rows, widths).header(header(state));
+    frame.render_widget(table, area);
+}
+
+/// A command shows its beginning, a path its end.
+fn name_shown(line: &Line, what: What, width: usize) -> String {
+    match what {
+        What::Processes => escape(line.name.as_bytes()),
+        What::Files => shorten(line.name.as_bytes(), width),
+    }
+}
+
+fn header(state: &State) -> Row<'static> {
+    let (sorted, ascending) = state.sort();
+    let cells = Column::ALL.iter().map(|column| {
+        let rate = if state.totals { "" } else { "/s" };
+        let name = match column {
+            Column::Pid => "PID".into(),
+            Column::Phase => "PHASE".into(),
+            Column::Read => format!("READ{rate}"),
+            Column::Written => format!("WRITE{rate}"),
+            Column::Operations => format!("OPS{rate}"),
+            Column::Time => if state.totals { "TIME" } else { "TIME%" }.into(),
+            Column::Name => match state.what {
+                What::Processes => "COMMAND".into(),
+                What::Files => "FILE".into(),
+            },
+        };
+        let mark = match (*column == sorted, ascending) {
+            (false, _) => "",
+            (true, true) => "▲",
+            (true, false) => "▼",
+        };
+        let text = format!("{name}{mark}");
+        match column {
+            Column::Phase | Column::Name => Cell::from(text),
+            _ => right(text),
+        }
+    });
+    Row::new(cells).style(Style::new().add_modifier(Modifier::REVERSED))
+}
+
+/// Read, written, operations, time.
+fn numbers(state: &State, done: &Done) -> [Cell<'static>; 4] {
+    let period = state.period().as_nanos().max(1) as u64;
+    let bytes = |bytes: u64| match (bytes, state.totals) {
+        (0, _) => "-".into(),
+        (bytes, true) => units::bytes(bytes),
+        (bytes, false) => {
+            units::bytes((u128::from(bytes) * 1_000_000_000 / u128::from(period)) as u64)
+        }
+    };
+    let operations = match state.totals {
+        true => done.operations,
+        false => (u128::from(done.operations) * 1_000_000_000).div_ceil(u128::from(period)) as u64,
+    };
+    let time = match state.totals {
+        true => units::duration(done.merged_ns),
+        false => units::share(done.merged_ns, period),
+    };
+    [
+        right(bytes(done.bytes_read)),
+        right(bytes(done.bytes_written)),
+        right(units::count(operations)),
+        right(time),
+    ]
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).right_aligned())
+}
+
+fn name_of(phase: Phase) -> Cell<'static> {
+    let color = match phase {
+        Phase::Startup => Color::Blue,
+        Phase::Training => Color::Green,
+        Phase::Checkpoint => Color::Magenta,
+        Phase::Restore => Color::Cyan,
+        Phase::Other(_) => Color::Reset,
+    };
+    Cell::from(Span::styled(phase.name(), Style::new().fg(color)))
+}
+
+fn footer(state: &State) -> Text<'static> {
+    if state.typing {
+        return Text::from(format!(
+            "/{}█  Enter: keep  Esc: none",
+            escape(state.filter.as_bytes())
+        ));
+    }
+    let turn = match state.what {
+        What::Processes => "files",
+        What::Files => "processes",
+    };
+    let totals = if state.totals { "rates" } else { "totals" };
+    Text::from(format!(
+        "Tab {turn}  s sort  r reverse  / filter  t {totals}  Space pause  q quit"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::{Terminal, backend::TestBackend};
+
+    use super::{super::state::tests::state, *};
+
+    fn screen(state: &mut State) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| draw(frame, state)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..24).map(line).collect()
+    }
+
+    #[test]
+    fn fits_80_by_24() {
+        let mut state = state();
+        let screen = screen(&mut state);
+        assert!(
+            screen[0].starts_with("iotrace top: processes, the last 1"),
+            "{screen:#?}"
+        );
+        let training = screen
+            .iter()
+            .filter(|line| line.contains("training"))
+            .count();
+        assert_eq!(training, 2, "in the summary and as a line: {screen:#?}");
+        let line = screen.iter().find(|line| line.contains("python3")).unwrap();
+        assert!(
+            line.contains("40 %") && line.contains("checkpoint"),
+            "{line}"
+        );
+        assert!(screen[23].contains("q quit"), "{screen:#?}");
+    }
+
+    #[test]
+    fn files_show_the_ends_of_their_paths() {
+        let mut state = state();
+        state.turn();
+        let screen = screen(&mut state);
+        let line = screen.iter().find(|line| line.contains(".tar")).unwrap();
+        assert!(
+            line.contains("3.00 MiB") && line.trim_end().ends_with("0001.tar"),
+            "{line}"
+        );
+        assert!(screen[0].contains("files"));
+    }
+}
