@@ -21,6 +21,7 @@
 //! `cli::daemon` runs it.
 
 pub mod attribution;
+mod background;
 pub mod config;
 mod descriptors;
 mod environment;

@@ -14,12 +14,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
-    sync::{Semaphore, oneshot},
+    sync::Semaphore,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{config::Http, metrics::Exporter, shared::Shared};
+use super::{background::Background, config::Http, metrics::Exporter, shared::Shared};
 use auth::Auth;
 pub use tls::TlsError;
 
@@ -48,7 +48,7 @@ pub enum HttpError {
 pub struct Server {
     address: SocketAddr,
     site: Arc<Site>,
-    _stop: oneshot::Sender<()>,
+    _background: Background,
 }
 
 /// What connections need.
@@ -77,29 +77,13 @@ impl Server {
             tls: tls::acceptor(config)?.into(),
             places: Arc::new(Semaphore::new(CONNECTIONS)),
         });
-        let (stop, stopped) = oneshot::channel();
         let served = Arc::clone(&site);
-        std::thread::Builder::new()
-            .name("iotrace-http".into())
-            .spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build();
-                match runtime {
-                    Ok(runtime) => runtime.block_on(async {
-                        tokio::select! {
-                            () = serve(listener, served) => {}
-                            _ = stopped => {}
-                        }
-                    }),
-                    Err(error) => log::error!("no HTTP: {error}"),
-                }
-            })
+        let background = Background::start("iotrace-http", "HTTP", move || serve(listener, served))
             .map_err(failed)?;
         Ok(Self {
             address,
             site,
-            _stop: stop,
+            _background: background,
         })
     }
 

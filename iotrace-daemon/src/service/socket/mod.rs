@@ -37,6 +37,7 @@ use tokio::{
 };
 
 use super::{
+    background::Background,
     config::{Config, NO_SOCKET},
     shared::Recordings,
     snapshot::Snapshot,
@@ -70,7 +71,7 @@ pub struct Socket {
     /// Device and inode of the socket: another's is not taken away.
     identity: (u64, u64),
     hub: Arc<Hub>,
-    _stop: oneshot::Sender<()>,
+    _background: Background,
 }
 
 /// What connections share.
@@ -145,30 +146,16 @@ impl Socket {
             refused: AtomicU64::new(0),
             stop: Arc::default(),
         });
-        let (stop, stopped) = oneshot::channel();
         let served = Arc::clone(&hub);
-        std::thread::Builder::new()
-            .name("iotrace-socket".into())
-            .spawn(move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
-                    .build();
-                match runtime {
-                    Ok(runtime) => runtime.block_on(async {
-                        tokio::select! {
-                            () = serve(listener, served) => {}
-                            _ = stopped => {}
-                        }
-                    }),
-                    Err(error) => log::error!("no recordings for users: {error}"),
-                }
-            })
-            .map_err(failed)?;
+        let background = Background::start("iotrace-socket", "recordings for users", move || {
+            serve(listener, served)
+        })
+        .map_err(failed)?;
         Ok(Some(Self {
             path: path.clone(),
             identity: (metadata.dev(), metadata.ino()),
             hub,
-            _stop: stop,
+            _background: background,
         }))
     }
 
