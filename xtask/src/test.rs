@@ -18,7 +18,7 @@ pub fn task(args: &[OsString]) -> Result<()> {
 pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
     let mut test = cmd::cargo();
-    test.args(["test", "--locked"]).args(args);
+    test.args(["test", "--locked", "--no-fail-fast"]).args(args);
     test.envs(variables.iter().copied());
     if !cmd::is_root()? {
         let variable = format!(

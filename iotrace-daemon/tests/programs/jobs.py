@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 MIB = 1 << 20
 
@@ -54,20 +55,35 @@ def at_once(calls):
 
 
 def fork_workers(calls):
-    """Run calls in forked processes, which all live until the last has ended."""
-    read_end, write_end = os.pipe()
+    """Run calls in forked processes, which all live until the last has ended.
+
+    Each is given a function to call in its midst: it returns when all have called it, so that they
+    work at one time however the processors are shared.
+    """
+    ended, end = os.pipe()
+    met, meet = os.pipe()
+    go, let_go = os.pipe()
     children = []
     for call in calls:
         child = os.fork()
         if child == 0:
-            os.close(write_end)
-            call()
+            os.close(end)
+            os.close(let_go)
+
+            def wait_for_all():
+                os.write(meet, b"x")
+                os.read(go, 1)
+
+            call(wait_for_all)
             time.sleep(0.2)
-            os.read(read_end, 1)
+            os.read(ended, 1)
             os._exit(0)
         children.append(child)
+    for _ in calls:
+        os.read(met, 1)
+    os.close(let_go)
     time.sleep(0.3)
-    os.close(write_end)
+    os.close(end)
     for child in children:
         os.waitpid(child, 0)
 
@@ -144,11 +160,18 @@ def rank(args):
 def workers(args):
     """Workers, each of which reads its own share of the data."""
 
-    def worker(index, share):
-        if share:
-            read_part(os.path.join(args.path, f"shard-{index}.tfrecord"), share * MIB)
+    def worker(index, share, wait_for_all):
+        if not share:
+            wait_for_all()
+            return
+        fd = os.open(os.path.join(args.path, f"shard-{index}.tfrecord"), os.O_RDONLY)
+        for offset in range(0, share * MIB, MIB):
+            os.pread(fd, MIB, offset)
+            if offset == 0:
+                wait_for_all()
+        os.close(fd)
 
-    calls = [lambda i=i, s=s: worker(i, s) for i, s in enumerate(args.shares)]
+    calls = [partial(worker, i, s) for i, s in enumerate(args.shares)]
     fork_workers(calls)
 
 
