@@ -227,7 +227,7 @@ fn is_killed_and_starts_again(daemon: Daemon, mounted: &Mounted) {
         let started = Instant::now();
         while hooks.iter().any(|id| is_loaded(*id)) {
             assert!(
-                started.elapsed() < Duration::from_secs(10),
+                started.elapsed() < Duration::from_secs(60),
                 "hooks are left"
             );
             std::thread::sleep(Duration::from_millis(20));

@@ -176,10 +176,19 @@ impl Service {
             }
             assert!(
                 started.elapsed() < Duration::from_secs(30),
-                "{before} descriptors, then {now}"
+                "{before} descriptors, then {now}: {:?}",
+                self.descriptors()
             );
             std::thread::sleep(Duration::from_millis(200));
         }
+    }
+
+    /// What the service has open.
+    fn descriptors(&self) -> Vec<PathBuf> {
+        let dir = format!("/proc/{}/fd", self.daemon.child.id());
+        let open = fs::read_dir(dir).expect("a service that runs");
+        open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+            .collect()
     }
 
     /// Open descriptors and resident bytes of the service.

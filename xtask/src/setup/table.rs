@@ -222,10 +222,13 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
     ],
 };
 
-/// With the API's schemas of Kubernetes 1.25 to 1.37.
+/// With the API's schemas of Kubernetes 1.25 to 1.37, and the Prometheus operator's own kinds.
 const KUBERNETES_VALIDATE: Kind = Kind::PythonEnvironment {
     name: "kubernetes",
-    packages: &["kubernetes-validate==1.37.0"],
+    packages: &[
+        "kubernetes-validate==1.37.0",
+        "cloudcoil.models.prometheus-operator==0.80.1.0",
+    ],
 };
 
 /// Older ones write names into the BTF that kernels refuse.
