@@ -25,6 +25,7 @@ pub struct Recording {
     child: Child,
     messages: PathBuf,
     report: PathBuf,
+    directory: PathBuf,
 }
 
 /// What is known of a recording that has ended.
@@ -44,19 +45,24 @@ pub struct Outcome {
 impl Recording {
     /// Starts one in an own directory below `scratch`, and waits until it counts.
     pub fn start(scratch: &Path, pids: &[u32], detail: &str, hook: &str) -> Result<Self> {
-        Self::start_with(scratch, pids, detail, hook, &[])
+        Self::start_with(scratch, pids, detail, &["--hook", hook], &[])
+    }
+
+    /// Starts one with these arguments more.
+    pub fn start_trace(scratch: &Path, pids: &[u32], detail: &str, more: &[&str]) -> Result<Self> {
+        Self::start_with(scratch, pids, detail, more, &[])
     }
 
     /// As `start` at detail basic, but without rules that sort files into phases.
     pub fn start_unsorted(scratch: &Path, pids: &[u32]) -> Result<Self> {
-        Self::start_with(scratch, pids, "basic", "btf", &[(UNSORTED, "1")])
+        Self::start_with(scratch, pids, "basic", &[], &[(UNSORTED, "1")])
     }
 
     fn start_with(
         scratch: &Path,
         pids: &[u32],
         detail: &str,
-        hook: &str,
+        more: &[&str],
         variables: &[(&str, &str)],
     ) -> Result<Self> {
         let directory = scratch.join("recording");
@@ -65,9 +71,8 @@ impl Recording {
         }
         let [messages, report] = ["messages", "report"].map(|name| scratch.join(name));
         let mut command = Command::new(run::target_dir()?.join("release/iotrace"));
-        command.args([
-            "-v", "record", "--format", "json", "--detail", detail, "--hook", hook,
-        ]);
+        command.args(["-v", "record", "--format", "json", "--detail", detail]);
+        command.args(more);
         command.envs(variables.iter().copied());
         command.arg("--output").arg(&directory);
         for pid in pids {
@@ -82,7 +87,18 @@ impl Recording {
             child,
             messages,
             report,
+            directory,
         })
+    }
+
+    /// Stops it, and says how many operations its trace has, and their bytes on disk.
+    pub fn stop_trace(self) -> Result<(Outcome, Option<(u64, u64)>)> {
+        let meta = self.directory.join("meta.json");
+        let outcome = self.stop()?;
+        let meta: serde_json::Value = serde_json::from_slice(&fs::read(meta)?)?;
+        let trace = &meta["trace"];
+        let number = |key: &str| trace[key].as_u64();
+        Ok((outcome, number("operations").zip(number("bytes"))))
     }
 
     /// Stops it as Ctrl-C does.

@@ -2,6 +2,7 @@
 //! print which target was reached and fail only where they cannot measure.
 //!
 //! - `syscall`, `files`: the two measurements
+//! - `trace`: what the operation trace costs, beside other tracers
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
 //! - `worker`, `call`: the traced program; `remote`: its handle in this process
@@ -19,6 +20,7 @@ mod service;
 mod stats;
 mod syscall;
 mod table;
+mod trace;
 mod tracer;
 mod worker;
 
@@ -41,6 +43,8 @@ pub enum Bench {
     Syscall(syscall::Options),
     /// Measure epochs over many small files in the page cache.
     Files(files::Options),
+    /// Measure what the operation trace costs, and how many operations it keeps up with, beside other tracers.
+    Trace(trace::Options),
     /// Measure the service's CPU time, memory and slowdown at several rates of operations.
     Daemon(service::rates::Options),
     /// Measure a scrape of the service with many processes and files.
@@ -51,6 +55,9 @@ pub enum Bench {
     /// A program that the service counts.
     #[command(hide = true)]
     Program(service::program::Options),
+    /// A program whose operations are traced.
+    #[command(hide = true)]
+    Operations(trace::program::Options),
 }
 
 /// What all measurements take.
@@ -69,6 +76,8 @@ pub fn task(bench: &Bench) -> Result<()> {
     let common = match bench {
         Bench::Worker(options) => return worker::run(options),
         Bench::Syscall(options) => &options.common,
+        Bench::Operations(options) => return trace::program::run(options),
+        Bench::Trace(options) => &options.common,
         Bench::Program(options) => return service::program::run(options),
         Bench::Files(options) => &options.common,
         Bench::Daemon(options) => &options.common,
@@ -78,7 +87,8 @@ pub fn task(bench: &Bench) -> Result<()> {
         return from_optimized();
     }
     match bench {
-        Bench::Worker(_) | Bench::Program(_) => Ok(()),
+        Bench::Worker(_) | Bench::Program(_) | Bench::Operations(_) => Ok(()),
+        Bench::Trace(options) => trace::run(options),
         Bench::Daemon(options) => service::rates::run(options),
         Bench::Scrape(options) => service::scrape::run(options),
         Bench::Syscall(options) => syscall::run(options),

@@ -32,6 +32,13 @@ tracepoint:syscalls:sys_exit_write, tracepoint:syscalls:sys_exit_pwrite64
 }
 interval:s:1 { printf("ready\n"); }
 "#;
+/// Only counts calls and bytes of reads and writes per process and descriptor at their ends.
+pub const BPFTRACE_COUNTS: &str = r#"
+tracepoint:syscalls:sys_exit_read, tracepoint:syscalls:sys_exit_pread64,
+tracepoint:syscalls:sys_exit_write, tracepoint:syscalls:sys_exit_pwrite64
+/pid == $1/ { @calls[pid, probe] = count(); @bytes[pid, probe] = sum(args->ret); }
+interval:s:1 { printf("ready\n"); }
+"#;
 /// Between a tool's word that it is ready and the measurement.
 const SETTLE: Duration = Duration::from_millis(300);
 
@@ -148,11 +155,7 @@ impl Tracer {
                 let other = Worker::start(places, &[])?;
                 Attached::Iotrace(record(other.pid(), "basic", "btf")?, Some(other))
             }
-            Self::Bpftrace => {
-                let mut command = Command::new("bpftrace");
-                command.args(["-e", BPFTRACE]).arg(pid.to_string());
-                Attached::Tool(tool(command, &scratch.join("bpftrace"), "ready")?)
-            }
+            Self::Bpftrace => Attached::Tool(bpftrace(pid, BPFTRACE, scratch)?),
             Self::Strace => {
                 let mut command = Command::new("strace");
                 command.args(["-f", "-c", "-p"]).arg(pid.to_string());
@@ -160,6 +163,21 @@ impl Tracer {
             }
         })
     }
+}
+
+/// Starts a script of bpftrace's on a process, and waits until it is on.
+pub fn bpftrace(pid: u32, script: &str, scratch: &Path) -> Result<Child> {
+    let mut command = Command::new("bpftrace");
+    command.args(["-e", script]).arg(pid.to_string());
+    tool(command, &scratch.join("bpftrace"), "ready")
+}
+
+/// Ends a tool as Ctrl-C does.
+pub fn end(mut child: Child) -> Result<()> {
+    interrupt(&child);
+    // strace ends by the signal, which is no failure.
+    child.wait()?;
+    Ok(())
 }
 
 /// Starts a tool whose output goes to a file, and waits until it has said these words.
@@ -192,11 +210,7 @@ impl Attached {
             Self::Nothing => {}
             Self::Pair(pair) => drop(pair),
             Self::Iotrace(recording, _other) => return recording.stop().map(Some),
-            Self::Tool(mut child) => {
-                interrupt(&child);
-                // strace ends by the signal, which is no failure.
-                child.wait()?;
-            }
+            Self::Tool(child) => end(child)?,
         }
         Ok(None)
     }

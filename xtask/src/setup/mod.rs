@@ -30,6 +30,8 @@ pub enum Purpose {
     Demo,
     Pytorch,
     Keras,
+    /// To compare with, and nothing fails without them.
+    Tracers,
 }
 
 const ALL: [Purpose; 4] = [Purpose::Build, Purpose::Test, Purpose::Lint, Purpose::Dist];

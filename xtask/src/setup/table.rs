@@ -1,6 +1,6 @@
 //! What the tasks need: one row for each tool.
 
-use super::Purpose::{self, Build, Demo, Dist, Keras, Lint, Pytorch, Test, Vm};
+use super::Purpose::{self, Build, Demo, Dist, Keras, Lint, Pytorch, Test, Tracers, Vm};
 
 /// A tool: what it is, why it is needed, and for which tasks.
 pub struct Tool {
@@ -192,6 +192,16 @@ pub const TOOLS: &[Tool] = &[
         "makes the virtual environment of Keras",
         Keras,
     ),
+    tool(
+        command("bpftrace", "bpftrace"),
+        "is what iotrace's cost is compared with",
+        Tracers,
+    ),
+    tool(
+        DFTRACER,
+        "is what iotrace's trace is compared with",
+        Tracers,
+    ),
 ];
 
 const CARGO_DENY: Kind = Kind::Crate {
@@ -208,6 +218,11 @@ const PYDARSHAN: Kind = Kind::PythonEnvironment {
 const TENSORBOARD: Kind = Kind::PythonEnvironment {
     name: "tensorboard",
     packages: &["tensorboard==2.21.0"],
+};
+
+const DFTRACER: Kind = Kind::PythonEnvironment {
+    name: "dftracer",
+    packages: &["dftracer==2.2.0"],
 };
 
 /// What the documents show SQL and scripts for.

@@ -7,8 +7,13 @@ use anyhow::{Context as _, Result};
 
 /// Asks to be run before all others. Without the right to, more pieces are disturbed.
 pub fn raise_priority() {
+    prefer(-20);
+}
+
+/// Runs the calling thread, and what it starts from now on, with this priority (nice(2)), where it has the right to.
+pub fn prefer(nice: i32) {
     // SAFETY: setpriority touches no memory.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 
 /// The CPUs that this process may use: those of its main thread at the first call.

@@ -8,7 +8,7 @@
 //! - `files`: an epoch over many files
 
 mod calls;
-mod cpus;
+pub mod cpus;
 mod files;
 mod timing;
 
