@@ -5,9 +5,10 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::{fs::MetadataExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,11 @@ use common::{
     export::{by_python, environment, exported},
     python,
 };
-use iotrace_common::key::FileId;
+use iotrace_common::{
+    key::{FileId, IoKey},
+    op,
+    trace::Operation,
+};
 use iotrace_daemon::{
     model::{
         Model,
@@ -24,7 +29,7 @@ use iotrace_daemon::{
         input::{Event, FileName, Place, ProcessId},
         run::{Clock, Run, Target},
     },
-    recording::Recorder,
+    recording::{Recorder, trace::TraceWriter},
 };
 use serde_json::Value;
 
@@ -69,14 +74,18 @@ fn run() -> Run {
     }
 }
 
-fn read(model: &mut Model, pid: u32, index: u64, at: u64) {
-    let mut path = format!("/data/train/{}/{index}.", index % 1000).into_bytes();
-    path.extend(ODD[index as usize % ODD.len()]);
-    let file = FileId {
+fn file(index: u64) -> FileId {
+    FileId {
         device: 8 << 20 | 1,
         generation: 1,
         inode: 1000 + index,
-    };
+    }
+}
+
+fn read(model: &mut Model, pid: u32, index: u64, at: u64) {
+    let mut path = format!("/data/train/{}/{index}.", index % 1000).into_bytes();
+    path.extend(ODD[index as usize % ODD.len()]);
+    let file = file(index);
     model.event(Event::File(FileName {
         file,
         path,
@@ -239,6 +248,81 @@ fn memory_does_not_grow_with_the_time_that_was_recorded() {
             "{args:?}: {short} MiB, and {long} MiB of 20 times as much"
         );
     }
+}
+
+/// Adds a trace to a recording of `record`: reads of its files in turn, by one thread of each process.
+fn add_trace(directory: &Path, operations: u64, files: u64) {
+    let clock = run().clock;
+    let mut writer = TraceWriter::new(directory, clock, None);
+    let row = |index: u64| {
+        let start = 100 * SECOND + index * 300;
+        Operation {
+            key: IoKey {
+                file: file(index % files),
+                tgid: 100 + (index % files % 2) as u32,
+                start: 7,
+                tid: 100 + (index % files % 2) as u32,
+                phase: 0,
+            },
+            start,
+            end: start + 100 + index % 100,
+            offset: index / files * 4096,
+            length: 4096,
+            result: 4096,
+            op: op::READ as u32,
+            pad: 0,
+        }
+    };
+    let mut next = 0;
+    while next < operations {
+        let end = operations.min(next + (1 << 19));
+        let piece: Vec<Operation> = (next..end).map(row).collect();
+        writer.write(&piece, vec![]).unwrap();
+        next = end;
+    }
+    let path = directory.join("meta.json");
+    let mut meta: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    meta["trace"] = serde_json::to_value(writer.summary()).unwrap();
+    fs::write(&path, meta.to_string()).unwrap();
+}
+
+#[test]
+fn memory_does_not_grow_with_the_operations_that_were_traced() {
+    const OPERATIONS: [u64; 2] = [100_000, 3_000_000];
+    let (_keep, dir) = directory();
+    let recordings = OPERATIONS.map(|operations| {
+        let recording = dir.join(operations.to_string());
+        record(&recording, 1000, 1);
+        add_trace(&recording, operations, 1000);
+        recording
+    });
+    for (args, allowed) in [
+        (&["-f", "csv", "--by", "operation"][..], 64),
+        (&["-f", "json", "--by", "operation"], 64),
+        (&["-f", "chrome"], 64),
+        // Its log is made in memory, with 500,000 operations at most.
+        (&["-f", "darshan"], 200),
+    ] {
+        let file = dir.join("out");
+        let args = [args, &["--force", "-o", file.to_str().unwrap()]].concat();
+        let [few, many] = recordings.each_ref().map(|one| peak(one, &args) >> 20);
+        println!("{args:?}: {few} MiB, and {many} MiB of 30 times as many");
+        assert!(many < few + allowed, "{args:?}: {few} MiB, and {many} MiB");
+    }
+    // All of them are there.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .arg("export")
+        .arg(&recordings[1])
+        .args(["-f", "csv", "--by", "operation"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines = lines.map(Result::unwrap).skip(1);
+    let good = lines.filter(|line| line.ends_with(",4096,4096,") && line.contains(",read,"));
+    // Of those with an odd name one in eight takes two lines.
+    assert_eq!(good.count() as u64, OPERATIONS[1] * 7 / 8);
+    assert!(child.wait().unwrap().success());
 }
 
 /// Waits until a process has written something that no name leads to yet.

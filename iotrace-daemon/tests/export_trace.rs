@@ -2,14 +2,15 @@
 
 mod common;
 
-use std::{collections::BTreeMap, fs, io::Read as _, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use common::{
     Iotrace, compare, directory,
-    export::{by_python, environment, exported, exported_all, set_host},
-    number, python,
-    run::Finished,
-    text,
+    export::{
+        by_python, environment, export, export_all, exported, exported_all, gunzipped,
+        record_program, refused, set_host,
+    },
+    number, text,
 };
 use iotrace_common::op;
 use iotrace_daemon::recording::trace::{Row, Trace};
@@ -55,19 +56,6 @@ const READ: &str = "import darshan, json, sys\n\
         'dxt': [{**r, 'posix': of[r['id'], r['rank']], 'name': report.name_records[r['id']]} for r in dxt]},\n\
         default=lambda value: value.item() if hasattr(value, 'item') else str(value)))";
 
-fn record(dir: &Path, args: &[&str]) -> Finished {
-    fs::create_dir_all(dir).unwrap();
-    let program = dir.join("program.py");
-    fs::write(&program, PROGRAM).unwrap();
-    let finished = Iotrace::record().flush("50ms").args(args).command([
-        python().as_path(),
-        &program,
-        &dir.join("work"),
-    ]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    finished
-}
-
 fn darshan<P: AsRef<std::ffi::OsStr>>(recordings: &[P], log: &Path) -> Value {
     exported_all(recordings, &["-f", "darshan", "-o", log.to_str().unwrap()]);
     by_python(&environment("darshan"), READ, &[log])
@@ -97,7 +85,7 @@ fn segments(record: &Value, kind: &str) -> Vec<[i64; 4]> {
 #[test]
 fn pydarshan_reads_each_read_and_write() {
     let (_keep, dir) = directory();
-    let finished = record(&dir, &["--trace"]);
+    let finished = record_program(PROGRAM, &dir, &["--trace"]);
     let log = dir.join("log.darshan");
     let read = darshan(&[&finished.recording], &log);
     let (_, moved) = rows(&finished.recording);
@@ -198,7 +186,7 @@ fn pydarshan_reads_each_read_and_write() {
 #[test]
 fn without_a_trace_there_is_no_dxt() {
     let (_keep, dir) = directory();
-    let finished = record(&dir, &[]);
+    let finished = record_program(PROGRAM, &dir, &[]);
     let read = darshan(&[&finished.recording], &dir.join("log.darshan"));
     assert!(number(&read, "posix") > 0);
     let modules = compare::list(&read, "modules");
@@ -209,9 +197,66 @@ fn without_a_trace_there_is_no_dxt() {
 }
 
 #[test]
+fn a_table_has_a_row_for_each_operation() {
+    let (_keep, dir) = directory();
+    let finished = record_program(PROGRAM, &dir, &["--trace"]);
+    let args = ["-f", "json", "--by", "operation"];
+    let table: Value = serde_json::from_slice(&exported(&finished.recording, &args)).unwrap();
+    assert_eq!(table["by"], "operation");
+    let found = compare::list(&table, "rows");
+    let all = rows(&finished.recording).0;
+    assert_eq!(found.len(), all.len());
+    for (found, row) in found.iter().zip(&all) {
+        let known = |value: Option<i64>| value.map_or(Value::Null, Into::into);
+        assert_eq!(number(found, "pid"), u64::from(row.pid));
+        assert_eq!(number(found, "tid"), u64::from(row.tid));
+        assert_eq!(text(found, "operation"), op::NAMES[row.op as usize]);
+        assert_eq!(found["offset"], known(row.offset), "{found}");
+        assert_eq!(found["length"], known(row.length), "{found}");
+        assert_eq!(found["result"], row.result, "{found}");
+        assert_eq!(found["error"].is_string(), row.result < 0, "{found}");
+        let ns = found["duration_seconds"].as_f64().unwrap() * 1e9;
+        assert_eq!(ns.round() as i64, row.duration, "{found}");
+    }
+    let of_file = |found: &&Value| text(found, "path").ends_with("/shared.bin");
+    let reads = found.iter().filter(of_file);
+    let reads = reads.filter(|found| text(found, "operation") == "read");
+    assert_eq!(reads.count(), 50 + 2 + 7);
+    assert!(found.iter().any(|found| text(found, "error") == "EBADF"));
+    let csv = exported(&finished.recording, &["-f", "csv", "--by", "operation"]);
+    let lines = csv.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lines, all.len() + 1);
+}
+
+#[test]
+fn operations_that_nobody_kept_are_refused() {
+    let (_keep, dir) = directory();
+    let nodes = [&["--trace"][..], &[]]
+        .map(|args| record_program(PROGRAM, &dir.join(args.len().to_string()), args));
+    let [with, without] = [&*nodes[0].recording, &*nodes[1].recording];
+    set_host(with, "gpu-a");
+    let file = dir.join("operations.csv");
+    let args = [
+        "-f",
+        "csv",
+        "--by",
+        "operation",
+        "-o",
+        file.to_str().unwrap(),
+    ];
+    let name = without.to_str().unwrap();
+    let words = [name, "has no operation trace", "`iotrace record --trace`"];
+    refused(&export(without, &args), &words);
+    refused(&export_all(&[with, without], &args), &words);
+    assert!(!file.exists(), "nothing is written");
+    let args = ["-f", "darshan", "--by", "operation"];
+    refused(&export(with, &args), &["--by is for csv and json"]);
+}
+
+#[test]
 fn two_nodes_have_their_own_segments() {
     let (_keep, dir) = directory();
-    let nodes = ["a", "b"].map(|name| record(&dir.join(name), &["--trace"]));
+    let nodes = ["a", "b"].map(|name| record_program(PROGRAM, &dir.join(name), &["--trace"]));
     let paths = [&*nodes[0].recording, &*nodes[1].recording];
     set_host(paths[0], "gpu-a");
     set_host(paths[1], "gpu-b");
@@ -258,13 +303,9 @@ type Spans = BTreeMap<(u64, String, u64, i64), u64>;
 #[test]
 fn chrome_has_a_span_for_each_operation() {
     let (_keep, dir) = directory();
-    let finished = record(&dir, &["--trace"]);
+    let finished = record_program(PROGRAM, &dir, &["--trace"]);
     let trace = exported(&finished.recording, &["-f", "chrome"]);
-    let mut text_of = String::new();
-    flate2::read::GzDecoder::new(&trace[..])
-        .read_to_string(&mut text_of)
-        .unwrap();
-    let trace: Value = serde_json::from_str(&text_of).unwrap();
+    let trace: Value = serde_json::from_slice(&gunzipped(&trace)).unwrap();
     let events = compare::list(&trace, "traceEvents");
     let mut spans = Spans::new();
     let mut threads = BTreeMap::new();

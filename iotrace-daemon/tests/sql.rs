@@ -10,11 +10,9 @@ use std::{
 };
 
 use common::{
-    Iotrace, compare, directory,
-    export::{by_python, environment},
-    number, python,
-    run::Finished,
-    text,
+    compare, directory,
+    export::{by_python, environment, record_program},
+    number, text,
 };
 use serde_json::Value;
 
@@ -51,17 +49,6 @@ for _ in range(3):
     except FileNotFoundError:
         pass
 "#;
-
-fn record(dir: &Path) -> Finished {
-    let program = dir.join("program.py");
-    fs::write(&program, PROGRAM).unwrap();
-    let finished =
-        Iotrace::record()
-            .flush("50ms")
-            .command([python().as_path(), &program, &dir.join("work")]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    finished
-}
 
 /// The snippets of the document in one language, in order.
 fn snippets(section: &str, language: &str) -> Vec<String> {
@@ -185,7 +172,7 @@ const TOTALS: [&str; 6] = [
 #[test]
 fn duckdb_and_pandas_find_the_reports_numbers() {
     let (_keep, dir) = directory();
-    let finished = record(&dir);
+    let finished = record_program(PROGRAM, &dir, &[]);
     let (report, recording) = (finished.report(), &finished.recording);
     let totals = &report["totals"];
     // One node is a job too.
@@ -295,7 +282,7 @@ fn duckdb_and_pandas_find_the_reports_numbers() {
 #[test]
 fn spark_finds_the_reports_numbers_of_many_nodes() {
     let (_keep, dir) = directory();
-    let finished = record(&dir);
+    let finished = record_program(PROGRAM, &dir, &[]);
     let job = dir.join("job");
     let nodes = nodes(&finished.recording, &job);
     let report = report(&nodes);

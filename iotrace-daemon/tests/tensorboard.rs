@@ -6,8 +6,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use common::{
     Iotrace, compare, directory,
-    export::{by_python, environment, export, exported, exported_all, refused, set_host},
-    number, python,
+    export::{
+        by_python, environment, export, exported, exported_all, record_program, refused, set_host,
+    },
+    number,
     run::Finished,
     text,
 };
@@ -34,18 +36,6 @@ for epoch in range(2):
         os.fsync(file.fileno())
     time.sleep(0.2)
 "#;
-
-fn record(dir: &Path) -> Finished {
-    fs::create_dir_all(dir).unwrap();
-    let program = dir.join("program.py");
-    fs::write(&program, PROGRAM).unwrap();
-    let finished =
-        Iotrace::record()
-            .flush("50ms")
-            .command([python().as_path(), &program, &dir.join("work")]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    finished
-}
 
 /// Curves by tag: wall time, step and value of each point; histograms: step, limits and counts.
 fn read(logdir: &Path) -> Value {
@@ -79,7 +69,7 @@ fn curve<'a>(read: &'a Value, tag: &str) -> Vec<(u64, f64)> {
 #[test]
 fn tensorboard_reads_the_recordings_numbers() {
     let (_keep, dir) = directory();
-    let finished = record(&dir);
+    let finished = record_program(PROGRAM, &dir, &[]);
     let report = finished.report();
     let logdir = dir.join("runs/iotrace");
     exported(
@@ -223,7 +213,10 @@ fn histograms(read: &Value, report: &Value) {
 #[test]
 fn nodes_have_curves_of_their_own() {
     let (_keep, dir) = directory();
-    let nodes = [record(&dir.join("a")), record(&dir.join("b"))];
+    let nodes = [
+        record_program(PROGRAM, &dir.join("a"), &[]),
+        record_program(PROGRAM, &dir.join("b"), &[]),
+    ];
     let paths = [&*nodes[0].recording, &*nodes[1].recording];
     let reports: Vec<Value> = nodes.iter().map(Finished::report).collect();
     set_host(paths[0], "gpu-a");

@@ -16,7 +16,7 @@ use crate::{
         table::{self, By, Encoding},
         tensorboard,
     },
-    recording,
+    recording::{self, Job},
 };
 
 /// Formats of other tools.
@@ -107,6 +107,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             node.directory.display()
         );
     }
+    if args.by == By::Operation {
+        needs_trace(args.format, &job)?;
+    }
     let there = job.model.processes();
     for pid in selection.pids() {
         if !there.iter().any(|process| process.id.pid == *pid) {
@@ -149,6 +152,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => write(&mut io::stdout().lock())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where operations are asked for that nobody can have.
+fn needs_trace(format: Format, job: &Job) -> anyhow::Result<()> {
+    if !matches!(format, Format::Csv | Format::Json) {
+        bail!(
+            "--by is for csv and json: darshan and chrome have the operations wherever a recording has them"
+        );
+    }
+    match job.nodes.iter().find(|node| node.run.trace.is_none()) {
+        Some(node) => bail!(
+            "{} has no operation trace: `iotrace record --trace` keeps one",
+            node.directory.display()
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Fails where something is in the place of the export that must not be replaced.

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::{Activity, Export, Interval};
+use iotrace_common::op;
+
+use super::{Activity, Export, Interval, operations::Operation};
 use crate::{
     classify::{phase::Phase, used::Used},
     model::{
         Process, Row,
         counters::{Counters, Descriptor, Level, TABLE, Unit},
+        errno,
         top::commonest,
     },
 };
@@ -19,6 +22,7 @@ pub enum Value<'a> {
     None,
     Text(Cow<'a, str>),
     Int(u64),
+    Signed(i64),
     Float(f64),
     Flag(bool),
 }
@@ -68,6 +72,26 @@ pub const INTERVAL: [&str; 16] = [
     "meta_seconds",
     "sync_seconds",
     "failed_seconds",
+];
+
+/// Columns of the table of operations.
+pub const OPERATION: [&str; 16] = [
+    "start",
+    "duration_seconds",
+    PROCESS[0],
+    PROCESS[1],
+    PROCESS[2],
+    PROCESS[3],
+    "tid",
+    "operation",
+    "path",
+    "path_hex",
+    "phase",
+    "class",
+    "offset",
+    "length",
+    "result",
+    "error",
 ];
 
 /// Columns of the table of files.
@@ -185,6 +209,37 @@ pub fn interval_row<'a>(
         flow.failed_ns,
     ];
     values.extend(times.map(|ns| Value::Float(ns as f64 / 1e9)));
+    values
+}
+
+/// One row of the table of operations.
+pub fn operation_row<'a>(
+    export: &'a Export<'_>,
+    process: &'a Process,
+    operation: &Operation<'_>,
+) -> Vec<Value<'a>> {
+    let traced = operation.traced;
+    let mut values = vec![
+        Value::Float(operation.start as f64 / 1e9),
+        Value::Float(traced.duration as f64 / 1e9),
+    ];
+    values.extend(process_values(export, process));
+    values.push(Value::Int(traced.tid.into()));
+    values.push(
+        op::NAMES
+            .get(traced.op as usize)
+            .map_or(Value::None, |name| text(name)),
+    );
+    let path = operation.row.map(|row| export.model.file(row.file).path);
+    path_values(export, path.filter(|path| !path.is_empty()), &mut values);
+    phase_values(operation.phase, &mut values);
+    let known = |number: Option<i64>| number.map_or(Value::None, Value::Signed);
+    values.extend([known(traced.offset), known(traced.length)]);
+    values.push(Value::Signed(traced.result));
+    let error = u32::try_from(-traced.result)
+        .ok()
+        .filter(|number| *number > 0);
+    values.push(error.map_or(Value::None, |number| Value::Text(errno::name(number))));
     values
 }
 

@@ -5,7 +5,7 @@ use iotrace_common::{key::FileId, op};
 
 use super::Export;
 use crate::{
-    classify::used::Used,
+    classify::{phase::Phase, used::Used},
     model::{Row, input::ProcessId},
     recording::{
         Error,
@@ -21,6 +21,8 @@ pub struct Operation<'a> {
     pub row: Option<&'a Row>,
     /// As it was traced.
     pub traced: &'a trace::Row,
+    /// What the process used the file for, as its counters are sorted.
+    pub phase: Option<Phase>,
     /// Nanoseconds since the start of the run.
     pub start: i64,
 }
@@ -105,10 +107,12 @@ impl Export<'_> {
                 };
                 let file = trace.file(&traced);
                 let row = file.and_then(|file| index.row(place, file));
-                if self.has_operation(row, &traced) {
+                let phase = row.and_then(|row| self.phase_of(row, &traced));
+                if !self.is_by_phase() || phase.is_some_and(|phase| self.has_phase(phase)) {
                     visit(Operation {
                         place,
                         row,
+                        phase,
                         traced: &traced,
                         start: self.since_start(traced.start),
                     });
@@ -118,19 +122,15 @@ impl Export<'_> {
         Ok(missing)
     }
 
-    /// Whether an operation is of a selected phase, as its counters are.
-    fn has_operation(&self, row: Option<&Row>, traced: &trace::Row) -> bool {
-        let Some(row) = row.filter(|_| self.is_by_phase()) else {
-            return !self.is_by_phase();
-        };
+    /// The phase of an operation, as that of its counters.
+    fn phase_of(&self, row: &Row, traced: &trace::Row) -> Option<Phase> {
         let sorted = self.sorted(row.file);
         let used = Used::new(&row.cell.total(), sorted);
         let mut phases = used.phases(sorted).map(|(phase, _)| phase);
         let (main, reads) = (phases.next(), phases.next());
-        let phase = match traced.op as usize {
+        match traced.op as usize {
             op::READ | op::TRANSFER_READ => reads.or(main),
             _ => main,
-        };
-        phase.is_some_and(|phase| self.has_phase(phase))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Tables: by process and file, or by interval, process and phase; as CSV, or as JSON. Written row by row.
+//! Tables: by process and file, by interval, process and phase, or by operation; as CSV, or as JSON. Written row by row.
 
 use std::{
     borrow::Cow,
@@ -23,6 +23,8 @@ pub enum By {
     File,
     /// An interval, a process and a phase.
     Interval,
+    /// One operation; the recording must have an operation trace.
+    Operation,
 }
 
 /// How a table is written.
@@ -44,6 +46,7 @@ pub fn write(
     let columns = match by {
         By::File => columns::file_columns(),
         By::Interval => columns::INTERVAL.map(String::from).to_vec(),
+        By::Operation => columns::OPERATION.map(String::from).to_vec(),
     };
     if encoding == Encoding::Json {
         begin_json(export, by, &mut out)?;
@@ -75,6 +78,7 @@ fn each_row(export: &Export<'_>, by: By, sink: &mut RowSink<'_>) -> io::Result<(
     match by {
         By::File => file_rows(export, sink),
         By::Interval => interval_rows(export, sink),
+        By::Operation => operation_rows(export, sink),
     }
 }
 
@@ -114,6 +118,20 @@ fn interval_rows(export: &Export<'_>, sink: &mut RowSink<'_>) -> io::Result<()> 
     Ok(())
 }
 
+/// Goes through the traces row group by row group.
+fn operation_rows(export: &Export<'_>, sink: &mut RowSink<'_>) -> io::Result<()> {
+    let processes: Vec<_> = export.processes().collect();
+    let mut written = Ok(());
+    let visited = export.each_operation(|operation| {
+        if written.is_ok() {
+            let process = processes[operation.place];
+            written = sink(&columns::operation_row(export, process, &operation));
+        }
+    });
+    visited.map_err(io::Error::other)?;
+    written
+}
+
 fn begin_json(export: &Export<'_>, by: By, mut out: impl Write) -> io::Result<()> {
     let run = export.run;
     let head = serde_json::json!({
@@ -126,7 +144,7 @@ fn begin_json(export: &Export<'_>, by: By, mut out: impl Write) -> io::Result<()
         "duration_seconds": run.duration_ns as f64 / 1e9,
         "complete": export.complete,
         "losses": run.losses,
-        "by": match by { By::File => "file", By::Interval => "interval" },
+        "by": match by { By::File => "file", By::Interval => "interval", By::Operation => "operation" },
     });
     let head = head.to_string();
     let head = head.strip_suffix('}').unwrap_or(&head);
@@ -144,6 +162,7 @@ impl Serialize for JsonRow<'_> {
                 Value::None => {}
                 Value::Text(text) => map.serialize_entry(name, text)?,
                 Value::Int(number) => map.serialize_entry(name, number)?,
+                Value::Signed(number) => map.serialize_entry(name, number)?,
                 Value::Float(number) => map.serialize_entry(name, number)?,
                 Value::Flag(flag) => map.serialize_entry(name, flag)?,
             }
@@ -157,6 +176,7 @@ fn csv_text<'a>(value: &'a Value<'_>) -> Cow<'a, str> {
         Value::None => "".into(),
         Value::Text(text) => text.as_ref().into(),
         Value::Int(number) => number.to_string().into(),
+        Value::Signed(number) => number.to_string().into(),
         Value::Float(number) => number.to_string().into(),
         Value::Flag(flag) => flag.to_string().into(),
     }

@@ -9,7 +9,7 @@ use crate::{
         findings::{Finding, Value},
         saves::Event,
     },
-    model::counters::{BYTES_READ, BYTES_WRITTEN, FAILURES},
+    model::counters::{BYTES_READ, BYTES_WRITTEN, Counters, FAILURES},
 };
 
 /// What a number is of.
@@ -199,107 +199,56 @@ fn section(name: &'static str, [before, after]: [Vec<Number>; 2]) -> Section {
 
 fn run(report: &Report<'_>) -> Vec<Number> {
     let counters = &report.totals.counters;
-    let some = |value: u64| Some(value as f64);
-    vec![
-        (
-            "duration_seconds",
-            Unit::Time,
-            Better::Less,
-            some(report.run.duration_ns),
-        ),
-        (
-            "seconds",
-            Unit::Time,
-            Better::Less,
-            some(counters.nanoseconds()),
-        ),
-        (
-            "operations",
-            Unit::Count,
-            Better::Untold,
-            some(counters.operations()),
-        ),
-        (
-            "failures",
-            Unit::Count,
-            Better::Untold,
-            some(counters.v[FAILURES]),
-        ),
-        (
-            "bytes_read",
-            Unit::Bytes,
-            Better::Untold,
-            some(counters.v[BYTES_READ]),
-        ),
-        (
-            "bytes_written",
-            Unit::Bytes,
-            Better::Untold,
-            some(counters.v[BYTES_WRITTEN]),
-        ),
-        (
-            "files",
-            Unit::Count,
-            Better::Untold,
-            some(report.files.len() as u64),
-        ),
-    ]
+    let duration = Some(report.run.duration_ns as f64);
+    let mut numbers = vec![("duration_seconds", Unit::Time, Better::Less, duration)];
+    numbers.extend(done(counters));
+    numbers.extend([
+        count("failures", counters.v[FAILURES]),
+        count("files", report.files.len() as u64),
+    ]);
+    numbers
 }
 
 fn phase(report: &Report<'_>, name: &str) -> Vec<Number> {
     let (sum, files) = report.phases.named(name).unwrap_or_default();
     let merged = report.merged(|phase| phase.name() == name);
-    let counters = &sum.counters;
-    let some = |value: u64| Some(value as f64);
     let is_there = merged != Merged::default();
     let of_run = merged.at_most as f64 / report.run.duration_ns.max(1) as f64;
-    vec![
+    let share = is_there.then_some(of_run);
+    let rate = merged.bandwidth(sum.counters.bytes());
+    let rate = rate.filter(|rate| *rate > 0.0);
+    let at_most = Some(merged.at_most as f64);
+    let mut numbers = vec![
+        ("merged_seconds", Unit::Time, Better::Less, at_most),
+        ("share_of_run", Unit::Share, Better::Less, share),
+        ("bandwidth_bytes_per_second", Unit::Rate, Better::More, rate),
+    ];
+    numbers.extend(done(&sum.counters));
+    numbers.push(count("files", files));
+    numbers
+}
+
+/// What any counters say was done.
+fn done(counters: &Counters) -> [Number; 4] {
+    let bytes = |name, index: usize| {
         (
-            "merged_seconds",
-            Unit::Time,
-            Better::Less,
-            some(merged.at_most),
-        ),
-        (
-            "share_of_run",
-            Unit::Share,
-            Better::Less,
-            is_there.then_some(of_run),
-        ),
-        (
-            "bandwidth_bytes_per_second",
-            Unit::Rate,
-            Better::More,
-            merged
-                .bandwidth(counters.bytes())
-                .filter(|rate| *rate > 0.0),
-        ),
-        (
-            "seconds",
-            Unit::Time,
-            Better::Less,
-            some(counters.nanoseconds()),
-        ),
-        (
-            "operations",
-            Unit::Count,
-            Better::Untold,
-            some(counters.operations()),
-        ),
-        (
-            "bytes_read",
+            name,
             Unit::Bytes,
             Better::Untold,
-            some(counters.v[BYTES_READ]),
-        ),
-        (
-            "bytes_written",
-            Unit::Bytes,
-            Better::Untold,
-            some(counters.v[BYTES_WRITTEN]),
-        ),
-        ("files", Unit::Count, Better::Untold, some(files)),
+            Some(counters.v[index] as f64),
+        )
+    };
+    let seconds = Some(counters.nanoseconds() as f64);
+    [
+        ("seconds", Unit::Time, Better::Less, seconds),
+        count("operations", counters.operations()),
+        bytes("bytes_read", BYTES_READ),
+        bytes("bytes_written", BYTES_WRITTEN),
     ]
+}
+
+fn count(name: &'static str, number: u64) -> Number {
+    (name, Unit::Count, Better::Untold, Some(number as f64))
 }
 
 /// Saves or loads.

@@ -8,6 +8,8 @@ use std::{
 
 use serde_json::Value;
 
+use super::{Iotrace, run::Finished};
+
 /// `iotrace export`.
 pub fn export(recording: &Path, args: &[&str]) -> Output {
     export_all(&[recording], args)
@@ -35,6 +37,27 @@ pub fn exported_all<P: AsRef<OsStr>>(recordings: &[P], args: &[&str]) -> Vec<u8>
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && errors.is_empty(), "{errors}");
     out.stdout
+}
+
+/// Records a Python program with these arguments of iotrace's and many flushes; the program has the path of a directory
+/// in `dir` that is not there.
+#[track_caller]
+pub fn record_program(source: &str, dir: &Path, args: &[&str]) -> Finished {
+    std::fs::create_dir_all(dir).unwrap();
+    let program = dir.join("program.py");
+    std::fs::write(&program, source).unwrap();
+    let work = dir.join("work");
+    let recorded = Iotrace::record().flush("50ms").args(args);
+    let finished = recorded.command([super::python().as_path(), &program, &work]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    finished
+}
+
+pub fn gunzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut decoder = flate2::read::GzDecoder::new(bytes);
+    std::io::Read::read_to_end(&mut decoder, &mut out).unwrap();
+    out
 }
 
 /// Runs a Python script on a file, which prints JSON.
