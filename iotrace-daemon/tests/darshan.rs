@@ -323,7 +323,7 @@ fn tabled(table: &mut Vec<(i64, i64)>, value: i64) {
 }
 
 fn record(dir: &Path, what: &str, seed: &str) -> Finished {
-    let (program, work) = (dir.join("program.py"), dir.join("work"));
+    let (program, work) = (dir.join("program.py"), dir.join("written"));
     fs::write(&program, PROGRAM).unwrap();
     fs::create_dir_all(&work).unwrap();
     let finished = Iotrace::record().flush("100ms").command([
@@ -349,12 +349,12 @@ fn check(what: &str, seed: &str) {
     );
     let read = by_pydarshan(&log);
     let truth: Value =
-        serde_json::from_slice(&fs::read(dir.join("work/calls.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(dir.join("written/calls.json")).unwrap()).unwrap();
     let block = truth["block"].as_i64().unwrap();
     for (name, calls) in truth["files"].as_object().unwrap() {
         let records = compare::list(&read, "records").iter();
         let of_file: Vec<_> = records
-            .filter(|record| text(record, "name").ends_with(&format!("/work/{name}")))
+            .filter(|record| text(record, "name").ends_with(&format!("/written/{name}")))
             .collect();
         let [record] = of_file[..] else {
             panic!("{} records of {name}", of_file.len());

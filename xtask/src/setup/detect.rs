@@ -33,6 +33,7 @@ impl Found {
                 .then(|| format!("no `{name}` on PATH")),
             Kind::Package(name) => lack_of_file(&Path::new(PACKAGES).join(format!("{name}.list"))),
             Kind::Component { file, .. } => lack_of_file(&beside_cargo(file)),
+            Kind::Target(name) => lack_of_target(name),
             Kind::Crate { name, version } => lack_of_crate(name, version),
             Kind::PythonEnvironment { name, packages } => python::lack(name, packages),
             Kind::Helm => helm::lack(),
@@ -65,6 +66,13 @@ pub fn numbers(version: &str) -> Option<(u32, u32, u32)> {
 /// A component's file: rustup's stand-ins on `PATH` are there whether the component is or not.
 fn beside_cargo(file: &str) -> PathBuf {
     cmd::cargo_path().with_file_name(file)
+}
+
+/// Libraries stand below the directory of the compiler's programs.
+fn lack_of_target(name: &str) -> Option<String> {
+    let root = cmd::cargo_path().parent()?.parent()?.to_owned();
+    let libraries = root.join("lib/rustlib").join(name).join("lib");
+    (!libraries.is_dir()).then(|| format!("no {}", libraries.display()))
 }
 
 fn lack_of_file(file: &Path) -> Option<String> {

@@ -30,6 +30,7 @@ fn one(kind: Kind) -> Result<()> {
     match kind {
         Kind::Command { .. } | Kind::Package(_) => Ok(()), // its package is installed
         Kind::Component { name, .. } => rustup::add_component(name),
+        Kind::Target(name) => rustup::add_target(name),
         Kind::Crate { name, version } => program(name, version),
         Kind::PythonEnvironment { name, packages } => python::install(name, packages),
         Kind::Helm => helm::install(),

@@ -26,6 +26,8 @@ pub enum Purpose {
     Dist,
     /// Not among [`ALL`]: virtual machines are much to install, and a task of their own.
     Vm,
+    /// Nor is this: another processor in them.
+    Arm64,
     /// Not among [`ALL`] either: frameworks are larger still.
     Demo,
     Pytorch,

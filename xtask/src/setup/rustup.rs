@@ -36,11 +36,22 @@ pub fn add_nightly_component(name: &str) -> Result<()> {
 
 /// Adds a component to the toolchain that runs cargo.
 pub fn add_component(name: &str) -> Result<()> {
+    add(name, &own(name)?)
+}
+
+/// Adds the libraries for another processor to the toolchain that runs cargo.
+pub fn add_target(name: &str) -> Result<()> {
+    let arguments = ["target", "add", name, "--toolchain", &own(name)?];
+    cmd::run_within(cmd::command("rustup").args(arguments), LIMIT)
+}
+
+/// The toolchain that runs cargo, which is to get `name`.
+fn own(name: &str) -> Result<String> {
     let toolchain = env::var("RUSTUP_TOOLCHAIN").with_context(|| {
         format!("install `{name}` from where this Rust came from: it is not rustup's")
     })?;
     require()?;
-    add(name, &toolchain)
+    Ok(toolchain)
 }
 
 fn add(name: &str, toolchain: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What the tasks need: one row for each tool.
 
-use super::Purpose::{self, Build, Demo, Dist, Keras, Lint, Pytorch, Test, Tracers, Vm};
+use super::Purpose::{self, Arm64, Build, Demo, Dist, Keras, Lint, Pytorch, Test, Tracers, Vm};
 
 /// A tool: what it is, why it is needed, and for which tasks.
 pub struct Tool {
@@ -24,6 +24,8 @@ pub enum Kind {
         name: &'static str,
         file: &'static str,
     },
+    /// The libraries of the Rust toolchain that runs cargo, for another processor.
+    Target(&'static str),
     /// A program from crates.io, of this version or a newer one.
     Crate {
         name: &'static str,
@@ -182,6 +184,26 @@ pub const TOOLS: &[Tool] = &[
         Vm,
     ),
     tool(
+        Kind::Target("aarch64-unknown-linux-gnu"),
+        "builds iotrace for machines of arm64",
+        Arm64,
+    ),
+    tool(
+        command("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
+        "links what Rust compiles for arm64",
+        Arm64,
+    ),
+    tool(
+        Kind::Package("libc6-dev-arm64-cross"),
+        "is linked into programs for arm64",
+        Arm64,
+    ),
+    tool(
+        command("qemu-aarch64-static", "qemu-user-static"),
+        "runs programs for arm64",
+        Arm64,
+    ),
+    tool(
         command("strace", "strace"),
         "counts the system calls that iotrace's are compared with",
         Demo,
@@ -263,6 +285,7 @@ impl Kind {
         match self {
             Self::Command { name, .. }
             | Self::Package(name)
+            | Self::Target(name)
             | Self::Component { name, .. }
             | Self::Crate { name, .. }
             | Self::PythonEnvironment { name, .. } => name,

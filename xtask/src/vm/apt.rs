@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::cmd;
 
+use super::arch::Arch;
+
 /// Suites that have kernels, oldest first, and what bookworm's QEMU is replaced by.
 const SUITES: [&str; 5] = [
     "bullseye",
@@ -27,14 +29,15 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const LISTS_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The view.
+#[derive(Clone)]
 pub struct Apt {
     pub cache: PathBuf,
     config: PathBuf,
 }
 
 impl Apt {
-    /// Writes the configuration, and fetches the lists where they are old.
-    pub fn prepare(cache: &Path) -> Result<Self> {
+    /// Writes the configuration, and fetches the lists where they are old. Each architecture has a cache of its own.
+    pub fn prepare(cache: &Path, arch: Arch) -> Result<Self> {
         if !Path::new(KEYRING).exists() {
             bail!("no {KEYRING}: install Debian's package debian-archive-keyring");
         }
@@ -51,7 +54,7 @@ impl Apt {
         let list = top.join("sources.list");
         let known = fs::read_to_string(&list).is_ok_and(|text| text == sources);
         write(&list, &sources)?;
-        write(&apt.config, &configuration(&top))?;
+        write(&apt.config, &configuration(&top, arch))?;
         let stamp = top.join("updated");
         if !known || age(&stamp).is_none_or(|age| age > LISTS_LIMIT) {
             cmd::run(apt.command("apt-get").args(["--quiet=2", "update"]))?;
@@ -127,8 +130,8 @@ fn sources() -> Result<String> {
     Ok(lines)
 }
 
-fn configuration(top: &Path) -> String {
-    let top = top.display();
+fn configuration(top: &Path, arch: Arch) -> String {
+    let (top, arch) = (top.display(), arch.debian());
     format!(
         "Dir::Etc::sourcelist \"{top}/sources.list\";\n\
          Dir::Etc::sourceparts \"{top}/empty\";\n\
@@ -138,7 +141,8 @@ fn configuration(top: &Path) -> String {
          Dir::Cache::archives \"{top}/archives\";\n\
          Dir::Cache::pkgcache \"\";\n\
          Dir::Cache::srcpkgcache \"\";\n\
-         APT::Architecture \"amd64\";\n\
+         APT::Architecture \"{arch}\";\n\
+         APT::Architectures \"{arch}\";\n\
          APT::Sandbox::User \"\";\n\
          Acquire::Languages \"none\";\n"
     )

@@ -38,7 +38,7 @@ pub fn run(qemu: &Qemu, boot: &Boot<'_>, jobs: &[Job]) -> Result<Vec<Outcome>> {
     let mut command = qemu.command(boot);
     let mut child = command.spawn().context("cannot start QEMU")?;
     let lines = listen(&mut child)?;
-    let mut report = Report::new(jobs);
+    let mut report = Report::new(boot.label(), jobs);
     while let Ok(line) = lines.recv_timeout(report.patience(jobs)) {
         report.hear(&line);
         if report.finished {
@@ -72,6 +72,8 @@ fn listen(child: &mut Child) -> Result<Receiver<String>> {
 
 /// What was heard so far.
 struct Report {
+    /// The machine's name, before each line: several may run at a time.
+    label: String,
     outcomes: Vec<Outcome>,
     /// The job that runs, by its index.
     current: Option<usize>,
@@ -79,13 +81,14 @@ struct Report {
 }
 
 impl Report {
-    fn new(jobs: &[Job]) -> Self {
+    fn new(label: String, jobs: &[Job]) -> Self {
         let outcome = |job: &Job| Outcome {
             name: job.name.clone(),
             verdict: Verdict::NotBegun,
             measured: vec![],
         };
         Self {
+            label,
             outcomes: jobs.iter().map(outcome).collect(),
             current: None,
             finished: false,
@@ -110,16 +113,16 @@ impl Report {
                 self.conclude(Verdict::Died);
             }
             "measured" => {
-                println!("        {rest}");
+                println!("{}:        {rest}", self.label);
                 if let Some(index) = self.current {
                     self.outcomes[index].measured.push(rest.to_owned());
                 }
             }
             "end" => self.end(rest),
             "finished" => self.finished = true,
-            "kernel" => println!("   {line}"),
-            "trouble" => println!("   {rest}"),
-            _ => println!("        | {rest}"),
+            "kernel" => println!("{}: {line}", self.label),
+            "trouble" => println!("{}: {rest}", self.label),
+            _ => println!("{}:        | {rest}", self.label),
         }
     }
 
@@ -128,7 +131,7 @@ impl Report {
         let mut words = rest.splitn(3, ' ');
         let (seconds, result) = (words.next().unwrap_or("?"), words.next().unwrap_or("?"));
         let name = words.next().unwrap_or("?");
-        println!("{result:>6} {name} ({seconds} s)");
+        println!("{}: {result:>6} {name} ({seconds} s)", self.label);
         self.conclude(if result == "ok" {
             Verdict::Passed
         } else {
@@ -156,7 +159,7 @@ mod tests {
             exit_code: 0,
             command: String::new(),
         };
-        let mut report = Report::new(&["a", "b", "c"].map(job));
+        let mut report = Report::new(String::new(), &["a", "b", "c"].map(job));
         lines.iter().for_each(|line| report.hear(line));
         report
             .outcomes

@@ -34,8 +34,8 @@ hidden_btf)
     cp /sys/kernel/btf/vmlinux /run/btf
     : >/run/empty
     mount -o bind /run/empty /sys/kernel/btf/vmlinux
-    refused 1 'not kernel type information' "$IOTRACE" record -o /work/tmp/hidden -- true &&
-        "$IOTRACE" record -o /work/tmp/given --btf /run/btf -- true
+    refused 1 'not kernel type information' "$IOTRACE" record -o /scratch/tmp/hidden -- true &&
+        "$IOTRACE" record -o /scratch/tmp/given --btf /run/btf -- true
     code=$?
     umount /sys/kernel/btf/vmlinux
     exit $code
@@ -43,8 +43,8 @@ hidden_btf)
 # As a kernel without CONFIG_FTRACE_SYSCALLS, or a host that does not mount tracefs.
 no_tracefs)
     umount /sys/kernel/tracing
-    refused 1 'CONFIG_FTRACE_SYSCALLS' "$IOTRACE" record -o /work/tmp/none --hook tracepoint -- true &&
-        "$IOTRACE" record -o /work/tmp/pair -- true
+    refused 1 'CONFIG_FTRACE_SYSCALLS' "$IOTRACE" record -o /scratch/tmp/none --hook tracepoint -- true &&
+        "$IOTRACE" record -o /scratch/tmp/pair -- true
     code=$?
     mount -t tracefs tracefs /sys/kernel/tracing
     exit $code
@@ -52,7 +52,7 @@ no_tracefs)
 # Root may still, but not in a user namespace of its own.
 unprivileged_bpf_disabled)
     echo 1 >/proc/sys/kernel/unprivileged_bpf_disabled
-    "$IOTRACE" record -o /work/tmp/root -- true &&
+    "$IOTRACE" record -o /scratch/tmp/root -- true &&
         refused 77 'CAP_BPF' unshare -r "$IOTRACE" record -o /run/other -- true
     ;;
 # Kernel maps are charged to the cgroup that makes them.
@@ -62,8 +62,8 @@ memory_limit)
     echo 256M >/sys/fs/cgroup/small/memory.max
     inside() { sh -c 'echo $$ >/sys/fs/cgroup/small/cgroup.procs; exec "$0" "$@"' "$@"; }
     # A million entries need more than that, the default number does not.
-    refused 1 'map-entries' inside "$IOTRACE" record -o /work/tmp/large --map-entries 1000000 -- true &&
-        inside "$IOTRACE" record -o /work/tmp/small -- true
+    refused 1 'map-entries' inside "$IOTRACE" record -o /scratch/tmp/large --map-entries 1000000 -- true &&
+        inside "$IOTRACE" record -o /scratch/tmp/small -- true
     ;;
 # A CPU that comes while a trace runs counts as the others do.
 hot_plugged_cpu)
@@ -82,11 +82,11 @@ too_old_and_refused)
     code=$?
     cat /run/said
     [ $code = 77 ] && grep 'MISSING' /run/said | grep -q 'task storage' &&
-        refused 1 'iotrace check' "$IOTRACE" record -o /work/tmp/old -- true
+        refused 1 'iotrace check' "$IOTRACE" record -o /scratch/tmp/old -- true
     ;;
 # Booted with lockdown=confidentiality.
 lockdown)
-    refused 77 lockdown "$IOTRACE" record -o /work/tmp/locked -- true
+    refused 77 lockdown "$IOTRACE" record -o /scratch/tmp/locked -- true
     "$IOTRACE" check
     [ $? = 77 ]
     ;;

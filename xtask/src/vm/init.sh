@@ -2,14 +2,14 @@
 # The first process of a test machine: mounts what tests need, does the jobs of /etc/jobs one by one, says on the
 # second serial line what became of each, and turns the machine off. The first line has everything else.
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/root TMPDIR=/work/tmp RUST_BACKTRACE=0
+export PATH=/bin HOME=/root TMPDIR=/scratch/tmp RUST_BACKTRACE=0
 
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t securityfs securityfs /sys/kernel/security
 mount -t devtmpfs devtmpfs /dev
 mount -t tracefs tracefs /sys/kernel/tracing
-mkdir -p /dev/shm /dev/pts /run /tmp /work
+mkdir -p /dev/shm /dev/pts /run /tmp /scratch
 mount -t devpts devpts /dev/pts
 # Not on /tmp: the programs may have been built there.
 for at in /dev/shm /run; do mount -t tmpfs tmpfs "$at"; done
@@ -19,8 +19,10 @@ hostname vm
 ip link set lo up
 
 # A line of its own: the kernel writes its messages between the bytes of the first.
-stty -F /dev/ttyS1 raw -echo
-exec 3>/dev/ttyS1
+line=/dev/ttyS1
+[ -e $line ] || line=/dev/ttyAMA1
+stty -F $line raw -echo
+exec 3>$line
 say() { echo "$*" >&3; }
 
 for module in /modules/*.ko*; do
@@ -32,7 +34,7 @@ for module in /modules/*.ko*; do
 done
 # Which disk is which, their order does not say.
 mkdir -p /xfs
-for at in ext4:/work xfs:/xfs; do
+for at in ext4:/scratch xfs:/xfs; do
     mount -t "${at%:*}" /dev/nvme0n1 "${at#*:}" || mount -t "${at%:*}" /dev/nvme1n1 "${at#*:}" ||
         say "trouble cannot mount ${at%:*}"
 done

@@ -18,11 +18,17 @@ const INIT: &str = include_str!("init.sh");
 const HOST: &str = include_str!("host.sh");
 /// Where things are mounted.
 const DIRECTORIES: [&str; 8] = [
-    "/bin", "/dev", "/etc", "/modules", "/proc", "/root", "/sys", "/work",
+    "/bin", "/dev", "/etc", "/modules", "/proc", "/root", "/sys", "/scratch",
 ];
 
-/// Writes the archive for a kernel and its jobs.
-pub fn write(apt: &Apt, kernel: &Kernel, programs: &Programs, jobs: &[Job]) -> Result<PathBuf> {
+/// Writes the archive for a kernel and its jobs to `path`.
+pub fn write(
+    apt: &Apt,
+    kernel: &Kernel,
+    programs: &Programs,
+    jobs: &[Job],
+    path: &Path,
+) -> Result<()> {
     let mut archive = Archive::default();
     for directory in DIRECTORIES {
         archive.directory(Path::new(directory));
@@ -46,9 +52,7 @@ pub fn write(apt: &Apt, kernel: &Kernel, programs: &Programs, jobs: &[Job]) -> R
     archive.entry(Path::new("/etc/jobs"), FILE, (0, 0), list.as_bytes());
     archive.entry(Path::new("/init"), PROGRAM, (0, 0), INIT.as_bytes());
     archive.entry(Path::new(plan::HOST), PROGRAM, (0, 0), HOST.as_bytes());
-    let path = apt.cache.join("initramfs.cpio");
-    fs::write(&path, archive.end()).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    fs::write(path, archive.end()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 const DIRECTORY: u32 = 0o040_755;

@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::apt::Apt;
+use super::arch::Arch;
 
-const PATTERN: &str = "^linux-(image|binary|binary-unsigned|modules)-[0-9.]+.*-cloud-amd64$";
-const SUFFIX: &str = "-cloud-amd64";
+/// Before the architecture.
+const PATTERN: &str = "^linux-(image|binary|binary-unsigned|modules)-[0-9.]+.*-cloud-";
+const SUFFIX: &str = "-cloud-";
 /// A package's name before the version, the preferred image first.
 const IMAGES: [&str; 3] = ["linux-image-", "linux-binary-", "linux-binary-unsigned-"];
 const MODULES: &str = "linux-modules-";
@@ -27,6 +29,7 @@ pub struct Release(pub u32, pub u32);
 /// The packages of the newest version of a release.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packages {
+    arch: Arch,
     release: Release,
     version: String,
     names: Vec<String>,
@@ -34,6 +37,7 @@ pub struct Packages {
 
 /// A kernel's files.
 pub struct Kernel {
+    pub arch: Arch,
     pub release: Release,
     /// Such as `6.12.107+deb13`.
     pub version: String,
@@ -42,16 +46,21 @@ pub struct Kernel {
     pub modules: Vec<PathBuf>,
 }
 
-/// The kernels for these words of the command line.
-pub fn choose(apt: &Apt, words: &[String]) -> Result<Vec<Packages>> {
-    let mut found = newest_of_each(&apt.names(PATTERN)?);
+/// The kernels of an architecture for these words of the command line.
+pub fn choose<'a>(
+    apt: &Apt,
+    arch: Arch,
+    words: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<Packages>> {
+    let pattern = format!("{PATTERN}{}$", arch.debian());
+    let mut found = newest_of_each(arch, &apt.names(&pattern)?);
     let releases: Vec<Release> = found.keys().copied().collect();
     let last = *releases
         .last()
         .context("Debian's package lists have no kernels")?;
     let mut chosen = Vec::new();
     for word in words {
-        match word.as_str() {
+        match word {
             "all" => chosen.extend(&releases),
             "newest" => chosen.push(last),
             word => chosen.push(
@@ -88,9 +97,10 @@ fn numbers(text: &str) -> Vec<u32> {
 }
 
 /// Of each release, the newest version that has an image.
-fn newest_of_each(names: &[String]) -> BTreeMap<Release, Packages> {
+fn newest_of_each(arch: Arch, names: &[String]) -> BTreeMap<Release, Packages> {
     let mut newest: BTreeMap<Release, Packages> = BTreeMap::new();
-    for version in versions(names) {
+    let suffix = format!("{SUFFIX}{}", arch.debian());
+    for version in versions(names, &suffix) {
         let Some(release) = parse(version) else {
             continue;
         };
@@ -98,10 +108,11 @@ fn newest_of_each(names: &[String]) -> BTreeMap<Release, Packages> {
             .get(&release)
             .map(|packages| numbers(&packages.version));
         if there.is_none_or(|there| there < numbers(version)) {
-            let names = packages_of(version, names);
+            let names = packages_of(version, &suffix, names);
             newest.insert(
                 release,
                 Packages {
+                    arch,
                     release,
                     version: version.to_owned(),
                     names,
@@ -113,21 +124,21 @@ fn newest_of_each(names: &[String]) -> BTreeMap<Release, Packages> {
 }
 
 /// Versions that have an image; metapackages, which have two numbers, are none.
-fn versions(names: &[String]) -> impl Iterator<Item = &str> {
-    let rests = names.iter().filter_map(|name| {
+fn versions<'a>(names: &'a [String], suffix: &str) -> impl Iterator<Item = &'a str> {
+    let rests = names.iter().filter_map(move |name| {
         let prefix = IMAGES
             .iter()
             .rev()
             .find(|prefix| name.starts_with(**prefix))?;
-        name.strip_prefix(prefix)?.strip_suffix(SUFFIX)
+        name.strip_prefix(prefix)?.strip_suffix(suffix)
     });
     rests.filter(|version| numbers(version).len() > 2)
 }
 
 /// The packages of a version: images, but the unsigned one only for want of a signed one; modules.
-fn packages_of(version: &str, names: &[String]) -> Vec<String> {
+fn packages_of(version: &str, suffix: &str, names: &[String]) -> Vec<String> {
     let there = |prefix: &&str| {
-        let name = format!("{prefix}{version}{SUFFIX}");
+        let name = format!("{prefix}{version}{suffix}");
         names.contains(&name).then_some(name)
     };
     let [image, binary, unsigned] = &IMAGES;
@@ -153,6 +164,7 @@ impl Packages {
             })
         });
         Ok(Kernel {
+            arch: self.arch,
             release: self.release,
             version: self.version.clone(),
             image: image.with_context(|| {
@@ -214,7 +226,7 @@ mod tests {
             "linux-image-6.1.0-9-cloud-amd64",
             "linux-image-6.1.0-56-cloud-amd64",
         ]);
-        let found = newest_of_each(&names);
+        let found = newest_of_each(Arch::Amd64, &names);
         let versions: Vec<_> = found
             .values()
             .map(|packages| packages.version.as_str())
@@ -231,7 +243,7 @@ mod tests {
             "linux-modules-7.2.12+deb13-cloud-amd64",
             "linux-binary-unsigned-7.3.4+deb13-cloud-amd64",
         ]);
-        let found = newest_of_each(&names);
+        let found = newest_of_each(Arch::Amd64, &names);
         assert_eq!(
             found[&Release(7, 2)].names,
             strings(&[

@@ -1,5 +1,6 @@
 //! `cargo xtask vm`: the tests that trace, on other kernels, each booted in a virtual machine.
 //!
+//! - [`arch`]: the processors of machines
 //! - [`apt`]: Debian's packages through an apt view of our own, into `vmcache/`
 //! - [`kernels`]: which kernels there are, and the files of one
 //! - [`programs`]: iotrace and its tests, linked statically
@@ -13,6 +14,7 @@
 //! A kernel that does not boot and a test that does not run are failures, never left out.
 
 mod apt;
+mod arch;
 mod docs;
 mod guest;
 mod initramfs;
@@ -24,23 +26,28 @@ mod self_check;
 mod service;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 
 use crate::cmd;
 use crate::setup::{self, Purpose};
 
 use apt::Apt;
+use arch::{ARM64_SUFFIX, Arch};
 use guest::{Outcome, Verdict};
-use plan::{Job, Plan};
+use kernels::Kernel;
+use plan::{Job, Machine, Plan};
+use programs::Programs;
 use qemu::{Boot, Qemu, System};
 use table::Table;
 
 #[derive(Args)]
 pub struct Options {
-    /// Kernels by release, `newest`, or `all` that the package lists have.
+    /// Kernels by release, `newest`, or `all` that the package lists have; of arm64 with `-arm64` behind it.
     #[arg(long, value_delimiter = ',', default_values = ["6.1", "6.12", "6.18", "newest"])]
     kernel: Vec<String>,
     /// Further kernel parameters.
@@ -67,35 +74,31 @@ pub struct Options {
 /// Runs the chosen tests on the chosen kernels and prints the table of both.
 pub fn task(options: &Options) -> Result<()> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        bail!("the virtual machines are x86-64: run this on an x86-64 Linux");
+        bail!("the virtual machines are emulated or x86-64: run this on an x86-64 Linux");
     }
     setup::ensure(&[Purpose::Build, Purpose::Vm])?;
     let cache = cache()?;
-    let apt = Apt::prepare(&cache)?;
-    let kernels = kernels::choose(&apt, &options.kernel)?;
-    let qemu = qemu::find(&apt)?;
+    let apt = Apt::prepare(&cache, Arch::Amd64)?;
+    let (own, arm64) = by_arch(&options.kernel);
+    let kernels = kernels::choose(&apt, Arch::Amd64, own)?;
+    let qemu = qemu::find(&apt, Arch::Amd64)?;
     if options.service {
         return service::run(&apt, &qemu, &kernels, options.built.as_deref());
     }
-    let programs = programs::build()?;
     if options.self_check {
-        return self_check::run(&apt, &qemu, &programs);
+        return self_check::run(&apt, &qemu, &programs::build(Arch::Amd64)?);
     }
-    let plan = Plan::new(&programs, &options.tests)?;
+    let mut fleets = Vec::new();
+    if !kernels.is_empty() {
+        let kernels: Result<_> = kernels.iter().map(|kernel| kernel.fetch(&apt)).collect();
+        fleets.push(Fleet::new(&apt, qemu, kernels?)?);
+    }
+    if !arm64.is_empty() {
+        fleets.push(Fleet::of_arm64(&apt, &arm64)?);
+    }
     let mut table = Table::default();
-    for kernel in &kernels {
-        let kernel = kernel.fetch(&apt)?;
-        for (machine, jobs) in plan.machines(kernel.release) {
-            let image = initramfs::write(&apt, &kernel, &programs, &jobs)?;
-            let boot = Boot {
-                kernel: &kernel,
-                machine,
-                system: System::Archive(&image),
-                append: &options.append,
-                console: cache.join(format!("console-{}-{}.log", kernel.release, machine.word)),
-            };
-            table.add(&kernel, machine, boot_once_or_twice(&qemu, &boot, &jobs)?);
-        }
+    for fleet in &fleets {
+        fleet.run(options, &mut table)?;
     }
     println!("\n{table}");
     if options.write_docs {
@@ -104,10 +107,119 @@ pub fn task(options: &Options) -> Result<()> {
     table.verdict()
 }
 
+/// The words for x86-64 and those for arm64, whose ending is taken off.
+fn by_arch(words: &[String]) -> (Vec<&str>, Vec<&str>) {
+    let arm64 = words.iter().filter_map(|word| word.strip_suffix(ARM64_SUFFIX));
+    let own = words.iter().filter(|word| !word.ends_with(ARM64_SUFFIX));
+    (own.map(String::as_str).collect(), arm64.collect())
+}
+
+/// The machines of one architecture.
+struct Fleet {
+    apt: Apt,
+    qemu: Qemu,
+    kernels: Vec<Kernel>,
+    programs: Programs,
+}
+
+/// A machine that is to boot.
+struct Guest<'a> {
+    kernel: &'a Kernel,
+    machine: &'static Machine,
+    jobs: Vec<Job>,
+}
+
+impl Fleet {
+    fn new(apt: &Apt, qemu: Qemu, kernels: Vec<Kernel>) -> Result<Self> {
+        let programs = programs::build(qemu.arch)?;
+        let apt = apt.clone();
+        Ok(Self {
+            apt,
+            qemu,
+            kernels,
+            programs,
+        })
+    }
+
+    /// The machine's own packages bring the QEMU, and arm64's all that runs in it.
+    fn of_arm64(own: &Apt, words: &[&str]) -> Result<Self> {
+        setup::ensure(&[Purpose::Arm64])?;
+        let qemu = qemu::find(own, Arch::Arm64)?;
+        let cache = own.cache.join(Arch::Arm64.debian());
+        std::fs::create_dir_all(&cache)
+            .with_context(|| format!("cannot make {}", cache.display()))?;
+        let apt = Apt::prepare(&cache, Arch::Arm64)?;
+        let kernels = kernels::choose(&apt, Arch::Arm64, words.iter().copied())?;
+        let kernels: Result<_> = kernels.iter().map(|kernel| kernel.fetch(&apt)).collect();
+        Self::new(&apt, qemu, kernels?)
+    }
+
+    /// Boots all machines, as many at a time as this one runs.
+    fn run(&self, options: &Options, table: &mut Table) -> Result<()> {
+        let plan = Plan::new(&self.programs, &options.tests)?;
+        let mut guests = Vec::new();
+        for kernel in &self.kernels {
+            let machines = plan.machines(kernel.release);
+            guests.extend(machines.into_iter().map(|(machine, jobs)| Guest {
+                kernel,
+                machine,
+                jobs,
+            }));
+        }
+        let waiting = Mutex::new(guests.iter());
+        let next = || waiting.lock().ok()?.next();
+        let work = || -> Result<Vec<_>> {
+            let mut done = Vec::new();
+            while let Some(guest) = next() {
+                done.push((guest, self.boot(guest, &options.append)?));
+            }
+            Ok(done)
+        };
+        let done: Vec<_> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.qemu.at_once()).map(|_| scope.spawn(work)).collect();
+            let ended = workers.into_iter().map(|worker| worker.join());
+            ended.collect()
+        });
+        let mut outcomes = Vec::new();
+        for ended in done {
+            outcomes.extend(ended.map_err(|_| anyhow!("a thread panicked"))??);
+        }
+        // In the order of the plan, whatever the order in which they ended.
+        outcomes.sort_by_key(|(guest, _)| guests.iter().position(|one| std::ptr::eq(one, *guest)));
+        for (guest, outcomes) in outcomes {
+            table.add(guest.kernel, guest.machine, outcomes);
+        }
+        Ok(())
+    }
+
+    fn boot(&self, guest: &Guest<'_>, append: &str) -> Result<Vec<Outcome>> {
+        let Guest {
+            kernel,
+            machine,
+            jobs,
+        } = guest;
+        let cache: &Path = &self.apt.cache;
+        let word = format!("{}-{}", kernel.release, machine.word);
+        let image = cache.join(format!("initramfs-{word}.cpio"));
+        initramfs::write(&self.apt, kernel, &self.programs, jobs, &image)?;
+        let boot = Boot {
+            kernel,
+            machine,
+            system: System::Archive(&image),
+            append,
+            console: cache.join(format!("console-{word}.log")),
+        };
+        let outcomes = boot_once_or_twice(&self.qemu, &boot, jobs);
+        std::fs::remove_file(&image)
+            .with_context(|| format!("cannot remove {}", image.display()))?;
+        outcomes
+    }
+}
+
 /// Boots a machine; once more only where it began no test, which is QEMU's doing or the hardware's.
 fn boot_once_or_twice(qemu: &Qemu, boot: &Boot<'_>, jobs: &[Job]) -> Result<Vec<Outcome>> {
-    let (version, machine) = (&boot.kernel.version, boot.machine.name);
-    eprintln!("vm: Linux {version}, {machine}: {} tests", jobs.len());
+    let label = boot.label();
+    eprintln!("vm: {label}: {} tests", jobs.len());
     let outcomes = guest::run(qemu, boot, jobs)?;
     if outcomes
         .iter()
@@ -115,7 +227,7 @@ fn boot_once_or_twice(qemu: &Qemu, boot: &Boot<'_>, jobs: &[Job]) -> Result<Vec<
     {
         return Ok(outcomes);
     }
-    eprintln!("vm: Linux {version}, {machine}: no test began; booting a second and last time");
+    eprintln!("vm: {label}: no test began; booting a second and last time");
     guest::run(&qemu.emulating(), boot, jobs)
 }
 

@@ -30,6 +30,29 @@ pub const FILES: &[File] = &[
         name: "paths",
         without: &[],
     },
+    File {
+        name: "histograms",
+        without: &[],
+    },
+    File {
+        name: "trace",
+        without: &[
+            (
+                "every_operation_is_as_strace_saw_it",
+                "there is no strace",
+            ),
+            ("three_million_operations", "too many to emulate"),
+            ("a_trace_stays_within_its_size", "too many to emulate"),
+            (
+                "filters_choose_phases",
+                "reads a file of the distribution",
+            ),
+            (
+                "filters_choose_programs_by_their_name",
+                "all of busybox is one program",
+            ),
+        ],
+    },
 ];
 
 /// A kind of machine.

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::{cmd, run};
 
+use super::arch::Arch;
 use super::plan;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The program that the tests trace.
 const WORKLOAD: &str = "workload";
 
@@ -29,19 +29,20 @@ pub struct TestFile {
 }
 
 /// Builds them into a directory of their own, whose flags are not the usual ones.
-pub fn build() -> Result<Programs> {
+pub fn build(arch: Arch) -> Result<Programs> {
     let target = run::target_dir()?.join("vm");
     // Apart: `cargo test --example` builds the tests of an example and not the example.
     let mut artifacts = cargo(
+        arch,
         &target,
         &["build", "--bin", "iotrace", "--example", WORKLOAD],
     )?;
     let mut tests = vec!["test", "--no-run"];
     tests.extend(plan::FILES.iter().flat_map(|file| ["--test", file.name]));
-    artifacts.extend(cargo(&target, &tests)?);
+    artifacts.extend(cargo(arch, &target, &tests)?);
     let tests = plan::FILES
         .iter()
-        .map(|file| test_file(&artifacts, file.name));
+        .map(|file| test_file(arch, &artifacts, file.name));
     Ok(Programs {
         iotrace: executable(&artifacts, "bin", "iotrace")?,
         workload: executable(&artifacts, "example", WORKLOAD)?,
@@ -50,11 +51,11 @@ pub fn build() -> Result<Programs> {
 }
 
 /// Runs cargo with static linking; what it says of what it built.
-fn cargo(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
+fn cargo(arch: Arch, target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     let mut cargo = cmd::cargo();
     cargo.args(args);
     cargo.args(["--locked", "--release", "--package", "iotrace-daemon"]);
-    cargo.args(["--target", TARGET]);
+    cargo.args(["--target", arch.target()]);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     cargo.arg("--target-dir").arg(target);
     // Nothing here needs more than names in a backtrace, and every byte is copied into each machine.
@@ -63,6 +64,12 @@ fn cargo(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
     flags.push_str(" -C target-feature=+crt-static");
     cargo.env("RUSTFLAGS", flags);
+    if let Some(compiler) = arch.cross_compiler() {
+        let target = arch.target().replace('-', "_");
+        cargo.env(format!("CC_{target}"), compiler);
+        let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase());
+        cargo.env(linker, compiler);
+    }
     eprintln!("+ {}", cmd::shown(&cargo));
     let messages = cmd::stdout_of(cargo.stderr(Stdio::inherit()))?;
     Ok(messages
@@ -71,9 +78,9 @@ fn cargo(target: &Path, args: &[&str]) -> Result<Vec<Value>> {
         .collect())
 }
 
-fn test_file(artifacts: &[Value], name: &str) -> Result<TestFile> {
+fn test_file(arch: Arch, artifacts: &[Value], name: &str) -> Result<TestFile> {
     let binary = executable(artifacts, "test", name)?;
-    let tests = tests_of(&binary)?;
+    let tests = tests_of(arch, &binary)?;
     Ok(TestFile { binary, tests })
 }
 
@@ -93,8 +100,16 @@ fn executable(artifacts: &[Value], kind: &str, name: &str) -> Result<PathBuf> {
 }
 
 /// What a test program says it has. It is static, so it runs here as it does in the machines.
-fn tests_of(binary: &Path) -> Result<Vec<String>> {
-    let list = cmd::stdout_of(cmd::command(binary).args(["--list", "--format", "terse"]))?;
+fn tests_of(arch: Arch, binary: &Path) -> Result<Vec<String>> {
+    let mut command = match arch.emulator() {
+        None => cmd::command(binary),
+        Some(emulator) => {
+            let mut command = cmd::command(emulator);
+            command.arg(binary);
+            command
+        }
+    };
+    let list = cmd::stdout_of(command.args(["--list", "--format", "terse"]))?;
     let tests: Vec<String> = list
         .lines()
         .filter_map(|line| line.strip_suffix(": test").map(str::to_owned))

@@ -13,20 +13,23 @@ use crate::cmd;
 use crate::toolchain;
 
 use super::apt::Apt;
+use super::arch::Arch;
 use super::kernels::Kernel;
 use super::plan::Machine;
 
-const PROGRAM: &str = "qemu-system-x86_64";
 /// The first major release that boots kernels reliably.
 const RELIABLE: u32 = 8;
 /// The suite that has one for the machine whose own is too old, and the codename of that machine's.
 const BACKPORTS: (&str, &str) = ("bookworm", "bookworm-backports");
-const PACKAGES: [&str; 4] = [
-    "qemu-system-x86",
-    "qemu-system-common",
-    "qemu-system-data",
-    "seabios",
-];
+/// The directory for them, and the packages.
+const fn packages(arch: Arch) -> (&'static str, [&'static str; 4]) {
+    let (name, system) = match arch {
+        Arch::Amd64 => ("qemu", "qemu-system-x86"),
+        Arch::Arm64 => ("qemu-arm64", "qemu-system-arm"),
+    };
+    let common = ["qemu-system-common", "qemu-system-data", "seabios"];
+    (name, [system, common[0], common[1], common[2]])
+}
 const MEMORY: &str = "2048";
 /// Disks: the filesystem of each, and its size.
 const DISKS: [(&str, u64); 2] = [("ext4", 1 << 30), ("xfs", 320 << 20)];
@@ -34,6 +37,7 @@ const DISKS: [(&str, u64); 2] = [("ext4", 1 << 30), ("xfs", 320 << 20)];
 /// A QEMU that boots kernels reliably, and how it runs a guest's instructions.
 #[derive(Clone)]
 pub struct Qemu {
+    pub arch: Arch,
     program: PathBuf,
     /// Where its firmware is, if not where it looks.
     firmware: Vec<PathBuf>,
@@ -51,6 +55,14 @@ pub struct Boot<'a> {
     pub console: PathBuf,
 }
 
+impl Boot<'_> {
+    /// What it is called while it runs.
+    pub fn label(&self) -> String {
+        let Kernel { release, arch, .. } = self.kernel;
+        format!("Linux {release}{arch}, {}", self.machine.name)
+    }
+}
+
 /// What the machine's first process is in.
 #[derive(Clone, Copy)]
 pub enum System<'a> {
@@ -61,20 +73,21 @@ pub enum System<'a> {
 }
 
 /// This machine's QEMU, or a newer one.
-pub fn find(apt: &Apt) -> Result<Qemu> {
-    let own = toolchain::on_path(PROGRAM).next();
-    let own = own.with_context(|| format!("no `{PROGRAM}` on PATH"))?;
+pub fn find(apt: &Apt, arch: Arch) -> Result<Qemu> {
+    let own = toolchain::on_path(arch.qemu()).next();
     let disks = DISKS
         .iter()
         .map(|(kind, size)| disk(&apt.cache, kind, *size));
     let disks = disks.collect::<Result<_>>()?;
+    let is_missing = own.is_none();
     let mut qemu = Qemu {
-        program: own,
+        arch,
+        program: own.unwrap_or_else(|| arch.qemu().into()),
         firmware: vec![],
         disks,
-        accelerator: accelerator(),
+        accelerator: accelerator(arch),
     };
-    if qemu.major()? < RELIABLE {
+    if is_missing || qemu.major()? < RELIABLE {
         qemu.fetch(apt)?;
     }
     Ok(qemu)
@@ -85,13 +98,13 @@ const EMULATED: &str = "tcg,thread=single";
 const HARDWARE: &str = "kvm";
 
 /// The hardware's help, where its processors say that they have it: the device alone promises nothing.
-fn accelerator() -> &'static str {
+fn accelerator(arch: Arch) -> &'static str {
     let device = fs::File::options().read(true).write(true).open("/dev/kvm");
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let helps = processors
         .split_whitespace()
         .any(|flag| matches!(flag, "vmx" | "svm"));
-    if device.is_ok() && helps {
+    if arch == Arch::Amd64 && device.is_ok() && helps {
         HARDWARE
     } else {
         EMULATED
@@ -112,17 +125,25 @@ impl Qemu {
         let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
         if !system.contains(&format!("VERSION_CODENAME={codename}")) {
             bail!(
-                "{} is older than {RELIABLE} and kernels die in it: install a newer QEMU",
+                "{} is not there, or older than {RELIABLE} and kernels die in it: install a newer QEMU",
                 self.program.display()
             );
         }
-        let packages = PACKAGES.map(|package| format!("{package}/{suite}"));
-        let files = apt.unpacked("qemu", &packages)?;
-        self.program = files.join("usr/bin").join(PROGRAM);
+        let (name, packages) = packages(self.arch);
+        let packages = packages.map(|package| format!("{package}/{suite}"));
+        let files = apt.unpacked(name, &packages)?;
+        self.program = files.join("usr/bin").join(self.arch.qemu());
         self.firmware = ["usr/share/seabios", "usr/share/qemu"]
             .map(|at| files.join(at))
             .into();
         Ok(())
+    }
+
+    /// How many machines this one runs at a time: an emulated one takes one processor, others as many as they have.
+    pub fn at_once(&self) -> usize {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let each = if self.accelerator == EMULATED { 1 } else { 2 };
+        (cpus / each).max(1)
     }
 
     /// The same without the hardware's help.
@@ -135,17 +156,17 @@ impl Qemu {
 
     /// The command that boots a machine. Its standard output is the machine's second serial line.
     pub fn command(&self, boot: &Boot<'_>) -> Command {
-        let mut qemu = cmd::command("nice");
-        qemu.args(["-n", "10"]).arg(&self.program);
+        let mut qemu = cmd::command(&self.program);
         for firmware in &self.firmware {
             qemu.arg("-L").arg(firmware);
         }
+        let (board, emulated) = self.arch.board();
         let cpu = if self.accelerator == HARDWARE {
             "host"
         } else {
-            "max"
+            emulated
         };
-        qemu.args(["-machine", "q35", "-accel", self.accelerator, "-cpu", cpu]);
+        qemu.args(["-machine", board, "-accel", self.accelerator, "-cpu", cpu]);
         qemu.args(["-smp", &boot.machine.cpus.to_string(), "-m", MEMORY]);
         qemu.args([
             "-nodefaults",
@@ -158,8 +179,9 @@ impl Qemu {
             .arg(format!("file:{}", boot.console.display()));
         qemu.args(["-serial", "stdio"]);
         qemu.arg("-kernel").arg(&boot.kernel.image);
+        let console = format!("console={} quiet panic=-1", self.arch.console());
         let mut words = vec![
-            "console=ttyS0 quiet panic=-1",
+            console.as_str(),
             boot.machine.append,
             boot.append,
         ];

@@ -6,6 +6,7 @@
 use anyhow::{Context as _, Result, bail};
 
 use super::apt::Apt;
+use super::arch::Arch;
 use super::guest::{self, Outcome, Verdict};
 use super::initramfs;
 use super::kernels;
@@ -74,7 +75,7 @@ fn boot(
     plan: &Plan<'_>,
     case: &Case,
 ) -> Result<Vec<Outcome>> {
-    let kernels = kernels::choose(apt, &[case.kernel.to_owned()])?;
+    let kernels = kernels::choose(apt, Arch::Amd64, [case.kernel])?;
     let kernel = kernels.first().context("no kernel")?.fetch(apt)?;
     let jobs = case.jobs.iter().map(|(name, environment, test)| {
         let good = plan.job(EXACT, GOOD)?;
@@ -85,7 +86,8 @@ fn boot(
         })
     });
     let jobs: Vec<Job> = jobs.collect::<Result<_>>()?;
-    let image = initramfs::write(apt, &kernel, programs, &jobs)?;
+    let image = apt.cache.join("initramfs-self-check.cpio");
+    initramfs::write(apt, &kernel, programs, &jobs, &image)?;
     let boot = Boot {
         kernel: &kernel,
         machine: &MACHINES[0],

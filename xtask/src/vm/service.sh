@@ -27,6 +27,10 @@ sum() {
         { for (i = 1; i <= n; i++) if (!index($0, word[i])) next; total += $NF }
         END { printf "%d\n", total }'
 }
+# What was not accounted, in words, from metrics: each reason that there was.
+unaccounted() {
+    awk -F '[{}" ]' '/^iotrace_unaccounted_total/ && $NF > 0 { printf "%s%s (%s) %d", sep, $3, $5, $NF; sep = ", " }'
+}
 # Repeats a command until it succeeds: until_ok SECONDS COMMAND
 until_ok() {
     local end=$((SECONDS + $1))
@@ -72,6 +76,7 @@ check_it_is_scraped_and_exact() {
     systemd-run --quiet --wait --unit writer dd if=/dev/zero of=/var/tmp/unit bs=1000 count=300 status=none
     until_ok 30 sum_is 700000 'iotrace_bytes_total{' 'unit="slurm:4242"' 'operation="write"' 'mountpoint="/"' || return
     until_ok 30 sum_is 300000 'iotrace_bytes_total{' 'unit="systemd:writer.service"' 'operation="write"' 'mountpoint="/"' || return
+    echo "measured not accounted, or not in full: $(get /metrics | unaccounted)"
     sum_is 0 iotrace_unaccounted_total 'kind="lost"' || return
     get /healthz | grep -q '^ok$'
 }

@@ -5,27 +5,33 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
+use super::arch::Arch;
 use super::guest::{Outcome, Verdict};
 use super::kernels::{Kernel, Release};
 use super::plan::Machine;
 
+/// A kernel's column.
+type Column = (Arch, Release);
+
 /// All outcomes.
 #[derive(Default)]
 pub struct Table {
-    /// Versions by release.
-    pub kernels: BTreeMap<Release, String>,
+    /// Versions by architecture and release.
+    pub kernels: BTreeMap<Column, String>,
     /// Machine and test, in the order in which they came.
     rows: Vec<(&'static str, String)>,
-    cells: BTreeMap<(usize, Release), Outcome>,
+    cells: BTreeMap<(usize, Column), Outcome>,
 }
 
 impl Table {
     /// Takes in what a machine did.
     pub fn add(&mut self, kernel: &Kernel, machine: &Machine, outcomes: Vec<Outcome>) {
-        self.kernels.insert(kernel.release, kernel.version.clone());
+        let column = (kernel.arch, kernel.release);
+        let version = format!("{}{}", kernel.version, kernel.arch);
+        self.kernels.insert(column, version);
         for outcome in outcomes {
             let row = self.row(machine.name, &outcome.name);
-            self.cells.insert((row, kernel.release), outcome);
+            self.cells.insert((row, column), outcome);
         }
     }
 
@@ -51,12 +57,12 @@ impl Table {
         Ok(())
     }
 
-    /// What tests measured: machine, test, release, words.
-    pub fn measured(&self) -> impl Iterator<Item = (&str, &str, Release, &str)> {
-        self.cells.iter().flat_map(|((row, release), outcome)| {
+    /// What tests measured: machine, test, kernel, words.
+    pub fn measured(&self) -> impl Iterator<Item = (&str, &str, String, &str)> {
+        self.cells.iter().flat_map(|((row, column), outcome)| {
             let (machine, test) = &self.rows[*row];
             let words = outcome.measured.iter();
-            words.map(move |words| (*machine, test.as_str(), *release, words.as_str()))
+            words.map(move |words| (*machine, test.as_str(), name(column), words.as_str()))
         })
     }
 }
@@ -67,13 +73,13 @@ impl fmt::Display for Table {
         write!(f, "| machine | test |")?;
         self.kernels
             .keys()
-            .try_for_each(|release| write!(f, " {release} |"))?;
+            .try_for_each(|column| write!(f, " {} |", name(column)))?;
         write!(f, "\n|---|---|")?;
         self.kernels.keys().try_for_each(|_| write!(f, "---|"))?;
         for (index, (machine, test)) in self.rows.iter().enumerate() {
             write!(f, "\n| {machine} | {} |", test.replace('_', " "))?;
-            for release in self.kernels.keys() {
-                let cell = self.cells.get(&(index, *release));
+            for column in self.kernels.keys() {
+                let cell = self.cells.get(&(index, *column));
                 write!(
                     f,
                     " {} |",
@@ -83,6 +89,10 @@ impl fmt::Display for Table {
         }
         writeln!(f)
     }
+}
+
+fn name((arch, release): &Column) -> String {
+    format!("{release}{arch}")
 }
 
 impl Verdict {
