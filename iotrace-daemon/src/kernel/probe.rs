@@ -16,7 +16,7 @@ use super::{
     btf::Types,
     capabilities::{self, Capability},
     load::{self, KERNEL_BTF},
-    offsets,
+    offsets, uring,
 };
 
 /// Whether iotrace can do without a feature.
@@ -110,7 +110,7 @@ const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
         BpfHelper::BPF_FUNC_loop,
         "helper: loop",
         "5.17",
-        Need::Optional("paths of up to 64 components only"),
+        Need::Optional("paths of up to 64 components only, no directories of failed look-ups"),
     ),
 ];
 
@@ -123,6 +123,8 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
         layout(&types),
         lockdown(),
         namespace(),
+        unprivileged(),
+        cgroups(),
     ];
     features.extend(
         CAPABILITIES
@@ -134,6 +136,7 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .iter()
             .map(|(name, need)| tracepoint(name, *need, &types)),
     );
+    features.push(io_uring(&types));
     features.push(tracefs());
     features.extend(
         MAPS.iter()
@@ -252,6 +255,55 @@ fn namespace() -> Feature {
         since: "3.8",
         need: Need::Required,
         found: pid_namespace(),
+    }
+}
+
+/// Whether processes without privileges may load programs; those of iotrace need one in any case.
+fn unprivileged() -> Feature {
+    const FILE: &str = "/proc/sys/kernel/unprivileged_bpf_disabled";
+    let found = match fs::read_to_string(FILE) {
+        Ok(text) => format!("{}: nothing to iotrace, which has CAP_BPF", text.trim_end()),
+        Err(error) => format!("unknown: {error}"),
+    };
+    Feature {
+        name: "unprivileged_bpf_disabled",
+        since: "4.4",
+        need: Need::Optional("nothing"),
+        found: Ok(found),
+    }
+}
+
+/// By which of its control groups the service tells whose a process is: all of them, of either version.
+fn cgroups() -> Feature {
+    let found = fs::read_to_string("/proc/self/cgroup").map(|text| {
+        let unified = text.lines().any(|line| line.starts_with("0::"));
+        let others = text.lines().any(|line| !line.starts_with("0::"));
+        match (unified, others) {
+            (true, true) => "versions 1 and 2 (hybrid)",
+            (true, false) => "version 2",
+            (false, true) => "version 1",
+            (false, false) => "none",
+        }
+        .to_owned()
+    });
+    Feature {
+        name: "control groups",
+        since: "2.6",
+        need: Need::Optional("units are known by the environment alone"),
+        found: found.map_err(|error| error.to_string()),
+    }
+}
+
+fn io_uring(types: &Result<Types, KernelError>) -> Feature {
+    let found = match types {
+        Ok(types) => uring::find(types).map(|_| "BTF raw tracepoints".into()),
+        Err(_) => Err("not known without BTF".into()),
+    };
+    Feature {
+        name: "io_uring",
+        since: "6.0",
+        need: Need::Optional("its requests are not accounted"),
+        found,
     }
 }
 

@@ -27,6 +27,9 @@ const FIELDS: [(&str, &str, &str); 13] = [
 /// Names of the tracepoint at the submission of a request, the newest first.
 const SUBMIT: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
 const COMPLETE: &str = "io_uring_complete";
+/// Arguments of the first of these at most, where the request is its first: before Linux 6.0 there were more, and the
+/// ring was.
+const REQUEST_FIRST: usize = 2;
 /// Arguments of `io_uring_complete` where the result stands in the last one, an entry of the completion queue.
 const WITH_CQE: usize = 3;
 
@@ -43,6 +46,14 @@ pub fn find(types: &Types) -> Result<Uring, String> {
         .into_iter()
         .find(|name| types.has_tracepoint(name))
         .ok_or("this kernel has no tracepoint io_uring_submit_req")?;
+    if types
+        .tracepoint_arguments(submit)
+        .is_none_or(|arguments| arguments > REQUEST_FIRST)
+    {
+        return Err(format!(
+            "the tracepoint {submit} of this kernel does not begin with the request, as from Linux 6.0 on"
+        ));
+    }
     let offset = |structure: &str, path: &str| {
         types
             .offset(structure, path)

@@ -39,7 +39,12 @@ fn replaced(text: &str, part: &str) -> Option<String> {
 
 fn part(table: &Table) -> String {
     let versions: Vec<&str> = table.kernels.values().map(String::as_str).collect();
-    let mut part = format!("\nDebian's kernels {}.\n\n{table}", versions.join(", "));
+    let commits: Vec<&str> = table.commits().into_iter().collect();
+    let mut part = format!(
+        "\nDebian's kernels {}.\nEach test as it ended when it last ran there, on {}. An empty field was not run.\n\n{table}",
+        versions.join(", "),
+        commits.join(", "),
+    );
     let mut rows = table.measured().peekable();
     if rows.peek().is_some() {
         part.push_str("\n| kernel | machine | test | measured |\n|---|---|---|---|\n");

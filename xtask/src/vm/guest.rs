@@ -25,7 +25,7 @@ pub enum Verdict {
 }
 
 /// What became of a job.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     pub name: String,
     pub verdict: Verdict,

@@ -17,7 +17,17 @@ refused() {
 exact() {
     export TMPDIR="$1"
     mkdir -p "$TMPDIR"
-    "$EXACT" every_call --test-threads 1 && "$EXACT" odd_files --test-threads 1
+    "$EXACT" --exact every_call_btf_full --test-threads 1 && "$EXACT" --exact odd_files --test-threads 1
+}
+
+# patiently COMMAND...: until it succeeds.
+patiently() {
+    tries=60
+    until "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || { echo "$*: not within the time"; return 1; }
+        sleep 1
+    done
 }
 
 case "$1" in
@@ -65,6 +75,27 @@ memory_limit)
     refused 1 'map-entries' inside "$IOTRACE" record -o /scratch/tmp/large --map-entries 1000000 -- true &&
         inside "$IOTRACE" record -o /scratch/tmp/small -- true
     ;;
+# A hybrid system: the unit stands in a hierarchy of version 1, beside that of version 2.
+cgroups_of_both_versions)
+    mkdir -p /run/v1
+    mount -t cgroup -o none,name=systemd systemd /run/v1
+    mkdir -p /run/v1/system.slice/writer.service
+    "$IOTRACE" daemon 2>/run/said &
+    daemon=$!
+    patiently grep -q 'listening on' /run/said
+    sh -c 'echo $$ >/run/v1/system.slice/writer.service/cgroup.procs; exec sh /etc/host.sh write_lines' &
+    writer=$!
+    is_attributed() { wget -qO- http://127.0.0.1:9748/metrics | grep 'unit="systemd:writer.service"' | grep -q 'operation="write"'; }
+    patiently is_attributed
+    code=$?
+    kill $writer
+    cat /run/said
+    "$IOTRACE" check | grep 'control groups .*hybrid' || code=1
+    kill $daemon && wait $daemon || code=1
+    umount /run/v1
+    exit $code
+    ;;
+write_lines) while sleep 1; do echo line; done >/scratch/tmp/lines ;;
 # A CPU that comes while a trace runs counts as the others do.
 hot_plugged_cpu)
     online=/sys/devices/system/cpu/cpu1/online

@@ -7,7 +7,7 @@
 //! - [`plan`]: which tests run, and in which machines
 //! - [`initramfs`], `init.sh`: all that a machine has
 //! - [`qemu`], [`guest`]: the machine, and what it says
-//! - [`table`], [`docs`]: what came out
+//! - [`table`], [`kept`], [`docs`]: what came out, now and before
 //! - [`self_check`]: whether they find what they must find
 //! - [`service`], `service.sh`: the Debian package in a small Debian, whose systemd runs the unit
 //!
@@ -18,6 +18,7 @@ mod arch;
 mod docs;
 mod guest;
 mod initramfs;
+mod kept;
 mod kernels;
 mod plan;
 mod programs;
@@ -53,7 +54,7 @@ pub struct Options {
     /// Further kernel parameters.
     #[arg(long, default_value = "")]
     append: String,
-    /// Write the table into docs/kernel-support.md.
+    /// Write the table into docs/kernel-support.md: of each kernel and test the last run, this one's or one before it.
     #[arg(long)]
     write_docs: bool,
     /// Make sure instead that what must not pass does not.
@@ -101,15 +102,18 @@ pub fn task(options: &Options) -> Result<()> {
         fleet.run(options, &mut table)?;
     }
     println!("\n{table}");
+    let kept = kept::add(&cache, &table)?;
     if options.write_docs {
-        docs::write(&table)?;
+        docs::write(&kept)?;
     }
     table.verdict()
 }
 
 /// The words for x86-64 and those for arm64, whose ending is taken off.
 fn by_arch(words: &[String]) -> (Vec<&str>, Vec<&str>) {
-    let arm64 = words.iter().filter_map(|word| word.strip_suffix(ARM64_SUFFIX));
+    let arm64 = words
+        .iter()
+        .filter_map(|word| word.strip_suffix(ARM64_SUFFIX));
     let own = words.iter().filter(|word| !word.ends_with(ARM64_SUFFIX));
     (own.map(String::as_str).collect(), arm64.collect())
 }
@@ -176,7 +180,9 @@ impl Fleet {
             Ok(done)
         };
         let done: Vec<_> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.qemu.at_once()).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..self.qemu.at_once())
+                .map(|_| scope.spawn(work))
+                .collect();
             let ended = workers.into_iter().map(|worker| worker.join());
             ended.collect()
         });

@@ -180,11 +180,7 @@ impl Qemu {
         qemu.args(["-serial", "stdio"]);
         qemu.arg("-kernel").arg(&boot.kernel.image);
         let console = format!("console={} quiet panic=-1", self.arch.console());
-        let mut words = vec![
-            console.as_str(),
-            boot.machine.append,
-            boot.append,
-        ];
+        let mut words = vec![console.as_str(), boot.machine.append, boot.append];
         match boot.system {
             System::Archive(archive) => {
                 qemu.arg("-initrd").arg(archive);

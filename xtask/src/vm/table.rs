@@ -1,17 +1,18 @@
 //! What came out: a row for each test, a column for each kernel.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::{Result, bail};
 
 use super::arch::Arch;
 use super::guest::{Outcome, Verdict};
+use super::kept::Row;
 use super::kernels::{Kernel, Release};
 use super::plan::Machine;
 
 /// A kernel's column.
-type Column = (Arch, Release);
+pub type Column = (Arch, Release);
 
 /// All outcomes.
 #[derive(Default)]
@@ -20,7 +21,8 @@ pub struct Table {
     pub kernels: BTreeMap<Column, String>,
     /// Machine and test, in the order in which they came.
     rows: Vec<(&'static str, String)>,
-    cells: BTreeMap<(usize, Column), Outcome>,
+    /// The commit that ran, and what came of it.
+    cells: BTreeMap<(usize, Column), (String, Outcome)>,
 }
 
 impl Table {
@@ -28,11 +30,50 @@ impl Table {
     pub fn add(&mut self, kernel: &Kernel, machine: &Machine, outcomes: Vec<Outcome>) {
         let column = (kernel.arch, kernel.release);
         let version = format!("{}{}", kernel.version, kernel.arch);
-        self.kernels.insert(column, version);
         for outcome in outcomes {
-            let row = self.row(machine.name, &outcome.name);
-            self.cells.insert((row, column), outcome);
+            self.insert(
+                column,
+                version.clone(),
+                machine.name,
+                String::new(),
+                outcome,
+            );
         }
+    }
+
+    /// Puts one outcome in, in place of that of an earlier run.
+    pub fn insert(
+        &mut self,
+        column: Column,
+        version: String,
+        machine: &'static str,
+        commit: String,
+        outcome: Outcome,
+    ) {
+        self.kernels.insert(column, version);
+        let row = self.row(machine, &outcome.name);
+        self.cells.insert((row, column), (commit, outcome));
+    }
+
+    /// All outcomes, one by one.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        self.cells
+            .iter()
+            .map(|((row, column), (commit, outcome))| Row {
+                column: *column,
+                version: self.kernels[column].clone(),
+                machine: self.rows[*row].0,
+                commit: commit.clone(),
+                outcome: outcome.clone(),
+            })
+    }
+
+    /// The commits that ran.
+    pub fn commits(&self) -> BTreeSet<&str> {
+        self.cells
+            .values()
+            .map(|(commit, _)| commit.as_str())
+            .collect()
     }
 
     fn row(&mut self, machine: &'static str, test: &str) -> usize {
@@ -45,7 +86,7 @@ impl Table {
 
     /// An error that says how many did not pass, if any did not.
     pub fn verdict(&self) -> Result<()> {
-        let passed = |outcome: &&Outcome| outcome.verdict == Verdict::Passed;
+        let passed = |(_, outcome): &&(String, Outcome)| outcome.verdict == Verdict::Passed;
         let (all, passed) = (self.cells.len(), self.cells.values().filter(passed).count());
         if all == 0 || passed < all {
             bail!(
@@ -59,7 +100,7 @@ impl Table {
 
     /// What tests measured: machine, test, kernel, words.
     pub fn measured(&self) -> impl Iterator<Item = (&str, &str, String, &str)> {
-        self.cells.iter().flat_map(|((row, column), outcome)| {
+        self.cells.iter().flat_map(|((row, column), (_, outcome))| {
             let (machine, test) = &self.rows[*row];
             let words = outcome.measured.iter();
             words.map(move |words| (*machine, test.as_str(), name(column), words.as_str()))
@@ -83,7 +124,7 @@ impl fmt::Display for Table {
                 write!(
                     f,
                     " {} |",
-                    cell.map_or("", |outcome| outcome.verdict.word())
+                    cell.map_or("", |(_, outcome)| outcome.verdict.word())
                 )?;
             }
         }
@@ -96,7 +137,9 @@ fn name((arch, release): &Column) -> String {
 }
 
 impl Verdict {
-    fn word(self) -> &'static str {
+    pub const ALL: [Self; 4] = [Self::Passed, Self::Failed, Self::Died, Self::NotBegun];
+
+    pub fn word(self) -> &'static str {
         match self {
             Self::Passed => "ok",
             Self::Failed => "**failed**",
