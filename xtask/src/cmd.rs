@@ -23,9 +23,17 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The cargo that runs this task.
+/// The cargo that runs this task, without what it says of this package to this process: build scripts of dependencies
+/// run again where those variables are other ones, and what depends on them is built anew.
 pub fn cargo() -> Command {
-    command(cargo_path())
+    let mut cargo = command(cargo_path());
+    for (name, _) in env::vars_os() {
+        let told = |start| name.to_string_lossy().starts_with(start);
+        if told("CARGO_PKG_") || told("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 /// Where it is: a toolchain's own, not rustup's stand-in.

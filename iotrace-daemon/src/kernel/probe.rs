@@ -262,7 +262,10 @@ fn namespace() -> Feature {
 fn unprivileged() -> Feature {
     const FILE: &str = "/proc/sys/kernel/unprivileged_bpf_disabled";
     let found = match fs::read_to_string(FILE) {
-        Ok(text) => format!("{}: nothing to iotrace, which has CAP_BPF", text.trim_end()),
+        Ok(text) => format!(
+            "{}; iotrace needs CAP_BPF whatever it says",
+            text.trim_end()
+        ),
         Err(error) => format!("unknown: {error}"),
     };
     Feature {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::compare;
 
 /// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A call of `iotrace record` that reports as JSON, into a recording of its own.
 pub struct Iotrace {

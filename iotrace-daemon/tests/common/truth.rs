@@ -101,6 +101,7 @@ pub fn error_name(errno: i32) -> String {
         (libc::EXDEV, "EXDEV"),
         (libc::ENXIO, "ENXIO"),
         (libc::ECANCELED, "ECANCELED"),
+        (libc::EOPNOTSUPP, "EOPNOTSUPP"),
     ];
     names
         .iter()

@@ -176,7 +176,7 @@ impl<'a> Plan<'a> {
             jobs.push(if supported {
                 self.check()
             } else {
-                self.host(TOO_OLD)
+                self.host(TOO_OLD, release)
             });
         }
         if supported {
@@ -185,7 +185,7 @@ impl<'a> Plan<'a> {
                 Some(LOCKDOWN) => &[LOCKDOWN],
                 Some(_) => &[],
             };
-            jobs.extend(cases.iter().map(|case| self.host(case)));
+            jobs.extend(cases.iter().map(|case| self.host(case, release)));
             for (file, built) in FILES.iter().zip(&self.programs.tests) {
                 if machine.only.is_none_or(|only| only == file.name) {
                     jobs.extend(self.tests(file, built, release));
@@ -221,16 +221,12 @@ impl<'a> Plan<'a> {
     /// The tests of a file.
     fn tests(&self, file: &File, built: &TestFile, release: Release) -> Vec<Job> {
         let left_out = |test: &&String| !file.without.iter().any(|(name, _)| name == test);
-        let in_turn = format!("{} {IN_TURN} ", self.programs.workload.display());
+        let in_turn = self.runner(release);
         let tests = built.tests.iter().filter(left_out).map(|test| {
             let at_once = AT_ONCE
                 .iter()
                 .any(|word| file.name == *word || test.contains(word));
-            let runner = if release < PREEMPTIBLE || at_once {
-                ""
-            } else {
-                &in_turn
-            };
+            let runner = if at_once { "" } else { &in_turn };
             Job {
                 name: format!("{}::{test}", file.name),
                 limit: LIMIT,
@@ -245,20 +241,30 @@ impl<'a> Plan<'a> {
         tests.collect()
     }
 
+    /// What stands before a command whose counts are compared.
+    fn runner(&self, release: Release) -> String {
+        if release < PREEMPTIBLE {
+            String::new()
+        } else {
+            format!("{} {IN_TURN} ", self.programs.workload.display())
+        }
+    }
+
     /// A case of [`HOST`].
-    fn host(&self, case: &str) -> Job {
+    fn host(&self, case: &str, release: Release) -> Job {
         let exact = FILES.iter().zip(&self.programs.tests);
         let exact = exact.filter(|(file, _)| file.name == EXACT);
         let binary: String = exact
             .map(|(_, built)| built.binary.display().to_string())
             .collect();
         let iotrace = self.programs.iotrace.display();
+        let runner = self.runner(release);
         Job {
             name: format!("host::{case}"),
             limit: LIMIT,
             is_test: false,
             exit_code: 0,
-            command: format!("env IOTRACE={iotrace} EXACT={binary} sh {HOST} {case}"),
+            command: format!("env IOTRACE={iotrace} EXACT={binary} {runner}/bin/sh {HOST} {case}"),
         }
     }
 

@@ -33,7 +33,7 @@ const SUITE: &str = "bookworm";
 /// What the script needs beside what every Debian has.
 const INCLUDED: &str = "systemd-sysv,dbus,procps";
 /// How long one check may take, in seconds. All is emulated.
-const LIMIT: u32 = 180;
+const LIMIT: u32 = 900;
 const DISK: u64 = 1 << 30;
 
 /// Boots it; an error where a check failed.

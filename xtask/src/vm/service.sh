@@ -31,10 +31,9 @@ sum() {
 unaccounted() {
     awk -F '[{}" ]' '/^iotrace_unaccounted_total/ && $NF > 0 { printf "%s%s (%s) %d", sep, $3, $5, $NF; sep = ", " }'
 }
-# Repeats a command until it succeeds: until_ok SECONDS COMMAND
+# Repeats a command until it succeeds: until_ok COMMAND. Emulated on a busy machine, a start takes minutes.
 until_ok() {
-    local end=$((SECONDS + $1))
-    shift
+    local end=$((SECONDS + 600))
     until "$@" >/run/tried 2>&1; do
         [ "$SECONDS" -lt "$end" ] || fail "$*: not within the time: $(tail -n 5 /run/tried)" || return
         sleep 1
@@ -57,9 +56,9 @@ is_another() {
 hooks_are_attached() { [[ $(show StatusText) =~ ^([5-9]|[1-9][0-9])\ of\ [0-9]+\ hooks\ attached ]]; }
 
 check_systemd_started_it() {
-    until_ok 120 is_active || return
+    until_ok is_active || return
     is type notify "$(show Type)" || return
-    until_ok 30 hooks_are_attached || fail "$(show StatusText)" || return
+    until_ok hooks_are_attached || fail "$(show StatusText)" || return
     is user iotrace "$(ps -o user= -p "$(main_pid)")" || return
     journal_has 'listening on 127.0.0.1:9748'
 }
@@ -74,8 +73,8 @@ check_it_has_its_capabilities_and_no_others() {
 check_it_is_scraped_and_exact() {
     SLURM_JOB_ID=4242 dd if=/dev/zero of=/var/tmp/job bs=1000 count=700 status=none
     systemd-run --quiet --wait --unit writer dd if=/dev/zero of=/var/tmp/unit bs=1000 count=300 status=none
-    until_ok 30 sum_is 700000 'iotrace_bytes_total{' 'unit="slurm:4242"' 'operation="write"' 'mountpoint="/"' || return
-    until_ok 30 sum_is 300000 'iotrace_bytes_total{' 'unit="systemd:writer.service"' 'operation="write"' 'mountpoint="/"' || return
+    until_ok sum_is 700000 'iotrace_bytes_total{' 'unit="slurm:4242"' 'operation="write"' 'mountpoint="/"' || return
+    until_ok sum_is 300000 'iotrace_bytes_total{' 'unit="systemd:writer.service"' 'operation="write"' 'mountpoint="/"' || return
     echo "measured not accounted, or not in full: $(get /metrics | unaccounted)"
     sum_is 0 iotrace_unaccounted_total 'kind="lost"' || return
     get /healthz | grep -q '^ok$'
@@ -91,44 +90,43 @@ check_a_user_has_a_command_recorded() {
 check_a_reload_takes_effect_and_says_so() {
     printf '[metrics]\nmax_series = 7000\n' >$config
     systemctl reload iotrace.service || return
-    until_ok 30 sum_is 7000 iotrace_series_limit || return
-    until_ok 30 journal_has 'reloaded' || return
+    until_ok sum_is 7000 iotrace_series_limit || return
+    until_ok journal_has 'reloaded' || return
     is_active
 }
 check_a_wrong_reload_changes_nothing() {
     printf '[metrics]\nmax_serie = 7000\n' >$config
     systemctl reload iotrace.service
-    until_ok 30 journal_has "$config:2: unknown field .max_serie." || return
+    until_ok journal_has "$config:2: unknown field .max_serie." || return
     sum_is 7000 iotrace_series_limit || return
     printf '[metrics]\nmax_series = 7000\n' >$config
 }
 check_the_watchdog_starts_it_anew() {
     local pid
-    mkdir -p $drop_in
-    printf '[Service]\nWatchdogSec=5\nRestartSec=1\n' >$drop_in/watchdog.conf
+    printf '[Service]\nWatchdogSec=20\nRestartSec=1\n' >$drop_in/watchdog.conf
     systemctl daemon-reload
     systemctl restart iotrace.service || return
     pid=$(main_pid)
-    sleep 12
+    sleep 45
     is 'the process, which lives' "$pid" "$(main_pid)" || return
     kill -STOP "$pid"
-    until_ok 120 is_another "$pid" || return
-    until_ok 30 journal_has 'atchdog timeout'
+    until_ok is_another "$pid" || return
+    until_ok journal_has 'atchdog timeout'
 }
 check_killed_it_is_started_anew() {
     local pid
     pid=$(main_pid)
     sum iotrace_bytes_total 'unit="slurm:4242"' >/run/before
     kill -KILL "$pid"
-    until_ok 120 is_another "$pid" || return
+    until_ok is_another "$pid" || return
     SLURM_JOB_ID=4243 dd if=/dev/zero of=/var/tmp/again bs=1000 count=50 status=none
-    until_ok 30 sum_is 50000 'iotrace_bytes_total{' 'unit="slurm:4243"' 'operation="write"' 'mountpoint="/"'
+    until_ok sum_is 50000 'iotrace_bytes_total{' 'unit="slurm:4243"' 'operation="write"' 'mountpoint="/"'
 }
 check_a_job_from_before_is_attributed() {
     mkfifo /run/tick
     SLURM_JOB_ID=4244 bash -c 'while echo x; do read -t 0.5 <>/run/tick; done >/var/tmp/lines' &
     systemctl restart iotrace.service || return
-    until_ok 60 counts_of_4244
+    until_ok counts_of_4244
     local result=$?
     kill %1
     return $result
@@ -145,7 +143,7 @@ check_it_stops_cleanly() {
 check_a_wrong_configuration_is_named_in_the_journal() {
     printf '[http]\n\nlisten = "nowhere"\n' >$config
     systemctl start iotrace.service && fail 'it started' && return 1
-    until_ok 30 journal_has "$config:3: invalid socket address" || return
+    until_ok journal_has "$config:3: invalid socket address" || return
     systemctl stop iotrace.service
     printf '[metrics]\nmax_series = 7000\n' >$config
     systemctl reset-failed iotrace.service
@@ -155,7 +153,7 @@ check_without_a_capability_it_names_it() {
     systemctl daemon-reload
     systemctl start iotrace.service && fail 'it started' && return 1
     is 'exit status' 77 "$(show ExecMainStatus)" || return
-    until_ok 30 journal_has 'CAP_BPF' || return
+    until_ok journal_has 'CAP_BPF' || return
     rm $drop_in/capabilities.conf
     systemctl daemon-reload
     systemctl reset-failed iotrace.service
@@ -172,7 +170,7 @@ check_an_upgrade_keeps_it_running_and_its_configuration() {
     local pid
     pid=$(main_pid)
     dpkg --install /root/iotrace.deb || return
-    until_ok 120 is_another "$pid" || return
+    until_ok is_another "$pid" || return
     grep -q 7000 $config || fail "the configuration was changed: $(cat $config)"
 }
 check_disabled_it_stays_so_over_an_upgrade() {
@@ -189,6 +187,11 @@ check_purged_nothing_is_left() {
     left=$(ls -d /etc/iotrace /usr/share/iotrace /run/iotrace /etc/systemd/system/*/iotrace.service 2>/dev/null)
     is 'what is left' '' "$left"
 }
+
+# What systemd allows by itself is for machines that are not emulated.
+mkdir -p $drop_in
+printf '[Service]\nTimeoutStartSec=600\n' >$drop_in/emulated.conf
+systemctl daemon-reload
 
 exec 3>/dev/ttyS1
 say() { echo "$*" >&3; }
