@@ -38,4 +38,5 @@ diagnostics! {
     15 UNLISTED_LOOKS "unlisted_lookups" false "Look-ups that found nothing whose directory is not listed, because too many directories were searched at one time.";
     16 PRIVILEGED "privileged_processes" false "Processes that were not followed any more, because they came to run a program with other rights than those of the user who records.";
     17 TRACE_UNOWNED "trace_unattributed" true "Operations missing in the trace, by no process: there were too many processes to count them by.";
+    18 FETCHED_BY_KERNEL "fetched_by_kernel_bytes" false "Bytes that threads of the kernel brought into the page cache, of files that traced processes use: by no process, and in no bytes_fetched.";
 }

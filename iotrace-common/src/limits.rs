@@ -27,6 +27,8 @@ pub const THREAD_SLOTS: u32 = 32_768;
 pub const FLIGHT_SLOTS: u32 = 4_096;
 /// Requests of io_uring that are timed at one time.
 pub const REQUEST_ENTRIES: u32 = 65_536;
+/// Files of overlay filesystems whose real file is remembered (an LRU).
+pub const OVERLAID_ENTRIES: u32 = 16_384;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Copies of the pair of programs on system calls, of which a later one acts where those before it were skipped.

@@ -45,6 +45,19 @@ pub struct Io {
     pub first: u64,
     /// End of the last operation.
     pub last: u64,
+    /// Bytes fetched from storage: brought into the page cache on behalf of the thread, or returned by reads that go
+    /// around it.
+    pub fetched: u64,
+    /// Of those, the bytes that were fetched to be mapped, and not by a read.
+    pub mapped_fetched: u64,
+    /// Bytes of the pages that page faults mapped, as far as the kernel tells.
+    pub mapped: u64,
+    /// Bytes of the pages that stores to mapped memory made dirty.
+    pub mapped_dirtied: u64,
+    /// Page faults on the mapped file.
+    pub faults: u32,
+    /// Those that found their page neither mapped nor in the page cache.
+    pub major_faults: u32,
 }
 
 /// Distinct access sizes kept per entry, first come; the calls of all others are counted together.
@@ -147,14 +160,20 @@ impl Io {
         union_ns: [0; 2],
         first: 0,
         last: 0,
+        fetched: 0,
+        mapped_fetched: 0,
+        mapped: 0,
+        mapped_dirtied: 0,
+        faults: 0,
+        major_faults: 0,
     };
 }
 
 const _: () = {
     assert!(offset_of!(Io, bytes_read) == 4 * op::COUNT + 8);
-    assert!(size_of::<Io>() == 200);
+    assert!(size_of::<Io>() == 240);
     assert!(offset_of!(IoFull, io) == 0);
-    assert!(size_of::<IoFull>() == 200 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
+    assert!(size_of::<IoFull>() == 240 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(size_of::<Failures>() == 16);
     assert!(offset_of!(Cell<Io>, value) == size_of::<IoKey>());
     assert!(offset_of!(Cell<IoFull>, value) == size_of::<IoKey>());

@@ -396,7 +396,10 @@ fn pages_say_what_they_are() {
         .collect();
     let process = ["fork", "exec", "exit"].map(|name| format!("sched_process_{name}"));
     assert_eq!(names[..3], process);
-    assert_eq!(names[3..], ["io_uring", "sys_enter", "sys_exit"]);
+    assert_eq!(
+        names[3..],
+        ["io_uring", "page_cache", "mmap", "sys_enter", "sys_exit"]
+    );
     assert!(
         hooks.iter().all(|hook| hook["attached"] == true),
         "{hooks:?}"
@@ -571,7 +574,7 @@ fn tells_systemd_how_it_is() {
         .env("WATCHDOG_USEC", "400000");
     let daemon = Daemon::start(&mut command);
     let ready = until("READY=1");
-    assert!(ready.contains("\nSTATUS=6 of 6 hooks attached"), "{ready}");
+    assert!(ready.contains("\nSTATUS=8 of 8 hooks attached"), "{ready}");
     until("WATCHDOG=1");
     daemon.signal(libc::SIGHUP);
     assert!(until("RELOADING=1").contains("\nMONOTONIC_USEC="));

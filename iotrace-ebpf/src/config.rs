@@ -180,6 +180,34 @@ constants! {
     CQE_FLAGS = 0;
     /// 1: `REQUEST_TASK` is a `struct io_uring_task`, 0: the task.
     TASK_IS_BEHIND = 0;
+    // The page cache: a folio, the mapping of its file, and what tells an open file's way around it.
+    FOLIO_FLAGS = 0;
+    FOLIO_MAPPING = 0;
+    FOLIO_INDEX = 0;
+    /// Of a large folio: a byte whose value is the logarithm of its number of pages.
+    FOLIO_ORDER = 0;
+    /// Bit of the flags that says that a folio is large.
+    FOLIO_IS_LARGE = 0;
+    MAPPING_HOST = 0;
+    TASK_FLAGS = 0;
+    TASK_MINOR_FAULTS = 0;
+    TASK_MAJOR_FAULTS = 0;
+    FILE_FLAGS = 0;
+    FILE_PRIVATE = 0;
+    INODE_DENTRY = 0;
+    DENTRY_ALIAS = 0;
+    VFSMOUNT_SB = 0;
+    /// Bytes of a page, as a power of two.
+    PAGE_SHIFT = 12;
+    /// The flag of an open file that goes around the page cache, which differs by machine.
+    O_DIRECT = 0;
+    /// 1: the programs on the page cache are attached.
+    PAGE_CACHE = 0;
+    // Numbers of system calls that are not traced, and in which page cache fills are none of mapped memory.
+    NR_IO_URING_ENTER = 0;
+    NR_IO_SUBMIT = 0;
+    NR_READAHEAD = 0;
+    NR_FADVISE = 0;
     /// 1: `io_uring_complete` has a `struct io_uring_cqe`, 0: result and flags.
     COMPLETE_HAS_CQE = 0;
     MOUNT_PARENT = 0;

@@ -14,7 +14,7 @@ use crate::{
     flight, full, histogram,
     kernel::{Address, current, now},
     maps::scratch,
-    missing, path,
+    missing, pages, path,
     sort::sort,
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
     trace,
@@ -119,6 +119,7 @@ pub fn data(thread: &mut Thread, bytes: u64) {
     }
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
+    pages::returned(io, thread, bytes);
     histogram::succeeded(thread, bytes);
     if FULL.is_set() {
         full::access(io, thread, bytes);
@@ -145,6 +146,7 @@ fn other(thread: *mut Thread, result: u64) {
         op::RENAME => path::renamed(thread),
         op::LINK => path::linked(),
         op::UNLINK => path::unlinked(thread),
+        op::MMAP => pages::mapped(thread.file, &thread.key.io.file),
         // The file may be gone by now: it was named when the call began.
         op::CLOSE => thread.file = 0,
         _ => {}
@@ -226,5 +228,6 @@ fn end(thread: &mut Thread, bytes: u64) {
     }
     account::add(io, thread);
     account::add_bytes(io, thread.op(), bytes);
+    pages::returned(io, thread, bytes);
     histogram::succeeded(thread, bytes);
 }

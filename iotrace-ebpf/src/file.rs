@@ -94,6 +94,14 @@ pub fn id_of(inode: u64) -> FileId {
     Inode::read(inode).id().0
 }
 
+/// Identity of the inode at `inode`, if it is a regular file's or a directory's.
+#[inline(always)]
+pub fn identify_inode(inode: u64) -> Option<FileId> {
+    let inode = Inode::read(inode);
+    let kind = inode.mode & TYPE_MASK;
+    (kind == REGULAR || kind == DIRECTORY).then(|| inode.id().0)
+}
+
 /// What the identity takes of a `struct inode`.
 struct Inode {
     mode: u16,

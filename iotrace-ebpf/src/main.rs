@@ -8,7 +8,7 @@
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `missing`: where files were looked for that are not there
-//! - `uring`: requests of io_uring
+//! - `uring`: requests of io_uring; `pages`: the page cache, and mapped files
 //! - `trace`: every operation by itself, where that is wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
@@ -31,6 +31,7 @@ mod maps;
 mod missing;
 mod open_files;
 mod owner;
+mod pages;
 mod path;
 mod process;
 mod sort;
@@ -134,6 +135,34 @@ pub fn uring_complete(ctx: BtfTracePointContext) -> i32 {
         (ctx.arg::<u64>(3) as u32, ctx.arg::<u64>(4) as u32)
     };
     uring::completed(ctx.arg::<u64>(1), result as i32, flags);
+    0
+}
+
+/// TRACE_EVENT mm_filemap_add_to_page_cache: (struct folio *folio)
+#[btf_tracepoint(function = "mm_filemap_add_to_page_cache")]
+pub fn page_added(ctx: BtfTracePointContext) -> i32 {
+    pages::added(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// TRACE_EVENT mm_filemap_fault: (struct address_space *mapping, pgoff_t index)
+#[btf_tracepoint(function = "mm_filemap_fault")]
+pub fn page_fault(ctx: BtfTracePointContext) -> i32 {
+    pages::fault(ctx.arg::<*const c_void>(0), ctx.arg(1));
+    0
+}
+
+/// TRACE_EVENT mm_filemap_map_pages: (struct address_space *mapping, pgoff_t start, pgoff_t end)
+#[btf_tracepoint(function = "mm_filemap_map_pages")]
+pub fn pages_mapped(ctx: BtfTracePointContext) -> i32 {
+    pages::around(ctx.arg::<*const c_void>(0), ctx.arg(1), ctx.arg(2));
+    0
+}
+
+/// TRACE_EVENT writeback_dirty_folio: (struct folio *folio, struct address_space *mapping)
+#[btf_tracepoint(function = "writeback_dirty_folio")]
+pub fn page_dirtied(ctx: BtfTracePointContext) -> i32 {
+    pages::dirtied(ctx.arg::<*const c_void>(0));
     0
 }
 

@@ -191,6 +191,12 @@ pub static REQUESTS: HashMap<
 #[btf_map]
 pub static URING_STATE: PerCpuArray<Thread, 2> = PerCpuArray::new();
 
+/// Files behind those of an overlay filesystem, which has a page cache of none: by the real file, the one that is open
+/// (an LRU: a forgotten one is learned again at its next read or mmap).
+#[btf_map]
+pub static OVERLAID: LruHashMap<FileId, FileId, { limits::OVERLAID_ENTRIES as usize }> =
+    LruHashMap::new();
+
 /// The operation trace: rings one behind the other, which the daemon maps into its memory. The loader gives them their
 /// size; where nothing is traced they have one record.
 #[btf_map]
@@ -251,7 +257,12 @@ pub mod scratch {
     /// Of those that see io_uring's requests.
     pub const SUBMIT: u32 = EXEC + 1;
     pub const COMPLETE: u32 = EXEC + 2;
-    pub const COUNT: usize = 2 * COPIES + 3;
+    /// Of those on the page cache.
+    pub const ADDED: u32 = EXEC + 3;
+    pub const FAULT: u32 = EXEC + 4;
+    pub const MAPPED: u32 = EXEC + 5;
+    pub const DIRTIED: u32 = EXEC + 6;
+    pub const COUNT: usize = 2 * COPIES + 7;
 }
 
 /// Task storage: a value per thread, found without a key, freed with the thread. aya has no type for it.

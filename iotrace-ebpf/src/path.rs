@@ -97,6 +97,32 @@ pub extern "C" fn iotrace_meet(file: u64, inode: u64, place: u64, copy: u32) -> 
         }
     }
     let became = send_open(kind, file, id, copy);
+    remember(became, id, now, copy)
+}
+
+/// As [`iotrace_meet`], of a file that is known by its name alone, and only if it has not been met since the last rename.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn iotrace_meet_name(
+    vfsmount: u64,
+    dentry: u64,
+    inode: u64,
+    place: u64,
+    copy: u32,
+) -> u64 {
+    let id = &FileId {
+        device: (place >> 32) as u32,
+        generation: place as u32,
+        inode,
+    };
+    let own = probe(dentry as Address, &DENTRY_INODE);
+    let became = send_name(event::FILE, own, [vfsmount, dentry], id, copy);
+    remember(became, id, stamp(), copy)
+}
+
+/// Keeps what became of a name, and what its file was sorted as.
+#[inline(always)]
+fn remember(became: u32, id: &FileId, now: u32, copy: u32) -> u64 {
     if became == GONE {
         diagnose::count(diag::NAMES_DROPPED);
         return 0;
@@ -133,13 +159,25 @@ pub fn name_executable(file: u64) {
 /// Sends the path of an open file as an event of `kind`; what became of it.
 #[inline(always)]
 fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
+    let file = file as Address;
+    send_name(
+        kind,
+        probe(file, &FILE_INODE),
+        probe(file, &FILE_PATH),
+        id,
+        copy,
+    )
+}
+
+/// Sends a path to the inode at `inode` as an event of `kind`; what became of it.
+#[inline(always)]
+fn send_name(kind: u32, inode: u64, path: Path, id: &FileId, copy: u32) -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
         return DROPPED;
     };
     // SAFETY: this CPU's and this program's own scratch.
     let scratch = unsafe { &mut *scratch };
-    let file = file as Address;
-    let inode = probe::<u64>(file, &FILE_INODE) as Address;
+    let inode = inode as Address;
     let superblock = probe::<u64>(inode, &INODE_SB) as Address;
     scratch.name = Name {
         header: header(kind),
@@ -151,7 +189,6 @@ fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
         components: 0,
         block_size: probe::<u64>(superblock, &SB_BLOCK_SIZE) as u32,
     };
-    let path: Path = probe(file, &FILE_PATH);
     let dentry = path[1] as Address;
     let unhashed = probe::<u64>(dentry, &DENTRY_HASHED) == 0;
     if unhashed && probe::<u64>(dentry, &DENTRY_PARENT) != path[1] {

@@ -22,7 +22,7 @@ use crate::{
     diagnose, flight,
     kernel::{Address, now, probe, registers_of},
     maps::{EVENTS, TARGETS},
-    owner, path,
+    owner, pages, path,
     thread::{self, process_in_scope, start_of},
 };
 
@@ -113,6 +113,7 @@ pub fn executed(task: Address) {
     let executable: u64 = probe(mm, &MM_EXE_FILE);
     if executable != 0 {
         path::name_executable(executable);
+        pages::executed(executable);
     }
 }
 

@@ -14,7 +14,9 @@ use crate::{
     flight::ALONE,
     kernel::{Address, compare_exchange, current, distance, load, pid_tgid, probe},
     maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
-    owner, sort,
+    owner,
+    pages::Faulted,
+    sort,
 };
 
 /// State of a thread's call.
@@ -83,6 +85,8 @@ pub struct Thread {
     pub cell: u32,
     /// Address of the `struct file` that was looked at last.
     pub met: u64,
+    /// What the thread's last page fault and fault-around were of ([`crate::pages`]).
+    pub faulted: Faulted,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 5],
 }
@@ -165,6 +169,7 @@ pub fn release(registers: Address) {
             (*slot).entered = 0;
             (*slot).flight = ALONE;
             (*slot).asynchronous = 0;
+            (*slot).faulted.serial = 0;
             ptr::write_volatile(&raw mut (*slot).owner, 0);
         }
     }

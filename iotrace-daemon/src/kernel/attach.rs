@@ -2,7 +2,7 @@
 //!
 //! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
 //! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`, and those
-//! of io_uring (`uring`).
+//! of io_uring (`uring`) and of the page cache and mapped files (`pages`).
 
 use std::path::Path;
 
@@ -83,6 +83,12 @@ impl Kernel {
         if let Err(reason) = self.attach_uring(&btf) {
             log::warn!("io_uring is not accounted: {reason}");
         }
+        if let Err(reason) = self.attach_page_cache(&btf) {
+            log::warn!("what comes from storage and what from memory is not told apart: {reason}");
+        }
+        if let Err(reason) = self.attach_mapped(&btf) {
+            log::warn!("the use of mapped files is not accounted: {reason}");
+        }
         self.attach_calls(choice, &btf)
     }
 
@@ -109,6 +115,18 @@ impl Kernel {
             attached: reason.is_none(),
             reason: reason.map(|reason| format!("{reason}; its requests are not accounted")),
         });
+        let optional = |name: &str, reason: Option<String>| HookState {
+            name: name.into(),
+            required: false,
+            attached: reason.is_none(),
+            reason,
+        };
+        let reason = self.attach_page_cache(&btf).err();
+        let cost = |reason| format!("{reason}; bytes_fetched is not counted");
+        hooks.push(optional("page_cache", reason.map(cost)));
+        let reason = self.attach_mapped(&btf).err();
+        let cost = |reason| format!("{reason}; faults and mapped_bytes are not counted");
+        hooks.push(optional("mmap", reason.map(cost)));
         let hook = self.attach_calls(choice, &btf)?;
         hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
             name: match hook {
@@ -128,6 +146,20 @@ impl Kernel {
         uring
             .attach(&mut self.ebpf, btf)
             .map_err(|error| error.to_string())
+    }
+
+    /// Attaches the hook on the page cache, or says why not.
+    fn attach_page_cache(&mut self, btf: &Btf) -> Result<(), String> {
+        let pages = self.pages.clone()?;
+        pages
+            .attach_cache(&mut self.ebpf, btf)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Attaches the hooks on mapped files, or says why not.
+    fn attach_mapped(&mut self, btf: &Btf) -> Result<(), String> {
+        let pages = self.pages.clone()?;
+        pages.attach_mapped(&mut self.ebpf, btf)
     }
 
     fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {

@@ -31,6 +31,8 @@ pub struct Types {
     positions: Vec<usize>,
     /// Type ids of the structs and unions of each name.
     structs: HashMap<String, Vec<u32>>,
+    /// Positions of the enums of each name.
+    enums: HashMap<String, usize>,
     /// Type ids of the functions that have one.
     functions: HashMap<String, u32>,
     /// Type ids of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
@@ -57,6 +59,7 @@ impl Types {
             strings,
             positions: vec![0],
             structs: HashMap::new(),
+            enums: HashMap::new(),
             functions: HashMap::new(),
             typedefs: HashMap::new(),
         };
@@ -72,12 +75,17 @@ impl Types {
         let (kind, members) = self.kind(position)?;
         let id = u32::try_from(self.positions.len()).ok()?;
         self.positions.push(position);
-        if matches!(kind, KIND_STRUCT | KIND_UNION | KIND_TYPEDEF | KIND_FUNC) {
+        if matches!(
+            kind,
+            KIND_STRUCT | KIND_UNION | KIND_ENUM | KIND_TYPEDEF | KIND_FUNC
+        ) {
             let name = self.string(u32_at(&self.data, position)?)?.to_owned();
             if kind == KIND_TYPEDEF {
                 self.typedefs.insert(name, id);
             } else if kind == KIND_FUNC {
                 self.functions.insert(name, id);
+            } else if kind == KIND_ENUM {
+                self.enums.insert(name, position);
             } else if !name.is_empty() {
                 self.structs.entry(name).or_default().push(id);
             }
@@ -108,6 +116,18 @@ impl Types {
                 current = member.of;
             }
             Some(bits / 8)
+        })
+    }
+
+    /// Value of a constant of an enum of 32 bits.
+    pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u64> {
+        let position = *self.enums.get(enumeration)?;
+        let (_, constants) = self.kind(position)?;
+        (0..constants).find_map(|index| {
+            let at = position + 12 + 8 * index;
+            let own = self.string(u32_at(&self.data, at)?)?;
+            let value = u32_at(&self.data, at + 4)?;
+            (own == name).then_some(value.into())
         })
     }
 

@@ -26,7 +26,9 @@ use super::{
     error::{chain, errno_of, hint},
     fdinfo,
     histograms::Counted,
-    offsets, probe, rules,
+    offsets,
+    pages::{self, Pages},
+    probe, rules,
     trace::{Layout, TraceOptions},
     uring::{self, Uring},
 };
@@ -113,11 +115,17 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         return Err(KernelError::PidNamespace);
     }
     let uring = uring::find(types);
+    let pages = pages::find(types);
     let layout = options
         .trace
         .as_ref()
         .map(|trace| Layout::of(trace.buffer_bytes));
-    let mut ebpf = open(options, types, uring.as_ref().ok(), layout)?;
+    let mut ebpf = open(
+        options,
+        types,
+        (uring.as_ref().ok(), pages.as_ref().ok()),
+        layout,
+    )?;
     if options.program_log {
         start_logger(&mut ebpf);
     }
@@ -156,6 +164,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         misses: Misses::default(),
         btf: options.btf.clone(),
         uring,
+        pages,
         hook: None,
         detail: options.detail,
         entries: options.entries(),
@@ -169,11 +178,12 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
 fn open(
     options: &Options,
     types: &Types,
-    uring: Option<&Uring>,
+    (uring, pages): (Option<&Uring>, Option<&Pages>),
     layout: Option<Layout>,
 ) -> Result<Ebpf, KernelError> {
     let mut settings = offsets::resolve(types)?;
     settings.extend(uring.iter().flat_map(|uring| &uring.settings));
+    settings.extend(pages.iter().flat_map(|pages| &pages.settings));
     let mut object = OBJECT.to_vec();
     settings.extend(cast::apply(&mut object, types));
     override_for_test(&mut settings);

@@ -3,7 +3,7 @@
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
-//! - `attach`, `copies`, `uring`: the hooks of each kind
+//! - `attach`, `copies`, `uring`, `pages`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
 //!
@@ -20,6 +20,7 @@ pub mod error;
 mod histograms;
 pub mod load;
 pub mod offsets;
+mod pages;
 pub mod probe;
 mod rules;
 pub mod selftest;
@@ -46,6 +47,7 @@ pub use error::KernelError;
 pub use histograms::ByPhase;
 use histograms::Counted;
 pub use load::{Detail, Options};
+use pages::Pages;
 use rules::Rules;
 pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
@@ -67,6 +69,8 @@ pub struct Kernel {
     btf: Option<PathBuf>,
     /// What io_uring is like here, or why it cannot be accounted.
     uring: Result<Uring, String>,
+    /// What its page cache is like, or why nothing of it can be told.
+    pages: Result<Pages, String>,
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,

@@ -156,8 +156,13 @@ pub fn process(report: &Value, pid: u64) -> &Value {
 pub fn rows_of(report: &Value, pid: u64) -> Vec<&Value> {
     list(report, "files")
         .iter()
-        .filter(|row| number(row, "pid") == pid)
+        .filter(|row| number(row, "pid") == pid && !is_mapped_only(row))
         .collect()
+}
+
+/// Whether a process did nothing to the file but use its pages, such as those of its own code.
+fn is_mapped_only(row: &Value) -> bool {
+    number(row, "faults") + number(row, "bytes_fetched") > 0 && Counts::of(row).is_empty()
 }
 
 /// The one row of a process with this path.

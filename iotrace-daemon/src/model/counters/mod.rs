@@ -50,6 +50,16 @@ impl Counters {
         self.v[BYTES_READ] + self.v[BYTES_WRITTEN]
     }
 
+    /// Bytes fetched from storage by reads, and ahead of them.
+    pub fn fetched_by_reads(&self) -> u64 {
+        self.v[BYTES_FETCHED].saturating_sub(self.v[MAPPED_BYTES_FETCHED])
+    }
+
+    /// Bytes read that were in the page cache already: an estimate, too low by what readahead fetched and nobody read.
+    pub fn cached(&self) -> u64 {
+        self.v[BYTES_READ].saturating_sub(self.fetched_by_reads())
+    }
+
     /// Adds what was counted before this block.
     pub fn absorb(&mut self, older: &Self) {
         let mut peak = None;
@@ -120,6 +130,12 @@ impl From<&Io> for Counters {
         v[FAILED_NS] = io.failed_ns;
         v[FIRST] = io.first;
         v[LAST] = io.last;
+        v[BYTES_FETCHED] = io.fetched;
+        v[MAPPED_BYTES_FETCHED] = io.mapped_fetched;
+        v[MAPPED_BYTES] = io.mapped;
+        v[MAPPED_BYTES_DIRTIED] = io.mapped_dirtied;
+        v[FAULTS] = io.faults.into();
+        v[MAJOR_FAULTS] = io.major_faults.into();
         counters
     }
 }
@@ -285,6 +301,9 @@ mod tests {
         full.io.ns = [1; group::COUNT];
         full.io.union_ns = [1; 2];
         (full.io.failed_ns, full.io.first, full.io.last) = (1, 1, 1);
+        (full.io.fetched, full.io.mapped_fetched) = (1, 1);
+        (full.io.mapped, full.io.mapped_dirtied) = (1, 1);
+        (full.io.faults, full.io.major_faults) = (1, 1);
         (full.size[1], full.size_calls[1]) = (4096, 2);
         (full.stride[3], full.stride_calls[3]) = (512, 1);
         let counters = Counters::from(&full);

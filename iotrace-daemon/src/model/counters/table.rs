@@ -112,6 +112,12 @@ descriptors! {
     UNION_WRITE_NS "union_write" Nanoseconds Sum Basic "Merged time of the process in the phase of the file as it was written, the part that ended with these calls.";
     FIRST "first_operation" Moment Earliest Basic "Start of the first operation.";
     LAST "last_operation" Moment Max Basic "End of the last operation.";
+    BYTES_FETCHED "bytes_fetched" Bytes Sum Basic "Bytes fetched from storage: brought into the page cache on behalf of the process by reads, page faults and readahead, or returned by reads with O_DIRECT.";
+    MAPPED_BYTES_FETCHED "mapped_bytes_fetched" Bytes Sum Basic "The part of bytes_fetched that page faults brought in, and calls other than those that read.";
+    MAPPED_BYTES "mapped_bytes" Bytes Sum Basic "Bytes of the file that page faults and fault-around mapped, at least; in no bytes_read.";
+    MAPPED_BYTES_DIRTIED "mapped_bytes_dirtied" Bytes Sum Basic "Bytes of the file's pages that stores to mapped memory made dirty, which are to be written back; in no bytes_written.";
+    FAULTS "faults" Calls Sum Basic "Page faults on the mapped file.";
+    MAJOR_FAULTS "major_faults" Calls Sum Basic "Page faults whose page was not in the page cache; in faults as well.";
     READ_SIZE_0_100 "read_size_0_100" Calls Sum Full "Reads of at most 100 bytes (POSIX_SIZE_READ_0_100).";
     READ_SIZE_100_1K "read_size_100_1k" Calls Sum Full "Reads of 101 to 1024 bytes (POSIX_SIZE_READ_100_1K).";
     READ_SIZE_1K_10K "read_size_1k_10k" Calls Sum Full "Reads to 10 KiB (POSIX_SIZE_READ_1K_10K).";
