@@ -7,7 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::uses::{Uses, Visit};
-use crate::model::{Model, groups::Groups};
+use crate::model::{
+    Model,
+    counters::{BYTES_FETCHED, Counters, FAULTS},
+    groups::Groups,
+};
 
 /// A pass may lack so much, of the bytes of one file and of the bytes of all.
 const NEARLY: f64 = 0.05;
@@ -53,6 +57,8 @@ pub struct Epoch {
     /// Distinct files.
     pub files: u64,
     pub bytes: u64,
+    /// Of those, or ahead of them, what was fetched from storage.
+    pub fetched: u64,
     /// Nanoseconds in reads, summed.
     pub read_ns: u64,
     /// Of the bytes of all files, the share that this pass read.
@@ -68,6 +74,11 @@ impl Epoch {
     /// Whether it read all there is.
     pub fn is_complete(&self) -> bool {
         self.coverage >= 1.0 - NEARLY
+    }
+
+    /// Bytes that were in the page cache already; at least, where readahead fetched more than was read.
+    pub fn cached(&self) -> u64 {
+        self.bytes.saturating_sub(self.fetched)
     }
 
     /// Bytes per second inside reads; `None` without any.
@@ -87,6 +98,8 @@ pub struct Epochs {
     pub copies: u32,
     /// Why passes are not told, where files were read.
     pub untold: Option<&'static str>,
+    /// Whether the kernel told what came from storage.
+    pub knows_cache: bool,
 }
 
 /// One file's reads in one rank.
@@ -101,6 +114,7 @@ struct Pass {
     start: i64,
     end: i64,
     bytes: f64,
+    fetched: f64,
     read_ns: f64,
     process: u32,
     is_exact: bool,
@@ -122,6 +136,7 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
             .map(|reads| uses.sizes[reads[0].file as usize])
             .sum(),
         copies: 1,
+        knows_cache: knows_cache(model),
         ..Epochs::default()
     };
     if files.is_empty() {
@@ -160,6 +175,12 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
     }
     copied.finish(model, &mut found);
     found
+}
+
+/// Whether the kernel told what came from storage: where it did, something of what was run did, or was mapped.
+fn knows_cache(model: &Model) -> bool {
+    let tells = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
+    model.rows().iter().any(|row| tells(&row.cell.total()))
 }
 
 /// Whether the path is of data that a model is only tried on.
@@ -237,6 +258,7 @@ struct Filling {
     end: i64,
     files: BTreeSet<u32>,
     bytes: f64,
+    fetched: f64,
     read_ns: f64,
     /// Bytes of the files that were passed over, at most once each.
     covered: f64,
@@ -259,6 +281,7 @@ impl Sum {
                 end: pass.end,
                 files: BTreeSet::new(),
                 bytes: 0.0,
+                fetched: 0.0,
                 read_ns: 0.0,
                 covered: 0.0,
                 is_exact: true,
@@ -268,6 +291,7 @@ impl Sum {
             epoch.end = epoch.end.max(pass.end);
             epoch.files.insert(first.file);
             epoch.bytes += pass.bytes;
+            epoch.fetched += pass.fetched;
             epoch.read_ns += pass.read_ns;
             epoch.is_exact &= pass.is_exact;
             *epoch.by_process.entry(pass.process).or_default() += pass.bytes;
@@ -313,6 +337,7 @@ impl Sum {
             if let Some(last) = found.epochs.last_mut().filter(|_| coverage < NEARLY) {
                 last.end = last.end.max(epoch.end);
                 last.bytes += epoch.bytes.round() as u64;
+                last.fetched += epoch.fetched.round() as u64;
                 last.read_ns += epoch.read_ns.round() as u64;
                 for (process, bytes) in epoch.by_process {
                     *last.by_process.entry(process).or_default() += bytes.round() as u64;
@@ -326,6 +351,7 @@ impl Sum {
                 end: epoch.end,
                 files: epoch.files.len() as u64,
                 bytes: epoch.bytes.round() as u64,
+                fetched: epoch.fetched.round() as u64,
                 read_ns: epoch.read_ns.round() as u64,
                 coverage: coverage.min(1.0),
                 order: order_of(model, order),
@@ -353,6 +379,8 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
         let last = (end - NEARLY).floor().max(first);
         let span = (visit.end - visit.start) as f64;
         let mut number = first;
+        // What the first pass fetched the next one finds in the page cache.
+        let mut fetched = visit.fetched as f64;
         while number <= last {
             // The part of the visit that is of this pass.
             let from = if number == first { done } else { number };
@@ -365,6 +393,12 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
             let at = |moment: f64| {
                 visit.start + (span * (moment - done) / share.max(f64::MIN_POSITIVE)) as i64
             };
+            let ahead = if number == last {
+                fetched
+            } else {
+                fetched.min(visit.bytes as f64 * part)
+            };
+            fetched -= ahead;
             passes.push(Pass {
                 number: number as u32,
                 start: if number == first {
@@ -374,6 +408,7 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
                 },
                 end: if number == last { visit.end } else { at(to) },
                 bytes: visit.bytes as f64 * part,
+                fetched: ahead,
                 read_ns: visit.read_ns as f64 * part,
                 process: visit.process,
                 is_exact: visit.is_exact && first == last,

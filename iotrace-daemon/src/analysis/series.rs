@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::{
     classify::phase::{Direction, Phase},
     model::counters::{
-        BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST, LAST, META_NS, READ_NS,
-        SYNC_NS, UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
+        BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST, LAST,
+        MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
     },
 };
 
@@ -19,6 +19,10 @@ pub struct Flow {
     pub failures: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// Bytes fetched from storage.
+    pub bytes_fetched: u64,
+    /// Bytes that page faults mapped.
+    pub mapped_bytes: u64,
     /// Nanoseconds in calls, summed over calls and threads, as all below.
     pub read_ns: u64,
     pub write_ns: u64,
@@ -40,6 +44,8 @@ impl Flow {
             failures: v[FAILURES],
             bytes_read: v[BYTES_READ],
             bytes_written: v[BYTES_WRITTEN],
+            bytes_fetched: v[BYTES_FETCHED],
+            mapped_bytes: v[MAPPED_BYTES],
             read_ns: v[READ_NS],
             write_ns: v[WRITE_NS],
             meta_ns: v[META_NS],
@@ -56,6 +62,8 @@ impl Flow {
         self.failures += other.failures;
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
+        self.bytes_fetched += other.bytes_fetched;
+        self.mapped_bytes += other.mapped_bytes;
         self.read_ns += other.read_ns;
         self.write_ns += other.write_ns;
         self.meta_ns += other.meta_ns;

@@ -30,6 +30,8 @@ pub struct Visit {
     pub start: i64,
     pub end: i64,
     pub bytes: u64,
+    /// Bytes that were fetched from storage for it.
+    pub fetched: u64,
     /// Nanoseconds in reads, summed.
     pub read_ns: u64,
     /// Opens and closes in it.
@@ -209,6 +211,7 @@ impl Pass<'_> {
             start,
             end,
             bytes,
+            fetched: counters.fetched_by_reads(),
             read_ns: v[READ_NS],
             opens,
             closes: v[CLOSES],
@@ -223,7 +226,14 @@ impl Pass<'_> {
         let first_end = self.first_of([v[FIRST_CLOSE], 0, 0]).clamp(start, end);
         let last_start = self.first_of([v[LAST_OPEN], 0, 0]).clamp(first_end, end);
         let step = (last_start - first_end) / opens as i64;
+        let mut fetched = whole.fetched;
         for index in 0..opens {
+            // What the first one fetched the next one finds in the page cache.
+            let part = match index {
+                _ if index == opens - 1 => fetched,
+                _ => fetched.min(size),
+            };
+            fetched -= part;
             let (from, to) = match index {
                 0 => (start, first_end),
                 _ if index == opens - 1 => (last_start, end),
@@ -236,6 +246,7 @@ impl Pass<'_> {
                 start: from,
                 end: to,
                 bytes: bytes / opens,
+                fetched: part,
                 read_ns: v[READ_NS] / opens,
                 opens: 1,
                 closes: 1,

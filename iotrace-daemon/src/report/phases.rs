@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Counters of reads; all others go with writes where a file was written.
-const READ_COUNTERS: [usize; 14] = [
+const READ_COUNTERS: [usize; 19] = [
     READS,
     ZERO_READS,
     TRANSFER_READS,
@@ -28,6 +28,11 @@ const READ_COUNTERS: [usize; 14] = [
     FIRST_READ,
     LAST_READ,
     MERGED_READ_NS,
+    BYTES_FETCHED,
+    MAPPED_BYTES_FETCHED,
+    MAPPED_BYTES,
+    FAULTS,
+    MAJOR_FAULTS,
 ];
 
 /// What was done in one phase.

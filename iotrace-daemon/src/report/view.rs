@@ -12,7 +12,10 @@ use crate::{
         phase::{Direction, Phase},
         used::Used,
     },
-    model::counters::{BYTES_READ, Counters, READ_NS, READS, TRANSFER_READS, UNION_READ_NS},
+    model::counters::{
+        BYTES_FETCHED, BYTES_READ, Counters, MAPPED_BYTES, READ_NS, READS, TRANSFER_READS,
+        UNION_READ_NS,
+    },
 };
 
 /// What the rows of a view are.
@@ -134,7 +137,15 @@ fn part(counters: &Counters, direction: Direction, used: Used) -> Counters {
         v: counters.v,
         ..Counters::ZERO
     };
-    let of_reads = [READS, TRANSFER_READS, BYTES_READ, READ_NS, UNION_READ_NS];
+    let of_reads = [
+        READS,
+        TRANSFER_READS,
+        BYTES_READ,
+        READ_NS,
+        UNION_READ_NS,
+        BYTES_FETCHED,
+        MAPPED_BYTES,
+    ];
     for (index, value) in part.v.iter_mut().enumerate() {
         if of_reads.contains(&index) != (direction == Direction::Read) {
             *value = 0;

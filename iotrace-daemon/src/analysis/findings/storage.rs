@@ -86,30 +86,38 @@ pub fn reread(data: &Data<'_>) -> Option<Finding> {
         .epochs
         .iter()
         .filter(|epoch| epoch.number > 1 && epoch.is_complete());
-    let (mut bytes, mut ns, mut passes) = (0_u64, 0_u64, 0_u64);
+    let (mut bytes, mut fetched, mut ns, mut passes) = (0_u64, 0_u64, 0_u64, 0_u64);
     for epoch in later {
         bytes += epoch.bytes;
+        fetched += epoch.fetched;
         ns += epoch.read_ns;
         passes += 1;
     }
+    // Where the kernel tells, it is no matter of speed.
+    let is_cached = epochs.knows_cache && fetched < bytes / 2;
     let rate = bytes as f64 * 1e9 / ns.max(1) as f64;
     if passes == 0
+        || is_cached
         || (ns as f64) < data.limit(REREAD_SECONDS) * 1e9
-        || rate > data.limit(CACHED_RATE)
+        || (!epochs.knows_cache && rate > data.limit(CACHED_RATE))
     {
         return None;
+    }
+    let mut evidence = vec![
+        ("bytes", Value::Bytes(epochs.bytes)),
+        ("memory_bytes", Value::Bytes(memory)),
+        ("epochs", Value::Count(passes + 1)),
+        ("later_read_seconds", seconds(ns)),
+        ("later_bandwidth_bytes_per_second", Value::Rate(rate)),
+    ];
+    if epochs.knows_cache {
+        evidence.push(("later_bytes_fetched", Value::Bytes(fetched)));
     }
     Some(Finding {
         code: "data-set-fits-in-memory",
         severity: Severity::of_share(data.share_of_run(ns)),
         title: "The data set fits in memory, and is read from storage again in every epoch".into(),
-        evidence: vec![
-            ("bytes", Value::Bytes(epochs.bytes)),
-            ("memory_bytes", Value::Bytes(memory)),
-            ("epochs", Value::Count(passes + 1)),
-            ("later_read_seconds", seconds(ns)),
-            ("later_bandwidth_bytes_per_second", Value::Rate(rate)),
-        ],
+        evidence,
         subjects: Vec::new(),
         advice: "Keep it in memory: a cache of the loader (tf.data cache, a preloaded array), /dev/shm, or a memory limit of the job \
                  that leaves the page cache its room."

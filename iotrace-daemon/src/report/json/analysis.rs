@@ -210,6 +210,7 @@ fn load(report: &Report<'_>, load: &Event) -> Json {
 }
 
 fn epoch(report: &Report<'_>, epoch: &Epoch) -> Json {
+    let knows_cache = report.analysis.epochs.knows_cache;
     let mut shares: Vec<(u32, u64)> = epoch
         .by_process
         .iter()
@@ -226,6 +227,8 @@ fn epoch(report: &Report<'_>, epoch: &Epoch) -> Json {
         "end": moment(epoch.end),
         "files": epoch.files,
         "bytes_read": epoch.bytes,
+        "bytes_fetched": knows_cache.then_some(epoch.fetched),
+        "bytes_cached": knows_cache.then(|| epoch.cached()),
         "read_seconds": seconds(epoch.read_ns),
         "bandwidth_bytes_per_second": epoch.speed(),
         "share_of_data": epoch.coverage,
@@ -356,6 +359,8 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
                 "failures": sum.failures,
                 "bytes_read": sum.bytes_read,
                 "bytes_written": sum.bytes_written,
+                "bytes_fetched": sum.bytes_fetched,
+                "mapped_bytes": sum.mapped_bytes,
                 "seconds": seconds(sum.ns()),
                 "merged_seconds": seconds(most),
                 "merged_seconds_at_least": seconds(least),

@@ -61,6 +61,7 @@ fn is_always_written(index: usize) -> bool {
             | counters::UNLINKS
             | counters::BYTES_READ
             | counters::BYTES_WRITTEN
+            | counters::BYTES_FETCHED
             | counters::READ_NS
             | counters::WRITE_NS
             | counters::META_NS
@@ -78,6 +79,7 @@ pub(super) fn counter_entries<M: SerializeMap>(
     report: &Report<'_>,
     counters: &Counters,
 ) -> Result<(), M::Error> {
+    map.serialize_entry("bytes_cached", &counters.cached())?;
     for (index, (value, descriptor)) in counters.v.iter().zip(&TABLE).enumerate() {
         if is_bucket(index) || (*value == 0 && !is_always_written(index)) {
             continue;

@@ -28,7 +28,7 @@ pub use view::view_json;
 use super::{FORMAT_VERSION, Report};
 use crate::model::{
     Process, Row, Spot,
-    counters::Counters,
+    counters::{self, Counters},
     run::{Target, TraceMissing, TraceRun, rfc3339},
 };
 
@@ -196,6 +196,32 @@ impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Seq<F> {
     }
 }
 
+/// Bytes by way of access: what one has, no other has too.
+#[derive(Serialize)]
+struct ByAccess {
+    read: u64,
+    written: u64,
+    mapped: u64,
+    all: u64,
+}
+
+impl ByAccess {
+    fn of(of: &Counters) -> Self {
+        let [read, written, mapped] = [
+            counters::BYTES_READ,
+            counters::BYTES_WRITTEN,
+            counters::MAPPED_BYTES,
+        ]
+        .map(|index| of.v[index]);
+        Self {
+            read,
+            written,
+            mapped,
+            all: read + written + mapped,
+        }
+    }
+}
+
 struct Totals<'a>(&'a Report<'a>);
 
 impl Serialize for Totals<'_> {
@@ -206,6 +232,7 @@ impl Serialize for Totals<'_> {
         map.serialize_entry("files", &report.files.len())?;
         map.serialize_entry("directories", &report.directories.len())?;
         sum_entries(&mut map, report, &report.totals)?;
+        map.serialize_entry("bytes_by_access", &ByAccess::of(&report.totals.counters))?;
         failure_entries(
             &mut map,
             report

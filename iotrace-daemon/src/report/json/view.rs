@@ -31,6 +31,8 @@ pub fn view_json(report: &Report<'_>, view: &View, mut out: impl Write) -> io::R
         object.insert("operations".into(), flow.operations.into());
         object.insert("bytes_read".into(), flow.bytes_read.into());
         object.insert("bytes_written".into(), flow.bytes_written.into());
+        object.insert("bytes_fetched".into(), flow.bytes_fetched.into());
+        object.insert("mapped_bytes".into(), flow.mapped_bytes.into());
         object.insert("seconds".into(), seconds(flow.ns()).into());
         object.insert("read_seconds".into(), seconds(flow.read_ns).into());
         object.insert("write_seconds".into(), seconds(flow.write_ns).into());

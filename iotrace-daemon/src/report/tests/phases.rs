@@ -25,6 +25,7 @@ fn numbers(value: &Value, prefix: &str, into: &mut BTreeMap<String, f64>) {
                 "classes",
                 "errors",
                 "errors_by_operation",
+                "bytes_by_access",
             ]
             .contains(&key.as_str())
             && !key.starts_with("merged_seconds")

@@ -161,6 +161,7 @@ pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         "START",
         "TIME",
         "READ",
+        "FROM STORAGE",
         "FILES",
         "TIME IN READS",
         "BYTES / TIME",
@@ -180,6 +181,11 @@ pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
             at(epoch.start),
             duration(ns),
             bytes(epoch.bytes),
+            if epochs.knows_cache {
+                bytes(epoch.fetched)
+            } else {
+                String::new()
+            },
             count(epoch.files),
             duration(epoch.read_ns),
             some_rate(epoch.speed()),

@@ -119,6 +119,7 @@ pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         String::new(),
     ]);
     page.table(&table)?;
+    from_storage(&report.totals.counters, page)?;
     let kinds = [
         (report.processes.len(), "process", "processes"),
         (report.files.len(), "file", "files"),
@@ -133,6 +134,39 @@ pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
             kinds.join(", ")
         ),
     )
+}
+
+/// What came from storage and what from the page cache, and how files were used as memory.
+fn from_storage(counters: &Counters, page: &mut Page<impl Write>) -> io::Result<()> {
+    let v = &counters.v;
+    let (fetched, by_reads) = (v[counters::BYTES_FETCHED], counters.fetched_by_reads());
+    if fetched > 0 {
+        let cached = share(counters.cached(), v[counters::BYTES_READ]);
+        let cached = match cached.as_str() {
+            "" => String::new(),
+            cached => format!("; about {cached} of what was read was in the page cache"),
+        };
+        let text = format!(
+            "From storage: {} by reads and readahead, {} by page faults{cached}.",
+            bytes(by_reads),
+            bytes(fetched - by_reads),
+        );
+        page.prose(Style::Plain, &text)?;
+    }
+    if v[counters::FAULTS] == 0 {
+        return Ok(());
+    }
+    let dirtied = match v[counters::MAPPED_BYTES_DIRTIED] {
+        0 => String::new(),
+        dirtied => format!("; stores changed {}", bytes(dirtied)),
+    };
+    let text = format!(
+        "Mapped files: {} page faults, {} of them major, on at least {}{dirtied}. None of it is in the table.",
+        count(v[counters::FAULTS]),
+        count(v[counters::MAJOR_FAULTS]),
+        bytes(v[counters::MAPPED_BYTES]),
+    );
+    page.prose(Style::Plain, &text)
 }
 
 /// What each process did, those with the most time in calls first.
