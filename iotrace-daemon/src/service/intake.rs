@@ -556,6 +556,15 @@ fn count(totals: &mut Totals, key: Key, counters: &Counters) {
     totals.add(key, Value::ZeroReads, v[ZERO_READS]);
     totals.add(key, Value::BytesRead, v[BYTES_READ]);
     totals.add(key, Value::BytesWritten, v[BYTES_WRITTEN]);
+    totals.add(key, Value::Fetched, counters.fetched_by_reads());
+    totals.add(key, Value::FetchedMapped, v[MAPPED_BYTES_FETCHED]);
+    totals.add(key, Value::Mapped, v[MAPPED_BYTES]);
+    totals.add(
+        key,
+        Value::MinorFaults,
+        v[FAULTS].saturating_sub(v[MAJOR_FAULTS]),
+    );
+    totals.add(key, Value::MajorFaults, v[MAJOR_FAULTS]);
     let times = [READ_NS, WRITE_NS, META_NS, SYNC_NS, FAILED_NS];
     for (group, index) in times.into_iter().enumerate() {
         totals.add(key, Value::Time(group), v[index]);

@@ -277,6 +277,7 @@ impl Out<'_> {
         self.cells(totals, ("iotrace_operations", None, help), &calls, |n| n)?;
         let help = "Bytes read from and written to files.";
         self.cells(totals, ("iotrace", Some(&Unit::Bytes), help), &bytes, |n| n)?;
+        self.pages(totals)?;
         let help = "Time inside operations, summed over threads.";
         let name = ("iotrace_io", Some(&Unit::Seconds), help);
         self.cells(totals, name, &times, seconds)?;
@@ -290,6 +291,20 @@ impl Out<'_> {
         let name = ("iotrace_files_seen", None, help);
         self.cells(totals, name, &plain(Value::Files), |n| n)?;
         self.errors(totals)
+    }
+
+    /// What came from storage, and files used as memory.
+    fn pages(&mut self, totals: &Totals) -> fmt::Result {
+        let fetched = [("read", Value::Fetched), ("fault", Value::FetchedMapped)];
+        let faults = [("minor", Value::MinorFaults), ("major", Value::MajorFaults)];
+        let help = "Bytes fetched from storage, readahead included, by reads and by page faults.";
+        let name = ("iotrace_fetched", Some(&Unit::Bytes), help);
+        self.cells(totals, name, &fetched, |n| n)?;
+        let help = "Bytes of mapped files that page faults mapped, at least.";
+        let name = ("iotrace_mapped", Some(&Unit::Bytes), help);
+        self.cells(totals, name, &[("", Value::Mapped)], |n| n)?;
+        let help = "Page faults on mapped files; major ones waited for storage.";
+        self.cells(totals, ("iotrace_page_faults", None, help), &faults, |n| n)
     }
 
     fn errors(&mut self, totals: &Totals) -> fmt::Result {

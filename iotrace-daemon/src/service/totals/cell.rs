@@ -16,6 +16,13 @@ pub enum Value {
     ZeroReads,
     BytesRead,
     BytesWritten,
+    /// Bytes fetched from storage by reads, and by page faults.
+    Fetched,
+    FetchedMapped,
+    /// Bytes that page faults mapped, and page faults without and with a wait for storage.
+    Mapped,
+    MinorFaults,
+    MajorFaults,
     /// Time inside operations of a group ([`Value::GROUPS`]), nanoseconds.
     Time(usize),
     /// Time in which at least one operation was under way in a process, nanoseconds.
@@ -32,7 +39,10 @@ pub enum Value {
 const ZERO_READS: usize = op::COUNT;
 const BYTES_READ: usize = ZERO_READS + 1;
 const BYTES_WRITTEN: usize = BYTES_READ + 1;
-const TIME: usize = BYTES_WRITTEN + 1;
+const FETCHED: usize = BYTES_WRITTEN + 1;
+const MAPPED: usize = FETCHED + 2;
+const FAULTS: usize = MAPPED + 1;
+const TIME: usize = FAULTS + 2;
 const MERGED: usize = TIME + Value::GROUPS.len();
 const FILES: usize = MERGED + 1;
 const COUNT: usize = FILES + 1;
@@ -47,6 +57,11 @@ impl Value {
             Self::ZeroReads => ZERO_READS,
             Self::BytesRead => BYTES_READ,
             Self::BytesWritten => BYTES_WRITTEN,
+            Self::Fetched => FETCHED,
+            Self::FetchedMapped => FETCHED + 1,
+            Self::Mapped => MAPPED,
+            Self::MinorFaults => FAULTS,
+            Self::MajorFaults => FAULTS + 1,
             Self::Time(group) => TIME + group,
             Self::Merged => MERGED,
             Self::Files => FILES,
