@@ -25,9 +25,9 @@ use crate::{
         DENTRY_ALIAS, DENTRY_INODE, FILE_FLAGS, FILE_INODE, FILE_PATH, FILE_PRIVATE, FOLIO_FLAGS,
         FOLIO_INDEX, FOLIO_IS_LARGE, FOLIO_MAPPING, FOLIO_ORDER, FS_PWD, FS_ROOT, INODE_DENTRY,
         INODE_SB, MAPPING_HOST, MM_EXE_FILE, NR_FADVISE, NR_IO_SUBMIT, NR_IO_URING_ENTER,
-        NR_READAHEAD, O_DIRECT, PAGE_CACHE, PAGE_SHIFT, REGS_NR, SB_MAGIC, TASK_FLAGS, TASK_FS,
-        TASK_MAJOR_FAULTS, TASK_MINOR_FAULTS, TASK_MM, TYPE_FILE, TYPE_INODE, TYPE_SUPER_BLOCK,
-        VFSMOUNT_SB,
+        NR_READAHEAD, O_DIRECT, PAGE_CACHE, PAGE_SHIFT, REGS_NR, SB_MAGIC, SELF_TGID, TASK_FLAGS,
+        TASK_FS, TASK_MAJOR_FAULTS, TASK_MINOR_FAULTS, TASK_MM, TYPE_FILE, TYPE_INODE,
+        TYPE_SUPER_BLOCK, VFSMOUNT_SB,
     },
     diagnose,
     file::identify_inode,
@@ -61,16 +61,17 @@ pub struct Faulted {
     added: u64,
 }
 
-/// The running thread, if its process is traced.
+/// The running thread, if its process is traced, and not the daemon.
 #[inline(always)]
 fn running(task: Address) -> Option<&'static mut Thread> {
     // SAFETY: the running task; its flags are 32 bits.
     let flags: u32 = unsafe { load(task, &TASK_FLAGS) };
-    if flags & (PF_KTHREAD | PF_EXITING) != 0 {
+    if !PAGE_CACHE.is_set() || flags & (PF_KTHREAD | PF_EXITING) != 0 {
         return None;
     }
     let thread = thread::of(registers_of(task), true)?;
-    if in_scope(thread, task) {
+    // The daemon's own pages would take room among the few known operations of the self-test.
+    if in_scope(thread, task) && u64::from(thread.key.io.tgid) != SELF_TGID.load() {
         Some(thread)
     } else {
         None
@@ -120,38 +121,38 @@ struct Subject {
     in_call: bool,
 }
 
-/// The file of `mapping`, for a thread in a call or a page fault that uses it as `used`.
+/// The file of `mapping`, for a thread in a call or a page fault that uses it as `used`; `None`: memory that is no file.
 #[inline(always)]
-fn subject(thread: &mut Thread, mapping: Address, used: u8, copy: u32) -> Subject {
+fn subject(thread: &mut Thread, mapping: Address, used: u8, copy: u32) -> Option<Subject> {
     let inode: u64 = probe(mapping, &MAPPING_HOST);
     let Some(real) = identify_inode(inode) else {
         // A block device: what a filesystem keeps about its files.
-        return Subject {
+        return Some(Subject {
             id: FileId::NONE,
             phase: 0,
             in_call: false,
-        };
+        });
     };
     let in_call = thread.state == state::RUNNING;
     if in_call && (thread.key.io.file == real || is_behind(thread, inode, &real)) {
-        return Subject {
+        return Some(Subject {
             id: thread.key.io.file,
             phase: thread.key.io.phase,
             in_call: true,
-        };
+        });
     }
     // SAFETY: the value is not kept.
-    let id = unsafe { OVERLAID.get(&real) }.map_or(real, |over| *over);
+    let id = unsafe { OVERLAID.get(real) }.map_or(real, |over| *over);
     // SAFETY: as above.
-    let sorted = match unsafe { NAMED.get(&id) } {
+    let sorted = match unsafe { NAMED.get(id) } {
         Some(named) => named.sorted,
-        None => name(inode, &id, copy),
+        None => name(inode, &id, copy)?,
     };
-    Subject {
+    Some(Subject {
         id,
         phase: phases::phase(sorted, used),
         in_call: false,
-    }
+    })
 }
 
 /// The counters of the subject.
@@ -179,7 +180,9 @@ pub fn added(folio: Address) {
     let Some(thread) = running(task) else {
         return by_kernel(task, mapping, bytes);
     };
-    let subject = subject(thread, mapping, direction::READ, scratch::ADDED);
+    let Some(subject) = subject(thread, mapping, direction::READ, scratch::ADDED) else {
+        return;
+    };
     if subject.in_call && (writes(thread.op()) || is_direct(thread)) {
         return;
     }
@@ -240,7 +243,7 @@ fn by_kernel(task: Address, mapping: Address, bytes: u64) {
         return;
     };
     // SAFETY: the values are not kept.
-    if unsafe { NAMED.get(&id).is_some() || OVERLAID.get(&id).is_some() } {
+    if unsafe { NAMED.get(id).is_some() || OVERLAID.get(id).is_some() } {
         diagnose::add(diag::FETCHED_BY_KERNEL, bytes);
     }
 }
@@ -262,7 +265,9 @@ pub fn fault(mapping: Address, index: u64) {
         return;
     }
     let window = if again { thread.faulted.window } else { 0 };
-    let subject = subject(thread, mapping, direction::READ, scratch::FAULT);
+    let Some(subject) = subject(thread, mapping, direction::READ, scratch::FAULT) else {
+        return;
+    };
     let io = counters(thread, &subject, scratch::FAULT);
     thread.faulted = Faulted {
         serial,
@@ -297,7 +302,9 @@ pub fn around(mapping: Address, first: u64, last: u64) {
         return;
     }
     let bytes = (last.wrapping_sub(first) + 1) << PAGE_SHIFT.load();
-    let subject = subject(thread, mapping, direction::READ, scratch::MAPPED);
+    let Some(subject) = subject(thread, mapping, direction::READ, scratch::MAPPED) else {
+        return;
+    };
     let io = counters(thread, &subject, scratch::MAPPED);
     thread.faulted = Faulted {
         serial,
@@ -336,7 +343,9 @@ pub fn dirtied(folio: Address) {
     } else {
         direction::WRITE
     };
-    let subject = subject(thread, mapping, used, scratch::DIRTIED);
+    let Some(subject) = subject(thread, mapping, used, scratch::DIRTIED) else {
+        return;
+    };
     if subject.in_call || subject.id.is_none() {
         return;
     }
@@ -466,14 +475,11 @@ pub fn executed(file: u64) {
 }
 
 /// Names a file that no traced process has opened, such as one that was mapped before: by a mount that the process
-/// uses. What it was sorted as.
+/// uses. What it was sorted as; `None` if it is memory and no file.
 #[inline(always)]
-fn name(inode: u64, id: &FileId, copy: u32) -> u32 {
+fn name(inode: u64, id: &FileId, copy: u32) -> Option<u32> {
     let alias: u64 = probe(inode as Address, &INODE_DENTRY);
     let superblock: u64 = probe(inode as Address, &INODE_SB);
-    if alias == 0 {
-        return 0;
-    }
     let task = current();
     let fs = probe::<u64>(task, &TASK_FS) as Address;
     let mm = probe::<u64>(task, &TASK_MM) as Address;
@@ -484,11 +490,12 @@ fn name(inode: u64, id: &FileId, copy: u32) -> u32 {
         probe(fs, &FS_PWD),
     ];
     for mount in mounts {
-        if mount != 0 && probe::<u64>(mount as Address, &VFSMOUNT_SB) == superblock {
+        if alias != 0 && mount != 0 && probe::<u64>(mount as Address, &VFSMOUNT_SB) == superblock {
             let place = u64::from(id.device) << 32 | u64::from(id.generation);
             let dentry = alias - DENTRY_ALIAS.load();
-            return path::iotrace_meet_name(mount, dentry, id.inode, place, copy) as u32;
+            return Some(path::iotrace_meet_name(mount, dentry, id.inode, place, copy) as u32);
         }
     }
-    0
+    // Shared memory is made of files that nobody can open.
+    (probe::<u64>(superblock as Address, &SB_MAGIC) != TMPFS).then_some(0)
 }

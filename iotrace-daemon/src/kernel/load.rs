@@ -82,7 +82,8 @@ pub struct Options {
     pub trace: Option<TraceOptions>,
 }
 
-/// A damaged offset, for the test that the self-test finds one: `GLOBAL=VALUE` in this environment variable.
+/// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
+/// environment variable.
 const OFFSET_OVERRIDE: &str = "IOTRACE_TEST_OFFSET";
 
 impl Options {
