@@ -39,4 +39,6 @@ diagnostics! {
     16 PRIVILEGED "privileged_processes" false "Processes that were not followed any more, because they came to run a program with other rights than those of the user who records.";
     17 TRACE_UNOWNED "trace_unattributed" true "Operations missing in the trace, by no process: there were too many processes to count them by.";
     18 FETCHED_BY_KERNEL "fetched_by_kernel_bytes" false "Bytes that threads of the kernel brought into the page cache, of files that traced processes use: by no process, and in no bytes_fetched.";
+    19 LIBRARY_LOST "library_calls_lost" true "Calls of libraries seen by uprobes that found no room for their counters or their state.";
+    20 LIBRARY_NAMES_DROPPED "library_names_dropped" true "Objects and marks of libraries whose names found the event buffer full.";
 }

@@ -5,7 +5,7 @@
 
 use core::mem::size_of;
 
-use crate::key::FileId;
+use crate::{key::FileId, library::Progress};
 
 /// The name of a file at first sight: a [`Name`], then its components, leaf first.
 pub const FILE: u32 = 1;
@@ -32,6 +32,13 @@ pub const ENVIRONMENT: u32 = 10;
 /// A directory that a file was looked for in vain in, at the first time: a [`Name`] whose `file` is the directory that the
 /// path starts from and whose `size` is the hash of its `LookKey`; payload as for [`UNLINK`], the path up to its last slash.
 pub const MISSING: u32 = 11;
+
+/// A file that a process mapped as code, at first sight: a [`Mapped`].
+pub const MAPPED: u32 = 12;
+/// An object that a library opened: an [`Object`], then its name up to a NUL.
+pub const OBJECT: u32 = 13;
+/// A mark of a program's own: a [`Mark`], then its name up to a NUL.
+pub const MARK: u32 = 14;
 
 /// Start of every event.
 #[repr(C)]
@@ -142,7 +149,40 @@ pub struct Exit {
     pub pad: u32,
 }
 
+/// A file that was mapped as code.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mapped {
+    pub header: Header,
+    pub file: FileId,
+}
+
+/// A file or a data set that a library opened.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Object {
+    pub header: Header,
+    /// Its number, and that of the object that its name starts from; 0: none.
+    pub object: u64,
+    pub parent: u64,
+}
+
+/// A mark: the start of a range, its end, or a moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mark {
+    pub header: Header,
+    /// What all traced processes had done until then.
+    pub progress: Progress,
+    /// Place of the function in [`crate::library::FUNCTIONS`].
+    pub function: u32,
+    pub pad: u32,
+}
+
 const _: () = {
+    assert!(size_of::<Mapped>() == 48);
+    assert!(size_of::<Object>() == 48);
+    assert!(size_of::<Mark>() == 72);
     assert!(size_of::<Header>() == 32);
     assert!(size_of::<Name>() == 32 + 16 + 16 + 16);
     assert!(size_of::<Exec>() == 32 + 8 + 16);

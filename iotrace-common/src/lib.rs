@@ -11,6 +11,7 @@ pub mod diag;
 pub mod event;
 pub mod histogram;
 pub mod key;
+pub mod library;
 pub mod limits;
 pub mod op;
 pub mod phases;

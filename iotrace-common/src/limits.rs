@@ -11,6 +11,14 @@ pub const SET_WAYS: usize = 8;
 pub const FAILURE_ENTRIES: u32 = 8_192;
 /// Entries of one generation of the per-(process, directory) counters of look-ups that found nothing.
 pub const MISSING_ENTRIES: u32 = 16_384;
+/// Entries of one generation of the per-(thread, function, file) counters of library calls.
+pub const LIBRARY_ENTRIES: u32 = 65_536;
+/// Handles of libraries of which it is known what they are (an LRU).
+pub const HANDLE_ENTRIES: u32 = 65_536;
+/// Entries of a batch of cuFile's that are looked at; cuFile takes at most 128.
+pub const BATCH_ENTRIES: u32 = 256;
+/// Files mapped as code that were told of (an LRU: one that was forgotten is told of again).
+pub const MAPPED_ENTRIES: u32 = 8_192;
 /// Entries of one generation of the per-thread overflow counters.
 pub const OVERFLOW_ENTRIES: u32 = 4_096;
 /// Files remembered as already named (an LRU: an evicted file is named again).

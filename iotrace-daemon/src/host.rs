@@ -33,6 +33,7 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
         trace: None,
+        uprobes: Vec::new(),
     })
 }
 
@@ -109,6 +110,12 @@ fn clock() -> io::Result<Clock> {
         realtime_minus_monotonic_ns: realtime - now(libc::CLOCK_MONOTONIC)?,
         realtime_minus_boottime_ns: realtime - now(libc::CLOCK_BOOTTIME)?,
     })
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds.
+pub fn monotonic() -> u64 {
+    // It cannot fail for a clock that every kernel has.
+    now(libc::CLOCK_MONOTONIC).map_or(0, |now| now as u64)
 }
 
 /// A clock, nanoseconds.

@@ -115,7 +115,7 @@ pub fn is_there(process: ProcessId) -> bool {
 }
 
 /// Every process of the system.
-fn all() -> impl Iterator<Item = u32> {
+pub fn all() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .into_iter()
         .flatten()

@@ -71,6 +71,7 @@ fn run() -> Run {
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
         trace: None,
+        uprobes: Vec::new(),
     }
 }
 

@@ -72,6 +72,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         btf: None,
         program_log: false,
         trace: None,
+        uprobes: Vec::new(),
     };
     let types = load::read_types(None).unwrap();
     let mut kernel = load::load(&options, &types, Classifier::builtin().table()).unwrap();

@@ -47,6 +47,7 @@ fn run() -> Run {
         room_bytes: std::collections::BTreeMap::new(),
         losses: [("skipped".to_owned(), 5)].into(),
         trace: None,
+        uprobes: Vec::new(),
     }
 }
 

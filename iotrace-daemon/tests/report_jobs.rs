@@ -44,6 +44,7 @@ fn run(host: &str, offset: i64) -> Run {
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),
         trace: None,
+        uprobes: Vec::new(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     maps::{FAILURES, OVERFLOW, OVERFLOW_FULL, ZERO},
     path, sort,
     thread::Thread,
+    uprobe_mark,
 };
 
 const BPF_NOEXIST: u64 = 1;
@@ -125,6 +126,7 @@ pub fn add(io: *mut Io, thread: &Thread) {
     if op >= op::COUNT {
         return;
     }
+    uprobe_mark::progress(thread);
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
         (*io).calls[op] += 1;
@@ -137,9 +139,10 @@ pub fn add(io: *mut Io, thread: &Thread) {
 /// Adds bytes moved: out of the file by a read or a transfer, else into it.
 #[inline(always)]
 pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
+    uprobe_mark::progress_bytes(op, bytes);
     // SAFETY: as in `add`.
     unsafe {
-        if op == op::READ || op == op::TRANSFER_READ {
+        if is_read(op) {
             (*io).bytes_read += bytes;
         } else {
             (*io).bytes_written += bytes;
@@ -148,6 +151,12 @@ pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
             (*io).zero_reads += 1;
         }
     }
+}
+
+/// Whether an operation takes bytes out of a file.
+#[inline(always)]
+pub fn is_read(op: usize) -> bool {
+    op == op::READ || op == op::TRANSFER_READ
 }
 
 /// Counts a failed call: in the entry of its file, where that is known, and by errno.

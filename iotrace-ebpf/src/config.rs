@@ -98,6 +98,13 @@ constants! {
     /// 1: this machine may show another CPU one's writes in another order.
     WEAKLY_ORDERED = 0;
 
+    /// 1: there are uprobes ([`crate::uprobe`]).
+    UPROBES = 0;
+    /// 1: programs may set marks ([`crate::uprobe_mark`]).
+    MARKS = 0;
+    /// CPUs that there may be.
+    CPUS = 0;
+
     // Field offsets, bytes. `struct pt_regs`: the six arguments and the system call number.
     REGS_ARG0 = 0;
     REGS_ARG1 = 0;
@@ -106,6 +113,13 @@ constants! {
     REGS_ARG4 = 0;
     REGS_ARG5 = 0;
     REGS_NR = 0;
+    /// Of a function, where they stand elsewhere than of a system call: arguments, the result, the stack pointer.
+    FUNCTION_ARG0 = 0;
+    FUNCTION_ARG3 = 0;
+    REGS_RESULT = 0;
+    REGS_STACK = 0;
+    /// Bytes that a return takes off the stack.
+    RETURN_POPS = 0;
     /// `task_struct.thread_info.status` and the bit in it that marks a 32-bit call; mask 0 where there is none.
     TASK_STATUS = 0;
     TASK_COMPAT_MASK = 0;

@@ -13,7 +13,7 @@ use iotrace_common::{
 use crate::{
     config::{
         FULL, PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK,
-        TASK_STATUS, TRACE, call, compat_traced,
+        TASK_STATUS, TRACE, UPROBES, call, compat_traced,
     },
     diagnose,
     file::{Kind, identify, of_descriptor},
@@ -213,6 +213,9 @@ pub fn set_file(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
     thread.file = open.file;
     thread.block = open.block;
     if open.kind == Kind::Traced {
+        if UPROBES.is_set() {
+            thread.used = open.id;
+        }
         sort(thread, file, used, copy);
     } else {
         (thread.key.io.phase, thread.direction) = (0, direction::READ);

@@ -17,7 +17,7 @@ use crate::{
     missing, pages, path,
     sort::sort,
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
-    trace,
+    trace, uprobe_mark,
 };
 
 /// Results from here to -1 are errors.
@@ -166,6 +166,7 @@ pub fn metadata(thread: &mut Thread, result: i64) -> *mut Io {
             full::metadata(io, thread);
         }
     }
+    uprobe_mark::mapped(thread);
     io
 }
 

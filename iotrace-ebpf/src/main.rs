@@ -10,6 +10,7 @@
 //! - `missing`: where files were looked for that are not there
 //! - `uring`: requests of io_uring; `pages`: the page cache, and mapped files
 //! - `trace`: every operation by itself, where that is wanted
+//! - `uprobe`, `uprobe_stream`, `uprobe_handle`, `uprobe_mark`: functions of libraries, where they are wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
@@ -37,14 +38,18 @@ mod process;
 mod sort;
 mod thread;
 mod trace;
+mod uprobe;
+mod uprobe_handle;
+mod uprobe_mark;
+mod uprobe_stream;
 mod uring;
 
 use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{btf_tracepoint, tracepoint},
-    programs::{BtfTracePointContext, TracePointContext},
+    macros::{btf_tracepoint, tracepoint, uprobe, uretprobe},
+    programs::{BtfTracePointContext, ProbeContext, RetProbeContext, TracePointContext},
 };
 use aya_log_ebpf::debug;
 
@@ -163,6 +168,20 @@ pub fn pages_mapped(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "writeback_dirty_folio")]
 pub fn page_dirtied(ctx: BtfTracePointContext) -> i32 {
     pages::dirtied(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// The start of a function of a library.
+#[uprobe]
+pub fn library_enter(ctx: ProbeContext) -> u32 {
+    uprobe::entered(uprobe::cookie(ctx.as_ptr()));
+    0
+}
+
+/// The return of one.
+#[uretprobe]
+pub fn library_return(ctx: RetProbeContext) -> u32 {
+    uprobe::returned(uprobe::cookie(ctx.as_ptr()));
     0
 }
 

@@ -279,7 +279,7 @@ pub struct TaskStorage<T> {
 unsafe impl<T> Sync for TaskStorage<T> {}
 
 impl<T> TaskStorage<T> {
-    const fn new() -> Self {
+    pub const fn new() -> Self {
         Self {
             r#type: ptr::null(),
             key: ptr::null(),

@@ -89,6 +89,8 @@ pub struct Thread {
     pub faulted: Faulted,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 5],
+    /// The file used last since a library began to open one ([`crate::uprobe_handle`]); where there are uprobes.
+    pub used: FileId,
 }
 
 /// A file as a thread remembers it.

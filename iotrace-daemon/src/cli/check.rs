@@ -126,6 +126,7 @@ fn trials(args: &Args) -> Vec<Trial> {
                 btf: args.btf.clone(),
                 program_log: false,
                 trace: None,
+                uprobes: Vec::new(),
             };
             trials.push(Trial {
                 hook,

@@ -436,6 +436,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,
         trace: None,
+        uprobes: Vec::new(),
     }
 }
 

@@ -61,6 +61,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         btf: None,
         program_log: false,
         trace: None,
+        uprobes: Vec::new(),
     };
     let types = load::read_types(None)?;
     let mut kernel = load::load(&options, &types, sorting.classifier.table())?;

@@ -18,7 +18,9 @@ use super::{
 };
 use crate::{
     drain::{Drain, rings::Rings},
-    kernel::{Detail, HookChoice, Options, TraceOptions, load, selftest, trace::Filter},
+    kernel::{
+        Detail, HookChoice, Options, TraceOptions, load, selftest, trace::Filter, uprobes::Wanted,
+    },
     service::socket::protocol::Record,
     targets,
 };
@@ -78,6 +80,9 @@ pub struct Args {
     /// Room for operations on their way out of the kernel, on all CPUs together.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", requires = "trace")]
     trace_buffer: u64,
+    /// See calls of these libraries by uprobes, too: stdio, cufile, hdf5, marker; NAME:FILE for one file of it.
+    #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
+    pub uprobe: Vec<Wanted>,
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -146,6 +151,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         } else {
             None
         },
+        uprobes: args.uprobe.clone(),
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
@@ -157,6 +163,12 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     let hook = kernel.attach(args.hook)?;
     selftest::run(&mut kernel, &mut drain)?;
     kernel.zero_losses()?;
+    let running = if args.all {
+        targets::all().collect()
+    } else {
+        targets::descendants(&args.pid)
+    };
+    kernel.probe_libraries(&running)?;
     log::info!(
         "hook {}, detail {}, {} entries in each of two generations, {} MiB of kernel maps",
         hook.name(),
@@ -194,6 +206,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--map-entries", args.map_entries.is_some()),
         ("--btf", args.btf.is_some()),
         ("--trace", args.trace),
+        ("--uprobe", !args.uprobe.is_empty()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => anyhow::bail!(

@@ -1,12 +1,16 @@
 //! Where the counts of a recording come from: the kernel programs of this process, or the service, which has them.
 
+use iotrace_common::key::FileId;
+
 use super::remote::Remote;
 use crate::{
     drain::{
         Batch, Drain, Stats,
         collector::{Collector, Taken},
     },
+    host,
     kernel::{Kernel, KernelError, Losses},
+    model::{Model, input::ProcessId, run::Probed},
 };
 
 /// A source of counts.
@@ -57,6 +61,27 @@ impl Source {
         match self {
             Self::Own { kernel, .. } => kernel.attach_more(),
             Self::Service(_) => Ok(()),
+        }
+    }
+
+    /// Puts probes on libraries among the files that were just mapped as code: by whom, when, which.
+    pub fn probe(&mut self, mapped: &[(ProcessId, u64, FileId)], model: &Model) {
+        let Self::Own { kernel, .. } = self else {
+            return;
+        };
+        for (process, time, file) in mapped {
+            if let Some(file) = model.find_file(*file) {
+                let ago = || host::monotonic().saturating_sub(*time);
+                kernel.probe_mapped(process.pid, file.path, ago);
+            }
+        }
+    }
+
+    /// What is probed.
+    pub fn probed(&self) -> Vec<Probed> {
+        match self {
+            Self::Own { kernel, .. } => kernel.probed().to_vec(),
+            Self::Service(_) => Vec::new(),
         }
     }
 

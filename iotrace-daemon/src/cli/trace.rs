@@ -147,7 +147,11 @@ impl Trace {
                 .min();
             tokio::select! {
                 taken = self.source.next(), if !self.over => match taken {
-                    Some(Taken::Batch(batch)) => batch.apply(&mut session.model),
+                    Some(Taken::Batch(batch)) => {
+                        let mapped = batch.mapped();
+                        batch.apply(&mut session.model);
+                        self.source.probe(&mapped, &session.model);
+                    }
                     Some(Taken::All(_)) => {
                         self.flush(session)?;
                         // Counted from here: a slow disk must not be given one part behind the other.
@@ -182,6 +186,7 @@ impl Trace {
     /// Writes a part, of all that was done until it was asked for.
     fn flush(&self, session: &mut Session) -> anyhow::Result<()> {
         session.run.losses = self.source.losses()?;
+        session.run.uprobes = self.source.probed();
         if let Some(operations) = &self.operations {
             operations.cut();
             session.run.trace = Some(operations.summary());
@@ -242,6 +247,7 @@ impl Trace {
         }
         session.describe();
         session.model.update_mounts(&host::mountinfo()?);
+        session.run.uprobes = self.source.probed();
         let take = |batch: Batch| batch.apply(&mut session.model);
         let (losses, stats, lost) = self.source.end(take).await?;
         session.run.losses = losses;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use iotrace_common::{
-    event::{self, Exec, Exit, Fork, Header, Name, name_flags},
+    event::{self, Exec, Exit, Fork, Header, Mapped, Mark, Name, Object, name_flags},
     key::start_key,
     limits::ENVIRONMENT_BYTES,
 };
@@ -94,6 +94,31 @@ impl Decoder {
                     path: given_path(record)?,
                 })
             }
+            event::MAPPED => Decoded::Event(Event::Mapped {
+                process,
+                time: header.time,
+                file: read::<Mapped>(record)?.file,
+            }),
+            event::OBJECT => {
+                let object: Object = read(record)?;
+                Decoded::Event(Event::Object {
+                    process,
+                    object: object.object,
+                    parent: object.parent,
+                    name: until_nul(payload::<Object>(record, &header)?),
+                })
+            }
+            event::MARK => {
+                let mark: Mark = read(record)?;
+                Decoded::Event(Event::Mark {
+                    process,
+                    tid: header.tid,
+                    time: header.time,
+                    function: mark.function as u16,
+                    name: until_nul(payload::<Mark>(record, &header)?),
+                    progress: mark.progress,
+                })
+            }
             event::FILL => Decoded::Fill,
             _ => return None,
         })
@@ -129,6 +154,12 @@ unsafe impl Fixed for Exec {}
 unsafe impl Fixed for Fork {}
 // SAFETY: as above.
 unsafe impl Fixed for Exit {}
+// SAFETY: as above.
+unsafe impl Fixed for Mapped {}
+// SAFETY: as above.
+unsafe impl Fixed for Object {}
+// SAFETY: as above.
+unsafe impl Fixed for Mark {}
 
 /// The variable part behind a fixed part of type `T`.
 fn payload<'a, T>(record: &'a [u8], header: &Header) -> Option<&'a [u8]> {
@@ -214,7 +245,7 @@ fn exec(process: ProcessId, record: &[u8]) -> Option<Event> {
         start_boottime: exec.header.start,
         parent: exec.parent,
         uid: exec.uid,
-        comm: comm(&exec.comm),
+        comm: until_nul(&exec.comm),
         args: if args.is_empty() {
             vec![]
         } else {
@@ -233,12 +264,12 @@ fn fork(parent: ProcessId, record: &[u8]) -> Option<Event> {
         },
         child_start_boottime: fork.child_start,
         uid: fork.uid,
-        comm: comm(&fork.comm),
+        comm: until_nul(&fork.comm),
     })
 }
 
 /// The name up to its NUL.
-fn comm(bytes: &[u8; 16]) -> Vec<u8> {
+fn until_nul(bytes: &[u8]) -> Vec<u8> {
     bytes
         .split(|byte| *byte == 0)
         .next()

@@ -22,7 +22,8 @@ use std::{
 use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
     event::{self, Header},
-    key::{FailureKey, IoKey, LookKey},
+    key::{FailureKey, FileId, IoKey, LookKey},
+    library::{CallKey, Calls},
     value::{Failures, Io, IoFull},
 };
 
@@ -56,9 +57,27 @@ pub enum Batch {
     Failures(Entries<FailureKey, Failures>),
     /// Look-ups that found nothing, by process and directory.
     Missing(Entries<LookKey, Failures>),
+    /// Calls of libraries, by thread, function and file.
+    Library(Entries<CallKey, Calls>),
 }
 
 impl Batch {
+    /// Files that were mapped as code, by whom and when.
+    pub fn mapped(&self) -> Vec<(ProcessId, u64, FileId)> {
+        let Self::Events(events) = self else {
+            return Vec::new();
+        };
+        let mapped = events.iter().filter_map(|event| match event {
+            Event::Mapped {
+                process,
+                time,
+                file,
+            } => Some((*process, *time, *file)),
+            _ => None,
+        });
+        mapped.collect()
+    }
+
     /// Enters it into the model.
     pub fn apply(self, model: &mut Model) {
         match self {
@@ -95,6 +114,11 @@ impl Batch {
                         ns: looks.ns,
                     };
                     model.add_missing(process, searched, count);
+                }
+            }
+            Self::Library((keys, values)) => {
+                for (key, calls) in keys.iter().zip(&values) {
+                    model.add_library_calls(key, calls);
                 }
             }
         }
@@ -143,6 +167,7 @@ pub struct Drain {
     counts: Counts,
     failures: Generations<FailureKey, Failures>,
     missing: Generations<LookKey, Failures>,
+    library: Generations<CallKey, Calls>,
     ring: RingBuf<MapData>,
     decoder: Decoder,
     stats: Stats,
@@ -193,6 +218,7 @@ impl Drain {
         };
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
         let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
+        let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -200,6 +226,7 @@ impl Drain {
             counts,
             failures,
             missing,
+            library,
             ring,
             decoder,
             stats,
@@ -315,6 +342,9 @@ impl Drain {
         entries += self
             .missing
             .sweep_if_used(last, |entries| sink(Batch::Missing(entries)))?;
+        entries += self
+            .library
+            .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;

@@ -40,6 +40,7 @@ pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
     spans(export, &intervals, &mut events);
     counters(export, &intervals, &mut events);
     job(export, &export.analysis(), &mut events);
+    marks(export, &mut events);
     events.sort_by_key(|(at, _)| *at);
 
     // JSON comes in small pieces.
@@ -76,6 +77,7 @@ fn tracks(export: &Export<'_>, events: &Events) -> Vec<Value> {
         if let (Some(pid), Some(tid)) = (event["pid"].as_u64(), event["tid"].as_u64()) {
             lanes.entry((pid, tid)).or_insert_with(|| match pid {
                 JOB => LANES[(tid / MOST_LANES) as usize].to_owned(),
+                _ if tid >= THREADS => format!("thread {}", tid - THREADS),
                 _ => phase_name(tid as u16),
             });
         }
@@ -344,6 +346,37 @@ fn lanes(
             "dur": micros(end - start),
             "args": args,
         });
+        events.push((start, event));
+    }
+}
+
+/// Ranges and moments that programs marked, on the lanes of their threads.
+fn marks(export: &Export<'_>, events: &mut Events) {
+    let (pids, places) = (pids(export), export.places());
+    for range in export.model.libraries().ranges() {
+        let (Some(place), Some(end)) = (places[range.process as usize], range.end) else {
+            continue;
+        };
+        let start = export.moment(range.start);
+        let name = export.names.word(&range.name);
+        let mut event = json!({
+            "cat": "mark",
+            "name": String::from_utf8_lossy(&name),
+            "pid": pids[place],
+            "tid": THREADS + u64::from(range.tid),
+            "ts": micros(start),
+        });
+        if range.is_mark {
+            (event["ph"], event["s"]) = ("i".into(), "t".into());
+        } else {
+            (event["ph"], event["dur"]) = ("X".into(), micros(export.moment(end) - start).into());
+            event["args"] = json!({
+                "operations": range.done.operations,
+                "bytes_read": range.done.bytes_read,
+                "bytes_written": range.done.bytes_written,
+                "seconds_in_calls": range.done.ns as f64 / 1e9,
+            });
+        }
         events.push((start, event));
     }
 }

@@ -200,13 +200,18 @@ impl Kernel {
 
     /// Takes all hooks off. A program may still be running when this returns, but none begins.
     ///
-    /// The kernel takes about 80 ms for each per-syscall tracepoint, so those are left to a process
+    /// The kernel takes about 80 ms for each per-syscall tracepoint, and some for each uprobe, so those are left to a process
     /// of their own that outlives this one; until they are off they find no process in scope.
     pub fn detach(mut self) -> Result<Detached, KernelError> {
         let recursion_misses = self.recursion_misses();
         match self.hook {
             Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
-            _ => self.misses.detach(&mut self.ebpf),
+            _ => {
+                self.misses.detach(&mut self.ebpf);
+                if self.uprobes.are_attached() {
+                    self.leave_hooks_to_another()?;
+                }
+            }
         }
         let Self { diagnostics, .. } = self;
         Ok(Detached {
@@ -221,6 +226,8 @@ impl Kernel {
         for pid in pids {
             self.remove_target(pid)?;
         }
+        self.scope.all = 0;
+        self.publish_scope()?;
         // SAFETY: the child calls only setsid, close and _exit: its descriptors are closed by its end, which drops
         // the last references to the hooks.
         match unsafe { libc::fork() } {
@@ -342,7 +349,7 @@ where
     program.try_into().map_err(|_| missing)
 }
 
-fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
+pub fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
     let ProgramError::LoadError {
         io_error,
         verifier_log,
@@ -382,7 +389,7 @@ fn verdict(log: &str) -> &str {
         .unwrap_or("nothing")
 }
 
-fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
+pub fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
     KernelError::Attach {
         hook: hook.into(),
         reason: chain(error),

@@ -30,6 +30,7 @@ use super::{
     pages::{self, Pages},
     probe, rules,
     trace::{Layout, TraceOptions},
+    uprobes::{self, Uprobes, Wanted},
     uring::{self, Uring},
 };
 use crate::classify::dfa::Table;
@@ -80,6 +81,8 @@ pub struct Options {
     pub program_log: bool,
     /// Whether every operation is kept, and which.
     pub trace: Option<TraceOptions>,
+    /// Libraries whose functions are seen by uprobes.
+    pub uprobes: Vec<Wanted>,
 }
 
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
@@ -166,6 +169,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         btf: options.btf.clone(),
         uring,
         pages,
+        uprobes: Uprobes::new(&options.uprobes),
         hook: None,
         detail: options.detail,
         entries: options.entries(),
@@ -217,6 +221,9 @@ fn open(
             "TRACE_RECORDS",
             layout.map_or(1, |rings| rings.records.into()),
         ),
+        ("UPROBES", u64::from(!options.uprobes.is_empty())),
+        ("MARKS", u64::from(uprobes::marks(&options.uprobes))),
+        ("CPUS", aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),
         ("WEAKLY_ORDERED", u64::from(!cfg!(target_arch = "x86_64"))),
     ]);
     let (pids, names) = (filter.pids(), filter.names());
@@ -251,6 +258,11 @@ fn open(
         .map_max_entries(other_cells, 1)
         .map_max_entries(other_overflow[0], 1)
         .map_max_entries(other_overflow[1], 1);
+    if options.uprobes.is_empty() {
+        loader
+            .map_max_entries("HANDLES", 1)
+            .map_max_entries("MAPPED", 1);
+    }
     if !options.histograms {
         loader.map_max_entries("HISTOGRAMS", 1);
     }

@@ -3,7 +3,7 @@
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
-//! - `attach`, `copies`, `uring`, `pages`: the hooks of each kind
+//! - `attach`, `copies`, `uring`, `pages`, `uprobes`: the hooks of each kind
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
 //!
@@ -26,6 +26,7 @@ mod rules;
 pub mod selftest;
 mod stats;
 pub mod trace;
+pub mod uprobes;
 mod uring;
 
 use std::{
@@ -71,6 +72,7 @@ pub struct Kernel {
     uring: Result<Uring, String>,
     /// What its page cache is like, or why nothing of it can be told.
     pages: Result<Pages, String>,
+    uprobes: uprobes::Uprobes,
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,

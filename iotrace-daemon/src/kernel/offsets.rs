@@ -138,9 +138,14 @@ fn registers(
         ("REGS_ARG4", "r8"),
         ("REGS_ARG5", "r9"),
         ("REGS_NR", "orig_ax"),
+        ("FUNCTION_ARG0", "di"),
+        ("FUNCTION_ARG3", "cx"),
+        ("REGS_RESULT", "ax"),
+        ("REGS_STACK", "sp"),
     ]
     .into_iter()
     .map(|(global, register)| Ok((global, find("pt_regs", register)?)))
+    .chain([Ok(("RETURN_POPS", 8))])
     .collect()
 }
 
@@ -158,6 +163,11 @@ fn registers(
         ("REGS_ARG4", first + 32),
         ("REGS_ARG5", first + 40),
         ("REGS_NR", find("pt_regs", "syscallno")?),
+        ("FUNCTION_ARG0", first),
+        ("FUNCTION_ARG3", first + 24),
+        ("REGS_RESULT", first),
+        ("REGS_STACK", find("pt_regs", "sp")?),
+        ("RETURN_POPS", 0),
     ])
 }
 

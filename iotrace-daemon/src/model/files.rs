@@ -179,15 +179,19 @@ impl Files {
         at
     }
 
+    /// Index of the file `id`, if it is known.
+    pub fn of(&self, id: FileId) -> Option<u32> {
+        let hash = self.hasher.hash_one(id);
+        let is_it = |index: &u32| self.entries[*index as usize].id == id;
+        self.by_id.find(hash, is_it).copied()
+    }
+
     /// Index of the file `id`, which is made known.
     pub fn intern(&mut self, id: FileId) -> u32 {
-        let hash = self.hasher.hash_one(id);
-        if let Some(index) = self
-            .by_id
-            .find(hash, |index| self.entries[*index as usize].id == id)
-        {
-            return *index;
+        if let Some(index) = self.of(id) {
+            return index;
         }
+        let hash = self.hasher.hash_one(id);
         let index = self.entries.len() as u32;
         self.entries.push(Entry {
             id,

@@ -2,7 +2,7 @@
 //!
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
-use iotrace_common::key::FileId;
+use iotrace_common::{key::FileId, library::Progress};
 
 pub use super::missing::Searched;
 
@@ -72,6 +72,31 @@ pub enum Event {
     },
     /// A directory that a file was looked for in vain in; absolute path.
     Missing { searched: Searched, path: Vec<u8> },
+    /// A file was mapped as code: it may be a library that is waited for.
+    Mapped {
+        process: ProcessId,
+        time: u64,
+        file: FileId,
+    },
+    /// A library opened a file or an object in one.
+    Object {
+        process: ProcessId,
+        /// Its number, and that of the object that its name starts from; 0: none.
+        object: u64,
+        parent: u64,
+        name: Vec<u8>,
+    },
+    /// The program marked a moment, or the start or the end of a range. `time`: `CLOCK_MONOTONIC` nanoseconds.
+    Mark {
+        process: ProcessId,
+        tid: u32,
+        time: u64,
+        /// Place in [`iotrace_common::library::FUNCTIONS`].
+        function: u16,
+        name: Vec<u8>,
+        /// What all traced processes had done until then.
+        progress: Progress,
+    },
     /// A name that was unlinked; absolute path.
     Unlink {
         process: ProcessId,

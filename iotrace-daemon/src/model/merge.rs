@@ -38,6 +38,8 @@ impl Model {
         for (process, path, count) in other.missing.all() {
             self.missing.add_at(process + processes, path, count);
         }
+        self.libraries
+            .append(other.libraries, processes, |file| files[file as usize]);
         for process in other.processes.into_all() {
             self.tally.absorb(&process.tally);
             self.processes.push(process, node, &start);
@@ -57,6 +59,7 @@ impl Model {
         self.rows.settle();
         self.failures.settle();
         self.missing.settle();
+        self.libraries.settle();
     }
 
     /// The files of another model: their indices here.

@@ -27,6 +27,7 @@ mod forget;
 pub mod groups;
 pub mod history;
 pub mod input;
+pub mod library;
 mod merge;
 mod missing;
 pub mod mounts;
@@ -46,6 +47,11 @@ pub use files::{File, PhaseSet};
 pub use forget::{Forgotten, Moved};
 use history::{Bounds, Delta, History, Key};
 use input::{Event, FileName, Place, ProcessId, Searched};
+use iotrace_common::{
+    key::FileId,
+    library::{CallKey, Calls},
+};
+use library::Libraries;
 pub use missing::Missing;
 use mounts::{Mount, Mounts};
 use moves::Moves;
@@ -71,6 +77,7 @@ pub struct Model {
     rows: Rows,
     failures: Failures,
     missing: Missing,
+    libraries: Libraries,
     moves: Moves,
     /// By node; of one node where it is no job of several.
     mounts: Vec<Mounts>,
@@ -188,6 +195,39 @@ impl Model {
         self.missing.add_at(process, path, count);
     }
 
+    /// Adds calls of a library, by a thread.
+    pub fn add_library_calls(&mut self, key: &CallKey, calls: &Calls) {
+        let process = self.processes.intern(ProcessId {
+            pid: key.tgid,
+            start: key.start,
+        });
+        let file = (!key.file.is_none()).then(|| self.files.intern(key.file));
+        self.libraries
+            .add(process, key.function as u16, file, key.object, calls);
+    }
+
+    /// The same as a recording has it: with the name of the file, as the library was given it, and that of the object.
+    pub fn restore_library_calls(
+        &mut self,
+        process: ProcessId,
+        function: u16,
+        file: Option<FileId>,
+        names: (Vec<u8>, Vec<u8>),
+        calls: &Calls,
+    ) {
+        let process = self.processes.intern(process);
+        let file = file.map(|file| self.files.intern(file));
+        let object = self.libraries.restore_object(process, names);
+        self.libraries.add(process, function, file, object, calls);
+    }
+
+    /// Takes a range of a recording; its process.
+    pub fn restore_range(&mut self, process: ProcessId, range: library::Range) {
+        let process = self.processes.intern(process);
+        self.libraries
+            .restore_range(library::Range { process, ..range });
+    }
+
     /// Takes an event of the kernel side.
     pub fn event(&mut self, event: Event) {
         match event {
@@ -246,6 +286,29 @@ impl Model {
                     self.files.rename(&from, &to)
                 };
                 self.move_count(process, RENAMES, file, time);
+            }
+            // What becomes of it is the kernel side's.
+            Event::Mapped { .. } => {}
+            Event::Object {
+                process,
+                object,
+                parent,
+                name,
+            } => {
+                let process = self.processes.intern(process);
+                self.libraries.name(process, object, parent, name);
+            }
+            Event::Mark {
+                process,
+                tid,
+                time,
+                function,
+                name,
+                progress,
+            } => {
+                let process = self.processes.intern(process);
+                self.libraries
+                    .mark((process, tid), function, time, name, progress);
             }
             Event::Missing { searched, path } => self.missing.name(searched, path),
             Event::Unlink {
@@ -312,6 +375,12 @@ impl Model {
         self.files.get(index)
     }
 
+    /// The file of this identity.
+    pub fn find_file(&self, id: FileId) -> Option<File<'_>> {
+        let index = self.files.of(id)?;
+        Some(self.files.get(index))
+    }
+
     /// All failures.
     pub fn failures(&self) -> &Failures {
         &self.failures
@@ -320,6 +389,11 @@ impl Model {
     /// Where files were looked for that are not there.
     pub fn missing(&self) -> &Missing {
         &self.missing
+    }
+
+    /// Calls of libraries, and what programs marked.
+    pub fn libraries(&self) -> &Libraries {
+        &self.libraries
     }
 
     /// All mounts seen.
@@ -353,6 +427,7 @@ impl Model {
         self.rows.settle();
         self.failures.settle();
         self.missing.settle();
+        self.libraries.settle();
         self.files.settle();
         for process in self.processes.all_mut() {
             process.by_name.settle();

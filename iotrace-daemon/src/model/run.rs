@@ -77,6 +77,24 @@ pub struct Run {
     /// The operation trace, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceRun>,
+    /// Libraries that uprobes were on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uprobes: Vec<Probed>,
+}
+
+/// A file of a library that uprobes were on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// `stdio`, `cufile`, `hdf5` or `marker`.
+    pub library: String,
+    pub file: String,
+    /// Functions that were found in it.
+    pub functions: u32,
+    /// Symbols that it lacks.
+    pub missing: Vec<String>,
+    /// How long a process had it mapped before the probes were on, nanoseconds: calls in that time are not counted. 0 where
+    /// the probes came first.
+    pub late_ns: u64,
 }
 
 /// The operation trace of a run.

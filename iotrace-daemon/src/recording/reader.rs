@@ -5,8 +5,11 @@ use std::{collections::BTreeSet, fs, path::Path};
 use super::{
     Error, PART, UNFINISHED,
     meta::Meta,
-    table::read_table,
-    tables::{Tables, take_about, take_counters, take_done, take_failure, take_missing},
+    table::{read_table, read_table_if_there},
+    tables::{
+        Tables, take_about, take_counters, take_done, take_failure, take_library, take_missing,
+        take_range,
+    },
 };
 use crate::model::{
     Model,
@@ -98,6 +101,12 @@ fn read_part(
     read_table(directory, &tables.phases, |batch| take_done(batch, model))?;
     read_table(directory, &tables.missing, |batch| {
         take_missing(batch, model)
+    })?;
+    read_table_if_there(directory, &tables.library, |batch| {
+        take_library(batch, model, clock)
+    })?;
+    read_table_if_there(directory, &tables.ranges, |batch| {
+        take_range(batch, model, clock)
     })?;
     if let Some(bounds) = bounds {
         model.settle(bounds);

@@ -72,6 +72,7 @@ impl Recorder {
                 run,
                 interval_start: self.interval_start,
                 interval_end,
+                is_last: complete,
             };
             self.write_part(model, &part)?;
             // In place: from here on the next flush must not write it again, whatever happens to meta.json.
@@ -133,7 +134,34 @@ impl Recorder {
             let process = model.processes()[process as usize].id;
             missing.row(|batch| part.put_missing(batch, process, path, count))?;
         }
-        missing.finish()
+        missing.finish()?;
+        self.write_libraries(model, part, directory)
+    }
+
+    /// Calls of libraries and marked ranges: tables that are there only where they have rows.
+    fn write_libraries(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Path,
+    ) -> Result<(), Error> {
+        let mut calls = model.libraries().interval().peekable();
+        if calls.peek().is_some() {
+            let mut library = TableWriter::create(directory, &self.tables.library)?;
+            for (key, calls) in calls {
+                library.row(|batch| part.put_library(batch, model, key, calls))?;
+            }
+            library.finish()?;
+        }
+        let mut ended = model.libraries().ended(part.is_last).peekable();
+        if ended.peek().is_some() {
+            let mut ranges = TableWriter::create(directory, &self.tables.ranges)?;
+            for range in ended {
+                ranges.row(|batch| part.put_range(batch, model, range))?;
+            }
+            ranges.finish()?;
+        }
+        Ok(())
     }
 
     fn write_files(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
@@ -179,6 +207,7 @@ fn has_news(model: &Model) -> bool {
     model.dirty_rows().next().is_some()
         || !model.changed_files().is_empty()
         || model.failures().interval().next().is_some()
+        || model.libraries().has_news()
         || model.processes().iter().any(told)
 }
 

@@ -245,6 +245,72 @@ pub fn missing() -> Schema {
     }
 }
 
+/// Calls of libraries: one row per process, function, file and object.
+pub fn library() -> Schema {
+    use Kind::{Int, Pairs, Text, Timestamp, Unsigned};
+    let mut fields = vec![
+        required("interval_start", Timestamp),
+        required("interval_end", Timestamp),
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        required("library", Text),
+        required("function", Text),
+        required("class", Text),
+        optional("path", Text),
+        optional("path_raw", Kind::Bytes),
+        optional("device", Text),
+        optional("inode", Unsigned),
+        optional("generation", Int),
+        optional("opened_name", Text),
+        optional("opened_name_raw", Kind::Bytes),
+        optional("object", Text),
+        optional("object_raw", Kind::Bytes),
+    ];
+    let counters = [
+        "calls",
+        "failures",
+        "bytes",
+        "ns",
+        "slowest_ns",
+        "slowest_bytes",
+        "max_byte",
+    ];
+    fields.extend(counters.map(|name| required(name, Int)));
+    fields.extend([
+        optional("first_call_unix_ns", Int),
+        optional("last_call_unix_ns", Int),
+        required("call_sizes", Pairs("bucket", "count")),
+    ]);
+    Schema {
+        name: "library",
+        fields,
+    }
+}
+
+/// Ranges and moments that programs marked.
+pub fn ranges() -> Schema {
+    use Kind::{Flag, Int, Text};
+    let mut fields = vec![
+        required("host", Text),
+        required("pid", Int),
+        required("start_key", Int),
+        required("tid", Int),
+        required("name", Text),
+        optional("name_raw", Kind::Bytes),
+        required("is_moment", Flag),
+        required("depth", Int),
+        required("range_start_unix_ns", Int),
+        optional("range_end_unix_ns", Int),
+    ];
+    let counters = ["operations", "bytes_read", "bytes_written", "calls_ns"];
+    fields.extend(counters.map(|name| required(name, Int)));
+    Schema {
+        name: "ranges",
+        fields,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,21 +318,30 @@ mod tests {
 
     #[test]
     fn parquet_takes_the_schemas() {
-        for schema in [files(), processes(), errors(), phases(), missing()] {
+        for schema in all() {
             let parsed =
                 parquet::schema::parser::parse_message_type(&schema.declaration()).unwrap();
             assert_eq!(parsed.get_fields().len(), schema.fields.len());
         }
     }
 
+    fn all() -> [Schema; 7] {
+        [
+            files(),
+            processes(),
+            errors(),
+            phases(),
+            missing(),
+            library(),
+            ranges(),
+        ]
+    }
+
     const DOCUMENT: &str = include_str!("../../../docs/recording-format.md");
 
     #[test]
     fn every_column_is_documented() {
-        for field in [files(), processes(), errors(), phases(), missing()]
-            .into_iter()
-            .flat_map(|schema| schema.fields)
-        {
+        for field in all().into_iter().flat_map(|schema| schema.fields) {
             assert!(
                 DOCUMENT.contains(&format!("`{}`", field.name)),
                 "{}",

@@ -182,6 +182,19 @@ pub fn read_table(
     Ok(())
 }
 
+/// As [`read_table`], of a table that is only there where it has rows.
+pub fn read_table_if_there(
+    directory: &Path,
+    schema: &Schema,
+    take: impl FnMut(&mut Batch) -> Result<(), &'static str>,
+) -> Result<(), Error> {
+    if directory.join(schema.file_name()).exists() {
+        read_table(directory, schema, take)
+    } else {
+        Ok(())
+    }
+}
+
 /// Decodes a part of a file. On some damage the parquet crate panics where it should fail; what it worked on is given
 /// up with it.
 pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {

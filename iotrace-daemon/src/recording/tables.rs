@@ -1,6 +1,10 @@
 //! Rows of the model as rows of the tables, and back.
 
-use iotrace_common::{key::FileId, op};
+use iotrace_common::{
+    key::FileId,
+    library::{self, Calls, FUNCTIONS, Progress, class},
+    op,
+};
 
 use super::{batch::Batch, schema};
 use crate::classify::phase::{Class, Phase};
@@ -11,6 +15,7 @@ use crate::model::{
     errno,
     history::Bounds,
     input::{FileName, Place, ProcessId},
+    library::{Key, Range},
     mounts::parse_device,
     phases::Done,
     run::{Clock, Run},
@@ -27,6 +32,8 @@ pub struct Part<'a> {
     /// Nanoseconds since the Unix epoch.
     pub interval_start: i64,
     pub interval_end: i64,
+    /// Whether no part comes behind it.
+    pub is_last: bool,
 }
 
 impl Part<'_> {
@@ -142,6 +149,65 @@ impl Part<'_> {
         put_text_and_raw(batch, (!path.is_empty()).then_some(path));
         batch.put(count.calls as i64);
         batch.put(count.ns as i64);
+    }
+
+    /// A row of `library`.
+    pub fn put_library(&self, batch: &mut Batch, model: &Model, key: &Key, calls: &Calls) {
+        self.put_interval(batch);
+        self.put_process(batch, model.processes()[key.process as usize].id);
+        let (symbol, function) = key.function();
+        batch.put_text(library::NAMES[usize::from(function.library)]);
+        batch.put_text(symbol);
+        batch.put_text(class::NAMES[usize::from(function.class)]);
+        let file = key.file.map(|file| model.file(file));
+        let path = file.as_ref().map(|file| file.path);
+        put_text_and_raw(batch, path.filter(|path| !path.is_empty()));
+        put_identity(batch, file.map(|file| file.id));
+        let (name, object) = model.libraries().names(key);
+        for text in [&name, &object] {
+            put_text_and_raw(batch, (!text.is_empty()).then_some(text));
+        }
+        for value in [
+            calls.calls,
+            calls.failures,
+            calls.bytes,
+            calls.ns,
+            calls.slowest_ns,
+            calls.slowest_bytes,
+            calls.max_byte,
+        ] {
+            batch.put(value as i64);
+        }
+        for moment in [calls.first, calls.last] {
+            batch.put_option((moment != 0).then(|| self.run.clock.unix_ns(moment)));
+        }
+        let sizes = calls.sizes.iter().enumerate();
+        let sizes: Vec<(u64, u64)> = sizes
+            .filter(|(_, count)| **count > 0)
+            .map(|(bucket, count)| (bucket as u64, *count))
+            .collect();
+        batch.put_pairs(&sizes);
+    }
+
+    /// A row of `ranges`.
+    pub fn put_range(&self, batch: &mut Batch, model: &Model, range: &Range) {
+        self.put_process(batch, model.processes()[range.process as usize].id);
+        batch.put(range.tid.into());
+        batch.put_text(&String::from_utf8_lossy(&range.name));
+        batch.put_bytes_option(raw(&range.name));
+        batch.put_flag(range.is_mark);
+        batch.put(range.depth.into());
+        batch.put(self.run.clock.unix_ns(range.start));
+        batch.put_option(range.end.map(|end| self.run.clock.unix_ns(end)));
+        let Progress {
+            operations,
+            bytes_read,
+            bytes_written,
+            ns,
+        } = range.done;
+        for value in [operations, bytes_read, bytes_written, ns] {
+            batch.put(value as i64);
+        }
     }
 
     /// A row of `errors`.
@@ -439,6 +505,83 @@ pub fn take_missing(batch: &mut Batch, model: &mut Model) -> Result<(), &'static
     Ok(())
 }
 
+/// Takes a row of `library` into the model.
+pub fn take_library(
+    batch: &mut Batch,
+    model: &mut Model,
+    clock: &Clock,
+) -> Result<(), &'static str> {
+    batch.skip();
+    batch.skip();
+    let process = take_process(batch);
+    let (library, symbol) = (batch.take_bytes(), batch.take_bytes());
+    let function = FUNCTIONS.iter().find(|(name, function)| {
+        name.as_bytes() == symbol
+            && library::NAMES[usize::from(function.library)].as_bytes() == library
+    });
+    let (_, function) = function.ok_or("it names a function that this iotrace does not know")?;
+    batch.skip();
+    batch.skip();
+    batch.skip();
+    let file = take_identity(batch);
+    let mut name = || take_text_or_raw(batch).unwrap_or_default();
+    let names = (name(), name());
+    let mut next = || plausible(batch.take() as u64);
+    let mut calls = Calls {
+        calls: next()?,
+        failures: next()?,
+        bytes: next()?,
+        ns: next()?,
+        slowest_ns: next()?,
+        slowest_bytes: next()?,
+        max_byte: next()?,
+        ..Calls::default()
+    };
+    let mut moment = || {
+        let unix = batch.take_option();
+        unix.map_or(0, |unix| clock.monotonic_ns(unix))
+    };
+    (calls.first, calls.last) = (moment(), moment());
+    for (bucket, count) in batch.take_pairs() {
+        let size = calls.sizes.get_mut(bucket as usize);
+        *size.ok_or("it has a bucket of sizes that there is none of")? = plausible(count)?;
+    }
+    model.restore_library_calls(process, function.index, file, names, &calls);
+    Ok(())
+}
+
+/// Takes a row of `ranges` into the model.
+pub fn take_range(batch: &mut Batch, model: &mut Model, clock: &Clock) -> Result<(), &'static str> {
+    let process = take_process(batch);
+    let tid = batch.take() as u32;
+    let text = batch.take_bytes();
+    let name = batch.take_bytes_option().unwrap_or(text);
+    let (is_mark, depth) = (batch.take_flag(), batch.take() as u32);
+    let start = clock.monotonic_ns(batch.take());
+    let end = batch.take_option().map(|end| clock.monotonic_ns(end));
+    let mut next = || plausible(batch.take() as u64);
+    let done = Progress {
+        operations: next()?,
+        bytes_read: next()?,
+        bytes_written: next()?,
+        ns: next()?,
+    };
+    model.restore_range(
+        process,
+        Range {
+            process: 0,
+            tid,
+            name,
+            depth,
+            start,
+            end,
+            is_mark,
+            done,
+        },
+    );
+    Ok(())
+}
+
 /// Takes a row of `errors` into the model.
 pub fn take_failure(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
     batch.skip();
@@ -505,6 +648,8 @@ pub struct Tables {
     pub errors: schema::Schema,
     pub phases: schema::Schema,
     pub missing: schema::Schema,
+    pub library: schema::Schema,
+    pub ranges: schema::Schema,
 }
 
 impl Tables {
@@ -515,6 +660,8 @@ impl Tables {
             errors: schema::errors(),
             phases: schema::phases(),
             missing: schema::missing(),
+            library: schema::library(),
+            ranges: schema::ranges(),
         }
     }
 }

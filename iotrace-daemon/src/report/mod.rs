@@ -10,6 +10,7 @@
 pub mod diff;
 mod html;
 mod json;
+mod library;
 mod merged;
 mod nodes;
 pub(crate) mod phases;

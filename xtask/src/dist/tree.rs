@@ -18,7 +18,7 @@ pub enum Family {
 }
 
 /// Files of the repository, where they go, and their modes.
-const FILES: [(&str, &str, u32); 10] = [
+const FILES: [(&str, &str, u32); 13] = [
     (
         "deploy/systemd/iotrace.service",
         "usr/lib/systemd/system/iotrace.service",
@@ -48,6 +48,21 @@ const FILES: [(&str, &str, u32); 10] = [
     (
         "deploy/grafana/iotrace.json",
         "usr/share/iotrace/grafana/iotrace.json",
+        0o644,
+    ),
+    (
+        "deploy/marker/iotrace.h",
+        "usr/share/iotrace/marker/iotrace.h",
+        0o644,
+    ),
+    (
+        "deploy/marker/iotrace.c",
+        "usr/share/iotrace/marker/iotrace.c",
+        0o644,
+    ),
+    (
+        "deploy/marker/iotrace_marker.py",
+        "usr/share/iotrace/marker/iotrace_marker.py",
         0o644,
     ),
     (

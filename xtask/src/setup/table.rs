@@ -133,6 +133,7 @@ pub const TOOLS: &[Tool] = &[
         Test,
     ),
     tool(ANALYSIS, "reads recordings as they lie", Test),
+    tool(HDF5, "works on HDF5 files, and brings its library", Test),
     tool(command("java", "default-jre-headless"), "runs Spark", Test),
     tool(
         command("rpmbuild", "rpm"),
@@ -245,6 +246,12 @@ const TENSORBOARD: Kind = Kind::PythonEnvironment {
 const DFTRACER: Kind = Kind::PythonEnvironment {
     name: "dftracer",
     packages: &["dftracer==2.2.0"],
+};
+
+/// h5py, with HDF5's library in it.
+const HDF5: Kind = Kind::PythonEnvironment {
+    name: "hdf5",
+    packages: &["h5py==3.16.0", "numpy==2.4.6"],
 };
 
 /// What the documents show SQL and scripts for.

@@ -66,6 +66,7 @@ impl Job {
             room_bytes: [("/".to_owned(), 1 << 40)].into(),
             losses: BTreeMap::new(),
             trace: None,
+            uprobes: Vec::new(),
         };
         Self {
             model,

@@ -7,6 +7,7 @@ mod dxt;
 mod hash;
 mod heatmap;
 mod job;
+mod library;
 mod posix;
 mod ranks;
 mod records;
@@ -42,6 +43,9 @@ const MODULE_MAP: usize = 48;
 const MODULE_VERSIONS: usize = 1072;
 /// Ids and versions of the modules.
 const POSIX: (usize, u32) = (1, 4);
+const H5F: (usize, u32) = (3, 3);
+const H5D: (usize, u32) = (4, 2);
+const STDIO: (usize, u32) = (9, 2);
 const DXT: (usize, u32) = (10, 1);
 const HEATMAP: (usize, u32) = (15, 1);
 
@@ -86,6 +90,10 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
     if !heatmap.is_empty() {
         names.insert(hash::record_id(heatmap::NAME.as_bytes()), heatmap::NAME);
     }
+    let libraries = library::Regions::new(export, &records.ranks);
+    for name in &libraries.names {
+        names.insert(hash::record_id(name.as_bytes()), name);
+    }
     let mut name_region = Vec::new();
     for (id, name) in names {
         name_region.extend(id.to_le_bytes());
@@ -111,7 +119,15 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
         Ok(())
     };
     region(&mut header, NAME_MAP, &name_region)?;
-    for ((id, version), content) in [(POSIX, &posix), (DXT, &dxt.records), (HEATMAP, &heatmap)] {
+    let modules = [
+        (POSIX, &posix),
+        (H5F, &libraries.files),
+        (H5D, &libraries.data_sets),
+        (STDIO, &libraries.stdio),
+        (DXT, &dxt.records),
+        (HEATMAP, &heatmap),
+    ];
+    for ((id, version), content) in modules {
         if !content.is_empty() {
             region(&mut header, MODULE_MAP + 16 * id, content)?;
             put(

@@ -3,6 +3,7 @@
 mod analysis;
 mod diff;
 mod entries;
+mod library;
 mod phases;
 mod view;
 
@@ -116,6 +117,10 @@ impl Report<'_> {
         map.serialize_entry("notes", &self.losses(false))?;
         if let Some(trace) = &self.run.trace {
             map.serialize_entry("trace", &TraceJson::of(trace))?;
+        }
+        let uprobes = library::Uprobes(self);
+        if uprobes.are_there() {
+            map.serialize_entry("uprobes", &uprobes)?;
         }
         Ok(())
     }

@@ -41,6 +41,7 @@ pub fn run() -> Run {
         ]
         .into(),
         trace: None,
+        uprobes: Vec::new(),
     }
 }
 

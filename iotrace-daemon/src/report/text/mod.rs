@@ -5,6 +5,7 @@ mod escape;
 mod events;
 mod files;
 mod findings;
+mod library;
 mod losses;
 mod nodes;
 mod operations;
@@ -41,6 +42,7 @@ pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()>
     operations::access_sizes(report, &mut page)?;
     operations::failures(report, &mut page)?;
     files::mounts(report, &mut page)?;
+    library::libraries(report, &mut page)?;
     losses::losses(report, &mut page)?;
     page.flush()
 }

@@ -267,6 +267,7 @@ fn load_programs(
         btf: settings.btf.clone(),
         program_log: false,
         trace: None,
+        uprobes: Vec::new(),
     };
     let types = load::read_types(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &types, &settings.rules)?;
