@@ -251,16 +251,21 @@ fn an_interrupt_ends_the_trace_of_a_process_and_leaves_the_process() {
     assert!(target.runs());
 }
 
+/// Time from the end of a program to that of iotrace.
+fn end_takes(hook: &str) -> Duration {
+    let finished = Iotrace::record().hook(hook).command(sh("date +%s%N"));
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    assert_eq!(finished.code(), 0);
+    let ended: u64 = finished.stdout.lines().next().unwrap().parse().unwrap();
+    Duration::from_nanos(now - ended)
+}
+
 #[test]
 fn the_end_is_instant_with_either_hook() {
+    // Taking a hundred tracepoints off takes the kernel eight seconds, each time; a busy machine is slow now and then.
+    let is_instant = |hook| (0..6).any(|_| end_takes(hook) < Duration::from_secs(6));
     for hook in ["btf", "tracepoint"] {
-        let finished = Iotrace::record().hook(hook).command(sh("date +%s%N"));
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-        assert_eq!(finished.code(), 0);
-        let ended: u64 = finished.stdout.lines().next().unwrap().parse().unwrap();
-        // Taking a hundred tracepoints off takes the kernel eight seconds.
-        let took = Duration::from_nanos(now - ended);
-        assert!(took < Duration::from_secs(6), "{hook}: {took:?}");
+        assert!(is_instant(hook), "{hook}");
     }
 }
 
