@@ -6,12 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::uses::{Uses, Visit};
-use crate::model::{
-    Model,
-    counters::{BYTES_FETCHED, Counters, FAULTS},
-    groups::Groups,
+use super::{
+    page_cache,
+    uses::{Uses, Visit},
 };
+use crate::model::{Model, groups::Groups};
 
 /// A pass may lack so much, of the bytes of one file and of the bytes of all.
 const NEARLY: f64 = 0.05;
@@ -98,7 +97,7 @@ pub struct Epochs {
     pub copies: u32,
     /// Why passes are not told, where files were read.
     pub untold: Option<&'static str>,
-    /// Whether the kernel told what came from storage.
+    /// Whether what came from storage tells what the page cache had.
     pub knows_cache: bool,
 }
 
@@ -136,7 +135,7 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
             .map(|reads| uses.sizes[reads[0].file as usize])
             .sum(),
         copies: 1,
-        knows_cache: knows_cache(model),
+        knows_cache: page_cache::is_known_of(model, files.iter().map(|reads| reads[0].file)),
         ..Epochs::default()
     };
     if files.is_empty() {
@@ -175,12 +174,6 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
     }
     copied.finish(model, &mut found);
     found
-}
-
-/// Whether the kernel told what came from storage: where it did, something of what was run did, or was mapped.
-fn knows_cache(model: &Model) -> bool {
-    let tells = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
-    model.rows().iter().any(|row| tells(&row.cell.total()))
 }
 
 /// Whether the path is of data that a model is only tried on.

@@ -13,6 +13,7 @@ pub mod balance;
 pub mod epochs;
 pub mod findings;
 mod naming;
+pub mod page_cache;
 pub mod saves;
 pub mod series;
 pub mod startup;
@@ -41,6 +42,8 @@ pub struct Analysis {
     /// Loads of models and checkpoints, by their start.
     pub restores: Vec<Event>,
     pub epochs: Epochs,
+    /// Whether what came from storage tells what the page cache had, for all that was read.
+    pub knows_cache: bool,
     pub balance: Balance,
     pub startup: Startup,
     pub series: Series,
@@ -57,6 +60,7 @@ impl Analysis {
             checkpoints: saves::saves(model, &uses),
             restores: saves::loads(model, &uses),
             epochs: epochs::epochs(model, &uses, &groups),
+            knows_cache: page_cache::is_known(model),
             balance: balance::balance(model, &uses, &groups),
             startup: Startup::new(model, &uses, sorted),
             series: Series::default(),

@@ -112,6 +112,7 @@ pub fn file_columns() -> Vec<String> {
         .map(|name| (*name).into())
         .collect();
     columns.extend(TABLE.iter().map(counter_name));
+    columns.push("bytes_cached".into());
     columns.extend(common("access_size", "bytes"));
     columns.extend(common("stride", "bytes"));
     columns
@@ -293,6 +294,10 @@ fn counter_values(export: &Export<'_>, counters: &Counters, values: &mut Vec<Val
             Unit::Moment => Value::Float(export.moment(*value) as f64 / 1e9),
         });
     }
+    values.push(match export.knows_cache {
+        true => Value::Int(counters.cached()),
+        false => Value::None,
+    });
     for table in [&counters.sizes, &counters.strides] {
         let common = commonest(table.entries().iter().copied(), COMMON);
         for rank in 0..COMMON {

@@ -23,7 +23,7 @@ pub use names::Names;
 pub use selection::Selection;
 
 use crate::{
-    analysis::{Analysis, findings::thresholds::Thresholds, series::Flow},
+    analysis::{Analysis, findings::thresholds::Thresholds, page_cache, series::Flow},
     classify::{
         Classifier,
         context::{Sorted, sort},
@@ -48,6 +48,8 @@ pub struct Export<'a> {
     pub nodes: &'a [Node],
     /// Whether all recordings were ended well.
     pub complete: bool,
+    /// Whether what came from storage tells what the page cache had.
+    pub knows_cache: bool,
     pub names: &'a Names,
     selection: &'a Selection,
     /// What each file is, by its index.
@@ -102,6 +104,7 @@ impl<'a> Export<'a> {
             run: &job.run,
             nodes: &job.nodes,
             complete: job.nodes.iter().all(|node| node.complete),
+            knows_cache: page_cache::is_known(model),
             names,
             selection,
             sorted: sort(model, classifier),

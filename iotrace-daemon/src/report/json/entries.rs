@@ -79,7 +79,9 @@ pub(super) fn counter_entries<M: SerializeMap>(
     report: &Report<'_>,
     counters: &Counters,
 ) -> Result<(), M::Error> {
-    map.serialize_entry("bytes_cached", &counters.cached())?;
+    if report.analysis.knows_cache {
+        map.serialize_entry("bytes_cached", &counters.cached())?;
+    }
     for (index, (value, descriptor)) in counters.v.iter().zip(&TABLE).enumerate() {
         if is_bucket(index) || (*value == 0 && !is_always_written(index)) {
             continue;

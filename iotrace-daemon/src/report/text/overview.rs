@@ -119,7 +119,7 @@ pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         String::new(),
     ]);
     page.table(&table)?;
-    from_storage(&report.totals.counters, page)?;
+    from_storage(report, page)?;
     let kinds = [
         (report.processes.len(), "process", "processes"),
         (report.files.len(), "file", "files"),
@@ -137,13 +137,15 @@ pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
 }
 
 /// What came from storage and what from the page cache, and how files were used as memory.
-fn from_storage(counters: &Counters, page: &mut Page<impl Write>) -> io::Result<()> {
+fn from_storage(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let counters = &report.totals.counters;
     let v = &counters.v;
     let (fetched, by_reads) = (v[counters::BYTES_FETCHED], counters.fetched_by_reads());
     if fetched > 0 {
         let cached = share(counters.cached(), v[counters::BYTES_READ]);
         let cached = match cached.as_str() {
             "" => String::new(),
+            _ if !report.analysis.knows_cache => String::new(),
             cached => format!("; about {cached} of what was read was in the page cache"),
         };
         let text = format!(
