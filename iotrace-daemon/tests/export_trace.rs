@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, path::Path};
 
 use common::{
     Iotrace, compare, directory,
     export::{
         by_python, environment, export, export_all, exported, exported_all, gunzipped,
-        record_program, refused, set_host,
+        record_program, refused, set_host, summary,
     },
     number, text,
 };
@@ -161,25 +161,7 @@ fn pydarshan_reads_each_read_and_write() {
             .all(|[.., start, end]| 0 <= *start && start <= end && *end <= run)
     );
     // Its own heat map is made of them.
-    let html = dir.join("summary.html");
-    let out = Command::new(environment("darshan"))
-        .args([
-            "-m",
-            "darshan",
-            "summary",
-            "--enable_dxt_heatmap",
-            "--output",
-        ])
-        .args([&html, &log])
-        .current_dir(&dir)
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(
-        out.status.success() && !errors.contains("Error"),
-        "{errors}"
-    );
-    let summary = fs::read_to_string(&html).unwrap();
+    let summary = summary(&log, &dir, &["--enable_dxt_heatmap"]);
     assert!(summary.contains("Heat Map: DXT_POSIX"));
 }
 

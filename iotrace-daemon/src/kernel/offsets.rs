@@ -111,6 +111,23 @@ pub fn resolve(types: &Types) -> Result<Vec<Setting>, KernelError> {
     Ok(settings)
 }
 
+/// A field of an optional hook, and its global.
+pub type Optional = (&'static str, &'static str, &'static str);
+
+/// The offset of a field that only an optional hook needs; or why it cannot be told.
+pub fn optional(types: &Types, structure: &str, path: &str) -> Result<u64, String> {
+    types
+        .offset(structure, path)
+        .ok_or_else(|| format!("this kernel's type information has no {structure}.{path}"))
+}
+
+/// The offsets of all fields of an optional hook; or why one cannot be told.
+pub fn all_optional(types: &Types, fields: &[Optional]) -> Result<Vec<Setting>, String> {
+    let find =
+        |(global, structure, path): &Optional| Ok((*global, optional(types, structure, path)?));
+    fields.iter().map(find).collect()
+}
+
 /// Whether all fields of a file's identity stand in the first bytes of its inode.
 fn inode_is_compact(settings: &[Setting]) -> bool {
     let end = |global: &str| match global {

@@ -8,10 +8,15 @@ use std::str::FromStr as _;
 
 use aya::{Btf, Ebpf};
 
-use super::{KernelError, attach::attach_raw, btf::Types, offsets::Setting};
+use super::{
+    KernelError,
+    attach::attach_raw,
+    btf::Types,
+    offsets::{self, Setting},
+};
 
 /// Fields of folios and of what they belong to.
-const FIELDS: [(&str, &str, &str); 12] = [
+const FIELDS: [offsets::Optional; 12] = [
     ("FOLIO_FLAGS", "folio", "flags"),
     ("FOLIO_MAPPING", "folio", "mapping"),
     ("FOLIO_INDEX", "folio", "index"),
@@ -57,15 +62,7 @@ pub fn find(types: &Types) -> Result<Pages, String> {
     if !types.has_tracepoint(ADDED) {
         return Err(format!("this kernel has no tracepoint {ADDED}"));
     }
-    let offset = |structure: &str, path: &str| {
-        types
-            .offset(structure, path)
-            .ok_or_else(|| format!("this kernel's type information has no {structure}.{path}"))
-    };
-    let mut settings = FIELDS
-        .iter()
-        .map(|(global, structure, path)| Ok((*global, offset(structure, path)?)))
-        .collect::<Result<Vec<_>, String>>()?;
+    let mut settings = offsets::all_optional(types, &FIELDS)?;
     let order = ORDER
         .into_iter()
         .find_map(|path| types.offset("folio", path))

@@ -5,10 +5,15 @@
 
 use aya::{Btf, Ebpf};
 
-use super::{KernelError, attach::attach_raw, btf::Types, offsets::Setting};
+use super::{
+    KernelError,
+    attach::attach_raw,
+    btf::Types,
+    offsets::{self, Setting},
+};
 
 /// Fields of a request, and of what its operations keep in it.
-const FIELDS: [(&str, &str, &str); 13] = [
+const FIELDS: [offsets::Optional; 13] = [
     ("REQUEST_OPCODE", "io_kiocb", "opcode"),
     ("REQUEST_FLAGS", "io_kiocb", "flags"),
     ("REQUEST_FILE", "io_kiocb", "file"),
@@ -54,23 +59,21 @@ pub fn find(types: &Types) -> Result<Uring, String> {
             "the tracepoint {submit} of this kernel does not begin with the request, as from Linux 6.0 on"
         ));
     }
-    let offset = |structure: &str, path: &str| {
-        types
-            .offset(structure, path)
-            .ok_or_else(|| format!("this kernel's type information has no {structure}.{path}"))
-    };
-    let mut settings = FIELDS
-        .iter()
-        .map(|(global, structure, path)| Ok((*global, offset(structure, path)?)))
-        .collect::<Result<Vec<_>, String>>()?;
-    if let Ok(behind) = offset("io_kiocb", "tctx") {
+    let mut settings = offsets::all_optional(types, &FIELDS)?;
+    if let Ok(behind) = offsets::optional(types, "io_kiocb", "tctx") {
         settings.extend([
             ("REQUEST_TASK", behind),
-            ("URING_TASK_TASK", offset("io_uring_task", "task")?),
+            (
+                "URING_TASK_TASK",
+                offsets::optional(types, "io_uring_task", "task")?,
+            ),
             ("TASK_IS_BEHIND", 1),
         ]);
     } else {
-        settings.push(("REQUEST_TASK", offset("io_kiocb", "task")?));
+        settings.push((
+            "REQUEST_TASK",
+            offsets::optional(types, "io_kiocb", "task")?,
+        ));
     }
     let arguments = types
         .tracepoint_arguments(COMPLETE)

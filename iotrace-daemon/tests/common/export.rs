@@ -102,6 +102,26 @@ pub fn by_pydarshan(log: &Path) -> Value {
     by_python(&environment("darshan"), SCRIPT, &[log])
 }
 
+/// The page that `darshan summary` makes of a log in `dir`.
+#[track_caller]
+pub fn summary(log: &Path, dir: &Path, options: &[&str]) -> String {
+    let html = dir.join("summary.html");
+    let out = Command::new(environment("darshan"))
+        .args(["-m", "darshan", "summary"])
+        .args(options)
+        .arg("--output")
+        .args([html.as_path(), log])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        out.status.success() && !errors.contains("Error"),
+        "{errors}"
+    );
+    std::fs::read_to_string(&html).unwrap()
+}
+
 #[track_caller]
 pub fn refused(out: &Output, words: &[&str]) {
     let errors = String::from_utf8_lossy(&out.stderr);

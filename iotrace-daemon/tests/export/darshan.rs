@@ -1,12 +1,10 @@
 //! Darshan logs against the report of the same recording, as PyDarshan reads them.
 
-use std::{fs, process::Command};
-
 use super::{
     PROGRAM,
     common::{
         compare, directory,
-        export::{by_pydarshan, environment, export, exported, record_program, refused},
+        export::{by_pydarshan, export, exported, record_program, refused, summary},
         number, text,
     },
 };
@@ -127,19 +125,7 @@ fn pydarshan_reads_the_recordings_numbers() {
     // All bytes are in the heat map, whatever its bins are.
     assert_eq!(read["heat"]["read"], report["totals"]["bytes_read"]);
     assert_eq!(read["heat"]["write"], report["totals"]["bytes_written"]);
-    let html = dir.join("summary.html");
-    let out = Command::new(environment("darshan"))
-        .args(["-m", "darshan", "summary", "--output"])
-        .args([&html, &log])
-        .current_dir(&dir)
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(
-        out.status.success() && !errors.contains("Error"),
-        "{errors}"
-    );
-    let summary = fs::read_to_string(&html).unwrap();
+    let summary = summary(&log, &dir, &[]);
     assert!(summary.contains("Heat Map: HEATMAP POSIX"));
 }
 
