@@ -40,7 +40,9 @@ fn a_users_program_is_recorded_to_the_call() {
         let home = service.home(USER);
         let mut args = vec![service.workload.as_path(), Path::new(mode), home.path()];
         args.extend(more.map(Path::new));
-        let finished = service.record(USER).command(args);
+        let record = service.record(USER).env("SLURM_JOB_ID", "4242");
+        let record = record.env("SLURM_STEP_ID", "0").env("SLURM_PROCID", "3");
+        let finished = record.command(args);
         assert_eq!(finished.code(), 0, "{}", finished.stderr);
         let (truth, report) = finished.truth_and_report();
         compare::nothing_lost(&report);
@@ -49,6 +51,8 @@ fn a_users_program_is_recorded_to_the_call() {
         processes.iter().for_each(|process| same(process, &report));
         let found = compare::process(&report, processes[0].pid);
         assert_eq!(found["uid"], USER, "{mode}");
+        assert_eq!(found["job"], "slurm:4242", "{mode}");
+        assert_eq!(found["rank"], 3, "{mode}");
     }
 }
 

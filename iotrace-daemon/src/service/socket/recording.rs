@@ -260,7 +260,7 @@ fn load_programs(
     let options = Options {
         detail: record.detail,
         follow: record.follow,
-        environment: false,
+        environment: true,
         histograms: false,
         missing: true,
         map_entries: Some(settings.entries),
