@@ -39,6 +39,9 @@ pub const MAPPED: u32 = 12;
 pub const OBJECT: u32 = 13;
 /// A mark of a program's own: a [`Mark`], then its name up to a NUL.
 pub const MARK: u32 = 14;
+/// The control group of a process that calls exec: a [`Header`], then the names on the way from the group up to the
+/// hierarchy's root, ended by NUL each. Comes before the [`ENVIRONMENT`] of the same exec.
+pub const CGROUP: u32 = 15;
 
 /// Start of every event.
 #[repr(C)]

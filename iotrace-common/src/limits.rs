@@ -58,6 +58,10 @@ pub const PATH_COMPONENTS: u32 = 512;
 pub const ARGS_BYTES: usize = 1024;
 /// Environment bytes kept of an exec, where they are wanted.
 pub const ENVIRONMENT_BYTES: usize = 24 << 10;
+/// Most levels that are told of the control group of a program, innermost first.
+pub const CGROUP_LEVELS: usize = 16;
+/// Most bytes of the names of those levels, with room for one more name of the longest kind.
+pub const CGROUP_BYTES: usize = 4 << 10;
 /// Vectors of a vectored call whose buffers are looked at for alignment.
 pub const ALIGN_VECTORS: usize = 8;
 /// Bytes of a `struct inode` that hold all fields of a file's identity on kernels since 6.12.

@@ -193,10 +193,15 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
     let grown = |name: &str| gauge(&last, name) - gauge(settled, name);
     assert!(grown("process_resident_memory_bytes") < 12.0 * MIB);
     assert!(grown("process_open_fds").abs() <= 3.0);
-    // Forgetting brings files down to half of the bound, when they are a quarter above it.
-    assert!(samples.iter().all(|look| {
-        gauge(look, "iotrace_known_files") < 6000.0 && gauge(look, "iotrace_series") <= 20_000.0
-    }));
+    assert!(
+        samples
+            .iter()
+            .all(|look| gauge(look, "iotrace_series") <= 20_000.0)
+    );
+    // What is a quarter above the bound is forgotten. Others on this machine may use many files at any moment.
+    daemon.until("files within the bound", |samples| {
+        (gauge(samples, "iotrace_known_files") <= 2500.0).then_some(())
+    });
     assert_eq!(
         sum(&last, "iotrace_unaccounted_total", &[("kind", "lost")]),
         0.0

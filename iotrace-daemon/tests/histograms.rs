@@ -66,6 +66,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         detail: Detail::Full,
         follow: true,
         environment: false,
+        cgroup: false,
         missing: false,
         histograms: true,
         map_entries: Some(4096),

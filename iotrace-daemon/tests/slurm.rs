@@ -82,16 +82,8 @@ fn neither_ever_drains_a_node() {
 struct Step(PathBuf);
 
 impl Step {
-    fn new(sluid: &str) -> Self {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let mut words = mounts.lines().map(|line| line.split(' '));
-        let root = words
-            .find_map(|mut words| {
-                let at = words.nth(1)?;
-                (words.next() == Some("cgroup2")).then_some(at)
-            })
-            .expect("version 2 of the cgroups is mounted");
-        let step = Path::new(root)
+    fn new(hierarchy: &Path, sluid: &str) -> Self {
+        let step = hierarchy
             .join("iotrace-test_slurmstepd.scope")
             .join(sluid)
             .join("step_extern");
@@ -108,6 +100,25 @@ impl Drop for Step {
     }
 }
 
+/// Where the hierarchies are that the kernel side looks at: version 2's, and memory's of version 1 where it is mounted.
+fn hierarchies() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let is_looked_at = |kind: &str, options: &str| match kind {
+        "cgroup2" => true,
+        "cgroup" => options.split(',').any(|option| option == "memory"),
+        _ => false,
+    };
+    let found: Vec<PathBuf> = mounts
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<_> = line.split(' ').collect();
+            is_looked_at(words[2], words[3]).then(|| words[1].into())
+        })
+        .collect();
+    assert!(!found.is_empty(), "no control groups are mounted");
+    found
+}
+
 #[test]
 fn a_login_without_the_jobs_environment_is_the_jobs() {
     let (noted, unknown) = (sluid("BBBBBB"), sluid("CCCCCC"));
@@ -115,22 +126,28 @@ fn a_login_without_the_jobs_environment_is_the_jobs() {
     assert!(script("prolog", &job).status.success());
     let daemon = Daemon::start(&mut daemon::command());
     let (_dir, path) = common::directory();
-    for sluid in [&noted, &unknown] {
-        let step = Step::new(sluid);
-        // As pam_slurm_adopt does: into the cgroup, and on with an empty environment. Then a user works.
-        let work = "/bin/sleep 2; /bin/dd if=/dev/zero of=\"$1\" bs=1000 count=30 status=none; /bin/sleep 1";
-        let login =
-            format!("echo $$ >\"$1/cgroup.procs\"; exec env -i /bin/sh -c '{work}' sh \"$2\"");
-        let status = Command::new("sh")
-            .args(["-c", &login, "sh"])
-            .args([&step.0, &path.join("written")])
-            .status();
-        assert!(status.unwrap().success());
+    let hierarchies = hierarchies();
+    // Nothing of it is left in /proc when the service looks.
+    daemon.signal(libc::SIGSTOP);
+    for hierarchy in &hierarchies {
+        for sluid in [&noted, &unknown] {
+            let step = Step::new(hierarchy, sluid);
+            // As pam_slurm_adopt does: into the cgroup, and on with an empty environment.
+            let work = "exec env -i /bin/dd if=/dev/zero of=\"$2\" bs=1000 count=30 status=none";
+            let login = format!("echo $$ >\"$1/cgroup.procs\"; {work}");
+            let status = Command::new("sh")
+                .args(["-c", &login, "sh"])
+                .args([&step.0, &path.join("written")])
+                .status();
+            assert!(status.unwrap().success());
+        }
     }
+    daemon.signal(libc::SIGCONT);
     for unit in ["slurm:991".to_owned(), format!("slurm:{unknown}")] {
         let labels = [("unit", &*unit), ("operation", "write")];
+        let bytes = 30_000.0 * hierarchies.len() as f64;
         daemon.until(&format!("bytes of {unit}"), |samples| {
-            (sum(samples, "iotrace_bytes_total", &labels) >= 30_000.0).then_some(())
+            (sum(samples, "iotrace_bytes_total", &labels) >= bytes).then_some(())
         });
     }
     let info = [("unit", "slurm:991"), ("hpc_job", "991")];

@@ -54,6 +54,8 @@ constants! {
     FOLLOW = 1;
     /// 1: the environment of what calls exec is sent.
     ENVIRONMENT = 0;
+    /// 1: the control group of what calls exec is sent.
+    CGROUP = 0;
     /// 1: histograms of durations and sizes are kept.
     COUNT_HISTOGRAMS = 0;
     /// 1: the directories are counted that files were looked for in vain in.
@@ -148,6 +150,14 @@ constants! {
     MM_ARG_END = 0;
     MM_ENV_START = 0;
     MM_ENV_END = 0;
+    TASK_CGROUPS = 0;
+    /// Of a task's `css_set`: its group of version 2, and its state in the memory hierarchy of version 1.
+    SET_GROUP = 0;
+    SET_MEMORY = 0;
+    STATE_GROUP = 0;
+    GROUP_NODE = 0;
+    NODE_PARENT = 0;
+    NODE_NAME = 0;
     FS_ROOT = 0;
     FS_PWD = 0;
     FILES_FDT = 0;

@@ -19,6 +19,7 @@
 
 mod account;
 mod cells;
+mod cgroup;
 mod config;
 mod diagnose;
 mod enter;

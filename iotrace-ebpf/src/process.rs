@@ -14,8 +14,9 @@ use iotrace_common::{
 };
 
 use crate::{
+    cgroup,
     config::{
-        CRED_UID, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
+        CGROUP, CRED_UID, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
         MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
         TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
     },
@@ -107,6 +108,9 @@ pub fn executed(task: Address) {
         ptr::from_ref(scratch).cast(),
         size_of::<Exec>() as u64 + length,
     );
+    if CGROUP.is_set() {
+        cgroup::told(task, tgid);
+    }
     if ENVIRONMENT.is_set() {
         send_environment(task, tgid, mm);
     }
@@ -224,7 +228,7 @@ pub fn notice(kind: u32) {
 }
 
 #[inline(always)]
-fn header(kind: u32, task: Address, tgid: u32) -> Header {
+pub fn header(kind: u32, task: Address, tgid: u32) -> Header {
     Header {
         kind,
         payload: 0,
@@ -243,7 +247,7 @@ fn uid(task: Address) -> u32 {
 
 /// Sends an event and wakes the daemon.
 #[inline(always)]
-fn send(event: *const c_void, size: u64) {
+pub fn send(event: *const c_void, size: u64) {
     // SAFETY: `size` bytes stand at `event`, as the verifier checks.
     let failed = unsafe {
         generated::bpf_ringbuf_output(

@@ -120,6 +120,7 @@ fn trials(args: &Args) -> Vec<Trial> {
                 detail,
                 follow: true,
                 environment: true,
+                cgroup: true,
                 missing: true,
                 histograms: true,
                 map_entries: None,

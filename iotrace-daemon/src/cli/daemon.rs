@@ -430,6 +430,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         detail: config.trace.detail,
         follow: true,
         environment: true,
+        cgroup: true,
         missing: false,
         histograms: config.metrics.histograms,
         map_entries: Some(config.trace.map_entries),

@@ -55,6 +55,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         detail: Detail::Basic,
         follow: true,
         environment: false,
+        cgroup: false,
         histograms: false,
         missing: false,
         map_entries: None,

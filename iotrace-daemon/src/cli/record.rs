@@ -138,6 +138,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         detail: args.detail,
         follow: args.all || !args.no_follow,
         environment: true,
+        cgroup: false,
         missing: true,
         histograms: false,
         map_entries: args.map_entries,

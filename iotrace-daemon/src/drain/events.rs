@@ -56,6 +56,10 @@ impl Decoder {
                 process,
                 variables: whole(process, payload::<Header>(record, &header)?),
             }),
+            event::CGROUP => Decoded::Event(Event::Cgroup {
+                process,
+                path: group(payload::<Header>(record, &header)?),
+            }),
             event::FORK => Decoded::Event(fork(process, record)?),
             event::EXIT => {
                 let exit: Exit = read(record)?;
@@ -275,6 +279,16 @@ fn until_nul(bytes: &[u8]) -> Vec<u8> {
         .next()
         .unwrap_or_default()
         .to_vec()
+}
+
+/// The path of a control group whose names stand innermost first, as /proc has it.
+fn group(names: &[u8]) -> String {
+    let mut names: Vec<&[u8]> = names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.reverse();
+    format!("/{}", String::from_utf8_lossy(&names.join(&b'/')))
 }
 
 /// The environment of a process: more than an event holds is read from /proc, where the process is still there.

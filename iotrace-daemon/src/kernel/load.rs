@@ -20,7 +20,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::{
     Kernel, KernelError,
     btf::Types,
-    calls, cast,
+    calls, cast, cgroup,
     copies::{self, Misses},
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
@@ -69,6 +69,8 @@ pub struct Options {
     pub follow: bool,
     /// Whether the environment of what calls exec is sent.
     pub environment: bool,
+    /// Whether the control group of what calls exec is sent.
+    pub cgroup: bool,
     /// Whether the directories are counted in which files were looked for that are not there.
     pub missing: bool,
     /// Whether histograms of durations and sizes are kept.
@@ -189,6 +191,12 @@ fn open(
     let mut settings = offsets::resolve(types)?;
     settings.extend(uring.iter().flat_map(|uring| &uring.settings));
     settings.extend(pages.iter().flat_map(|pages| &pages.settings));
+    if options.cgroup {
+        settings.extend(cgroup::find(types).unwrap_or_else(|error| {
+            log::warn!("the control groups of programs that end at once are not known: {error}");
+            Vec::new()
+        }));
+    }
     let mut object = OBJECT.to_vec();
     settings.extend(cast::apply(&mut object, types));
     override_for_test(&mut settings);

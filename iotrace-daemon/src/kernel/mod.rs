@@ -14,6 +14,7 @@ pub mod btf;
 mod calls;
 pub mod capabilities;
 mod cast;
+mod cgroup;
 mod copies;
 mod diagnostics;
 pub mod error;

@@ -47,6 +47,9 @@ pub enum Event {
         process: ProcessId,
         variables: Vec<u8>,
     },
+    /// The path of the control group that an exec happened in, of version 2 where there is one; only where it is asked for. Comes before
+    /// the exec's environment.
+    Cgroup { process: ProcessId, path: String },
     /// A new process, which still runs its parent's program.
     Fork {
         parent: ProcessId,

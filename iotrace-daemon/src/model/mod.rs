@@ -238,6 +238,8 @@ impl Model {
             Event::Environment { process, variables } => self.processes.update(process, |about| {
                 about.role = Role::of(&variables);
             }),
+            // For those that sort processes into units.
+            Event::Cgroup { .. } => {}
             Event::Exec {
                 process,
                 start_boottime,

@@ -1,5 +1,5 @@
 //! Which unit each process belongs to: its parent's when it is forked, and what its environment and its cgroup say when
-//! it execs. The kernel side sends the environment, so a process that lives for milliseconds is attributed too.
+//! it execs. The kernel side sends both, so a process that lives for milliseconds is attributed too.
 
 use std::{
     collections::HashMap,
@@ -36,6 +36,8 @@ pub struct Processes {
     by_id: HashMap<ProcessId, Entry>,
     /// Whether each step of a Slurm job is a unit of its own.
     steps: bool,
+    /// The control groups of execs whose environment comes next.
+    groups: HashMap<ProcessId, String>,
     /// Processes whose environment could not be read for want of a privilege.
     refused: u64,
 }
@@ -65,10 +67,14 @@ impl Processes {
                 let unit = self.unit_of(*parent, totals);
                 self.set(*child, unit, totals);
             }
+            Event::Cgroup { process, path } => {
+                self.groups.insert(*process, path.clone());
+            }
             Event::Environment { process, variables } => {
                 self.start(*process, variables, totals);
             }
             Event::Exit { process, .. } => {
+                self.groups.remove(process);
                 if let Some(entry) = self.by_id.get_mut(process) {
                     entry.ended = Some(Instant::now());
                 }
@@ -159,17 +165,17 @@ impl Processes {
         }
     }
 
-    /// Takes what a process starts with: its place is set by now. One that is gone is of the job that its variables name,
-    /// else of its parent's unit.
+    /// Takes what a process starts with: its place is set by now. Of one that is gone the kernel side has said the place;
+    /// where it did not, it is of the job that its variables name, else of its parent's unit.
     fn start(&mut self, process: ProcessId, variables: &[u8], totals: &mut Totals) {
-        let unit = match cgroup(process) {
-            Some(cgroup) => numbered(attribution::unit(variables, &cgroup, self.steps)),
-            None => match attribution::unit(variables, "", self.steps) {
-                unit if unit.kind == Kind::Unknown => return,
-                unit => unit,
-            },
-        };
-        let unit = totals.unit(&unit);
+        let sent = self.groups.remove(&process);
+        let group = cgroup(process).or(sent.map(|path| format!("0::{path}")));
+        let is_known = group.is_some();
+        let unit = attribution::unit(variables, &group.unwrap_or_default(), self.steps);
+        if unit.kind == Kind::Unknown && !is_known {
+            return;
+        }
+        let unit = totals.unit(&numbered(unit));
         self.set(process, unit, totals);
     }
 

@@ -261,6 +261,7 @@ fn load_programs(
         detail: record.detail,
         follow: record.follow,
         environment: true,
+        cgroup: false,
         histograms: false,
         missing: true,
         map_entries: Some(settings.entries),
