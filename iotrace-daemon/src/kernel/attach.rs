@@ -330,6 +330,8 @@ fn tracepoint_name(call: &str) -> &str {
         "stat" => "newstat",
         "lstat" => "newlstat",
         "fstat" => "newfstat",
+        // As the list of arm64 names it.
+        "fstatat" => "newfstatat",
         "sendfile" => "sendfile64",
         other => other,
     }

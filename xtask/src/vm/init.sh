@@ -19,8 +19,11 @@ hostname vm
 ip link set lo up
 
 # A line of its own: the kernel writes its messages between the bytes of the first.
-line=/dev/ttyS1
-[ -e $line ] || line=/dev/ttyAMA1
+# Kernels for arm64 have a ttyS1, too, which leads nowhere.
+case $(uname -m) in
+    aarch64) line=/dev/ttyAMA1 ;;
+    *) line=/dev/ttyS1 ;;
+esac
 stty -F $line raw -echo
 exec 3>$line
 say() { echo "$*" >&3; }

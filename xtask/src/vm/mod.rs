@@ -96,6 +96,10 @@ pub fn task(options: &Options) -> Result<()> {
     }
     if !arm64.is_empty() {
         fleets.push(Fleet::of_arm64(&apt, &arm64)?);
+        // Of what runs in the machines a choice was made, of the unit tests none.
+        if let (true, Some(emulator)) = (options.tests.is_empty(), Arch::Arm64.emulator()) {
+            programs::unit_tests(Arch::Arm64, emulator)?;
+        }
     }
     let mut table = Table::default();
     for fleet in &fleets {

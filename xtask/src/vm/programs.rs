@@ -2,7 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -50,13 +50,33 @@ pub fn build(arch: Arch) -> Result<Programs> {
     })
 }
 
+/// Runs the unit tests of a processor that this machine does not have.
+pub fn unit_tests(arch: Arch, emulator: &str) -> Result<()> {
+    let target = run::target_dir()?.join("vm");
+    let mut cargo = static_cargo(arch, &target, &["test", "--lib"]);
+    cargo.args(["--package", "iotrace-common"]);
+    cargo.env(variable(arch, "RUNNER"), emulator);
+    cmd::run(&mut cargo)
+}
+
 /// Runs cargo with static linking; what it says of what it built.
 fn cargo(arch: Arch, target: &Path, args: &[&str]) -> Result<Vec<Value>> {
+    let mut cargo = static_cargo(arch, target, args);
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    eprintln!("+ {}", cmd::shown(&cargo));
+    let messages = cmd::stdout_of(cargo.stderr(Stdio::inherit()))?;
+    Ok(messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
+}
+
+/// A command of cargo's with static linking.
+fn static_cargo(arch: Arch, target: &Path, args: &[&str]) -> Command {
     let mut cargo = cmd::cargo();
     cargo.args(args);
     cargo.args(["--locked", "--release", "--package", "iotrace-daemon"]);
     cargo.args(["--target", arch.target()]);
-    cargo.args(["--message-format", "json-render-diagnostics"]);
     cargo.arg("--target-dir").arg(target);
     // Nothing here needs more than names in a backtrace, and every byte is copied into each machine.
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
@@ -65,17 +85,16 @@ fn cargo(arch: Arch, target: &Path, args: &[&str]) -> Result<Vec<Value>> {
     flags.push_str(" -C target-feature=+crt-static");
     cargo.env("RUSTFLAGS", flags);
     if let Some(compiler) = arch.cross_compiler() {
-        let target = arch.target().replace('-', "_");
-        cargo.env(format!("CC_{target}"), compiler);
-        let linker = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase());
-        cargo.env(linker, compiler);
+        cargo.env(format!("CC_{}", arch.target().replace('-', "_")), compiler);
+        cargo.env(variable(arch, "LINKER"), compiler);
     }
-    eprintln!("+ {}", cmd::shown(&cargo));
-    let messages = cmd::stdout_of(cargo.stderr(Stdio::inherit()))?;
-    Ok(messages
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect())
+    cargo
+}
+
+/// The variable that tells cargo something of a target.
+fn variable(arch: Arch, what: &str) -> String {
+    let target = arch.target().replace('-', "_").to_uppercase();
+    format!("CARGO_TARGET_{target}_{what}")
 }
 
 fn test_file(arch: Arch, artifacts: &[Value], name: &str) -> Result<TestFile> {
