@@ -11,8 +11,8 @@ use std::{
 
 use common::{
     compare::Counts,
-    daemon::{self, Answer, Daemon},
-    tool, truth,
+    daemon::{self, Answer, Daemon, Mounted},
+    number, tool, truth,
 };
 use serde_json::Value;
 
@@ -203,6 +203,103 @@ fn prometheus_knows_what_the_job_did() {
         |result| value(result) > 0.0,
     );
     every_query_of_the_dashboard_is_answered(&prometheus);
+}
+
+/// Waits for sums over a unit's files on a mount, and compares them: labels, and the value that Prometheus must have.
+fn has_exactly(prometheus: &Prometheus, unit: &str, mount: &str, sums: &[(&str, &str, u64)]) {
+    for (metric, labels, expected) in sums {
+        let query =
+            format!(r#"sum({metric}{{unit="{unit}",mountpoint="{mount}",{labels}}}) or vector(0)"#);
+        let expected = *expected as f64;
+        let result = prometheus.until(&query, |result| value(result) >= expected);
+        assert_eq!(value(&result), expected, "{query}");
+    }
+}
+
+#[test]
+fn prometheus_knows_what_fio_and_a_training_say_that_they_did() {
+    const CALLS: &str = "iotrace_operations_total";
+    const BYTES: &str = "iotrace_bytes_total";
+    const READ: &str = r#"operation="read""#;
+    const WRITE: &str = r#"operation="write""#;
+    let (_dir, path) = common::directory();
+    let mounted = Mounted::new();
+    let daemon = Daemon::start(&mut daemon::command());
+    let prometheus = Prometheus::start(&path, &daemon.address.to_string());
+
+    // What it reads is there by then, so that nothing is laid out.
+    for (unit, pattern) in [("556", "write"), ("557", "randread")] {
+        let out = Command::new(tool("fio"))
+            .args(["--name=job", "--numjobs=2", "--size=2m", "--bs=4k"])
+            .args([
+                "--fallocate=none",
+                "--ioengine=psync",
+                "--output-format=json",
+            ])
+            .arg(format!("--rw={pattern}"))
+            .arg(format!("--directory={}", mounted.name()))
+            .env("SLURM_JOB_ID", unit)
+            .current_dir(&path)
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        let own: Value = serde_json::from_slice(&out.stdout).expect("fio's JSON");
+        let sum = |direction: &str, key: &str| -> u64 {
+            let jobs = own["jobs"].as_array().unwrap();
+            jobs.iter().map(|job| number(&job[direction], key)).sum()
+        };
+        assert!(sum("read", "total_ios") + sum("write", "total_ios") == 1024);
+        let sums = [
+            (CALLS, READ, sum("read", "total_ios")),
+            (BYTES, READ, sum("read", "io_bytes")),
+            (CALLS, WRITE, sum("write", "total_ios")),
+            (BYTES, WRITE, sum("write", "io_bytes")),
+        ];
+        has_exactly(&prometheus, &format!("slurm:{unit}"), mounted.name(), &sums);
+    }
+
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/train.py");
+    let train = |unit: &str| -> Value {
+        let out = Command::new(common::python())
+            .arg(&script)
+            .args(["--epochs=2", "--shards=4", "--samples=16"])
+            .arg("--checkpoint-bytes=3000000")
+            .arg(format!("--data={}/train", mounted.name()))
+            .env("SLURM_JOB_ID", unit)
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        serde_json::from_slice(&out.stdout).expect("its counts")
+    };
+    // The first makes the data set, by names that a checkpoint may have, too.
+    for unit in ["558", "559"] {
+        let own = train(unit);
+        let total = |key| number(&own["total"], key);
+        let of = |category: &str, key| number(&own["categories"][category], key);
+        let mut sums = vec![
+            (CALLS, READ, total("reads")),
+            (BYTES, READ, total("bytes_read")),
+            (CALLS, WRITE, total("writes")),
+            (BYTES, WRITE, total("bytes_written")),
+            (CALLS, r#"operation="fsync""#, total("fsyncs")),
+            (CALLS, r#"operation="rename""#, total("renames")),
+        ];
+        if of("dataset", "writes") == 0 {
+            let training = r#"operation="read",phase="training""#;
+            let checkpoint = r#"operation="write",phase="checkpoint""#;
+            sums.extend([
+                (CALLS, training, of("training", "reads")),
+                (BYTES, training, of("training", "bytes_read")),
+                (CALLS, checkpoint, of("checkpoint", "writes")),
+                (BYTES, checkpoint, of("checkpoint", "bytes_written")),
+            ]);
+        }
+        has_exactly(&prometheus, &format!("slurm:{unit}"), mounted.name(), &sums);
+        assert_eq!(sums.len(), if unit == "559" { 10 } else { 6 });
+    }
+    // A checkpoint is complete when its job has been quiet on it for a while.
+    let saves = r#"sum(iotrace_checkpoints_total{unit="slurm:559"})"#;
+    prometheus.until(saves, |result| value(result) > 0.0);
 }
 
 fn every_query_of_the_dashboard_is_answered(prometheus: &Prometheus) {
