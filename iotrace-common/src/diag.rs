@@ -41,4 +41,6 @@ diagnostics! {
     18 FETCHED_BY_KERNEL "fetched_by_kernel_bytes" false "Bytes that threads of the kernel brought into the page cache, of files that traced processes use: by no process, and in no bytes_fetched.";
     19 LIBRARY_LOST "library_calls_lost" true "Calls of libraries seen by uprobes that found no room for their counters or their state.";
     20 LIBRARY_NAMES_DROPPED "library_names_dropped" true "Objects and marks of libraries whose names found the event buffer full.";
+    21 AIO_LOST "aio_requests_lost" true "Requests of libaio that are not counted, because too many were in flight or could not be read.";
+    22 AIO_UNREPORTED "aio_requests_unreported" false "Requests of libaio that are not counted, because their process ended before it had their results.";
 }

@@ -35,6 +35,10 @@ pub const THREAD_SLOTS: u32 = 32_768;
 pub const FLIGHT_SLOTS: u32 = 4_096;
 /// Requests of io_uring that are timed at one time.
 pub const REQUEST_ENTRIES: u32 = 65_536;
+/// Requests of libaio that are followed at one time.
+pub const AIO_REQUEST_ENTRIES: u32 = 65_536;
+/// Contexts of libaio that are followed at one time.
+pub const AIO_CONTEXT_ENTRIES: u32 = 16_384;
 /// Files of overlay filesystems whose real file is remembered (an LRU).
 pub const OVERLAID_ENTRIES: u32 = 16_384;
 /// Processes that can be followed at one time.

@@ -55,7 +55,7 @@ operations! {
 pub struct Call {
     /// Where the arguments stand ([`shape`]).
     pub shape: u8,
-    /// What the call is counted as.
+    /// What the call is counted as; [`COUNT`]: as nothing itself.
     pub op: u8,
     /// How the call names its file ([`source`]).
     pub source: u8,
@@ -89,12 +89,14 @@ pub mod source {
     pub const MAYBE_EMPTY_PATH: u8 = 7;
     /// fcntl: the first argument, but only where the command duplicates it.
     pub const FCNTL: u8 = 8;
+    /// libaio's calls: no file of their own, but the requests that they hand over have.
+    pub const REQUESTS: u8 = 9;
 }
 
 /// Names of the traced system calls and the shape of each, for user space to fill the gate table with.
 ///
 /// A name that a machine's table of system calls does not have is left out there.
-pub const SYSCALLS: [(&str, u8); 73] = {
+pub const SYSCALLS: [(&str, u8); 78] = {
     use shape::*;
     [
         ("read", READ),
@@ -153,6 +155,11 @@ pub const SYSCALLS: [(&str, u8); 73] = {
         ("splice", COPY_FILE_RANGE),
         ("readlink", READLINK),
         ("readlinkat", READLINKAT),
+        ("io_setup", IO_SETUP),
+        ("io_submit", IO_SUBMIT),
+        ("io_getevents", IO_GETEVENTS),
+        ("io_pgetevents", IO_GETEVENTS),
+        ("io_destroy", IO_DESTROY),
         // The 32-bit interface's own names, for the table of its numbers.
         ("pread", PREAD),
         ("pwrite", PWRITE),
@@ -178,7 +185,8 @@ pub const SYSCALLS: [(&str, u8); 73] = {
 pub const fn call(number: u8) -> Call {
     use shape as s;
     use source::{
-        DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, NAME, RETURNED, SOURCE_TARGET, TARGET_SOURCE,
+        DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, NAME, REQUESTS, RETURNED, SOURCE_TARGET,
+        TARGET_SOURCE,
     };
     let (op, source) = match number {
         s::READ | s::PREAD | s::READV | s::PREADV => (READ, DESCRIPTOR),
@@ -211,6 +219,7 @@ pub const fn call(number: u8) -> Call {
         s::COPY_FILE_RANGE => (TRANSFER_READ, SOURCE_TARGET),
         s::CLOSE_RANGE => (CLOSE_RANGE, NAME),
         s::READLINK | s::READLINKAT => (READLINK, NAME),
+        s::IO_SETUP | s::IO_SUBMIT | s::IO_GETEVENTS | s::IO_DESTROY => (COUNT, REQUESTS),
         _ => {
             return Call {
                 shape: 0,
@@ -293,5 +302,9 @@ pub mod shape {
         43 RENAMEAT2 "As RENAMEAT, with flags behind.";
         44 ACCESSAT "(directory fd, path, ...).";
         45 READLINKAT "(directory fd, path, ...).";
+        46 IO_SETUP "(number, context *): no operation of its own, as the next three.";
+        47 IO_SUBMIT "(context, number, struct iocb **).";
+        48 IO_GETEVENTS "(context, least, most, struct io_event *, ...).";
+        49 IO_DESTROY "(context).";
     }
 }

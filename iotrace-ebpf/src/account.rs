@@ -163,9 +163,14 @@ pub fn is_read(op: usize) -> bool {
 #[inline(never)]
 pub fn failure(thread: *mut Thread) {
     // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return;
-    };
+    if let Some(thread) = unsafe { thread.as_mut() } {
+        failure_here(thread);
+    }
+}
+
+/// As [`failure`], without a frame of its own: the kernel allows eight.
+#[inline(always)]
+pub fn failure_here(thread: &mut Thread) {
     // What failed may have had no file, and a closed one may be gone: nothing is named.
     thread.file = 0;
     let io = entry(thread);

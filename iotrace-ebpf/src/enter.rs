@@ -11,6 +11,7 @@ use iotrace_common::{
 };
 
 use crate::{
+    aio,
     config::{
         FULL, PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK,
         TASK_STATUS, TRACE, UPROBES, call, compat_traced,
@@ -157,6 +158,7 @@ fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
                 state::RUNNING
             };
         }
+        source::REQUESTS => return aio::begun(copy),
         source::RETURNED => {
             flight::expect_open(thread);
             return state::RUNNING;

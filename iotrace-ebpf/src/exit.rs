@@ -6,7 +6,7 @@
 use iotrace_common::{diag, op, phases::direction, value::Io};
 
 use crate::{
-    account,
+    account, aio,
     config::{FULL, PREEMPTIBLE, call},
     diagnose,
     enter::{begin, is_compat, maybe_empty, no_file, set_file},
@@ -42,6 +42,9 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
             return;
         }
     } else if thread.state != state::RUNNING {
+        if thread.state == state::AIO {
+            aio::ended(result);
+        }
         thread.state = state::IDLE;
         return;
     }

@@ -8,7 +8,7 @@
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time
 //! - `missing`: where files were looked for that are not there
-//! - `uring`: requests of io_uring; `pages`: the page cache, and mapped files
+//! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files
 //! - `trace`: every operation by itself, where that is wanted
 //! - `uprobe`, `uprobe_stream`, `uprobe_handle`, `uprobe_mark`: functions of libraries, where they are wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
@@ -18,6 +18,7 @@
 #![feature(asm_experimental_arch)] // atomics: see `kernel`
 
 mod account;
+mod aio;
 mod cells;
 mod cgroup;
 mod config;

@@ -25,7 +25,7 @@ use iotrace_common::{
 };
 
 use crate::{
-    flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
+    aio, flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
     thread::Thread, uring::Request,
 };
 
@@ -190,6 +190,33 @@ pub static REQUESTS: HashMap<
 /// In place of a thread's state, that of the programs that see io_uring's requests, which end on any thread.
 #[btf_map]
 pub static URING_STATE: PerCpuArray<Thread, 2> = PerCpuArray::new();
+
+/// libaio's requests in flight, by process and the address of their `struct iocb`. Not preallocated: mostly empty.
+#[btf_map]
+pub static AIO_REQUESTS: HashMap<
+    aio::Key,
+    aio::Request,
+    { limits::AIO_REQUEST_ENTRIES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
+
+/// Its contexts, by process and the address of their ring: up to where the ring was looked at. Not preallocated.
+#[btf_map]
+pub static AIO_CONTEXTS: HashMap<
+    aio::Key,
+    u64,
+    { limits::AIO_CONTEXT_ENTRIES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
+
+/// Processes that have such contexts, by process id and start key. Not preallocated.
+#[btf_map]
+pub static AIO_USERS: HashMap<
+    u64,
+    u64,
+    { limits::AIO_CONTEXT_ENTRIES as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
 
 /// Files behind those of an overlay filesystem, which has a page cache of none: by the real file, the one that is open
 /// (an LRU: a forgotten one is learned again at its next read or mmap).

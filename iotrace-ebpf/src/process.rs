@@ -14,7 +14,7 @@ use iotrace_common::{
 };
 
 use crate::{
-    cgroup,
+    aio, cgroup,
     config::{
         CGROUP, CRED_UID, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
         MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
@@ -207,6 +207,7 @@ pub fn exited(task: Address) {
         pad: 0,
     };
     flight::release(tgid, start_key(exit.header.start));
+    aio::exited(tgid, start_key(exit.header.start));
     if owner::is_owned(task) {
         send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
     }

@@ -29,6 +29,8 @@ pub mod state {
     pub const SKIPPED: u32 = 2;
     /// A call in flight that is no file operation (an anonymous mmap, an fcntl that duplicates nothing).
     pub const IGNORED: u32 = 3;
+    /// A call of libaio's in flight ([`crate::aio`]).
+    pub const AIO: u32 = 4;
 }
 
 /// In place of its shape, a call whose path could not be read at its start, and whose file is found at its end.

@@ -6,9 +6,11 @@
     reason = "each test file uses a part of it"
 )]
 
+pub mod cache;
 pub mod compare;
 pub mod daemon;
 pub mod export;
+pub mod fio;
 pub mod run;
 pub mod slow;
 pub mod truth;
