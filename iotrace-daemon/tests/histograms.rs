@@ -73,6 +73,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         btf: None,
         program_log: false,
         trace: None,
+        page_cache: true,
         uprobes: Vec::new(),
     };
     let types = load::read_types(None).unwrap();

@@ -3,10 +3,11 @@
 
 mod common;
 
-use std::{fs, os::fd::AsRawFd as _, path::Path, process::Command, ptr};
+use std::{fs, path::Path, process::Command};
 
 use common::{
     Iotrace,
+    cache::Held,
     compare::{self, list},
     directory, number, python, text, tool,
 };
@@ -70,37 +71,6 @@ fn file(dir: &Path) -> String {
     path.to_str().expect("UTF-8").into()
 }
 
-/// Keeps the pages of a file in the page cache as long as it lives.
-struct Held(*mut libc::c_void);
-
-impl Held {
-    fn new(path: &str) -> Self {
-        let file = fs::File::open(path).unwrap();
-        // SAFETY: a new mapping of an open file.
-        let memory = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                SIZE as usize,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        assert_ne!(memory, libc::MAP_FAILED);
-        // SAFETY: that mapping.
-        assert_eq!(unsafe { libc::mlock(memory, SIZE as usize) }, 0);
-        Self(memory)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that was made by `new`.
-        unsafe { libc::munmap(self.0, SIZE as usize) };
-    }
-}
-
 /// Runs the program; the file's counters over all processes that used it.
 fn used(path: &str, ways: &[&str]) -> (Value, Value) {
     let program = python();
@@ -137,7 +107,7 @@ fn reads_from_storage_and_from_memory() {
         ],
     );
     counted(&row, &[("mapped_bytes_fetched", 0), ("faults", 0)]);
-    let _held = Held::new(&path);
+    let _held = Held::new(Path::new(&path));
     let (row, report) = used(&path, &["read", "read"]);
     counted(
         &row,
@@ -260,7 +230,7 @@ fn mapped_files_from_storage_and_from_memory() {
             "{way}: {row}"
         );
     }
-    let _held = Held::new(&path);
+    let _held = Held::new(Path::new(&path));
     for way in ["map", "map-private", "map-random"] {
         let (row, _) = used(&path, &[way]);
         counted(
@@ -313,7 +283,7 @@ fn stores_to_mapped_files() {
 fn reads_and_mappings_of_one_file_add_up() {
     let (_keep, dir) = directory();
     let path = file(&dir);
-    let _held = Held::new(&path);
+    let _held = Held::new(Path::new(&path));
     let (row, report) = used(&path, &["read", "map-random-write", "write"]);
     counted(
         &row,

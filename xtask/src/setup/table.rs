@@ -134,6 +134,7 @@ pub const TOOLS: &[Tool] = &[
     ),
     tool(ANALYSIS, "reads recordings as they lie", Test),
     tool(HDF5, "works on HDF5 files, and brings its library", Test),
+    tool(TENSORS, "maps files of tensors and of arrays", Test),
     tool(command("java", "default-jre-headless"), "runs Spark", Test),
     tool(
         command("rpmbuild", "rpm"),
@@ -252,6 +253,12 @@ const DFTRACER: Kind = Kind::PythonEnvironment {
 const HDF5: Kind = Kind::PythonEnvironment {
     name: "hdf5",
     packages: &["h5py==3.16.0", "numpy==2.4.6"],
+};
+
+/// Safetensors and NumPy, which map the files that they read.
+const TENSORS: Kind = Kind::PythonEnvironment {
+    name: "tensors",
+    packages: &["safetensors==0.8.0", "numpy==2.4.6"],
 };
 
 /// What the documents show SQL and scripts for.
