@@ -127,6 +127,7 @@ fn trials(args: &Args) -> Vec<Trial> {
                 btf: args.btf.clone(),
                 program_log: false,
                 trace: None,
+                page_cache: true,
                 uprobes: Vec::new(),
             };
             trials.push(Trial {

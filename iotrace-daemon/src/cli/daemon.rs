@@ -437,6 +437,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,
         trace: None,
+        page_cache: config.trace.page_cache,
         uprobes: Vec::new(),
     }
 }

@@ -62,6 +62,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         btf: None,
         program_log: false,
         trace: None,
+        page_cache: true,
         uprobes: Vec::new(),
     };
     let types = load::read_types(None)?;

@@ -67,6 +67,9 @@ pub struct Args {
     /// Let the service at this Unix socket count, as it does by itself for users without privileges.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Count neither what comes from storage and what from the page cache, nor the use of mapped files.
+    #[arg(long)]
+    no_page_cache: bool,
     /// Keep every operation by itself, too: who, which file, where, how much, when, with what result.
     #[arg(long)]
     pub trace: bool,
@@ -152,6 +155,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         } else {
             None
         },
+        page_cache: !args.no_page_cache,
         uprobes: args.uprobe.clone(),
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
@@ -207,6 +211,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--map-entries", args.map_entries.is_some()),
         ("--btf", args.btf.is_some()),
         ("--trace", args.trace),
+        ("--no-page-cache", args.no_page_cache),
         ("--uprobe", !args.uprobe.is_empty()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Detached, Kernel, KernelError, calls,
     error::{chain, errno_of, hint},
+    pages,
 };
 
 /// Which hook kind the user wants.
@@ -83,11 +84,17 @@ impl Kernel {
         if let Err(reason) = self.attach_uring(&btf) {
             log::warn!("io_uring is not accounted: {reason}");
         }
-        if let Err(reason) = self.attach_page_cache(&btf) {
-            log::warn!("what comes from storage and what from memory is not told apart: {reason}");
+        match self.attach_page_cache(&btf) {
+            Err(reason) if reason != pages::OFF => log::warn!(
+                "what comes from storage and what from memory is not told apart: {reason}"
+            ),
+            _ => {}
         }
-        if let Err(reason) = self.attach_mapped(&btf) {
-            log::warn!("the use of mapped files is not accounted: {reason}");
+        match self.attach_mapped(&btf) {
+            Err(reason) if reason != pages::OFF => {
+                log::warn!("the use of mapped files is not accounted: {reason}");
+            }
+            _ => {}
         }
         self.attach_calls(choice, &btf)
     }

@@ -83,6 +83,8 @@ pub struct Options {
     pub program_log: bool,
     /// Whether every operation is kept, and which.
     pub trace: Option<TraceOptions>,
+    /// Whether what comes from storage and the use of mapped files are counted.
+    pub page_cache: bool,
     /// Libraries whose functions are seen by uprobes.
     pub uprobes: Vec<Wanted>,
 }
@@ -121,7 +123,10 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         return Err(KernelError::PidNamespace);
     }
     let uring = uring::find(types);
-    let pages = pages::find(types);
+    let pages = match options.page_cache {
+        true => pages::find(types),
+        false => Err(pages::OFF.into()),
+    };
     let layout = options
         .trace
         .as_ref()

@@ -49,6 +49,9 @@ const MAPPED: [(&str, &str); 3] = [
     ("page_dirtied", "writeback_dirty_folio"),
 ];
 
+/// In place of a reason why nothing can be told: nothing is wanted.
+pub const OFF: &str = "it is turned off";
+
 /// What this kernel's page cache is like.
 #[derive(Clone, Debug)]
 pub struct Pages {

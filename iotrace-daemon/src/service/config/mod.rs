@@ -45,6 +45,8 @@ pub struct Trace {
     pub btf: Option<PathBuf>,
     /// Rules that come before the built-in ones.
     pub rules: Option<PathBuf>,
+    /// Whether what comes from storage and the use of mapped files are counted.
+    pub page_cache: bool,
     /// Whether the kernel measures the time of its BPF programs, ours and all others.
     pub program_stats: bool,
 }
@@ -118,6 +120,7 @@ impl Default for Trace {
             map_entries: iotrace_common::limits::IO_ENTRIES_BASIC,
             btf: None,
             rules: None,
+            page_cache: true,
             program_stats: false,
         }
     }
@@ -229,6 +232,7 @@ impl Config {
         );
         compare("trace.btf", a.trace.btf == b.trace.btf);
         compare("trace.rules", a.trace.rules == b.trace.rules);
+        compare("trace.page_cache", a.trace.page_cache == b.trace.page_cache);
         compare(
             "trace.program_stats",
             a.trace.program_stats == b.trace.program_stats,

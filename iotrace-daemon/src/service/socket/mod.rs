@@ -111,6 +111,7 @@ impl Limits {
             recording: Settings {
                 btf: config.trace.btf.clone(),
                 rules,
+                page_cache: config.trace.page_cache,
                 entries: recordings.max_entries,
                 max_duration: recordings.max_duration.0,
                 max_bytes: recordings.max_mib << 20,

@@ -44,6 +44,7 @@ pub struct Settings {
     pub btf: Option<PathBuf>,
     /// What the programs sort files by.
     pub rules: Arc<Table>,
+    pub page_cache: bool,
     /// Entries of each of the two generations of kernel counters.
     pub entries: u32,
     pub max_duration: Duration,
@@ -268,6 +269,7 @@ fn load_programs(
         btf: settings.btf.clone(),
         program_log: false,
         trace: None,
+        page_cache: settings.page_cache,
         uprobes: Vec::new(),
     };
     let types = load::read_types(options.btf.as_deref())?;
