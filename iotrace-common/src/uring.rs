@@ -35,6 +35,11 @@ pub const REQUESTS: [(u8, &str, u8); 22] = [
     (61, "WRITEV_FIXED", shape::PWRITE),
 ];
 
+/// Whether a request of this opcode names a list of vectors, and their number in the place of a length.
+pub const fn is_vectored(opcode: u8) -> bool {
+    matches!(opcode, 1 | 2 | 60 | 61)
+}
+
 /// The table for the kernel side.
 pub const fn table() -> [Call; OPCODES] {
     let mut table = [Call {

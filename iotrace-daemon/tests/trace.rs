@@ -319,6 +319,60 @@ threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
 ";
 
+/// What `workload uring` asks its first ring for on the file `plain`, in order.
+fn asked_of_io_uring() -> Vec<Seen> {
+    let bad = -i64::from(libc::EBADF);
+    let mut asked = vec![
+        ("write", Some(0), Some(5000), 5000),
+        ("write", Some(5000), Some(100), 100),
+        ("read", Some(4000), Some(9000), 1100),
+        ("read", Some(5100), Some(9000), 0),
+        ("fsync", None, None, 0),
+        ("fdatasync", None, None, 0),
+        ("sync_file_range", Some(1024), Some(4096), 0),
+        ("fallocate", Some(512), Some(1 << 16), 0),
+        ("read", Some(0), Some(64), 64),
+        ("fsync", None, None, 0),
+        ("close", None, None, 0),
+    ];
+    asked.extend((0..8).map(|index| ("write", Some(300 * index), Some(300), 300)));
+    asked.extend([
+        ("fsync", None, None, 0),
+        ("read", Some(0), Some(8), bad),
+        ("close", None, None, 0),
+    ]);
+    asked
+}
+
+#[test]
+fn requests_of_io_uring_have_what_they_asked_for() {
+    let (_keep, dir) = directory();
+    let plain = dir.join("plain");
+    let run = Iotrace::record()
+        .args(["--trace"])
+        .workload(["uring".into(), dir.into_os_string()]);
+    assert_eq!(run.code(), 0, "{}", run.stderr);
+    let trace = whole(&run.recording);
+    let inode = fs::metadata(plain).unwrap().ino();
+    let mut rows = rows(&trace);
+    rows.retain(|row| {
+        let is_plain = trace.file(row).is_some_and(|file| file.inode == inode);
+        is_plain && row.op as usize != op::OPEN
+    });
+    let seen: Vec<Seen> = rows
+        .iter()
+        .map(|row| {
+            (
+                op::NAMES[row.op as usize],
+                row.offset,
+                row.length,
+                row.result,
+            )
+        })
+        .collect();
+    assert_eq!(seen, asked_of_io_uring());
+}
+
 #[test]
 fn every_operation_is_as_strace_saw_it() {
     let (_keep, dir) = directory();

@@ -195,10 +195,14 @@ constants! {
     // What the operations keep in it.
     RW_POSITION = 0;
     RW_BUFFER = 0;
+    RW_LENGTH = 0;
     OPEN_SLOT = 0;
     CLOSE_FD = 0;
     CLOSE_SLOT = 0;
     SYNC_FLAGS = 0;
+    SYNC_OFFSET = 0;
+    SYNC_LENGTH = 0;
+    TRUNCATE_LENGTH = 0;
     UNLINK_FLAGS = 0;
     CQE_RESULT = 0;
     CQE_FLAGS = 0;

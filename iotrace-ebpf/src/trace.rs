@@ -4,10 +4,9 @@
 //! Writes `TRACE_OPERATIONS`, `TRACE_RINGS` and `TRACE_MISSING`.
 //!
 //! A program writes into the ring of its CPU: there nobody else does until it ends, since it cannot be preempted, or,
-//! where it can (Linux 7.2), since the kernel runs each copy of it once on a CPU, and each copy has a ring. So has the program that sees the ends
-//! of io_uring's requests, whose lengths are not kept. The daemon
-//! reads behind it. What finds its ring full is counted by process, as is what comes when the daemon has closed the
-//! rings.
+//! where it can (Linux 7.2), since the kernel runs each copy of it once on a CPU, and each copy has a ring. So has the
+//! program that sees the ends of io_uring's requests. The daemon reads behind it. What finds its ring full is counted by
+//! process, as is what comes when the daemon has closed the rings.
 
 use core::ptr;
 
@@ -60,9 +59,7 @@ pub fn access(thread: &mut Thread, result: i64) {
             thread.shape,
             shape::READV | shape::WRITEV | shape::PREADV | shape::PWRITEV
         );
-        let length = if thread.copy == scratch::COMPLETE {
-            NONE
-        } else if vectored {
+        let length = if vectored {
             vectors(thread.args[1], thread.args[2])
         } else {
             thread.args[2]
@@ -113,12 +110,6 @@ fn any(thread: *mut Thread, result: i64) -> u32 {
         shape::COPY_FILE_RANGE => (transferred(thread.file, fourth, moved), fifth),
         _ => (NONE, NONE),
     };
-    // What a request of io_uring asked for is not kept.
-    let length = if thread.copy == scratch::COMPLETE {
-        NONE
-    } else {
-        length
-    };
     keep(thread, offset, length, result);
     0
 }
@@ -159,7 +150,7 @@ fn mapped_from() -> u64 {
 
 /// The sum of the lengths of the vectors; [`NONE`] where there are many.
 #[inline(never)]
-fn vectors(address: u64, count: u64) -> u64 {
+pub fn vectors(address: u64, count: u64) -> u64 {
     if count > VECTORS {
         return NONE;
     }

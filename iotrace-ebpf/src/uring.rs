@@ -12,15 +12,18 @@ use iotrace_common::{
     diag,
     key::{FileId, start_key},
     op::{self, Call, shape, source},
+    trace::NONE,
+    uring::is_vectored,
 };
 
 use crate::{
     account,
     config::{
         CLOSE_FD, CLOSE_SLOT, FULL, OPEN_SLOT, REQUEST_FD, REQUEST_FILE, REQUEST_FLAGS,
-        REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER, RW_POSITION, SYNC_FLAGS, TASK_GROUP_LEADER,
-        TASK_IS_BEHIND, TASK_START, TASK_TGID, TRACE, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK,
-        UNLINK_FLAGS, URING_TASK_TASK, request,
+        REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER, RW_LENGTH, RW_POSITION, SYNC_FLAGS, SYNC_LENGTH,
+        SYNC_OFFSET, TASK_GROUP_LEADER, TASK_IS_BEHIND, TASK_START, TASK_TGID, TRACE,
+        TRUNCATE_LENGTH, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK, UNLINK_FLAGS, URING_TASK_TASK,
+        request,
     },
     diagnose,
     enter::{no_file, set_file},
@@ -43,6 +46,8 @@ pub struct Request {
     /// Where in the file it begins, and its buffer. For detail full and the operation trace only.
     offset: u64,
     buffer: u64,
+    /// Bytes that it asks for, where that is known. For the operation trace only.
+    length: u64,
     /// Of a close, the file, and its phase.
     file: FileId,
     phase: u32,
@@ -61,6 +66,7 @@ impl Request {
             entered,
             offset: 0,
             buffer: 0,
+            length: NONE,
             file: FileId::NONE,
             phase: 0,
             flight: flight::ALONE,
@@ -72,6 +78,8 @@ impl Request {
 
 /// `REQ_F_FIXED_FILE`.
 const FIXED_FILE: u32 = 1;
+/// `REQ_F_BUFFER_SELECT`: the kernel chooses the buffer when the request is done.
+const BUFFER_SELECT: u32 = 1 << 5;
 /// `IORING_FSYNC_DATASYNC`.
 const DATASYNC: u32 = 1;
 const AT_REMOVEDIR: u32 = 0x200;
@@ -129,7 +137,15 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
         op::READ | op::WRITE if FULL.is_set() || TRACE.is_set() => {
             known.offset = probe(at, &RW_POSITION);
             known.buffer = probe(at, &RW_BUFFER);
+            if TRACE.is_set() {
+                known.length = asked(req, flags, known.buffer);
+            }
         }
+        op::SYNC_FILE_RANGE | op::FALLOCATE if TRACE.is_set() => {
+            known.offset = probe(at, &SYNC_OFFSET);
+            known.length = probe(at, &SYNC_LENGTH);
+        }
+        op::TRUNCATE if TRACE.is_set() => known.length = probe(at, &TRUNCATE_LENGTH),
         op::FSYNC if probe::<u32>(at, &SYNC_FLAGS) & DATASYNC != 0 => {
             known.op = op::FDATASYNC as u32;
         }
@@ -165,6 +181,25 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
         }
     }
     known
+}
+
+/// Bytes that a read or a write asks for.
+#[inline(always)]
+fn asked(req: u64, flags: u32, buffer: u64) -> u64 {
+    let length = u64::from(probe::<u32>(req as Address, &RW_LENGTH));
+    if is_vectored(field(req, &TYPE_REQUEST, &REQUEST_OPCODE)) {
+        // One that the kernel chooses is all the vectors there are.
+        return if flags & BUFFER_SELECT == 0 {
+            trace::vectors(buffer, length)
+        } else {
+            NONE
+        };
+    }
+    // As many as the buffer holds that the kernel chooses.
+    if length == 0 && flags & BUFFER_SELECT != 0 {
+        return NONE;
+    }
+    length
 }
 
 /// The running thread has requests beside its calls, so that those may overlap.
@@ -210,8 +245,13 @@ pub fn completed(req: u64, result: i32, flags: u32) {
     thread.entered = known.entered;
     thread.flight = known.flight;
     thread.key.op = known.op;
-    thread.args = [0, known.buffer, 0, known.offset, 0];
     thread.shape = shape_of(call, known.offset);
+    thread.args = match thread.shape {
+        shape::SYNC_FILE_RANGE => [0, known.offset, known.length, 0, 0],
+        shape::FALLOCATE => [0, 0, known.offset, known.length, 0],
+        shape::FTRUNCATE => [0, known.length, 0, 0, 0],
+        _ => [0, known.buffer, known.length, known.offset, 0],
+    };
     if set_its_file(thread, req, call, &known) == Kind::Other {
         diagnose::count(diag::SKIPPED);
         return flight::abandon(thread);

@@ -136,9 +136,9 @@ fn every_kind(ring: &mut IoUring, book: &Book, names: &Names) {
         .flags(types::FsyncFlags::DATASYNC)
         .build();
     must(ring, book, data_sync, Op::Fdatasync, 1);
-    let range = opcode::SyncFileRange::new(file, 4096).build();
+    let range = opcode::SyncFileRange::new(file, 4096).offset(1024).build();
     must(ring, book, range, Op::SyncFileRange, 1);
-    let allocate = opcode::Fallocate::new(file, 1 << 16).build();
+    let allocate = opcode::Fallocate::new(file, 1 << 16).offset(512).build();
     must(ring, book, allocate, Op::Fallocate, 1);
     registered(ring, book, fd);
     by_name(ring, book, names);

@@ -13,17 +13,20 @@ use super::{
 };
 
 /// Fields of a request, and of what its operations keep in it.
-const FIELDS: [offsets::Optional; 13] = [
+const FIELDS: [offsets::Optional; 16] = [
     ("REQUEST_OPCODE", "io_kiocb", "opcode"),
     ("REQUEST_FLAGS", "io_kiocb", "flags"),
     ("REQUEST_FILE", "io_kiocb", "file"),
     ("REQUEST_FD", "io_kiocb", "cqe.fd"),
     ("RW_POSITION", "io_rw", "kiocb.ki_pos"),
     ("RW_BUFFER", "io_rw", "addr"),
+    ("RW_LENGTH", "io_rw", "len"),
     ("OPEN_SLOT", "io_open", "file_slot"),
     ("CLOSE_FD", "io_close", "fd"),
     ("CLOSE_SLOT", "io_close", "file_slot"),
     ("SYNC_FLAGS", "io_sync", "flags"),
+    ("SYNC_OFFSET", "io_sync", "off"),
+    ("SYNC_LENGTH", "io_sync", "len"),
     ("UNLINK_FLAGS", "io_unlink", "flags"),
     ("CQE_RESULT", "io_uring_cqe", "res"),
     ("CQE_FLAGS", "io_uring_cqe", "flags"),
@@ -60,6 +63,9 @@ pub fn find(types: &Types) -> Result<Uring, String> {
         ));
     }
     let mut settings = offsets::all_optional(types, &FIELDS)?;
+    // Before Linux 6.9 no request truncates a file.
+    let truncate = offsets::optional(types, "io_ftrunc", "len");
+    settings.extend(truncate.map(|offset| ("TRUNCATE_LENGTH", offset)));
     if let Ok(behind) = offsets::optional(types, "io_kiocb", "tctx") {
         settings.extend([
             ("REQUEST_TASK", behind),
