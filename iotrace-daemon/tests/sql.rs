@@ -11,7 +11,7 @@ use std::{
 
 use common::{
     compare, directory,
-    export::{by_python, environment, record_program},
+    export::{by_python, environment, exported, record_program},
     number, text,
 };
 use serde_json::Value;
@@ -112,8 +112,8 @@ fn report(recordings: &[PathBuf]) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Rows that DuckDB gives for every query of the document.
-fn by_duckdb(recording: &Path, job: &Path) -> Vec<Vec<Value>> {
+/// Rows that DuckDB gives for every query of a section.
+fn by_duckdb(section: &str, recording: &Path, job: &Path) -> Vec<Vec<Value>> {
     const SCRIPT: &str = r#"
 import duckdb, json, sys
 results = []
@@ -122,7 +122,7 @@ for query in json.loads(sys.argv[1]):
     results.append([dict(zip(result.columns, row)) for row in result.fetchall()])
 print(json.dumps(results, default=str))
 "#;
-    let queries: Vec<String> = snippets("DuckDB", "sql")
+    let queries: Vec<String> = snippets(section, "sql")
         .iter()
         .map(|query| placed(query, recording, job))
         .collect();
@@ -179,7 +179,7 @@ fn duckdb_and_pandas_find_the_reports_numbers() {
     let job = dir.join("job");
     fs::create_dir(&job).unwrap();
     std::os::unix::fs::symlink(recording, job.join("node")).unwrap();
-    let results = by_duckdb(recording, &job);
+    let results = by_duckdb("DuckDB", recording, &job);
     let [
         sums,
         files,
@@ -277,6 +277,52 @@ fn duckdb_and_pandas_find_the_reports_numbers() {
     );
     assert_eq!(found["over_time"], totals["bytes_written"]);
     assert_eq!(found["paths"], totals["bytes_read"]);
+}
+
+#[test]
+fn the_operation_trace_is_found_as_it_was_asked_for() {
+    let (_keep, dir) = directory();
+    let finished = record_program(PROGRAM, &dir, &["--trace"]);
+    let recording = &finished.recording;
+    let results = by_duckdb("The operation trace", recording, &dir);
+    let [sums, slowest] = &results[..] else {
+        panic!("{} queries", results.len());
+    };
+    let found = |name: &str| sums.iter().find(|row| text(row, "operation") == name);
+    let (read, written) = (found("read").unwrap(), found("write").unwrap());
+    let report = finished.report();
+    let totals = &report["totals"];
+    assert_eq!(read["bytes"], totals["bytes_read"]);
+    assert_eq!(written["bytes"], totals["bytes_written"]);
+    assert_eq!(written["bytes_asked"], totals["bytes_written"]);
+    // What the program asked for in its child, and all that was asked for by the export.
+    let rows = exported(recording, &["-f", "json", "--by", "operation"]);
+    let rows: Value = serde_json::from_slice(&rows).unwrap();
+    let (mut in_child, mut in_all) = (0, 0);
+    for row in compare::list(&rows, "rows") {
+        if text(row, "operation") == "read" {
+            let asked = number(row, "length");
+            in_all += asked;
+            let is_data = row["path"]
+                .as_str()
+                .is_some_and(|path| path.ends_with(".npy"));
+            in_child += if is_data { asked } else { 0 };
+        }
+    }
+    let reads: u64 = (1..=6)
+        .map(|size: u64| (size * 100_000).div_ceil(4096) + 1)
+        .sum();
+    assert_eq!(in_child, 4096 * reads);
+    assert_eq!(number(read, "bytes_asked"), in_all);
+    // The last two of each file got less.
+    assert!(number(read, "short") >= 12);
+    assert_eq!(slowest.len(), 20);
+
+    const END: &str = "import json\nprint(json.dumps(\
+        {name: int(bytes) for name, bytes in asked[asked >= 0].groupby(moving['operation']).sum().items()}))";
+    let found = by_snippets("The operation trace", END, recording, &dir);
+    assert_eq!(number(&found, "read"), in_all);
+    assert_eq!(found["write"], totals["bytes_written"]);
 }
 
 #[test]

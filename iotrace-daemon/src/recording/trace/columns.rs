@@ -76,9 +76,42 @@ pub struct Row {
     /// Number of the file in this recording.
     pub file: Option<u32>,
     pub offset: Option<i64>,
+    /// Bytes that were asked for, where the call says how many and they are known.
     pub length: Option<i64>,
     /// What the call returned; a negative error number where it failed.
     pub result: i64,
+}
+
+/// In the place of a length that is not known, where none would be what was moved.
+const UNKNOWN: i64 = -1;
+
+impl Row {
+    /// Whether it moves bytes: then it mostly moves as many as were asked for, which are not stored twice.
+    fn moves_bytes(&self) -> bool {
+        matches!(
+            self.op as usize,
+            op::READ | op::WRITE | op::TRANSFER_READ | op::TRANSFER_WRITE
+        )
+    }
+
+    /// The length as it is stored: none where it is the result.
+    fn stored_length(&self) -> Option<i64> {
+        if self.moves_bytes() {
+            let length = self.length.unwrap_or(UNKNOWN);
+            (length != self.result).then_some(length)
+        } else {
+            self.length
+        }
+    }
+
+    /// The same row, whose length is as it was stored.
+    pub fn restored(mut self) -> Self {
+        if self.moves_bytes() {
+            let length = self.length.unwrap_or(self.result);
+            self.length = (length != UNKNOWN).then_some(length);
+        }
+        self
+    }
 }
 
 /// Texts of the columns, each made once.
@@ -142,7 +175,7 @@ pub fn write_rows(
     let options: [fn(&Row) -> Option<i64>; 3] = [
         |row| row.file.map(i64::from),
         |row| row.offset,
-        |row| row.length,
+        Row::stored_length,
     ];
     for column in options {
         let there = rows.iter().map(|row| i16::from(column(row).is_some()));
@@ -198,4 +231,34 @@ fn properties() -> WriterProperties {
         properties = properties.set_column_dictionary_enabled(ColumnPath::from(name), false);
     }
     properties.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_that_is_the_result_is_not_stored() {
+        let row = |op: usize, length, result| Row {
+            op: op as u32,
+            length,
+            result,
+            ..Row::default()
+        };
+        let rows = [
+            (row(op::READ, Some(4096), 4096), None),
+            (row(op::READ, Some(4096), 100), Some(4096)),
+            (row(op::READ, Some(0), 0), None),
+            (row(op::WRITE, None, 4096), Some(UNKNOWN)),
+            (row(op::WRITE, Some(7), -28), Some(7)),
+            (row(op::TRANSFER_READ, None, -1), None),
+            (row(op::FSYNC, None, 0), None),
+            (row(op::TRUNCATE, Some(0), 0), Some(0)),
+        ];
+        for (row, stored) in rows {
+            assert_eq!(row.stored_length(), stored, "{row:?}");
+            let length = stored;
+            assert_eq!(Row { length, ..row }.restored(), row);
+        }
+    }
 }

@@ -322,7 +322,7 @@ fn read_rows(group: &dyn RowGroupReader, names: &mut Names) -> Result<Vec<Row>, 
     for start in start {
         let next = |column: &mut std::vec::IntoIter<i64>| column.next().unwrap_or_default();
         let file = file.next().flatten();
-        rows.push(Row {
+        let row = Row {
             start,
             duration: next(&mut duration),
             pid: next(&mut pid) as u32,
@@ -334,7 +334,8 @@ fn read_rows(group: &dyn RowGroupReader, names: &mut Names) -> Result<Vec<Row>, 
             offset: offset.next().flatten(),
             length: length.next().flatten(),
             result: next(&mut result),
-        });
+        };
+        rows.push(row.restored());
     }
     Ok(rows)
 }
