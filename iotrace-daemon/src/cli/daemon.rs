@@ -13,10 +13,9 @@ use anyhow::Context as _;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{Receiver, channel},
-    time::{Interval, MissedTickBehavior, interval},
 };
 
-use super::{config::Sorting, live};
+use super::{config::Sorting, live, ticks::ticks};
 use crate::{
     drain::{
         Drain, Stats,
@@ -480,10 +479,4 @@ fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String>
         );
     }
     warnings
-}
-
-fn ticks(period: Duration) -> Interval {
-    let mut ticks = interval(period.max(Duration::from_millis(10)));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
 }

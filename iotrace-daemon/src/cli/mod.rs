@@ -20,6 +20,7 @@ mod report;
 mod session;
 mod snapshot;
 mod source;
+mod ticks;
 mod top;
 mod trace;
 

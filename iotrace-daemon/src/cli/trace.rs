@@ -6,10 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::{Interval, MissedTickBehavior, interval},
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
     child::{self, Held, Running},
@@ -17,6 +14,7 @@ use super::{
     operations::Operations,
     session::Session,
     source::Source,
+    ticks::ticks,
 };
 use crate::{
     drain::{Batch, Stats, collector::Taken, rings::Rings},
@@ -139,6 +137,9 @@ impl Trace {
             .map(|duration| session.started + duration);
         let mut look = ticks(TICK);
         let mut flush = ticks(session.args.flush);
+        // There is nothing yet to look at and to flush.
+        look.reset();
+        flush.reset();
         let mut asked = false;
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
@@ -300,12 +301,4 @@ async fn until(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment.into()).await,
         None => std::future::pending().await,
     }
-}
-
-fn ticks(period: Duration) -> Interval {
-    let mut ticks = interval(period.max(Duration::from_millis(10)));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick is at once.
-    ticks.reset();
-    ticks
 }
