@@ -6,6 +6,7 @@ use std::{
     fs, io,
     mem::MaybeUninit,
     path::PathBuf,
+    time::Duration,
 };
 
 use crate::model::{
@@ -35,6 +36,17 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         trace: None,
         uprobes: Vec::new(),
     })
+}
+
+/// CPU time of the calling thread until now.
+pub fn thread_cpu() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: there is room for the answer. It cannot fail: the clock is there, always.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// How far the wall clock was set since `clock` was measured, nanoseconds.

@@ -5,6 +5,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError, mpsc::Receiver},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
         rings::Rings,
         tracer::{Control, Piece, Tracer},
     },
+    host,
     kernel::KernelError,
     model::run::{Run, TraceRun},
     recording::trace::TraceWriter,
@@ -20,7 +22,7 @@ use crate::{
 /// Both threads.
 pub struct Operations {
     tracer: Tracer,
-    writer: JoinHandle<()>,
+    writer: JoinHandle<Duration>,
     /// What was written, as of the last part.
     summary: Arc<Mutex<TraceRun>>,
     filter: Vec<String>,
@@ -70,9 +72,15 @@ impl Operations {
         let summary = Arc::clone(&self.summary);
         let read = self.tracer.stop();
         let written = self.writer.join();
-        read?;
-        written.map_err(|_| failed(io::Error::other("it panicked")))?;
+        let read = read?;
+        let written = written.map_err(|_| failed(io::Error::other("it panicked")))?;
         let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+        log::info!(
+            "{} operations were traced: {} us of CPU time to read them, {} us of CPU time to write them",
+            summary.operations,
+            read.as_micros(),
+            written.as_micros()
+        );
         Ok(TraceRun {
             filter: self.filter,
             ..summary.clone()
@@ -80,12 +88,13 @@ impl Operations {
     }
 }
 
+/// Writes what comes; the CPU time that the thread has taken for it.
 fn write(
     mut writer: TraceWriter,
     pieces: &Receiver<Piece>,
     control: &Control,
     summary: &Mutex<TraceRun>,
-) {
+) -> Duration {
     let mut is_closed = false;
     while let Ok(piece) = pieces.recv() {
         if let Err(error) = writer.write(&piece.operations, piece.missing) {
@@ -98,6 +107,7 @@ fn write(
         }
         *summary.lock().unwrap_or_else(PoisonError::into_inner) = writer.summary();
     }
+    host::thread_cpu()
 }
 
 fn failed(source: io::Error) -> KernelError {

@@ -15,7 +15,7 @@ use std::{
 use iotrace_common::trace::{Missing, Operation};
 
 use super::{collector::hurry, rings::Rings};
-use crate::{kernel::KernelError, model::input::ProcessId};
+use crate::{host, kernel::KernelError, model::input::ProcessId};
 
 /// Operations of a piece; a part of the recording has one piece.
 pub const PIECE: usize = 1 << 19;
@@ -46,7 +46,7 @@ enum Order {
 
 /// The thread, and how to speak to it.
 pub struct Tracer {
-    thread: JoinHandle<Result<(), KernelError>>,
+    thread: JoinHandle<Result<Duration, KernelError>>,
     orders: Control,
 }
 
@@ -86,8 +86,8 @@ impl Tracer {
         self.orders.clone()
     }
 
-    /// Hands on all that is left, when the hooks are off, and ends.
-    pub fn stop(self) -> Result<(), KernelError> {
+    /// Hands on all that is left, when the hooks are off, and ends; the CPU time that the thread has taken.
+    pub fn stop(self) -> Result<Duration, KernelError> {
         let _ = self.orders.0.send(Order::Stop);
         let panicked = |_| Err(failed(io::Error::other("it panicked")));
         self.thread.join().unwrap_or_else(panicked)
@@ -98,7 +98,7 @@ fn read(
     mut rings: Rings,
     orders: &Receiver<Order>,
     pieces: &SyncSender<Piece>,
-) -> Result<(), KernelError> {
+) -> Result<Duration, KernelError> {
     hurry();
     let mut operations = Vec::new();
     let mut cut = false;
@@ -117,7 +117,7 @@ fn read(
                 Ok(()) => cut = false,
                 Err(TrySendError::Full(unsent)) => operations = unsent.operations,
                 // The writer has ended, which its own end will say.
-                Err(TrySendError::Disconnected(_)) => return Ok(()),
+                Err(TrySendError::Disconnected(_)) => return Ok(host::thread_cpu()),
             }
         }
     }
@@ -125,7 +125,7 @@ fn read(
         rings.read(PIECE - operations.len(), &mut operations);
         let is_last = operations.len() < PIECE;
         if pieces.send(piece(&rings, &mut operations)?).is_err() || is_last {
-            return Ok(());
+            return Ok(host::thread_cpu());
         }
     }
 }

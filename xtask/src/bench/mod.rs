@@ -63,12 +63,19 @@ pub enum Bench {
 /// What all measurements take.
 #[derive(Args, Clone)]
 pub struct Common {
-    /// Rounds; all variants are measured once in each.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    /// Rounds; all variants are measured once in each [default: 10, of trace 3].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
     /// This is the optimized build, and has the rights that it needs.
     #[arg(long, hide = true)]
     ready: bool,
+}
+
+impl Common {
+    /// Rounds of most measurements.
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(10)
+    }
 }
 
 /// Runs a measurement: builds with optimizations, and measures from that build, as root.

@@ -49,10 +49,10 @@ pub fn run(options: &Options) -> Result<()> {
 
     let mut others = Others::look(&places)?;
     let mut results = Results::new(options.files, options.epochs);
-    for round in 1..=options.common.rounds {
+    for round in 1..=options.common.rounds() {
         eprintln!(
             "round {round} of {}, load {}",
-            options.common.rounds,
+            options.common.rounds(),
             machine::load()
         );
         for workers in WORKERS {

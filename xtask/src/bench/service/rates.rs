@@ -43,10 +43,10 @@ pub fn run(options: &Options) -> Result<()> {
     let scratch = scratch()?;
     let memory = Memory::mount(&scratch)?;
     let mut all: Vec<Figures> = RATES.iter().map(|_| Figures::default()).collect();
-    for round in 1..=options.common.rounds {
+    for round in 1..=options.common.rounds() {
         eprintln!(
             "round {round} of {}, load {}",
-            options.common.rounds,
+            options.common.rounds(),
             machine::load()
         );
         for (rate, figures) in RATES.iter().zip(&mut all) {

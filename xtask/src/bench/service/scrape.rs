@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// The last of several scrapes; median and longest time, milliseconds.
 fn scrapes(service: &Service, options: &Options) -> Result<(Scrape, [f64; 2])> {
-    let all: Result<Vec<Scrape>> = (0..options.common.rounds.max(5))
+    let all: Result<Vec<Scrape>> = (0..options.common.rounds().max(5))
         .map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(300));
             service.scrape()

@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<()> {
         beside_others: 0,
         not_quiet: 0,
     };
-    let rounds = options.common.rounds;
+    let rounds = options.common.rounds();
     while bench.rounds < rounds {
         eprintln!(
             "round {} of {rounds}, load {}",

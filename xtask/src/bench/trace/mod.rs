@@ -5,7 +5,9 @@
 //!
 //! - `program`: what is traced
 //! - `tracers`: by what
+//! - `limit`: how many operations a second are kept, and what sets that
 
+mod limit;
 pub mod program;
 mod tracers;
 
@@ -18,13 +20,11 @@ use super::stats::Spread;
 use super::worker::cpus;
 use super::{Common, machine, scratch, table};
 use crate::setup::{self, Purpose};
-use program::{Done, Pattern, Work};
+use program::{Pattern, Work};
 use tracers::{Traced, Tracer};
 
-/// Rates that two threads together are held to; 0: as many as they can.
-const RATES: [u64; 7] = [
-    250_000, 500_000, 750_000, 1_000_000, 1_250_000, 1_500_000, 0,
-];
+/// Rounds, where nothing else is asked for.
+const ROUNDS: u32 = 3;
 /// What the calls of one program are measured over.
 const CALLS: u64 = 1_000_000;
 
@@ -40,7 +40,7 @@ pub struct Options {
     #[command(flatten)]
     pub common: Common,
     /// How long each rate is held in each round, seconds.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
 }
 
@@ -51,16 +51,9 @@ struct Costs {
     ns: Vec<f64>,
     added: Vec<f64>,
     bytes: Vec<f64>,
-    /// Seconds of CPU time that iotrace itself took.
-    own: Vec<f64>,
-}
-
-/// Figures of one rate, over the rounds.
-#[derive(Default)]
-struct Rates {
-    /// Operations a second that were done, and the share that the trace has not, percent.
-    reached: Vec<f64>,
-    missing: Vec<f64>,
+    /// Nanoseconds of CPU time that iotrace took for an operation, to read it and to write it.
+    read: Vec<f64>,
+    written: Vec<f64>,
 }
 
 /// Measures and prints.
@@ -75,13 +68,10 @@ pub fn run(options: &Options) -> Result<()> {
         .filter(|tracer| tracer.lack().is_none())
         .collect();
     let mut costs: Vec<[Costs; 2]> = tracers.iter().map(|_| Default::default()).collect();
-    let mut rates: Vec<Rates> = RATES.iter().map(|_| Rates::default()).collect();
-    for round in 1..=options.common.rounds {
-        eprintln!(
-            "round {round} of {}, load {}",
-            options.common.rounds,
-            machine::load()
-        );
+    let mut rates = limit::Rates::default();
+    let rounds = options.common.rounds.unwrap_or(ROUNDS);
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}, load {}", machine::load());
         for (at, pattern) in Pattern::ALL.into_iter().enumerate() {
             let work = Work::calls(pattern, CALLS);
             let mut plain = None;
@@ -92,10 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         // Program and iotrace alike, so that what else runs takes less of the CPUs.
         cpus::prefer(HURRY);
-        for (rate, rates) in RATES.iter().zip(&mut rates) {
-            let work = Work::rate(*rate, options.seconds);
-            rates.add(&Tracer::TraceBasic.run(work, &scratch)?);
-        }
+        rates.measure(options.seconds, &scratch)?;
         cpus::prefer(0);
     }
     for (at, pattern) in Pattern::ALL.into_iter().enumerate() {
@@ -105,66 +92,51 @@ pub fn run(options: &Options) -> Result<()> {
         let head = table::words("|ns of CPU time|added|quartiles|bytes on disk|quartiles");
         table::print(&[head].into_iter().chain(rows).collect::<Vec<_>>());
     }
-    print_rates(&rates);
-    print_own(&tracers, &costs);
+    let of = |tracer: Tracer| {
+        let at = tracers.iter().position(|one| *one == tracer);
+        at.map(|at| &costs[at])
+    };
+    print_own(of(Tracer::Basic), of(Tracer::TraceBasic));
+    rates.print();
+    if let (Some(plain), Some(basic), Some(trace)) = (
+        of(Tracer::Untraced),
+        of(Tracer::Basic),
+        of(Tracer::TraceBasic),
+    ) {
+        limit::explain([plain, basic, trace].map(|costs| &costs[Pattern::Random as usize]));
+    }
     println!();
     for (tracer, lack) in Tracer::ALL.map(|tracer| (tracer, tracer.lack())) {
         if let Some(lack) = lack {
             println!("{} was not measured: {lack}", tracer.title());
         }
     }
-    let at = tracers.iter().position(|one| *one == Tracer::TraceBasic);
-    print_targets(at.map(|at| &costs[at]), &rates);
+    print_targets(of(Tracer::TraceBasic), rates.whole());
     Ok(())
 }
 
-fn print_rates(rates: &[Rates]) {
-    println!("\ntwo threads, one to a CPU, random reads: of what they did, the trace has not");
-    let mut rows = vec![table::words(
-        "operations a second|reached|quartiles|missing|quartiles",
-    )];
-    for (rate, rates) in RATES.iter().zip(rates) {
-        let mut row = vec![match rate {
-            0 => "as many as they can".to_owned(),
-            rate => rate.to_string(),
-        }];
-        row.extend(cells(&rates.reached, 0, ""));
-        row.extend(cells(&rates.missing, 3, " %"));
-        rows.push(row);
-    }
-    table::print(&rows);
-}
-
-/// What iotrace itself does for an operation that it keeps: reads it, sorts it, encodes it and writes it. Of that and of
-/// what a call takes the program follows how many two CPUs can bear.
-fn print_own(tracers: &[Tracer], costs: &[[Costs; 2]]) {
-    let of = |tracer| {
-        let at = tracers.iter().position(|one| *one == tracer);
-        at.map(|at| &costs[at])
-    };
-    let Some((without, with)) = of(Tracer::Basic).zip(of(Tracer::TraceBasic)) else {
+/// What the trace adds to the counters, and what iotrace itself does with each operation.
+fn print_own(basic: Option<&[Costs; 2]>, trace: Option<&[Costs; 2]>) {
+    let Some((basic, trace)) = basic.zip(trace) else {
         return;
     };
-    println!("\niotrace itself, for an operation that it keeps");
+    println!("\nof an operation that is kept, ns of CPU time");
     let mut rows = vec![table::words(
-        "|ns of CPU time|quartiles|operations a second of two CPUs|quartiles",
+        "|the trace's own share of what is added|quartiles|iotrace reads it|quartiles|sorts, encodes, writes it|quartiles",
     )];
     for (at, pattern) in Pattern::ALL.into_iter().enumerate() {
-        let rounds = with[at].own.iter().zip(&without[at].own);
-        let own: Vec<f64> = rounds
-            .map(|(with, without)| (with - without).max(0.0) * 1e9 / CALLS as f64)
-            .collect();
-        let both = own.iter().zip(&with[at].ns);
-        let most: Vec<f64> = both.map(|(own, ns)| 2e9 / (own + ns)).collect();
+        let rounds = trace[at].ns.iter().zip(&basic[at].ns);
+        let share: Vec<f64> = rounds.map(|(with, without)| with - without).collect();
         let mut row = vec![format!("  {}", pattern.title())];
-        row.extend(cells(&own, 0, ""));
-        row.extend(cells(&most, 0, ""));
+        for figures in [&share, &trace[at].read, &trace[at].written] {
+            row.extend(cells(figures, 0, ""));
+        }
         rows.push(row);
     }
     table::print(&rows);
 }
 
-fn print_targets(costs: Option<&[Costs; 2]>, rates: &[Rates]) {
+fn print_targets(costs: Option<&[Costs; 2]>, whole: f64) {
     let mut rows = vec![table::words("target|limit|measured|")];
     let median = |figures: &[f64]| Spread::of(figures).map(|spread| spread.median);
     let verdict = |is_reached: bool| if is_reached { "reached" } else { "missed" }.to_owned();
@@ -173,7 +145,7 @@ fn print_targets(costs: Option<&[Costs; 2]>, rates: &[Rates]) {
             continue;
         };
         for (what, figures, limit) in [
-            ("ns added", &costs.added, LIMIT_NS),
+            ("ns added, counters and trace", &costs.added, LIMIT_NS),
             ("bytes", &costs.bytes, LIMIT_BYTES),
         ] {
             if let Some(median) = median(figures) {
@@ -186,16 +158,11 @@ fn print_targets(costs: Option<&[Costs; 2]>, rates: &[Rates]) {
             }
         }
     }
-    let whole = |rates: &&Rates| rates.missing.iter().all(|missing| *missing == 0.0);
-    let whole = rates.iter().filter(whole);
-    let best = whole
-        .filter_map(|rates| median(&rates.reached))
-        .fold(0.0, f64::max);
     rows.push(vec![
         "operations a second, none missing in any round".into(),
         "1000000".into(),
-        format!("{best:.0}"),
-        verdict(best >= 1e6),
+        format!("{whole:.0}"),
+        verdict(whole >= 1e6),
     ]);
     table::print(&rows);
 }
@@ -205,7 +172,10 @@ impl Costs {
         self.ns.push(traced.done.cpu_ns);
         self.added.push(traced.done.cpu_ns - plain);
         self.bytes.extend(traced.bytes_each());
-        self.own.extend(traced.own_seconds);
+        if let Some([read, written]) = traced.own_each() {
+            self.read.push(read);
+            self.written.push(written);
+        }
     }
 
     fn row(&self, title: &str) -> Vec<String> {
@@ -214,15 +184,6 @@ impl Costs {
         row.extend(cells(&self.added, 0, ""));
         row.extend(cells(&self.bytes, 2, ""));
         row
-    }
-}
-
-impl Rates {
-    fn add(&mut self, traced: &Traced) {
-        let Done { calls, seconds, .. } = traced.done;
-        self.reached.push(calls as f64 / seconds);
-        let missing = calls.saturating_sub(traced.operations);
-        self.missing.push(missing as f64 / calls as f64 * 100.0);
     }
 }
 

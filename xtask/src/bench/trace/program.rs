@@ -188,16 +188,29 @@ impl Drop for Program {
     }
 }
 
+/// Files of data, which have no names any more: they go with this program, however it ends.
+fn files(dir: &Path) -> Result<Vec<File>> {
+    let file = |number| {
+        let path = dir.join(format!("data-{number}"));
+        let mut options = File::options();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        // With its name gone before it has its data, nothing is left of a measurement that is broken off.
+        fs::remove_file(&path)?;
+        file.write_all(&vec![1; SIZE as usize])?;
+        Ok(file)
+    };
+    let files = (0..FILES).map(file).collect();
+    fs::remove_dir(dir)?;
+    files
+}
+
 /// Is that program.
 pub fn run(options: &Options) -> Result<()> {
-    let files: Result<Vec<_>> = (0..FILES)
-        .map(|number| {
-            let path = options.dir.join(format!("data-{number}"));
-            fs::write(&path, vec![1; SIZE as usize])?;
-            Ok(File::open(path)?)
-        })
-        .collect();
-    let files = files?;
+    let files = files(&options.dir)?;
     println!("ready");
     std::io::stdin().read_exact(&mut [0])?;
     let start = Barrier::new(options.threads as usize);

@@ -33,14 +33,20 @@ pub struct Traced {
     /// Operations that the trace has, and their room on disk, bytes.
     pub operations: u64,
     bytes: Option<u64>,
-    /// CPU time of iotrace itself, its start and its report included, seconds.
-    pub own_seconds: Option<f64>,
+    /// CPU time that iotrace took to read them and to write them, microseconds.
+    own: Option<[u64; 2]>,
 }
 
 impl Traced {
     /// Bytes on disk for each operation, where there are operations.
     pub fn bytes_each(&self) -> Option<f64> {
         Some(self.bytes? as f64 / self.operations.max(1) as f64)
+    }
+
+    /// Nanoseconds of CPU time that iotrace took to read an operation, and to write it, where there are some.
+    pub fn own_each(&self) -> Option<[f64; 2]> {
+        let count = self.operations.max(1) as f64;
+        Some(self.own?.map(|us| us as f64 * 1e3 / count))
     }
 }
 
@@ -106,7 +112,10 @@ impl Tracer {
             end(tool)?;
         }
         let stopped = recording.map(Recording::stop_trace).transpose()?;
-        let own_seconds = stopped.as_ref().map(|(outcome, _)| outcome.cpu_seconds);
+        let own = stopped.as_ref().and_then(|(outcome, _)| {
+            let cpu = |what: &str| outcome.number_before(&format!(" us of CPU time to {what}"));
+            Some([cpu("read")?, cpu("write")?])
+        });
         let trace = stopped.and_then(|(_, trace)| trace);
         program.end()?;
         let (operations, bytes) = match trace {
@@ -118,7 +127,7 @@ impl Tracer {
             done,
             operations,
             bytes,
-            own_seconds,
+            own,
         })
     }
 }
