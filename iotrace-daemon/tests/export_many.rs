@@ -132,20 +132,26 @@ fn record(directory: &Path, files: u64, parts: u64) {
 /// Exports, and how much memory it took at most, bytes. (What wait4(2) tells would be that of the test, from before the
 /// exec.)
 fn peak(recording: &Path, args: &[&str]) -> u64 {
+    most(recording, args, "VmHWM:")
+}
+
+/// Exports, and the most that a line of its status said while it ran, bytes.
+fn most(recording: &Path, args: &[&str], line: &str) -> u64 {
     let mut child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
         .arg("export")
         .arg(recording)
         .args(args)
+        .env("TMPDIR", "/var/tmp")
         .spawn()
         .unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut most = 0;
     loop {
         let text = fs::read_to_string(&status).unwrap_or_default();
-        let peak = text
+        let now = text
             .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
-        most = most.max(peak.map_or(0, |kib| kib.parse::<u64>().unwrap()) << 10);
+            .find_map(|said| said.strip_prefix(line)?.split_whitespace().next());
+        most = most.max(now.map_or(0, |kib| kib.parse::<u64>().unwrap()) << 10);
         if let Some(status) = child.try_wait().unwrap() {
             assert!(status.success());
             return most;
@@ -219,6 +225,38 @@ fn every_one_of_300_000_files_is_in_every_format() {
         assert!(memory < 400 << 20, "{format}: {} MiB", memory >> 20);
         assert!(fs::metadata(&file).unwrap().len() > 100);
     }
+}
+
+#[test]
+fn what_is_more_than_the_memory_that_it_may_take_is_on_disk() {
+    let (_keep, dir) = directory();
+    let recording = dir.join("recording");
+    record(&recording, FILES, 1);
+    for format in ["csv", "json", "darshan", "chrome", "tensorboard"] {
+        let [free, bounded] = ["free", "bounded"].map(|name| dir.join(format!("{name}.tfevents")));
+        let args = ["-f", format, "--force", "-o"];
+        exported(&recording, &[&args[..], &[free.to_str().unwrap()]].concat());
+        let args = [&args[..], &[bounded.to_str().unwrap(), "--memory", "16M"]].concat();
+        let memory = most(&recording, &args, "RssAnon:");
+        println!("{format}: {} MiB of memory", memory >> 20);
+        // Of what is on disk the system keeps in memory what there is room for.
+        assert!(memory < 48 << 20, "{format}: {} MiB", memory >> 20);
+        let is_same = fs::read(&free).unwrap() == fs::read(&bounded).unwrap();
+        assert!(is_same, "{format} is another one");
+    }
+    // Where there is no disk, there is memory, and a word.
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .arg("export")
+        .arg(&recording)
+        .args(["-f", "csv", "--memory", "16M"])
+        .env("TMPDIR", "/dev/shm")
+        .output()
+        .unwrap();
+    assert!(out.status.success());
+    let lines = out.stdout.iter().filter(|byte| **byte == b'\n').count() as u64;
+    assert!(lines > FILES, "{lines} lines");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("/dev/shm has no room"), "{said}");
 }
 
 #[test]

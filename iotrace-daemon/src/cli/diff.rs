@@ -13,6 +13,7 @@ use super::{
 use crate::{
     analysis::findings::thresholds::Thresholds,
     classify::Classifier,
+    memory::disk,
     recording::{self, Job},
     report::{self, Report, diff::Diff},
 };
@@ -42,6 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         classifier,
         thresholds,
     } = Sorting::read(args.rules.as_deref())?;
+    disk::begin(None);
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let before = report_of(&before, &classifier, &thresholds);
     let after = report_of(&after, &classifier, &thresholds);

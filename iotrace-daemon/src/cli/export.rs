@@ -9,13 +9,14 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::{meter::Meter, output::save, phases};
+use super::{meter::Meter, output::save, phases, sizes::parse_size};
 use crate::{
     export::{
         Export, Names, Selection, chrome, darshan,
         table::{self, By, Encoding},
         tensorboard,
     },
+    memory::disk,
     recording::{self, Job},
 };
 
@@ -71,6 +72,10 @@ pub struct Args {
     /// Replace paths, hosts, program names and command lines by a hash, under a key that is thrown away.
     #[arg(long)]
     anonymize: bool,
+    /// Most memory that a recording may take, e.g. 500M: the rest is kept in a file on disk, in TMPDIR or /var/tmp
+    /// [default: half of what is available]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
     /// Rules that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -97,6 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::anyhow!("there is no phase {name:?}: `iotrace phases list` names them")
     })?;
     let classifier = phases::compile(args.rules.as_deref())?;
+    disk::begin(args.memory);
     let mut meter = Meter::new();
     let tell = |done, whole| meter.part("reading", done, whole);
     let job = recording::read_job_and_tell(&args.recordings, tell)?;
@@ -150,6 +156,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Some(output) => save(output, |file| write(file))?,
         None => write(&mut io::stdout().lock())?,
+    }
+    if let Some((directory, error)) = disk::failure() {
+        log::warn!(
+            "{} has no room for what was more than --memory allows ({error}): it was kept in memory; name another \
+             directory by TMPDIR",
+            directory.display()
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,6 +18,7 @@ mod record;
 mod remote;
 mod report;
 mod session;
+mod sizes;
 mod snapshot;
 mod source;
 mod ticks;

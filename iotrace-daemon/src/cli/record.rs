@@ -14,7 +14,7 @@ use anyhow::Context as _;
 
 use super::{
     child::Held, config::Sorting, live, output::Format, remote::Remote, session::Session,
-    source::Source, trace::Trace,
+    sizes::parse_size, source::Source, trace::Trace,
 };
 use crate::{
     drain::{Drain, rings::Rings},
@@ -89,28 +89,6 @@ pub struct Args {
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
-}
-
-/// Reads a size in bytes: 4096, 64K, 500M, 10G.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[digits.len()..]
-        .trim_end_matches("iB")
-        .trim_end_matches('B')
-    {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err("write bytes, or a number with K, M, G or T behind it".into()),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "it begins with no number".to_owned())?;
-    number
-        .checked_mul(1 << shift)
-        .ok_or_else(|| "it is larger than any disk".into())
 }
 
 /// Runs `iotrace record`.

@@ -11,6 +11,7 @@ use anyhow::bail;
 use super::{config::Sorting, meter::Meter, output::save};
 use crate::{
     classify::phase::Phase,
+    memory::disk,
     recording,
     report::{
         self, Report,
@@ -63,6 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         classifier,
         thresholds,
     } = Sorting::read(args.rules.as_deref())?;
+    disk::begin(None);
     let mut meter = Meter::new();
     let tell = |done, whole| meter.part("reading", done, whole);
     let job = recording::read_job_and_tell(&args.recordings, tell)?;

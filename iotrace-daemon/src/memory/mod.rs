@@ -1,7 +1,10 @@
 //! Keeps iotrace's memory to what it holds: batches and parts of recordings come and go by tens of megabytes, which
 //! glibc's allocator would keep for the next ones, seconds away.
 //!
-//! Only glibc is told; other allocators are left as they are.
+//! Only glibc is told; other allocators are left as they are. What reads recordings that may be larger than memory has
+//! a limit ([`disk`]).
+
+pub mod disk;
 
 /// Blocks from this size on are mapped one by one, and go back to the system when they are freed. glibc starts with
 /// half of it, and raises it to 32 MiB with the first large block that is freed, unless it is set.
