@@ -2,6 +2,16 @@
 //!
 //! The phase of a count is the file's by its name when it is counted, and reads are told from writes as in reports. A
 //! counter never falls, so a later rename moves nothing. Counts of a file whose name has not come yet wait for it.
+//!
+//! ```text
+//! counts   counters into totals
+//! labels   directories and mounts as labels have them
+//! seen     what a look at units gave beside
+//! ```
+
+mod counts;
+mod labels;
+mod seen;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,12 +21,17 @@ use std::{
 
 use iotrace_common::{key::FileId, op};
 
+pub use seen::Seen;
+
+use counts::{count, count_directory, save, without_file};
+use labels::mount;
+
 use super::{
     descriptors::Descriptors,
     epochs::{Passes, Read},
-    findings::{Found, Looks},
+    findings::Looks,
     processes::Processes,
-    totals::{Key, Mount, MountId, NO_MOUNT, OTHER, Sums, Totals, UnitId, Value, Written},
+    totals::{Key, MountId, OTHER, Sums, Totals, UnitId, Value},
 };
 use crate::{
     analysis::epochs::is_of_evaluation,
@@ -28,7 +43,7 @@ use crate::{
         used::Used,
     },
     drain::Batch,
-    model::{Model, Moved, Spot, counters::*, history::Bounds, mounts},
+    model::{Model, Moved, Spot, counters::*, history::Bounds},
     report::phases::split,
 };
 
@@ -418,155 +433,5 @@ impl Intake {
             self.files.insert(index, labels);
         }
         labels
-    }
-}
-
-/// What was seen of units.
-pub struct Seen {
-    open_files: Option<HashMap<UnitId, u64>>,
-    findings: Option<(UnitId, Found)>,
-}
-
-impl Seen {
-    /// Enters it into the totals.
-    pub fn enter(self, totals: &mut Totals) {
-        if let Some(counts) = self.open_files {
-            // A unit whose processes are all gone has none open.
-            let all: Vec<UnitId> = totals.units().all().map(|(unit, ..)| unit).collect();
-            for unit in all {
-                let open = counts.get(&unit).copied();
-                if open.is_some() || totals.beside().contains_key(&unit) {
-                    totals.set_beside(unit, |beside| {
-                        beside.open_files = open.or(beside.open_files.map(|_| 0));
-                    });
-                }
-            }
-        }
-        if let Some((unit, found)) = self.findings {
-            totals.set_beside(unit, |beside| beside.findings = found);
-        }
-    }
-}
-
-/// Takes a part of a checkpoint, where anything was written.
-fn save(totals: &mut Totals, unit: UnitId, bytes: u64, counters: &Counters, now: Instant) {
-    if bytes > 0 {
-        let (first, last) = (counters.v[FIRST], counters.v[LAST]);
-        totals.save(unit, Written { bytes, first, last }, now);
-    }
-}
-
-/// Counts for a file's directory, where those that do the most are wanted.
-fn count_directory(model: &Model, totals: &mut Totals, key: Key, file: u32, counters: &Counters) {
-    if totals.directories.is_on() {
-        let directory = directory_of(model, file);
-        totals
-            .directories
-            .add((key.unit, key.phase, directory), Sums::of(counters));
-    }
-}
-
-/// The directory of a file, as a label has it: of at most so many characters.
-fn directory_of(model: &Model, file: u32) -> String {
-    const LONGEST: usize = 512;
-    let file = model.file(file);
-    let end = file.path.iter().rposition(|byte| *byte == b'/');
-    let path = match end {
-        _ if file.is_directory() => file.path,
-        Some(0) => &file.path[..1],
-        Some(end) => &file.path[..end],
-        None if file.path.is_empty() => b"unknown",
-        // A name of a filesystem without directories.
-        None => file.path,
-    };
-    String::from_utf8_lossy(path)
-        .chars()
-        .take(LONGEST)
-        .collect()
-}
-
-/// Calls that belong to no file.
-fn without_file(unit: UnitId) -> Key {
-    Key {
-        unit,
-        phase: Phase::UNMATCHED,
-        mount: NO_MOUNT,
-    }
-}
-
-/// A mount as labels have it. Those that come and go with every container or that hold no data are one each.
-fn mount(mount_point: &[u8], fs_type: &str) -> Mount {
-    const PSEUDO: [&str; 14] = [
-        "proc",
-        "sysfs",
-        "cgroup",
-        "cgroup2",
-        "debugfs",
-        "tracefs",
-        "securityfs",
-        "bpf",
-        "devpts",
-        "nsfs",
-        "anon_inodefs",
-        "mqueue",
-        "configfs",
-        "efivarfs",
-    ];
-    let text = String::from_utf8_lossy(mount_point);
-    let mountpoint = if PSEUDO.contains(&fs_type) {
-        "pseudo".into()
-    } else if fs_type == "overlay" && mount_point != b"/" {
-        "container".into()
-    } else if mount_point.is_empty() {
-        "unknown".into()
-    } else if is_of_one_container(&text) {
-        "container volume".into()
-    } else {
-        text.into_owned()
-    };
-    let fstype = match mounts::family(fs_type) {
-        "" => "unknown",
-        family => family,
-    };
-    Mount {
-        mountpoint,
-        fstype: fstype.into(),
-    }
-}
-
-/// Whether a mount is of one pod or container, and goes with it.
-fn is_of_one_container(mount_point: &str) -> bool {
-    const DIRECTORIES: [&str; 5] = [
-        "/var/lib/kubelet/pods/",
-        "/run/containerd/",
-        "/var/lib/docker/",
-        "/var/lib/containers/",
-        "/run/netns/",
-    ];
-    DIRECTORIES
-        .iter()
-        .any(|directory| mount_point.starts_with(directory))
-}
-
-fn count(totals: &mut Totals, key: Key, counters: &Counters) {
-    let v = &counters.v;
-    for (op, calls) in v[..op::COUNT].iter().enumerate() {
-        totals.add(key, Value::Calls(op), *calls);
-    }
-    totals.add(key, Value::ZeroReads, v[ZERO_READS]);
-    totals.add(key, Value::BytesRead, v[BYTES_READ]);
-    totals.add(key, Value::BytesWritten, v[BYTES_WRITTEN]);
-    totals.add(key, Value::Fetched, counters.fetched_by_reads());
-    totals.add(key, Value::FetchedMapped, v[MAPPED_BYTES_FETCHED]);
-    totals.add(key, Value::Mapped, v[MAPPED_BYTES]);
-    totals.add(
-        key,
-        Value::MinorFaults,
-        v[FAULTS].saturating_sub(v[MAJOR_FAULTS]),
-    );
-    totals.add(key, Value::MajorFaults, v[MAJOR_FAULTS]);
-    let times = [READ_NS, WRITE_NS, META_NS, SYNC_NS, FAILED_NS];
-    for (group, index) in times.into_iter().enumerate() {
-        totals.add(key, Value::Time(group), v[index]);
     }
 }

@@ -1,0 +1,69 @@
+//! Counters of an interval into the totals.
+
+use std::time::Instant;
+
+use iotrace_common::op;
+
+use super::labels::directory_of;
+use crate::{
+    classify::phase::Phase,
+    model::{Model, counters::*},
+    service::totals::{Key, NO_MOUNT, Sums, Totals, UnitId, Value, Written},
+};
+
+/// Counts for a unit, a phase and a mount.
+pub fn count(totals: &mut Totals, key: Key, counters: &Counters) {
+    let v = &counters.v;
+    for (op, calls) in v[..op::COUNT].iter().enumerate() {
+        totals.add(key, Value::Calls(op), *calls);
+    }
+    totals.add(key, Value::ZeroReads, v[ZERO_READS]);
+    totals.add(key, Value::BytesRead, v[BYTES_READ]);
+    totals.add(key, Value::BytesWritten, v[BYTES_WRITTEN]);
+    totals.add(key, Value::Fetched, counters.fetched_by_reads());
+    totals.add(key, Value::FetchedMapped, v[MAPPED_BYTES_FETCHED]);
+    totals.add(key, Value::Mapped, v[MAPPED_BYTES]);
+    totals.add(
+        key,
+        Value::MinorFaults,
+        v[FAULTS].saturating_sub(v[MAJOR_FAULTS]),
+    );
+    totals.add(key, Value::MajorFaults, v[MAJOR_FAULTS]);
+    let times = [READ_NS, WRITE_NS, META_NS, SYNC_NS, FAILED_NS];
+    for (group, index) in times.into_iter().enumerate() {
+        totals.add(key, Value::Time(group), v[index]);
+    }
+}
+
+/// Counts for a file's directory, where those that do the most are wanted.
+pub fn count_directory(
+    model: &Model,
+    totals: &mut Totals,
+    key: Key,
+    file: u32,
+    counters: &Counters,
+) {
+    if totals.directories.is_on() {
+        let directory = directory_of(model, file);
+        totals
+            .directories
+            .add((key.unit, key.phase, directory), Sums::of(counters));
+    }
+}
+
+/// Takes a part of a checkpoint, where anything was written.
+pub fn save(totals: &mut Totals, unit: UnitId, bytes: u64, counters: &Counters, now: Instant) {
+    if bytes > 0 {
+        let (first, last) = (counters.v[FIRST], counters.v[LAST]);
+        totals.save(unit, Written { bytes, first, last }, now);
+    }
+}
+
+/// Calls that belong to no file.
+pub fn without_file(unit: UnitId) -> Key {
+    Key {
+        unit,
+        phase: Phase::UNMATCHED,
+        mount: NO_MOUNT,
+    }
+}
