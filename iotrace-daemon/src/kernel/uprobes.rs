@@ -375,6 +375,11 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        process::{Command, Stdio},
+    };
+
     use super::*;
 
     #[test]
@@ -395,12 +400,21 @@ mod tests {
 
     #[test]
     fn functions_are_found_by_symbol() {
-        let libc = mapped_by(std::process::id());
-        let libc = libc
-            .iter()
-            .find(|path| path.ends_with("libc.so.6"))
+        // Another program than this one, which may be linked statically.
+        let mut cat = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
             .unwrap();
-        let (places, missing) = places(libc, library::STDIO).unwrap();
+        let (mut input, mut output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+        input.write_all(b"x").unwrap();
+        // By then its libraries are there.
+        output.read_exact(&mut [0]).unwrap();
+        let mapped = mapped_by(cat.id());
+        drop(input);
+        cat.wait().unwrap();
+        let libc = mapped.iter().find(|path| path.ends_with("libc.so.6"));
+        let (places, missing) = places(libc.unwrap(), library::STDIO).unwrap();
         assert!(places.len() > 30, "{places:?}");
         assert!(!missing.contains(&"fread"), "{missing:?}");
         let offsets: BTreeSet<u64> = places.iter().map(|(_, offset)| *offset).collect();

@@ -59,12 +59,22 @@ fn read(pid: u32, start: usize, length: usize) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     #[test]
     fn memory_has_what_the_file_has() {
-        let own = std::process::id();
-        let file = std::fs::read("/proc/self/environ").unwrap();
-        assert!(!file.is_empty());
-        assert_eq!(super::from_memory(own).unwrap(), file);
+        let mut child = Command::new("sleep")
+            .arg("300")
+            .env_clear()
+            .envs([("PATH", "/usr/bin:/bin"), ("RANK", "3")])
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let file = std::fs::read(format!("/proc/{pid}/environ"));
+        let memory = super::from_memory(pid);
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert!(file.as_ref().unwrap().ends_with(b"RANK=3\0"));
+        assert_eq!(memory.unwrap(), file.unwrap());
     }
 
     #[test]
