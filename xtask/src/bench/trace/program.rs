@@ -106,7 +106,6 @@ pub struct Program {
     child: Child,
     go: Option<ChildStdin>,
     says: BufReader<ChildStdout>,
-    dir: PathBuf,
 }
 
 impl Program {
@@ -131,12 +130,7 @@ impl Program {
         let mut child = command.spawn().context("cannot start the program")?;
         let go = child.stdin.take();
         let says = BufReader::new(child.stdout.take().context("a program without output")?);
-        let mut program = Self {
-            child,
-            go,
-            says,
-            dir,
-        };
+        let mut program = Self { child, go, says };
         program.hear()?;
         Ok(program)
     }
@@ -182,35 +176,43 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.go = None;
-        // How it ended, and what it left, does not matter any more.
+        // How it ended does not matter any more.
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Files of data, which have no names any more: they go with this program, however it ends.
-fn files(dir: &Path) -> Result<Vec<File>> {
-    let file = |number| {
-        let path = dir.join(format!("data-{number}"));
-        let mut options = File::options();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)?;
-        // With its name gone before it has its data, nothing is left of a measurement that is broken off.
-        fs::remove_file(&path)?;
-        file.write_all(&vec![1; SIZE as usize])?;
-        Ok(file)
-    };
-    let files = (0..FILES).map(file).collect();
-    fs::remove_dir(dir)?;
-    files
+/// The files of the program, which go with it.
+struct Files(PathBuf);
+
+impl Files {
+    /// Ctrl-C is for the measuring process: that this one ends, and removes its files, follows.
+    fn new(dir: &Path) -> Self {
+        // SAFETY: no code of this program's runs then.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        Self(dir.into())
+    }
+
+    fn make(&self) -> Result<Vec<File>> {
+        let file = |number| {
+            let path = self.0.join(format!("data-{number}"));
+            fs::write(&path, vec![1; SIZE as usize])?;
+            Ok(File::open(path)?)
+        };
+        (0..FILES).map(file).collect()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // Whoever removed them before has done what is to be done.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Is that program.
 pub fn run(options: &Options) -> Result<()> {
-    let files = files(&options.dir)?;
+    let made = Files::new(&options.dir);
+    let files = made.make()?;
     println!("ready");
     std::io::stdin().read_exact(&mut [0])?;
     let start = Barrier::new(options.threads as usize);
@@ -239,7 +241,9 @@ pub fn run(options: &Options) -> Result<()> {
         calls += more_calls;
         ns += more_ns;
     }
-    println!("{calls} {seconds} {}", ns as f64 / calls.max(1) as f64);
+    let cpu_ns = ns as f64 / calls.max(1) as f64;
+    // Where nobody hears it any more, the files are to go all the same.
+    writeln!(std::io::stdout(), "{calls} {seconds} {cpu_ns}")?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
