@@ -43,6 +43,9 @@ pub const MARK: u32 = 14;
 /// hierarchy's root, ended by NUL each. Comes before the [`ENVIRONMENT`] of the same exec.
 pub const CGROUP: u32 = 15;
 
+/// The end of a thread, where CPU time is counted: a [`ThreadEnd`].
+pub const THREAD_END: u32 = 16;
+
 /// Start of every event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,6 +143,16 @@ pub struct Fork {
     pub child_start: u64,
     /// `task_struct.comm` of the child, which is its parent's until it execs.
     pub comm: [u8; 16],
+}
+
+/// The end of a thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadEnd {
+    pub header: Header,
+    /// See [`crate::cpu::ThreadTime`].
+    pub runtime: u64,
+    pub called: u64,
 }
 
 /// The end of a process (its last thread).

@@ -7,6 +7,7 @@
 #![no_std]
 
 pub mod bucket;
+pub mod cpu;
 pub mod diag;
 pub mod event;
 pub mod histogram;
@@ -16,12 +17,13 @@ pub mod limits;
 pub mod op;
 pub mod phases;
 pub mod scope;
+pub mod together;
 pub mod trace;
 pub mod uring;
 pub mod value;
 
 /// Version of everything in this crate that the kernel programs and the daemon must agree on.
-pub const ABI_VERSION: u64 = 8;
+pub const ABI_VERSION: u64 = 9;
 
 /// Helper number that stands for the kernel function `bpf_rdonly_cast` in the built object; no kernel has this helper.
 pub const CAST_MARKER: i32 = 0x7f00_0001;

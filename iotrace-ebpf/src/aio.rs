@@ -23,7 +23,7 @@ use iotrace_common::{
 
 use crate::{
     account,
-    config::HAS_LOOP,
+    config::{HAS_LOOP, MERGE_ALL},
     diagnose,
     enter::set_file,
     exit,
@@ -33,6 +33,7 @@ use crate::{
     maps::{AIO_CONTEXTS, AIO_REQUESTS, AIO_USERS},
     path, sort,
     thread::{self, Thread, state},
+    together::{self, Joined},
     trace,
 };
 
@@ -53,7 +54,10 @@ pub struct Request {
     /// See [`Thread::flight`].
     flight: u32,
     op: u32,
-    direction: u32,
+    /// See [`Thread::joined`].
+    joined: Joined,
+    direction: u8,
+    pad: u8,
 }
 
 /// Process id and start key, and an address in its memory.
@@ -235,7 +239,7 @@ pub extern "C" fn iotrace_aio_submitted(place: u64, entered: u64, copy: u32) -> 
         path::meet(thread, thread.file, copy);
     }
     thread.entered = entered;
-    flight::take_off(thread);
+    flight::begin_beside(thread);
     let request = Request {
         entered,
         offset: iocb.offset,
@@ -247,7 +251,9 @@ pub extern "C" fn iotrace_aio_submitted(place: u64, entered: u64, copy: u32) -> 
         phase: thread.key.io.phase,
         flight: thread.flight,
         op: op as u32,
-        direction: u32::from(thread.direction),
+        joined: thread.joined,
+        direction: thread.direction,
+        pad: 0,
     };
     let key = Key {
         process: process(thread),
@@ -478,11 +484,11 @@ fn take(thread: &Thread, address: u64) -> Option<Request> {
 #[inline(always)]
 fn set_request(thread: &mut Thread, request: &Request) {
     thread.entered = request.entered;
-    thread.flight = request.flight;
+    (thread.flight, thread.joined) = (request.flight, request.joined);
     thread.key.op = request.op;
     thread.key.io.file = request.id;
     thread.key.io.phase = request.phase;
-    thread.direction = request.direction as u8;
+    thread.direction = request.direction;
     thread.block = request.block;
     thread.shape = match request.op as usize {
         op::READ => shape::PREAD,
@@ -553,11 +559,16 @@ pub fn exited(tgid: u32, start: u32) {
 unsafe extern "C" fn request_callback(
     _map: *mut c_void,
     key: *mut Key,
-    _value: *mut c_void,
+    value: *mut Request,
     process: *mut u64,
 ) -> i64 {
     // SAFETY: the key of an element, and the caller's context.
     let (key, process) = unsafe { (*key, *process) };
+    if MERGE_ALL.is_set() && key.process == process {
+        // SAFETY: the element's value.
+        let (joined, entered) = unsafe { ((*value).joined, (*value).entered) };
+        together::forget(joined, entered);
+    }
     if key.process == process && AIO_REQUESTS.remove(key).is_ok() {
         diagnose::count(diag::AIO_UNREPORTED);
     }

@@ -58,6 +58,10 @@ constants! {
     CGROUP = 0;
     /// 1: histograms of durations and sizes are kept.
     COUNT_HISTOGRAMS = 0;
+    /// 1: CPU time of threads is told ([`crate::cpu`]).
+    COUNT_CPU = 0;
+    /// 1: merged time over all processes is kept ([`crate::together`]).
+    MERGE_ALL = 0;
     /// 1: the directories are counted that files were looked for in vain in.
     COUNT_MISSING = 0;
     /// The daemon's own process id, which is traced only where it is a target.
@@ -218,6 +222,9 @@ constants! {
     FOLIO_IS_LARGE = 0;
     MAPPING_HOST = 0;
     TASK_FLAGS = 0;
+    /// `task_struct.se.sum_exec_runtime` and `.on_cpu`.
+    TASK_RUNTIME = 0;
+    TASK_ON_CPU = 0;
     TASK_MINOR_FAULTS = 0;
     TASK_MAJOR_FAULTS = 0;
     FILE_FLAGS = 0;

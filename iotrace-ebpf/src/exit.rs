@@ -8,7 +8,7 @@ use iotrace_common::{diag, op, phases::direction, value::Io};
 use crate::{
     account, aio,
     config::{FULL, PREEMPTIBLE, call},
-    diagnose,
+    cpu, diagnose,
     enter::{begin, is_compat, maybe_empty, no_file, set_file},
     file::{Kind, of_descriptor},
     flight, full, histogram,
@@ -17,6 +17,7 @@ use crate::{
     missing, pages, path,
     sort::sort,
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
+    together::NONE_JOINED,
     trace, uprobe_mark,
 };
 
@@ -53,6 +54,7 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
         // Its start was not seen, and neither was its time.
         thread.entered = thread.ended;
     }
+    cpu::called(thread);
     thread.state = state::IDLE;
     finish(thread, result);
 }
@@ -79,7 +81,7 @@ fn late_start(thread: *mut Thread, registers: Address, nr: u64) -> bool {
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return false;
     };
-    thread.flight = flight::ALONE;
+    (thread.flight, thread.joined) = (flight::ALONE, NONE_JOINED);
     let task = current();
     if is_compat(task) || begin(thread, task, registers, call(nr), thread.copy) != state::RUNNING {
         return false;

@@ -17,11 +17,12 @@ use core::ptr;
 use iotrace_common::{diag, limits::FLIGHT_SLOTS, phases};
 
 use crate::{
-    config::{SIGNAL_THREADS, TASK_SIGNAL},
+    config::{MERGE_ALL, SIGNAL_THREADS, TASK_SIGNAL},
     diagnose,
     kernel::{Address, compare_exchange, fetch_add, load},
     maps::FLIGHTS,
     thread::Thread,
+    together,
 };
 
 /// `Thread::flight`: no call of the process can overlap.
@@ -30,13 +31,13 @@ pub const ALONE: u32 = 0;
 const UNKNOWN: u32 = u32::MAX;
 
 /// Nanoseconds since boot, up to 52 days of them; above stands the number of calls.
-const TIME: u64 = (1 << 52) - 1;
-const ONE: u64 = 1 << 52;
-const MOST: u64 = 0xfff;
+pub const TIME: u64 = (1 << 52) - 1;
+pub const ONE: u64 = 1 << 52;
+pub const MOST: u64 = 0xfff;
 /// A mark that is less than this behind a moment was set by a call that overtook it; more, and it is an old one.
-const NEAR: u64 = 1 << 30;
+pub const NEAR: u64 = 1 << 30;
 /// Attempts to change a word; each that fails means that another call got on.
-const TRIES: u32 = 16;
+pub const TRIES: u32 = 16;
 /// Places that a process can have.
 const PLACES: u32 = 4;
 
@@ -65,6 +66,9 @@ pub fn begin(thread: &mut Thread, task: Address) {
     if threads > 1 || thread.asynchronous != 0 {
         take_off(thread);
     }
+    if MERGE_ALL.is_set() {
+        together::begin(thread);
+    }
 }
 
 /// The thread's call, which is none of a descriptor, is taken for one of the phase that its last open was of.
@@ -73,9 +77,18 @@ pub fn expect_open(thread: &mut Thread) {
     thread.key.io.phase = thread.opened_phase;
 }
 
+/// As [`begin`], of a request that runs beside the thread's calls.
+#[inline(always)]
+pub fn begin_beside(thread: &mut Thread) {
+    take_off(thread);
+    if MERGE_ALL.is_set() {
+        together::begin(thread);
+    }
+}
+
 /// As [`begin`], of a call that others may overlap.
 #[inline(never)]
-pub fn take_off(thread: *mut Thread) {
+fn take_off(thread: *mut Thread) {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return;
@@ -111,6 +124,9 @@ pub fn take_off(thread: *mut Thread) {
 /// The thread's call has ended: what its end adds to the merged time of its phase, which is in its key.
 #[inline(always)]
 pub fn end(thread: &mut Thread) -> u64 {
+    if MERGE_ALL.is_set() {
+        together::end(thread);
+    }
     if thread.flight == ALONE {
         thread.ns()
     } else {
@@ -121,6 +137,9 @@ pub fn end(thread: &mut Thread) -> u64 {
 /// The thread ends, or its call did so unseen: it is no longer in flight.
 #[inline(always)]
 pub fn abandon(thread: &mut Thread) {
+    if MERGE_ALL.is_set() {
+        together::abandon(thread);
+    }
     if thread.flight != ALONE {
         drop_out(thread);
     }
@@ -189,7 +208,7 @@ fn land(thread: *mut Thread) -> u64 {
 
 /// Whether a mark is not behind a moment.
 #[inline(always)]
-fn is_behind(mark: u64, moment: u64) -> bool {
+pub fn is_behind(mark: u64, moment: u64) -> bool {
     let ahead = mark.wrapping_sub(moment) & TIME;
     ahead == 0 || ahead > NEAR
 }
@@ -208,7 +227,7 @@ fn raise(word: *mut u64, moment: u64) {
 
 /// Accounts for the time up to `end` and takes `calls` off the word; what that added.
 #[inline(always)]
-fn account(word: *mut u64, end: u64, calls: u64) -> u64 {
+pub fn account(word: *mut u64, end: u64, calls: u64) -> u64 {
     for _ in 0..TRIES {
         // SAFETY: an aligned word of a map value.
         let before = unsafe { ptr::read_volatile(word) };

@@ -6,7 +6,8 @@
 //! - `enter`, `exit`: what happens at the start and the end of a call
 //! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses
 //! - `file`, `path`: which file it is, and its name
-//! - `sort`, `flight`: its phase, and merged time
+//! - `sort`, `flight`: its phase, and merged time; `together`: that over all processes, where it is wanted
+//! - `cpu`: CPU time of threads, where it is wanted
 //! - `missing`: where files were looked for that are not there
 //! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files
 //! - `trace`: every operation by itself, where that is wanted
@@ -22,6 +23,7 @@ mod aio;
 mod cells;
 mod cgroup;
 mod config;
+mod cpu;
 mod diagnose;
 mod enter;
 mod exit;
@@ -39,6 +41,7 @@ mod path;
 mod process;
 mod sort;
 mod thread;
+mod together;
 mod trace;
 mod uprobe;
 mod uprobe_handle;
@@ -185,6 +188,13 @@ pub fn library_enter(ctx: ProbeContext) -> u32 {
 pub fn library_return(ctx: RetProbeContext) -> u32 {
     uprobe::returned(uprobe::cookie(ctx.as_ptr()));
     0
+}
+
+/// Iterator `task`: every thread of the system, one after another.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub fn thread_times(ctx: *const cpu::Visit) -> i32 {
+    cpu::visit(ctx)
 }
 
 /// TRACE_EVENT sched_process_fork: (struct task_struct *parent, struct task_struct *child)

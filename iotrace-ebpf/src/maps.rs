@@ -20,13 +20,14 @@ use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
     limits, phases,
     scope::Scope,
+    together,
     trace::{Missing, Operation, Owner, Ring},
     value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
 use crate::{
     aio, flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
-    thread::Thread, uring::Request,
+    thread::Thread, together::Line, uring::Request,
 };
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
@@ -142,6 +143,15 @@ pub static RENAMES: Array<u64, 1> = Array::new();
 /// Calls in flight of the processes that have several threads: a table, because threads keep their process's place.
 #[btf_map]
 pub static FLIGHTS: Array<Flights, { limits::FLIGHT_SLOTS as usize }> = Array::new();
+
+/// Calls in flight of all processes, by group of phases ([`crate::together`]). All CPUs write them, so each has a line of
+/// its own.
+#[btf_map]
+pub static TOGETHER: Array<Line, { together::GROUPS }> = Array::new();
+
+/// Merged time over all processes by group, per CPU: summed by the daemon.
+#[btf_map]
+pub static TOGETHER_NS: PerCpuArray<together::Time, { together::GROUPS }> = PerCpuArray::new();
 
 /// What is known of a file by its name.
 #[repr(C)]

@@ -20,7 +20,7 @@ use crate::{
         MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
         TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
     },
-    diagnose, flight,
+    cpu, diagnose, flight,
     kernel::{Address, now, probe, registers_of},
     maps::{EVENTS, TARGETS},
     owner, pages, path,
@@ -183,6 +183,7 @@ fn arguments(scratch: &mut ExecScratch, mm: Address) -> u64 {
 #[inline(always)]
 pub fn exited(task: Address) {
     let registers = registers_of(task);
+    cpu::thread_ended(task);
     if let Some(thread) = thread::of(registers, false)
         && thread.state == thread::state::RUNNING
     {

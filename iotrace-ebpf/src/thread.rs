@@ -12,11 +12,12 @@ use iotrace_common::{
 use crate::{
     config::{REGS_ARG0, SELF_TGID, TASK_GROUP_LEADER, TASK_START},
     flight::ALONE,
-    kernel::{Address, compare_exchange, current, distance, load, pid_tgid, probe},
+    kernel::{Address, compare_exchange, current, distance, load, pid_tgid, probe, registers_of},
     maps::{SCOPE, TARGETS, THREAD_TABLE, THREADS},
     owner,
     pages::Faulted,
     sort,
+    together::{Joined, NONE_JOINED},
 };
 
 /// State of a thread's call.
@@ -83,12 +84,16 @@ pub struct Thread {
     pub place: u32,
     /// Phase of the file opened last.
     pub opened_phase: u32,
+    /// The call's words among those of all processes ([`crate::together`]).
+    pub joined: Joined,
     /// The cell that it used last, within its generation ([`crate::cells`]).
     pub cell: u32,
     /// Address of the `struct file` that was looked at last.
     pub met: u64,
     /// What the thread's last page fault and fault-around were of ([`crate::pages`]).
     pub faulted: Faulted,
+    /// Nanoseconds in calls that have ended, where CPU time is counted.
+    pub called: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 5],
     /// The file used last since a library began to open one ([`crate::uprobe_handle`]); where there are uprobes.
@@ -128,6 +133,21 @@ pub fn of(registers: Address, create: bool) -> Option<&'static mut Thread> {
     }
     // SAFETY: a task storage value is its thread's own, and the thread is here.
     unsafe { THREADS.get(current(), create).as_mut() }
+}
+
+/// The state of another task's thread, which may be running; null if it has none. The verifier must know the task's type.
+#[inline(always)]
+pub fn of_other(task: Address) -> *const Thread {
+    let Some(own) = owner(registers_of(task)) else {
+        return ptr::null();
+    };
+    if let Some(slot) = place(own) {
+        // SAFETY: an aligned word of a map value.
+        if unsafe { ptr::read_volatile(&raw const (*slot).owner) } == own {
+            return slot;
+        }
+    }
+    THREADS.get(task, false)
 }
 
 /// A number for the thread with these registers: how far they are from the table. Of an address itself the verifier
@@ -172,6 +192,8 @@ pub fn release(registers: Address) {
             (*slot).verdict = 0;
             (*slot).entered = 0;
             (*slot).flight = ALONE;
+            (*slot).joined = NONE_JOINED;
+            (*slot).called = 0;
             (*slot).asynchronous = 0;
             (*slot).faulted.serial = 0;
             ptr::write_volatile(&raw mut (*slot).owner, 0);

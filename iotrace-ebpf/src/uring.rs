@@ -34,6 +34,7 @@ use crate::{
     maps::{REQUESTS, URING_STATE, scratch},
     owner, path, sort,
     thread::{self, Thread, process_in_scope},
+    together::{Joined, NONE_JOINED},
     trace,
 };
 
@@ -56,6 +57,9 @@ pub struct Request {
     op: u32,
     /// Not 0: its file has no descriptor, but a place in the ring's own table.
     direct: u32,
+    /// See [`Thread::joined`].
+    joined: Joined,
+    pad: [u8; 6],
 }
 
 impl Request {
@@ -72,6 +76,8 @@ impl Request {
             flight: flight::ALONE,
             op: u32::from(call.op),
             direct: 0,
+            joined: NONE_JOINED,
+            pad: [0; 6],
         }
     }
 }
@@ -114,13 +120,13 @@ pub fn submitted(req: u64) {
         thread.key.io.phase = 0;
     }
     let mut known = details(thread, req, call);
-    thread.flight = flight::ALONE;
+    (thread.flight, thread.joined) = (flight::ALONE, NONE_JOINED);
     // Of a descriptor that is no file nothing will be counted.
     if call.source != source::DESCRIPTOR || thread.file != 0 || known.direct != 0 {
-        flight::take_off(thread);
+        flight::begin_beside(thread);
         mark_thread();
     }
-    known.flight = thread.flight;
+    (known.flight, known.joined) = (thread.flight, thread.joined);
     if REQUESTS.insert(req, known, 0).is_err() {
         flight::abandon(thread);
     }
@@ -243,7 +249,7 @@ pub fn completed(req: u64, result: i32, flags: u32) {
         diagnose::count(diag::UNTIMED);
     }
     thread.entered = known.entered;
-    thread.flight = known.flight;
+    (thread.flight, thread.joined) = (known.flight, known.joined);
     thread.key.op = known.op;
     thread.shape = shape_of(call, known.offset);
     thread.args = match thread.shape {
