@@ -30,6 +30,7 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         duration_ns: 0,
         clock,
         clock_step_ns: 0,
+        merged_time: crate::model::run::MergedTime::default(),
         memory_bytes: memory(),
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

@@ -67,6 +67,7 @@ fn run() -> Run {
             realtime_minus_boottime_ns: 1_699_999_900 * SECOND as i64,
         },
         clock_step_ns: 0,
+        merged_time: iotrace_daemon::model::run::MergedTime::default(),
         memory_bytes: 1 << 34,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

@@ -574,6 +574,7 @@ fn run() -> Run {
         duration_ns: 0,
         clock: Clock::default(),
         clock_step_ns: 0,
+        merged_time: iotrace_daemon::model::run::MergedTime::default(),
         memory_bytes: 16 << 30,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

@@ -43,6 +43,7 @@ fn run() -> Run {
             realtime_minus_boottime_ns: 1_763_681_000_000_000_002,
         },
         clock_step_ns: 0,
+        merged_time: iotrace_daemon::model::run::MergedTime::default(),
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
         losses: [("skipped".to_owned(), 5)].into(),

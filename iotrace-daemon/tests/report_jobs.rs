@@ -40,6 +40,7 @@ fn run(host: &str, offset: i64) -> Run {
             realtime_minus_boottime_ns: offset * SECOND as i64,
         },
         clock_step_ns: 0,
+        merged_time: iotrace_daemon::model::run::MergedTime::default(),
         memory_bytes: 1 << 34,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

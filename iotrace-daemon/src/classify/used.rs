@@ -31,7 +31,9 @@ impl Used {
         ];
         let changed = changed.iter().chain(&[RENAMES, LINKS, UNLINKS]);
         let changed = changed.map(|index| v[*index]).sum::<u64>() > 0;
-        let is_written = written || (!read && v[MMAPS] == 0 && changed);
+        // Opened for writing, without a write: what its other calls took is with writes.
+        let opened = v[UNION_READ_NS] == 0 && v[UNION_WRITE_NS] > 0;
+        let is_written = written || (!read && v[MMAPS] == 0 && (changed || opened));
         let apart = file.phase(Direction::Read) != file.phase(Direction::Write);
         Self {
             main: if is_written {
@@ -44,7 +46,10 @@ impl Used {
     }
 
     /// The phases that what was done belongs to, each with its direction: one, or two where reads are apart.
-    pub fn phases(&self, file: &Sorted) -> impl Iterator<Item = (Phase, Direction)> + use<> {
+    pub fn phases(
+        &self,
+        file: &Sorted,
+    ) -> impl Iterator<Item = (Phase, Direction)> + Clone + use<> {
         let main = (file.phase(self.main), self.main);
         let read = (file.phase(Direction::Read), Direction::Read);
         let apart = self.reads_apart;

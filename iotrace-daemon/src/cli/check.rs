@@ -121,6 +121,7 @@ fn trials(args: &Args) -> Vec<Trial> {
                 follow: true,
                 environment: true,
                 cgroup: true,
+                merge_all: false,
                 missing: true,
                 histograms: true,
                 map_entries: None,

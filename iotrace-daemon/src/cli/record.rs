@@ -21,6 +21,7 @@ use crate::{
     kernel::{
         Detail, HookChoice, Options, TraceOptions, load, selftest, trace::Filter, uprobes::Wanted,
     },
+    model::run::MergedTime,
     service::socket::protocol::Record,
     targets,
 };
@@ -55,6 +56,9 @@ pub struct Args {
     /// Time between two parts of the recording: what a killed recorder loses at most.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     pub flush: Duration,
+    /// Merged time over all processes: within bounds, or exactly, which makes each traced call dearer.
+    #[arg(long, value_enum, default_value_t = MergedTime::Bounds, value_name = "HOW")]
+    pub merged_time: MergedTime,
     /// Entries of each of the two generations of kernel counters; the self-test alone needs 3.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=1 << 24))]
     map_entries: Option<u32>,
@@ -121,6 +125,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         environment: true,
         cgroup: false,
         missing: true,
+        merge_all: args.merged_time == MergedTime::Exact,
         histograms: false,
         map_entries: args.map_entries,
         btf: args.btf.clone(),
@@ -188,6 +193,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--hook", args.hook != HookChoice::Auto),
         ("--map-entries", args.map_entries.is_some()),
         ("--btf", args.btf.is_some()),
+        ("--merged-time", args.merged_time != MergedTime::Bounds),
         ("--trace", args.trace),
         ("--no-page-cache", args.no_page_cache),
         ("--uprobe", !args.uprobe.is_empty()),

@@ -51,7 +51,8 @@ impl Session {
                     .collect(),
             )
         };
-        let run = host::run(target, hook, args.detail.name())?;
+        let mut run = host::run(target, hook, args.detail.name())?;
+        run.merged_time = args.merged_time;
         let directory = args.output.clone().unwrap_or_else(|| host::directory(&run));
         let recorder = Recorder::create(&directory, &run)?;
         Ok(Self {

@@ -10,6 +10,7 @@ pub mod collector;
 mod events;
 mod generations;
 pub mod rings;
+mod together;
 pub mod tracer;
 pub mod wire;
 
@@ -35,12 +36,14 @@ use crate::{
         FailureCount, Model,
         counters::Counters,
         input::{Event, Place, ProcessId, Searched},
+        together::Times,
     },
 };
 use batch::Entries;
 use cells::Cells;
 use events::{Decoded, Decoder};
 use generations::Generations;
+use together::Together;
 
 /// Events handed on at a time.
 const EVENTS: usize = 1024;
@@ -59,6 +62,8 @@ pub enum Batch {
     Missing(Entries<LookKey, Failures>),
     /// Calls of libraries, by thread, function and file.
     Library(Entries<CallKey, Calls>),
+    /// Merged time over all processes.
+    Together(Times),
 }
 
 impl Batch {
@@ -121,6 +126,7 @@ impl Batch {
                     model.add_library_calls(key, calls);
                 }
             }
+            Self::Together(times) => model.together_mut().add(&times),
         }
     }
 }
@@ -168,6 +174,7 @@ pub struct Drain {
     failures: Generations<FailureKey, Failures>,
     missing: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
+    together: Option<Together>,
     ring: RingBuf<MapData>,
     decoder: Decoder,
     stats: Stats,
@@ -219,6 +226,7 @@ impl Drain {
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
         let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
         let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
+        let together = Together::take(kernel)?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -227,6 +235,7 @@ impl Drain {
             failures,
             missing,
             library,
+            together,
             ring,
             decoder,
             stats,
@@ -345,6 +354,9 @@ impl Drain {
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
+        if let Some(together) = &mut self.together {
+            sink(Batch::Together(together.look()?));
+        }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;

@@ -41,8 +41,8 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::FullOverflow(entries) => (Kind::FullOverflow, pack_entries(entries, own)),
         Batch::Failures(entries) => (Kind::Failures, pack_entries(entries, own)),
         Batch::Missing(entries) => (Kind::Missing, pack_entries(entries, own)),
-        // The service has no uprobes.
-        Batch::Events(_) | Batch::Library(_) => return None,
+        // The service has no uprobes, and keeps no merged time over processes.
+        Batch::Events(_) | Batch::Library(_) | Batch::Together(_) => return None,
     })
 }
 

@@ -75,6 +75,8 @@ pub struct Options {
     pub missing: bool,
     /// Whether histograms of durations and sizes are kept.
     pub histograms: bool,
+    /// Whether merged time over all processes is kept.
+    pub merge_all: bool,
     /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
     pub map_entries: Option<u32>,
     /// The kernel's type information, where it is not at [`KERNEL_BTF`].
@@ -181,6 +183,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         detail: options.detail,
         entries: options.entries(),
         map_bytes,
+        merge_all: options.merge_all,
         trace: layout,
     };
     kernel.publish_scope()?;
@@ -212,6 +215,7 @@ fn open(
         ("FULL", u64::from(full)),
         ("FOLLOW", u64::from(options.follow)),
         ("ENVIRONMENT", u64::from(options.environment)),
+        ("MERGE_ALL", u64::from(options.merge_all)),
         ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
         // Without `bpf_loop` no path can be hashed.
         ("COUNT_MISSING", u64::from(options.missing && has_loop())),

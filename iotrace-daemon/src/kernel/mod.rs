@@ -78,6 +78,7 @@ pub struct Kernel {
     detail: Detail,
     entries: u32,
     map_bytes: u64,
+    merge_all: bool,
     /// The rings of the operation trace, where there is one.
     trace: Option<trace::Layout>,
 }
@@ -91,6 +92,11 @@ impl Kernel {
     /// The rings of the operation trace, where there is one.
     pub fn trace(&self) -> Option<trace::Layout> {
         self.trace
+    }
+
+    /// Whether the programs keep merged time over all processes.
+    pub fn merges_all(&self) -> bool {
+        self.merge_all
     }
 
     /// Adds process `pid` to the scope.

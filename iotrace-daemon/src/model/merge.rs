@@ -38,6 +38,7 @@ impl Model {
         for (process, path, count) in other.missing.all() {
             self.missing.add_at(process + processes, path, count);
         }
+        self.together.append(&other.together, node);
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
         for process in other.processes.into_all() {

@@ -37,6 +37,7 @@ pub mod phases;
 mod processes;
 mod rows;
 pub mod run;
+pub mod together;
 pub mod top;
 
 use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
@@ -60,6 +61,7 @@ use processes::Processes;
 pub use processes::{About, Process, Tally};
 use rows::Rows;
 pub use rows::{Cell, Row};
+use together::Together;
 
 /// A [`Place`] in the model, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +80,7 @@ pub struct Model {
     failures: Failures,
     missing: Missing,
     libraries: Libraries,
+    together: Together,
     moves: Moves,
     /// By node; of one node where it is no job of several.
     mounts: Vec<Mounts>,
@@ -398,6 +401,16 @@ impl Model {
         &self.libraries
     }
 
+    /// Merged time over all processes, where it is kept.
+    pub fn together(&self) -> &Together {
+        &self.together
+    }
+
+    /// The same, to add to.
+    pub fn together_mut(&mut self) -> &mut Together {
+        &mut self.together
+    }
+
     /// All mounts seen.
     pub fn mounts(&self) -> &[Mount] {
         self.mounts.first().map_or(&[], |mounts| mounts.all())
@@ -426,6 +439,7 @@ impl Model {
             history.push(bounds, self.pending());
             self.history = Some(history);
         }
+        self.together.settle(bounds);
         self.rows.settle();
         self.failures.settle();
         self.missing.settle();

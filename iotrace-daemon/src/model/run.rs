@@ -66,6 +66,9 @@ pub struct Run {
     /// How far the wall clock was set while the run lasted, nanoseconds; moments are by the clock as it stood at the start.
     #[serde(default)]
     pub clock_step_ns: i64,
+    /// What is known of merged time over all processes.
+    #[serde(default)]
+    pub merged_time: MergedTime,
     /// Memory of the host, bytes; 0 if unknown.
     #[serde(default)]
     pub memory_bytes: u64,
@@ -80,6 +83,17 @@ pub struct Run {
     /// Libraries that uprobes were on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uprobes: Vec<Probed>,
+}
+
+/// What is known of merged time over all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum MergedTime {
+    /// Between which bounds it lies.
+    #[default]
+    Bounds,
+    /// How long it is: the kernel side keeps it.
+    Exact,
 }
 
 /// A file of a library that uprobes were on.

@@ -129,6 +129,13 @@ impl Recorder {
             }
         }
         phases.finish()?;
+        if let Some(times) = model.together().interval() {
+            let mut merged = TableWriter::create(directory, &self.tables.merged)?;
+            for (group, time) in times.iter().enumerate() {
+                merged.row(|batch| part.put_merged(batch, group, time))?;
+            }
+            merged.finish()?;
+        }
         let mut missing = TableWriter::create(directory, &self.tables.missing)?;
         for (process, path, count) in model.missing().interval() {
             let process = model.processes()[process as usize].id;

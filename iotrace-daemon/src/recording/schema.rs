@@ -200,6 +200,22 @@ pub fn phases() -> Schema {
     }
 }
 
+/// Merged time of one interval over all processes, by phases.
+pub fn merged() -> Schema {
+    use Kind::{Int, Text, Timestamp};
+    Schema {
+        name: "merged",
+        fields: vec![
+            required("interval_start", Timestamp),
+            required("interval_end", Timestamp),
+            required("host", Text),
+            required("phases", Text),
+            required("merged_ns", Int),
+            required("uncertain_ns", Int),
+        ],
+    }
+}
+
 /// Failed calls of one interval by process, place, operation and error.
 pub fn errors() -> Schema {
     use Kind::{Int, Text, Timestamp, Unsigned};
@@ -325,12 +341,13 @@ mod tests {
         }
     }
 
-    fn all() -> [Schema; 7] {
+    fn all() -> [Schema; 8] {
         [
             files(),
             processes(),
             errors(),
             phases(),
+            merged(),
             missing(),
             library(),
             ranges(),

@@ -4,6 +4,7 @@ use iotrace_common::{
     key::FileId,
     library::{self, Calls, FUNCTIONS, Progress, class},
     op,
+    together::{self, Time},
 };
 
 use super::{batch::Batch, schema};
@@ -19,6 +20,7 @@ use crate::model::{
     mounts::parse_device,
     phases::Done,
     run::{Clock, Run},
+    together::Times,
 };
 
 const BY_NAME: &str = "by_name";
@@ -134,6 +136,15 @@ impl Part<'_> {
         ] {
             batch.put(value as i64);
         }
+    }
+
+    /// A row of `merged`: of one group of phases.
+    pub fn put_merged(&self, batch: &mut Batch, group: usize, time: &Time) {
+        self.put_interval(batch);
+        batch.put_text(&self.run.host);
+        batch.put_text(&group_name(group));
+        batch.put(time.ns as i64);
+        batch.put(time.unsure_ns as i64);
     }
 
     /// A row of `missing`.
@@ -254,6 +265,15 @@ pub(super) fn phase_code(name: &[u8]) -> Option<u16> {
     codes
         .into_iter()
         .find(|code| phase_name(*code).as_bytes() == name)
+}
+
+/// A group of phases whose merged time is kept: the names of its members.
+fn group_name(group: usize) -> String {
+    let members = (0..PHASES).filter(|phase| {
+        let of = |nth| together::group(u32::from(*phase), nth) as usize;
+        (0..together::OF_A_CALL).any(|nth| of(nth) == group)
+    });
+    members.map(phase_name).collect::<Vec<_>>().join("+")
 }
 
 /// Names of phases, in order, with a plus between them.
@@ -491,6 +511,22 @@ pub fn take_done(batch: &mut Batch, model: &mut Model) -> Result<(), &'static st
     Ok(())
 }
 
+/// Takes a row of `merged` into the model.
+pub fn take_merged(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
+    batch.skip();
+    batch.skip();
+    batch.skip();
+    let name = batch.take_bytes();
+    let group = (0..together::GROUPS).find(|group| group_name(*group).as_bytes() == name);
+    let mut times = Times::default();
+    times[group.ok_or("it names phases that this iotrace does not know")?] = Time {
+        ns: plausible(batch.take() as u64)?,
+        unsure_ns: plausible(batch.take() as u64)?,
+    };
+    model.together_mut().add(&times);
+    Ok(())
+}
+
 /// Takes a row of `missing` into the model.
 pub fn take_missing(batch: &mut Batch, model: &mut Model) -> Result<(), &'static str> {
     batch.skip();
@@ -647,6 +683,7 @@ pub struct Tables {
     pub processes: schema::Schema,
     pub errors: schema::Schema,
     pub phases: schema::Schema,
+    pub merged: schema::Schema,
     pub missing: schema::Schema,
     pub library: schema::Schema,
     pub ranges: schema::Schema,
@@ -659,6 +696,7 @@ impl Tables {
             processes: schema::processes(),
             errors: schema::errors(),
             phases: schema::phases(),
+            merged: schema::merged(),
             missing: schema::missing(),
             library: schema::library(),
             ranges: schema::ranges(),

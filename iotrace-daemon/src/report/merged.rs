@@ -1,7 +1,7 @@
 //! Merged I/O time by phase: the union of the calls' times, as NERSC's TimeLogger takes it.
 //!
-//! Of one process it is measured. Over several processes it is known where their times in the phase do not overlap,
-//! within one interval of the recording, and within bounds otherwise.
+//! Of one process it is measured, and over several where that was asked for ([`super::together`]). Else it is known where
+//! their times in the phase do not overlap, within one interval of the recording, and within bounds otherwise.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ pub struct Merged {
     pub at_most: u64,
     /// In calls, summed over calls and threads.
     pub in_calls: u64,
+    /// What it may be off, where it was kept over all processes.
+    pub uncertain: Option<u64>,
 }
 
 impl Merged {
@@ -29,6 +31,7 @@ impl Merged {
             at_least: ns,
             at_most: ns,
             in_calls: counters.nanoseconds(),
+            uncertain: None,
         }
     }
 
@@ -122,19 +125,23 @@ pub struct Breakdown {
     pub read: Merged,
     /// Saves.
     pub checkpoint: Merged,
+    /// Both together, where that is known.
+    pub either: Option<Merged>,
 }
 
 impl Breakdown {
     /// Neither of the two, at least: they may overlap.
     pub fn rest_at_least(&self) -> u64 {
-        self.whole_ns
-            .saturating_sub(self.read.at_most + self.checkpoint.at_most)
+        let together = self.either.map(|either| either.at_most);
+        let apart = self.read.at_most + self.checkpoint.at_most;
+        self.whole_ns.saturating_sub(together.unwrap_or(apart))
     }
 
     /// Neither of the two, at most.
     pub fn rest_at_most(&self) -> u64 {
-        self.whole_ns
-            .saturating_sub(self.read.at_least.max(self.checkpoint.at_least))
+        let together = self.either.map(|either| either.at_least);
+        let more = self.read.at_least.max(self.checkpoint.at_least);
+        self.whole_ns.saturating_sub(together.unwrap_or(more))
     }
 }
 
@@ -152,19 +159,24 @@ impl Report<'_> {
         let in_calls = sums.map(|sum| sum.sum.counters.nanoseconds()).sum();
         let slices = &self.analysis.series.slices;
         let (at_least, at_most) = Merged::of_slices(slices, self.run.duration_ns, &is_chosen);
-        Merged {
+        let known = Merged {
             at_least,
             at_most,
             in_calls,
-        }
+            uncertain: None,
+        };
+        self.measured(known, is_chosen)
     }
 
     /// The components of the whole run.
     pub(super) fn breakdown(&self) -> Breakdown {
+        let is_either = |phase| matches!(phase, Phase::Training | Phase::Checkpoint);
+        let either = self.merged(is_either);
         Breakdown {
             whole_ns: self.run.duration_ns,
             read: self.merged(|phase| phase == Phase::Training),
             checkpoint: self.merged(|phase| phase == Phase::Checkpoint),
+            either: Some(either).filter(|either| either.uncertain.is_some()),
         }
     }
 
@@ -185,6 +197,7 @@ impl Report<'_> {
             whole_ns: u64::try_from(end - start).unwrap_or(0),
             read: of_process(phases, Phase::Training.name()),
             checkpoint: of_process(phases, Phase::Checkpoint.name()),
+            either: None,
         }
     }
 }

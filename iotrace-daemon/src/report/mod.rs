@@ -16,6 +16,7 @@ mod nodes;
 pub(crate) mod phases;
 pub(crate) mod sum;
 mod text;
+mod together;
 pub mod view;
 
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -25,6 +26,7 @@ pub use json::{diff_json, json, view_json};
 use phases::{PhaseSums, Phases};
 use sum::Sum;
 pub use text::{diff_text, escape, shorten, text, units, view_text};
+use together::Moved;
 
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},
@@ -68,6 +70,7 @@ pub struct Report<'a> {
     /// By operation class and errno.
     failures: BTreeMap<(u32, u32), FailureCount>,
     analysis: Analysis,
+    moved: Moved,
     /// Those that were read; none of a run that was not.
     nodes: &'a [Node],
 }
@@ -142,6 +145,7 @@ impl<'a> Report<'a> {
             mounts: BTreeMap::new(),
             failures: BTreeMap::new(),
             nodes: &[],
+            moved: Moved::default(),
         };
         report
             .processes
@@ -153,6 +157,7 @@ impl<'a> Report<'a> {
             sum.calls += count.calls;
             sum.ns += count.ns;
         }
+        report.moved = report.find_moved();
         report.sort();
         report
     }

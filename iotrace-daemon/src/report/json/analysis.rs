@@ -353,7 +353,9 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
         }
         if sum.operations > 0 {
             let slices = std::slice::from_ref(slice);
-            let (least, most) = Merged::of_slices(slices, 0, |phase| phase.name() == name);
+            let is_named = |phase: Phase| phase.name() == name;
+            let known = Merged::of_slices(slices, 0, is_named);
+            let (least, most) = report.measured_in(slice, known, is_named);
             let flow = json!({
                 "operations": sum.operations,
                 "failures": sum.failures,

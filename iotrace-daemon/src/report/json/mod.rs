@@ -94,6 +94,7 @@ impl Report<'_> {
         map.serialize_entry("kernel", &run.kernel)?;
         map.serialize_entry("hook", &run.hook)?;
         map.serialize_entry("detail", &run.detail)?;
+        map.serialize_entry("merged_time", &run.merged_time)?;
         match &run.target {
             Target::Command(command) => map.serialize_entry("command", command)?,
             Target::Pids(pids) => map.serialize_entry("pids", pids)?,

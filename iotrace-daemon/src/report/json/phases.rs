@@ -94,6 +94,9 @@ impl Serialize for PhaseJson<'_> {
             map.serialize_entry("merged_seconds", &seconds(merged.at_most))?;
             map.serialize_entry("merged_seconds_at_least", &seconds(merged.at_least))?;
             map.serialize_entry("merged_exact", &merged.is_exact())?;
+            if let Some(uncertain) = merged.uncertain {
+                map.serialize_entry("merged_uncertain_seconds", &seconds(uncertain))?;
+            }
             let bandwidth = merged.bandwidth(self.sum.counters.bytes());
             map.serialize_entry("bandwidth_bytes_per_second", &bandwidth)?;
             map.serialize_entry("share_of_run", &share(merged.at_most, *whole_ns))?;

@@ -98,6 +98,7 @@ fn json_has_the_schema() {
         "kernel",
         "hook",
         "detail",
+        "merged_time",
         "command",
         "exit_code",
         "start_time",

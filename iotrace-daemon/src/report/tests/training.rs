@@ -33,6 +33,7 @@ pub fn run() -> Run {
             realtime_minus_boottime_ns: 1_763_682_000 * SECOND as i64,
         },
         clock_step_ns: 0,
+        merged_time: crate::model::run::MergedTime::default(),
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
         losses: [

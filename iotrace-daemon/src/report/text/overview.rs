@@ -14,7 +14,7 @@ use crate::{
     model::{
         Process,
         counters::{self, Counters},
-        run::{Target, rfc3339},
+        run::{MergedTime, Target, rfc3339},
     },
     report::Report,
 };
@@ -55,10 +55,13 @@ pub fn head(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> 
     );
     facts.retain(|fact| !fact.is_empty());
     page.line(Style::Plain, &shorten(facts.join(", ").as_bytes(), PAGE))?;
-    let how = format!(
+    let mut how = format!(
         "iotrace {}, Linux {}, {} hooks, detail {}",
         run.iotrace_version, run.kernel, run.hook, run.detail
     );
+    if run.merged_time == MergedTime::Exact {
+        how += ", merged time exact";
+    }
     page.line(Style::Dim, &shorten(how.as_bytes(), PAGE))
 }
 

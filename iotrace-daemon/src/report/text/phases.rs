@@ -80,11 +80,15 @@ fn components(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         format!("{} to {}", duration(least), duration(most))
     };
     let text = format!(
-        "Of {}: reads of training data {}, checkpoints {}, the rest {rest}. Merged time counts what overlaps once; over \
-         processes that overlap it is known within bounds only (≤).",
+        "Of {}: reads of training data {}, checkpoints {}, the rest {rest}. Merged time counts what overlaps once{}.",
         duration(run),
         part(&breakdown.read),
-        part(&breakdown.checkpoint)
+        part(&breakdown.checkpoint),
+        if breakdown.read.is_exact() && breakdown.checkpoint.is_exact() {
+            ""
+        } else {
+            "; over processes that overlap it is known within bounds only (≤)"
+        }
     );
     page.prose(Style::Plain, &text)
 }

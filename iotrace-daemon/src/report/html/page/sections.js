@@ -78,7 +78,7 @@ const sections = (() => {
     const strip = el("div", { class: "strip", "data-chart": "phases", "aria-hidden": "true" }, used.filter((row) => row.seconds > 0).map((row) =>
       el("span", { class: "part", width: `${((100 * row.seconds) / whole).toFixed(3)}%`, color: color(row.phase), title: row.phase })));
     return section("phases", "Phases", el("p", { class: "note" }, "Time inside I/O calls by what the files are for: summed over threads, and merged, with times that overlap counted once. "
-        + "Over several processes merged time is known within bounds."),
+        + (used.every((row) => row.sum.merged_exact !== false) ? "" : "Over several processes merged time is known within bounds.")),
       strip, table("Phases", columns, used), breakdown(report.breakdown));
   }
 
