@@ -10,7 +10,13 @@ use super::{
     page_cache,
     uses::{Uses, Visit},
 };
-use crate::model::{Model, groups::Groups};
+use crate::{
+    classify::{
+        context::Sorted,
+        phase::{Direction, Phase},
+    },
+    model::{Model, counters::MMAPS, groups::Groups},
+};
 
 /// A pass may lack so much, of the bytes of one file and of the bytes of all.
 const NEARLY: f64 = 0.05;
@@ -174,6 +180,17 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
     }
     copied.finish(model, &mut found);
     found
+}
+
+/// Why passes over mapped files are not told.
+pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";
+
+/// Whether training files were mapped.
+pub fn are_mapped(model: &Model, sorted: &[Sorted]) -> bool {
+    model.rows().iter().any(|row| {
+        let phase = sorted[row.file as usize].phase(Direction::Read);
+        phase == Phase::Training && row.cell.total().v[MMAPS] > 0
+    })
 }
 
 /// Whether the path is of data that a model is only tried on.

@@ -66,6 +66,9 @@ impl Analysis {
             series: Series::default(),
             findings: Vec::new(),
         };
+        if analysis.epochs.files == 0 && epochs::are_mapped(model, sorted) {
+            analysis.epochs.untold = Some(epochs::MAPPED);
+        }
         analysis.findings = findings::find(&findings::Data {
             model,
             run,

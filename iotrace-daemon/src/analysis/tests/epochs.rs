@@ -1,7 +1,11 @@
 //! Epochs, balance and the series.
 
 use super::job::{Job, Use, ms};
-use crate::{analysis::epochs::Order, classify::phase::Phase};
+use crate::{
+    analysis::epochs::Order,
+    classify::phase::Phase,
+    model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS},
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,6 +43,29 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
         order.swap(index, (state >> 33) as usize % (index + 1));
     }
     order
+}
+
+#[test]
+fn passes_over_mapped_files_are_not_told() {
+    let mut job = Job::new(5_000);
+    known(&mut job, 1);
+    job.program(1, 0);
+    for from in [100, 2_000] {
+        let used = Use {
+            pid: 1,
+            path: "/data/shard-000.tar",
+            from,
+            to: from + 500,
+        };
+        job.count(
+            used,
+            &[(OPENS, 1), (MMAPS, 1), (FAULTS, 7), (MAPPED_BYTES, 4 * MIB)],
+        );
+        job.flush(from + 1_000);
+    }
+    let found = job.analysis().epochs;
+    assert_eq!((found.files, found.epochs.len()), (0, 0));
+    assert!(found.untold.is_some_and(|reason| reason.contains("mapped")));
 }
 
 #[test]

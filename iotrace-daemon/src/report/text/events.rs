@@ -142,7 +142,11 @@ fn name_column(table: &mut Table, events: &[Event]) {
 pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
     let epochs = &report.analysis.epochs;
     if epochs.files == 0 {
-        return Ok(());
+        let Some(reason) = epochs.untold else {
+            return Ok(());
+        };
+        page.section("Epochs")?;
+        return page.prose(Style::Plain, &format!("Not told: {reason}."));
     }
     page.section(&format!("Epochs: {}", count(epochs.epochs.len() as u64)))?;
     let data = format!(
