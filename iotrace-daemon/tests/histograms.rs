@@ -67,6 +67,8 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         follow: true,
         environment: false,
         cgroup: false,
+        cpu: false,
+        merge_all: false,
         missing: false,
         histograms: true,
         map_entries: Some(4096),

@@ -121,6 +121,7 @@ fn trials(args: &Args) -> Vec<Trial> {
                 follow: true,
                 environment: true,
                 cgroup: true,
+                cpu: false,
                 merge_all: false,
                 missing: true,
                 histograms: true,

@@ -430,6 +430,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         follow: true,
         environment: true,
         cgroup: true,
+        cpu: false,
         merge_all: false,
         missing: false,
         histograms: config.metrics.histograms,

@@ -57,6 +57,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         environment: false,
         cgroup: false,
         histograms: false,
+        cpu: false,
         merge_all: false,
         missing: false,
         map_entries: None,

@@ -125,6 +125,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         environment: true,
         cgroup: false,
         missing: true,
+        cpu: true,
         merge_all: args.merged_time == MergedTime::Exact,
         histograms: false,
         map_entries: args.map_entries,
@@ -164,6 +165,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         kernel.map_entries(),
         kernel.map_bytes() >> 20
     );
+    drain.watch(kernel.take_threads());
     let rings = Rings::take(&mut kernel)?;
     let session = Session::new(args, sorting, hook.name())?;
     let mut trace = Trace::new(Source::own(kernel, drain)?)?;

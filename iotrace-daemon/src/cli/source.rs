@@ -40,6 +40,13 @@ impl Source {
         }
     }
 
+    /// Has the CPU time of the processes in scope counted from now on.
+    pub fn begin_anew(&mut self) {
+        if let Self::Own { collector, .. } = self {
+            collector.begin_anew();
+        }
+    }
+
     /// What comes next; `None` when nothing more does.
     pub async fn next(&mut self) -> Option<Taken> {
         match self {

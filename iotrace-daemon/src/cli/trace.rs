@@ -103,6 +103,9 @@ impl Trace {
         } else if !session.args.all {
             self.add_running(session)?;
         }
+        if self.child.is_none() {
+            self.source.begin_anew();
+        }
         Ok(())
     }
 

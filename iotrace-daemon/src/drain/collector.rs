@@ -18,6 +18,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time between two drains of the counters.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// What is asked for: everything that was done until now, or that CPU time counts from now on.
+const ALL: u8 = 0;
+const ANEW: u8 = 1;
+
 /// What comes from the thread.
 pub enum Taken {
     Batch(Batch),
@@ -47,7 +51,12 @@ impl Collector {
     /// Asks for a drain at once; [`Taken::All`] comes behind what it takes.
     pub fn ask(&mut self) {
         // A thread that has ended does not hear it, which `next` tells of.
-        let _ = self.ask.write_all(&[0]);
+        let _ = self.ask.write_all(&[ALL]);
+    }
+
+    /// Has the CPU time of threads counted from now on.
+    pub fn begin_anew(&mut self) {
+        let _ = self.ask.write_all(&[ANEW]);
     }
 
     /// What comes next; `None` once the thread has ended, which [`Collector::stop`] says the reason of.
@@ -103,10 +112,19 @@ fn collect(
         let all = match wake {
             Wake::Look => false,
             Wake::Asked => {
-                (&*asked).read_exact(&mut [0]).map_err(failed_wait)?;
+                let mut what = [ALL];
+                (&*asked).read_exact(&mut what).map_err(failed_wait)?;
+                if what == [ANEW] {
+                    drain.look(true, &mut sink);
+                    continue;
+                }
                 true
             }
-            Wake::Stop => return Ok(drain),
+            Wake::Stop => {
+                drain.events(&mut sink);
+                drain.look(false, &mut sink);
+                return Ok(drain);
+            }
         };
         let fill = drain.events(&mut sink);
         if fill || all || Instant::now() >= next {
@@ -116,6 +134,7 @@ fn collect(
         if all {
             // The names of files that were first used since the events were taken.
             drain.events(&mut sink);
+            drain.look(false, &mut sink);
             send(Taken::All(drain.stats()));
         }
     }

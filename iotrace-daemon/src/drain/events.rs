@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 
 use iotrace_common::{
-    event::{self, Exec, Exit, Fork, Header, Mapped, Mark, Name, Object, name_flags},
+    event::{self, Exec, Exit, Fork, Header, Mapped, Mark, Name, Object, ThreadEnd, name_flags},
     key::start_key,
     limits::ENVIRONMENT_BYTES,
 };
 
+use super::threads::Ended;
 use crate::{
     model::input::{Event, FileName, ProcessId, Searched},
     targets,
@@ -20,6 +21,8 @@ pub enum Decoded {
     Event(Event),
     /// The current generation is half full.
     Fill,
+    /// A thread has ended, where CPU time is counted.
+    ThreadEnd(Ended),
     /// Half of a rename; its other half makes the event.
     Pending,
     /// Not a record of this version.
@@ -123,6 +126,16 @@ impl Decoder {
                     progress: mark.progress,
                 })
             }
+            event::THREAD_END => {
+                let end: ThreadEnd = read(record)?;
+                Decoded::ThreadEnd(Ended {
+                    process,
+                    tid: header.tid,
+                    time: header.time,
+                    runtime: end.runtime,
+                    called: end.called,
+                })
+            }
             event::FILL => Decoded::Fill,
             _ => return None,
         })
@@ -160,6 +173,8 @@ unsafe impl Fixed for Fork {}
 unsafe impl Fixed for Exit {}
 // SAFETY: as above.
 unsafe impl Fixed for Mapped {}
+// SAFETY: as above.
+unsafe impl Fixed for ThreadEnd {}
 // SAFETY: as above.
 unsafe impl Fixed for Object {}
 // SAFETY: as above.

@@ -10,6 +10,7 @@ pub mod collector;
 mod events;
 mod generations;
 pub mod rings;
+mod threads;
 mod together;
 pub mod tracer;
 pub mod wire;
@@ -31,7 +32,8 @@ use iotrace_common::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    kernel::{Detail, Kernel, KernelError, map_error},
+    host,
+    kernel::{Detail, Kernel, KernelError, cpu::Threads, map_error},
     model::{
         FailureCount, Model,
         counters::Counters,
@@ -43,6 +45,7 @@ use batch::Entries;
 use cells::Cells;
 use events::{Decoded, Decoder};
 use generations::Generations;
+use threads::{Look, Watch};
 use together::Together;
 
 /// Events handed on at a time.
@@ -64,6 +67,8 @@ pub enum Batch {
     Library(Entries<CallKey, Calls>),
     /// Merged time over all processes.
     Together(Times),
+    /// CPU time of threads.
+    Threads(Look),
 }
 
 impl Batch {
@@ -126,6 +131,12 @@ impl Batch {
                     model.add_library_calls(key, calls);
                 }
             }
+            Self::Threads(look) => {
+                model.computing_mut().look(look.length_ns);
+                for (process, time) in &look.processes {
+                    model.add_cpu(*process, time);
+                }
+            }
             Self::Together(times) => model.together_mut().add(&times),
         }
     }
@@ -175,9 +186,24 @@ pub struct Drain {
     missing: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
     together: Option<Together>,
+    watch: Option<Watch>,
+    /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
+    flipped: u64,
     ring: RingBuf<MapData>,
     decoder: Decoder,
     stats: Stats,
+}
+
+/// Takes merged time over all processes, where it is kept; at once behind the change of the generations, so that it is of
+/// the same calls, but for those that end in between.
+fn merged(
+    together: &mut Option<Together>,
+    sink: &mut impl FnMut(Batch),
+) -> Result<(), KernelError> {
+    if let Some(together) = together {
+        sink(Batch::Together(together.look()?));
+    }
+    Ok(())
 }
 
 /// Why a wait has ended.
@@ -236,10 +262,32 @@ impl Drain {
             missing,
             library,
             together,
+            watch: None,
+            flipped: 0,
             ring,
             decoder,
             stats,
         })
+    }
+
+    /// Counts CPU time, too.
+    pub fn watch(&mut self, threads: Option<Threads>) {
+        self.watch = threads.map(Watch::begin);
+    }
+
+    /// Looks at the threads; `anew`: what they did until now is not of this run.
+    fn look(&mut self, anew: bool, sink: &mut impl FnMut(Batch)) {
+        let Some(watch) = &mut self.watch else { return };
+        let looked = if anew {
+            watch.begin_anew()
+        } else {
+            let look = watch.look(self.flipped);
+            look.map(|look| sink(Batch::Threads(look)))
+        };
+        if let Err(error) = looked {
+            log::warn!("CPU time is not counted any more: {error}");
+            self.watch = None;
+        }
     }
 
     /// Waits until the kernel side wants a look, something is asked through `asked`, or time is up.
@@ -278,6 +326,11 @@ impl Drain {
             match self.decoder.decode(&record) {
                 Decoded::Event(event) => events.push(event),
                 Decoded::Fill => fill = true,
+                Decoded::ThreadEnd(end) => {
+                    if let Some(watch) = &mut self.watch {
+                        watch.ended(end);
+                    }
+                }
                 Decoded::Pending => {}
                 Decoded::Damaged => self.stats.damaged += 1,
             }
@@ -313,6 +366,9 @@ impl Drain {
     pub fn rest(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
         self.rest_of_counters(sink)?;
         self.events(sink);
+        if let Some(watch) = &mut self.watch {
+            sink(Batch::Threads(watch.rest()));
+        }
         Ok(())
     }
 
@@ -331,16 +387,19 @@ impl Drain {
     /// Empties the counter maps; `last`: both generations, in place.
     fn sweep(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
         let started = Instant::now();
+        self.flipped = host::monotonic();
         let mut entries = match &mut self.counts {
             Counts::Basic { io, overflow } => {
                 io.flip()?;
                 overflow.wait_for_programs()?;
+                merged(&mut self.together, sink)?;
                 io.sweep(last, |entries| sink(Batch::Basic(entries)))?
                     + overflow.sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?
             }
             Counts::Full { io, overflow } => {
                 io.flip()?;
                 overflow.wait_for_programs()?;
+                merged(&mut self.together, sink)?;
                 io.sweep(last, |entries| sink(Batch::Full(entries)))?
                     + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
             }
@@ -354,9 +413,6 @@ impl Drain {
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
-        if let Some(together) = &mut self.together {
-            sink(Batch::Together(together.look()?));
-        }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;

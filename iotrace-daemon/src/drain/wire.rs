@@ -41,8 +41,10 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::FullOverflow(entries) => (Kind::FullOverflow, pack_entries(entries, own)),
         Batch::Failures(entries) => (Kind::Failures, pack_entries(entries, own)),
         Batch::Missing(entries) => (Kind::Missing, pack_entries(entries, own)),
-        // The service has no uprobes, and keeps no merged time over processes.
-        Batch::Events(_) | Batch::Library(_) | Batch::Together(_) => return None,
+        // The service has no uprobes, and keeps neither merged time over processes nor CPU time.
+        Batch::Events(_) | Batch::Library(_) | Batch::Together(_) | Batch::Threads(_) => {
+            return None;
+        }
     })
 }
 
@@ -164,7 +166,7 @@ impl Unpacker {
             match self.decoder.decode(record) {
                 Decoded::Event(event) => events.push(event),
                 Decoded::Damaged => self.damaged += 1,
-                Decoded::Fill | Decoded::Pending => {}
+                Decoded::Fill | Decoded::Pending | Decoded::ThreadEnd(_) => {}
             }
             bytes = rest;
         }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Detached, Kernel, KernelError, calls,
+    cpu::Threads,
     error::{chain, errno_of, hint},
     pages,
 };
@@ -96,7 +97,20 @@ impl Kernel {
             }
             _ => {}
         }
+        if let Err(reason) = self.load_threads(&btf) {
+            log::warn!(
+                "CPU time is not counted, nor how much of the I/O overlapped with other work: {reason}"
+            );
+        }
         self.attach_calls(choice, &btf)
+    }
+
+    /// Loads the iterator over threads where CPU time is to be counted, or says why not.
+    fn load_threads(&mut self, btf: &Btf) -> Result<(), String> {
+        if self.cpu.clone()? {
+            self.threads = Some(Threads::load(&mut self.ebpf, btf)?);
+        }
+        Ok(())
     }
 
     /// As [`Self::attach`], where all processes are traced: the hooks that follow processes may be missing.

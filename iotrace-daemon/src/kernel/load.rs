@@ -22,6 +22,7 @@ use super::{
     btf::Types,
     calls, cast, cgroup,
     copies::{self, Misses},
+    cpu,
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
     fdinfo,
@@ -75,6 +76,8 @@ pub struct Options {
     pub missing: bool,
     /// Whether histograms of durations and sizes are kept.
     pub histograms: bool,
+    /// Whether CPU time is counted.
+    pub cpu: bool,
     /// Whether merged time over all processes is kept.
     pub merge_all: bool,
     /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
@@ -129,6 +132,10 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         true => pages::find(types),
         false => Err(pages::OFF.into()),
     };
+    let cpu = match options.cpu {
+        true => cpu::find(types).map(Some),
+        false => Ok(None),
+    };
     let layout = options
         .trace
         .as_ref()
@@ -137,6 +144,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         options,
         types,
         (uring.as_ref().ok(), pages.as_ref().ok()),
+        cpu.as_ref().ok().and_then(Option::as_deref),
         layout,
     )?;
     if options.program_log {
@@ -183,6 +191,8 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         detail: options.detail,
         entries: options.entries(),
         map_bytes,
+        cpu: cpu.map(|settings| settings.is_some()),
+        threads: None,
         merge_all: options.merge_all,
         trace: layout,
     };
@@ -194,10 +204,12 @@ fn open(
     options: &Options,
     types: &Types,
     (uring, pages): (Option<&Uring>, Option<&Pages>),
+    cpu: Option<&[offsets::Setting]>,
     layout: Option<Layout>,
 ) -> Result<Ebpf, KernelError> {
     let mut settings = offsets::resolve(types)?;
     settings.extend(uring.iter().flat_map(|uring| &uring.settings));
+    settings.extend(cpu.into_iter().flatten());
     settings.extend(pages.iter().flat_map(|pages| &pages.settings));
     if options.cgroup {
         settings.extend(cgroup::find(types).unwrap_or_else(|error| {

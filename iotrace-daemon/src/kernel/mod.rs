@@ -16,6 +16,7 @@ pub mod capabilities;
 mod cast;
 mod cgroup;
 mod copies;
+pub mod cpu;
 mod diagnostics;
 pub mod error;
 mod histograms;
@@ -79,6 +80,10 @@ pub struct Kernel {
     entries: u32,
     map_bytes: u64,
     merge_all: bool,
+    /// Whether CPU time is counted, or why it cannot be.
+    cpu: Result<bool, String>,
+    /// The iterator over threads, once it is loaded.
+    threads: Option<cpu::Threads>,
     /// The rings of the operation trace, where there is one.
     trace: Option<trace::Layout>,
 }
@@ -97,6 +102,11 @@ impl Kernel {
     /// Whether the programs keep merged time over all processes.
     pub fn merges_all(&self) -> bool {
         self.merge_all
+    }
+
+    /// Takes the iterator over threads out, where CPU time is counted.
+    pub fn take_threads(&mut self) -> Option<cpu::Threads> {
+        self.threads.take()
     }
 
     /// Adds process `pid` to the scope.

@@ -39,6 +39,7 @@ impl Model {
             self.missing.add_at(process + processes, path, count);
         }
         self.together.append(&other.together, node);
+        self.computing.append(&other.computing, node, processes);
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
         for process in other.processes.into_all() {

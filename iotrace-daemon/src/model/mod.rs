@@ -18,6 +18,7 @@
 //! added for it ([`Model::check`]).
 
 mod arena;
+pub mod computing;
 pub mod counters;
 pub mod environ;
 pub mod errno;
@@ -40,6 +41,7 @@ pub mod run;
 pub mod together;
 pub mod top;
 
+use computing::{Computing, CpuTime};
 use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
 use environ::Role;
 pub use failures::{FailureCount, FailureKey, Failures};
@@ -81,6 +83,7 @@ pub struct Model {
     missing: Missing,
     libraries: Libraries,
     together: Together,
+    computing: Computing,
     moves: Moves,
     /// By node; of one node where it is no job of several.
     mounts: Vec<Mounts>,
@@ -401,6 +404,22 @@ impl Model {
         &self.libraries
     }
 
+    /// CPU time, and what was computed beside calls.
+    pub fn computing(&self) -> &Computing {
+        &self.computing
+    }
+
+    /// The same, to add to.
+    pub fn computing_mut(&mut self) -> &mut Computing {
+        &mut self.computing
+    }
+
+    /// Adds what a process had of CPU time.
+    pub fn add_cpu(&mut self, process: ProcessId, time: &CpuTime) {
+        let index = self.processes.intern(process);
+        self.computing.add(index, time);
+    }
+
     /// Merged time over all processes, where it is kept.
     pub fn together(&self) -> &Together {
         &self.together
@@ -440,6 +459,7 @@ impl Model {
             self.history = Some(history);
         }
         self.together.settle(bounds);
+        self.computing.settle(bounds);
         self.rows.settle();
         self.failures.settle();
         self.missing.settle();

@@ -7,8 +7,8 @@ use super::{
     meta::Meta,
     table::{read_table, read_table_if_there},
     tables::{
-        Tables, take_about, take_counters, take_done, take_failure, take_library, take_merged,
-        take_missing, take_range,
+        Tables, take_about, take_counters, take_cpu, take_done, take_failure, take_library,
+        take_merged, take_missing, take_range,
     },
 };
 use crate::model::{
@@ -99,6 +99,15 @@ fn read_part(
         take_failure(batch, model)
     })?;
     read_table(directory, &tables.phases, |batch| take_done(batch, model))?;
+    let mut looked = 0;
+    read_table_if_there(directory, &tables.cpu, |batch| {
+        let (interval, length_ns) = take_cpu(batch, model)?;
+        (bounds, looked) = (Some(interval), length_ns);
+        Ok(())
+    })?;
+    if looked > 0 {
+        model.computing_mut().look(looked);
+    }
     read_table_if_there(directory, &tables.merged, |batch| take_merged(batch, model))?;
     read_table(directory, &tables.missing, |batch| {
         take_missing(batch, model)

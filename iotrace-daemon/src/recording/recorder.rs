@@ -129,6 +129,7 @@ impl Recorder {
             }
         }
         phases.finish()?;
+        self.write_cpu(model, part, directory)?;
         if let Some(times) = model.together().interval() {
             let mut merged = TableWriter::create(directory, &self.tables.merged)?;
             for (group, time) in times.iter().enumerate() {
@@ -143,6 +144,21 @@ impl Recorder {
         }
         missing.finish()?;
         self.write_libraries(model, part, directory)
+    }
+
+    /// CPU time, where it is counted.
+    fn write_cpu(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+        let mut times = model.computing().interval().peekable();
+        if times.peek().is_some() {
+            let length_ns = model.computing().length_ns();
+            let mut cpu = TableWriter::create(directory, &self.tables.cpu)?;
+            for (process, time) in times {
+                let process = model.processes()[process as usize].id;
+                cpu.row(|batch| part.put_cpu(batch, process, time, length_ns))?;
+            }
+            cpu.finish()?;
+        }
+        Ok(())
     }
 
     /// Calls of libraries and marked ranges: tables that are there only where they have rows.
@@ -215,6 +231,7 @@ fn has_news(model: &Model) -> bool {
         || !model.changed_files().is_empty()
         || model.failures().interval().next().is_some()
         || model.libraries().has_news()
+        || model.computing().interval().next().is_some()
         || model.processes().iter().any(told)
 }
 

@@ -200,6 +200,25 @@ pub fn phases() -> Schema {
     }
 }
 
+/// CPU time of one interval, by process.
+pub fn cpu() -> Schema {
+    use Kind::{Int, Text, Timestamp};
+    Schema {
+        name: "cpu",
+        fields: vec![
+            required("interval_start", Timestamp),
+            required("interval_end", Timestamp),
+            required("host", Text),
+            required("pid", Int),
+            required("start_key", Int),
+            required("cpu_ns", Int),
+            required("computing_at_least_ns", Int),
+            required("beside_calls_at_most_ns", Int),
+            required("between_looks_ns", Int),
+        ],
+    }
+}
+
 /// Merged time of one interval over all processes, by phases.
 pub fn merged() -> Schema {
     use Kind::{Int, Text, Timestamp};
@@ -341,12 +360,13 @@ mod tests {
         }
     }
 
-    fn all() -> [Schema; 8] {
+    fn all() -> [Schema; 9] {
         [
             files(),
             processes(),
             errors(),
             phases(),
+            cpu(),
             merged(),
             missing(),
             library(),

@@ -11,6 +11,7 @@ use super::{batch::Batch, schema};
 use crate::classify::phase::{Class, Phase};
 use crate::model::{
     About, FailureCount, FailureKey, File, Model, PhaseSet, Process, Spot,
+    computing::CpuTime,
     counters::{Counters, TABLE, Unit},
     environ::{RANKS, Rank, Role},
     errno,
@@ -133,6 +134,20 @@ impl Part<'_> {
             done.bytes_written,
             done.ns,
             done.merged_ns,
+        ] {
+            batch.put(value as i64);
+        }
+    }
+
+    /// A row of `cpu`.
+    pub fn put_cpu(&self, batch: &mut Batch, process: ProcessId, time: &CpuTime, length_ns: u64) {
+        self.put_interval(batch);
+        self.put_process(batch, process);
+        for value in [
+            time.cpu_ns,
+            time.computing_at_least_ns,
+            time.beside_at_most_ns,
+            length_ns,
         ] {
             batch.put(value as i64);
         }
@@ -367,11 +382,7 @@ pub fn take_counters(
     model: &mut Model,
     clock: &Clock,
 ) -> Result<Bounds, &'static str> {
-    let mut moment = || batch.take().saturating_mul(1_000);
-    let bounds = Bounds {
-        start: moment(),
-        end: moment(),
-    };
+    let bounds = take_bounds(batch);
     let process = take_process(batch);
     let place = batch.take_bytes();
     batch.skip();
@@ -402,6 +413,14 @@ pub fn take_counters(
     }
     model.add(process, place, &take_block(batch, clock)?);
     Ok(bounds)
+}
+
+fn take_bounds(batch: &mut Batch) -> Bounds {
+    let mut moment = || batch.take().saturating_mul(1_000);
+    Bounds {
+        start: moment(),
+        end: moment(),
+    }
 }
 
 /// No interval has more of anything than this: 64 PiB, or two years in nanoseconds. A value above it is damage, and
@@ -509,6 +528,20 @@ pub fn take_done(batch: &mut Batch, model: &mut Model) -> Result<(), &'static st
     };
     model.add_done(process, phase.into(), &done);
     Ok(())
+}
+
+/// Takes a row of `cpu` into the model, and returns its interval and the time between the looks.
+pub fn take_cpu(batch: &mut Batch, model: &mut Model) -> Result<(Bounds, u64), &'static str> {
+    let bounds = take_bounds(batch);
+    let process = take_process(batch);
+    let mut next = || plausible(batch.take() as u64);
+    let time = CpuTime {
+        cpu_ns: next()?,
+        computing_at_least_ns: next()?,
+        beside_at_most_ns: next()?,
+    };
+    model.add_cpu(process, &time);
+    Ok((bounds, next()?))
 }
 
 /// Takes a row of `merged` into the model.
@@ -683,6 +716,7 @@ pub struct Tables {
     pub processes: schema::Schema,
     pub errors: schema::Schema,
     pub phases: schema::Schema,
+    pub cpu: schema::Schema,
     pub merged: schema::Schema,
     pub missing: schema::Schema,
     pub library: schema::Schema,
@@ -696,6 +730,7 @@ impl Tables {
             processes: schema::processes(),
             errors: schema::errors(),
             phases: schema::phases(),
+            cpu: schema::cpu(),
             merged: schema::merged(),
             missing: schema::missing(),
             library: schema::library(),

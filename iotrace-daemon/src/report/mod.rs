@@ -13,6 +13,7 @@ mod json;
 mod library;
 mod merged;
 mod nodes;
+mod overlapped;
 pub(crate) mod phases;
 pub(crate) mod sum;
 mod text;

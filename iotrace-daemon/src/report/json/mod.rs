@@ -293,6 +293,9 @@ impl Serialize for ProcessJson<'_> {
         )?;
         map.serialize_entry("exit_code", &about.exit_code())?;
         map.serialize_entry("execs", &about.execs)?;
+        if let Some(ns) = self.report.model.computing().of_process(self.index) {
+            map.serialize_entry("cpu_seconds", &seconds(ns))?;
+        }
         if let Some(rank) = about.role.rank {
             map.serialize_entry("rank", &rank.number)?;
         }

@@ -12,6 +12,7 @@ use crate::{
     report::{
         Report,
         merged::{Merged, of_process, share},
+        overlapped::Overlapped,
         phases::PhaseSums,
         sum::Sum,
     },
@@ -66,6 +67,12 @@ impl Serialize for PhasesJson<'_> {
                     report: self.report,
                     sum: &sum,
                     files,
+                    overlapped: match self.process {
+                        Some(_) => None,
+                        None => self
+                            .report
+                            .overlapped(&merged, |phase| phase.name() == name),
+                    },
                     merged: Some((merged, whole_ns)),
                     classes: (name == Phase::UNMATCHED.name()).then_some(self.sums),
                 };
@@ -82,6 +89,8 @@ struct PhaseJson<'a> {
     files: u64,
     /// With the time that it is a share of, nanoseconds.
     merged: Option<(Merged, u64)>,
+    /// Over all processes, where it is known.
+    overlapped: Option<Overlapped>,
     /// Where its classes are, if it has any.
     classes: Option<&'a PhaseSums>,
 }
@@ -96,6 +105,10 @@ impl Serialize for PhaseJson<'_> {
             map.serialize_entry("merged_exact", &merged.is_exact())?;
             if let Some(uncertain) = merged.uncertain {
                 map.serialize_entry("merged_uncertain_seconds", &seconds(uncertain))?;
+            }
+            if let Some(overlapped) = &self.overlapped {
+                map.serialize_entry("overlapped_seconds", &seconds(overlapped.at_most))?;
+                map.serialize_entry("overlapped_seconds_at_least", &seconds(overlapped.at_least))?;
             }
             let bandwidth = merged.bandwidth(self.sum.counters.bytes());
             map.serialize_entry("bandwidth_bytes_per_second", &bandwidth)?;
@@ -122,6 +135,7 @@ impl Serialize for Classes<'_> {
                     sum: &phase.sum,
                     files: phase.files,
                     merged: None,
+                    overlapped: None,
                     classes: None,
                 };
                 map.serialize_entry(class.name(), &phase)?;

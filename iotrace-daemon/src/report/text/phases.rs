@@ -48,6 +48,7 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
     }
     page.table(&table)?;
     components(report, page)?;
+    overlapped(report, page)?;
     let unmatched = report
         .phases
         .get(Phase::UNMATCHED)
@@ -89,6 +90,33 @@ fn components(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         } else {
             "; over processes that overlap it is known within bounds only (≤)"
         }
+    );
+    page.prose(Style::Plain, &text)
+}
+
+/// How much of reads and saves overlapped with computing.
+fn overlapped(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let told = [
+        (Phase::Training, "reads of training data"),
+        (Phase::Checkpoint, "checkpoints"),
+    ];
+    let parts = told.into_iter().filter_map(|(phase, name)| {
+        let merged = report.merged(|other| other == phase);
+        let both = report.overlapped(&merged, |other| other == phase)?;
+        let (least, most) = (duration(both.at_least), duration(both.at_most));
+        let time = match both.at_least == both.at_most {
+            true => most,
+            false => format!("{least} to {most}"),
+        };
+        (merged.at_most > 0).then(|| format!("{time} of {name}"))
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "While other threads of the job computed: {}.",
+        parts.join(", ")
     );
     page.prose(Style::Plain, &text)
 }

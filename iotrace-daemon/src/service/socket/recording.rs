@@ -264,6 +264,7 @@ fn load_programs(
         environment: true,
         cgroup: false,
         histograms: false,
+        cpu: false,
         merge_all: false,
         missing: true,
         map_entries: Some(settings.entries),

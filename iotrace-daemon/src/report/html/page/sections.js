@@ -73,6 +73,9 @@ const sections = (() => {
       columns.push({ title: "Merged time", number: true, cell: ({ sum }) => within(sum.merged_seconds_at_least, sum.merged_seconds) },
         { title: "of the run", number: true, cell: ({ sum }) => `${sum.merged_exact ? "" : "≤ "}${share(sum.share_of_run, 1)}` });
     }
+    if (rows.some((row) => row.sum.overlapped_seconds != null)) {
+      columns.push({ title: "while computing", number: true, cell: ({ sum }) => within(sum.overlapped_seconds_at_least, sum.overlapped_seconds) });
+    }
     const sign = (sum) => (sum.merged_exact || sum.bandwidth_bytes_per_second == null ? "" : "≥ ");
     columns.push({ title: "Bandwidth", number: true, cell: ({ sum }) => sign(sum) + rate(sum.bandwidth_bytes_per_second) });
     const strip = el("div", { class: "strip", "data-chart": "phases", "aria-hidden": "true" }, used.filter((row) => row.seconds > 0).map((row) =>

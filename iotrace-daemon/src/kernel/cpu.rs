@@ -1,0 +1,88 @@
+//! CPU time of threads: what the programs must be told of it, and the iterator that reads it.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+};
+
+use aya::{Btf, Ebpf, programs::Iter};
+
+use super::{
+    attach::{program, program_error},
+    btf::Types,
+    offsets::{self, Setting},
+};
+
+const PROGRAM: &str = "thread_times";
+const FIELDS: [offsets::Optional; 3] = [
+    ("TASK_RUNTIME", "task_struct", "se.sum_exec_runtime"),
+    ("TASK_ON_CPU", "task_struct", "on_cpu"),
+    ("TASK_FLAGS", "task_struct", "flags"),
+];
+
+/// `BPF_LINK_CREATE`, `BPF_ITER_CREATE`, `BPF_TRACE_ITER`.
+const LINK_CREATE: libc::c_int = 28;
+const ITER_CREATE: libc::c_int = 33;
+const TRACE_ITER: u32 = 28;
+
+/// Reads it from the kernel's types; or why it cannot be told.
+pub fn find(types: &Types) -> Result<Vec<Setting>, String> {
+    types
+        .function("bpf_iter_task")
+        .ok_or("this kernel has no BPF iterator over tasks")?;
+    let mut settings = offsets::all_optional(types, &FIELDS)?;
+    settings.push(("COUNT_CPU", 1));
+    Ok(settings)
+}
+
+/// The iterator over all threads, ready to run.
+#[derive(Debug)]
+pub struct Threads {
+    link: OwnedFd,
+}
+
+impl Threads {
+    /// Loads the iterator.
+    pub fn load(ebpf: &mut Ebpf, btf: &Btf) -> Result<Self, String> {
+        let iterator: &mut Iter = program(ebpf, PROGRAM).map_err(|error| error.to_string())?;
+        iterator
+            .load("task", btf)
+            .map_err(|error| program_error(PROGRAM, "iter/task", &error).to_string())?;
+        let program = iterator.fd().map_err(|error| error.to_string())?;
+        let link = bpf(
+            LINK_CREATE,
+            &mut [program.as_fd().as_raw_fd() as u32, 0, TRACE_ITER, 0],
+        );
+        let link = link.map_err(|error| format!("the iterator cannot be attached: {error}"))?;
+        Ok(Self { link })
+    }
+
+    /// What the iterator says, from its beginning to its end once it is read.
+    pub fn open(&self) -> io::Result<File> {
+        bpf(ITER_CREATE, &mut [self.link.as_raw_fd() as u32, 0]).map(File::from)
+    }
+}
+
+/// Calls `bpf(2)` for a new descriptor.
+fn bpf<const WORDS: usize>(command: libc::c_int, attr: &mut [u32; WORDS]) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes of these commands are words, as many as are given; what they give is a new descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), size_of_val(attr)) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_has_all_of_it() {
+        let types = super::super::load::read_types(None).unwrap();
+        let settings = find(&types).unwrap();
+        assert!(settings.contains(&("COUNT_CPU", 1)));
+    }
+}
