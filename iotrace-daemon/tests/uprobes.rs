@@ -382,3 +382,28 @@ fn what_cannot_be_probed_is_said() {
     );
     refused(["--uprobe".into(), "hdf5:/no/such".into()], &["/no/such"]);
 }
+
+/// Each kind of probe is measured, and costs something in the process that it is on.
+#[test]
+fn what_probes_cost_is_measured() {
+    common::need_root();
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["check", "--uprobes"])
+        .output()
+        .expect("iotrace");
+    let said = String::from_utf8(out.stdout).expect("UTF-8");
+    let (_, table) = said.split_once("\nUprobes: ").expect(&said);
+    let mut rows = 0;
+    for line in table.lines().skip(1).take_while(|line| !line.is_empty()) {
+        let (before, _) = line.split_once(" in a traced process").expect(line);
+        let ns: f64 = before
+            .rsplit(' ')
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .expect(line);
+        assert!(ns > 0.0, "{line}");
+        rows += 1;
+    }
+    assert_eq!(rows, 3, "{said}");
+}

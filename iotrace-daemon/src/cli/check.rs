@@ -10,7 +10,7 @@ use crate::{
     classify::Classifier,
     drain::Drain,
     kernel::{
-        Detail, Hook, HookChoice, KernelError, Options, load,
+        Cost, Detail, Hook, HookChoice, KernelError, Options, load, measure_uprobes,
         probe::{Feature, Need, features},
         selftest,
     },
@@ -24,6 +24,9 @@ pub struct Args {
     /// The running kernel's type information, where it is not at /sys/kernel/btf/vmlinux.
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// Measure what each kind of uprobe costs here, too.
+    #[arg(long)]
+    uprobes: bool,
 }
 
 /// A hook kind with a detail, tried.
@@ -48,6 +51,24 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     writeln!(out, "\nHooks: loaded, attached and put to the self-test")?;
     for trial in &trials {
         show_trial(&mut out, trial)?;
+    }
+    if args.uprobes {
+        writeln!(
+            out,
+            "\nUprobes: nanoseconds that a call of a function takes longer"
+        )?;
+        match runtime.block_on(async { uprobes(args) }) {
+            Ok(costs) => {
+                for cost in costs {
+                    writeln!(
+                        out,
+                        "  {:30} {:6.0} in a traced process, {:6.0} in others",
+                        cost.title, cost.traced, cost.elsewhere
+                    )?;
+                }
+            }
+            Err(error) => writeln!(out, "  not here: {}", indented(&error.to_string()))?,
+        }
     }
     let usable = !features.iter().any(Feature::is_fatal)
         && [Detail::Basic, Detail::Full].iter().all(|detail| {
@@ -116,22 +137,7 @@ fn trials(args: &Args) -> Vec<Trial> {
         (Hook::Tracepoint, HookChoice::Tracepoint),
     ] {
         for detail in [Detail::Basic, Detail::Full] {
-            let options = Options {
-                detail,
-                follow: true,
-                environment: true,
-                cgroup: true,
-                cpu: false,
-                merge_all: false,
-                missing: true,
-                histograms: true,
-                map_entries: None,
-                btf: args.btf.clone(),
-                program_log: false,
-                trace: None,
-                page_cache: true,
-                uprobes: Vec::new(),
-            };
+            let options = options(args, detail);
             trials.push(Trial {
                 hook,
                 detail,
@@ -153,4 +159,37 @@ fn attempt(options: &Options, choice: HookChoice) -> Result<u64, KernelError> {
         .and_then(|_| selftest::run(&mut kernel, &mut drain));
     kernel.detach()?;
     tested.map(|()| bytes)
+}
+
+fn options(args: &Args, detail: Detail) -> Options {
+    Options {
+        detail,
+        follow: true,
+        environment: true,
+        cgroup: true,
+        cpu: false,
+        merge_all: false,
+        missing: true,
+        histograms: true,
+        map_entries: None,
+        btf: args.btf.clone(),
+        program_log: false,
+        trace: None,
+        page_cache: true,
+        uprobes: Vec::new(),
+    }
+}
+
+/// Measures on a function of this program's own.
+fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
+    let libraries = ["stdio", "hdf5", "marker"].into_iter();
+    let options = Options {
+        map_entries: Some(1024),
+        uprobes: libraries.filter_map(|name| name.parse().ok()).collect(),
+        ..options(args, Detail::Basic)
+    };
+    let types = load::read_types(options.btf.as_deref())?;
+    let mut kernel = load::load(&options, &types, Classifier::builtin().table())?;
+    let _drain = Drain::new(&mut kernel)?;
+    measure_uprobes(&mut kernel)
 }

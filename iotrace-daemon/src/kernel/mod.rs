@@ -4,6 +4,7 @@
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
 //! - `attach`, `copies`, `uring`, `pages`, `uprobes`: the hooks of each kind
+//! - `uprobe_cost`: what uprobes cost here
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
 //!
@@ -28,6 +29,7 @@ mod rules;
 pub mod selftest;
 mod stats;
 pub mod trace;
+mod uprobe_cost;
 pub mod uprobes;
 mod uring;
 
@@ -54,6 +56,7 @@ use pages::Pages;
 use rules::Rules;
 pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
+pub use uprobe_cost::{Cost, measure as measure_uprobes};
 use uring::Uring;
 
 /// The loaded programs and their maps.

@@ -110,7 +110,9 @@ const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
         BpfHelper::BPF_FUNC_loop,
         "helper: loop",
         "5.17",
-        Need::Optional("paths of up to 64 components only, no directories of failed look-ups"),
+        Need::Optional(
+            "paths of up to 64 components only, no directories of failed look-ups, no libaio",
+        ),
     ),
 ];
 

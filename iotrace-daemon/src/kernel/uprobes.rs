@@ -28,8 +28,8 @@ use super::{
 };
 use crate::model::run::Probed;
 
-const ENTER: &str = "library_enter";
-const RETURN: &str = "library_return";
+pub const ENTER: &str = "library_enter";
+pub const RETURN: &str = "library_return";
 
 /// A library: its number, and how its files begin.
 struct Library {
