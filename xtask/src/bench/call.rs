@@ -12,6 +12,9 @@ pub enum Call {
     OpenClose,
     TwoThreads,
     TwoDescriptors,
+    Fault,
+    UringRead,
+    Fread,
 }
 
 impl Call {
@@ -27,6 +30,9 @@ impl Call {
         Self::TwoDescriptors,
     ];
 
+    /// Those that are none of the system calls that iotrace counts.
+    const BEYOND: [Self; 3] = [Self::Fault, Self::UringRead, Self::Fread];
+
     /// As the worker is asked for it.
     pub fn word(self) -> &'static str {
         match self {
@@ -39,6 +45,9 @@ impl Call {
             Self::OpenClose => "open-close",
             Self::TwoThreads => "two-threads",
             Self::TwoDescriptors => "two-descriptors",
+            Self::Fault => "fault",
+            Self::UringRead => "uring-read",
+            Self::Fread => "fread",
         }
     }
 
@@ -54,17 +63,26 @@ impl Call {
             Self::OpenClose => "open and close, both together",
             Self::TwoThreads => "pread of 1 byte by two threads through one descriptor, each",
             Self::TwoDescriptors => "pread of 1 byte by two threads, one file, a descriptor each",
+            Self::Fault => "page fault on a mapped file in the page cache, which maps 16 pages",
+            Self::UringRead => "read of 1 byte by io_uring (tmpfs), submitted and taken by itself",
+            Self::Fread => {
+                "fread of 1 byte (tmpfs), out of the stream's buffer but for one in 4,096"
+            }
         }
     }
 
     /// The call with this word.
     pub fn find(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|call| call.word() == word)
+        let mut all = Self::ALL.into_iter().chain(Self::BEYOND);
+        all.find(|call| call.word() == word)
     }
 
     /// Whether iotrace counts it as a read.
     pub fn is_read(self) -> bool {
-        !matches!(self, Self::Getppid | Self::Stat | Self::OpenClose)
+        !matches!(
+            self,
+            Self::Getppid | Self::Stat | Self::OpenClose | Self::Fault
+        )
     }
 
     /// How many threads do it at one time.

@@ -3,12 +3,14 @@
 //!
 //! - `syscall`, `files`: the two measurements
 //! - `trace`: what the operation trace costs, beside other tracers
+//! - `beyond`: mapped files, io_uring, and calls of libraries
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
 //! - `worker`, `call`: the traced program; `remote`: its handle in this process
 //! - `others`: whether another tracer disturbs
 //! - `machine`, `stats`, `table`: what stands above, in and around a table
 
+mod beyond;
 mod call;
 mod files;
 mod iotrace;
@@ -43,6 +45,12 @@ pub enum Bench {
     Syscall(syscall::Options),
     /// Measure epochs over many small files in the page cache.
     Files(files::Options),
+    /// Measure what a page fault on a mapped file costs more.
+    Mmap(beyond::Options),
+    /// Measure what a read by io_uring costs more.
+    Uring(beyond::Options),
+    /// Measure what a call of a library costs more that uprobes see.
+    Uprobe(beyond::Options),
     /// Measure what the operation trace costs, and how many operations it keeps up with, beside other tracers.
     Trace(trace::Options),
     /// Measure the service's CPU time, memory and slowdown at several rates of operations.
@@ -87,6 +95,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Trace(options) => &options.common,
         Bench::Program(options) => return service::program::run(options),
         Bench::Files(options) => &options.common,
+        Bench::Mmap(options) | Bench::Uring(options) | Bench::Uprobe(options) => &options.common,
         Bench::Daemon(options) => &options.common,
         Bench::Scrape(options) => &options.common,
     };
@@ -100,6 +109,9 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Scrape(options) => service::scrape::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
+        Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),
+        Bench::Uring(options) => beyond::run(options, &beyond::URING),
+        Bench::Uprobe(options) => beyond::run(options, &beyond::UPROBE),
     }
 }
 

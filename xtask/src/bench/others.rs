@@ -17,7 +17,7 @@ const LONGER: f64 = 1.04;
 /// How often a system call is measured for a quiet CPU core.
 const TRIES: u32 = 4;
 /// How long other tracers are waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sees them by what they do to a system call: hooks of every kind slow it down, and what stays of a
 /// tracepoint for seconds after its program is gone is not to be seen otherwise.

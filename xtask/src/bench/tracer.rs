@@ -49,6 +49,7 @@ pub enum Tracer {
     Bare,
     Floor,
     Basic,
+    NoPageCache,
     Full,
     Tracepoint,
     Elsewhere,
@@ -58,11 +59,12 @@ pub enum Tracer {
 }
 
 impl Tracer {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Untraced,
         Self::Bare,
         Self::Floor,
         Self::Basic,
+        Self::NoPageCache,
         Self::Full,
         Self::Tracepoint,
         Self::Elsewhere,
@@ -78,6 +80,7 @@ impl Tracer {
             Self::Bare => "bare hooks",
             Self::Floor => "timed floor",
             Self::Basic => "iotrace basic",
+            Self::NoPageCache => "iotrace basic, --no-page-cache",
             Self::Full => "iotrace full",
             Self::Tracepoint => "iotrace basic, tracepoints",
             Self::Elsewhere => "iotrace basic, elsewhere",
@@ -107,7 +110,7 @@ impl Tracer {
     /// Whether iotrace is to count what the worker does.
     pub fn counts(self) -> Option<bool> {
         match self {
-            Self::Basic | Self::Full | Self::Tracepoint => Some(true),
+            Self::Basic | Self::NoPageCache | Self::Full | Self::Tracepoint => Some(true),
             Self::Elsewhere => Some(false),
             _ => None,
         }
@@ -149,6 +152,12 @@ impl Tracer {
             Self::Bare => Attached::Pair(raw::attach(Body::Empty)?),
             Self::Floor => Attached::Pair(raw::attach(Body::Clock)?),
             Self::Basic => recorded(record(pid, "basic", "btf")?),
+            Self::NoPageCache => recorded(Recording::start_trace(
+                scratch,
+                &[pid],
+                "basic",
+                &["--hook", "btf", "--no-page-cache"],
+            )?),
             Self::Full => recorded(record(pid, "full", "btf")?),
             Self::Tracepoint => recorded(record(pid, "basic", "tracepoint")?),
             Self::Elsewhere => {

@@ -10,7 +10,7 @@ use std::process;
 
 use anyhow::{Context as _, Result};
 
-use super::check;
+use super::{beyond, check};
 use crate::bench::call::Call;
 
 /// Size of the files that are read. A loop of plain reads must not reach the end.
@@ -56,6 +56,9 @@ impl Places {
             Call::Getppid => getppid(count),
             Call::Stat => self.stat(count),
             Call::OpenClose => self.open_close(count),
+            Call::Fault => beyond::faults(&self.disk, count),
+            Call::UringRead => beyond::reads_by_uring(&self.memory, count),
+            Call::Fread => beyond::reads_of_stream(&self.name, count),
         }
     }
 

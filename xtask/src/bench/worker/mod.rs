@@ -3,10 +3,11 @@
 //! One question a line on standard input, one answer a line on standard output, so that a measurement
 //! costs no process and the tracers see nothing but the calls.
 //!
-//! - `calls`: the loop of each call
+//! - `calls`: the loop of each call; `beyond`: of what is none
 //! - `timing`: pieces of such a loop, timed; `cpus`: where they run
 //! - `files`: an epoch over many files
 
+mod beyond;
 mod calls;
 pub mod cpus;
 mod files;
