@@ -3,7 +3,6 @@
 mod common;
 
 use std::{
-    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader},
     os::unix::{fs::MetadataExt as _, process::ExitStatusExt as _},
@@ -15,7 +14,7 @@ use std::{
 use common::{
     directory,
     export::{by_python, environment, exported},
-    python,
+    made, python,
 };
 use iotrace_common::{
     key::{FileId, IoKey},
@@ -26,8 +25,8 @@ use iotrace_daemon::{
     model::{
         Model,
         counters::*,
-        input::{Event, FileName, Place, ProcessId},
-        run::{Clock, Run, Target},
+        input::{Place, ProcessId},
+        run::Run,
     },
     recording::{Recorder, trace::TraceWriter},
 };
@@ -51,29 +50,7 @@ const ODD: [&[u8]; 8] = [
 ];
 
 fn run() -> Run {
-    Run {
-        iotrace_version: "0.1.0".into(),
-        host: "gpu-1".into(),
-        kernel: "6.18.0".into(),
-        boot_id: "f00d".into(),
-        hook: "btf".into(),
-        detail: "full".into(),
-        target: Target::Command(vec!["python3".into(), "train.py".into()]),
-        exit_code: Some(0),
-        start_unix_ns: (1_700_000_000 * SECOND) as i64,
-        duration_ns: 1000 * SECOND,
-        clock: Clock {
-            realtime_minus_monotonic_ns: 1_699_999_900 * SECOND as i64,
-            realtime_minus_boottime_ns: 1_699_999_900 * SECOND as i64,
-        },
-        clock_step_ns: 0,
-        merged_time: iotrace_daemon::model::run::MergedTime::default(),
-        memory_bytes: 1 << 34,
-        room_bytes: BTreeMap::new(),
-        losses: BTreeMap::new(),
-        trace: None,
-        uprobes: Vec::new(),
-    }
+    made::run("gpu-1", 1_699_999_900, 1000)
 }
 
 fn file(index: u64) -> FileId {
@@ -88,16 +65,7 @@ fn read(model: &mut Model, pid: u32, index: u64, at: u64) {
     let mut path = format!("/data/train/{}/{index}.", index % 1000).into_bytes();
     path.extend(ODD[index as usize % ODD.len()]);
     let file = file(index);
-    model.event(Event::File(FileName {
-        file,
-        path,
-        size: LEAST + index,
-        mode: 0o100_644,
-        magic: 0xef53,
-        block_size: 4096,
-        truncated: false,
-        deleted: false,
-    }));
+    model.event(made::seen(file, path, LEAST + index));
     let mut counters = Counters::ZERO;
     let start = (100 + at) * SECOND;
     for (counter, value) in [

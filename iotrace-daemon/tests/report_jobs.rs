@@ -1,19 +1,21 @@
 //! `iotrace report` of the recordings of several nodes, its tables, and recordings that are not as they should be.
 
+mod common;
+
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
+use common::made;
 use iotrace_common::key::FileId;
 use iotrace_daemon::{
     model::{
         Model,
         counters::*,
-        input::{Event, FileName, Place, ProcessId},
-        run::{Clock, Run, Target},
+        input::{Place, ProcessId},
+        run::Run,
     },
     recording::Recorder,
 };
@@ -24,43 +26,12 @@ const MIB: u64 = 1 << 20;
 
 /// A node whose clock says so much more than its monotonic one, in seconds.
 fn run(host: &str, offset: i64) -> Run {
-    Run {
-        iotrace_version: "0.1.0".into(),
-        host: host.into(),
-        kernel: "6.18.0".into(),
-        boot_id: format!("boot of {host}"),
-        hook: "btf".into(),
-        detail: "full".into(),
-        target: Target::Command(vec!["torchrun".into()]),
-        exit_code: Some(0),
-        start_unix_ns: (offset + 100) * SECOND as i64,
-        duration_ns: 20 * SECOND,
-        clock: Clock {
-            realtime_minus_monotonic_ns: offset * SECOND as i64,
-            realtime_minus_boottime_ns: offset * SECOND as i64,
-        },
-        clock_step_ns: 0,
-        merged_time: iotrace_daemon::model::run::MergedTime::default(),
-        memory_bytes: 1 << 34,
-        room_bytes: BTreeMap::new(),
-        losses: BTreeMap::new(),
-        trace: None,
-        uprobes: Vec::new(),
-    }
+    made::run(host, offset, 20)
 }
 
 /// Reads a file from second `from` of the run on, for a second.
 fn read(model: &mut Model, path: &str, file: FileId, from: u64) {
-    model.event(Event::File(FileName {
-        file,
-        path: path.as_bytes().to_vec(),
-        size: 4 * MIB,
-        mode: 0o100_644,
-        magic: 0xef53,
-        block_size: 4096,
-        truncated: false,
-        deleted: false,
-    }));
+    model.event(made::seen(file, path.into(), 4 * MIB));
     let mut counters = Counters::ZERO;
     let start = (100 + from) * SECOND;
     for (index, value) in [
