@@ -29,12 +29,14 @@ const BPF_NOEXIST: u64 = 1;
 ///
 /// Pointers that may be null and not `Option`s: a function that is not inlined returns one register, and LLVM may take
 /// two for an `Option`.
+///
+/// `NAME`: whether the file is to be named; where it was before, what names it need not be in the chain of calls.
 #[inline(always)]
-pub fn entry(thread: &mut Thread) -> *mut Io {
+pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     let epoch = cells::epoch();
     let io = cells::last(thread, epoch);
     if io.is_null() {
-        other_entry(thread, epoch)
+        other_entry::<NAME>(thread, epoch)
     } else {
         io
     }
@@ -42,7 +44,7 @@ pub fn entry(thread: &mut Thread) -> *mut Io {
 
 /// The entry where it is not the one that the thread used last. A new one's file (0: none) is named if it has not been.
 #[inline(never)]
-fn other_entry(thread: *mut Thread, epoch: u64) -> *mut Io {
+fn other_entry<const NAME: bool>(thread: *mut Thread, epoch: u64) -> *mut Io {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return ptr::null_mut();
@@ -55,7 +57,7 @@ fn other_entry(thread: *mut Thread, epoch: u64) -> *mut Io {
     if io.is_null() {
         return overflow(&thread.key.io);
     }
-    if thread.file != 0 && !thread.key.io.file.is_none() && !sort::is_named(thread) {
+    if NAME && thread.file != 0 && !thread.key.io.file.is_none() && !sort::is_named(thread) {
         path::meet(thread, thread.file, thread.copy);
     }
     io
@@ -173,7 +175,7 @@ pub fn failure(thread: *mut Thread) {
 pub fn failure_here(thread: &mut Thread) {
     // What failed may have had no file, and a closed one may be gone: nothing is named.
     thread.file = 0;
-    let io = entry(thread);
+    let io = entry::<false>(thread);
     if !io.is_null() {
         // SAFETY: as in `add`.
         unsafe {

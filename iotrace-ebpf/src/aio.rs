@@ -25,7 +25,7 @@ use crate::{
     account,
     config::{HAS_LOOP, MERGE_ALL},
     diagnose,
-    enter::set_file,
+    enter::{arguments, set_unsorted},
     exit,
     file::{Kind, identify, of_descriptor},
     flight,
@@ -131,14 +131,22 @@ fn process(thread: &Thread) -> u64 {
     u64::from(thread.key.io.tgid) << 32 | u64::from(thread.key.io.start)
 }
 
-/// One of the calls begins: the state that its thread is in.
+/// The state of a thread in one of the calls.
 #[inline(always)]
-pub fn begun(copy: u32) -> u32 {
+pub fn in_call() -> u32 {
+    if HAS_LOOP.is_set() {
+        state::AIO
+    } else {
+        state::IGNORED
+    }
+}
+
+/// One of the calls begins.
+#[inline(always)]
+pub fn begun(copy: u32) {
     if HAS_LOOP.is_set() {
         iotrace_aio_begun(copy);
-        return state::AIO;
     }
-    state::IGNORED
 }
 
 /// Global, as what each request needs: so the verifier looks at it once, and not at each of its calls and turns.
@@ -146,41 +154,24 @@ pub fn begun(copy: u32) -> u32 {
 #[inline(never)]
 pub extern "C" fn iotrace_aio_begun(copy: u32) -> u32 {
     let Some(thread) = own() else { return 0 };
-    let args = thread.args;
+    let [context, count, mut list, ..] = thread.args;
     let of = thread.shape;
+    thread.copy = copy;
     if of == shape::IO_SUBMIT || of == shape::IO_DESTROY {
         thread.ended = now();
-        look(thread, args[0], 0, copy);
+        look(thread, context, 0);
     }
     if of == shape::IO_SUBMIT {
-        let [_, count, list, ..] = args;
         thread.asynchronous = 1;
-        let mut given = Given {
-            list,
-            first: 0,
-            count: if count > MOST { MOST } else { count },
-            entered: thread.ended,
-            copy,
-        };
         if count > MOST && (count as i64) > 0 {
             diagnose::add(diag::AIO_LOST, count - MOST);
         }
-        repeat(given.count, submit_callback, (&raw mut given).cast());
+        let count = if count > MOST { MOST } else { count };
+        repeat(count, submit_callback, (&raw mut list).cast());
     }
-    // What was looked at has left the arguments and the shape of its requests.
-    thread.args = args;
+    // What was looked at has left the shape of its requests. The arguments, too; those stand in the registers.
     thread.shape = of;
     0
-}
-
-/// Requests that a program gives to `io_submit`.
-#[repr(C)]
-struct Given {
-    list: u64,
-    first: u64,
-    count: u64,
-    entered: u64,
-    copy: u32,
 }
 
 type Callback = unsafe extern "C" fn(u32, *mut c_void) -> i64;
@@ -198,19 +189,46 @@ fn own() -> Option<&'static mut Thread> {
     thread::of(registers_of(current()), false)
 }
 
-/// A request is submitted.
+/// A request is submitted, whose address stands in the list that the context is.
 unsafe extern "C" fn submit_callback(index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context stands on the caller's stack.
-    let given = unsafe { &*context.cast::<Given>() };
-    iotrace_aio_submitted(given.list + 8 * u64::from(index), given.entered, given.copy);
+    let list = unsafe { *context.cast::<u64>() };
+    iotrace_aio_submitted(list + 8 * u64::from(index));
     0
 }
 
-/// A request is submitted at `entered`, whose address stands at `place`.
+/// A request is submitted, whose address stands at `place`, at the moment that the thread holds as `ended`.
+///
+/// What it needs much of the stack for are functions of their own: all in a chain of calls have 512 bytes.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn iotrace_aio_submitted(place: u64, entered: u64, copy: u32) -> u32 {
+pub extern "C" fn iotrace_aio_submitted(place: u64) -> u32 {
     let Some(thread) = own() else { return 0 };
+    if read_request(thread, place) == 0 || open_file(thread) == 0 {
+        return 0;
+    }
+    let used = if thread.op() == op::READ {
+        direction::READ
+    } else {
+        direction::WRITE
+    };
+    sort::sort(thread, thread.file, used, thread.copy);
+    // It may be closed before the request ends.
+    if !sort::is_named(thread) {
+        path::meet(thread, thread.file, thread.copy);
+    }
+    keep_request(thread);
+    0
+}
+
+/// Makes the thread's arguments those of the request whose address stands at `place`: its descriptor, buffer, length,
+/// offset and address; 0: it is none that is counted.
+#[inline(never)]
+fn read_request(thread: *mut Thread, place: u64) -> u32 {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
     let address = probe_user(place).unwrap_or(0);
     let Some(iocb) = probe_user::<Iocb>(address) else {
         diagnose::count(diag::AIO_LOST);
@@ -219,38 +237,52 @@ pub extern "C" fn iotrace_aio_submitted(place: u64, entered: u64, copy: u32) -> 
     let Some((op, vectored)) = operation(iocb.opcode) else {
         return 0;
     };
-    let used = if op == op::READ {
-        direction::READ
-    } else {
-        direction::WRITE
+    let length = if vectored { NONE } else { iocb.bytes };
+    let descriptor = u64::from(iocb.descriptor);
+    thread.key.op = op as u32;
+    thread.args = [descriptor, iocb.buffer, length, iocb.offset, address];
+    1
+}
+
+/// Makes the thread's file that of the descriptor among its arguments; 0: it is none that is counted.
+#[inline(never)]
+fn open_file(thread: *mut Thread) -> u32 {
+    // SAFETY: as above.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
     };
-    let file = of_descriptor(current(), iocb.descriptor);
-    match set_file(thread, file, used, copy) {
-        Kind::Traced => {}
+    match set_unsorted(thread, of_descriptor(current(), thread.args[0] as u32)) {
+        Kind::Traced => 1,
         // An error, which the call will return.
-        Kind::Closed => return 0,
+        Kind::Closed => 0,
         Kind::Other => {
             diagnose::count(diag::SKIPPED);
-            return 0;
+            0
         }
     }
-    // It may be closed before the request ends.
-    if !sort::is_named(thread) {
-        path::meet(thread, thread.file, copy);
-    }
-    thread.entered = entered;
+}
+
+/// Keeps the request that the thread's arguments are of.
+#[inline(never)]
+fn keep_request(thread: *mut Thread) -> u32 {
+    // SAFETY: as above.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
+    thread.entered = thread.ended;
     flight::begin_beside(thread);
+    let [_, buffer, length, offset, address] = thread.args;
     let request = Request {
-        entered,
-        offset: iocb.offset,
-        buffer: iocb.buffer,
-        length: if vectored { NONE } else { iocb.bytes },
+        entered: thread.entered,
+        offset,
+        buffer,
+        length,
         id: thread.key.io.file,
         file: thread.file,
         block: thread.block,
         phase: thread.key.io.phase,
         flight: thread.flight,
-        op: op as u32,
+        op: thread.key.op,
         joined: thread.joined,
         direction: thread.direction,
         pad: 0,
@@ -278,8 +310,7 @@ pub fn ended(result: i64) {
 #[inline(never)]
 pub extern "C" fn iotrace_aio_ended(result: i64) -> u32 {
     let Some(thread) = own() else { return 0 };
-    let [context, count, list, events, _] = thread.args;
-    let copy = thread.copy;
+    let [context, count, list, events, _] = arguments(registers_of(current()));
     thread.ended = now();
     let of = thread.shape;
     match of {
@@ -304,15 +335,10 @@ pub extern "C" fn iotrace_aio_ended(result: i64) -> u32 {
     let mut returned = 0;
     if of == shape::IO_GETEVENTS && result > 0 {
         returned = result as u64;
-        let mut array = Events {
-            base: events,
-            first: 0,
-            all: u64::MAX,
-            count: returned,
-        };
-        take_events(&mut array);
+        let count = if returned > MOST { MOST } else { returned };
+        take_events(events, Span::new(0, Span::LONGEST, count));
     }
-    look(thread, context, returned, copy);
+    look(thread, context, returned);
     0
 }
 
@@ -335,31 +361,22 @@ fn refused(list: u64, count: u64, result: i64) {
     if taken >= count || count > MOST {
         return;
     }
-    let mut given = Given {
-        list,
-        first: taken,
-        count,
-        entered: 0,
-        copy: 0,
-    };
+    let mut first = taken;
     if result < 0 {
         // Of the first it is known why; the others were not looked at.
         if let Some(address) = probe_user(list) {
             iotrace_aio_finished(address, result);
         }
-        given.first = 1;
+        first = 1;
     }
-    repeat(
-        count - given.first,
-        refuse_callback,
-        (&raw mut given).cast(),
-    );
+    let mut rest = list + 8 * first;
+    repeat(count - first, refuse_callback, (&raw mut rest).cast());
 }
 
 unsafe extern "C" fn refuse_callback(index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context stands on the caller's stack.
-    let given = unsafe { &*context.cast::<Given>() };
-    if let Some(address) = probe_user(given.list + 8 * (given.first + u64::from(index))) {
+    let list = unsafe { *context.cast::<u64>() };
+    if let Some(address) = probe_user(list + 8 * u64::from(index)) {
         iotrace_aio_finished(address, REFUSED);
     }
     0
@@ -367,8 +384,22 @@ unsafe extern "C" fn refuse_callback(index: u32, context: *mut c_void) -> i64 {
 
 /// Looks at the ring of a context from where it was looked at last. `returned`: events that the kernel has just taken out.
 #[inline(always)]
-fn look(thread: &mut Thread, context: u64, returned: u64, copy: u32) {
-    thread.copy = copy;
+fn look(thread: &mut Thread, context: u64, returned: u64) {
+    let span = Span(unseen(thread, context, returned));
+    if span.count() == 0 {
+        return;
+    }
+    let taken = take_events(context + size_of::<Ring>() as u64, span);
+    seen(thread, context, span.0, taken, returned);
+}
+
+/// The results in the ring of a context that were not looked at yet.
+#[inline(never)]
+fn unseen(thread: *mut Thread, context: u64, returned: u64) -> u64 {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
     let key = Key {
         process: process(thread),
         address: context,
@@ -382,15 +413,15 @@ fn look(thread: &mut Thread, context: u64, returned: u64, copy: u32) {
             let _ = AIO_CONTEXTS.insert(key, u64::from(ring.head), BPF_ANY);
             let _ = AIO_USERS.insert(key.process, 1, BPF_ANY);
         }
-        return;
+        return 0;
     };
     let Some(ring) = ring else {
         // SAFETY: a map value. All that was taken out of the ring the kernel has.
         unsafe { *seen += returned };
-        return;
+        return 0;
     };
     if !is_ring(&ring) {
-        return;
+        return 0;
     }
     let all = u64::from(ring.events);
     // SAFETY: a map value.
@@ -401,24 +432,34 @@ fn look(thread: &mut Thread, context: u64, returned: u64, copy: u32) {
     } else {
         tail + all - first
     };
-    if count == 0 {
-        return;
-    }
-    let mut events = Events {
-        base: context + size_of::<Ring>() as u64,
-        first,
-        all,
-        count,
+    Span::new(first, all, count).0
+}
+
+/// Of the results of a span `taken` were counted.
+#[inline(never)]
+fn seen(thread: *mut Thread, context: u64, span: u64, taken: u64, returned: u64) -> u32 {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
     };
-    let taken = take_events(&mut events);
+    let key = Key {
+        process: process(thread),
+        address: context,
+    };
+    let Some(seen) = AIO_CONTEXTS.get_ptr_mut(key) else {
+        return 0;
+    };
+    let mut next = Span(span).first() + taken;
     // Where its memory is not mapped, nobody but the kernel has taken anything out.
-    let next = if taken < count && returned > 0 {
-        u64::from(ring.head)
-    } else {
-        first + taken
-    };
+    if taken < Span(span).count()
+        && returned > 0
+        && let Some(ring) = probe_user::<Ring>(context)
+    {
+        next = u64::from(ring.head);
+    }
     // SAFETY: a map value.
     unsafe { ptr::write_volatile(seen, next) };
+    0
 }
 
 #[inline(always)]
@@ -429,40 +470,64 @@ fn is_ring(ring: &Ring) -> bool {
     ring.magic == MAGIC && events > 0 && u64::from(events) <= MOST && head < events && tail < events
 }
 
-/// Results in a program's memory: an array that begins anew behind its last element.
+/// Where results stand in an array that begins anew behind its last element: the first of them, the elements of the
+/// array, and the number of results, in 20 bits each.
+#[derive(Clone, Copy)]
+struct Span(u64);
+
+impl Span {
+    const BITS: u32 = 20;
+    const LONGEST: u64 = (1 << Self::BITS) - 1;
+
+    #[inline(always)]
+    fn new(first: u64, all: u64, count: u64) -> Self {
+        Self(first | all << Self::BITS | count << (2 * Self::BITS))
+    }
+
+    #[inline(always)]
+    fn first(self) -> u64 {
+        self.0 & Self::LONGEST
+    }
+
+    #[inline(always)]
+    fn all(self) -> u64 {
+        self.0 >> Self::BITS & Self::LONGEST
+    }
+
+    #[inline(always)]
+    fn count(self) -> u64 {
+        self.0 >> (2 * Self::BITS) & Self::LONGEST
+    }
+}
+
+/// Results in a program's memory.
 #[repr(C)]
 struct Events {
     base: u64,
-    first: u64,
-    all: u64,
-    count: u64,
+    span: Span,
 }
 
-/// Counts the requests whose results these are; how many could be read.
+/// Counts the requests whose results stand at `base`; how many could be read.
 #[inline(always)]
-fn take_events(events: &mut Events) -> u64 {
+fn take_events(base: u64, span: Span) -> u64 {
+    let mut events = Events { base, span };
     // One turn more, which ends it: so a turn that ends it for another reason is told by their number.
-    let count = if events.count > MOST {
-        MOST
-    } else {
-        events.count
-    };
-    let turns = repeat(count + 1, event_callback, (&raw mut *events).cast());
+    let turns = repeat(span.count() + 1, event_callback, (&raw mut events).cast());
     turns.saturating_sub(1)
 }
 
 unsafe extern "C" fn event_callback(index: u32, context: *mut c_void) -> i64 {
     // SAFETY: the context stands on the caller's stack.
-    let events = unsafe { &*context.cast::<Events>() };
+    let Events { base, span } = unsafe { &*context.cast::<Events>() };
     let index = u64::from(index);
-    if index >= events.count {
+    if index >= span.count() {
         return 1;
     }
-    let mut place = events.first + index;
-    if place >= events.all {
-        place -= events.all;
+    let mut place = span.first() + index;
+    if place >= span.all() {
+        place -= span.all();
     }
-    let event = probe_user::<Event>(events.base + place * size_of::<Event>() as u64);
+    let event = probe_user::<Event>(base + place * size_of::<Event>() as u64);
     let Some(event) = event else { return 1 };
     iotrace_aio_finished(event.iocb, event.result);
     0
@@ -498,10 +563,21 @@ fn set_request(thread: &mut Thread, request: &Request) {
     };
     thread.args = [0, request.buffer, request.length, request.offset, 0];
     thread.file = request.file;
-    if identify(request.file).id != request.id {
-        // Closed meanwhile, and something else by now.
-        thread.file = 0;
-    }
+}
+
+/// Takes the request at `address` for the thread's call; 0: it was counted before. A function of its own, since the request
+/// would be on the stack of all that counts it, which is 512 bytes for all functions in a chain of calls.
+#[inline(never)]
+fn recall(thread: *mut Thread, address: u64) -> u32 {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
+    let Some(request) = take(thread, address) else {
+        return 0;
+    };
+    set_request(thread, &request);
+    1
 }
 
 /// Counts the request at `address`, unless it was counted before. `result`: that of its end, or [`REFUSED`].
@@ -509,10 +585,13 @@ fn set_request(thread: &mut Thread, request: &Request) {
 #[inline(never)]
 pub extern "C" fn iotrace_aio_finished(address: u64, result: i64) -> u32 {
     let Some(thread) = own() else { return 0 };
-    let Some(request) = take(thread, address) else {
+    if recall(thread, address) == 0 {
         return 0;
-    };
-    set_request(thread, &request);
+    }
+    if identify(thread.file).id != thread.key.io.file {
+        // Closed meanwhile, and something else by now.
+        thread.file = 0;
+    }
     if result == REFUSED {
         flight::abandon(thread);
         return 0;
@@ -523,9 +602,9 @@ pub extern "C" fn iotrace_aio_finished(address: u64, result: i64) -> u32 {
         trace::operation(thread, result);
         account::failure_here(thread);
     } else if thread.op() <= op::WRITE {
-        exit::data(thread, result as u64);
+        exit::data::<false>(thread, result as u64);
     } else {
-        exit::metadata(thread, result);
+        exit::metadata::<false>(thread, result);
     }
     1
 }

@@ -79,6 +79,8 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
     thread.entered = now();
     if thread.state == state::RUNNING {
         flight::begin(thread, task);
+    } else if thread.state == state::AIO {
+        aio::begun(scratch::enter(copy));
     }
 }
 
@@ -98,16 +100,7 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
     // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
     let first: u64 = unsafe { load(registers, &REGS_ARG0) };
     if FULL.is_set() || TRACE.is_set() || call.op as usize > op::WRITE {
-        // SAFETY: as above.
-        thread.args = unsafe {
-            [
-                first,
-                load(registers, &REGS_ARG1),
-                load(registers, &REGS_ARG2),
-                load(registers, &REGS_ARG3),
-                load(registers, &REGS_ARG4),
-            ]
-        };
+        thread.args = arguments(registers);
     }
     if call.source == source::DESCRIPTOR {
         let known = descriptor(thread, task, first as u32, call.direction, copy);
@@ -119,6 +112,21 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
         return known;
     }
     indirect(thread, task, call, copy)
+}
+
+/// The first arguments of the running call.
+#[inline(always)]
+pub fn arguments(registers: Address) -> [u64; 5] {
+    // SAFETY: as in `begin`.
+    unsafe {
+        [
+            load(registers, &REGS_ARG0),
+            load(registers, &REGS_ARG1),
+            load(registers, &REGS_ARG2),
+            load(registers, &REGS_ARG3),
+            load(registers, &REGS_ARG4),
+        ]
+    }
 }
 
 /// Files that are not the first argument's descriptor. Kept apart: these calls are rarer.
@@ -158,7 +166,7 @@ fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
                 state::RUNNING
             };
         }
-        source::REQUESTS => return aio::begun(copy),
+        source::REQUESTS => return aio::in_call(),
         source::RETURNED => {
             flight::expect_open(thread);
             return state::RUNNING;
@@ -210,17 +218,24 @@ fn descriptor(thread: &mut Thread, task: Address, fd: u32, used: u8, copy: u32) 
 /// Sets the thread's file to the open file at `file` (0: none), and the phase of a call that uses it as `used`.
 #[inline(always)]
 pub fn set_file(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
+    let kind = set_unsorted(thread, file);
+    if kind == Kind::Traced {
+        sort(thread, file, used, copy);
+    } else {
+        (thread.key.io.phase, thread.direction) = (0, direction::READ);
+    }
+    kind
+}
+
+/// Sets the thread's file alone.
+#[inline(always)]
+pub fn set_unsorted(thread: &mut Thread, file: u64) -> Kind {
     let open = identify(file);
     thread.key.io.file = open.id;
     thread.file = open.file;
     thread.block = open.block;
-    if open.kind == Kind::Traced {
-        if UPROBES.is_set() {
-            thread.used = open.id;
-        }
-        sort(thread, file, used, copy);
-    } else {
-        (thread.key.io.phase, thread.direction) = (0, direction::READ);
+    if open.kind == Kind::Traced && UPROBES.is_set() {
+        thread.used = open.id;
     }
     open.kind
 }

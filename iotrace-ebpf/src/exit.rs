@@ -39,7 +39,15 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     if thread.state == state::IDLE {
         // Where a copy before this one was there, the state is idle and not stale.
         let seen = copy > 0 && !stale;
-        if seen || !in_scope(thread, current()) || !late_start(thread, registers, nr) {
+        if seen || !in_scope(thread, current()) {
+            return;
+        }
+        if !late_start(thread, registers, nr) {
+            if thread.state == state::AIO {
+                aio::begun(thread.copy);
+                aio::ended(result);
+                thread.state = state::IDLE;
+            }
             return;
         }
     } else if thread.state != state::RUNNING {
@@ -83,8 +91,17 @@ fn late_start(thread: *mut Thread, registers: Address, nr: u64) -> bool {
     };
     (thread.flight, thread.joined) = (flight::ALONE, NONE_JOINED);
     let task = current();
-    if is_compat(task) || begin(thread, task, registers, call(nr), thread.copy) != state::RUNNING {
+    if is_compat(task) {
         return false;
+    }
+    match begin(thread, task, registers, call(nr), thread.copy) {
+        state::RUNNING => {}
+        state::AIO => {
+            // The caller's to handle: all functions in a chain of calls have 512 bytes of stack.
+            thread.state = state::AIO;
+            return false;
+        }
+        _ => return false,
     }
     diagnose::count(diag::UNTIMED);
     true
@@ -107,17 +124,17 @@ fn finish(thread: &mut Thread, result: i64) {
         missing::looked(thread);
     } else if thread.op() <= op::WRITE {
         thread.union_ns = flight::end(thread);
-        data(thread, result as u64);
+        data::<true>(thread, result as u64);
     } else {
         other(thread, result as u64);
     }
 }
 
-/// A read or a write.
+/// A read or a write. `NAME`: see [`account::entry`].
 #[inline(always)]
-pub fn data(thread: &mut Thread, bytes: u64) {
+pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
     trace::access(thread, bytes as i64);
-    let io = account::entry(thread);
+    let io = account::entry::<NAME>(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
         return;
@@ -156,14 +173,14 @@ fn other(thread: *mut Thread, result: u64) {
         op::CLOSE => thread.file = 0,
         _ => {}
     }
-    metadata(thread, result as i64);
+    metadata::<true>(thread, result as i64);
 }
 
 /// Counts an operation that moves no data and returned `result`; its entry, which may be null.
 #[inline(always)]
-pub fn metadata(thread: &mut Thread, result: i64) -> *mut Io {
+pub fn metadata<const NAME: bool>(thread: &mut Thread, result: i64) -> *mut Io {
     trace::operation(thread, result);
-    let io = account::entry(thread);
+    let io = account::entry::<NAME>(thread);
     if !io.is_null() {
         account::add(io, thread);
         histogram::succeeded(thread, histogram::NO_DATA);
@@ -199,7 +216,7 @@ pub fn opened(thread: &mut Thread, fd: u64) {
     }
     thread.opened_phase = thread.key.io.phase;
     thread.union_ns = flight::end(thread);
-    let io = metadata(thread, i64::from(fd as u32));
+    let io = metadata::<true>(thread, i64::from(fd as u32));
     if FULL.is_set() && !io.is_null() {
         full::opened(io, thread);
     }
@@ -227,7 +244,7 @@ fn transferred(thread: &mut Thread, bytes: u64) {
 #[inline(always)]
 fn end(thread: &mut Thread, bytes: u64) {
     trace::operation(thread, bytes as i64);
-    let io = account::entry(thread);
+    let io = account::entry::<true>(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
         return;

@@ -160,12 +160,12 @@ fn subject(thread: &mut Thread, mapping: Address, used: u8, copy: u32) -> Option
 fn counters(thread: &mut Thread, subject: &Subject, copy: u32) -> *mut Io {
     thread.copy = copy;
     if subject.in_call {
-        return account::entry(thread);
+        return account::entry::<true>(thread);
     }
     let key = &mut thread.key.io;
     let (file, phase, cell, open) = (key.file, key.phase, thread.cell, thread.file);
     (key.file, key.phase, thread.file) = (subject.id, subject.phase, 0);
-    let io = account::entry(thread);
+    let io = account::entry::<true>(thread);
     let key = &mut thread.key.io;
     (key.file, key.phase, thread.cell, thread.file) = (file, phase, cell, open);
     io

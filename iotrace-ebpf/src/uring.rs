@@ -306,12 +306,12 @@ fn finish(thread: &mut Thread, result: i32, known: &Request, more: bool) {
     // Of several results the last one takes it off; what was merged meanwhile comes with it.
     thread.union_ns = if more { 0 } else { flight::end(thread) };
     if thread.op() <= op::WRITE {
-        return exit::data(thread, result as u64);
+        return exit::data::<true>(thread, result as u64);
     }
     if thread.op() == op::RENAME || thread.op() == op::LINK {
         path::linked();
     }
-    exit::metadata(thread, i64::from(result));
+    exit::metadata::<true>(thread, i64::from(result));
 }
 
 /// Sets the process whose request it is, and what stands for its thread; false: it is not in scope.

@@ -37,7 +37,8 @@ use super::{
 use crate::classify::dfa::Table;
 
 /// The kernel programs, built by this crate's build script.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf"));
+pub(super) static OBJECT: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf"));
 
 /// Where the kernel shows its own type information.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";

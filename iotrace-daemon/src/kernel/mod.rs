@@ -27,6 +27,8 @@ mod pages;
 pub mod probe;
 mod rules;
 pub mod selftest;
+#[cfg(test)]
+mod stack;
 mod stats;
 pub mod trace;
 mod uprobe_cost;
