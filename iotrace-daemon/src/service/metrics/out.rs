@@ -8,7 +8,7 @@ use std::{
 use prometheus_client::{
     encoding::{
         DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelValue,
-        LabelValueEncoder, NoLabelSet,
+        LabelValueEncoder, MetricEncoder, NoLabelSet,
     },
     metrics::MetricType,
     registry::Unit,
@@ -48,6 +48,7 @@ pub fn seconds(ns: u64) -> f64 {
 pub fn phase_name(phase: Phase) -> &'static str {
     phase.class().map_or(phase.name(), |class| class.name())
 }
+
 /// Where metrics are written.
 pub struct Out<'a>(pub DescriptorEncoder<'a>);
 
@@ -59,15 +60,10 @@ impl Out<'_> {
         help: &str,
         rows: impl IntoIterator<Item = (Vec<Label<'l>>, N)>,
     ) -> fmt::Result {
-        let mut metric = self
-            .0
-            .encode_descriptor(name, help, unit, MetricType::Counter)?;
-        for (labels, value) in rows {
-            let labels = labels.as_slice();
-            let mut family = metric.encode_family(&labels)?;
-            family.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
-        }
-        Ok(())
+        let descriptor = (name, unit, help, MetricType::Counter);
+        self.families(descriptor, rows, |mut family, value| {
+            family.encode_counter::<NoLabelSet, _, f64>(&value, None)
+        })
     }
 
     pub fn gauges<'l, N: EncodeGaugeValue>(
@@ -77,12 +73,22 @@ impl Out<'_> {
         help: &str,
         rows: impl IntoIterator<Item = (Vec<Label<'l>>, N)>,
     ) -> fmt::Result {
-        let mut metric = self
-            .0
-            .encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        let descriptor = (name, unit, help, MetricType::Gauge);
+        self.families(descriptor, rows, |mut family, value| {
+            family.encode_gauge(&value)
+        })
+    }
+
+    /// A metric with a value for each set of labels.
+    fn families<'l, N>(
+        &mut self,
+        (name, unit, help, kind): (&str, Option<&Unit>, &str, MetricType),
+        rows: impl IntoIterator<Item = (Vec<Label<'l>>, N)>,
+        encode: impl Fn(MetricEncoder<'_>, N) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, unit, kind)?;
         for (labels, value) in rows {
-            let labels = labels.as_slice();
-            metric.encode_family(&labels)?.encode_gauge(&value)?;
+            encode(metric.encode_family(&labels.as_slice())?, value)?;
         }
         Ok(())
     }
