@@ -2,43 +2,22 @@
 
 mod common;
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::collections::BTreeMap;
 
 use common::{
     Iotrace,
-    compare::{list, nothing_lost},
-    directory, fio, number, text, tool,
+    compare::{list, nothing_lost, sum_of},
+    compiled, directory, fio, number, text,
 };
 use iotrace_common::op;
 use iotrace_daemon::recording::trace::Trace;
-use serde_json::Value;
 
 const HOOKS: [&str; 2] = ["btf", "tracepoint"];
-
-fn compiled(source: &str, directory: &Path) -> std::path::PathBuf {
-    let out = directory.join(source).with_extension("out");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
-    let mut compiler = Command::new(tool("cc"));
-    compiler.args(["-Wall", "-O1", "-o"]).arg(&out).arg(&source);
-    assert!(compiler.status().expect("cc").success());
-    out
-}
-
-/// A counter of the file `name`, over all of its rows.
-fn sum(report: &Value, path: &Path, counter: &str) -> u64 {
-    let path = path.to_str().expect("UTF-8");
-    let rows = list(report, "files").iter();
-    rows.filter(|row| text(row, "path") == path)
-        .map(|row| number(row, counter))
-        .sum()
-}
 
 #[test]
 fn every_request_is_counted_once() {
     let (_keep, dir) = directory();
-    let program = compiled("aio.c", &dir);
+    let program = compiled("aio.c", &dir, &[]);
     for hook in HOOKS {
         for detail in ["basic", "full"] {
             let run = Iotrace::record()
@@ -53,7 +32,7 @@ fn every_request_is_counted_once() {
                     if counter == "within_ns" {
                         continue;
                     }
-                    let found = sum(&report, &dir.join(name), counter);
+                    let found = sum_of(&report, &dir.join(name), counter);
                     assert_eq!(Some(found), done.as_u64(), "{counter} of {name} by {hook}");
                 }
             }

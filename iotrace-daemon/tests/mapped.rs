@@ -7,10 +7,10 @@ use std::{fs, path::Path};
 use common::{
     Iotrace,
     cache::{Held, drop_pages},
-    compare::{list, nothing_lost},
+    compare::{nothing_lost, sum_of},
     directory,
     export::environment,
-    fio, number, text,
+    fio, number,
 };
 use serde_json::Value;
 
@@ -29,15 +29,6 @@ fn script(packages: &str, script: &str, path: &Path) -> (Value, Value) {
     let (truth, report) = run.truth_and_report();
     nothing_lost(&report);
     (truth, report)
-}
-
-/// A counter of a file, over all processes.
-fn sum(report: &Value, path: &Path, counter: &str) -> u64 {
-    let path = path.to_str().expect("UTF-8");
-    let rows = list(report, "files").iter();
-    rows.filter(|row| text(row, "path") == path)
-        .map(|row| number(row, counter))
-        .sum()
 }
 
 /// Bytes of the pages of a file.
@@ -81,7 +72,7 @@ fn arrays_that_libraries_map() {
             };
             let (truth, report) = script(packages, read, &path);
             assert_eq!(number(&truth, "sum"), 6 * 1024 * 256);
-            let counter = |name| sum(&report, &path, name);
+            let counter = |name| sum_of(&report, &path, name);
             let fetched = if cold { pages(&path) } else { 0 };
             assert_eq!(counter("bytes_fetched"), fetched, "{read}");
             assert!(counter("mapped_bytes_fetched") <= fetched);
@@ -107,11 +98,11 @@ fn arrays_that_are_changed() {
     fs::write(&path, vec![1_u8; 1 << 20]).unwrap();
     drop_pages(&path);
     let (truth, report) = script("tensors", CHANGE, &path);
-    let dirtied = sum(&report, &path, "mapped_bytes_dirtied");
+    let dirtied = sum_of(&report, &path, "mapped_bytes_dirtied");
     // In folios, which may have several pages.
     assert_eq!(number(&truth, "pages") * PAGE, dirtied);
-    assert_eq!(sum(&report, &path, "bytes_written"), 0);
-    assert_eq!(sum(&report, &path, "bytes_fetched"), 1 << 20);
+    assert_eq!(sum_of(&report, &path, "bytes_written"), 0);
+    assert_eq!(sum_of(&report, &path, "bytes_fetched"), 1 << 20);
     assert_eq!(number(&report["totals"], "msyncs"), 1);
     assert!(
         fs::read(&path)

@@ -12,27 +12,12 @@ use std::{
 };
 
 use common::{
-    Iotrace, directory,
+    Iotrace, compiled, directory,
     export::{by_python, environment, exported},
     number, python, text, tool,
 };
 use flate2::read::GzDecoder;
 use serde_json::Value;
-
-/// Compiles a C program of the tests. Without the compiler's own versions of the library's functions, which would make
-/// other calls of them.
-fn compiled(source: &str, directory: &Path, args: &[&str]) -> PathBuf {
-    let out = directory.join(source).with_extension("out");
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let status = Command::new(tool("cc"))
-        .args(["-Wall", "-O1", "-fno-builtin", "-o"])
-        .arg(&out)
-        .arg(sources.join(source))
-        .args(args)
-        .status();
-    assert!(status.expect("cc").success(), "{source} does not compile");
-    out
-}
 
 /// The marker's library, as its users build it.
 fn marker(directory: &Path) -> PathBuf {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
+    path::Path,
 };
 
 use serde_json::Value;
@@ -182,6 +183,15 @@ pub fn row<'a>(report: &'a Value, pid: u64, path: &str) -> &'a Value {
             rows.iter().map(|row| text(row, "path")).collect::<Vec<_>>()
         ),
     }
+}
+
+/// A counter of a file, over all processes.
+pub fn sum_of(report: &Value, path: &Path, counter: &str) -> u64 {
+    let path = path.to_str().expect("UTF-8");
+    let rows = list(report, "files").iter();
+    rows.filter(|row| text(row, "path") == path)
+        .map(|row| number(row, counter))
+        .sum()
 }
 
 pub fn list<'a>(report: &'a Value, key: &str) -> &'a Vec<Value> {

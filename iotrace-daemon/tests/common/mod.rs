@@ -54,6 +54,21 @@ pub fn tool(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not installed: `cargo xtask setup` installs it"))
 }
 
+/// Compiles a C program of the tests. Without the compiler's own versions of the library's functions, which would make
+/// other calls of them.
+pub fn compiled(source: &str, directory: &Path, args: &[&str]) -> PathBuf {
+    let out = directory.join(source).with_extension("out");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let status = Command::new(tool("cc"))
+        .args(["-Wall", "-O1", "-fno-builtin", "-o"])
+        .arg(&out)
+        .arg(sources.join(source))
+        .args(args)
+        .status();
+    assert!(status.expect("cc").success(), "{source} does not compile");
+    out
+}
+
 /// The interpreter itself, where `python3` is a script that looks for it.
 pub fn python() -> PathBuf {
     let out = Command::new(tool("python3"))
