@@ -126,9 +126,13 @@ fn operation(opcode: u16) -> Option<(usize, bool)> {
     })
 }
 
+/// Of an address in the memory of the thread's process.
 #[inline(always)]
-fn process(thread: &Thread) -> u64 {
-    u64::from(thread.key.io.tgid) << 32 | u64::from(thread.key.io.start)
+fn key(thread: &Thread, address: u64) -> Key {
+    Key {
+        process: u64::from(thread.key.io.tgid) << 32 | u64::from(thread.key.io.start),
+        address,
+    }
 }
 
 /// The state of a thread in one of the calls.
@@ -287,10 +291,7 @@ fn keep_request(thread: *mut Thread) -> u32 {
         direction: thread.direction,
         pad: 0,
     };
-    let key = Key {
-        process: process(thread),
-        address,
-    };
+    let key = key(thread, address);
     if AIO_REQUESTS.insert(key, request, BPF_ANY).is_err() {
         diagnose::count(diag::AIO_LOST);
         flight::abandon(thread);
@@ -323,10 +324,7 @@ pub extern "C" fn iotrace_aio_ended(result: i64) -> u32 {
         shape::IO_SUBMIT => refused(list, count, result),
         shape::IO_DESTROY => {
             if result == 0 {
-                let _ = AIO_CONTEXTS.remove(Key {
-                    process: process(thread),
-                    address: context,
-                });
+                let _ = AIO_CONTEXTS.remove(key(thread, context));
             }
             return 0;
         }
@@ -345,13 +343,9 @@ pub extern "C" fn iotrace_aio_ended(result: i64) -> u32 {
 /// A new context: nothing was ever in its ring.
 #[inline(always)]
 fn made(thread: &mut Thread, context: u64) {
-    let process = process(thread);
-    let key = Key {
-        process,
-        address: context,
-    };
+    let key = key(thread, context);
     let _ = AIO_CONTEXTS.insert(key, 0, BPF_ANY);
-    let _ = AIO_USERS.insert(process, 1, BPF_ANY);
+    let _ = AIO_USERS.insert(key.process, 1, BPF_ANY);
 }
 
 /// Of `count` requests the kernel took as many as `result` says, or none, for an error of the first.
@@ -400,10 +394,7 @@ fn unseen(thread: *mut Thread, context: u64, returned: u64) -> u64 {
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };
-    let key = Key {
-        process: process(thread),
-        address: context,
-    };
+    let key = key(thread, context);
     let ring = probe_user::<Ring>(context);
     let Some(seen) = AIO_CONTEXTS.get_ptr_mut(key) else {
         // Made before the trace began, or the program has not used the ring's memory.
@@ -442,10 +433,7 @@ fn seen(thread: *mut Thread, context: u64, span: u64, taken: u64, returned: u64)
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return 0;
     };
-    let key = Key {
-        process: process(thread),
-        address: context,
-    };
+    let key = key(thread, context);
     let Some(seen) = AIO_CONTEXTS.get_ptr_mut(key) else {
         return 0;
     };
@@ -536,10 +524,7 @@ unsafe extern "C" fn event_callback(index: u32, context: *mut c_void) -> i64 {
 /// Takes the request at `address` out of the map.
 #[inline(always)]
 fn take(thread: &Thread, address: u64) -> Option<Request> {
-    let key = Key {
-        process: process(thread),
-        address,
-    };
+    let key = key(thread, address);
     // SAFETY: copied, and only who removes it uses it.
     let request = unsafe { *AIO_REQUESTS.get(key)? };
     AIO_REQUESTS.remove(key).ok().map(|()| request)

@@ -97,11 +97,14 @@ pub fn is_compat(task: Address) -> bool {
 pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call, copy: u32) -> u32 {
     thread.shape = call.shape;
     thread.key.op = u32::from(call.op);
-    // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
-    let first: u64 = unsafe { load(registers, &REGS_ARG0) };
-    if FULL.is_set() || TRACE.is_set() || call.op as usize > op::WRITE {
-        thread.args = arguments(registers);
-    }
+    let first: u64 = if FULL.is_set() || TRACE.is_set() || call.op as usize > op::WRITE {
+        let args = arguments(registers);
+        thread.args = args;
+        args[0]
+    } else {
+        // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
+        unsafe { load(registers, &REGS_ARG0) }
+    };
     if call.source == source::DESCRIPTOR {
         let known = descriptor(thread, task, first as u32, call.direction, copy);
         let named = known != state::RUNNING || thread.file == 0 || sort::is_named(thread);
