@@ -32,8 +32,9 @@ const MODE_DIRECTORY: u32 = 0x4000;
 /// The table of phases, and that of the trace's filter.
 const PHASES: u32 = 0;
 const PATHS: u32 = 1;
-/// Bytes of a path that one turn of the loop takes, and turns for the longest path.
-const STEP: u64 = 32;
+/// Bytes of a path that one turn of the loop takes, and turns for the longest path. Few: the kernel checks every turn by
+/// itself at each load, of all programs that look at paths, and a turn costs less than the rest of a new file.
+const STEP: u64 = 8;
 const MOST_TURNS: u32 = (PATH_BYTES + NAME_BYTES + 1) as u32 / STEP as u32 + 1;
 /// The longest path has less, the scratch has more room.
 const PLACES: usize = 0x2000;
