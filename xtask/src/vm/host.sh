@@ -30,6 +30,24 @@ patiently() {
     done
 }
 
+# attributed VERSION DIRECTORY UNIT: a process in that control group counts to that unit, on a host with that version.
+attributed() {
+    mkdir -p "$2"
+    "$IOTRACE" daemon 2>/run/said &
+    daemon=$!
+    patiently grep -q 'listening on' /run/said
+    sh -c "echo \$\$ >$2/cgroup.procs; exec sh /etc/host.sh write_lines" &
+    writer=$!
+    counted() { wget -qO- http://127.0.0.1:9748/metrics | grep "unit=\"$1\"" | grep -q 'operation="write"'; }
+    patiently counted "$3"
+    code=$?
+    kill $writer
+    cat /run/said
+    "$IOTRACE" check | grep "control groups .*$1" || code=1
+    kill $daemon && wait $daemon || code=1
+    return $code
+}
+
 case "$1" in
 # Filesystems other than that of all other tests, which is ext4.
 xfs) exact /xfs/tmp ;;
@@ -79,21 +97,14 @@ memory_limit)
 cgroups_of_both_versions)
     mkdir -p /run/v1
     mount -t cgroup -o none,name=systemd systemd /run/v1
-    mkdir -p /run/v1/system.slice/writer.service
-    "$IOTRACE" daemon 2>/run/said &
-    daemon=$!
-    patiently grep -q 'listening on' /run/said
-    sh -c 'echo $$ >/run/v1/system.slice/writer.service/cgroup.procs; exec sh /etc/host.sh write_lines' &
-    writer=$!
-    is_attributed() { wget -qO- http://127.0.0.1:9748/metrics | grep 'unit="systemd:writer.service"' | grep -q 'operation="write"'; }
-    patiently is_attributed
+    attributed 'hybrid' /run/v1/system.slice/writer.service systemd:writer.service
     code=$?
-    kill $writer
-    cat /run/said
-    "$IOTRACE" check | grep 'control groups .*hybrid' || code=1
-    kill $daemon && wait $daemon || code=1
     umount /run/v1
     exit $code
+    ;;
+# Booted with cgroups=1: version 2 was never mounted.
+cgroups_of_version_1)
+    attributed 'version 1$' /sys/fs/cgroup/pids/slurm/uid_0/job_7/step_0 slurm:7
     ;;
 write_lines) while sleep 1; do echo line; done >/scratch/tmp/lines ;;
 # A CPU that comes while a trace runs counts as the others do.

@@ -60,7 +60,7 @@ pub struct Machine {
     only: Option<&'static str>,
 }
 
-pub const MACHINES: [Machine; 3] = [
+pub const MACHINES: [Machine; 4] = [
     Machine {
         name: "2 CPUs",
         word: "2",
@@ -83,6 +83,13 @@ pub const MACHINES: [Machine; 3] = [
         append: "lockdown=confidentiality",
         only: Some(LOCKDOWN),
     },
+    Machine {
+        name: "control groups of version 1",
+        word: "cgroups-1",
+        cpus: 1,
+        append: "cgroups=1",
+        only: Some(CGROUPS_1),
+    },
 ];
 
 /// The script of what iotrace does on hosts of every kind, in the machine.
@@ -101,8 +108,9 @@ const HOSTS: [&str; 9] = [
 ];
 /// Its case for a kernel before [`OLDEST`].
 const TOO_OLD: &str = "too_old_and_refused";
-/// Its case for a machine of its own.
+/// Its cases for a machine of their own.
 const LOCKDOWN: &str = "lockdown";
+const CGROUPS_1: &str = "cgroups_of_version_1";
 
 /// The first release that has what iotrace needs; those before it must be refused in words.
 const OLDEST: Release = Release(5, 13);
@@ -183,6 +191,7 @@ impl<'a> Plan<'a> {
             let cases = match machine.only {
                 None => &HOSTS[..],
                 Some(LOCKDOWN) => &[LOCKDOWN],
+                Some(CGROUPS_1) => &[CGROUPS_1],
                 Some(_) => &[],
             };
             jobs.extend(cases.iter().map(|case| self.host(case, release)));
