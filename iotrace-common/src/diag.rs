@@ -43,4 +43,5 @@ diagnostics! {
     20 LIBRARY_NAMES_DROPPED "library_names_dropped" true "Objects and marks of libraries whose names found the event buffer full.";
     21 AIO_LOST "aio_requests_lost" true "Requests of libaio that are not counted, because too many were in flight or could not be read.";
     22 AIO_UNREPORTED "aio_requests_unreported" false "Requests of libaio that are not counted, because their process ended before it had their results.";
+    23 UNSIZED "library_calls_unsized" true "Calls of libraries that are counted without their bytes, because the size of their datatype was not known.";
 }

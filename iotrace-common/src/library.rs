@@ -13,10 +13,11 @@ pub const STDIO: u8 = 0;
 pub const CUFILE: u8 = 1;
 pub const HDF5: u8 = 2;
 pub const MARKER: u8 = 3;
+pub const MPIIO: u8 = 4;
 /// Number of libraries.
-pub const COUNT: usize = 4;
+pub const COUNT: usize = 5;
 /// Their names, by number.
-pub const NAMES: [&str; COUNT] = ["stdio", "cufile", "hdf5", "marker"];
+pub const NAMES: [&str; COUNT] = ["stdio", "cufile", "hdf5", "marker", "mpiio"];
 
 /// What a function is for.
 pub mod class {
@@ -26,12 +27,18 @@ pub mod class {
     pub const WRITE: u8 = 3;
     pub const SEEK: u8 = 4;
     pub const FLUSH: u8 = 5;
+    /// The second half of a read or a write.
+    pub const WAIT: u8 = 6;
+    /// Where in a file the program's data lies.
+    pub const VIEW: u8 = 7;
     /// Called by one of the others, and counted with it.
-    pub const INNER: u8 = 6;
+    pub const INNER: u8 = 8;
     /// A mark of the program's own.
-    pub const MARK: u8 = 7;
+    pub const MARK: u8 = 9;
     /// Names, by number.
-    pub const NAMES: [&str; 6] = ["open", "close", "read", "write", "seek", "flush"];
+    pub const NAMES: [&str; 8] = [
+        "open", "close", "read", "write", "seek", "flush", "wait", "view",
+    ];
 }
 
 /// What a function works on.
@@ -54,6 +61,10 @@ pub mod subject {
     pub const BATCH: u8 = 7;
     /// Nothing.
     pub const NONE: u8 = 8;
+    /// The handle that it writes to where argument 4 points, of the name that is argument `argument`; a file.
+    pub const NEW_FILE_AT: u8 = 9;
+    /// The handle that argument `argument` points to.
+    pub const HANDLE_AT: u8 = 10;
 }
 
 /// How many bytes a call moved.
@@ -64,8 +75,6 @@ pub mod bytes {
     pub const RESULT: u8 = 1;
     /// As many items of the size in argument 1 as it returned.
     pub const ITEMS: u8 = 2;
-    /// As many items of the size in argument 2 as it returned.
-    pub const ITEMS_CHECKED: u8 = 12;
     /// One, unless it returned -1.
     pub const ONE: u8 = 3;
     /// As far as the stream's position moved.
@@ -84,6 +93,17 @@ pub mod bytes {
     pub const POINTS: u8 = 10;
     /// An inner call that returns the size of an element.
     pub const ELEMENT: u8 = 11;
+    /// As many items of the size in argument 2 as it returned.
+    pub const ITEMS_CHECKED: u8 = 12;
+    /// As many as argument 2, an `int`, of the datatype in argument 3.
+    pub const DATATYPE: u8 = 13;
+    /// As many as argument 3, an `int`, of the datatype in argument 4.
+    pub const DATATYPE_AT: u8 = 14;
+    /// An inner call that writes the size of the datatype in argument 0, an `int`, to where argument 1 points.
+    pub const SIZE: u8 = 15;
+    /// Set in these three where the number is an `MPI_Count`, of 64 bits.
+    pub const LARGE: u8 = 0x80;
+    pub const LARGE_SIZE: u8 = SIZE | LARGE;
 }
 
 /// How a call's result says that it failed.
@@ -116,6 +136,9 @@ pub struct Function {
     pub bytes: u8,
     /// One of [`failure`].
     pub failure: u8,
+    /// Where the library's datatypes are structs: which of their 64-bit words has the size. It is known of a library's file
+    /// alone, and 0 in [`FUNCTIONS`].
+    pub size_word: u8,
 }
 
 impl Function {
@@ -128,9 +151,9 @@ impl Function {
             self.library,
             self.class,
             self.subject,
-            self.argument,
+            self.argument << 4 | self.failure,
             self.bytes,
-            self.failure,
+            self.size_word,
         ])
     }
 
@@ -143,9 +166,10 @@ impl Function {
             library: b[2],
             class: b[3],
             subject: b[4],
-            argument: b[5],
+            argument: b[5] >> 4,
             bytes: b[6],
-            failure: b[7],
+            failure: b[5] & 15,
+            size_word: b[7],
         }
     }
 }
@@ -162,6 +186,7 @@ macro_rules! functions {
                 argument: $argument,
                 bytes: bytes::$bytes,
                 failure: failure::$failure,
+                size_word: 0,
             })),*];
             let mut index = 0;
             while index < functions.len() {
@@ -284,6 +309,54 @@ functions! {
     MARKER "iotrace_range_push" MARK NONE 0 NONE NEVER;
     MARKER "iotrace_range_pop" MARK NONE 0 NONE NEVER;
     MARKER "iotrace_mark" MARK NONE 0 NONE NEVER;
+
+    // int MPI_File_open(communicator, name, mode, info, MPI_File *file), MPI_File_close(MPI_File *file)
+    MPIIO "MPI_File_open" OPEN NEW_FILE_AT 1 NONE STATUS;
+    MPIIO "MPI_File_close" CLOSE HANDLE_AT 0 NONE STATUS;
+    // int MPI_File_read(file, buffer, count, datatype, status), MPI_File_read_at(file, offset, buffer, count, datatype, status).
+    // Those that take an MPI_Count end in _c, and count as those without.
+    MPIIO "MPI_File_read" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_read_at" READ HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_read_all" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_read_at_all" READ HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_read_shared" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_read_ordered" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_iread" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_iread_at" READ HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_iread_all" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_iread_at_all" READ HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_iread_shared" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_read_all_begin" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_read_at_all_begin" READ HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_read_ordered_begin" READ HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_write" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_write_at" WRITE HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_write_all" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_write_at_all" WRITE HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_write_shared" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_write_ordered" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_iwrite" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_iwrite_at" WRITE HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_iwrite_all" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_iwrite_at_all" WRITE HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_iwrite_shared" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_write_all_begin" WRITE HANDLE 0 DATATYPE STATUS;
+    MPIIO "MPI_File_write_at_all_begin" WRITE HANDLE 0 DATATYPE_AT STATUS;
+    MPIIO "MPI_File_write_ordered_begin" WRITE HANDLE 0 DATATYPE STATUS;
+    // int MPI_File_read_all_end(file, buffer, status)
+    MPIIO "MPI_File_read_all_end" WAIT HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_read_at_all_end" WAIT HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_read_ordered_end" WAIT HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_write_all_end" WAIT HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_write_at_all_end" WAIT HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_write_ordered_end" WAIT HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_seek" SEEK HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_seek_shared" SEEK HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_set_view" VIEW HANDLE 0 NONE STATUS;
+    MPIIO "MPI_File_sync" FLUSH HANDLE 0 NONE STATUS;
+    // int MPI_Type_size(datatype, int *size), MPI_Type_size_x(datatype, MPI_Count *size): called by those that read and write.
+    MPIIO "MPI_Type_size" INNER NONE 0 SIZE NEVER;
+    MPIIO "MPI_Type_size_x" INNER NONE 0 LARGE_SIZE NEVER;
 }
 
 /// Place of the function with this symbol, of this library.
@@ -319,6 +392,15 @@ const fn place(library: u8, symbol: &str) -> u16 {
         None => panic!("no such function"),
     }
 }
+
+const _: () = {
+    let mut index = 0;
+    while index < FUNCTIONS.len() {
+        let function = FUNCTIONS[index].1;
+        assert!(function.argument < 16 && function.failure < 16);
+        index += 1;
+    }
+};
 
 /// Functions that are told apart by their place.
 pub const BATCH_READ: u16 = place(CUFILE, "cuFileBatchIOSubmit");

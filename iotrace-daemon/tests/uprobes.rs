@@ -3,7 +3,6 @@
 mod common;
 
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     fs,
     io::{BufRead as _, BufReader},
@@ -14,6 +13,7 @@ use std::{
 use common::{
     Iotrace, compiled, directory,
     export::{by_python, environment, exported},
+    library::{Counts, calls, probe, said},
     number, python, text, tool,
 };
 use flate2::read::GzDecoder;
@@ -32,22 +32,7 @@ fn marker(directory: &Path) -> PathBuf {
     library
 }
 
-/// Calls and bytes by function, of one file (or those of none), and its object.
-fn calls(report: &Value, path: Option<&Path>, object: &str) -> BTreeMap<String, (u64, u64)> {
-    let rows = report["uprobes"]["calls"].as_array().expect("calls");
-    let path = path.map(|path| path.to_str().expect("text"));
-    let mut calls = BTreeMap::new();
-    for row in rows {
-        if row["path"].as_str() == path && text(row, "object") == object {
-            let sum: &mut (u64, u64) = calls.entry(text(row, "function").to_owned()).or_default();
-            sum.0 += number(row, "calls");
-            sum.1 += number(row, "bytes");
-        }
-    }
-    calls
-}
-
-fn expected(pairs: &[(&str, u64, u64)]) -> BTreeMap<String, (u64, u64)> {
+fn expected(pairs: &[(&str, u64, u64)]) -> Counts {
     let pairs = pairs.iter();
     pairs
         .map(|(name, calls, bytes)| ((*name).to_owned(), (*calls, *bytes)))
@@ -63,13 +48,7 @@ fn streams_are_counted_as_the_program_does() {
         .command([program.as_os_str(), dir.as_os_str()]);
     let (truth, report) = run.truth_and_report();
     let stream = dir.join("stream");
-    let truth = truth.as_object().expect("an object").iter();
-    let truth: BTreeMap<String, (u64, u64)> = truth
-        .map(|(name, count)| {
-            let count = |index: usize| count[index].as_u64().expect("a number");
-            (name.clone(), (count(0), count(1)))
-        })
-        .collect();
+    let truth = said(&truth);
     assert_eq!(calls(&report, Some(&stream), ""), truth);
 
     // Darshan's counters of it, by its own reader.
@@ -134,10 +113,8 @@ fn ranges_are_marked_from_python() {
     let (library, data) = (marker(&dir), dir.join("data"));
     fs::write(&data, [7; 10_000]).unwrap();
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/marker");
-    let mut probe = OsString::from("marker:");
-    probe.push(&library);
     let run = Iotrace::record()
-        .args(["--uprobe".into(), probe])
+        .args(["--uprobe".into(), probe("marker", &library)])
         .env("IOTRACE_MARKER", library.to_str().unwrap())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .command([
@@ -232,10 +209,8 @@ fn cufile(dir: &Path) -> (PathBuf, PathBuf) {
 fn cufile_is_counted_by_file() {
     let (_dir, dir) = directory();
     let (program, library) = cufile(&dir);
-    let mut probe = OsString::from("cufile:");
-    probe.push(&library);
     let run = Iotrace::record()
-        .args(["--uprobe".into(), probe])
+        .args(["--uprobe".into(), probe("cufile", &library)])
         .command([&program, &library, &dir]);
     check_cufile(&run.report(), &dir);
 }
@@ -288,14 +263,14 @@ fn data_sets_are_counted_by_name() {
     let environment_of = python.ancestors().nth(2).unwrap();
     let library = find_hdf5(environment_of);
     let data = dir.join("data.h5");
-    let mut probe = OsString::from("hdf5:");
-    probe.push(&library);
-    let run = Iotrace::record().args(["--uprobe".into(), probe]).command([
-        python.as_os_str(),
-        "-c".as_ref(),
-        SCRIPT.as_ref(),
-        data.as_os_str(),
-    ]);
+    let run = Iotrace::record()
+        .args(["--uprobe".into(), probe("hdf5", &library)])
+        .command([
+            python.as_os_str(),
+            "-c".as_ref(),
+            SCRIPT.as_ref(),
+            data.as_os_str(),
+        ]);
     let report = run.report();
     let of = |object: &str| {
         let mut calls = calls(&report, Some(&data), object);
@@ -353,17 +328,18 @@ fn what_cannot_be_probed_is_said() {
     let (_dir, dir) = directory();
     let other = dir.join("other.so");
     fs::write(&other, "no library").unwrap();
-    let mut probe = OsString::from("stdio:");
-    probe.push(&other);
     let refused = |args: [OsString; 2], words: &[&str]| {
         let out = Iotrace::record().args(args).command(["true"]);
         assert_ne!(out.code(), 0);
         out.says(words);
     };
-    refused(["--uprobe".into(), probe], &["stdio", "other.so"]);
+    refused(
+        ["--uprobe".into(), probe("stdio", &other)],
+        &["stdio", "other.so"],
+    );
     refused(
         ["--uprobe".into(), "fortran".into()],
-        &["stdio, cufile, hdf5, marker"],
+        &["stdio, cufile, hdf5, marker, mpiio"],
     );
     refused(["--uprobe".into(), "hdf5:/no/such".into()], &["/no/such"]);
 }
@@ -390,5 +366,5 @@ fn what_probes_cost_is_measured() {
         assert!(ns > 0.0, "{line}");
         rows += 1;
     }
-    assert_eq!(rows, 3, "{said}");
+    assert_eq!(rows, 4, "{said}");
 }

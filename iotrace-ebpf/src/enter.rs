@@ -24,6 +24,7 @@ use crate::{
     path,
     sort::{self, sort},
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
+    uprobe_open,
 };
 
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -238,7 +239,7 @@ pub fn set_unsorted(thread: &mut Thread, file: u64) -> Kind {
     thread.file = open.file;
     thread.block = open.block;
     if open.kind == Kind::Traced && UPROBES.is_set() {
-        thread.used = open.id;
+        uprobe_open::uses(thread, open.id, open.file);
     }
     open.kind
 }

@@ -11,7 +11,7 @@
 //! - `missing`: where files were looked for that are not there
 //! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files
 //! - `trace`: every operation by itself, where that is wanted
-//! - `uprobe`, `uprobe_stream`, `uprobe_handle`, `uprobe_mark`: functions of libraries, where they are wanted
+//! - `uprobe` and the files beside it: functions of libraries, where they are wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
 #![no_std]
@@ -44,8 +44,10 @@ mod thread;
 mod together;
 mod trace;
 mod uprobe;
+mod uprobe_datatype;
 mod uprobe_handle;
 mod uprobe_mark;
+mod uprobe_open;
 mod uprobe_stream;
 mod uring;
 

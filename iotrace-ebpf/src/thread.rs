@@ -96,8 +96,9 @@ pub struct Thread {
     pub called: u64,
     /// First arguments of the call. Those of a basic-detail read or write are not kept.
     pub args: [u64; 5],
-    /// The file used last since a library began to open one ([`crate::uprobe_handle`]); where there are uprobes.
+    /// The file that a library opens, and how its name ends ([`crate::uprobe_open`]); where there are uprobes.
     pub used: FileId,
+    pub opening: u64,
 }
 
 /// A file as a thread remembers it.

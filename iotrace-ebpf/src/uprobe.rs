@@ -3,7 +3,7 @@
 //! Hooks: one uprobe program and one uretprobe program for all functions; what the function is travels as the probe's
 //! cookie ([`iotrace_common::library`]). Writes `LIBRARY` (counters per thread, function and file) and the thread's calls in
 //! flight; sends `OBJECT` and `MARK` events. `uprobe_stream` and `uprobe_handle` know what the functions work on,
-//! `uprobe_mark` the program's own marks; and from the accounting of system calls, where a library is mapped.
+//! `uprobe_open` which file they open, `uprobe_datatype` how much a datatype is, `uprobe_mark` the program's own marks; and from the accounting of system calls, where a library is mapped.
 //!
 //! A uprobe's program can be preempted by another task, so nothing here is per CPU. It is inside an RCU section, so the
 //! flip of generations waits for it.
@@ -32,13 +32,15 @@ use crate::{
     kernel::{Address, current, fetch_add, load, now, pid_tgid, registers_of},
     maps::{DIAGNOSTICS, TaskStorage},
     thread::{process_in_scope, start_of},
-    uprobe_handle, uprobe_mark, uprobe_stream,
+    uprobe_datatype, uprobe_handle, uprobe_mark, uprobe_open, uprobe_stream,
 };
 
 const BPF_NOEXIST: u64 = 1;
 
 /// Arguments that are kept, a power of two.
 const ARGUMENTS: usize = 8;
+/// Calls of a thread that may be in flight: one of each library; a power of two.
+const LIBRARIES: usize = library::COUNT.next_power_of_two();
 
 /// A call in flight.
 #[repr(C)]
@@ -46,9 +48,9 @@ const ARGUMENTS: usize = 8;
 pub struct Call {
     /// The stack pointer as it was at the start; 0: none is in flight. A call that a function makes that is in flight
     /// already has a lower one, and its return has the same, less the return address.
-    stack: u64,
+    pub stack: u64,
     /// The function, as a cookie.
-    function: u64,
+    pub function: u64,
     /// Start, `CLOCK_MONOTONIC` nanoseconds.
     pub entered: u64,
     pub args: [u64; ARGUMENTS],
@@ -60,12 +62,13 @@ pub struct Call {
     /// Where the stream was at the start.
     pub position: u64,
     /// What inner calls returned first: the number of elements, and the size of one where they come from and where they go.
+    /// Of MPI's calls ([`uprobe_datatype`]): where an inner call writes the size of one, and the size.
     pub points: u64,
     pub elements: [u64; 2],
 }
 
 #[btf_map]
-static CALLS_IN_FLIGHT: TaskStorage<[Call; library::COUNT]> = TaskStorage::new();
+static CALLS_IN_FLIGHT: TaskStorage<[Call; LIBRARIES]> = TaskStorage::new();
 
 /// Not preallocated: without uprobes it stays empty.
 type Sparse<const ENTRIES: usize> =
@@ -103,11 +106,18 @@ pub fn entered(cookie: u64) {
     if function.class == class::MARK {
         return uprobe_mark::marked(function.index, registers);
     }
-    let Some(call) = in_flight(task, function.library, true) else {
-        return lost();
+    let is_inner = function.class == class::INNER;
+    let Some(call) = in_flight(task, function.library, !is_inner) else {
+        if !is_inner {
+            lost();
+        }
+        return;
     };
     // SAFETY: the registers are those of the running task.
     let stack: u64 = unsafe { load(registers, &REGS_STACK) };
+    if is_inner {
+        return uprobe_datatype::asked(call, stack, registers);
+    }
     if call.stack != 0 && stack <= call.stack {
         // Called by another function of the library, which counts; at the same place, if that one ends by a jump.
         return;
@@ -138,7 +148,11 @@ pub fn entered(cookie: u64) {
         subject::HANDLE => {
             uprobe_handle::set(call, function.library, argument(call, function.argument))
         }
-        subject::NEW_FILE => uprobe_handle::opens(),
+        subject::HANDLE_AT => {
+            let handle = uprobe_handle::behind(argument(call, function.argument));
+            uprobe_handle::set(call, function.library, handle)
+        }
+        subject::NEW_FILE | subject::NEW_FILE_AT => uprobe_open::begins(call, &function),
         _ => true,
     };
     if is_known {
@@ -161,7 +175,10 @@ pub fn returned(cookie: u64) {
         unsafe { (load(registers, &REGS_STACK), load(registers, &REGS_RESULT)) };
     if function.class == class::INNER {
         if call.stack != 0 && stack < call.stack {
-            keep(call, function.bytes, result);
+            match function.bytes & !bytes::LARGE {
+                bytes::SIZE => uprobe_datatype::told(call, function.bytes),
+                what => keep(call, what, result),
+            }
         }
         return;
     }
@@ -185,6 +202,10 @@ pub fn returned(cookie: u64) {
             subject::REGISTERED => uprobe_handle::registered(call),
             subject::NEW_FILE | subject::NEW_OBJECT => {
                 uprobe_handle::opened(call, &function, result)
+            }
+            subject::NEW_FILE_AT => {
+                let handle = uprobe_handle::behind(call.args[4]);
+                uprobe_handle::opened(call, &function, handle)
             }
             subject::BATCH => {
                 uprobe_handle::batch(call, ended);
@@ -254,14 +275,14 @@ fn moved(call: &Call, function: &Function, result: u64) -> u64 {
             .saturating_sub(call.position),
         bytes::STRING => uprobe_stream::length(call.args[0]),
         bytes::LINE => uprobe_stream::length(call.args[0]) + 1,
-        bytes::ASKED => uprobe_handle::asked(call.args[2]),
+        bytes::ASKED => uprobe_handle::behind(call.args[2]),
         bytes::FIFTH => call.args[4],
         // The size in the file, which a read comes from and a write goes to.
         bytes::ELEMENTS if function.class == class::WRITE => {
             call.points.wrapping_mul(call.elements[1])
         }
         bytes::ELEMENTS => call.points.wrapping_mul(call.elements[0]),
-        _ => 0,
+        other => uprobe_datatype::moved(call, function, other),
     }
 }
 
@@ -338,7 +359,7 @@ fn in_flight(task: Address, library: u8, create: bool) -> Option<&'static mut Ca
         return None;
     }
     // A mask, which the verifier can follow where it loses a comparison.
-    let index = usize::from(library) & (library::COUNT - 1);
+    let index = usize::from(library) & (LIBRARIES - 1);
     // SAFETY: a task storage value is its thread's own, and the thread is here; the index is within it.
     unsafe { calls.cast::<Call>().add(index).as_mut() }
 }

@@ -1,5 +1,5 @@
 //! Handles that libraries give out for what was opened: cuFile's of registered descriptors, HDF5's of files, groups and
-//! data sets.
+//! data sets; MPI's of files.
 //!
 //! Writes `HANDLES` (what each handle is, an LRU by process) and `NEXT_OBJECT`; sends `OBJECT` events with the names. Reads the
 //! structs of cuFile's documented interface (cufile.h).
@@ -20,10 +20,11 @@ use iotrace_common::{
 };
 
 use crate::{
-    kernel::{current, fetch_add, now, pid_tgid, probe_user, registers_of},
+    kernel::{current, fetch_add, now, pid_tgid, probe_user},
     maps::EVENTS,
-    thread::{self, start_of},
+    thread::start_of,
     uprobe::{Call, Done, argument, count, diagnose},
+    uprobe_open,
     uprobe_stream::set_descriptor,
 };
 
@@ -101,8 +102,8 @@ pub fn registered(call: &mut Call) -> bool {
 #[inline(always)]
 pub fn opened(call: &mut Call, function: &Function, handle: u64) -> bool {
     let mut parent = 0;
-    if function.subject == subject::NEW_FILE {
-        set_last_file(call);
+    if matches!(function.subject, subject::NEW_FILE | subject::NEW_FILE_AT) {
+        uprobe_open::ended(call);
     } else {
         set(call, function.library, call.args[0]);
         parent = call.object;
@@ -115,23 +116,6 @@ pub fn opened(call: &mut Call, function: &Function, handle: u64) -> bool {
     remember(call, function.library, handle);
     send_name(call.object, parent, argument(call, function.argument));
     true
-}
-
-/// A library is about to open a file.
-#[inline(always)]
-pub fn opens() -> bool {
-    if let Some(thread) = thread::of(registers_of(current()), false) {
-        thread.used = FileId::NONE;
-    }
-    true
-}
-
-/// Sets the file that the thread used last during the call: the one that the library opened.
-#[inline(always)]
-fn set_last_file(call: &mut Call) {
-    if let Some(thread) = thread::of(registers_of(current()), false) {
-        call.file = thread.used;
-    }
 }
 
 #[inline(always)]
@@ -182,9 +166,9 @@ fn send_name(object: u64, parent: u64, name: u64) {
     }
 }
 
-/// Bytes that an asynchronous call was asked for, behind a pointer.
+/// The word that an argument points to: a handle, or the bytes that an asynchronous call was asked for.
 #[inline(always)]
-pub fn asked(pointer: u64) -> u64 {
+pub fn behind(pointer: u64) -> u64 {
     probe_user::<u64>(pointer).unwrap_or_else(|| {
         diagnose(diag::UNREADABLE);
         0

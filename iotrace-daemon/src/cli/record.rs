@@ -87,7 +87,8 @@ pub struct Args {
     /// Room for operations on their way out of the kernel, on all CPUs together.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", requires = "trace")]
     trace_buffer: u64,
-    /// See calls of these libraries by uprobes, too: stdio, cufile, hdf5, marker; NAME:FILE for one file of it.
+    /// See calls of these libraries by uprobes, too: stdio, cufile, hdf5, mpiio, marker; NAME:FILE for one file of
+    /// it.
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
     pub uprobe: Vec<Wanted>,
     /// The program to trace, with its arguments.

@@ -32,6 +32,7 @@ mod stack;
 mod stats;
 pub mod trace;
 mod uprobe_cost;
+mod uprobe_datatypes;
 pub mod uprobes;
 mod uring;
 

@@ -58,7 +58,7 @@ struct Kind {
     programs: &'static [&'static str],
 }
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind {
         title: "start (marks)",
         library: library::MARKER,
@@ -72,7 +72,13 @@ const KINDS: [Kind; 3] = [
         programs: &[RETURN],
     },
     Kind {
-        title: "start and return (all others)",
+        title: "start and return (handles)",
+        library: library::MPIIO,
+        symbol: "MPI_File_read",
+        programs: &[RETURN, ENTER],
+    },
+    Kind {
+        title: "start and return (streams)",
         library: library::STDIO,
         symbol: "fread",
         programs: &[RETURN, ENTER],

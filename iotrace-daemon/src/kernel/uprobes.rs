@@ -19,12 +19,13 @@ use aya::{
         uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope},
     },
 };
-use iotrace_common::library::{self, FUNCTIONS, class};
+use iotrace_common::library::{self, FUNCTIONS, bytes, class};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use super::{
     Kernel, KernelError,
     attach::{attach_error, program, program_error},
+    uprobe_datatypes,
 };
 use crate::model::run::Probed;
 
@@ -60,6 +61,22 @@ const LIBRARIES: [Library; library::COUNT] = [
     Library {
         number: library::MARKER,
         files: &["libiotrace-marker.so"],
+    },
+    // The C library of an MPI, which those of other languages call: MPICH's and Intel's, its standard binary interface's,
+    // Cray's by compiler, Open MPI's.
+    Library {
+        number: library::MPIIO,
+        files: &[
+            "libmpi.so",
+            "libmpi-",
+            "libmpi_abi.so",
+            "libmpi_cray.so",
+            "libmpi_gnu_",
+            "libmpi_intel.so",
+            "libmpi_nvidia.so",
+            "libmpich.so",
+            "libmpich-",
+        ],
     },
 ];
 
@@ -227,6 +244,10 @@ fn places(path: &Path, library: u8) -> Result<(Vec<Place>, Vec<&'static str>), S
             (within < segment.size()).then_some(offset + within)
         })
     };
+    let size_word = match library {
+        library::MPIIO => uprobe_datatypes::size_word(&file),
+        _ => 0,
+    };
     let mut places: Vec<Place> = Vec::new();
     let mut missing = Vec::new();
     for (name, function) in FUNCTIONS {
@@ -234,28 +255,60 @@ fn places(path: &Path, library: u8) -> Result<(Vec<Place>, Vec<&'static str>), S
         if function.library != library || name.contains(':') {
             continue;
         }
-        let addresses = symbols.get(name).into_iter().flatten();
-        let offsets: Vec<u64> = addresses
-            .filter_map(|address| offset_of(*address))
-            .collect();
-        if offsets.is_empty() {
-            missing.push(*name);
+        if size_word != 0 && is_asking(function) {
+            // It need not be asked for.
+            continue;
         }
-        for offset in offsets {
-            // Several names of one function are one.
-            if places.iter().all(|(_, known)| *known != offset) {
-                places.push((*function, offset));
+        let mut is_missing = true;
+        for (name, function) in names(name, function) {
+            let function = library::Function {
+                size_word,
+                ..function
+            };
+            let addresses = symbols.get(&*name).into_iter().flatten();
+            for offset in addresses.filter_map(|address| offset_of(*address)) {
+                is_missing = false;
+                // Several names of one function are one.
+                if places.iter().all(|(_, known)| *known != offset) {
+                    places.push((function, offset));
+                }
             }
+        }
+        if is_missing {
+            missing.push(*name);
         }
     }
     Ok((places, missing))
+}
+
+/// Whether it is a function by which a library asks itself for the size of a datatype.
+fn is_asking(function: &library::Function) -> bool {
+    function.bytes & !bytes::LARGE == bytes::SIZE
+}
+
+/// The symbols of a function, and what each is. Each of MPI's has a second name, by which tools call it that stand in its
+/// place, and some a form for large counts, which is the same to users.
+fn names(name: &'static str, function: &library::Function) -> Vec<(String, library::Function)> {
+    let mut names = vec![(name.to_owned(), *function)];
+    if function.library == library::MPIIO {
+        let large = library::Function {
+            bytes: function.bytes | bytes::LARGE,
+            ..*function
+        };
+        names.push((format!("{name}_c"), large));
+        for index in 0..names.len() {
+            let (name, function) = &names[index];
+            names.push((format!("P{name}"), *function));
+        }
+    }
+    names
 }
 
 /// Puts the probes of a library on a file.
 fn attach(ebpf: &mut Ebpf, path: &Path, places: &[Place]) -> Result<(), KernelError> {
     // The returns first, so that no call is begun whose end goes unseen.
     let has_return = |place: &&Place| place.0.class != class::MARK;
-    let has_start = |place: &&Place| place.0.class != class::INNER;
+    let has_start = |place: &&Place| place.0.class != class::INNER || is_asking(&place.0);
     let returns: Vec<&Place> = places.iter().filter(has_return).collect();
     let starts: Vec<&Place> = places.iter().filter(has_start).collect();
     for (name, places) in [(RETURN, returns), (ENTER, starts)] {

