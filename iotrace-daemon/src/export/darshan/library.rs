@@ -1,11 +1,11 @@
-//! The modules STDIO, H5F and H5D, of what uprobes saw.
+//! The modules STDIO, MPI-IO, H5F and H5D, of what uprobes saw.
 //!
 //! Darshan counts a byte in STDIO or in POSIX, since it does not see the C library's own system calls. Here both are there:
 //! what the program asked its library for, and what came of it.
 
 use std::collections::BTreeMap;
 
-use iotrace_common::library::{Calls, FUNCTIONS, Function, HDF5, STDIO, class};
+use iotrace_common::library::{Calls, FUNCTIONS, Function, HDF5, MPIIO, STDIO, class};
 
 use super::{hash, printable, ranks::Ranks, records};
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
 
 /// Sizes of the records, bytes.
 const STDIO_SIZE: usize = 248;
+const MPIIO_SIZE: usize = 560;
 const H5F_SIZE: usize = 80;
 const H5D_SIZE: usize = 912;
 
@@ -29,15 +30,42 @@ struct Sums {
     of_descriptors: u64,
     /// Whether one of the functions is for data sets alone.
     is_data_set: bool,
+    /// Reads and writes of MPI's by form.
+    forms: [Forms; 2],
+}
+
+/// Calls of MPI's, as Darshan tells them apart.
+#[derive(Default)]
+struct Forms {
+    independent: u64,
+    collective: u64,
+    split: u64,
+    nonblocking: u64,
+}
+
+impl Forms {
+    /// The sum that calls of this function belong to.
+    fn of(&mut self, symbol: &str) -> &mut u64 {
+        if symbol.ends_with("_begin") {
+            &mut self.split
+        } else if symbol.starts_with("MPI_File_i") {
+            &mut self.nonblocking
+        } else if symbol.ends_with("_all") || symbol.ends_with("_ordered") {
+            &mut self.collective
+        } else {
+            &mut self.independent
+        }
+    }
 }
 
 /// By rank and name.
 type Subjects = BTreeMap<(usize, String), Sums>;
 
-/// The regions of the three modules, empty where there is nothing, and the names of their records.
+/// The regions of the modules, empty where there is nothing, and the names of their records.
 #[derive(Default)]
 pub struct Regions {
     pub stdio: Vec<u8>,
+    pub mpiio: Vec<u8>,
     pub files: Vec<u8>,
     pub data_sets: Vec<u8>,
     pub names: Vec<String>,
@@ -50,7 +78,7 @@ impl Regions {
         if export.is_by_phase() {
             return regions;
         }
-        let (mut streams, mut files) = (Subjects::new(), Subjects::new());
+        let [mut streams, mut shared, mut files] = [const { Subjects::new() }; 3];
         let mut data_sets: BTreeMap<(usize, String, String), Sums> = BTreeMap::new();
         let places = export.places();
         for (key, calls) in export.model.libraries().all() {
@@ -64,6 +92,7 @@ impl Regions {
             }
             let sums = match function.library {
                 STDIO => streams.entry((rank, file)).or_default(),
+                MPIIO => shared.entry((rank, file)).or_default(),
                 HDF5 if object.is_empty() => files.entry((rank, file)).or_default(),
                 HDF5 => data_sets.entry((rank, file, object)).or_default(),
                 _ => continue,
@@ -74,6 +103,12 @@ impl Regions {
             let mut record = Record::new(export, &name, rank);
             sums.put_stream(&mut record);
             regions.stdio.extend(record.end(STDIO_SIZE));
+            regions.names.push(name);
+        }
+        for ((rank, name), sums) in shared {
+            let mut record = Record::new(export, &name, rank);
+            sums.put_mpi_file(&mut record);
+            regions.mpiio.extend(record.end(MPIIO_SIZE));
             regions.names.push(name);
         }
         for ((rank, name), sums) in files {
@@ -117,6 +152,12 @@ impl Sums {
             self.of_descriptors += calls.calls;
         }
         self.is_data_set |= symbol.starts_with("H5D");
+        let [reads, writes] = &mut self.forms;
+        match function.class {
+            class::READ => *reads.of(symbol) += calls.calls,
+            class::WRITE => *writes.of(symbol) += calls.calls,
+            _ => {}
+        }
     }
 
     fn of(&self, class: u8) -> &Calls {
@@ -142,6 +183,40 @@ impl Sums {
         record.seconds([open.ns + close.ns + seek.ns, write.ns + flush.ns, read.ns]);
         record.moments([open.first, close.first, write.first, read.first]);
         record.moments([open.last, close.last, write.last, read.last]);
+        record.seconds([0; 4]); // of shared records only
+    }
+
+    fn put_mpi_file(&self, record: &mut Record<'_, '_>) {
+        let [open, close, read, write, _, flush, _, view] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|class| self.of(class));
+        let [reads, writes] = &self.forms;
+        record.integers([
+            0, // independent opens: the communicator is not seen
+            open.calls,
+            reads.independent,
+            writes.independent,
+            reads.collective,
+            writes.collective,
+            reads.split,
+            writes.split,
+            reads.nonblocking,
+            writes.nonblocking,
+            flush.calls,
+            0, // hints: not seen
+            view.calls,
+            0, // mode: not seen
+            read.bytes,
+            write.bytes,
+            0, // switches: not seen
+        ]);
+        record.integers([read.slowest_bytes, write.slowest_bytes]);
+        record.integers(read.sizes);
+        record.integers(write.sizes);
+        record.integers([0; 4 + 4 + 4]); // common accesses: not seen; ranks: of shared records only
+        record.moments([open.first, read.first, write.first, close.first]);
+        record.moments([open.last, read.last, write.last, close.last]);
+        record.seconds([read.ns, write.ns + flush.ns, open.ns + close.ns + view.ns]);
+        record.seconds([read.slowest_ns, write.slowest_ns]);
         record.seconds([0; 4]); // of shared records only
     }
 

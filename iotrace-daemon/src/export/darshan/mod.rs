@@ -43,6 +43,7 @@ const MODULE_MAP: usize = 48;
 const MODULE_VERSIONS: usize = 1072;
 /// Ids and versions of the modules.
 const POSIX: (usize, u32) = (1, 4);
+const MPIIO: (usize, u32) = (2, 3);
 const H5F: (usize, u32) = (3, 3);
 const H5D: (usize, u32) = (4, 2);
 const STDIO: (usize, u32) = (9, 2);
@@ -121,6 +122,7 @@ pub fn log(export: &Export<'_>, most: usize) -> Result<Vec<u8>, Error> {
     region(&mut header, NAME_MAP, &name_region)?;
     let modules = [
         (POSIX, &posix),
+        (MPIIO, &libraries.mpiio),
         (H5F, &libraries.files),
         (H5D, &libraries.data_sets),
         (STDIO, &libraries.stdio),
