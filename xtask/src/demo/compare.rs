@@ -102,6 +102,29 @@ impl Table {
                 self.rows.push((title.to_owned(), wanted, found));
             }
         }
+        self.files(program, report)
+    }
+
+    /// What the program knows of files that it mapped.
+    fn files(&mut self, program: &Value, report: &Value) -> Result<()> {
+        for (name, file) in program["files"].as_object().into_iter().flatten() {
+            let rows = report["files"].as_array().into_iter().flatten();
+            let is_it = |path: &str| path.ends_with(&format!("/{name}"));
+            let row = rows
+                .into_iter()
+                .find(|row| row["path"].as_str().is_some_and(is_it))
+                .with_context(|| format!("the report has no {name}"))?;
+            let came = number(file, "after") - number(file, "before");
+            let fetched = number(row, "bytes_fetched");
+            self.rows.extend([
+                (
+                    format!("{name}: size"),
+                    number(file, "size"),
+                    number(row, "size"),
+                ),
+                (format!("{name}: bytes from storage"), came, fetched),
+            ]);
+        }
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! `cargo xtask demo`: real training programs under iotrace, held to what they print and to what strace counts.
 //!
-//! Each program (`examples/train_*.py`) trains on made-up images of CIFAR-10's shape, twice: once under iotrace
-//! alone, whose phases, epochs and checkpoints are compared with what the program says it did; and once under iotrace
-//! and strace at one time, whose counts of the same calls are compared. A difference fails the task.
+//! Each program that trains (`examples/train_*.py`) does so on made-up images of CIFAR-10's shape, twice: once under
+//! iotrace alone, whose phases, epochs and checkpoints are compared with what the program says it did; and once under iotrace
+//! and strace at one time, whose counts of the same calls are compared. `examples/load_tensors.py` maps files instead,
+//! and is held to what mincore(2) says of them. A difference fails the task.
 //!
 //! - `python`: the interpreter with the framework
 //! - `compare`: tables of two columns that must be equal
@@ -34,6 +35,8 @@ pub enum Demo {
     Pytorch(Options),
     /// Keras on TensorFlow, in a virtual environment: tf.data, ModelCheckpoint per epoch.
     Keras(Options),
+    /// PyTorch loading a safetensors file and an array of NumPy's, both of them mapped and not in memory.
+    Tensors,
 }
 
 /// How long it trains.
@@ -49,9 +52,14 @@ pub struct Options {
 
 /// Runs a demonstration.
 pub fn task(demo: &Demo) -> Result<()> {
-    let (name, purpose, options) = match demo {
-        Demo::Pytorch(options) => ("pytorch", Purpose::Pytorch, options),
-        Demo::Keras(options) => ("keras", Purpose::Keras, options),
+    let (name, program, purpose) = match demo {
+        Demo::Pytorch(_) => ("pytorch", "train_pytorch.py", Purpose::Pytorch),
+        Demo::Keras(_) => ("keras", "train_keras.py", Purpose::Keras),
+        Demo::Tensors => ("tensors", "load_tensors.py", Purpose::Pytorch),
+    };
+    let arguments = match demo {
+        Demo::Pytorch(options) | Demo::Keras(options) => options.arguments(),
+        Demo::Tensors => Vec::new(),
     };
     setup::ensure(&[Purpose::Build, Purpose::Demo, purpose])?;
     cmd::run(cmd::cargo().args(["build", "--locked", "--package", "iotrace-daemon"]))?;
@@ -59,10 +67,10 @@ pub fn task(demo: &Demo) -> Result<()> {
     fs::create_dir_all(&scratch)?;
     let run = Run {
         python: Python::find(name, &scratch)?,
-        program: cmd::root().join(format!("examples/train_{name}.py")),
+        program: cmd::root().join("examples").join(program),
         data: scratch.join("data"),
         directory: scratch.join(name),
-        options,
+        arguments,
     };
     run.make_data()?;
     // Both, so that a difference in one does not hide the other.
@@ -71,14 +79,23 @@ pub fn task(demo: &Demo) -> Result<()> {
     program
 }
 
+impl Options {
+    /// As the programs take them.
+    fn arguments(&self) -> Vec<String> {
+        let Self { epochs, workers } = self;
+        vec![format!("--epochs={epochs}"), format!("--workers={workers}")]
+    }
+}
+
 /// One demonstration.
-struct Run<'a> {
+struct Run {
     python: Python,
     program: PathBuf,
     data: PathBuf,
     /// Where its recordings and reports go, emptied first.
     directory: PathBuf,
-    options: &'a Options,
+    /// What else the program is told.
+    arguments: Vec<String>,
 }
 
 /// What a run left behind.
@@ -89,7 +106,7 @@ struct Outcome {
     report: Value,
 }
 
-impl Run<'_> {
+impl Run {
     fn make_data(&self) -> Result<()> {
         if self.directory.exists() {
             fs::remove_dir_all(&self.directory)?;
@@ -137,8 +154,7 @@ impl Run<'_> {
         record.arg(self.python.path()).arg(&self.program);
         record.arg("--data").arg(&self.data);
         record.arg("--output").arg(&output);
-        record.args(["--epochs", &self.options.epochs.to_string()]);
-        record.args(["--workers", &self.options.workers.to_string()]);
+        record.args(&self.arguments);
         // What frameworks say on standard error is theirs; a failure shows it.
         let messages = self.directory.join(format!("{name}.err"));
         record.stdout(File::create(&printed)?);

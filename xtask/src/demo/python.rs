@@ -10,7 +10,9 @@ use crate::cmd;
 /// The distribution's own, which its packages are for.
 const SYSTEM: &str = "/usr/bin/python3";
 /// What the virtual environment has, by `pip`'s names: builds for CPUs, of a tenth of the size of others.
-const KERAS: [&str; 2] = ["keras==3.15.1", "tensorflow-cpu==2.21.0"];
+const KERAS: &[&str] = &["keras==3.15.1", "tensorflow-cpu==2.21.0"];
+/// What it has beside the distribution's PyTorch.
+const TENSORS: &[&str] = &["safetensors==0.8.0"];
 
 /// An interpreter.
 pub struct Python(PathBuf);
@@ -19,7 +21,11 @@ impl Python {
     /// The interpreter for a framework, made if it is not there.
     pub fn find(framework: &str, scratch: &Path) -> Result<Self> {
         let python = match framework {
-            "keras" => environment(&scratch.join("keras-environment"))?,
+            "keras" => environment(&scratch.join("keras-environment"), KERAS, &[])?,
+            "tensors" => {
+                let directory = scratch.join("tensors-environment");
+                environment(&directory, TENSORS, &["--system-site-packages"])?
+            }
             _ => PathBuf::from(SYSTEM),
         };
         if !python.is_file() {
@@ -36,19 +42,21 @@ impl Python {
     }
 }
 
-/// A virtual environment with Keras in it.
-fn environment(directory: &Path) -> Result<PathBuf> {
+/// A virtual environment with these packages in it.
+fn environment(directory: &Path, packages: &[&str], options: &[&str]) -> Result<PathBuf> {
     let python = directory.join("bin/python");
     let done = directory.join("installed");
-    let wanted = KERAS.join("\n");
+    let wanted = packages.join("\n");
     if fs::read_to_string(&done).is_ok_and(|installed| installed == wanted) {
         return Ok(python);
     }
     let mut make = cmd::command(SYSTEM);
-    cmd::run(make.args(["-m", "venv", "--clear"]).arg(directory))?;
+    make.args(["-m", "venv", "--clear"]).args(options);
+    cmd::run(make.arg(directory))?;
     let mut install = cmd::command(&python);
     install.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"]);
-    cmd::run(install.args(KERAS)).context("cannot install Keras from the Python package index")?;
+    cmd::run(install.args(packages))
+        .with_context(|| format!("cannot install {wanted} from the Python package index"))?;
     fs::write(&done, wanted)?;
     Ok(python)
 }

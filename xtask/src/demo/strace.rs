@@ -18,8 +18,8 @@ pub const OPTIONS: [&str; 7] = [
      close,lseek,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,sendfile,copy_file_range",
 ];
 
-/// What the programs call the directories of their data set and of their checkpoints.
-const TRAINING: &str = "/cifar-10-batches-bin/";
+/// What the programs call their data sets, and the directory of their checkpoints.
+const TRAINING: [&str; 2] = ["/cifar-10-batches-bin/", "/train.npy"];
 const CHECKPOINTS: &str = "/checkpoints/";
 
 /// What strace saw.
@@ -77,7 +77,7 @@ impl Log {
                 add("reads", 1);
                 add("zero_reads", u64::from(value == 0));
                 add("bytes_read", value);
-                if arguments.contains(TRAINING) {
+                if TRAINING.iter().any(|file| arguments.contains(file)) {
                     self.training_bytes += value;
                 }
             }

@@ -219,6 +219,11 @@ pub const TOOLS: &[Tool] = &[
         Keras,
     ),
     tool(
+        Kind::Package("python3-venv"),
+        "makes the virtual environment of safetensors",
+        Pytorch,
+    ),
+    tool(
         command("bpftrace", "bpftrace"),
         "is what iotrace's cost is compared with",
         Tracers,
