@@ -15,7 +15,7 @@ use iotrace_common::{event, key::IoKey, limits::SET_WAYS, value::Io};
 
 use crate::{
     config::{CELLS_EACH, FILL_NOTICE, FULL, SET_MASK},
-    kernel::{compare_exchange, fetch_add},
+    kernel::{compare_exchange, next},
     maps::{CELLS, CELLS_FULL, EPOCH, FILL, SETS},
     process,
     thread::Thread,
@@ -81,7 +81,7 @@ pub fn take(thread: &mut Thread, epoch: u64) -> *mut Io {
         if ptr::read_volatile(cells) >= CELLS_EACH.load() {
             return ptr::null_mut();
         }
-        fetch_add(cells, 1)
+        next(cells)
     };
     if before >= CELLS_EACH.load() {
         return ptr::null_mut();

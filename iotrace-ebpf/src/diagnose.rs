@@ -1,6 +1,6 @@
 //! Counting what is not counted: adds to `DIAGNOSTICS`, which is per CPU.
 
-use crate::{config::PREEMPTIBLE, kernel::fetch_add, maps::DIAGNOSTICS};
+use crate::{config::PREEMPTIBLE, kernel::add as add_atomically, maps::DIAGNOSTICS};
 
 /// Adds one to diagnostic `reason` ([`iotrace_common::diag`]).
 #[inline(always)]
@@ -26,7 +26,7 @@ pub unsafe fn add_to_own(word: *mut u64, amount: u64) {
     // SAFETY: the caller's promise.
     unsafe {
         if PREEMPTIBLE.is_set() {
-            fetch_add(word, amount);
+            add_atomically(word, amount);
         } else {
             *word += amount;
         }

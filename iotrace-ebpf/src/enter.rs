@@ -19,7 +19,7 @@ use crate::{
     diagnose,
     file::{Kind, identify, of_descriptor},
     flight,
-    kernel::{Address, current, load, now, probe_user},
+    kernel::{Address, current, load, load_of, now, probe_user},
     maps::scratch,
     path,
     sort::{self, sort},
@@ -90,7 +90,7 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
 pub fn is_compat(task: Address) -> bool {
     let mask = TASK_COMPAT_MASK.load();
     // SAFETY: the running task; the field is 32 bits of status or flags.
-    mask != 0 && u64::from(unsafe { load::<u32>(task, &TASK_STATUS) }) & mask != 0
+    mask != 0 && u64::from(unsafe { load_of::<u32>(task, &TASK_STATUS) }) & mask != 0
 }
 
 /// Finds the call's file and keeps what its end needs; returns the thread's new state. `copy`: whose scratch to use.

@@ -13,7 +13,7 @@ use crate::{
         INODE_IS_COMPACT, INODE_MODE, INODE_SB, SB_BLOCK_SIZE, SB_DEV, TASK_FILES, TYPE_FILE,
         TYPE_INODE, TYPE_SUPER_BLOCK,
     },
-    kernel::{Address, field, load, pointer, probe_at},
+    kernel::{Address, field, load, load_of, pointer, probe_at},
 };
 
 /// What a descriptor turned out to be.
@@ -46,15 +46,15 @@ pub struct Open {
 pub fn of_descriptor(task: Address, fd: u32) -> u64 {
     // SAFETY: the task is the running one; each field is a pointer of the type that its offset's name says.
     let (table, slots) = unsafe {
-        let files: Address = load(task, &TASK_FILES);
-        let table: Address = load(files, &FILES_FDT);
-        (table, load::<u32>(table, &FDT_MAX))
+        let files: Address = load_of(task, &TASK_FILES);
+        let table: Address = load_of(files, &FILES_FDT);
+        (table, load_of::<u32>(table, &FDT_MAX))
     };
     if fd >= slots {
         return 0;
     }
     // SAFETY: as above. What it points to is an array, which the verifier has no type for.
-    let array: u64 = unsafe { load(table, &FDT_FD) };
+    let array: u64 = unsafe { load_of(table, &FDT_FD) };
     pointer(array + u64::from(fd) * 8)
 }
 

@@ -19,7 +19,7 @@ use iotrace_common::{diag, limits::FLIGHT_SLOTS, phases};
 use crate::{
     config::{MERGE_ALL, SIGNAL_THREADS, TASK_SIGNAL},
     diagnose,
-    kernel::{Address, compare_exchange, fetch_add, load},
+    kernel::{Address, claim, compare_exchange, fetch_add, load_of},
     maps::FLIGHTS,
     thread::Thread,
     together,
@@ -59,8 +59,8 @@ const _: () = assert!(size_of::<Flights>() == 128);
 pub fn begin(thread: &mut Thread, task: Address) {
     // SAFETY: the running task; `signal` is a pointer to a `signal_struct`, whose field is 32 bits.
     let threads = unsafe {
-        let signal: Address = load(task, &TASK_SIGNAL);
-        load::<u32>(signal, &SIGNAL_THREADS)
+        let signal: Address = load_of(task, &TASK_SIGNAL);
+        load_of::<u32>(signal, &SIGNAL_THREADS)
     };
     thread.flight = ALONE;
     if threads > 1 || thread.asynchronous != 0 {
@@ -287,9 +287,10 @@ fn find(own: u64) -> u32 {
                 return index + 1;
             }
             if known == 0 {
-                let before = compare_exchange(owner, 0, own);
-                if before == 0 || before == own {
-                    return index + 1;
+                match claim(owner, own) {
+                    0 => return 0, // next time
+                    taken if taken == own => return index + 1,
+                    _ => {}
                 }
             }
         }

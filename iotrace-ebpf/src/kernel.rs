@@ -7,6 +7,12 @@ use core::{arch::asm, ffi::c_void, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::generated;
 
+pub use crate::variant::{
+    atomic::{add, claim, compare_exchange, fetch_add, next},
+    repeat,
+    task::{current, load_of, registers_of},
+};
+
 use crate::config::{Const, HAS_CAST, TYPE_LIST_HEAD, WEAKLY_ORDERED};
 
 /// An address in the kernel.
@@ -105,20 +111,6 @@ pub fn probe_user<T: Copy>(address: u64) -> Option<T> {
     }
 }
 
-/// The running task.
-#[inline(always)]
-pub fn current() -> Address {
-    // SAFETY: the helper has no preconditions.
-    unsafe { generated::bpf_get_current_task_btf() as Address }
-}
-
-/// The registers that a task entered the kernel with. The verifier must know the task's type.
-#[inline(always)]
-pub fn registers_of(task: Address) -> Address {
-    // SAFETY: the caller passes a program's argument or the running task.
-    unsafe { generated::bpf_task_pt_regs(task.cast_mut().cast()) as Address }
-}
-
 /// How far `pointer` is from `base`.
 #[inline(always)]
 pub fn distance(pointer: Address, base: Address) -> u64 {
@@ -169,43 +161,4 @@ pub unsafe fn publish_next(word: *mut u64, value: u64) {
             value = in(reg) value + 1,
         );
     }
-}
-
-// The BPF target of rustc has no atomic read-modify-write operations; the kernel has them (from 5.12 on).
-
-/// Atomically adds `amount`; what was there before.
-///
-/// # Safety
-/// `word` is an aligned word of a map value.
-#[inline(always)]
-pub unsafe fn fetch_add(word: *mut u64, amount: u64) -> u64 {
-    let mut value = amount;
-    // SAFETY: the caller's promise; the verifier checks the address.
-    unsafe {
-        asm!(
-            "{value} = atomic_fetch_add((u64 *)({word} + 0), {value})",
-            word = in(reg) word,
-            value = inout(reg) value,
-        );
-    }
-    value
-}
-
-/// Atomically puts `new` where `old` is; what was there before.
-///
-/// # Safety
-/// As for [`fetch_add`].
-#[inline(always)]
-pub unsafe fn compare_exchange(word: *mut u64, old: u64, new: u64) -> u64 {
-    let before: u64;
-    // SAFETY: the caller's promise; the verifier checks the address.
-    unsafe {
-        asm!(
-            "r0 = cmpxchg_64({word} + 0, r0, {new})",
-            word = in(reg) word,
-            new = in(reg) new,
-            inout("r0") old => before,
-        );
-    }
-    before
 }

@@ -9,17 +9,15 @@
 //! - `sort`, `flight`: its phase, and merged time; `together`: that over all processes, where it is wanted
 //! - `cpu`: CPU time of threads, where it is wanted
 //! - `missing`: where files were looked for that are not there
-//! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files
 //! - `trace`: every operation by itself, where that is wanted
-//! - `uprobe` and the files beside it: functions of libraries, where they are wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
+//! - `variant`: what not every kernel has
 #![no_std]
 #![no_main]
-#![feature(asm_experimental_arch)] // atomics: see `kernel`
+#![feature(asm_experimental_arch)] // atomics: see `variant`
 
 mod account;
-mod aio;
 mod cells;
 mod cgroup;
 mod config;
@@ -36,33 +34,24 @@ mod maps;
 mod missing;
 mod open_files;
 mod owner;
-mod pages;
 mod path;
 mod process;
 mod sort;
 mod thread;
 mod together;
 mod trace;
-mod uprobe;
-mod uprobe_datatype;
-mod uprobe_handle;
-mod uprobe_mark;
-mod uprobe_open;
-mod uprobe_stream;
-mod uring;
+#[path = "recent/mod.rs"]
+mod variant;
 
 use core::ffi::c_void;
 
-use aya_ebpf::{
-    EbpfContext as _,
-    macros::{btf_tracepoint, tracepoint, uprobe, uretprobe},
-    programs::{BtfTracePointContext, ProbeContext, RetProbeContext, TracePointContext},
-};
+use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
 use aya_log_ebpf::debug;
 
 use crate::{
-    config::{COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT, REGS_NR},
-    kernel::{Address, current, load, registers_of},
+    config::REGS_NR,
+    kernel::{Address, load},
+    variant::*,
 };
 
 #[cfg(not(test))]
@@ -99,98 +88,6 @@ macro_rules! raw_pair {
 raw_pair!(sys_enter, sys_exit, 0);
 raw_pair!(sys_enter_again, sys_exit_again, 1);
 raw_pair!(sys_enter_third, sys_exit_third, 2);
-
-/// `struct syscall_trace_enter`: the number at offset 8; the arguments are taken from the task's registers, since a
-/// program that reads past a record's end cannot be attached to it.
-#[tracepoint]
-pub fn call_enter(ctx: TracePointContext) -> u32 {
-    enter::enter(registers(), number(&ctx), 0);
-    0
-}
-
-/// `struct syscall_trace_exit`: the number at offset 8, the result at offset 16.
-#[tracepoint]
-pub fn call_exit(ctx: TracePointContext) -> u32 {
-    // SAFETY: the record is at least 24 bytes long.
-    let result = unsafe { *ctx.as_ptr().byte_add(16).cast::<i64>() };
-    exit::exit(registers(), number(&ctx), result, 0);
-    0
-}
-
-#[inline(always)]
-fn registers() -> Address {
-    registers_of(current())
-}
-
-#[inline(always)]
-fn number(ctx: &TracePointContext) -> u64 {
-    // SAFETY: the record is at least 16 bytes long.
-    u64::from(unsafe { *ctx.as_ptr().byte_add(8).cast::<u32>() })
-}
-
-/// TRACE_EVENT io_uring_submit_req (io_uring_submit_sqe before Linux 6.3): (struct io_kiocb *req, ...)
-#[btf_tracepoint(function = "io_uring_submit_req")]
-pub fn uring_submit(ctx: BtfTracePointContext) -> i32 {
-    uring::submitted(ctx.arg::<u64>(0));
-    0
-}
-
-/// TRACE_EVENT io_uring_complete: (struct io_ring_ctx *ctx, void *req, struct io_uring_cqe *cqe), and in older kernels
-/// (ctx, req, u64 user_data, int res, unsigned cflags, ...)
-#[btf_tracepoint(function = "io_uring_complete")]
-pub fn uring_complete(ctx: BtfTracePointContext) -> i32 {
-    let (result, flags) = if COMPLETE_HAS_CQE.is_set() {
-        let cqe: Address = ctx.arg::<*const c_void>(2);
-        // SAFETY: the tracepoint's argument; both fields are 32 bits.
-        unsafe { (load::<u32>(cqe, &CQE_RESULT), load::<u32>(cqe, &CQE_FLAGS)) }
-    } else {
-        (ctx.arg::<u64>(3) as u32, ctx.arg::<u64>(4) as u32)
-    };
-    uring::completed(ctx.arg::<u64>(1), result as i32, flags);
-    0
-}
-
-/// TRACE_EVENT mm_filemap_add_to_page_cache: (struct folio *folio)
-#[btf_tracepoint(function = "mm_filemap_add_to_page_cache")]
-pub fn page_added(ctx: BtfTracePointContext) -> i32 {
-    pages::added(ctx.arg::<*const c_void>(0));
-    0
-}
-
-/// TRACE_EVENT mm_filemap_fault: (struct address_space *mapping, pgoff_t index)
-#[btf_tracepoint(function = "mm_filemap_fault")]
-pub fn page_fault(ctx: BtfTracePointContext) -> i32 {
-    pages::fault(ctx.arg::<*const c_void>(0), ctx.arg(1));
-    0
-}
-
-/// TRACE_EVENT mm_filemap_map_pages: (struct address_space *mapping, pgoff_t start, pgoff_t end)
-#[btf_tracepoint(function = "mm_filemap_map_pages")]
-pub fn pages_mapped(ctx: BtfTracePointContext) -> i32 {
-    pages::around(ctx.arg::<*const c_void>(0), ctx.arg(1), ctx.arg(2));
-    0
-}
-
-/// TRACE_EVENT writeback_dirty_folio: (struct folio *folio, struct address_space *mapping)
-#[btf_tracepoint(function = "writeback_dirty_folio")]
-pub fn page_dirtied(ctx: BtfTracePointContext) -> i32 {
-    pages::dirtied(ctx.arg::<*const c_void>(0));
-    0
-}
-
-/// The start of a function of a library.
-#[uprobe]
-pub fn library_enter(ctx: ProbeContext) -> u32 {
-    uprobe::entered(uprobe::cookie(ctx.as_ptr()));
-    0
-}
-
-/// The return of one.
-#[uretprobe]
-pub fn library_return(ctx: RetProbeContext) -> u32 {
-    uprobe::returned(uprobe::cookie(ctx.as_ptr()));
-    0
-}
 
 /// Iterator `task`: every thread of the system, one after another.
 #[unsafe(no_mangle)]

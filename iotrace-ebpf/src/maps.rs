@@ -5,12 +5,9 @@
 //! and file are the cells of an array, of which an epoch says which half is current. Those that are seldom written are
 //! hashes, which the programs reach through an array of maps with one slot; the daemon puts the other generation there.
 
-use core::{ffi::c_void, ptr};
-
 use aya_ebpf::{
-    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
     btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, PerCpuArray, RingBuf},
-    helpers::generated,
     macros::btf_map,
 };
 use iotrace_common::{
@@ -18,6 +15,7 @@ use iotrace_common::{
     event::Name,
     histogram::Histograms,
     key::{FailureKey, FileId, IoKey, LookKey},
+    library::{CallKey, Calls},
     limits, phases,
     scope::Scope,
     together,
@@ -25,10 +23,7 @@ use iotrace_common::{
     value::{Cell, Failures, Io, IoFull, MERGED},
 };
 
-use crate::{
-    aio, flight::Flights, kernel::Address, missing::Look, open_files::OpenFile, sort::Walk,
-    thread::Thread, together::Line, uring::Request,
-};
+use crate::{flight::Flights, missing::Look, open_files::OpenFile, sort::Walk, together::Line};
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
 /// by lookup-and-delete is four times as fast then (293 ns an entry against 1,195).
@@ -114,6 +109,14 @@ static MISSING_B: Sparse<LookKey, Failures, { limits::MISSING_ENTRIES as usize }
 #[btf_map]
 pub static MISSING: ArrayOfMaps<Sparse<LookKey, Failures, 1>, 1> = ArrayOfMaps::new();
 
+#[btf_map]
+static LIBRARY_A: Sparse<CallKey, Calls, { limits::LIBRARY_ENTRIES as usize }> = HashMap::new();
+#[btf_map]
+static LIBRARY_B: Sparse<CallKey, Calls, { limits::LIBRARY_ENTRIES as usize }> = HashMap::new();
+/// Calls of libraries per thread, function and file. Without uprobes it stays empty.
+#[btf_map]
+pub static LIBRARY: ArrayOfMaps<Sparse<CallKey, Calls, 1>, 1> = ArrayOfMaps::new();
+
 /// What new entries of the hashes start from; too large for the stack.
 #[btf_map]
 pub static ZERO: Array<IoFull, 1> = Array::new();
@@ -188,52 +191,6 @@ pub static EVENTS: RingBuf<u8, { limits::EVENT_RING_BYTES as usize }> = RingBuf:
 #[btf_map]
 pub static HISTOGRAMS: PerCpuArray<Histograms, { phases::COUNT }> = PerCpuArray::new();
 
-/// io_uring's requests in flight, by their address. Not preallocated: mostly empty.
-#[btf_map]
-pub static REQUESTS: HashMap<
-    u64,
-    Request,
-    { limits::REQUEST_ENTRIES as usize },
-    { BPF_F_NO_PREALLOC as usize },
-> = HashMap::new();
-
-/// In place of a thread's state, that of the programs that see io_uring's requests, which end on any thread.
-#[btf_map]
-pub static URING_STATE: PerCpuArray<Thread, 2> = PerCpuArray::new();
-
-/// libaio's requests in flight, by process and the address of their `struct iocb`. Not preallocated: mostly empty.
-#[btf_map]
-pub static AIO_REQUESTS: HashMap<
-    aio::Key,
-    aio::Request,
-    { limits::AIO_REQUEST_ENTRIES as usize },
-    { BPF_F_NO_PREALLOC as usize },
-> = HashMap::new();
-
-/// Its contexts, by process and the address of their ring: up to where the ring was looked at. Not preallocated.
-#[btf_map]
-pub static AIO_CONTEXTS: HashMap<
-    aio::Key,
-    u64,
-    { limits::AIO_CONTEXT_ENTRIES as usize },
-    { BPF_F_NO_PREALLOC as usize },
-> = HashMap::new();
-
-/// Processes that have such contexts, by process id and start key. Not preallocated.
-#[btf_map]
-pub static AIO_USERS: HashMap<
-    u64,
-    u64,
-    { limits::AIO_CONTEXT_ENTRIES as usize },
-    { BPF_F_NO_PREALLOC as usize },
-> = HashMap::new();
-
-/// Files behind those of an overlay filesystem, which has a page cache of none: by the real file, the one that is open
-/// (an LRU: a forgotten one is learned again at its next read or mmap).
-#[btf_map]
-pub static OVERLAID: LruHashMap<FileId, FileId, { limits::OVERLAID_ENTRIES as usize }> =
-    LruHashMap::new();
-
 /// The operation trace: rings one behind the other, which the daemon maps into its memory. The loader gives them their
 /// size; where nothing is traced they have one record.
 #[btf_map]
@@ -301,52 +258,3 @@ pub mod scratch {
     pub const DIRTIED: u32 = EXEC + 6;
     pub const COUNT: usize = 2 * COPIES + 7;
 }
-
-/// Task storage: a value per thread, found without a key, freed with the thread. aya has no type for it.
-#[repr(C)]
-pub struct TaskStorage<T> {
-    r#type: *const [i32; BPF_MAP_TYPE_TASK_STORAGE as usize],
-    key: *const i32,
-    value: *const T,
-    max_entries: *const [i32; 0],
-    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
-}
-
-// SAFETY: only the address is used, as the map's handle; the loader reads the definition from BTF.
-unsafe impl<T> Sync for TaskStorage<T> {}
-
-impl<T> TaskStorage<T> {
-    pub const fn new() -> Self {
-        Self {
-            r#type: ptr::null(),
-            key: ptr::null(),
-            value: ptr::null(),
-            max_entries: ptr::null(),
-            map_flags: ptr::null(),
-        }
-    }
-
-    /// The task's value; made first, all zero, with `create`. Null where there is none.
-    #[inline(always)]
-    pub fn get(&self, task: Address, create: bool) -> *mut T {
-        // SAFETY: the map is a task storage of `T`, the task a pointer that the verifier checks.
-        unsafe {
-            generated::bpf_task_storage_get(
-                ptr::from_ref(self).cast_mut().cast::<c_void>(),
-                task.cast_mut().cast(),
-                ptr::null_mut(),
-                u64::from(create),
-            )
-            .cast()
-        }
-    }
-}
-
-/// The state of most threads: a table, because a lookup in it is inlined, where task storage is a call (25 ns where the
-/// kernel is built with retpolines, twice per system call). See [`crate::thread::of`].
-#[btf_map]
-pub static THREAD_TABLE: Array<Thread, { limits::THREAD_SLOTS as usize }> = Array::new();
-
-/// The state of the threads whose place in the table is taken by another.
-#[btf_map]
-pub static THREADS: TaskStorage<Thread> = TaskStorage::new();

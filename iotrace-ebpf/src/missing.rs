@@ -23,7 +23,7 @@ use crate::{
     config::{COUNT_MISSING, DENTRY_INODE},
     diagnose,
     file::id_of,
-    kernel::{Address, current, fetch_add, probe},
+    kernel::{Address, add, current, probe, repeat},
     maps::{MISSING, SCRATCH, Scratch},
     path::{AT_FDCWD, MODE_DIRECTORY, header, send, start_of_path, walk},
     thread::Thread,
@@ -133,8 +133,8 @@ fn count(key: &LookKey, ns: u64) -> bool {
     let Some(found) = found else { return false };
     // SAFETY: aligned words of a map value, which the threads of a process share.
     unsafe {
-        fetch_add(&raw mut (*found).calls, 1);
-        fetch_add(&raw mut (*found).ns, ns);
+        add(&raw mut (*found).calls, 1);
+        add(&raw mut (*found).ns, ns);
     }
     true
 }
@@ -179,12 +179,9 @@ fn hash(scratch: &mut Scratch, length: u64, copy: u32) {
         directory: HASH_START,
         until: 0,
     };
-    let callback: unsafe extern "C" fn(u32, *mut c_void) -> i64 = hash_callback;
     let mut context = copy;
     // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
-    unsafe {
-        generated::bpf_loop(TURNS, callback as *mut c_void, (&raw mut context).cast(), 0);
-    }
+    unsafe { repeat(TURNS, hash_callback, (&raw mut context).cast()) };
 }
 
 unsafe extern "C" fn hash_callback(_index: u32, copy: *mut c_void) -> i64 {

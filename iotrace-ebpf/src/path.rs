@@ -26,9 +26,9 @@ use crate::{
     },
     diagnose,
     file::{id_of, of_descriptor},
-    kernel::{Address, current, fetch_add, now, pid_tgid, probe},
+    kernel::{Address, add, current, now, pid_tgid, probe, repeat},
     maps::{EVENTS, NAMED, Named, RENAMES, SCRATCH, Scratch, scratch},
-    sort::{self, stamp},
+    sort::{self, peek, poke, stamp},
     thread::{Thread, start_of},
 };
 
@@ -232,17 +232,9 @@ pub fn walk(scratch: &mut Scratch, path: Path, copy: u32) {
     scratch.length = 0;
     scratch.done = 0;
     if HAS_LOOP.is_set() {
-        let callback: unsafe extern "C" fn(u32, *mut c_void) -> i64 = step_callback;
         let mut context = copy;
         // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
-        unsafe {
-            generated::bpf_loop(
-                PATH_COMPONENTS,
-                callback as *mut c_void,
-                (&raw mut context).cast(),
-                0,
-            );
-        }
+        unsafe { repeat(PATH_COMPONENTS, step_callback, (&raw mut context).cast()) };
     } else {
         for _ in 0..BOUNDED_STEPS {
             if step(scratch) {
@@ -275,25 +267,28 @@ unsafe extern "C" fn step_callback(_index: u32, copy: *mut c_void) -> i64 {
     }
 }
 
-/// One step from the leaf to the root; true at the end.
+/// One step from the leaf to the root; true at the end. What a step leaves for the next one stays in memory, of which the
+/// verifier knows no ranges ([`sort::Walk`]).
 #[inline(always)]
 fn step(scratch: &mut Scratch) -> bool {
-    if scratch.dentry == scratch.mount_root {
+    let dentry = peek(&raw const scratch.dentry);
+    if dentry == peek(&raw const scratch.mount_root) {
         return cross_mount(scratch);
     }
     // d_parent, d_name.hash_len (the length is the high half), d_name.name
-    let [parent, hash_len, name]: [u64; 3] = probe(scratch.dentry as Address, &DENTRY_PARENT);
-    if parent == scratch.dentry {
+    let [parent, hash_len, name]: [u64; 3] = probe(dentry as Address, &DENTRY_PARENT);
+    let so_far = peek(&raw const scratch.length);
+    if parent == dentry {
         // A root outside any mount: a memfd or the like, whose only name this is.
-        scratch.done = 1;
-        if scratch.length != 0 {
+        poke(&raw mut scratch.done, 1);
+        if so_far != 0 {
             return true;
         }
     }
-    if scratch.length >= PATH_BYTES as u64 {
+    if so_far >= PATH_BYTES as u64 {
         return true;
     }
-    let position = scratch.length & (PATH_BYTES as u64 - 1);
+    let position = so_far & (PATH_BYTES as u64 - 1);
     let length = (hash_len >> 32) & NAME_BYTES as u64;
     // SAFETY: the position is below PATH_BYTES and the name at most 255 bytes; the buffer has room for both.
     unsafe {
@@ -301,23 +296,25 @@ fn step(scratch: &mut Scratch) -> bool {
         *target = length as u8;
         generated::bpf_probe_read_kernel(target.add(1).cast(), length as u32, name as Address);
     }
-    scratch.length = position + 1 + length;
-    scratch.dentry = parent;
-    scratch.done != 0
+    poke(&raw mut scratch.length, position + 1 + length);
+    poke(&raw mut scratch.dentry, parent);
+    peek(&raw const scratch.done) != 0
 }
 
 /// From the root of a mount to where it is mounted; true where it is mounted nowhere (the namespace's root).
 #[inline(always)]
 fn cross_mount(scratch: &mut Scratch) -> bool {
-    let mount = scratch.vfsmount - MOUNT_VFSMOUNT.load();
+    let mount = peek(&raw const scratch.vfsmount) - MOUNT_VFSMOUNT.load();
     let [parent, mountpoint]: [u64; 2] = probe(mount as Address, &MOUNT_PARENT);
     if parent == mount || parent == 0 {
-        scratch.done = 1;
+        poke(&raw mut scratch.done, 1);
         return true;
     }
-    scratch.dentry = mountpoint;
-    scratch.vfsmount = parent + MOUNT_VFSMOUNT.load();
-    scratch.mount_root = probe(scratch.vfsmount as Address, &VFSMOUNT_ROOT);
+    let vfsmount = parent + MOUNT_VFSMOUNT.load();
+    let mount_root = probe(vfsmount as Address, &VFSMOUNT_ROOT);
+    poke(&raw mut scratch.dentry, mountpoint);
+    poke(&raw mut scratch.vfsmount, vfsmount);
+    poke(&raw mut scratch.mount_root, mount_root);
     false
 }
 
@@ -357,7 +354,7 @@ const MAX_PAYLOAD: u64 = (PATH_BYTES + NAME_BYTES + 1 + PATH_BYTES) as u64;
 pub fn linked() {
     if let Some(renames) = RENAMES.get_ptr_mut(0) {
         // SAFETY: an aligned word of a map value.
-        unsafe { fetch_add(renames, 1) };
+        unsafe { add(renames, 1) };
     }
 }
 

@@ -10,7 +10,6 @@
 
 use core::{ffi::c_void, ptr};
 
-use aya_ebpf::helpers::generated;
 use iotrace_common::{
     key::FileId,
     limits::{NAME_BYTES, PATH_BYTES},
@@ -19,7 +18,7 @@ use iotrace_common::{
 
 use crate::{
     config::{FILE_MODE, HAS_LOOP, TRACE_PATHS, TYPE_FILE},
-    kernel::field,
+    kernel::{field, repeat},
     maps::{RENAMES, RULES, SCRATCH, Scratch},
     path,
     thread::{Known, Thread},
@@ -140,17 +139,9 @@ fn by_table(which: u32, scratch: &mut Scratch, copy: u32) -> u32 {
         return 0;
     }
     begin(table, which, scratch);
-    let callback: unsafe extern "C" fn(u32, *mut c_void) -> i64 = walk_callback;
     let mut context = copy;
     // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
-    unsafe {
-        generated::bpf_loop(
-            MOST_TURNS,
-            callback as *mut c_void,
-            (&raw mut context).cast(),
-            0,
-        );
-    }
+    unsafe { repeat(MOST_TURNS, walk_callback, (&raw mut context).cast()) };
     let (state, base) = (
         peek(&raw const scratch.walk.state),
         peek(&raw const scratch.walk.base),
@@ -271,14 +262,16 @@ fn place(index: u64, size: usize) -> usize {
     index as usize & (size - 1)
 }
 
+/// Reads a field of a scratch that stays in memory: see [`Walk`].
 #[inline(always)]
-fn peek<T: Copy>(field: *const T) -> T {
+pub fn peek<T: Copy>(field: *const T) -> T {
     // SAFETY: a field of the running program's own scratch.
     unsafe { ptr::read_volatile(field) }
 }
 
+/// As [`peek`], writes it.
 #[inline(always)]
-fn poke<T>(field: *mut T, value: T) {
+pub fn poke<T>(field: *mut T, value: T) {
     // SAFETY: as in `peek`.
     unsafe { ptr::write_volatile(field, value) }
 }

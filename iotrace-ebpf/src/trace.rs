@@ -25,8 +25,7 @@ use crate::{
     },
     diagnose, full,
     kernel::{
-        Address, cpu, current, fetch_add, field, load, probe, probe_user, publish_next,
-        registers_of,
+        Address, add, cpu, current, field, load_of, probe, probe_user, publish_next, registers_of,
     },
     maps::{TRACE_MISSING, TRACE_OPERATIONS, TRACE_RINGS, scratch},
     thread::Thread,
@@ -145,7 +144,7 @@ fn transferred(file: u64, pointer: u64, moved: u64) -> u64 {
 #[inline(always)]
 fn mapped_from() -> u64 {
     // SAFETY: the running task's registers.
-    unsafe { load(registers_of(current()), &REGS_ARG5) }
+    unsafe { load_of(registers_of(current()), &REGS_ARG5) }
 }
 
 /// The sum of the lengths of the vectors; [`NONE`] where there are many.
@@ -317,9 +316,9 @@ fn count_missing(tgid: u32, start: u32, closed: u32) -> u32 {
     // SAFETY: aligned words of a map value, which all threads of the process add to.
     unsafe {
         if closed != 0 {
-            fetch_add(&raw mut (*missing).left_out, 1);
+            add(&raw mut (*missing).left_out, 1);
         } else {
-            fetch_add(&raw mut (*missing).lost, 1);
+            add(&raw mut (*missing).lost, 1);
         }
     }
     0

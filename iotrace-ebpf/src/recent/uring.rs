@@ -31,12 +31,14 @@ use crate::{
     file::{Kind, of_descriptor},
     flight,
     kernel::{Address, cpu, current, field, now, probe, registers_of},
-    maps::{REQUESTS, URING_STATE, scratch},
+    maps::scratch,
     owner, path, sort,
     thread::{self, Thread, process_in_scope},
     together::{Joined, NONE_JOINED},
     trace,
 };
+
+use super::maps::{REQUESTS, URING_STATE};
 
 /// A request in flight.
 #[repr(C)]

@@ -29,12 +29,16 @@ use crate::{
     exit,
     file::{Kind, identify, of_descriptor},
     flight,
-    kernel::{current, now, probe_user, registers_of},
-    maps::{AIO_CONTEXTS, AIO_REQUESTS, AIO_USERS},
+    kernel::{self, current, now, probe_user, registers_of},
     path, sort,
     thread::{self, Thread, state},
     together::{self, Joined},
     trace,
+};
+
+use super::{
+    Callback,
+    maps::{AIO_CONTEXTS, AIO_REQUESTS, AIO_USERS},
 };
 
 /// A request in flight, found by its process and the address of its `struct iocb`.
@@ -178,13 +182,11 @@ pub extern "C" fn iotrace_aio_begun(copy: u32) -> u32 {
     0
 }
 
-type Callback = unsafe extern "C" fn(u32, *mut c_void) -> i64;
-
 /// Has a callback called `count` times at most; how often it was.
 #[inline(always)]
 fn repeat(count: u64, callback: Callback, context: *mut c_void) -> u64 {
     // SAFETY: the callback has the signature that the helper calls, and its context lives on the caller's stack.
-    let turns = unsafe { generated::bpf_loop(count as u32, callback as *mut c_void, context, 0) };
+    let turns = unsafe { kernel::repeat(count as u32, callback, context) };
     if turns < 0 { 0 } else { turns as u64 }
 }
 

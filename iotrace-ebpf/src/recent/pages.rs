@@ -32,10 +32,12 @@ use crate::{
     diagnose,
     file::identify_inode,
     kernel::{Address, current, field, load, probe, probe_at, registers_of},
-    maps::{NAMED, OVERLAID, scratch},
+    maps::{NAMED, scratch},
     path,
     thread::{self, Thread, in_scope, state},
 };
+
+use super::maps::OVERLAID;
 
 const PF_EXITING: u32 = 0x4;
 /// A thread that the kernel made for io_uring, of the process that it works for.

@@ -10,18 +10,12 @@
 
 use core::ptr;
 
-use aya_ebpf::{
-    bindings::BPF_F_NO_PREALLOC,
-    btf_maps::{Array, ArrayOfMaps, HashMap},
-    helpers::generated,
-    macros::btf_map,
-};
+use aya_ebpf::{btf_maps::Array, helpers::generated, macros::btf_map};
 use iotrace_common::{
     bucket::size_bucket,
     diag,
     key::{FileId, start_key},
     library::{self, CallKey, Calls, Function, bytes, class, failure, subject},
-    limits::LIBRARY_ENTRIES,
 };
 
 use crate::{
@@ -30,10 +24,12 @@ use crate::{
         REGS_STACK, RETURN_POPS,
     },
     kernel::{Address, current, fetch_add, load, now, pid_tgid, registers_of},
-    maps::{DIAGNOSTICS, TaskStorage},
+    maps::{DIAGNOSTICS, LIBRARY},
     thread::{process_in_scope, start_of},
     uprobe_datatype, uprobe_handle, uprobe_mark, uprobe_open, uprobe_stream,
 };
+
+use super::maps::TaskStorage;
 
 const BPF_NOEXIST: u64 = 1;
 
@@ -69,18 +65,6 @@ pub struct Call {
 
 #[btf_map]
 static CALLS_IN_FLIGHT: TaskStorage<[Call; LIBRARIES]> = TaskStorage::new();
-
-/// Not preallocated: without uprobes it stays empty.
-type Sparse<const ENTRIES: usize> =
-    HashMap<CallKey, Calls, ENTRIES, { BPF_F_NO_PREALLOC as usize }>;
-
-#[btf_map]
-static LIBRARY_A: Sparse<{ LIBRARY_ENTRIES as usize }> = HashMap::new();
-#[btf_map]
-static LIBRARY_B: Sparse<{ LIBRARY_ENTRIES as usize }> = HashMap::new();
-/// Counters per thread, function and file, in two generations (see `maps`).
-#[btf_map]
-static LIBRARY: ArrayOfMaps<Sparse<1>, 1> = ArrayOfMaps::new();
 
 /// What new entries start from; too large for the stack.
 #[btf_map]
