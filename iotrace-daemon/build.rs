@@ -1,5 +1,5 @@
-//! Builds the kernel crate and puts its object into `OUT_DIR`, where `include_bytes_aligned!` takes
-//! it from; and names this build's version and commit (`IOTRACE_VERSION`).
+//! Builds the kernel crate and puts its objects into `OUT_DIR`, where `include_bytes_aligned!` takes
+//! them from; and names this build's version and commit (`IOTRACE_VERSION`).
 
 use std::env;
 use std::fs;
@@ -11,7 +11,7 @@ mod kernel_crate;
 #[path = "build/toolchain.rs"]
 mod toolchain;
 
-use kernel_crate::{Machine, PACKAGE};
+use kernel_crate::{Machine, OBJECTS, PACKAGE};
 use toolchain::Toolchain;
 
 /// The mend for everything that is missing.
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the object. Its warnings become ours; its errors end the build.
+/// Builds the objects. Their warnings become ours; their errors end the build.
 fn build_kernel_crate(root: &Path) -> Result<(), String> {
     rerun_if_changed(root);
     let toolchain = Toolchain::find(env!("CARGO_PKG_RUST_VERSION"))
@@ -49,10 +49,33 @@ fn build_kernel_crate(root: &Path) -> Result<(), String> {
         big_endian: variable("CARGO_CFG_TARGET_ENDIAN") == "big",
     };
     let out = path_variable("OUT_DIR");
-    let target_dir = out.join("kernel-target"); // not the object's name, which would be in its way
-    let mut cargo = kernel_crate::cargo(&toolchain, "build", &machine, root, &target_dir);
+    for (name, features) in OBJECTS {
+        build_object(
+            &toolchain,
+            &linker,
+            &machine,
+            features,
+            root,
+            &out.join(name),
+        )?;
+    }
+    Ok(())
+}
+
+/// Builds the kernel crate with `features` and puts the object at `to`.
+fn build_object(
+    toolchain: &Toolchain,
+    linker: &Path,
+    machine: &Machine,
+    features: &str,
+    root: &Path,
+    to: &Path,
+) -> Result<(), String> {
+    // Not an object's name, which would be in its way. One for all: they differ in the last crate alone.
+    let target_dir = to.with_file_name("kernel-target");
+    let mut cargo = kernel_crate::cargo(toolchain, "build", features, machine, root, &target_dir);
     let linker_variable = machine.target().replace('-', "_").to_uppercase();
-    cargo.env(format!("CARGO_TARGET_{linker_variable}_LINKER"), &linker);
+    cargo.env(format!("CARGO_TARGET_{linker_variable}_LINKER"), linker);
     let output = cargo
         .output()
         .map_err(|error| format!("cannot run {cargo:?}: {error}"))?;
@@ -68,8 +91,7 @@ fn build_kernel_crate(root: &Path) -> Result<(), String> {
         .join(machine.target())
         .join("release")
         .join(PACKAGE);
-    fs::copy(&object, out.join(PACKAGE))
-        .map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
+    fs::copy(&object, to).map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
     Ok(())
 }
 

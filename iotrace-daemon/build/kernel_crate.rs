@@ -12,6 +12,9 @@ use crate::toolchain::Toolchain;
 /// The package's name, and that of its only binary.
 pub const PACKAGE: &str = "iotrace-ebpf";
 
+/// The objects that are made of it: a name for the file, and the features that it is built with.
+pub const OBJECTS: [(&str, &str); 2] = [(PACKAGE, ""), ("iotrace-ebpf-legacy", "legacy")];
+
 /// The instruction set: `v3` has 32-bit registers and jumps, which Linux 5.1 and later run; `v2`
 /// serves older ones, at more instructions per program.
 const CPU: &str = "v3";
@@ -42,12 +45,13 @@ impl Machine {
     }
 }
 
-/// The command: `cargo build` or `cargo clippy` for the kernel crate, in the workspace `root`.
+/// The command: `cargo build` or `cargo clippy` for the kernel crate with `features`, in the workspace `root`.
 ///
 /// `target_dir` must not be the outer cargo's, which holds its lock while a build script runs.
 pub fn cargo(
     toolchain: &Toolchain,
     subcommand: &str,
+    features: &str,
     machine: &Machine,
     root: &Path,
     target_dir: &Path,
@@ -68,6 +72,8 @@ pub fn cargo(
         "--release",
         "--package",
         PACKAGE,
+        "--features",
+        features,
     ]);
     command.args([
         "-Z",
@@ -82,25 +88,32 @@ pub fn cargo(
     if !toolchain.is_nightly() {
         command.env("RUSTC_BOOTSTRAP", "1");
     }
-    command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(machine));
+    command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(machine, features));
     command
 }
+
+/// Keeps blocks of instructions in the order of the source: kernels before 5.17 refuse a loop that is entered from behind,
+/// and falls through to its beginning.
+const IN_ORDER: &str = "-Clink-arg=--llvm-args=-disable-block-placement";
 
 /// The compiler's flags, in cargo's encoding. BTF is made from the debug information.
 ///
 /// Small copies and fills are stores in the program. In order, which the linker would ask for, LLVM leaves all but copies
 /// to functions that go byte by byte: slow to run, and slow for the kernel to check.
-fn rustflags(machine: &Machine) -> String {
+fn rustflags(machine: &Machine, features: &str) -> String {
     let arch = format!("--cfg=bpf_target_arch=\"{}\"", machine.bpf_arch());
     let cpu = format!("-Ctarget-cpu={CPU}");
-    [
+    let mut flags = vec![
         arch.as_str(),
         cpu.as_str(),
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
         "-Clink-arg=--disable-expand-memcpy-in-order",
-    ]
-    .join("\x1f")
+    ];
+    if !features.is_empty() {
+        flags.push(IN_ORDER);
+    }
+    flags.join("\x1f")
 }
 
 /// The cargo that runs us, for a compiler that was packaged without one.

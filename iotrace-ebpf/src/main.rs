@@ -3,6 +3,10 @@
 //! Two hook kinds reach one accounting code: the BTF raw tracepoints `sys_enter` and `sys_exit`, and the per-syscall
 //! tracepoints `syscalls/sys_enter_*` and `sys_exit_*`. The process hooks are BTF raw tracepoints in both.
 //!
+//! Two objects are made from this crate, which differ in the module `variant` alone: `recent`, and with the feature
+//! `legacy` one for kernels that lack what that needs. A kernel refuses what it does not know even where it never runs,
+//! so a setting at load could not choose. The daemon probes the kernel and takes the one or the other.
+//!
 //! - `enter`, `exit`: what happens at the start and the end of a call
 //! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses
 //! - `file`, `path`: which file it is, and its name
@@ -12,10 +16,14 @@
 //! - `trace`: every operation by itself, where that is wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
-//! - `variant`: what not every kernel has
+//! - `variant`: what the two objects have of their own
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)] // atomics: see `variant`
+#![cfg_attr(
+    feature = "legacy",
+    expect(dead_code, reason = "the other object uses it")
+)]
 
 mod account;
 mod cells;
@@ -40,7 +48,8 @@ mod sort;
 mod thread;
 mod together;
 mod trace;
-#[path = "recent/mod.rs"]
+#[cfg_attr(not(feature = "legacy"), path = "recent/mod.rs")]
+#[cfg_attr(feature = "legacy", path = "legacy/mod.rs")]
 mod variant;
 
 use core::ffi::c_void;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 
-use crate::kernel_crate::{self, Machine};
+use crate::kernel_crate::{self, Machine, OBJECTS};
 use crate::setup::{self, Purpose};
 use crate::toolchain::Toolchain;
 use crate::{cmd, run};
@@ -38,8 +38,13 @@ fn kernel_lints() -> Result<()> {
         big_endian: cfg!(target_endian = "big"),
     };
     let target_dir = run::target_dir()?.join("kernel-lint");
-    let mut clippy = kernel_crate::cargo(&toolchain, "clippy", &machine, cmd::root(), &target_dir);
-    cmd::run(clippy.args(["--", "--deny", "warnings"]))
+    for (_, features) in OBJECTS {
+        let root = cmd::root();
+        let mut clippy =
+            kernel_crate::cargo(&toolchain, "clippy", features, &machine, root, &target_dir);
+        cmd::run(clippy.args(["--", "--deny", "warnings"]))?;
+    }
+    Ok(())
 }
 
 /// cargo-deny: bans, licences and sources; known vulnerabilities where their database can be had,

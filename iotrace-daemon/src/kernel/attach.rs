@@ -186,14 +186,14 @@ impl Kernel {
     fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {
         let hook = match choice {
             HookChoice::Btf => self.attach_pair(btf)?,
-            HookChoice::Tracepoint => attach_tracepoints(&mut self.ebpf)?,
+            HookChoice::Tracepoint => self.attach_tracepoints()?,
             HookChoice::Auto => match self.attach_pair(btf) {
                 Ok(hook) => hook,
                 // What it may not do by one kind, it may not by the other.
                 Err(error @ KernelError::Privilege(_)) => return Err(error),
                 Err(error) => {
                     log::warn!("falling back to one tracepoint per system call: {error}");
-                    attach_tracepoints(&mut self.ebpf)?
+                    self.attach_tracepoints()?
                 }
             },
         };
@@ -204,6 +204,16 @@ impl Kernel {
     fn attach_pair(&mut self, btf: &Btf) -> Result<Hook, KernelError> {
         self.misses.attach(&mut self.ebpf, btf)?;
         Ok(Hook::Btf)
+    }
+
+    fn attach_tracepoints(&mut self) -> Result<Hook, KernelError> {
+        self.variant
+            .has_all()
+            .map_err(|reason| KernelError::LeftOut {
+                what: "--hook tracepoint",
+                reason,
+            })?;
+        attach_tracepoints(&mut self.ebpf)
     }
 
     /// Attaches one more copy of the pair where calls are being lost for want of it.

@@ -60,6 +60,8 @@ pub enum KernelError {
         reason: String,
         hint: &'static str,
     },
+    #[error("{what} cannot be had: {reason}")]
+    LeftOut { what: &'static str, reason: String },
     #[error(
         "the kernel programs speak version {found} of the shared types, this iotrace version {expected}\n\
          rebuild iotrace: its two halves come from different sources"
@@ -93,7 +95,11 @@ impl KernelError {
     /// Exit code: 77 where a privilege or a kernel feature is missing, 1 for all else.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Privilege(_) | Self::Lockdown | Self::PidNamespace | Self::NoBtf { .. } => 77,
+            Self::Privilege(_)
+            | Self::Lockdown
+            | Self::PidNamespace
+            | Self::NoBtf { .. }
+            | Self::LeftOut { .. } => 77,
             _ => 1,
         }
     }

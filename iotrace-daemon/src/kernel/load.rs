@@ -33,12 +33,9 @@ use super::{
     trace::{Layout, TraceOptions},
     uprobes::{self, Uprobes, Wanted},
     uring::{self, Uring},
+    variant::Variant,
 };
 use crate::classify::dfa::Table;
-
-/// The kernel programs, built by this crate's build script.
-pub(super) static OBJECT: &[u8] =
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf"));
 
 /// Where the kernel shows its own type information.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -121,16 +118,23 @@ pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
 
 /// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet.
 pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, KernelError> {
-    check_abi(OBJECT)?;
+    let variant = Variant::of_this_kernel();
+    check_abi(variant.object())?;
     if probe::is_confidential() {
         return Err(KernelError::Lockdown);
     }
     if probe::pid_namespace().is_err() {
         return Err(KernelError::PidNamespace);
     }
-    let uring = uring::find(types);
+    if let (Err(reason), false) = (variant.has_all(), options.uprobes.is_empty()) {
+        return Err(KernelError::LeftOut {
+            what: "--uprobe",
+            reason,
+        });
+    }
+    let uring = variant.has_all().and_then(|()| uring::find(types));
     let pages = match options.page_cache {
-        true => pages::find(types),
+        true => variant.has_all().and_then(|()| pages::find(types)),
         false => Err(pages::OFF.into()),
     };
     let cpu = match options.cpu {
@@ -142,6 +146,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         .as_ref()
         .map(|trace| Layout::of(trace.buffer_bytes));
     let mut ebpf = open(
+        variant,
         options,
         types,
         (uring.as_ref().ok(), pages.as_ref().ok()),
@@ -176,6 +181,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     };
     let mut kernel = Kernel {
         ebpf,
+        variant,
         _rules: rules,
         targets,
         named,
@@ -202,6 +208,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
 }
 
 fn open(
+    variant: Variant,
     options: &Options,
     types: &Types,
     (uring, pages): (Option<&Uring>, Option<&Pages>),
@@ -218,12 +225,13 @@ fn open(
             Vec::new()
         }));
     }
-    let mut object = OBJECT.to_vec();
+    let mut object = variant.object().to_vec();
     settings.extend(cast::apply(&mut object, types));
     override_for_test(&mut settings);
     let entries = options.entries();
     let sets = entries.div_ceil(2).next_power_of_two();
     let full = options.detail == Detail::Full;
+    let has_loop = variant == Variant::Recent && has_loop();
     settings.extend([
         ("FULL", u64::from(full)),
         ("FOLLOW", u64::from(options.follow)),
@@ -231,12 +239,12 @@ fn open(
         ("MERGE_ALL", u64::from(options.merge_all)),
         ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
         // Without `bpf_loop` no path can be hashed.
-        ("COUNT_MISSING", u64::from(options.missing && has_loop())),
+        ("COUNT_MISSING", u64::from(options.missing && has_loop)),
         ("SELF_TGID", u64::from(std::process::id())),
         ("CELLS_EACH", u64::from(entries)),
         ("SET_MASK", u64::from(sets - 1)),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
-        ("HAS_LOOP", u64::from(has_loop())),
+        ("HAS_LOOP", u64::from(has_loop)),
         ("PREEMPTIBLE", u64::from(copies::preemptible())),
     ]);
     let filter = options
@@ -408,18 +416,20 @@ mod tests {
 
     #[test]
     fn the_object_speaks_this_version() {
-        check_abi(OBJECT).unwrap();
+        check_abi(Variant::Recent.object()).unwrap();
+        check_abi(Variant::Legacy.object()).unwrap();
     }
 
     #[test]
     fn another_version_is_refused() {
-        let at = OBJECT
+        let object = Variant::Recent.object();
+        let at = object
             .windows(8)
             .enumerate()
             .filter(|(_, bytes)| *bytes == ABI_VERSION.to_ne_bytes())
             .map(|(at, _)| at)
             .find(|at| {
-                let mut copy = OBJECT.to_vec();
+                let mut copy = object.to_vec();
                 copy[*at] = 99;
                 matches!(check_abi(&copy), Err(KernelError::Abi { found: 99, .. }))
             });

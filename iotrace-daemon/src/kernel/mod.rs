@@ -1,6 +1,7 @@
 //! The kernel side as the daemon sees it: loads the programs, attaches the hooks, names their losses.
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
+//! - `variant`: which of the two objects this kernel gets
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
 //! - `attach`, `copies`, `uring`, `pages`, `uprobes`: the hooks of each kind
@@ -35,6 +36,7 @@ mod uprobe_cost;
 mod uprobe_datatypes;
 pub mod uprobes;
 mod uring;
+mod variant;
 
 use std::{
     fs,
@@ -61,10 +63,12 @@ pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
 pub use uprobe_cost::{Cost, measure as measure_uprobes};
 use uring::Uring;
+use variant::Variant;
 
 /// The loaded programs and their maps.
 pub struct Kernel {
     ebpf: Ebpf,
+    variant: Variant,
     /// Held: the programs find it by its descriptor when they are loaded.
     _rules: Rules,
     targets: HashMap<MapData, u32, u32>,

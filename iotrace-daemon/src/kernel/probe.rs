@@ -17,6 +17,7 @@ use super::{
     capabilities::{self, Capability},
     load::{self, KERNEL_BTF},
     offsets, uring,
+    variant::{self, Variant},
 };
 
 /// Whether iotrace can do without a feature.
@@ -84,7 +85,6 @@ const MAPS: &[(MapType, &str, &str)] = &[
     (MapType::LruHash, "map: LRU hash", "4.10"),
     (MapType::ArrayOfMaps, "map: array of maps", "4.12"),
     (MapType::RingBuf, "map: ring buffer", "5.8"),
-    (MapType::TaskStorage, "map: task storage", "5.11"),
 ];
 
 const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
@@ -93,18 +93,6 @@ const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
         "helper: probe_read_kernel",
         "5.5",
         Need::Required,
-    ),
-    (
-        BpfHelper::BPF_FUNC_get_current_task_btf,
-        "helper: current task (BTF)",
-        "5.11",
-        Need::Required,
-    ),
-    (
-        BpfHelper::BPF_FUNC_task_pt_regs,
-        "helper: task registers",
-        "5.15",
-        Need::Optional("no `--hook tracepoint`"),
     ),
     (
         BpfHelper::BPF_FUNC_loop,
@@ -144,6 +132,16 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
         MAPS.iter()
             .map(|(kind, name, since)| map(*kind, name, since)),
     );
+    // Where the other object is not for this machine, there is nothing to do without them.
+    let need = match Variant::of_this_kernel() {
+        Variant::Recent => Need::Required,
+        Variant::Legacy => Need::Optional(variant::LACK),
+    };
+    features.extend(
+        variant::NEEDS
+            .iter()
+            .map(|(helper, name, since)| self::helper(*helper, name, since, need)),
+    );
     features.extend(
         HELPERS
             .iter()
@@ -159,7 +157,7 @@ fn release() -> Feature {
         .map_err(|error| error.to_string());
     Feature {
         name: "kernel release",
-        since: "5.13",
+        since: "5.10",
         need: Need::Required,
         found,
     }
@@ -188,7 +186,7 @@ fn layout(types: &Result<Types, KernelError>) -> Feature {
     };
     Feature {
         name: "kernel layout",
-        since: "5.13",
+        since: "5.10",
         need: Need::Required,
         found,
     }

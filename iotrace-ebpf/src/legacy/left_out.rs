@@ -1,0 +1,66 @@
+//! Where the common code calls what this object leaves out: nothing happens.
+
+/// libaio: its calls are none of files.
+pub mod aio {
+    use crate::thread::state;
+
+    /// The state of a thread in one of its calls.
+    #[inline(always)]
+    pub fn in_call() -> u32 {
+        state::IGNORED
+    }
+
+    #[inline(always)]
+    pub fn begun(_copy: u32) {}
+
+    #[inline(always)]
+    pub fn ended(_result: i64) {}
+
+    #[inline(always)]
+    pub fn exited(_tgid: u32, _start: u32) {}
+}
+
+/// The page cache, and mapped files.
+pub mod pages {
+    use iotrace_common::{key::FileId, value::Io};
+
+    use crate::thread::Thread;
+
+    /// Nothing is known of a thread's last page fault.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    pub struct Faulted;
+
+    #[inline(always)]
+    pub fn returned(_io: *mut Io, _thread: &Thread, _bytes: u64) {}
+
+    #[inline(always)]
+    pub fn mapped(_file: u64, _id: &FileId) {}
+
+    #[inline(always)]
+    pub fn executed(_file: u64) {}
+}
+
+/// Functions of libraries: which file one opens.
+pub mod uprobe_open {
+    use iotrace_common::key::FileId;
+
+    use crate::thread::Thread;
+
+    #[inline(always)]
+    pub fn uses(_thread: &mut Thread, _id: FileId, _file: u64) {}
+}
+
+/// Functions of libraries, and what is told of when one is mapped.
+pub mod uprobe_mark {
+    use crate::thread::Thread;
+
+    #[inline(always)]
+    pub fn progress(_thread: &Thread) {}
+
+    #[inline(always)]
+    pub fn progress_bytes(_op: usize, _bytes: u64) {}
+
+    #[inline(always)]
+    pub fn mapped(_thread: &Thread) {}
+}
