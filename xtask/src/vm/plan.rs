@@ -125,15 +125,12 @@ const NOT_ON_OLDER: [(&str, &str); 12] = [
     ("tracepoint", "there are no per-syscall tracepoints"),
     ("no_tracefs", "as above"),
     ("io_uring", "its requests are not accounted"),
-    (
-        "cgroups_of_both_versions",
-        "its unit is written for the service on newer ones",
-    ),
     ("sixteen_threads_on_one_file", "by both kinds of hooks"),
     (
         "descriptors_by_dup_fork_socket_and_exec",
         "by both kinds of hooks",
     ),
+    ("every_call_with_three_entries", "by both kinds of hooks"),
     ("interrupted_calls_stand", "by both kinds of hooks"),
     ("calls_of_the_32_bit", "by both kinds of hooks"),
     ("hot_plugged_cpu", "by both kinds of hooks"),
