@@ -121,7 +121,11 @@ const RECENT: Release = Release(5, 15);
 /// The file of tests of those programs. Newer kernels than this machine's own never take them.
 const OLDER: &str = "older";
 /// Words in the names of tests of what those programs leave out, or of what these kernels have not, each with the reason.
-const NOT_ON_OLDER: [(&str, &str); 12] = [
+const NOT_ON_OLDER: [(&str, &str); 13] = [
+    (
+        "memory_limit",
+        "maps are charged to a limit of their user, and to no group",
+    ),
     ("tracepoint", "there are no per-syscall tracepoints"),
     ("no_tracefs", "as above"),
     ("io_uring", "its requests are not accounted"),
