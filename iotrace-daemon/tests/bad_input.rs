@@ -405,7 +405,10 @@ fn a_report_of_something_else_is_refused() {
             .unwrap()
     };
     let (_keep, dir) = directory();
-    refused(&report(&dir.join("missing")), 1, &["missing"]);
+    let missing = report(&dir.join("missing"));
+    refused(&missing, 1, &["missing", "No such file"]);
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
     refused(&report(&dir), 1, &[dir.to_str().unwrap(), "no recording"]);
     let finished = Iotrace::record().command(["sh", "-c", "read line </etc/hostname"]);
     finished.report();

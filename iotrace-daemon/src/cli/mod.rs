@@ -31,7 +31,7 @@ use crate::memory;
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use crate::{
-    kernel::KernelError,
+    kernel::{KernelError, error::chain},
     service::socket::protocol::{Code, Refusal},
 };
 
@@ -95,7 +95,7 @@ pub fn main() -> ExitCode {
             if closed_pipe(&error) {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("iotrace: {error:#}");
+            eprintln!("iotrace: {}", chain(error.as_ref()));
             exit_code(&error)
         }
     }

@@ -135,7 +135,7 @@ pub fn errno_of(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     None
 }
 
-/// An error with all its causes on one line.
+/// An error with all its causes on one line, but for those that are in its text already.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut current = error.source();
