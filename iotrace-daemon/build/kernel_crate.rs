@@ -88,32 +88,29 @@ pub fn cargo(
     if !toolchain.is_nightly() {
         command.env("RUSTC_BOOTSTRAP", "1");
     }
-    command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(machine, features));
+    command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(machine));
     command
 }
-
-/// Keeps blocks of instructions in the order of the source: kernels before 5.17 refuse a loop that is entered from behind,
-/// and falls through to its beginning.
-const IN_ORDER: &str = "-Clink-arg=--llvm-args=-disable-block-placement";
 
 /// The compiler's flags, in cargo's encoding. BTF is made from the debug information.
 ///
 /// Small copies and fills are stores in the program. In order, which the linker would ask for, LLVM leaves all but copies
 /// to functions that go byte by byte: slow to run, and slow for the kernel to check.
-fn rustflags(machine: &Machine, features: &str) -> String {
+///
+/// Blocks of instructions stay in the order of the source: older kernels (6.1 is one) refuse a loop that is entered in its
+/// middle and falls through to its beginning, which LLVM may make of any loop.
+fn rustflags(machine: &Machine) -> String {
     let arch = format!("--cfg=bpf_target_arch=\"{}\"", machine.bpf_arch());
     let cpu = format!("-Ctarget-cpu={CPU}");
-    let mut flags = vec![
+    [
         arch.as_str(),
         cpu.as_str(),
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
         "-Clink-arg=--disable-expand-memcpy-in-order",
-    ];
-    if !features.is_empty() {
-        flags.push(IN_ORDER);
-    }
-    flags.join("\x1f")
+        "-Clink-arg=--llvm-args=-disable-block-placement",
+    ]
+    .join("\x1f")
 }
 
 /// The cargo that runs us, for a compiler that was packaged without one.
