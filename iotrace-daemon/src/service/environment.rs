@@ -70,7 +70,14 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = child.id();
-        let file = std::fs::read(format!("/proc/{pid}/environ"));
+        // The kernel lets this process go on before it has put the new program's environment in its place.
+        let file = loop {
+            let file = std::fs::read(format!("/proc/{pid}/environ"));
+            if !file.as_ref().is_ok_and(Vec::is_empty) {
+                break file;
+            }
+            std::thread::yield_now();
+        };
         let memory = super::from_memory(pid);
         child.kill().and_then(|()| child.wait()).unwrap();
         assert!(file.as_ref().unwrap().ends_with(b"RANK=3\0"));
