@@ -20,7 +20,7 @@ macro_rules! diagnostics {
 }
 
 diagnostics! {
-    0 SKIPPED "skipped" false "Operations on sockets, pipes, terminals and other descriptors that are neither files nor directories.";
+    0 SKIPPED "skipped" false "Operations on sockets, pipes, terminals, devices and other descriptors that are neither files nor directories.";
     1 LOST_OPERATIONS "lost_operations" true "Operations that found neither a free counter nor a free overflow counter.";
     2 LOST_BYTES "lost_bytes" true "Bytes of those operations.";
     3 NO_STATE "no_thread_state" true "Operations that could not be traced because the kernel had no memory for the thread's state.";
@@ -44,4 +44,42 @@ diagnostics! {
     21 AIO_LOST "aio_requests_lost" true "Requests of libaio that are not counted, because too many were in flight or could not be read.";
     22 AIO_UNREPORTED "aio_requests_unreported" false "Requests of libaio that are not counted, because their process ended before it had their results.";
     23 UNSIZED "library_calls_unsized" true "Calls of libraries that are counted without their bytes, because the size of their datatype was not known.";
+    24 FAULTS_UNTIMED "untimed_faults" false "Major page faults on mapped files whose time is not known: the kernel had them done by itself (populating, locking, direct I/O), or their end was not seen.";
+    25 MAPPING_BUSY "unplaced_msyncs" false "msync calls that stand by name and not with their file, because another thread was changing the process's mappings.";
+    26 SKIPPED_SOCKETS "skipped_sockets" false "Those on sockets; in skipped as well.";
+    27 SKIPPED_PIPES "skipped_pipes" false "Those on pipes and FIFOs; in skipped as well.";
+    28 SKIPPED_DEVICES "skipped_devices" false "Those on terminals and other character devices; in skipped as well.";
+    29 SKIPPED_BLOCK_DEVICES "skipped_block_devices" false "Those on block devices; in skipped as well.";
+    30 AIO_UNSEEN "aio_requests_unseen" true "Requests of libaio that are not counted, because the kernel has no bpf_loop (Linux 5.17).";
+    31 DEVICES_UNLISTED "unlisted_device_mappings" false "Mappings of devices that are not told by device, because too many devices were mapped.";
+}
+
+/// Kinds of what is skipped: together with [`SKIPPED`] itself, which holds all others, they are `skipped`.
+pub const SKIPPED_KINDS: [u32; 4] = [
+    SKIPPED_SOCKETS,
+    SKIPPED_PIPES,
+    SKIPPED_DEVICES,
+    SKIPPED_BLOCK_DEVICES,
+];
+
+/// What stands before a device's name in the name of the count of its mappings, and in that of the bytes of these.
+pub const DEVICE_MAPPINGS: &str = "device_mappings:";
+pub const DEVICE_MAPPED_BYTES: &str = "device_mapped_bytes:";
+
+/// Whether a count is a part of another one, or of one device.
+#[must_use]
+pub fn is_part(name: &str) -> bool {
+    name.starts_with("skipped_")
+        || name.starts_with(DEVICE_MAPPINGS)
+        || name.starts_with(DEVICE_MAPPED_BYTES)
+}
+
+/// Whether a count means that something is missing; one that is not known does.
+#[must_use]
+pub fn is_loss(name: &str) -> bool {
+    let known = NAMES.iter().position(|known| *known == name);
+    match known {
+        Some(index) => IS_LOSS[index],
+        None => !is_part(name),
+    }
 }

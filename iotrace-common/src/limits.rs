@@ -43,6 +43,8 @@ pub const AIO_REQUEST_ENTRIES: u32 = 65_536;
 pub const AIO_CONTEXT_ENTRIES: u32 = 16_384;
 /// Files of overlay filesystems whose real file is remembered (an LRU).
 pub const OVERLAID_ENTRIES: u32 = 16_384;
+/// Devices whose mappings are told apart.
+pub const DEVICE_ENTRIES: u32 = 256;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Copies of the pair of programs on system calls, of which a later one acts where those before it were skipped.

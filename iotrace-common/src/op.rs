@@ -27,7 +27,7 @@ operations! {
     5 FSYNC "fsync" "fsync.";
     6 FDATASYNC "fdatasync" "fdatasync.";
     7 SYNC_FILE_RANGE "sync_file_range" "sync_file_range.";
-    8 MSYNC "msync" "msync: names memory, so it is counted to the process and to no file.";
+    8 MSYNC "msync" "msync: counted to the file whose mapping begins at its address or has it inside.";
     9 SEEK "seek" "lseek.";
     10 STAT "stat" "stat, lstat, fstat, newfstatat, statx.";
     11 ACCESS "access" "access, faccessat, faccessat2.";
@@ -91,6 +91,8 @@ pub mod source {
     pub const FCNTL: u8 = 8;
     /// libaio's calls: no file of their own, but the requests that they hand over have.
     pub const REQUESTS: u8 = 9;
+    /// msync: the file that the memory at the first argument is a mapping of.
+    pub const MEMORY: u8 = 10;
 }
 
 /// Names of the traced system calls and the shape of each, for user space to fill the gate table with.
@@ -185,7 +187,7 @@ pub const SYSCALLS: [(&str, u8); 78] = {
 pub const fn call(number: u8) -> Call {
     use shape as s;
     use source::{
-        DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, NAME, REQUESTS, RETURNED, SOURCE_TARGET,
+        DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, MEMORY, NAME, REQUESTS, RETURNED, SOURCE_TARGET,
         TARGET_SOURCE,
     };
     let (op, source) = match number {
@@ -198,7 +200,7 @@ pub const fn call(number: u8) -> Call {
         s::FSYNC => (FSYNC, DESCRIPTOR),
         s::FDATASYNC => (FDATASYNC, DESCRIPTOR),
         s::SYNC_FILE_RANGE => (SYNC_FILE_RANGE, DESCRIPTOR),
-        s::MSYNC => (MSYNC, NAME),
+        s::MSYNC => (MSYNC, MEMORY),
         s::SEEK => (SEEK, DESCRIPTOR),
         s::FSTAT => (STAT, DESCRIPTOR),
         s::STAT_PATH => (STAT, NAME),

@@ -58,6 +58,13 @@ pub struct Io {
     pub faults: u32,
     /// Those that found their page neither mapped nor in the page cache.
     pub major_faults: u32,
+    /// Nanoseconds inside page faults that waited: those that the kernel counted as major ones, from their start to
+    /// their end.
+    pub major_fault_ns: u64,
+    /// Number of those.
+    pub timed_major_faults: u32,
+    /// Opens that go around the page cache.
+    pub direct_opens: u32,
 }
 
 /// Distinct access sizes kept per entry, first come; the calls of all others are counted together.
@@ -147,6 +154,18 @@ pub struct Failures {
     pub ns: u64,
 }
 
+/// Mappings of a device.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceMappings {
+    pub mappings: u64,
+    /// Bytes that were asked for.
+    pub bytes: u64,
+}
+
+/// In the key of a device's mappings, above its number (`inode.i_rdev`): it is a block device.
+pub const BLOCK_DEVICE: u64 = 1 << 32;
+
 impl Io {
     /// All zero.
     pub const ZERO: Self = Self {
@@ -166,15 +185,19 @@ impl Io {
         mapped_dirtied: 0,
         faults: 0,
         major_faults: 0,
+        major_fault_ns: 0,
+        timed_major_faults: 0,
+        direct_opens: 0,
     };
 }
 
 const _: () = {
     assert!(offset_of!(Io, bytes_read) == 4 * op::COUNT + 8);
-    assert!(size_of::<Io>() == 240);
+    assert!(size_of::<Io>() == 256);
     assert!(offset_of!(IoFull, io) == 0);
-    assert!(size_of::<IoFull>() == 240 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
+    assert!(size_of::<IoFull>() == 256 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(size_of::<Failures>() == 16);
+    assert!(size_of::<DeviceMappings>() == 16);
     assert!(offset_of!(Cell<Io>, value) == size_of::<IoKey>());
     assert!(offset_of!(Cell<IoFull>, value) == size_of::<IoKey>());
 };
@@ -187,6 +210,8 @@ mod pod {
     unsafe impl aya::Pod for super::IoFull {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Failures {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::DeviceMappings {}
     // SAFETY: two such values, one directly behind the other (asserted above).
     unsafe impl aya::Pod for super::Cell<super::Io> {}
     // SAFETY: as above.

@@ -398,7 +398,14 @@ fn pages_say_what_they_are() {
     assert_eq!(names[..3], process);
     assert_eq!(
         names[3..],
-        ["io_uring", "page_cache", "mmap", "sys_enter", "sys_exit"]
+        [
+            "io_uring",
+            "page_cache",
+            "mmap",
+            "fault_time",
+            "sys_enter",
+            "sys_exit"
+        ]
     );
     assert!(
         hooks.iter().all(|hook| hook["attached"] == true),
@@ -574,7 +581,7 @@ fn tells_systemd_how_it_is() {
         .env("WATCHDOG_USEC", "400000");
     let daemon = Daemon::start(&mut command);
     let ready = until("READY=1");
-    assert!(ready.contains("\nSTATUS=8 of 8 hooks attached"), "{ready}");
+    assert!(ready.contains("\nSTATUS=9 of 9 hooks attached"), "{ready}");
     until("WATCHDOG=1");
     daemon.signal(libc::SIGHUP);
     assert!(until("RELOADING=1").contains("\nMONOTONIC_USEC="));

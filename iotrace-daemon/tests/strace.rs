@@ -134,6 +134,8 @@ struct Seen {
     all: Counts,
     /// By path of the open file.
     files: BTreeMap<String, Counts>,
+    /// What the mappings are of, by address, in the log that is read.
+    mapped: BTreeMap<String, Descriptor>,
     calls: u64,
 }
 
@@ -158,7 +160,7 @@ impl Seen {
             "fsync" => ("fsyncs", "fsync", at(0)),
             "fdatasync" => ("fdatasyncs", "fdatasync", at(0)),
             "sync_file_range" => ("sync_file_ranges", "sync_file_range", at(0)),
-            "msync" => ("msyncs", "msync", Descriptor::None),
+            "msync" => ("msyncs", "msync", self.mapped_at(call)),
             "lseek" => ("seeks", "seek", at(0)),
             "fstat" => ("stats", "stat", at(0)),
             "newfstatat" | "statx" => {
@@ -187,7 +189,11 @@ impl Seen {
             "readlink" | "readlinkat" => ("readlinks", "readlink", Descriptor::None),
             "close_range" => ("close_ranges", "close_range", Descriptor::None),
             "mmap" if call.has("MAP_ANONYMOUS") => return,
-            "mmap" => ("mmaps", "mmap", at(4)),
+            "mmap" => {
+                let address = format!("{:#x}", call.result);
+                self.mapped.insert(address, at(4));
+                ("mmaps", "mmap", at(4))
+            }
             "sendfile" | "copy_file_range" | "splice" => return self.transfer(call),
             _ => return,
         };
@@ -195,6 +201,12 @@ impl Seen {
             return;
         }
         self.add(&place, counter, operation, call);
+    }
+
+    /// The file of the mapping that begins at a call's first argument.
+    fn mapped_at(&self, call: &Call<'_>) -> Descriptor {
+        let found = call.args.first().and_then(|at| self.mapped.get(*at));
+        found.cloned().unwrap_or(Descriptor::None)
     }
 
     fn transfer(&mut self, call: &Call<'_>) {
@@ -294,6 +306,7 @@ fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, lea
                 .unwrap(),
         );
         let text = String::from_utf8_lossy(&fs::read(&log).unwrap()).into_owned();
+        seen.mapped.clear();
         text.lines()
             .filter_map(Call::parse)
             .for_each(|call| seen.take(&call));
@@ -401,6 +414,23 @@ fn sqlite() {
                   update t set b = 1 where a % 7 = 0; delete from t where a % 3 = 0; vacuum; select count(*) from t' >out \
                   && sqlite3 db 'pragma journal_mode=wal; insert into t(b) values(2); pragma wal_checkpoint' >>out";
     same(&dir, sh(script), 300);
+}
+
+#[test]
+fn mapped_files_that_are_synced() {
+    let (_keep, dir) = directory();
+    let python = common::python();
+    let script = "import mmap, os\n\
+                  for name, times in (('a', 7), ('b', 3)):\n    \
+                  fd = os.open(name, os.O_RDWR | os.O_CREAT)\n    os.ftruncate(fd, 1 << 16)\n    \
+                  memory = mmap.mmap(fd, 1 << 16)\n    os.close(fd)\n    \
+                  for at in range(times):\n        memory[at] = 1\n        memory.flush()\n\
+                  mmap.mmap(-1, 4096).flush()";
+    same(
+        &dir,
+        [python.as_os_str(), "-c".as_ref(), script.as_ref()],
+        100,
+    );
 }
 
 #[test]

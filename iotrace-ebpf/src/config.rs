@@ -148,6 +148,10 @@ constants! {
     SIGNAL_THREADS = 0;
     SIGNAL_EXIT_CODE = 0;
     MM_EXE_FILE = 0;
+    /// 1: the mapping at an address can be found ([`crate::mappings`]).
+    FINDS_MAPPINGS = 0;
+    VMA_FILE = 0;
+    SB_FLAGS = 0;
     /// `mm_struct.flags`, whose lowest two bits say whether its user may look into a process.
     MM_FLAGS = 0;
     MM_ARG_START = 0;
@@ -173,6 +177,8 @@ constants! {
     FILE_MODE = 0;
     INODE_MODE = 0;
     INODE_INO = 0;
+    /// `inode.i_rdev`: of a device, its number.
+    INODE_DEVICE = 0;
     INODE_GENERATION = 0;
     INODE_SB = 0;
     /// 1: the four fields above stand in the first `COMPACT_INODE_BYTES` of the inode.
@@ -238,6 +244,8 @@ constants! {
     O_DIRECT = 0;
     /// 1: the programs on the page cache are attached.
     PAGE_CACHE = 0;
+    /// 1: no tracepoint shows the start of a page fault on a file; what is fetched in one does.
+    FAULTS_BY_FETCH = 0;
     // Numbers of system calls that are not traced, and in which page cache fills are none of mapped memory.
     NR_IO_URING_ENTER = 0;
     NR_IO_SUBMIT = 0;

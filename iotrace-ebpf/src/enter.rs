@@ -16,10 +16,11 @@ use crate::{
         FULL, PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TASK_COMPAT_MASK,
         TASK_STATUS, TRACE, UPROBES, call, compat_traced,
     },
-    diagnose,
-    file::{Kind, identify, of_descriptor},
+    devices, diagnose,
+    file::{Kind, identify, of_descriptor, skipped},
     flight,
     kernel::{Address, current, load, load_of, now, probe_user},
+    mappings,
     maps::scratch,
     path,
     sort::{self, sort},
@@ -170,7 +171,8 @@ fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
                 state::RUNNING
             };
         }
-        source::REQUESTS => return aio::in_call(),
+        source::MEMORY => first,
+        source::REQUESTS => return aio::in_call(thread),
         source::RETURNED => {
             flight::expect_open(thread);
             return state::RUNNING;
@@ -182,7 +184,30 @@ fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
             return state::RUNNING;
         }
     };
-    descriptor(thread, task, fd as u32, call.direction, copy)
+    let file = if call.source == source::MEMORY {
+        mappings::file_at(task, fd)
+    } else {
+        of_descriptor(task, fd as u32)
+    };
+    open_file(thread, file, call, copy)
+}
+
+/// Sets the thread's file to the open file at `file`; 0: there is none.
+#[inline(always)]
+fn open_file(thread: &mut Thread, file: u64, call: Call, copy: u32) -> u32 {
+    if set_file(thread, file, call.direction, copy) != Kind::Other {
+        return state::RUNNING;
+    }
+    if call.source == source::MEMORY {
+        // Of a device: it stays without a file.
+        thread.file = 0;
+        return state::RUNNING;
+    }
+    diagnose::count(skipped(thread.block));
+    if call.source == source::MAPPED {
+        devices::mapped(thread);
+    }
+    state::SKIPPED
 }
 
 /// A stat whose path may be empty: then it is of the descriptor that its first argument is.
@@ -213,7 +238,7 @@ pub fn no_file(thread: &mut Thread) {
 #[inline(always)]
 fn descriptor(thread: &mut Thread, task: Address, fd: u32, used: u8, copy: u32) -> u32 {
     if set_file(thread, of_descriptor(task, fd), used, copy) == Kind::Other {
-        diagnose::count(diag::SKIPPED);
+        diagnose::count(skipped(thread.block));
         return state::SKIPPED;
     }
     state::RUNNING
@@ -252,7 +277,7 @@ fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -
     thread.target = target.id;
     thread.target_file = target.file;
     if source == Kind::Other {
-        diagnose::count(diag::SKIPPED);
+        diagnose::count(skipped(thread.block));
         if target.kind != Kind::Traced {
             return state::SKIPPED;
         }

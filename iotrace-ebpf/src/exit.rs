@@ -10,7 +10,7 @@ use crate::{
     config::{FULL, PREEMPTIBLE, call},
     cpu, diagnose,
     enter::{begin, is_compat, maybe_empty, no_file, set_file},
-    file::{Kind, of_descriptor},
+    file::{Kind, of_descriptor, skipped},
     flight, full, histogram,
     kernel::{Address, current, now},
     maps::scratch,
@@ -210,13 +210,14 @@ fn read_path(thread: *mut Thread) -> u32 {
 pub fn opened(thread: &mut Thread, fd: u64) {
     let file = of_descriptor(current(), fd as u32);
     if set_file(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
-        diagnose::count(diag::SKIPPED);
+        diagnose::count(skipped(thread.block));
         flight::abandon(thread);
         return;
     }
     thread.opened_phase = thread.key.io.phase;
     thread.union_ns = flight::end(thread);
     let io = metadata::<true>(thread, i64::from(fd as u32));
+    pages::opened(io, thread);
     if FULL.is_set() && !io.is_null() {
         full::opened(io, thread);
     }

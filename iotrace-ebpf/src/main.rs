@@ -12,7 +12,7 @@
 //! - `file`, `path`: which file it is, and its name
 //! - `sort`, `flight`: its phase, and merged time; `together`: that over all processes, where it is wanted
 //! - `cpu`: CPU time of threads, where it is wanted
-//! - `missing`: where files were looked for that are not there
+//! - `missing`: where files were looked for that are not there; `devices`: what is mapped and is no file
 //! - `trace`: every operation by itself, where that is wanted
 //! - `process`, `thread`, `owner`: who does it, and whether that is in scope
 //! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
@@ -30,6 +30,7 @@ mod cells;
 mod cgroup;
 mod config;
 mod cpu;
+mod devices;
 mod diagnose;
 mod enter;
 mod exit;

@@ -20,7 +20,7 @@ use iotrace_common::{
     scope::Scope,
     together,
     trace::{Missing, Operation, Owner, Ring},
-    value::{Cell, Failures, Io, IoFull, MERGED},
+    value::{Cell, DeviceMappings, Failures, Io, IoFull, MERGED},
 };
 
 use crate::{flight::Flights, missing::Look, open_files::OpenFile, sort::Walk, together::Line};
@@ -209,6 +209,11 @@ pub static TRACE_MISSING: HashMap<
     { BPF_F_NO_PREALLOC as usize },
 > = HashMap::new();
 
+/// Mappings of devices, by number and kind; threads share an entry.
+#[btf_map]
+pub static DEVICES: HashMap<u64, DeviceMappings, { limits::DEVICE_ENTRIES as usize }> =
+    HashMap::new();
+
 /// What was not counted, or not in full, by reason ([`diag`]).
 #[btf_map]
 pub static DIAGNOSTICS: PerCpuArray<u64, { diag::COUNT }> = PerCpuArray::new();
@@ -256,5 +261,6 @@ pub mod scratch {
     pub const FAULT: u32 = EXEC + 4;
     pub const MAPPED: u32 = EXEC + 5;
     pub const DIRTIED: u32 = EXEC + 6;
-    pub const COUNT: usize = 2 * COPIES + 7;
+    pub const FAULTED: u32 = EXEC + 7;
+    pub const COUNT: usize = 2 * COPIES + 8;
 }

@@ -437,8 +437,12 @@ impl All<'_> {
         // What goes through the mapping is no call.
         // SAFETY: mapped above, two pages, readable and writable.
         unsafe { (mapped as *mut u8).write(1) };
-        ok!(c, Msync of BY_NAME: msync(mapped, 8192, libc::MS_SYNC));
-        fails!(c, Msync of BY_NAME: msync(mapped, 8192, 64) with EINVAL);
+        ok!(c, Msync of OTHER: msync(mapped, 8192, libc::MS_SYNC));
+        fails!(c, Msync of OTHER: msync(mapped, 8192, 64) with EINVAL);
+        // No mapping, and memory that is no file's.
+        fails!(c, Msync of BY_NAME: msync(0, 4096, libc::MS_SYNC) with ENOMEM);
+        let plain = c.nowhere(libc::SYS_mmap, &[0, 4096, rw, anonymous, usize::MAX, 0]);
+        ok!(c, Msync of BY_NAME: msync(plain, 4096, libc::MS_SYNC));
         c.close(OTHER, fd);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
 //! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`, and those
-//! of io_uring (`uring`) and of the page cache and mapped files (`pages`).
+//! of io_uring (`uring`) and of the page cache and mapped files (`pages`), where a software event of perf is among them.
 
 use std::path::Path;
 
@@ -97,6 +97,12 @@ impl Kernel {
             }
             _ => {}
         }
+        match self.attach_fault_ends() {
+            Err(reason) if reason != pages::OFF => {
+                log::warn!("the time of page faults is not known: {reason}");
+            }
+            _ => {}
+        }
         if let Err(reason) = self.load_threads(&btf) {
             log::warn!(
                 "CPU time is not counted, nor how much of the I/O overlapped with other work: {reason}"
@@ -148,6 +154,9 @@ impl Kernel {
         let reason = self.attach_mapped(&btf).err();
         let cost = |reason| format!("{reason}; faults and mapped_bytes are not counted");
         hooks.push(optional("mmap", reason.map(cost)));
+        let reason = self.attach_fault_ends().err();
+        let cost = |reason| format!("{reason}; major_fault_seconds is not counted");
+        hooks.push(optional("fault_time", reason.map(cost)));
         let hook = self.attach_calls(choice, &btf)?;
         hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
             name: match hook {
@@ -181,6 +190,12 @@ impl Kernel {
     fn attach_mapped(&mut self, btf: &Btf) -> Result<(), String> {
         let pages = self.pages.clone()?;
         pages.attach_mapped(&mut self.ebpf, btf)
+    }
+
+    /// Attaches to the end of major page faults, or says why not.
+    fn attach_fault_ends(&mut self) -> Result<(), String> {
+        let pages = self.pages.clone()?;
+        pages.attach_fault_ends(&mut self.ebpf)
     }
 
     fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {

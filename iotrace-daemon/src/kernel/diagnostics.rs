@@ -1,9 +1,12 @@
 //! What the programs did not count, or not in full, by reason.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
-use aya::maps::{MapData, PerCpuArray};
-use iotrace_common::diag;
+use aya::maps::{HashMap, MapData, PerCpuArray};
+use iotrace_common::{
+    diag,
+    value::{BLOCK_DEVICE, DeviceMappings},
+};
 
 use super::{KernelError, map_error};
 
@@ -13,13 +16,18 @@ pub type Losses = BTreeMap<String, u64>;
 /// The diagnostics array, and what stood in it when the run began.
 pub struct Diagnostics {
     map: PerCpuArray<MapData, u64>,
+    devices: HashMap<MapData, u64, DeviceMappings>,
     before: [u64; diag::COUNT],
 }
 
 impl Diagnostics {
-    pub fn new(map: PerCpuArray<MapData, u64>) -> Self {
+    pub fn new(
+        map: PerCpuArray<MapData, u64>,
+        devices: HashMap<MapData, u64, DeviceMappings>,
+    ) -> Self {
         Self {
             map,
+            devices,
             before: [0; diag::COUNT],
         }
     }
@@ -30,7 +38,7 @@ impl Diagnostics {
         Ok(())
     }
 
-    /// The counts since [`Self::zero`], and `recursion_misses`.
+    /// The counts since [`Self::zero`], and `recursion_misses`; mappings of devices since the load.
     pub fn losses(&self, recursion_misses: u64) -> Result<Losses, KernelError> {
         let mut losses: Losses = diag::NAMES
             .iter()
@@ -38,6 +46,17 @@ impl Diagnostics {
             .map(|(name, (now, before))| ((*name).to_owned(), now - before))
             .collect();
         losses.insert("recursion_misses".into(), recursion_misses);
+        let kinds = diag::SKIPPED_KINDS.iter();
+        let kinds: u64 = kinds.map(|kind| losses[diag::NAMES[*kind as usize]]).sum();
+        *losses
+            .entry(diag::NAMES[diag::SKIPPED as usize].into())
+            .or_default() += kinds;
+        for device in self.devices.iter() {
+            let (key, known) = device.map_err(|error| map_error("DEVICES", "lookup", &error))?;
+            let name = device_name(key);
+            losses.insert(format!("{}{name}", diag::DEVICE_MAPPINGS), known.mappings);
+            losses.insert(format!("{}{name}", diag::DEVICE_MAPPED_BYTES), known.bytes);
+        }
         Ok(losses)
     }
 
@@ -52,6 +71,22 @@ impl Diagnostics {
             *sum = values.iter().sum();
         }
         Ok(sums)
+    }
+}
+
+/// The name of a device in `/dev`, or its number where it has none.
+fn device_name(key: u64) -> String {
+    let kind = if key & BLOCK_DEVICE != 0 {
+        "block"
+    } else {
+        "char"
+    };
+    let number = format!("{}:{}", (key as u32) >> 20, key & 0xf_ffff);
+    let about = fs::read_to_string(format!("/sys/dev/{kind}/{number}/uevent")).unwrap_or_default();
+    let name = about.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    match name {
+        Some(name) => format!("/dev/{name}"),
+        None => format!("{kind} {number}"),
     }
 }
 

@@ -175,6 +175,8 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         .map_err(|error| super::map_error("SCOPE", "open", &error))?;
     let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
         .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
+    let devices = HashMap::try_from(take("DEVICES")?)
+        .map_err(|error| super::map_error("DEVICES", "open", &error))?;
     let histograms = match options.histograms {
         true => Some(Counted::new(take("HISTOGRAMS")?)?),
         false => None,
@@ -187,7 +189,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         named,
         scope_map,
         scope: CurrentScope::default(),
-        diagnostics: Diagnostics::new(diagnostics),
+        diagnostics: Diagnostics::new(diagnostics, devices),
         histograms,
         misses: Misses::default(),
         btf: options.btf.clone(),
@@ -227,7 +229,6 @@ fn open(
     }
     let mut object = variant.object().to_vec();
     settings.extend(cast::apply(&mut object, types));
-    override_for_test(&mut settings);
     let entries = options.entries();
     let sets = entries.div_ceil(2).next_power_of_two();
     let full = options.detail == Detail::Full;
@@ -247,6 +248,7 @@ fn open(
         ("HAS_LOOP", u64::from(has_loop)),
         ("PREEMPTIBLE", u64::from(copies::preemptible())),
     ]);
+    settings.extend(mappings(types));
     let filter = options
         .trace
         .as_ref()
@@ -264,6 +266,7 @@ fn open(
         ("CPUS", aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),
         ("WEAKLY_ORDERED", u64::from(!cfg!(target_arch = "x86_64"))),
     ]);
+    override_for_test(&mut settings);
     let (pids, names) = (filter.pids(), filter.names());
     let (native, compat) = (calls::native_table(), calls::compat_table());
     let requests = iotrace_common::uring::table();
@@ -333,6 +336,21 @@ fn open(
 /// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.
 fn has_loop() -> bool {
     is_helper_supported(ProgramType::TracePoint, BpfHelper::BPF_FUNC_loop).unwrap_or(false)
+}
+
+/// What finds the file of a mapping (`bpf_find_vma`, Linux 5.17); nothing where this kernel lacks it.
+fn mappings(types: &Types) -> Vec<offsets::Setting> {
+    let helper = BpfHelper::BPF_FUNC_find_vma;
+    let supported = is_helper_supported(ProgramType::TracePoint, helper).unwrap_or(false);
+    let file = types.offset("vm_area_struct", "vm_file");
+    match (file, types.offset("super_block", "s_flags")) {
+        (Some(file), Some(flags)) if supported => vec![
+            ("VMA_FILE", file),
+            ("SB_FLAGS", flags),
+            ("FINDS_MAPPINGS", 1),
+        ],
+        _ => Vec::new(),
+    }
 }
 
 /// Compares the object's version of the shared types with this binary's.

@@ -58,6 +58,7 @@ pub const FIELDS: &[Field] = &[
     field("FILE_MODE", "file", "f_mode"),
     field("INODE_MODE", "inode", "i_mode"),
     field("INODE_INO", "inode", "i_ino"),
+    field("INODE_DEVICE", "inode", "i_rdev"),
     field("INODE_GENERATION", "inode", "i_generation"),
     field("INODE_SB", "inode", "i_sb"),
     field("INODE_SIZE", "inode", "i_size"),

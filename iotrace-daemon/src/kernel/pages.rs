@@ -2,16 +2,25 @@
 //!
 //! Attaches the BTF raw tracepoint `mm_filemap_add_to_page_cache`, and those of mapped files, `mm_filemap_fault`,
 //! `mm_filemap_map_pages` (both since Linux 6.12 at the latest) and `writeback_dirty_folio`. A kernel without them is
-//! traced without what they show, and that is said.
+//! traced without what they show, and that is said. Where major page faults end, a software event of perf tells, which each
+//! CPU has for itself.
 
 use std::str::FromStr as _;
 
-use aya::{Btf, Ebpf};
+use aya::{
+    Btf, Ebpf,
+    programs::{
+        ProgramError,
+        perf_event::{PerfEvent, PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent},
+    },
+    util::online_cpus,
+};
 
 use super::{
     KernelError,
-    attach::attach_raw,
+    attach::{attach_raw, program, program_error},
     btf::Types,
+    error::{chain, errno_of},
     offsets::{self, Setting},
 };
 
@@ -88,7 +97,20 @@ pub fn find(types: &Types) -> Result<Pages, String> {
         .into_iter()
         .map(|(_, hook)| hook)
         .find(|hook| !types.has_tracepoint(hook));
+    settings.push(("FAULTS_BY_FETCH", missing.is_some().into()));
     Ok(Pages { settings, missing })
+}
+
+/// Why no perf event could be had on a CPU, and what to do.
+fn refused(cpu: u32, error: &ProgramError) -> String {
+    let mend = match errno_of(error) {
+        Some(libc::EACCES | libc::EPERM) => {
+            ": it takes CAP_PERFMON, and a seccomp filter that lets perf_event_open pass"
+        }
+        Some(libc::EMFILE) => ": raise the limit of open files, each CPU takes one",
+        _ => "",
+    };
+    format!("no perf event on CPU {cpu}: {}{mend}", chain(error))
 }
 
 /// Bytes of a page.
@@ -110,6 +132,31 @@ impl Pages {
             return Err(format!("this kernel has no tracepoint {hook}"));
         }
         attach_raw(ebpf, &MAPPED, btf).map_err(|error| error.to_string())
+    }
+
+    /// Attaches to the end of major page faults on every CPU, or says why not.
+    pub fn attach_fault_ends(&self, ebpf: &mut Ebpf) -> Result<(), String> {
+        const NAME: &str = "fault_ended";
+        const EVENT: &str = "PERF_COUNT_SW_PAGE_FAULTS_MAJ";
+        let ended: &mut PerfEvent = program(ebpf, NAME).map_err(|error| error.to_string())?;
+        let load = ended.load();
+        load.map_err(|error| program_error(NAME, EVENT, &error).to_string())?;
+        let cpus = online_cpus().map_err(|(path, error)| format!("{path}: {error}"))?;
+        for cpu in cpus {
+            let attached = ended.attach(
+                PerfEventConfig::Software(SoftwareEvent::PageFaultsMaj),
+                PerfEventScope::AllProcessesOneCpu { cpu },
+                SamplePolicy::Period(1),
+                false,
+            );
+            match attached {
+                Ok(_) => {}
+                // It went offline since it was listed.
+                Err(error) if errno_of(&error) == Some(libc::ENODEV) => {}
+                Err(error) => return Err(refused(cpu, &error)),
+            }
+        }
+        Ok(())
     }
 }
 

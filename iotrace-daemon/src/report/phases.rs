@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Counters of reads; all others go with writes where a file was written.
-const READ_COUNTERS: [usize; 19] = [
+const READ_COUNTERS: [usize; 21] = [
     READS,
     ZERO_READS,
     TRANSFER_READS,
@@ -33,6 +33,8 @@ const READ_COUNTERS: [usize; 19] = [
     MAPPED_BYTES,
     FAULTS,
     MAJOR_FAULTS,
+    MAJOR_FAULT_NS,
+    TIMED_MAJOR_FAULTS,
 ];
 
 /// What was done in one phase.

@@ -91,6 +91,7 @@ pub fn error_name(errno: i32) -> String {
         (libc::EBADF, "EBADF"),
         (libc::EACCES, "EACCES"),
         (libc::EFAULT, "EFAULT"),
+        (libc::ENOMEM, "ENOMEM"),
         (libc::EEXIST, "EEXIST"),
         (libc::ENOTDIR, "ENOTDIR"),
         (libc::EISDIR, "EISDIR"),

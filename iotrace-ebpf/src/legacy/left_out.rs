@@ -2,11 +2,23 @@
 
 /// libaio: its calls are none of files.
 pub mod aio {
-    use crate::thread::state;
+    use iotrace_common::{diag, op::shape};
 
-    /// The state of a thread in one of its calls.
+    use crate::{
+        diagnose,
+        thread::{Thread, state},
+    };
+
+    /// More in one call are an error.
+    const MOST: u64 = 1 << 16;
+
+    /// The state of a thread in one of its calls, whose requests are counted as what is not seen.
     #[inline(always)]
-    pub fn in_call() -> u32 {
+    pub fn in_call(thread: &Thread) -> u32 {
+        let [_, count, ..] = thread.args;
+        if thread.shape == shape::IO_SUBMIT && count <= MOST {
+            diagnose::add(diag::AIO_UNSEEN, count);
+        }
         state::IGNORED
     }
 
@@ -18,6 +30,16 @@ pub mod aio {
 
     #[inline(always)]
     pub fn exited(_tgid: u32, _start: u32) {}
+}
+
+/// The files of mappings.
+pub mod mappings {
+    use crate::kernel::Address;
+
+    #[inline(always)]
+    pub fn file_at(_task: Address, _address: u64) -> u64 {
+        0
+    }
 }
 
 /// The page cache, and mapped files.
@@ -33,6 +55,9 @@ pub mod pages {
 
     #[inline(always)]
     pub fn returned(_io: *mut Io, _thread: &Thread, _bytes: u64) {}
+
+    #[inline(always)]
+    pub fn opened(_io: *mut Io, _thread: &Thread) {}
 
     #[inline(always)]
     pub fn mapped(_file: u64, _id: &FileId) {}

@@ -27,7 +27,7 @@ use crate::{
     diagnose,
     enter::{arguments, set_unsorted},
     exit,
-    file::{Kind, identify, of_descriptor},
+    file::{Kind, identify, of_descriptor, skipped},
     flight,
     kernel::{self, current, now, probe_user, registers_of},
     path, sort,
@@ -141,12 +141,15 @@ fn key(thread: &Thread, address: u64) -> Key {
 
 /// The state of a thread in one of the calls.
 #[inline(always)]
-pub fn in_call() -> u32 {
+pub fn in_call(thread: &Thread) -> u32 {
     if HAS_LOOP.is_set() {
-        state::AIO
-    } else {
-        state::IGNORED
+        return state::AIO;
     }
+    let [_, count, ..] = thread.args;
+    if thread.shape == shape::IO_SUBMIT && count <= MOST {
+        diagnose::add(diag::AIO_UNSEEN, count);
+    }
+    state::IGNORED
 }
 
 /// One of the calls begins.
@@ -262,7 +265,7 @@ fn open_file(thread: *mut Thread) -> u32 {
         // An error, which the call will return.
         Kind::Closed => 0,
         Kind::Other => {
-            diagnose::count(diag::SKIPPED);
+            diagnose::count(skipped(thread.block));
             0
         }
     }

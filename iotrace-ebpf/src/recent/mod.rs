@@ -2,12 +2,15 @@
 //! that give back what was there, callbacks and the registers of a task: Linux 5.15.
 //!
 //! - `task`, `threads`, `atomic`: on which both objects' common code stands; `maps`
-//! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files
+//! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files; `faults`: the time
+//!   of page faults; `mappings`: what msync is of
 //! - `uprobe` and the files beside it: functions of libraries, where they are wanted
 //! - `programs`: those that only this object has
 
 pub mod aio;
 pub mod atomic;
+mod faults;
+pub mod mappings;
 pub mod maps;
 pub mod pages;
 mod programs;

@@ -22,22 +22,25 @@ use iotrace_common::{
 use crate::{
     account,
     config::{
-        DENTRY_ALIAS, DENTRY_INODE, FILE_FLAGS, FILE_INODE, FILE_PATH, FILE_PRIVATE, FOLIO_FLAGS,
-        FOLIO_INDEX, FOLIO_IS_LARGE, FOLIO_MAPPING, FOLIO_ORDER, FS_PWD, FS_ROOT, INODE_DENTRY,
-        INODE_SB, MAPPING_HOST, MM_EXE_FILE, NR_FADVISE, NR_IO_SUBMIT, NR_IO_URING_ENTER,
-        NR_READAHEAD, O_DIRECT, PAGE_CACHE, PAGE_SHIFT, REGS_NR, SB_MAGIC, SELF_TGID, TASK_FLAGS,
-        TASK_FS, TASK_MAJOR_FAULTS, TASK_MINOR_FAULTS, TASK_MM, TYPE_FILE, TYPE_INODE,
-        TYPE_SUPER_BLOCK, VFSMOUNT_SB,
+        DENTRY_ALIAS, DENTRY_INODE, FAULTS_BY_FETCH, FILE_FLAGS, FILE_INODE, FILE_PATH,
+        FILE_PRIVATE, FOLIO_FLAGS, FOLIO_INDEX, FOLIO_IS_LARGE, FOLIO_MAPPING, FOLIO_ORDER, FS_PWD,
+        FS_ROOT, INODE_DENTRY, INODE_SB, MAPPING_HOST, MM_EXE_FILE, NR_FADVISE, NR_IO_SUBMIT,
+        NR_IO_URING_ENTER, NR_READAHEAD, O_DIRECT, PAGE_CACHE, PAGE_SHIFT, REGS_NR, SB_MAGIC,
+        SELF_TGID, TASK_FLAGS, TASK_FS, TASK_MAJOR_FAULTS, TASK_MINOR_FAULTS, TASK_MM, TYPE_FILE,
+        TYPE_INODE, TYPE_SUPER_BLOCK, VFSMOUNT_SB,
     },
     diagnose,
     file::identify_inode,
-    kernel::{Address, current, field, load, probe, probe_at, registers_of},
+    kernel::{Address, current, field, load, now, probe, probe_at, registers_of},
     maps::{NAMED, scratch},
     path,
     thread::{self, Thread, in_scope, state},
 };
 
-use super::maps::OVERLAID;
+use super::{
+    faults::{self, Timed},
+    maps::OVERLAID,
+};
 
 const PF_EXITING: u32 = 0x4;
 /// A thread that the kernel made for io_uring, of the process that it works for.
@@ -52,6 +55,8 @@ const TMPFS: u64 = 0x0102_1994;
 pub struct Faulted {
     /// One more than the page faults that the thread had completed; 0: none is known.
     pub serial: u64,
+    /// When it began, and what is to be counted to.
+    pub timed: Timed,
     /// The mapping and the page.
     mapping: u64,
     index: u64,
@@ -65,7 +70,7 @@ pub struct Faulted {
 
 /// The running thread, if its process is traced, and not the daemon.
 #[inline(always)]
-fn running(task: Address) -> Option<&'static mut Thread> {
+pub fn running(task: Address) -> Option<&'static mut Thread> {
     // SAFETY: the running task; its flags are 32 bits.
     let flags: u32 = unsafe { load(task, &TASK_FLAGS) };
     if !PAGE_CACHE.is_set() || flags & (PF_KTHREAD | PF_EXITING) != 0 {
@@ -80,7 +85,10 @@ fn running(task: Address) -> Option<&'static mut Thread> {
     }
 }
 
-/// Number of the system call that the thread is in; in a page fault the largest that there is.
+/// In place of a system call's number: the thread is in a page fault, and in no call.
+const NO_CALL: u32 = u32::MAX;
+
+/// Number of the system call that the thread is in, or [`NO_CALL`].
 #[inline(always)]
 fn number(task: Address) -> u32 {
     // SAFETY: the running task's registers; a number is 32 bits.
@@ -98,7 +106,7 @@ fn is_request(task: Address) -> bool {
 
 /// Page faults that the thread has completed, and one.
 #[inline(always)]
-fn serial(task: Address) -> u64 {
+pub fn serial(task: Address) -> u64 {
     // SAFETY: as in `running`; both are of 64 bits.
     unsafe { load::<u64>(task, &TASK_MINOR_FAULTS) + load::<u64>(task, &TASK_MAJOR_FAULTS) + 1 }
 }
@@ -116,11 +124,11 @@ fn size(folio: Address) -> u64 {
 
 /// Whose the bytes are.
 #[derive(Clone, Copy)]
-struct Subject {
-    id: FileId,
-    phase: u32,
+pub struct Subject {
+    pub id: FileId,
+    pub phase: u32,
     /// The thread is in a call on this file.
-    in_call: bool,
+    pub in_call: bool,
 }
 
 /// The file of `mapping`, for a thread in a call or a page fault that uses it as `used`; `None`: memory that is no file.
@@ -159,7 +167,7 @@ fn subject(thread: &mut Thread, mapping: Address, used: u8, copy: u32) -> Option
 
 /// The counters of the subject.
 #[inline(always)]
-fn counters(thread: &mut Thread, subject: &Subject, copy: u32) -> *mut Io {
+pub fn counters(thread: &mut Thread, subject: &Subject, copy: u32) -> *mut Io {
     thread.copy = copy;
     if subject.in_call {
         return account::entry::<true>(thread);
@@ -197,6 +205,9 @@ pub fn added(folio: Address) {
     let io = counters(thread, &subject, scratch::ADDED);
     if io.is_null() {
         return account::lost_bytes(bytes);
+    }
+    if FAULTS_BY_FETCH.is_set() && number(task) == NO_CALL {
+        faults::fetched(thread, task, &subject);
     }
     let faulted = &mut thread.faulted;
     let is_fault = faulted.serial == serial(task) && faulted.mapping == mapping as u64;
@@ -267,12 +278,17 @@ pub fn fault(mapping: Address, index: u64) {
         return;
     }
     let window = if again { thread.faulted.window } else { 0 };
+    let began = now();
     let Some(subject) = subject(thread, mapping, direction::READ, scratch::FAULT) else {
         return;
     };
+    if !FAULTS_BY_FETCH.is_set() {
+        faults::began(thread, task, &subject, began);
+    }
     let io = counters(thread, &subject, scratch::FAULT);
     thread.faulted = Faulted {
         serial,
+        timed: thread.faulted.timed,
         mapping: mapping as u64,
         index,
         window: 0,
@@ -310,6 +326,7 @@ pub fn around(mapping: Address, first: u64, last: u64) {
     let io = counters(thread, &subject, scratch::MAPPED);
     thread.faulted = Faulted {
         serial,
+        timed: thread.faulted.timed,
         mapping: mapping as u64,
         index: 0,
         window: bytes,
@@ -384,6 +401,15 @@ pub fn returned(io: *mut Io, thread: &Thread, bytes: u64) {
     if PAGE_CACHE.is_set() && is_read && is_direct(thread) {
         // SAFETY: as in `added`.
         unsafe { (*io).fetched += bytes };
+    }
+}
+
+/// Counts an open that goes around the page cache.
+#[inline(always)]
+pub fn opened(io: *mut Io, thread: &Thread) {
+    if PAGE_CACHE.is_set() && !io.is_null() && is_direct(thread) {
+        // SAFETY: as in `added`.
+        unsafe { (*io).direct_opens += 1 };
     }
 }
 

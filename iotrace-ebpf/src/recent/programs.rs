@@ -5,11 +5,13 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext as _,
-    macros::{btf_tracepoint, tracepoint, uprobe, uretprobe},
-    programs::{BtfTracePointContext, ProbeContext, RetProbeContext, TracePointContext},
+    macros::{btf_tracepoint, perf_event, tracepoint, uprobe, uretprobe},
+    programs::{
+        BtfTracePointContext, PerfEventContext, ProbeContext, RetProbeContext, TracePointContext,
+    },
 };
 
-use super::{pages, uprobe, uring};
+use super::{faults, pages, uprobe, uring};
 use crate::{
     config::{COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT},
     enter, exit,
@@ -77,6 +79,13 @@ pub fn page_added(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "mm_filemap_fault")]
 pub fn page_fault(ctx: BtfTracePointContext) -> i32 {
     pages::fault(ctx.arg::<*const c_void>(0), ctx.arg(1));
+    0
+}
+
+/// The software event `PERF_COUNT_SW_PAGE_FAULTS_MAJ`: the running thread has completed a major page fault.
+#[perf_event]
+pub fn fault_ended(_ctx: PerfEventContext) -> u32 {
+    faults::ended();
     0
 }
 

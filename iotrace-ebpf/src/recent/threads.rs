@@ -88,6 +88,7 @@ pub fn release(registers: Address) {
             (*slot).called = 0;
             (*slot).asynchronous = 0;
             (*slot).faulted.serial = 0;
+            (*slot).faulted.timed.began = 0;
             ptr::write_volatile(&raw mut (*slot).owner, 0);
         }
     }

@@ -156,12 +156,10 @@ fn compress(content: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Whether something is missing: readers then say so.
 fn is_partial(export: &Export<'_>) -> bool {
-    let is_loss = |name: &String| {
-        let known = diag::NAMES.iter().position(|known| known == name);
-        known.is_none_or(|index| diag::IS_LOSS[index])
-    };
     let mut losses = export.run.losses.iter().filter(|(_, count)| **count > 0);
-    !export.complete || losses.any(|(name, _)| is_loss(name)) || operations_without_file(export) > 0
+    !export.complete
+        || losses.any(|(name, _)| diag::is_loss(name))
+        || operations_without_file(export) > 0
 }
 
 /// Operations that found no room for a file of their own.

@@ -136,6 +136,9 @@ impl From<&Io> for Counters {
         v[MAPPED_BYTES_DIRTIED] = io.mapped_dirtied;
         v[FAULTS] = io.faults.into();
         v[MAJOR_FAULTS] = io.major_faults.into();
+        v[MAJOR_FAULT_NS] = io.major_fault_ns;
+        v[TIMED_MAJOR_FAULTS] = io.timed_major_faults.into();
+        v[DIRECT_OPENS] = io.direct_opens.into();
         counters
     }
 }
@@ -304,6 +307,8 @@ mod tests {
         (full.io.fetched, full.io.mapped_fetched) = (1, 1);
         (full.io.mapped, full.io.mapped_dirtied) = (1, 1);
         (full.io.faults, full.io.major_faults) = (1, 1);
+        (full.io.major_fault_ns, full.io.timed_major_faults) = (1, 1);
+        full.io.direct_opens = 1;
         (full.size[1], full.size_calls[1]) = (4096, 2);
         (full.stride[3], full.stride_calls[3]) = (512, 1);
         let counters = Counters::from(&full);

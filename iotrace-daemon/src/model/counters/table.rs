@@ -81,7 +81,7 @@ descriptors! {
     FSYNCS "fsyncs" Calls Sum Basic "fsync calls (POSIX_FSYNCS).";
     FDATASYNCS "fdatasyncs" Calls Sum Basic "fdatasync calls (POSIX_FDSYNCS).";
     SYNC_FILE_RANGES "sync_file_ranges" Calls Sum Basic "sync_file_range calls.";
-    MSYNCS "msyncs" Calls Sum Basic "msync calls; by process, since they name memory.";
+    MSYNCS "msyncs" Calls Sum Basic "msync calls, by the file whose mapping they are of.";
     SEEKS "seeks" Calls Sum Basic "lseek calls (POSIX_SEEKS).";
     STATS "stats" Calls Sum Basic "stat, lstat, fstat and statx calls (POSIX_STATS).";
     ACCESSES "accesses" Calls Sum Basic "access and faccessat calls.";
@@ -118,6 +118,9 @@ descriptors! {
     MAPPED_BYTES_DIRTIED "mapped_bytes_dirtied" Bytes Sum Basic "Bytes of the file's pages that stores to mapped memory made dirty, which are to be written back; in no bytes_written.";
     FAULTS "faults" Calls Sum Basic "Page faults on the mapped file.";
     MAJOR_FAULTS "major_faults" Calls Sum Basic "Page faults whose page was not in the page cache; in faults as well.";
+    MAJOR_FAULT_NS "major_fault" Nanoseconds Sum Basic "Time inside page faults on the mapped file that waited for storage, from their start to their end, summed over faults; in none of the other times.";
+    TIMED_MAJOR_FAULTS "timed_major_faults" Calls Sum Basic "Page faults whose time that is: those that the kernel counts as major ones, which wait for their own fetch or for one that is under way; in faults as well.";
+    DIRECT_OPENS "direct_opens" Calls Sum Basic "Opens with O_DIRECT, which go around the page cache; in opens as well.";
     READ_SIZE_0_100 "read_size_0_100" Calls Sum Full "Reads of at most 100 bytes (POSIX_SIZE_READ_0_100).";
     READ_SIZE_100_1K "read_size_100_1k" Calls Sum Full "Reads of 101 to 1024 bytes (POSIX_SIZE_READ_100_1K).";
     READ_SIZE_1K_10K "read_size_1k_10k" Calls Sum Full "Reads to 10 KiB (POSIX_SIZE_READ_1K_10K).";

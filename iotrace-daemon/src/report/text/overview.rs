@@ -158,15 +158,34 @@ fn from_storage(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<
         );
         page.prose(Style::Plain, &text)?;
     }
+    let waited = match v[counters::TIMED_MAJOR_FAULTS] {
+        0 => String::new(),
+        faults => format!(
+            "{} waited {} for storage",
+            count(faults),
+            duration(v[counters::MAJOR_FAULT_NS])
+        ),
+    };
     if v[counters::FAULTS] == 0 {
-        return Ok(());
+        // Older kernels tell no more of them.
+        return match waited.as_str() {
+            "" => Ok(()),
+            waited => page.prose(
+                Style::Plain,
+                &format!("Page faults on mapped files: {waited}."),
+            ),
+        };
     }
     let dirtied = match v[counters::MAPPED_BYTES_DIRTIED] {
         0 => String::new(),
         dirtied => format!("; stores changed {}", bytes(dirtied)),
     };
+    let waited = match waited.as_str() {
+        "" => String::new(),
+        waited => format!("; {waited}"),
+    };
     let text = format!(
-        "Mapped files: {} page faults, {} of them major, on at least {}{dirtied}. None of it is in the table.",
+        "Mapped files: {} page faults, {} of them major, on at least {}{dirtied}{waited}. None of it is in the table.",
         count(v[counters::FAULTS]),
         count(v[counters::MAJOR_FAULTS]),
         bytes(v[counters::MAPPED_BYTES]),

@@ -29,6 +29,8 @@ pub fn count(totals: &mut Totals, key: Key, counters: &Counters) {
         v[FAULTS].saturating_sub(v[MAJOR_FAULTS]),
     );
     totals.add(key, Value::MajorFaults, v[MAJOR_FAULTS]);
+    totals.add(key, Value::MajorFaultTime, v[MAJOR_FAULT_NS]);
+    totals.add(key, Value::TimedMajorFaults, v[TIMED_MAJOR_FAULTS]);
     let times = [READ_NS, WRITE_NS, META_NS, SYNC_NS, FAILED_NS];
     for (group, index) in times.into_iter().enumerate() {
         totals.add(key, Value::Time(group), v[index]);

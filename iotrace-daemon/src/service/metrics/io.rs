@@ -62,7 +62,14 @@ impl Out<'_> {
         let name = ("iotrace_mapped", Some(&Unit::Bytes), help);
         self.cells(totals, name, &[("", Value::Mapped)], |n| n)?;
         let help = "Page faults on mapped files; major ones waited for storage.";
-        self.cells(totals, ("iotrace_page_faults", None, help), &faults, |n| n)
+        self.cells(totals, ("iotrace_page_faults", None, help), &faults, |n| n)?;
+        let help =
+            "Time inside page faults on mapped files that waited for storage; in no other metric.";
+        let name = ("iotrace_major_fault", Some(&Unit::Seconds), help);
+        self.cells(totals, name, &[("", Value::MajorFaultTime)], seconds)?;
+        let help = "Page faults on mapped files whose time is known.";
+        let name = ("iotrace_timed_major_faults", None, help);
+        self.cells(totals, name, &[("", Value::TimedMajorFaults)], |n| n)
     }
 
     fn errors(&mut self, totals: &Totals) -> fmt::Result {

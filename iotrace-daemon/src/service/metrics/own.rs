@@ -64,14 +64,17 @@ impl Out<'_> {
         let help = "Whether a kernel hook is attached.";
         self.gauges("iotrace_hook_attached", None, help, hooks)?;
         let is_count = |(reason, _): &(&String, _)| {
-            *reason != diag::NAMES[diag::LOST_BYTES as usize]
+            !diag::is_part(reason)
+                && *reason != diag::NAMES[diag::LOST_BYTES as usize]
                 && *reason != diag::NAMES[diag::UNSURE_NS as usize]
         };
         let reasons = service.unaccounted.iter().filter(is_count);
         let reasons = reasons.map(|(reason, count)| {
-            let index = diag::NAMES.iter().position(|name| name == reason);
-            let is_loss = index.is_none_or(|index| diag::IS_LOSS[index]);
-            let kind = if is_loss { "lost" } else { "incomplete" };
+            let kind = if diag::is_loss(reason) {
+                "lost"
+            } else {
+                "incomplete"
+            };
             (vec![label("reason", reason), label("kind", kind)], *count)
         });
         let help =

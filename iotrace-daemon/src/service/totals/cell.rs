@@ -23,6 +23,9 @@ pub enum Value {
     Mapped,
     MinorFaults,
     MajorFaults,
+    /// Time inside page faults that waited, nanoseconds, and the number of those.
+    MajorFaultTime,
+    TimedMajorFaults,
     /// Time inside operations of a group ([`Value::GROUPS`]), nanoseconds.
     Time(usize),
     /// Time in which at least one operation was under way in a process, nanoseconds.
@@ -42,7 +45,7 @@ const BYTES_WRITTEN: usize = BYTES_READ + 1;
 const FETCHED: usize = BYTES_WRITTEN + 1;
 const MAPPED: usize = FETCHED + 2;
 const FAULTS: usize = MAPPED + 1;
-const TIME: usize = FAULTS + 2;
+const TIME: usize = FAULTS + 4;
 const MERGED: usize = TIME + Value::GROUPS.len();
 const FILES: usize = MERGED + 1;
 const COUNT: usize = FILES + 1;
@@ -62,6 +65,8 @@ impl Value {
             Self::Mapped => MAPPED,
             Self::MinorFaults => FAULTS,
             Self::MajorFaults => FAULTS + 1,
+            Self::MajorFaultTime => FAULTS + 2,
+            Self::TimedMajorFaults => FAULTS + 3,
             Self::Time(group) => TIME + group,
             Self::Merged => MERGED,
             Self::Files => FILES,
