@@ -18,6 +18,7 @@ pub(crate) mod phases;
 pub(crate) mod sum;
 mod text;
 mod together;
+mod unseen;
 pub mod view;
 
 use std::{cmp::Reverse, collections::BTreeMap};

@@ -116,6 +116,7 @@ impl Report<'_> {
     fn tail_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("losses", &self.losses(true))?;
         map.serialize_entry("notes", &self.losses(false))?;
+        map.serialize_entry("not_seen", &self.unseen())?;
         if let Some(trace) = &self.run.trace {
             map.serialize_entry("trace", &TraceJson::of(trace))?;
         }
@@ -157,18 +158,19 @@ impl Serialize for Report<'_> {
 }
 
 impl Report<'_> {
-    /// Every reason with its count, 0 included: those that lose something, or those that do not.
+    /// Every reason with its count, 0 included: those that lose something, or those that do not. Without the parts of one,
+    /// which are among what is not seen.
     pub(super) fn losses(&self, lost: bool) -> BTreeMap<&str, u64> {
         let known = diag::NAMES
             .iter()
             .zip(diag::IS_LOSS)
-            .filter(|(_, is_loss)| *is_loss == lost);
+            .filter(|(name, is_loss)| *is_loss == lost && !diag::is_part(name));
         let mut losses: BTreeMap<&str, u64> = known.map(|(name, _)| (*name, 0)).collect();
         if lost {
             losses.insert("recursion_misses", 0);
         }
         for (name, count) in &self.run.losses {
-            if is_loss(name) == lost {
+            if diag::is_loss(name) == lost && !diag::is_part(name) {
                 losses.insert(name, *count);
             }
         }
@@ -179,14 +181,6 @@ impl Report<'_> {
     fn at(&self, monotonic: u64) -> f64 {
         (self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns) as f64 / 1e9
     }
-}
-
-/// Whether a reason means that something is missing; one that is not known does.
-fn is_loss(name: &str) -> bool {
-    diag::NAMES
-        .iter()
-        .position(|known| *known == name)
-        .is_none_or(|index| diag::IS_LOSS[index])
 }
 
 /// A sequence that is made while it is written.

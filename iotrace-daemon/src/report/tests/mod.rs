@@ -118,6 +118,7 @@ fn json_has_the_schema() {
         "processes",
         "files",
         "losses",
+        "not_seen",
         "notes",
     ];
     expected.sort_unstable();

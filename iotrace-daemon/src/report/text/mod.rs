@@ -13,6 +13,7 @@ mod overview;
 mod phases;
 mod table;
 pub mod units;
+mod unseen;
 mod view;
 
 use std::io::{self, BufWriter, Write};
@@ -43,6 +44,7 @@ pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()>
     operations::failures(report, &mut page)?;
     files::mounts(report, &mut page)?;
     library::libraries(report, &mut page)?;
+    unseen::unseen(report, &mut page)?;
     losses::losses(report, &mut page)?;
     page.flush()
 }
