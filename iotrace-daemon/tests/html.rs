@@ -153,6 +153,7 @@ fn it_shows_the_numbers_of_the_json_report() {
         assert!(!rows(&mut page, section).is_empty(), "{section} is empty");
     }
     check_phases(report, &mut page);
+    check_storage(report, &mut page);
     check_sizes(report, &mut page);
     check_files(report, &mut page);
     check_series(report, &mut page);
@@ -180,6 +181,72 @@ fn check_phases(report: &Value, page: &mut Page) {
         let merged = duration(phase["merged_seconds"].as_f64().expect("a time"));
         assert!(row[6].ends_with(&merged), "{row:?}: merged {merged}");
     }
+}
+
+/// What came from storage and page faults: over everything, by phase, and by file and process.
+fn check_storage(report: &Value, page: &mut Page) {
+    let shown = rows(page, "storage");
+    let cells = |counters: &Value| {
+        let seconds = counters["major_fault_seconds"].as_f64().unwrap_or(0.0);
+        let [fetched, mapped_fetched, mapped, dirtied] = [
+            "bytes_fetched",
+            "mapped_bytes_fetched",
+            "mapped_bytes",
+            "mapped_bytes_dirtied",
+        ]
+        .map(|name| units::bytes(number(counters, name)));
+        let [faults, major, waited] = ["faults", "major_faults", "timed_major_faults"]
+            .map(|name| units::count(number(counters, name)));
+        [
+            fetched,
+            mapped_fetched,
+            faults,
+            major,
+            waited,
+            if seconds == 0.0 {
+                "0 s".into()
+            } else {
+                duration(seconds)
+            },
+            mapped,
+            dirtied,
+        ]
+    };
+    assert!(number(&report["totals"], "faults") > 0, "Python is mapped");
+    assert_eq!(row(&shown, "all")[1..], cells(&report["totals"]));
+    for (name, phase) in report["phases"].as_object().expect("phases") {
+        if number(phase, "faults") > 0 {
+            assert_eq!(row(&shown, name)[1..], cells(phase), "{name}");
+        }
+    }
+    let head = |page: &mut Page, section: &str| {
+        let head = page.eval(&format!(
+            "[...document.querySelectorAll('#{section} thead th')].map(h => h.textContent)"
+        ));
+        serde_json::from_value::<Vec<String>>(head).expect("titles")
+    };
+    let place = |titles: &[String], title: &str| {
+        let found = titles.iter().position(|one| one.starts_with(title));
+        found.unwrap_or_else(|| panic!("no column {title} in {titles:?}"))
+    };
+    let titles = head(page, "processes");
+    let processes = rows(page, "processes");
+    for process in report["processes"].as_array().expect("processes") {
+        let row = row(&processes, &number(process, "pid").to_string());
+        let totals = &process["totals"];
+        let (faults, mapped) = (place(&titles, "Page faults"), place(&titles, "Mapped"));
+        assert_eq!(row[faults], units::count(number(totals, "faults")));
+        assert_eq!(row[mapped], units::bytes(number(totals, "mapped_bytes")));
+    }
+    let titles = head(page, "files");
+    place(&titles, "Page faults");
+    // What is not seen: that there were pipes, if nothing else.
+    let pipes = number(&report["not_seen"]["skipped"], "pipes");
+    let said = page.text("#unseen");
+    assert!(
+        pipes > 0 && said.contains(&format!("{} on pipes", units::count(pipes))),
+        "{pipes}: {said}"
+    );
 }
 
 fn check_sizes(report: &Value, page: &mut Page) {

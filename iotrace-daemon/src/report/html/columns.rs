@@ -1,8 +1,37 @@
 //! What many lists of the page have: the same sums, a column for each.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use crate::model::counters::{BYTES_READ, BYTES_WRITTEN, Counters};
+use crate::model::counters::{
+    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAULTS, MAJOR_FAULT_NS, MAJOR_FAULTS,
+    MAPPED_BYTES, MAPPED_BYTES_DIRTIED,
+};
+
+/// Counters of the page cache and of mapped files that have a column, and its name.
+const PAGES: [(usize, &str); 6] = [
+    (BYTES_FETCHED, "bytes_fetched"),
+    (MAPPED_BYTES, "mapped_bytes"),
+    (MAPPED_BYTES_DIRTIED, "mapped_bytes_dirtied"),
+    (FAULTS, "faults"),
+    (MAJOR_FAULTS, "major_faults"),
+    (MAJOR_FAULT_NS, "major_fault_ns"),
+];
+
+/// Columns of these, of which those that are 0 throughout are left out.
+#[derive(Default)]
+struct PageColumns([Vec<u64>; PAGES.len()]);
+
+impl Serialize for PageColumns {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for ((_, name), column) in PAGES.iter().zip(&self.0) {
+            if column.iter().any(|value| *value != 0) {
+                map.serialize_entry(name, column)?;
+            }
+        }
+        map.end()
+    }
+}
 
 /// Sums of many things, by column. Durations are nanoseconds, so that they add up.
 #[derive(Default, Serialize)]
@@ -11,6 +40,8 @@ pub struct Columns {
     bytes_read: Vec<u64>,
     bytes_written: Vec<u64>,
     ns: Vec<u64>,
+    #[serde(flatten)]
+    pages: PageColumns,
 }
 
 /// One of them.
@@ -21,6 +52,9 @@ pub struct Amount {
     pub bytes_written: u64,
     /// Nanoseconds inside calls, summed over threads.
     pub ns: u64,
+    /// By [`PAGES`].
+    #[serde(skip)]
+    pub pages: [u64; PAGES.len()],
 }
 
 impl Columns {
@@ -32,6 +66,7 @@ impl Columns {
             bytes_read: zeros(),
             bytes_written: zeros(),
             ns: zeros(),
+            pages: PageColumns(std::array::from_fn(|_| zeros())),
         }
     }
 
@@ -40,6 +75,9 @@ impl Columns {
         self.bytes_read.push(amount.bytes_read);
         self.bytes_written.push(amount.bytes_written);
         self.ns.push(amount.ns);
+        for (column, value) in self.pages.0.iter_mut().zip(amount.pages) {
+            column.push(value);
+        }
     }
 
     /// Adds to what stands at `index`.
@@ -48,6 +86,9 @@ impl Columns {
         self.bytes_read[index] += amount.bytes_read;
         self.bytes_written[index] += amount.bytes_written;
         self.ns[index] += amount.ns;
+        for (column, value) in self.pages.0.iter_mut().zip(amount.pages) {
+            column[index] += value;
+        }
     }
 
     /// Whether nothing was added.
@@ -57,6 +98,7 @@ impl Columns {
             bytes_read,
             bytes_written,
             ns,
+            pages: _,
         } = self;
         [operations, bytes_read, bytes_written, ns]
             .iter()
@@ -70,6 +112,9 @@ impl Amount {
         self.bytes_read += other.bytes_read;
         self.bytes_written += other.bytes_written;
         self.ns += other.ns;
+        for (sum, value) in self.pages.iter_mut().zip(other.pages) {
+            *sum += value;
+        }
     }
 
     /// Takes a part of it away.
@@ -88,6 +133,7 @@ impl From<&Counters> for Amount {
             bytes_read: counters.v[BYTES_READ],
             bytes_written: counters.v[BYTES_WRITTEN],
             ns: counters.nanoseconds(),
+            pages: PAGES.map(|(index, _)| counters.v[index]),
         }
     }
 }

@@ -94,6 +94,7 @@ impl Mounts {
                 bytes_read: sum.bytes_read,
                 bytes_written: sum.bytes_written,
                 ns: sum.ns,
+                ..Amount::default()
             });
         }
         mounts

@@ -110,6 +110,7 @@ impl From<&Flow> for Amount {
             bytes_read: flow.bytes_read,
             bytes_written: flow.bytes_written,
             ns: flow.ns(),
+            ..Self::default()
         }
     }
 }

@@ -16,12 +16,19 @@ const files = (() => {
     { key: "opens", title: "Opens", show: format.count },
     { key: "reads", title: "Reads", show: format.count },
     { key: "writes", title: "Writes", show: format.count },
+    { key: "bytes_fetched", title: "From storage", show: format.bytes, optional: true },
+    { key: "faults", title: "Page faults", show: format.count, optional: true },
+    { key: "major_faults", title: "Major", show: format.count, optional: true },
+    { key: "major_fault_ns", title: "Time in faults", show: (ns) => format.duration(ns / 1e9), optional: true },
+    { key: "mapped_bytes", title: "Mapped", show: format.bytes, optional: true },
+    { key: "mapped_bytes_dirtied", title: "Dirtied", show: format.bytes, optional: true },
     { key: "size", title: "Size", show: format.bytes },
     { key: "processes", title: "Processes", show: format.count },
   ];
 
   function build(data) {
     const table = data.files;
+    const columns = COLUMNS.filter(({ key, optional }) => !optional || table[key]);
     const total = table.name.length;
     const paths = table.name.map((name, i) => table.directory[i] < 0 ? name : `${data.directories.path[table.directory[i]]}/${name}`.replace(/^\/\//, "/"));
     const state = { sort: "ns", down: true, words: [], phase: "" };
@@ -29,7 +36,7 @@ const files = (() => {
     let order = Uint32Array.from(paths, (_, i) => i);
     let first = -1;
 
-    const head = COLUMNS.map(({ key, title, show }) => {
+    const head = columns.map(({ key, title, show }) => {
       const button = el("button", { type: "button", "data-sort": key }, title, el("span", { class: "arrow", "aria-hidden": "true" }));
       button.addEventListener("click", () => sortBy(key));
       return el("th", { scope: "col", class: show ? "number" : null, "data-column": key }, button);
@@ -37,6 +44,7 @@ const files = (() => {
     const body = el("tbody", {});
     const viewport = el("div", { class: "scroll files", tabindex: "0", role: "region", "aria-label": "Files" },
       el("table", { "aria-rowcount": String(total + 1) }, el("caption", { class: "hidden" }, "Files"), el("thead", {}, el("tr", { "aria-rowindex": "1" }, head)), body));
+    viewport.firstChild.style.setProperty("--more", columns.filter(({ optional }) => optional).length);
     const status = el("p", { class: "readout", role: "status" });
     const search = el("input", { type: "search", id: "search", placeholder: "words of the path, all of them", autocomplete: "off", spellcheck: "false" });
     const names = [...new Set(data.uses.flatMap((use) => use.phases))];
@@ -94,7 +102,7 @@ const files = (() => {
     function row(position) {
       const i = order[position];
       const use = data.uses[table.use[i]];
-      const cells = COLUMNS.map(({ key, show }) => {
+      const cells = columns.map(({ key, show }) => {
         if (key === "path") return el("th", { scope: "row", title: paths[i] }, el("bdi", {}, paths[i]));
         if (key === "use") return el("td", { title: table.rule[i] < 0 ? "no rule matches" : `rule ${data.rules[table.rule[i]]}` },
           el("span", { class: "phase", color: `var(--phase-${use.phases[0]})` }, use.label));
@@ -104,7 +112,7 @@ const files = (() => {
     }
 
     const spacer = (rows) => {
-      const made = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: String(COLUMNS.length) }));
+      const made = el("tr", { class: "spacer", "aria-hidden": "true" }, el("td", { colspan: String(columns.length) }));
       made.style.height = `${rows * ROW_HEIGHT}px`;
       return made;
     };

@@ -13,6 +13,7 @@
     const rows = table.pid.map((_, i) => i);
     const at = (key) => (i) => table[key][i];
     const number = (title, key, show) => ({ title, number: true, cell: (i) => show(at(key)(i)) });
+    const optional = (title, key, show) => (table[key] ? [number(title, key, show)] : []);
     const folded = data.folded_processes
       ? el("p", { class: "note" }, `${format.count(data.folded_processes)} more processes, those with the least time in I/O, are not listed; the JSON report lists them.`) : null;
     return section("processes", "Processes", dom.table("Processes", [
@@ -27,6 +28,12 @@
       number("Read", "bytes_read", format.bytes),
       number("Written", "bytes_written", format.bytes),
       number("Time in I/O", "ns", (ns) => format.duration(ns / 1e9)),
+      ...optional("From storage", "bytes_fetched", format.bytes),
+      ...optional("Page faults", "faults", format.count),
+      ...optional("Major", "major_faults", format.count),
+      ...optional("Time in faults", "major_fault_ns", (ns) => format.duration(ns / 1e9)),
+      ...optional("Mapped", "mapped_bytes", format.bytes),
+      ...optional("Dirtied", "mapped_bytes_dirtied", format.bytes),
     ], rows), folded);
   }
 
@@ -68,6 +75,7 @@
     sections.findings(report),
     section("timeline", "Timeline", ...overTime()),
     sections.phases(data),
+    sections.storage(report),
     sections.events("checkpoints", "Checkpoints", "Checkpoint", report.checkpoints),
     sections.events("restores", "Restores", "Restore", report.restores),
     sections.events("epochs", "Epochs", "Epoch", report.epochs),
@@ -80,6 +88,7 @@
     section("directories", "Directories", directories.controls, directories.place),
     section("files", "Files", table.controls, table.status, table.viewport, table.folded),
     processes(),
+    sections.unseen(report.not_seen),
     sections.losses(data),
   ].filter((part) => part);
   main.replaceChildren(...parts);

@@ -85,6 +85,47 @@ const sections = (() => {
       strip, table("Phases", columns, used), breakdown(report.breakdown));
   }
 
+  /** What came from storage, and how files were used as memory: of all, and by phase. */
+  function storage(report) {
+    const of = (name, sum) => ({ name, sum });
+    const rows = [of("all", report.totals), ...Object.entries(report.phases).map(([phase, sum]) => of(phase, sum))]
+      .filter(({ sum }) => sum.bytes_fetched > 0 || sum.faults > 0 || sum.timed_major_faults > 0);
+    if (!rows.length) return null;
+    const column = (title, key, show) => ({ title, number: true, cell: ({ sum }) => show(sum[key] ?? 0) });
+    return section("storage", "Storage and mapped files",
+      el("p", { class: "note" }, "What was brought into the page cache or read around it, and page faults on mapped files, none of which is among the bytes read and written. "
+        + "Major faults found their page not in memory; the time is that of all faults that waited for storage."),
+      table("Storage and mapped files", [
+        { title: "Phase", cell: ({ name }) => (name === "all" ? name : named(name)) },
+        column("From storage", "bytes_fetched", bytes),
+        column("for mapped files", "mapped_bytes_fetched", bytes),
+        column("Page faults", "faults", count),
+        column("Major", "major_faults", count),
+        column("Waited", "timed_major_faults", count),
+        column("Time in faults", "major_fault_seconds", duration),
+        column("Mapped", "mapped_bytes", bytes),
+        column("Dirtied", "mapped_bytes_dirtied", bytes),
+      ], rows));
+  }
+
+  /** What is known not to be seen. */
+  function unseen(known) {
+    if (!known) return null;
+    const kinds = Object.entries(known.skipped).filter(([, operations]) => operations > 0)
+      .map(([kind, operations]) => `${count(operations)} on ${words(kind)}`);
+    const direct = known.direct_files;
+    const lines = [
+      ...known.mapped_devices.map((one) => `${visible(one.device)} was mapped ${count(one.mappings)} times, ${bytes(one.bytes)} in all: what is done with a device's memory makes no call.`),
+      direct.files ? `${count(direct.files)} files were opened with O_DIRECT and used by no call that is seen, such as by GPUDirect Storage: ${direct.paths.map(visible).join(", ")}.` : null,
+      ...known.own_cache.map((one) => `${visible(one.mount_point)} (${visible(one.fs_type)}) has a cache of its own: of ${bytes(one.bytes_read)} read from ${count(one.files)} files, what came from storage is not known.`),
+      known.aio_requests ? `${count(known.aio_requests)} requests of libaio: the kernel has no bpf_loop.` : null,
+      known.fetched_by_kernel_bytes ? `${bytes(known.fetched_by_kernel_bytes)} were fetched by threads of the kernel, for no process that could be told.` : null,
+      kinds.length ? `Operations on what is no file: ${kinds.join(", ")}.` : null,
+    ].filter((line) => line);
+    if (!lines.length) return null;
+    return section("unseen", "Not seen", el("ul", {}, lines.map((line) => el("li", {}, line))));
+  }
+
   /** A time that is known within bounds, or exactly. */
   function within(least, most) {
     const [from, to] = [duration(least ?? most), duration(most)];
@@ -262,5 +303,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, phases, events, facts, searched, balance, nodes, sizes, mounts, losses, target };
+  return { summary, findings, phases, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, losses, target };
 })();
