@@ -52,6 +52,8 @@ diagnostics! {
     29 SKIPPED_BLOCK_DEVICES "skipped_block_devices" false "Those on block devices; in skipped as well.";
     30 AIO_UNSEEN "aio_requests_unseen" true "Requests of libaio that are not counted, because the kernel has no bpf_loop (Linux 5.17).";
     31 DEVICES_UNLISTED "unlisted_device_mappings" false "Mappings of devices that are not told by device, because too many devices were mapped.";
+    32 BLOCK_REQUESTS_LOST "block_requests_lost" true "Requests to block devices that are not counted, because too many were in flight, or to too many devices.";
+    33 BLOCK_BYTES_LOST "block_bytes_lost" true "Bytes moved between devices and files that are in no device_bytes_read or device_bytes_written, because there was no room for another file.";
 }
 
 /// Kinds of what is skipped: together with [`SKIPPED`] itself, which holds all others, they are `skipped`.

@@ -45,6 +45,14 @@ pub const AIO_CONTEXT_ENTRIES: u32 = 16_384;
 pub const OVERLAID_ENTRIES: u32 = 16_384;
 /// Devices whose mappings are told apart.
 pub const DEVICE_ENTRIES: u32 = 256;
+/// Requests to block devices in flight that are timed.
+pub const BLOCK_REQUEST_ENTRIES: u32 = 65_536;
+/// Entries of one generation of the counters of block devices, by class and CPU.
+pub const BLOCK_DEVICE_ENTRIES: u32 = 8_192;
+/// Block devices whose requests in flight are counted.
+pub const BLOCK_DEPTH_ENTRIES: u32 = 1_024;
+/// Entries of one generation of the counters of what is moved between devices and files.
+pub const BLOCK_FILE_ENTRIES: u32 = 65_536;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Copies of the pair of programs on system calls, of which a later one acts where those before it were skipped.
