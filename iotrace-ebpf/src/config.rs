@@ -246,6 +246,35 @@ constants! {
     PAGE_CACHE = 0;
     /// 1: no tracepoint shows the start of a page fault on a file; what is fetched in one does.
     FAULTS_BY_FETCH = 0;
+    // The block layer: `struct request`, its disk, and `struct bio`.
+    BLOCK_QUEUE = 0;
+    BLOCK_OPERATION = 0;
+    BLOCK_LEFT = 0;
+    QUEUE_DISK = 0;
+    DISK_MAJOR = 0;
+    DISK_MINOR = 0;
+    BIO_DEVICE = 0;
+    BIO_OPERATION = 0;
+    BIO_FLAGS = 0;
+    BIO_SIZE = 0;
+    BIO_INDEX = 0;
+    BIO_VECTORS = 0;
+    BIO_END = 0;
+    BIO_PRIVATE = 0;
+    VECTOR_PAGE = 0;
+    DEVICE_DISK = 0;
+    SB_DEVICE = 0;
+    INODE_MAPPING = 0;
+    TASK_BIOS = 0;
+    /// Of a page: the folio that it is a part of.
+    PAGE_HEAD = 0;
+    /// Number of the operation that appends to a zone; 0: there is none.
+    OP_ZONE_APPEND = 0;
+    /// Address of the function that ends the bios of direct I/O; 0: not known. Their private data is a
+    /// `struct iomap_dio`.
+    DIRECT_END = 0;
+    DIRECT_IOCB = 0;
+    IOCB_FILE = 0;
     // Numbers of system calls that are not traced, and in which page cache fills are none of mapped memory.
     NR_IO_URING_ENTER = 0;
     NR_IO_SUBMIT = 0;

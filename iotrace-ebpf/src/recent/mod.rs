@@ -4,11 +4,13 @@
 //! - `task`, `threads`, `atomic`: on which both objects' common code stands; `maps`
 //! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files; `faults`: the time
 //!   of page faults; `mappings`: what msync is of
+//! - `block`: requests to block devices, and whose bytes they move, where that is wanted
 //! - `uprobe` and the files beside it: functions of libraries, where they are wanted
 //! - `programs`: those that only this object has
 
 pub mod aio;
 pub mod atomic;
+mod block;
 mod faults;
 pub mod mappings;
 pub mod maps;

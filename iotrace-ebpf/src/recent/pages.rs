@@ -45,9 +45,9 @@ use super::{
 const PF_EXITING: u32 = 0x4;
 /// A thread that the kernel made for io_uring, of the process that it works for.
 const PF_IO_WORKER: u32 = 0x10;
-const PF_KTHREAD: u32 = 0x20_0000;
+pub const PF_KTHREAD: u32 = 0x20_0000;
 const OVERLAY: u64 = 0x794c_7630;
-const TMPFS: u64 = 0x0102_1994;
+pub const TMPFS: u64 = 0x0102_1994;
 
 /// What is known of a thread's last page fault.
 #[repr(C)]
@@ -415,7 +415,7 @@ pub fn opened(io: *mut Io, thread: &Thread) {
 
 /// Whether the thread's file is open to go around the page cache.
 #[inline(always)]
-fn is_direct(thread: &Thread) -> bool {
+pub fn is_direct(thread: &Thread) -> bool {
     if thread.file == 0 {
         return false;
     }

@@ -1,5 +1,5 @@
 //! Programs that only the object for recent kernels has: on per-syscall tracepoints, on io_uring, on the page cache, on
-//! functions of libraries.
+//! block devices, on functions of libraries.
 
 use core::ffi::c_void;
 
@@ -11,7 +11,7 @@ use aya_ebpf::{
     },
 };
 
-use super::{faults, pages, uprobe, uring};
+use super::{block, faults, pages, uprobe, uring};
 use crate::{
     config::{COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT},
     enter, exit,
@@ -100,6 +100,29 @@ pub fn pages_mapped(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "writeback_dirty_folio")]
 pub fn page_dirtied(ctx: BtfTracePointContext) -> i32 {
     pages::dirtied(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// TRACE_EVENT block_rq_issue: (struct request *rq)
+#[btf_tracepoint(function = "block_rq_issue")]
+pub fn request_issued(ctx: BtfTracePointContext) -> i32 {
+    block::issued(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// TRACE_EVENT block_rq_complete: (struct request *rq, blk_status_t error, unsigned int nr_bytes)
+#[btf_tracepoint(function = "block_rq_complete")]
+pub fn request_completed(ctx: BtfTracePointContext) -> i32 {
+    let request: Address = ctx.arg::<*const c_void>(0);
+    let failed = ctx.arg::<u64>(1) as u8 != 0;
+    block::completed(request, failed, ctx.arg::<u64>(2) as u32);
+    0
+}
+
+/// TRACE_EVENT block_bio_queue: (struct bio *bio)
+#[btf_tracepoint(function = "block_bio_queue")]
+pub fn bio_queued(ctx: BtfTracePointContext) -> i32 {
+    block::queued(ctx.arg::<*const c_void>(0));
     0
 }
 
