@@ -31,6 +31,7 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         clock,
         clock_step_ns: 0,
         merged_time: crate::model::run::MergedTime::default(),
+        block: false,
         memory_bytes: memory(),
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

@@ -76,6 +76,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         program_log: false,
         trace: None,
         page_cache: true,
+        block: iotrace_daemon::kernel::block::Wanted::Nothing,
         uprobes: Vec::new(),
     };
     let types = load::read_types(None).unwrap();

@@ -642,6 +642,7 @@ fn run() -> Run {
         clock: Clock::default(),
         clock_step_ns: 0,
         merged_time: iotrace_daemon::model::run::MergedTime::default(),
+        block: false,
         memory_bytes: 16 << 30,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

@@ -44,6 +44,7 @@ fn run() -> Run {
         },
         clock_step_ns: 0,
         merged_time: iotrace_daemon::model::run::MergedTime::default(),
+        block: false,
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
         losses: [("skipped".to_owned(), 5)].into(),

@@ -10,7 +10,7 @@ use crate::{
     classify::Classifier,
     drain::Drain,
     kernel::{
-        Cost, Detail, Hook, HookChoice, KernelError, Options, load, measure_uprobes,
+        Cost, Detail, Hook, HookChoice, KernelError, Options, block, load, measure_uprobes,
         probe::{Feature, Need, features},
         selftest,
     },
@@ -176,6 +176,7 @@ fn options(args: &Args, detail: Detail) -> Options {
         program_log: false,
         trace: None,
         page_cache: true,
+        block: block::Wanted::Nothing,
         uprobes: Vec::new(),
     }
 }

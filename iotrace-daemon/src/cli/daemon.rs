@@ -22,7 +22,7 @@ use crate::{
         collector::{Collector, Taken},
     },
     host,
-    kernel::{Kernel, KernelError, Measuring, Options, capabilities, load, selftest},
+    kernel::{Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest},
     model::{
         Model,
         run::{Clock, Target, rfc3339},
@@ -439,6 +439,10 @@ fn options(config: &Config, verbose: u8) -> Options {
         program_log: verbose > 1,
         trace: None,
         page_cache: config.trace.page_cache,
+        block: match config.trace.block {
+            true => block::Wanted::Devices,
+            false => block::Wanted::Nothing,
+        },
         uprobes: Vec::new(),
     }
 }

@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     drain::Drain,
-    kernel::{Detail, HookChoice, KernelError, Losses, Options, capabilities, load, selftest},
+    kernel::{
+        Detail, HookChoice, KernelError, Losses, Options, block, capabilities, load, selftest,
+    },
     model::Model,
     service::socket::protocol::Record,
     targets,
@@ -65,6 +67,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         program_log: false,
         trace: None,
         page_cache: true,
+        block: block::Wanted::Nothing,
         uprobes: Vec::new(),
     };
     let types = load::read_types(None)?;

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     drain::{Drain, rings::Rings},
     kernel::{
-        Detail, HookChoice, Options, TraceOptions, load, selftest, trace::Filter, uprobes::Wanted,
+        Detail, HookChoice, Options, TraceOptions, block, load, selftest, trace::Filter,
+        uprobes::Wanted,
     },
     model::run::MergedTime,
     service::socket::protocol::Record,
@@ -74,6 +75,9 @@ pub struct Args {
     /// Count neither what comes from storage and what from the page cache, nor the use of mapped files.
     #[arg(long)]
     no_page_cache: bool,
+    /// Count requests to block devices, too: by device, and their bytes by process and file.
+    #[arg(long, conflicts_with = "no_page_cache")]
+    pub block: bool,
     /// Keep every operation by itself, too: who, which file, where, how much, when, with what result.
     #[arg(long)]
     pub trace: bool,
@@ -141,6 +145,10 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
             None
         },
         page_cache: !args.no_page_cache,
+        block: match args.block {
+            true => block::Wanted::Files,
+            false => block::Wanted::Nothing,
+        },
         uprobes: args.uprobe.clone(),
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
@@ -166,6 +174,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         kernel.map_entries(),
         kernel.map_bytes() >> 20
     );
+    drain.begin_block()?;
     drain.watch(kernel.take_threads());
     let rings = Rings::take(&mut kernel)?;
     let session = Session::new(args, sorting, hook.name())?;
@@ -199,6 +208,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--merged-time", args.merged_time != MergedTime::Bounds),
         ("--trace", args.trace),
         ("--no-page-cache", args.no_page_cache),
+        ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {

@@ -53,6 +53,7 @@ impl Session {
         };
         let mut run = host::run(target, hook, args.detail.name())?;
         run.merged_time = args.merged_time;
+        run.block = args.block;
         let directory = args.output.clone().unwrap_or_else(|| host::directory(&run));
         let recorder = Recorder::create(&directory, &run)?;
         Ok(Self {

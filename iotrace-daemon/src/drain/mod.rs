@@ -5,6 +5,7 @@
 //! long report lets the maps fill up.
 
 mod batch;
+mod block;
 mod cells;
 pub mod collector;
 mod events;
@@ -23,6 +24,7 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
+    block::{TransferKey, Transfers},
     event::{self, Header},
     key::{FailureKey, FileId, IoKey, LookKey},
     library::{CallKey, Calls},
@@ -36,12 +38,14 @@ use crate::{
     kernel::{Detail, Kernel, KernelError, cpu::Threads, map_error},
     model::{
         FailureCount, Model,
+        block::{Classes, Device},
         counters::Counters,
         input::{Event, Place, ProcessId, Searched},
         together::Times,
     },
 };
 use batch::Entries;
+use block::Block;
 use cells::Cells;
 use events::{Decoded, Decoder};
 use generations::Generations;
@@ -69,6 +73,10 @@ pub enum Batch {
     Together(Times),
     /// CPU time of threads.
     Threads(Look),
+    /// Requests to block devices.
+    Devices(Vec<(Device, Classes)>),
+    /// Bytes moved between devices and files, by process and file.
+    Transfers(Entries<TransferKey, Transfers>),
 }
 
 impl Batch {
@@ -138,6 +146,22 @@ impl Batch {
                 }
             }
             Self::Together(times) => model.together_mut().add(&times),
+            Self::Devices(devices) => {
+                for (device, classes) in devices {
+                    model.block_mut().add_device(device, &classes);
+                }
+            }
+            Self::Transfers((keys, values)) => {
+                for (key, transfers) in keys.iter().zip(&values) {
+                    let process = ProcessId {
+                        pid: key.tgid,
+                        start: key.start,
+                    };
+                    let process = (key.tgid != 0).then_some(process);
+                    let file = (!key.file.is_none()).then_some(key.file);
+                    model.add_transfers(process, file, transfers);
+                }
+            }
         }
     }
 }
@@ -186,6 +210,7 @@ pub struct Drain {
     missing: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
     together: Option<Together>,
+    block: Option<Block>,
     watch: Option<Watch>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
@@ -253,6 +278,7 @@ impl Drain {
         let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
         let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
         let together = Together::take(kernel)?;
+        let block = Block::take(kernel)?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -262,6 +288,7 @@ impl Drain {
             missing,
             library,
             together,
+            block,
             watch: None,
             flipped: 0,
             ring,
@@ -273,6 +300,14 @@ impl Drain {
     /// Counts CPU time, too.
     pub fn watch(&mut self, threads: Option<Threads>) {
         self.watch = threads.map(Watch::begin);
+    }
+
+    /// Lets what is counted of block devices begin now: until here it is not of this run.
+    pub fn begin_block(&mut self) -> Result<(), KernelError> {
+        if let Some(block) = &mut self.block {
+            block.sweep(false, &mut |_| ())?;
+        }
+        Ok(())
     }
 
     /// Looks at the threads; `anew`: what they did until now is not of this run.
@@ -413,6 +448,9 @@ impl Drain {
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
+        if let Some(block) = &mut self.block {
+            entries += block.sweep(last, sink)?;
+        }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;

@@ -41,8 +41,14 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::FullOverflow(entries) => (Kind::FullOverflow, pack_entries(entries, own)),
         Batch::Failures(entries) => (Kind::Failures, pack_entries(entries, own)),
         Batch::Missing(entries) => (Kind::Missing, pack_entries(entries, own)),
-        // The service has no uprobes, and keeps neither merged time over processes nor CPU time.
-        Batch::Events(_) | Batch::Library(_) | Batch::Together(_) | Batch::Threads(_) => {
+        // The service has no uprobes, and keeps neither merged time over processes nor CPU time. What devices do is for
+        // its own metrics: it is of all users.
+        Batch::Events(_)
+        | Batch::Library(_)
+        | Batch::Together(_)
+        | Batch::Threads(_)
+        | Batch::Devices(_)
+        | Batch::Transfers(_) => {
             return None;
         }
     })

@@ -2,7 +2,8 @@
 //!
 //! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
 //! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`, and those
-//! of io_uring (`uring`) and of the page cache and mapped files (`pages`), where a software event of perf is among them.
+//! of io_uring (`uring`), of the page cache and mapped files (`pages`), where a software event of perf is among them, and
+//! of the block layer (`block`).
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use aya::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Detached, Kernel, KernelError, calls,
+    Detached, Kernel, KernelError, block, calls,
     cpu::Threads,
     error::{chain, errno_of, hint},
     pages,
@@ -103,6 +104,12 @@ impl Kernel {
             }
             _ => {}
         }
+        match self.attach_block(&btf) {
+            Err(reason) if reason != block::OFF => {
+                log::warn!("requests to block devices are not counted: {reason}");
+            }
+            _ => {}
+        }
         if let Err(reason) = self.load_threads(&btf) {
             log::warn!(
                 "CPU time is not counted, nor how much of the I/O overlapped with other work: {reason}"
@@ -157,6 +164,14 @@ impl Kernel {
         let reason = self.attach_fault_ends().err();
         let cost = |reason| format!("{reason}; major_fault_seconds is not counted");
         hooks.push(optional("fault_time", reason.map(cost)));
+        // Without being asked for it is none of the hooks.
+        match self.attach_block(&btf) {
+            Err(reason) if reason == block::OFF => {}
+            attached => {
+                let cost = |reason| format!("{reason}; requests to block devices are not counted");
+                hooks.push(optional("block", attached.err().map(cost)));
+            }
+        }
         let hook = self.attach_calls(choice, &btf)?;
         hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
             name: match hook {
@@ -196,6 +211,12 @@ impl Kernel {
     fn attach_fault_ends(&mut self) -> Result<(), String> {
         let pages = self.pages.clone()?;
         pages.attach_fault_ends(&mut self.ebpf)
+    }
+
+    /// Attaches the hooks on the block layer, or says why not.
+    fn attach_block(&mut self, btf: &Btf) -> Result<(), String> {
+        let block = self.block.clone()?;
+        block.attach(&mut self.ebpf, btf)
     }
 
     fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {

@@ -19,6 +19,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
     Kernel, KernelError,
+    block::{self, Block},
     btf::Types,
     calls, cast, cgroup,
     copies::{self, Misses},
@@ -88,6 +89,8 @@ pub struct Options {
     pub trace: Option<TraceOptions>,
     /// Whether what comes from storage and the use of mapped files are counted.
     pub page_cache: bool,
+    /// What is counted of the block layer; files only where the page cache is counted, too.
+    pub block: block::Wanted,
     /// Libraries whose functions are seen by uprobes.
     pub uprobes: Vec<Wanted>,
 }
@@ -95,6 +98,16 @@ pub struct Options {
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
 /// environment variable.
 const OFFSET_OVERRIDE: &str = "IOTRACE_TEST_OFFSET";
+
+/// Maps of the block layer, which shrink to one entry where it is not counted.
+const BLOCK_MAPS: [&str; 6] = [
+    "BLOCK_REQUESTS",
+    "BLOCK_DEPTH",
+    "BLOCK_DEVICES_A",
+    "BLOCK_DEVICES_B",
+    "BLOCK_FILES_A",
+    "BLOCK_FILES_B",
+];
 
 impl Options {
     fn entries(&self) -> u32 {
@@ -137,6 +150,10 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         true => variant.has_all().and_then(|()| pages::find(types)),
         false => Err(pages::OFF.into()),
     };
+    let block = match (&pages, options.block) {
+        (Err(reason), block::Wanted::Files) => Err(format!("the page cache is not seen: {reason}")),
+        (_, wanted) => block::find(types, wanted),
+    };
     let cpu = match options.cpu {
         true => cpu::find(types).map(Some),
         false => Ok(None),
@@ -149,7 +166,11 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         variant,
         options,
         types,
-        (uring.as_ref().ok(), pages.as_ref().ok()),
+        (
+            uring.as_ref().ok(),
+            pages.as_ref().ok(),
+            block.as_ref().ok(),
+        ),
         cpu.as_ref().ok().and_then(Option::as_deref),
         layout,
     )?;
@@ -195,6 +216,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         btf: options.btf.clone(),
         uring,
         pages,
+        block,
         uprobes: Uprobes::new(&options.uprobes),
         hook: None,
         detail: options.detail,
@@ -213,7 +235,7 @@ fn open(
     variant: Variant,
     options: &Options,
     types: &Types,
-    (uring, pages): (Option<&Uring>, Option<&Pages>),
+    (uring, pages, block): (Option<&Uring>, Option<&Pages>, Option<&Block>),
     cpu: Option<&[offsets::Setting]>,
     layout: Option<Layout>,
 ) -> Result<Ebpf, KernelError> {
@@ -221,6 +243,7 @@ fn open(
     settings.extend(uring.iter().flat_map(|uring| &uring.settings));
     settings.extend(cpu.into_iter().flatten());
     settings.extend(pages.iter().flat_map(|pages| &pages.settings));
+    settings.extend(block.iter().flat_map(|block| &block.settings));
     if options.cgroup {
         settings.extend(cgroup::find(types).unwrap_or_else(|error| {
             log::warn!("the control groups of programs that end at once are not known: {error}");
@@ -303,6 +326,11 @@ fn open(
         loader
             .map_max_entries("HANDLES", 1)
             .map_max_entries("MAPPED", 1);
+    }
+    if block.is_none() {
+        for map in BLOCK_MAPS {
+            loader.map_max_entries(map, 1);
+        }
     }
     if !options.histograms {
         loader.map_max_entries("HISTOGRAMS", 1);

@@ -4,7 +4,7 @@
 //! - `variant`: which of the two objects this kernel gets
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
-//! - `attach`, `copies`, `uring`, `pages`, `uprobes`: the hooks of each kind
+//! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind
 //! - `uprobe_cost`: what uprobes cost here
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
@@ -12,6 +12,7 @@
 //! What leaves: [`Kernel`], whose maps `drain` takes.
 
 pub mod attach;
+pub mod block;
 pub mod btf;
 mod calls;
 pub mod capabilities;
@@ -50,6 +51,7 @@ use aya::{
 use iotrace_common::{key::FileId, scope::Scope as CurrentScope};
 
 pub use attach::{Hook, HookChoice, HookState};
+use block::Block;
 use copies::Misses;
 use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
@@ -84,6 +86,8 @@ pub struct Kernel {
     uring: Result<Uring, String>,
     /// What its page cache is like, or why nothing of it can be told.
     pages: Result<Pages, String>,
+    /// What its block layer is like, or why nothing of it can be told.
+    block: Result<Block, String>,
     uprobes: uprobes::Uprobes,
     hook: Option<Hook>,
     detail: Detail,
@@ -112,6 +116,11 @@ impl Kernel {
     /// Whether the programs keep merged time over all processes.
     pub fn merges_all(&self) -> bool {
         self.merge_all
+    }
+
+    /// Whether requests to block devices are counted.
+    pub fn counts_block(&self) -> bool {
+        self.block.is_ok()
     }
 
     /// Takes the iterator over threads out, where CPU time is counted.

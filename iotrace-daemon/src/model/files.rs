@@ -223,6 +223,14 @@ impl Files {
         self.set_path(index, &name.path);
     }
 
+    /// Takes the path of a file of which nothing else is known, unless it has one.
+    pub fn name_if_unknown(&mut self, id: FileId, path: &[u8]) {
+        let index = self.intern(id);
+        if self.entries[index as usize].path.is_empty() {
+            self.set_path(index, path);
+        }
+    }
+
     /// Takes what a recording says of a file. Such a file is not found by its path: a recording has no renames.
     pub fn restore(&mut self, name: &FileName, opened_as: Option<&[u8]>, phases: PhaseSet) {
         let index = self.intern(name.file);

@@ -40,6 +40,7 @@ impl Model {
         }
         self.together.append(&other.together, node);
         self.computing.append(&other.computing, node, processes);
+        self.block.append(other.block, node, processes, &files);
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
         for process in other.processes.into_all() {

@@ -18,6 +18,7 @@
 //! added for it ([`Model::check`]).
 
 mod arena;
+pub mod block;
 pub mod computing;
 pub mod counters;
 pub mod environ;
@@ -41,6 +42,7 @@ pub mod run;
 pub mod together;
 pub mod top;
 
+use block::{Block, Owner};
 use computing::{Computing, CpuTime};
 use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
 use environ::Role;
@@ -51,6 +53,7 @@ pub use forget::{Forgotten, Moved};
 use history::{Bounds, Delta, History, Key};
 use input::{Event, FileName, Place, ProcessId, Searched};
 use iotrace_common::{
+    block::Transfers,
     key::FileId,
     library::{CallKey, Calls},
 };
@@ -84,6 +87,7 @@ pub struct Model {
     libraries: Libraries,
     together: Together,
     computing: Computing,
+    block: Block,
     moves: Moves,
     /// By node; of one node where it is no job of several.
     mounts: Vec<Mounts>,
@@ -420,6 +424,35 @@ impl Model {
         self.computing.add(index, time);
     }
 
+    /// What was counted of the block layer.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// The same, to add to.
+    pub fn block_mut(&mut self) -> &mut Block {
+        &mut self.block
+    }
+
+    /// Takes the path of a file of which a recording says nothing else, unless it has one.
+    pub fn restore_path(&mut self, file: FileId, path: &[u8]) {
+        self.files.name_if_unknown(file, path);
+    }
+
+    /// Adds bytes moved between devices and a file.
+    pub fn add_transfers(
+        &mut self,
+        process: Option<ProcessId>,
+        file: Option<FileId>,
+        transfers: &Transfers,
+    ) {
+        let owner = Owner {
+            process: process.map(|process| self.processes.intern(process)),
+            file: file.map(|file| self.files.intern(file)),
+        };
+        self.block.add_transfers(owner, transfers);
+    }
+
     /// Merged time over all processes, where it is kept.
     pub fn together(&self) -> &Together {
         &self.together
@@ -464,6 +497,7 @@ impl Model {
         self.failures.settle();
         self.missing.settle();
         self.libraries.settle();
+        self.block.settle();
         self.files.settle();
         for process in self.processes.all_mut() {
             process.by_name.settle();

@@ -69,6 +69,9 @@ pub struct Run {
     /// What is known of merged time over all processes.
     #[serde(default)]
     pub merged_time: MergedTime,
+    /// Whether requests to block devices were to be counted.
+    #[serde(default)]
+    pub block: bool,
     /// Memory of the host, bytes; 0 if unknown.
     #[serde(default)]
     pub memory_bytes: u64,

@@ -12,6 +12,7 @@
 //! whole. `docs/recording-format.md` describes the files.
 
 mod batch;
+mod block;
 mod job;
 mod meta;
 mod reader;

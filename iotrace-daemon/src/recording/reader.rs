@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{
     Error, PART, UNFINISHED,
+    block::{take_device, take_transfers},
     meta::Meta,
     table::{read_table, read_table_if_there},
     tables::{
@@ -111,6 +112,14 @@ fn read_part(
     read_table_if_there(directory, &tables.merged, |batch| take_merged(batch, model))?;
     read_table(directory, &tables.missing, |batch| {
         take_missing(batch, model)
+    })?;
+    read_table_if_there(directory, &tables.devices, |batch| {
+        bounds = Some(take_device(batch, model)?);
+        Ok(())
+    })?;
+    read_table_if_there(directory, &tables.transfers, |batch| {
+        bounds = Some(take_transfers(batch, model)?);
+        Ok(())
     })?;
     read_table_if_there(directory, &tables.library, |batch| {
         take_library(batch, model, clock)

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use iotrace_common::block::{Requests, class};
+
 use super::{
     Error, META, PART, UNFINISHED,
     meta::Meta,
@@ -143,6 +145,7 @@ impl Recorder {
             missing.row(|batch| part.put_missing(batch, process, path, count))?;
         }
         missing.finish()?;
+        self.write_block(model, part, directory)?;
         self.write_libraries(model, part, directory)
     }
 
@@ -157,6 +160,32 @@ impl Recorder {
                 cpu.row(|batch| part.put_cpu(batch, process, time, length_ns))?;
             }
             cpu.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Block devices: tables that are there only where they have rows.
+    fn write_block(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+        let mut requests = model.block().interval_of_devices().peekable();
+        if requests.peek().is_some() {
+            let mut devices = TableWriter::create(directory, &self.tables.devices)?;
+            for (device, class, requests) in requests.flat_map(|(device, classes)| {
+                let named = class::NAMES.into_iter().zip(classes);
+                named.map(move |(name, requests)| (device, name, requests))
+            }) {
+                if *requests != Requests::default() {
+                    devices.row(|batch| part.put_device(batch, device, class, requests))?;
+                }
+            }
+            devices.finish()?;
+        }
+        let mut moved = model.block().interval_of_transfers().peekable();
+        if moved.peek().is_some() {
+            let mut transfers = TableWriter::create(directory, &self.tables.transfers)?;
+            for (owner, moved) in moved {
+                transfers.row(|batch| part.put_transfers(batch, model, owner, moved))?;
+            }
+            transfers.finish()?;
         }
         Ok(())
     }
@@ -231,6 +260,7 @@ fn has_news(model: &Model) -> bool {
         || !model.changed_files().is_empty()
         || model.failures().interval().next().is_some()
         || model.libraries().has_news()
+        || model.block().has_news()
         || model.computing().interval().next().is_some()
         || model.processes().iter().any(told)
 }

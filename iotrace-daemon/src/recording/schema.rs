@@ -235,6 +235,52 @@ pub fn merged() -> Schema {
     }
 }
 
+/// Requests to block devices of one interval, by device and operation.
+pub fn devices() -> Schema {
+    use Kind::{Int, Pairs, Text, Timestamp};
+    Schema {
+        name: "devices",
+        fields: vec![
+            required("interval_start", Timestamp),
+            required("interval_end", Timestamp),
+            required("host", Text),
+            required("device", Text),
+            required("device_name", Text),
+            required("operation", Text),
+            required("requests", Int),
+            required("bytes", Int),
+            required("failures", Int),
+            required("requests_ns", Int),
+            required("most_in_flight", Int),
+            required("durations", Pairs("bucket", "count")),
+        ],
+    }
+}
+
+/// Bytes moved between devices and files in one interval, by process and file.
+pub fn transfers() -> Schema {
+    use Kind::{Bytes, Int, Text, Timestamp, Unsigned};
+    Schema {
+        name: "transfers",
+        fields: vec![
+            required("interval_start", Timestamp),
+            required("interval_end", Timestamp),
+            required("host", Text),
+            optional("pid", Int),
+            optional("start_key", Int),
+            optional("path", Text),
+            optional("path_raw", Bytes),
+            optional("device", Text),
+            optional("inode", Unsigned),
+            optional("generation", Int),
+            required("device_reads", Int),
+            required("device_writes", Int),
+            required("device_bytes_read", Int),
+            required("device_bytes_written", Int),
+        ],
+    }
+}
+
 /// Failed calls of one interval by process, place, operation and error.
 pub fn errors() -> Schema {
     use Kind::{Int, Text, Timestamp, Unsigned};
@@ -360,7 +406,7 @@ mod tests {
         }
     }
 
-    fn all() -> [Schema; 9] {
+    fn all() -> [Schema; 11] {
         [
             files(),
             processes(),
@@ -368,6 +414,8 @@ mod tests {
             phases(),
             cpu(),
             merged(),
+            devices(),
+            transfers(),
             missing(),
             library(),
             ranges(),

@@ -49,12 +49,12 @@ impl Part<'_> {
         }
     }
 
-    fn put_interval(&self, batch: &mut Batch) {
+    pub(super) fn put_interval(&self, batch: &mut Batch) {
         batch.put(self.interval_start.div_euclid(1_000));
         batch.put(self.interval_end.div_euclid(1_000));
     }
 
-    fn put_process(&self, batch: &mut Batch, process: ProcessId) {
+    pub(super) fn put_process(&self, batch: &mut Batch, process: ProcessId) {
         batch.put_text(&self.run.host);
         batch.put(process.pid.into());
         batch.put(process.start.into());
@@ -314,7 +314,7 @@ fn raw(bytes: &[u8]) -> Option<&[u8]> {
     std::str::from_utf8(bytes).is_err().then_some(bytes)
 }
 
-fn put_text_and_raw(batch: &mut Batch, bytes: Option<&[u8]>) {
+pub(super) fn put_text_and_raw(batch: &mut Batch, bytes: Option<&[u8]>) {
     batch.put_bytes_option(
         bytes
             .map(String::from_utf8_lossy)
@@ -364,7 +364,7 @@ fn put_no_file(batch: &mut Batch) {
     batch.put_text("");
 }
 
-fn put_identity(batch: &mut Batch, id: Option<FileId>) {
+pub(super) fn put_identity(batch: &mut Batch, id: Option<FileId>) {
     let device = id.map(device_name);
     batch.put_bytes_option(device.as_ref().map(|device| device.as_bytes()));
     batch.put_option(id.map(|id| id.inode as i64));
@@ -415,7 +415,7 @@ pub fn take_counters(
     Ok(bounds)
 }
 
-fn take_bounds(batch: &mut Batch) -> Bounds {
+pub(super) fn take_bounds(batch: &mut Batch) -> Bounds {
     let mut moment = || batch.take().saturating_mul(1_000);
     Bounds {
         start: moment(),
@@ -446,7 +446,7 @@ fn take_block(batch: &mut Batch, clock: &Clock) -> Result<Counters, &'static str
     Ok(counters)
 }
 
-fn plausible(value: u64) -> Result<u64, &'static str> {
+pub(super) fn plausible(value: u64) -> Result<u64, &'static str> {
     if value < PLAUSIBLE {
         Ok(value)
     } else {
@@ -674,7 +674,7 @@ pub fn take_failure(batch: &mut Batch, model: &mut Model) -> Result<(), &'static
     Ok(())
 }
 
-fn take_process(batch: &mut Batch) -> ProcessId {
+pub(super) fn take_process(batch: &mut Batch) -> ProcessId {
     batch.skip();
     ProcessId {
         pid: batch.take() as u32,
@@ -682,12 +682,12 @@ fn take_process(batch: &mut Batch) -> ProcessId {
     }
 }
 
-fn take_text_or_raw(batch: &mut Batch) -> Option<Vec<u8>> {
+pub(super) fn take_text_or_raw(batch: &mut Batch) -> Option<Vec<u8>> {
     let text = batch.take_bytes_option();
     batch.take_bytes_option().or(text)
 }
 
-fn take_identity(batch: &mut Batch) -> Option<FileId> {
+pub(super) fn take_identity(batch: &mut Batch) -> Option<FileId> {
     let (device, inode, generation) = (
         batch.take_bytes_option(),
         batch.take_option(),
@@ -718,6 +718,8 @@ pub struct Tables {
     pub phases: schema::Schema,
     pub cpu: schema::Schema,
     pub merged: schema::Schema,
+    pub devices: schema::Schema,
+    pub transfers: schema::Schema,
     pub missing: schema::Schema,
     pub library: schema::Schema,
     pub ranges: schema::Schema,
@@ -732,6 +734,8 @@ impl Tables {
             phases: schema::phases(),
             cpu: schema::cpu(),
             merged: schema::merged(),
+            devices: schema::devices(),
+            transfers: schema::transfers(),
             missing: schema::missing(),
             library: schema::library(),
             ranges: schema::ranges(),

@@ -29,6 +29,7 @@ pub fn run(host: &str, offset: i64, seconds: u64) -> Run {
         },
         clock_step_ns: 0,
         merged_time: MergedTime::default(),
+        block: false,
         memory_bytes: 1 << 34,
         room_bytes: BTreeMap::new(),
         losses: BTreeMap::new(),

@@ -63,6 +63,7 @@ impl Job {
             clock: Clock::default(),
             clock_step_ns: 0,
             merged_time: crate::model::run::MergedTime::default(),
+            block: false,
             memory_bytes: 16 << 30,
             room_bytes: [("/".to_owned(), 1 << 40)].into(),
             losses: BTreeMap::new(),

@@ -34,6 +34,7 @@ pub fn run() -> Run {
         },
         clock_step_ns: 0,
         merged_time: crate::model::run::MergedTime::default(),
+        block: false,
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
         losses: [

@@ -29,6 +29,9 @@ pub struct Flags {
     /// Count what comes from storage, and the use of mapped files.
     #[arg(long, value_name = "BOOL", env = "IOTRACE_PAGE_CACHE", num_args = 0..=1, default_missing_value = "true")]
     page_cache: Option<bool>,
+    /// Count requests to block devices, by device.
+    #[arg(long, value_name = "BOOL", env = "IOTRACE_BLOCK", num_args = 0..=1, default_missing_value = "true")]
+    block: Option<bool>,
     /// Where to listen for HTTP.
     #[arg(long, value_name = "ADDRESS:PORT", env = "IOTRACE_LISTEN")]
     listen: Option<SocketAddr>,
@@ -118,6 +121,7 @@ impl Flags {
         set(&mut trace.btf, flags.btf.map(Some));
         set(&mut trace.rules, flags.rules.map(Some));
         set(&mut trace.page_cache, flags.page_cache);
+        set(&mut trace.block, flags.block);
         set(&mut http.listen, flags.listen);
         set(&mut http.tls_certificate, flags.tls_certificate.map(Some));
         set(&mut http.tls_key, flags.tls_key.map(Some));

@@ -47,6 +47,8 @@ pub struct Trace {
     pub rules: Option<PathBuf>,
     /// Whether what comes from storage and the use of mapped files are counted.
     pub page_cache: bool,
+    /// Whether requests to block devices are counted.
+    pub block: bool,
     /// Whether the kernel measures the time of its BPF programs, ours and all others.
     pub program_stats: bool,
 }
@@ -121,6 +123,7 @@ impl Default for Trace {
             btf: None,
             rules: None,
             page_cache: true,
+            block: false,
             program_stats: false,
         }
     }
@@ -233,6 +236,7 @@ impl Config {
         compare("trace.btf", a.trace.btf == b.trace.btf);
         compare("trace.rules", a.trace.rules == b.trace.rules);
         compare("trace.page_cache", a.trace.page_cache == b.trace.page_cache);
+        compare("trace.block", a.trace.block == b.trace.block);
         compare(
             "trace.program_stats",
             a.trace.program_stats == b.trace.program_stats,

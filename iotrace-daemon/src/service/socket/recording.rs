@@ -23,7 +23,7 @@ use crate::{
     classify::dfa::Table,
     drain::{Batch, Drain, Wake, collector, wire},
     host,
-    kernel::{HookChoice, Kernel, KernelError, Losses, Options, load, selftest},
+    kernel::{HookChoice, Kernel, KernelError, Losses, Options, block, load, selftest},
     targets,
 };
 
@@ -272,6 +272,7 @@ fn load_programs(
         program_log: false,
         trace: None,
         page_cache: settings.page_cache,
+        block: block::Wanted::Nothing,
         uprobes: Vec::new(),
     };
     let types = load::read_types(options.btf.as_deref())?;
