@@ -7,6 +7,7 @@
 //! report::html(&report, complete, &mut out)?; // for a browser: docs/report-html.md
 //! ```
 
+mod block;
 pub mod diff;
 mod html;
 mod json;

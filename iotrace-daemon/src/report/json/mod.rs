@@ -1,6 +1,7 @@
 //! The report as one JSON object, written row by row: `docs/report-json.md` is its schema.
 
 mod analysis;
+mod block;
 mod diff;
 mod entries;
 mod library;
@@ -79,7 +80,7 @@ impl Serialize for Summary<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.0.head_entries(&mut map)?;
-        self.0.tail_entries(&mut map)?;
+        self.0.tail_entries(&mut map, false)?;
         map.end()
     }
 }
@@ -112,8 +113,8 @@ impl Report<'_> {
         map.serialize_entry("remarks", &self.remarks())
     }
 
-    /// What stands behind them.
-    fn tail_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+    /// What stands behind them; `is_whole`: with lists that may be long.
+    fn tail_entries<M: SerializeMap>(&self, map: &mut M, is_whole: bool) -> Result<(), M::Error> {
         map.serialize_entry("losses", &self.losses(true))?;
         map.serialize_entry("notes", &self.losses(false))?;
         map.serialize_entry("not_seen", &self.unseen())?;
@@ -123,6 +124,13 @@ impl Report<'_> {
         let uprobes = library::Uprobes(self);
         if uprobes.are_there() {
             map.serialize_entry("uprobes", &uprobes)?;
+        }
+        let block = block::Block {
+            report: self,
+            is_whole,
+        };
+        if block.is_there() {
+            map.serialize_entry("block", &block)?;
         }
         Ok(())
     }
@@ -152,7 +160,7 @@ impl Serialize for Report<'_> {
                 rows.map(|row| RowJson { report: self, row })
             }),
         )?;
-        self.tail_entries(&mut map)?;
+        self.tail_entries(&mut map, true)?;
         map.end()
     }
 }

@@ -1,5 +1,6 @@
 //! The report for people: sections of aligned tables on a page of 100 columns.
 
+mod block;
 mod diff;
 mod escape;
 mod events;
@@ -43,6 +44,7 @@ pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()>
     operations::access_sizes(report, &mut page)?;
     operations::failures(report, &mut page)?;
     files::mounts(report, &mut page)?;
+    block::block(report, &mut page)?;
     library::libraries(report, &mut page)?;
     unseen::unseen(report, &mut page)?;
     losses::losses(report, &mut page)?;
