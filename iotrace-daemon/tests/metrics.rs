@@ -10,13 +10,17 @@ use std::{
 };
 
 use iotrace_common::{
+    block::Requests,
     histogram::{Durations, class},
     op,
 };
 use iotrace_daemon::{
     classify::phase::Phase,
     kernel::{ByPhase, HookState, ProgramRuns},
-    model::run::Clock,
+    model::{
+        block::{Classes, Device},
+        run::Clock,
+    },
     service::{
         attribution,
         config::Config,
@@ -127,6 +131,27 @@ fn histograms() -> ByPhase {
     all
 }
 
+/// A disk that was read, and flushed once.
+fn device() -> (Device, Classes) {
+    let disk = Device {
+        number: 259 << 20,
+        name: "nvme0n1".into(),
+    };
+    let mut classes = Classes::default();
+    classes[0] = Requests {
+        requests: 3,
+        bytes: 12_288,
+        failures: 1,
+        ns: 250_000,
+        deepest: 2,
+        ..Requests::default()
+    };
+    (classes[0].durations[4], classes[0].durations[5]) = (2, 1);
+    classes[2].requests = 1;
+    classes[2].durations[0] = 1;
+    (disk, classes)
+}
+
 fn exporter() -> Exporter {
     let hook = |name: &str, required, attached| HookState {
         name: name.into(),
@@ -184,6 +209,7 @@ fn exporter() -> Exporter {
     let state = State {
         totals: totals(),
         histograms: Some(histograms()),
+        devices: vec![device()],
         service,
     };
     let usage = || Usage {

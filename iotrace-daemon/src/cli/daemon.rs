@@ -170,6 +170,7 @@ impl Daemon {
         let shared = Arc::new(Shared::new(State {
             totals,
             histograms: kernel.histograms()?,
+            devices: Vec::new(),
             service,
         }));
         let server = Server::start(&config.http, Arc::clone(&shared))?;
@@ -306,10 +307,14 @@ impl Daemon {
             None => Vec::new(),
         };
         let unmeasured = self.config.trace.program_stats && self.measuring.is_none();
+        let devices = self.model.block().devices();
+        let devices = devices.map(|(_, device, classes)| (device.clone(), *classes));
+        let devices = devices.collect();
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
             state.histograms = histograms;
+            state.devices = devices;
             state.service.unaccounted = losses;
             state
                 .service

@@ -15,7 +15,10 @@ use super::{config::Config, own::Usage, totals::Totals};
 use crate::{
     drain::Stats,
     kernel::{ByPhase, HookState, ProgramRuns},
-    model::run::Clock,
+    model::{
+        block::{Classes, Device},
+        run::Clock,
+    },
 };
 
 /// How long the service may go without a look at its data before it is no longer healthy.
@@ -27,6 +30,8 @@ pub struct State {
     pub totals: Totals,
     /// Durations and sizes, where they are counted.
     pub histograms: Option<ByPhase>,
+    /// Requests to block devices, where they are counted.
+    pub devices: Vec<(Device, Classes)>,
     pub service: Service,
 }
 

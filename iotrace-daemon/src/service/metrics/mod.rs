@@ -5,10 +5,12 @@
 //! ```text
 //! out      metrics of one kind, and labels
 //! io       what was done on files
+//! block    requests to block devices
 //! units    who did it, and what beside
 //! own      the service itself
 //! ```
 
+mod block;
 mod io;
 mod out;
 mod own;
@@ -127,6 +129,7 @@ impl Collector for Exposition {
             if let Some(histograms) = &state.histograms {
                 out.histograms(histograms)?;
             }
+            out.devices(&state.devices)?;
             out.saves(state)?;
             out.units(&state.totals)?;
             out.beside(state)?;
