@@ -85,6 +85,7 @@
     heat(),
     sections.sizes(data),
     sections.mounts(data),
+    sections.devices(report.block),
     section("directories", "Directories", directories.controls, directories.place),
     section("files", "Files", table.controls, table.status, table.viewport, table.folded),
     processes(),

@@ -291,6 +291,31 @@ const sections = (() => {
     ], rows));
   }
 
+  /** Block devices of the whole host, a row for each operation. */
+  function devices(block) {
+    if (!block?.devices?.length) return null;
+    const rows = block.devices.flatMap((device) =>
+      ["read", "write", "flush", "discard"].filter((kind) => device[kind]).map((kind) => ({ device, kind, sum: device[kind] })));
+    const atMost = (seconds) => (seconds == null ? "> 10 s" : `\u2264 ${duration(seconds)}`);
+    const { total, by_no_process: ownerless } = block;
+    return section("devices", "Block devices",
+      el("p", { class: "note" }, "Requests of the whole host; bandwidth and the mean number in flight are over the run. "
+        + `For traced processes and their files: ${bytes(total.device_bytes_read)} read and ${bytes(total.device_bytes_written)} written, `
+        + `${bytes(ownerless.device_bytes_written)} of it written back by the kernel.`),
+      table("Block devices", [
+        { title: "Device", cell: ({ device }) => (device.host ? `${visible(device.host)} ${visible(device.name)}` : visible(device.name)) },
+        { title: "Operation", cell: ({ kind }) => kind },
+        { title: "Requests", number: true, cell: ({ sum }) => count(sum.requests) },
+        { title: "Bytes", number: true, cell: ({ sum }) => bytes(sum.bytes) },
+        { title: "Bandwidth", number: true, cell: ({ sum }) => rate(sum.bytes_per_second) },
+        { title: "Mean latency", number: true, cell: ({ sum }) => duration(sum.mean_latency_seconds) },
+        { title: "Half", number: true, cell: ({ sum }) => atMost(sum.p50_latency_at_most_seconds) },
+        { title: "99 %", number: true, cell: ({ sum }) => atMost(sum.p99_latency_at_most_seconds) },
+        { title: "In flight", number: true, cell: ({ sum }) => sum.mean_in_flight.toFixed(2) },
+        { title: "Failed", number: true, cell: ({ sum }) => count(sum.failures) },
+      ], rows));
+  }
+
   function losses(data) {
     const { report } = data;
     const list = (entries) => el("ul", {}, entries.map(([key, value]) => el("li", {}, `${words(visible(key))}: ${count(value)}`)));
@@ -303,5 +328,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, phases, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, losses, target };
+  return { summary, findings, phases, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, devices, losses, target };
 })();
