@@ -1,7 +1,8 @@
-//! `cargo xtask bench mmap`, `uring` and `uprobe`: what iotrace adds where no plain system call is seen.
+//! `cargo xtask bench mmap`, `uring`, `uprobe` and `block`: what iotrace adds where no plain system call is seen.
 //!
 //! Each measures one thing that a worker does over and over, under all variants in turn, round by round, as `bench
-//! syscall` does: a page fault on a mapped file that is in the page cache, a read by io_uring, an `fread` of one byte.
+//! syscall` does: a page fault on a mapped file that is in the page cache, a read by io_uring, an `fread` of one byte, a
+//! direct read from the disk.
 
 use std::fs;
 use std::path::Path;
@@ -103,6 +104,18 @@ pub const UPROBE: Subject = Subject {
         BASIC,
         variant("iotrace basic, --uprobe stdio", Who::Worker, "basic", STDIO),
         variant("the same, elsewhere", Who::Another, "basic", STDIO),
+    ],
+};
+
+const REQUESTS: &[&str] = &["--block"];
+
+pub const BLOCK: Subject = Subject {
+    call: Call::DirectRead,
+    variants: &[
+        UNTRACED,
+        BASIC,
+        variant("iotrace basic, --block", Who::Worker, "basic", REQUESTS),
+        variant("the same, elsewhere", Who::Another, "basic", REQUESTS),
     ],
 };
 

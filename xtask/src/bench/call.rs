@@ -15,6 +15,7 @@ pub enum Call {
     Fault,
     UringRead,
     Fread,
+    DirectRead,
 }
 
 impl Call {
@@ -31,7 +32,7 @@ impl Call {
     ];
 
     /// Those that are none of the system calls that iotrace counts.
-    const BEYOND: [Self; 3] = [Self::Fault, Self::UringRead, Self::Fread];
+    const BEYOND: [Self; 4] = [Self::Fault, Self::UringRead, Self::Fread, Self::DirectRead];
 
     /// As the worker is asked for it.
     pub fn word(self) -> &'static str {
@@ -48,6 +49,7 @@ impl Call {
             Self::Fault => "fault",
             Self::UringRead => "uring-read",
             Self::Fread => "fread",
+            Self::DirectRead => "direct-read",
         }
     }
 
@@ -68,6 +70,7 @@ impl Call {
             Self::Fread => {
                 "fread of 1 byte (tmpfs), out of the stream's buffer but for one in 4,096"
             }
+            Self::DirectRead => "direct pread of 4 KiB from the disk: one request to its device",
         }
     }
 

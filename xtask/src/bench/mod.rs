@@ -51,6 +51,8 @@ pub enum Bench {
     Uring(beyond::Options),
     /// Measure what a call of a library costs more that uprobes see.
     Uprobe(beyond::Options),
+    /// Measure what a request to a block device costs more.
+    Block(beyond::Options),
     /// Measure what the operation trace costs, and how many operations it keeps up with, beside other tracers.
     Trace(trace::Options),
     /// Measure the service's CPU time, memory and slowdown at several rates of operations.
@@ -95,7 +97,10 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Trace(options) => &options.common,
         Bench::Program(options) => return service::program::run(options),
         Bench::Files(options) => &options.common,
-        Bench::Mmap(options) | Bench::Uring(options) | Bench::Uprobe(options) => &options.common,
+        Bench::Mmap(options)
+        | Bench::Uring(options)
+        | Bench::Uprobe(options)
+        | Bench::Block(options) => &options.common,
         Bench::Daemon(options) => &options.common,
         Bench::Scrape(options) => &options.common,
     };
@@ -112,6 +117,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),
         Bench::Uring(options) => beyond::run(options, &beyond::URING),
         Bench::Uprobe(options) => beyond::run(options, &beyond::UPROBE),
+        Bench::Block(options) => beyond::run(options, &beyond::BLOCK),
     }
 }
 

@@ -1,10 +1,13 @@
-//! The loops of what is no plain system call: page faults, requests of io_uring, calls of the C library's streams.
+//! The loops of what is no plain system call: page faults, requests of io_uring, calls of the C library's streams, and
+//! reads that a device must serve.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::ptr;
 
 use anyhow::{Context as _, Result, bail};
@@ -25,7 +28,49 @@ struct Stream(*mut libc::FILE);
 thread_local! {
     static MAPPING: RefCell<Option<Mapping>> = const { RefCell::new(None) };
     static RING: RefCell<Option<IoUring>> = const { RefCell::new(None) };
+    static DIRECT: RefCell<Option<Direct>> = const { RefCell::new(None) };
     static STREAM: RefCell<Option<Stream>> = const { RefCell::new(None) };
+}
+
+/// A file that is read around the page cache, and memory for it.
+struct Direct {
+    file: File,
+    buffer: Box<Aligned>,
+}
+
+/// Bytes of one read, aligned as any device wants them.
+#[repr(align(4096))]
+struct Aligned([u8; 4096]);
+
+/// Reads 4 KiB past the page cache, `count` times.
+pub fn direct_reads(path: &Path, count: u64) -> Result<()> {
+    DIRECT.with_borrow_mut(|direct| {
+        let direct = match direct {
+            Some(direct) => direct,
+            None => direct.insert(Direct::open(path)?),
+        };
+        let bytes = direct.buffer.0.len();
+        for turn in 0..count {
+            let offset = (turn * bytes as u64) % SIZE;
+            let place = direct.buffer.0.as_mut_ptr().cast();
+            // SAFETY: the buffer is as long as it says.
+            let read = unsafe { libc::pread(direct.file.as_raw_fd(), place, bytes, offset as i64) };
+            check(read as i64)?;
+        }
+        Ok(())
+    })
+}
+
+impl Direct {
+    fn open(path: &Path) -> Result<Self> {
+        let written = File::open(path)?;
+        written.sync_all()?;
+        let mut options = File::options();
+        let file = options.read(true).custom_flags(libc::O_DIRECT).open(path);
+        let file = file.with_context(|| format!("no direct I/O on {}", path.display()))?;
+        let buffer = Box::new(Aligned([0; 4096]));
+        Ok(Self { file, buffer })
+    }
 }
 
 /// Faults pages in, `count` times, and lets go of all of them when the end is reached.
