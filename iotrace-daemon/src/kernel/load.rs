@@ -151,8 +151,9 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         false => Err(pages::OFF.into()),
     };
     let block = match (&pages, options.block) {
+        (_, block::Wanted::Nothing) => Err(block::OFF.into()),
         (Err(reason), block::Wanted::Files) => Err(format!("the page cache is not seen: {reason}")),
-        (_, wanted) => block::find(types, wanted),
+        (_, wanted) => variant.has_all().and_then(|()| block::find(types, wanted)),
     };
     let cpu = match options.cpu {
         true => cpu::find(types).map(Some),
