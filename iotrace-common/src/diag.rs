@@ -45,7 +45,7 @@ diagnostics! {
     22 AIO_UNREPORTED "aio_requests_unreported" false "Requests of libaio that are not counted, because their process ended before it had their results.";
     23 UNSIZED "library_calls_unsized" true "Calls of libraries that are counted without their bytes, because the size of their datatype was not known.";
     24 FAULTS_UNTIMED "untimed_faults" false "Major page faults on mapped files whose time is not known: the kernel had them done by itself (populating, locking, direct I/O), or their end was not seen.";
-    25 MAPPING_BUSY "unplaced_msyncs" false "msync calls that stand by name and not with their file, because another thread was changing the process's mappings.";
+    25 MAPPING_UNKNOWN "unplaced_msyncs" false "msync calls that stand by name and not with their file: another thread was changing the process's mappings, or the kernel (before 5.17) cannot tell of which file they are.";
     26 SKIPPED_SOCKETS "skipped_sockets" false "Those on sockets; in skipped as well.";
     27 SKIPPED_PIPES "skipped_pipes" false "Those on pipes and FIFOs; in skipped as well.";
     28 SKIPPED_DEVICES "skipped_devices" false "Those on terminals and other character devices; in skipped as well.";

@@ -102,6 +102,12 @@ const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
             "paths of up to 64 components only, no directories of failed look-ups, no libaio",
         ),
     ),
+    (
+        BpfHelper::BPF_FUNC_find_vma,
+        "helper: mapping at an address",
+        "5.17",
+        Need::Optional("msync is counted by name, not with its file"),
+    ),
 ];
 
 /// Probes everything. `btf` as in [`load::Options`].

@@ -81,6 +81,24 @@ impl Counts {
         }
     }
 
+    /// Takes the calls of msync out, and their errors.
+    fn take_msyncs(&mut self) -> Self {
+        let mut taken = Self::default();
+        taken.add("msyncs", self.counters.remove("msyncs").unwrap_or(0));
+        let errors = std::mem::take(&mut self.errors_by_operation);
+        for (key, calls) in errors {
+            let Some(error) = key.strip_prefix("msync ") else {
+                self.errors_by_operation.insert(key, calls);
+                continue;
+            };
+            taken.add_error("msync", error, calls);
+            taken.add("failures", calls);
+            *self.errors.entry(error.into()).or_default() -= calls;
+            *self.counters.entry("failures".into()).or_default() -= calls;
+        }
+        taken
+    }
+
     pub fn get(&self, name: &str) -> u64 {
         assert!(COUNTERS.contains(&name), "there is no counter {name}");
         self.counters.get(name).copied().unwrap_or(0)
@@ -207,9 +225,15 @@ pub fn same(process: &Process<'_>, report: &Value) {
     let pid = process.pid;
     let rows = rows_of(report, pid);
     let mut total = process.by_name();
+    let mut by_name = process.by_name();
+    // A kernel that cannot tell of which file they are, which the report must say.
+    let by_name_alone = number(&report["notes"], "unplaced_msyncs") > 0;
     let mut seen = BTreeSet::new();
-    for (path, done) in process.files() {
+    for (path, mut done) in process.files() {
         total.merge(&done);
+        if by_name_alone {
+            by_name.merge(&done.take_msyncs());
+        }
         let found: Vec<&&Value> = rows
             .iter()
             .filter(|row| text(row, "path") == path)
@@ -231,7 +255,6 @@ pub fn same(process: &Process<'_>, report: &Value) {
             );
         }
         let found = self::process(report, pid);
-        let by_name = process.by_name();
         put(
             &mut lines,
             "calls by name",

@@ -34,10 +34,13 @@ pub mod aio {
 
 /// The files of mappings.
 pub mod mappings {
-    use crate::kernel::Address;
+    use iotrace_common::diag;
+
+    use crate::{diagnose, kernel::Address};
 
     #[inline(always)]
     pub fn file_at(_task: Address, _address: u64) -> u64 {
+        diagnose::count(diag::MAPPING_UNKNOWN);
         0
     }
 }

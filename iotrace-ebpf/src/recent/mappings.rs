@@ -31,6 +31,7 @@ fn is_memory(file: u64) -> bool {
 #[inline(always)]
 pub fn file_at(task: Address, address: u64) -> u64 {
     if !FINDS_MAPPINGS.is_set() {
+        diagnose::count(diag::MAPPING_UNKNOWN);
         return 0;
     }
     let mut file = 0_u64;
@@ -47,7 +48,7 @@ pub fn file_at(task: Address, address: u64) -> u64 {
     };
     // Another thread of the process is changing its mappings, and no program can wait for it.
     if result == -EBUSY {
-        diagnose::count(diag::MAPPING_BUSY);
+        diagnose::count(diag::MAPPING_UNKNOWN);
     }
     // SAFETY: the callback may have written it, which the compiler cannot know.
     let file = unsafe { core::ptr::read_volatile(&raw const file) };

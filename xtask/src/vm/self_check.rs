@@ -38,7 +38,8 @@ const CASES: [Case; 3] = [
     Case {
         kernel: "5.10",
         append: "",
-        jobs: &[("a_missing_helper", "NOTHING=1", GOOD)],
+        // The programs for newer kernels.
+        jobs: &[("a_missing_helper", "IOTRACE_TEST_PROGRAMS=recent", GOOD)],
     },
     Case {
         kernel: "6.1",
