@@ -134,8 +134,9 @@ pub fn arguments(registers: Address) -> [u64; 5] {
     }
 }
 
-/// Files that are not the first argument's descriptor. Kept apart: these calls are rarer.
-#[inline(always)]
+/// Files that are not the first argument's descriptor. Kept apart: these calls are rarer, and what they need of the stack is
+/// not part of every other call's.
+#[inline(never)]
 fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
     let [first, second, third, fourth, fifth] = thread.args;
     no_file(thread);

@@ -192,5 +192,6 @@ fn fits(variant: Variant) {
         );
         most = most.max(bytes);
     }
+    println!("{variant:?}: {most} of {LIMIT} bytes");
     assert!(most > LIMIT / 2, "calls were not followed: {most} bytes");
 }
