@@ -126,6 +126,11 @@ fn finish(thread: &mut Thread, result: i64) {
         thread.union_ns = flight::end(thread);
         data::<true>(thread, result as u64);
     } else {
+        // Here and not in `other`: all functions in a chain of calls have 512 bytes of stack.
+        let unread = thread.op() == op::STAT && thread.shape == UNREAD_PATH;
+        if unread && read_path(thread) == state::SKIPPED {
+            return flight::abandon(thread);
+        }
         other(thread, result as u64);
     }
 }
@@ -157,10 +162,6 @@ fn other(thread: *mut Thread, result: u64) {
     };
     if thread.op() == op::OPEN {
         return opened(thread, result);
-    }
-    let unread = thread.op() == op::STAT && thread.shape == UNREAD_PATH;
-    if unread && read_path(thread) == state::SKIPPED {
-        return flight::abandon(thread);
     }
     thread.union_ns = flight::end(thread);
     match thread.op() {
