@@ -197,6 +197,9 @@ fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
 #[inline(always)]
 fn open_file(thread: &mut Thread, file: u64, call: Call, copy: u32) -> u32 {
     if set_file(thread, file, call.direction, copy) != Kind::Other {
+        if call.source == source::MEMORY {
+            mappings::through_overlay(thread);
+        }
         return state::RUNNING;
     }
     if call.source == source::MEMORY {

@@ -1,9 +1,9 @@
-//! Which file the memory at an address is a mapping of: what msync is of. Writes no map.
+//! Which file the memory at an address is a mapping of: what msync is of. Reads `OVERLAID` and `NAMED`, writes no map.
 
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated;
-use iotrace_common::diag;
+use iotrace_common::{diag, phases};
 
 use crate::{
     config::{
@@ -12,7 +12,11 @@ use crate::{
     },
     diagnose,
     kernel::{Address, field, load},
+    maps::NAMED,
+    thread::Thread,
 };
+
+use super::maps::OVERLAID;
 
 const EBUSY: i64 = 16;
 /// Of a filesystem: the kernel has it mounted for itself.
@@ -56,6 +60,22 @@ pub fn file_at(task: Address, address: u64) -> u64 {
         return 0;
     }
     file
+}
+
+/// A mapping of a file on an overlay filesystem is one of the file behind it: makes the thread's file the one that is open.
+#[inline(always)]
+pub fn through_overlay(thread: &mut Thread) {
+    // SAFETY: the value is not kept.
+    let Some(open) = (unsafe { OVERLAID.get(thread.key.io.file) }) else {
+        return;
+    };
+    thread.key.io.file = *open;
+    // It has its name, and the one that would be found here is that of the file behind it.
+    thread.file = 0;
+    // SAFETY: as above.
+    if let Some(named) = unsafe { NAMED.get(open) } {
+        thread.key.io.phase = phases::phase(named.sorted, thread.direction);
+    }
 }
 
 /// (struct task_struct *task, struct vm_area_struct *vma, void *context)
