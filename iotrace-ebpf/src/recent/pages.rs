@@ -452,7 +452,8 @@ const BEHIND: u32 = 3;
 /// Inode of the `nth` file behind one of an overlay filesystem; 0 if that is none.
 ///
 /// What `file.private_data` is differs: up to Linux 6.12 that file, later two pointers, to it and to a copy that was
-/// made of it since it was opened. An address is that of a file if its inode and its name's are one.
+/// made of it since it was opened. An address is that of a file if its inode and its name's are one, or if it has the
+/// name of the file before it (up to Linux 6.4).
 #[inline(always)]
 fn behind(file: u64, nth: u32) -> u64 {
     let private: u64 = field(file, &TYPE_FILE, &FILE_PRIVATE);
@@ -466,7 +467,8 @@ fn behind(file: u64, nth: u32) -> u64 {
     }
     let inode: u64 = probe(real as Address, &FILE_INODE);
     let path: path::Path = probe(real as Address, &FILE_PATH);
-    if probe::<u64>(path[1] as Address, &DENTRY_INODE) == inode {
+    let own: path::Path = probe(file as Address, &FILE_PATH);
+    if path[1] == own[1] || probe::<u64>(path[1] as Address, &DENTRY_INODE) == inode {
         inode
     } else {
         0
