@@ -7,7 +7,10 @@
 use std::{
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     ptr,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Relaxed, Release},
+    },
 };
 
 use serde_json::{Map, Value, json};
@@ -104,7 +107,12 @@ pub struct Book {
 impl Book {
     /// Counts a call that returned `result`, a negative number for an error.
     pub fn count(&self, op: Op, sheet: usize, result: i64) {
-        self.counted.fetch_add(1, Relaxed);
+        self.note(op, sheet, result);
+        // The last of it: who is killed in the midst has not counted the call.
+        self.counted.fetch_add(1, Release);
+    }
+
+    fn note(&self, op: Op, sheet: usize, result: i64) {
         let Some(sheet) = self.sheets.get(sheet) else {
             return;
         };
