@@ -227,10 +227,11 @@ fn computing_beside_a_long_read_overlaps() {
         let spun = truth["spun"].as_f64().expect("seconds");
         let (least, most) = of_training(&report);
         // It computed for so long, all of it in the call. What else there was of time may have been without the one or
-        // without the other; and of a thread that runs, each look may miss the CPU time since the last scheduler tick.
+        // without the other; and of a thread that runs, each look may miss the CPU time since the last scheduler tick,
+        // and on a busy machine what passes while the one who looks waits for a CPU.
         let reading = report["phases"]["training"]["merged_seconds_at_least"].as_f64();
         let whole = report["duration_seconds"].as_f64().expect("seconds");
-        let expected = spun + reading.expect("seconds") - whole - 0.01 * (whole / 0.2 + 10.0);
+        let expected = spun + reading.expect("seconds") - whole - 0.03 * (whole / 0.2 + 10.0);
         assert!(least > expected, "{case}: {least} {most} {expected}");
         assert!(most > spun - 0.02, "{case}: {most} {spun}");
         assert!(cpu(&report) > spun - 0.02, "{case}: {}", cpu(&report));
