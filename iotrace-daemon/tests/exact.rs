@@ -4,26 +4,11 @@ mod common;
 
 use common::{
     Iotrace,
-    compare::{self, Counts, same},
+    compare::{self, Counts, exact, same},
     directory, number, text,
     truth::{self, Process},
 };
 use serde_json::Value;
-
-/// Traces a mode of the counting program and compares every process of it.
-#[track_caller]
-fn exact(iotrace: Iotrace, mode: &str, more: &[&str]) -> (Value, Value) {
-    let (_keep, dir) = directory();
-    let mut args = vec![mode, dir.to_str().expect("UTF-8")];
-    args.extend(more);
-    let finished = iotrace.workload(args);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let (truth, report) = finished.truth_and_report();
-    let processes = truth::processes(&truth);
-    assert!(!processes.is_empty());
-    processes.iter().for_each(|process| same(process, &report));
-    (truth, report)
-}
 
 #[test]
 fn every_call_btf_full() {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Iotrace,
-    compare::{self, Counts, same},
+    compare::{self, Counts},
     directory, text, truth,
 };
 use serde_json::Value;
@@ -18,16 +18,8 @@ fn older() -> Iotrace {
 /// Traces a mode of the counting program, compares every process of it, and makes sure that nothing was lost.
 #[track_caller]
 fn exact(detail: &str, mode: &str, more: &[&str]) -> Value {
-    let (_keep, dir) = directory();
-    let mut args = vec![mode, dir.to_str().expect("UTF-8")];
-    args.extend(more);
     let iotrace = older().hook("btf").args(["--detail", detail]);
-    let finished = iotrace.workload(args);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let (truth, report) = finished.truth_and_report();
-    let processes = truth::processes(&truth);
-    assert!(!processes.is_empty());
-    processes.iter().for_each(|process| same(process, &report));
+    let (_, report) = compare::exact(iotrace, mode, more);
     compare::nothing_lost(&report);
     assert_eq!(text(&report, "detail"), detail);
     report

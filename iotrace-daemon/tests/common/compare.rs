@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{number, text, truth::Process};
+use super::{
+    Iotrace, directory, number, text,
+    truth::{self, Process},
+};
 
 /// Counters that count calls or bytes at every detail. Of each of them a report must say exactly what was done.
 pub const COUNTERS: [&str; 30] = [
@@ -216,6 +219,21 @@ pub fn list<'a>(report: &'a Value, key: &str) -> &'a Vec<Value> {
     report[key]
         .as_array()
         .unwrap_or_else(|| panic!("no list {key}"))
+}
+
+/// Traces a mode of the counting program and compares every process of it; what the program says, and the report.
+#[track_caller]
+pub fn exact(iotrace: Iotrace, mode: &str, more: &[&str]) -> (Value, Value) {
+    let (_keep, dir) = directory();
+    let mut args = vec![mode, dir.to_str().expect("UTF-8")];
+    args.extend(more);
+    let finished = iotrace.workload(args);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let (truth, report) = finished.truth_and_report();
+    let processes = truth::processes(&truth);
+    assert!(!processes.is_empty());
+    processes.iter().for_each(|process| same(process, &report));
+    (truth, report)
 }
 
 /// Fails where a process of the counting program did anything else than the report says.
