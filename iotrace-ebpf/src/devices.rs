@@ -1,5 +1,6 @@
 //! Devices that programs map: what they do with that memory is seen by nobody. Writes `DEVICES`.
 
+use aya_ebpf::bindings::BPF_NOEXIST;
 use iotrace_common::{diag, value::DeviceMappings};
 
 use crate::{
@@ -26,7 +27,7 @@ pub fn mapped(thread: &Thread) {
     let [_, bytes, ..] = thread.args;
     if DEVICES.get_ptr_mut(key).is_none() {
         // Another thread may be the first.
-        let _ = DEVICES.insert(key, DeviceMappings::default(), 1);
+        let _ = DEVICES.insert(key, DeviceMappings::default(), BPF_NOEXIST.into());
     }
     let Some(known) = DEVICES.get_ptr_mut(key) else {
         return diagnose::count(diag::DEVICES_UNLISTED);

@@ -3,7 +3,8 @@
 //! Hooks: one uprobe program and one uretprobe program for all functions; what the function is travels as the probe's
 //! cookie ([`iotrace_common::library`]). Writes `LIBRARY` (counters per thread, function and file) and the thread's calls in
 //! flight; sends `OBJECT` and `MARK` events. `uprobe_stream` and `uprobe_handle` know what the functions work on,
-//! `uprobe_open` which file they open, `uprobe_datatype` how much a datatype is, `uprobe_mark` the program's own marks; and from the accounting of system calls, where a library is mapped.
+//! `uprobe_open` which file they open, `uprobe_datatype` how much a datatype is, `uprobe_mark` the program's own marks; and
+//! from the accounting of system calls, where a library is mapped.
 //!
 //! A uprobe's program can be preempted by another task, so nothing here is per CPU. It is inside an RCU section, so the
 //! flip of generations waits for it.
