@@ -8,7 +8,6 @@ use common::{
     directory, number, text,
     truth::{self, Process},
 };
-use serde_json::Value;
 
 #[test]
 fn every_call_btf_full() {
