@@ -122,6 +122,12 @@ pub fn optional(types: &Types, structure: &str, path: &str) -> Result<u64, Strin
         .ok_or_else(|| format!("this kernel's type information has no {structure}.{path}"))
 }
 
+/// The offset of a field that only an optional hook needs and that newer kernels keep in another place; or why it cannot
+/// be told.
+pub fn either(types: &Types, structure: &str, [before, since]: [&str; 2]) -> Result<u64, String> {
+    optional(types, structure, before).or_else(|_| optional(types, structure, since))
+}
+
 /// The offsets of all fields of an optional hook; or why one cannot be told.
 pub fn all_optional(types: &Types, fields: &[Optional]) -> Result<Vec<Setting>, String> {
     let find =

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Fields of folios and of what they belong to.
-const FIELDS: [offsets::Optional; 12] = [
+const FIELDS: [offsets::Optional; 11] = [
     ("FOLIO_FLAGS", "folio", "flags"),
     ("FOLIO_MAPPING", "folio", "mapping"),
     ("FOLIO_INDEX", "folio", "index"),
@@ -36,11 +36,12 @@ const FIELDS: [offsets::Optional; 12] = [
     ("FILE_FLAGS", "file", "f_flags"),
     ("FILE_PRIVATE", "file", "private_data"),
     ("INODE_DENTRY", "inode", "i_dentry.first"),
-    ("DENTRY_ALIAS", "dentry", "d_u.d_alias"),
     ("VFSMOUNT_SB", "vfsmount", "mnt_sb"),
 ];
 /// Where a large folio says how large it is: up to Linux 6.5, and since.
 const ORDER: [&str; 2] = ["_folio_order", "_flags_1"];
+/// Where a name is linked to the others of its inode: up to Linux 7.0, and in some release since.
+const ALIAS: [&str; 2] = ["d_u.d_alias", "d_alias"];
 
 /// Calls in which files are fetched, but not to be mapped, and which are not traced themselves.
 const CALLS: [(&str, &str); 4] = [
@@ -75,15 +76,14 @@ pub fn find(types: &Types) -> Result<Pages, String> {
         return Err(format!("this kernel has no tracepoint {ADDED}"));
     }
     let mut settings = offsets::all_optional(types, &FIELDS)?;
-    let order = ORDER
-        .into_iter()
-        .find_map(|path| types.offset("folio", path))
-        .ok_or("this kernel's type information has no folio._flags_1")?;
+    let order = offsets::either(types, "folio", ORDER)?;
+    let alias = offsets::either(types, "dentry", ALIAS)?;
     let is_large = types
         .enumerator("pageflags", "PG_head")
         .ok_or("this kernel's type information has no PG_head")?;
     settings.extend([
         ("FOLIO_ORDER", order),
+        ("DENTRY_ALIAS", alias),
         ("FOLIO_IS_LARGE", is_large),
         ("PAGE_SHIFT", page_size().ilog2().into()),
         ("O_DIRECT", libc::O_DIRECT as u64),
