@@ -112,6 +112,10 @@ const HOSTS: [&str; 9] = [
 ];
 /// Its case for a kernel before [`RECENT`]: what iotrace says where it may not take the programs for those.
 const TOO_OLD: &str = "too_old_and_refused";
+/// Its case for kernels that have every hook, of mapped files too, and that lack nothing iotrace knows of.
+const EVERY_HOOK: &str = "every_hook";
+/// The first release of those among the tested ones.
+const HAS_EVERY_HOOK: Release = Release(6, 12);
 /// Its cases for a machine of their own.
 const LOCKDOWN: &str = "lockdown";
 const CGROUPS_1: &str = "cgroups_of_version_1";
@@ -219,6 +223,9 @@ impl<'a> Plan<'a> {
             Some(_) => &[],
         };
         jobs.extend(cases.iter().map(|case| self.host(case, release)));
+        if machine.only.is_none() && release >= HAS_EVERY_HOOK {
+            jobs.push(self.host(EVERY_HOOK, release));
+        }
         for (file, built) in FILES.iter().zip(&self.programs.tests) {
             let is_for = file.name != OLDER || is_older;
             if is_for && machine.only.is_none_or(|only| only == file.name) {
