@@ -72,9 +72,9 @@ impl Misses {
         if self.copies == 0 || self.copies == COPIES || self.of_pairs(ebpf) == self.settled {
             return Ok(false);
         }
-        let btf = kernel_btf(btf)?;
+        attach_raw(ebpf, &PAIRS[self.copies], &kernel_btf(btf)?)?;
+        // Only now: it takes the verifier a while, and what was missed meanwhile is lost.
         self.settle(ebpf);
-        attach_raw(ebpf, &PAIRS[self.copies], &btf)?;
         self.copies += 1;
         Ok(true)
     }
