@@ -3,7 +3,7 @@
 mod phases;
 mod training;
 
-use iotrace_common::op;
+use iotrace_common::{diag, op};
 use serde_json::Value;
 use training::{run, training};
 
@@ -252,14 +252,28 @@ fn json_says_what_happened() {
 }
 
 #[test]
+fn every_loss_is_explained() {
+    let mut run = run();
+    let names = diag::NAMES.iter().chain(&["recursion_misses"]);
+    run.losses = names.map(|name| ((*name).to_owned(), 7)).collect();
+    let text = as_text(&training(), &run, false);
+    for name in run.losses.keys().filter(|name| !diag::is_part(name)) {
+        let line = text
+            .lines()
+            .find(|line| line.contains(&format!(" 7 {name}:")));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {text}"));
+        assert!(!line.ends_with(':'), "{line}");
+    }
+}
+
+#[test]
 fn every_key_is_documented() {
     fn visit(value: &Value, text: &str) {
         match value {
             Value::Object(map) => map.iter().for_each(|(key, value)| {
                 let is_data = key.starts_with(|c: char| c.is_ascii_uppercase())
                     || op::NAMES.contains(&key.as_str());
-                let is_reason = iotrace_common::diag::NAMES.contains(&key.as_str())
-                    || key == "recursion_misses";
+                let is_reason = diag::NAMES.contains(&key.as_str()) || key == "recursion_misses";
                 assert!(
                     is_data || is_reason || text.contains(&format!("`{key}`")),
                     "{key}"

@@ -10,6 +10,10 @@ use super::{
 };
 use crate::{model::run::TraceRun, report::Report};
 
+/// What `recursion_misses` means, which the kernel counts and no diagnostic does.
+const RECURSION_MISSES: &str = "Runs of kernel programs that the kernel skipped, because the program was running \
+                                on that CPU already: at most as many operations are missing.";
+
 /// What the operation trace has, and what it has not.
 fn operations(trace: &TraceRun, page: &mut Page<impl Write>) -> io::Result<()> {
     let text = format!(
@@ -48,7 +52,11 @@ pub fn losses(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
     for (style, reasons) in [(Style::Warning, lost), (Style::Dim, report.losses(false))] {
         for (name, times) in reasons.into_iter().filter(|(_, times)| *times > 0) {
             let known = diag::NAMES.iter().position(|known| *known == name);
-            let meaning = known.map_or("", |index| diag::MEANINGS[index]);
+            let meaning = match known {
+                Some(index) => diag::MEANINGS[index],
+                None if name == "recursion_misses" => RECURSION_MISSES,
+                None => "",
+            };
             page.prose(style, &format!("{} {name}: {meaning}", count(times)))?;
         }
     }
