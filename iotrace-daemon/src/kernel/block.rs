@@ -84,10 +84,7 @@ pub fn find(types: &Types, wanted: Wanted) -> Result<Block, String> {
         }
     }
     let mut settings = offsets::all_optional(types, &FIELDS)?;
-    let head = HEAD
-        .into_iter()
-        .find_map(|path| types.offset("page", path))
-        .ok_or("this kernel's type information has no page.compound_head")?;
+    let head = offsets::either(types, "page", HEAD)?;
     let append = OPERATIONS
         .into_iter()
         .find_map(|operations| types.enumerator(operations, "REQ_OP_ZONE_APPEND"));

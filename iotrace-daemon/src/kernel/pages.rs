@@ -126,11 +126,17 @@ impl Pages {
         attach_raw(ebpf, &[("page_added", ADDED)], btf)
     }
 
+    /// Whether there are the hooks on mapped files; or which is missing.
+    pub fn sees_mapped(&self) -> Result<(), String> {
+        match self.missing {
+            Some(hook) => Err(format!("this kernel has no tracepoint {hook}")),
+            None => Ok(()),
+        }
+    }
+
     /// Attaches the hooks on mapped files, or says why not.
     pub fn attach_mapped(&self, ebpf: &mut Ebpf, btf: &Btf) -> Result<(), String> {
-        if let Some(hook) = self.missing {
-            return Err(format!("this kernel has no tracepoint {hook}"));
-        }
+        self.sees_mapped()?;
         attach_raw(ebpf, &MAPPED, btf).map_err(|error| error.to_string())
     }
 

@@ -13,10 +13,11 @@ use aya::{
 
 use super::{
     KernelError,
+    block::{self, Wanted},
     btf::Types,
     capabilities::{self, Capability},
     load::{self, KERNEL_BTF},
-    offsets, uring,
+    offsets, pages, uring,
     variant::{self, Variant},
 };
 
@@ -132,7 +133,7 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .iter()
             .map(|(name, need)| tracepoint(name, *need, &types)),
     );
-    features.push(io_uring(&types));
+    features.extend(optional_hooks(&types));
     features.push(tracefs());
     features.extend(
         MAPS.iter()
@@ -303,17 +304,44 @@ fn cgroups() -> Feature {
     }
 }
 
-fn io_uring(types: &Result<Types, KernelError>) -> Feature {
-    let found = match types {
-        Ok(types) => uring::find(types).map(|_| "BTF raw tracepoints".into()),
-        Err(_) => Err("not known without BTF".into()),
+/// Hooks that iotrace can do without: each needs its tracepoints, and fields of the kernel that it reads there.
+fn optional_hooks(types: &Result<Types, KernelError>) -> [Feature; 4] {
+    type Find = fn(&Types) -> Result<(), String>;
+    let hook = |name, since, without, find: Find| Feature {
+        name,
+        since,
+        need: Need::Optional(without),
+        found: match types {
+            Ok(types) => find(types).map(|()| "BTF raw tracepoints".into()),
+            Err(_) => Err("not known without BTF".into()),
+        },
     };
-    Feature {
-        name: "io_uring",
-        since: "6.0",
-        need: Need::Optional("its requests are not accounted"),
-        found,
-    }
+    [
+        hook(
+            "io_uring",
+            "6.0",
+            "its requests are not accounted",
+            |types| uring::find(types).map(drop),
+        ),
+        hook(
+            "page cache",
+            "5.16",
+            "what comes from storage and what from memory is not told apart",
+            |types| pages::find(types).map(drop),
+        ),
+        hook(
+            "mapped files",
+            "6.12",
+            "the use of mapped files is not accounted",
+            |types| pages::find(types)?.sees_mapped(),
+        ),
+        hook(
+            "block devices",
+            "5.15",
+            "`--block` tells nothing",
+            |types| block::find(types, Wanted::Files).map(drop),
+        ),
+    ]
 }
 
 fn tracepoint(name: &'static str, need: Need, types: &Result<Types, KernelError>) -> Feature {
