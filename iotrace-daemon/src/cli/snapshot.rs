@@ -111,7 +111,12 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
                 ),
             },
             // The time is shorter where it ends, or somebody ends this.
-            _ = look.tick() => if live::has_ended(args.pid) { break },
+            _ = look.tick() => {
+                source.look();
+                if live::has_ended(args.pid) {
+                    break;
+                }
+            }
             () = &mut end => break,
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,

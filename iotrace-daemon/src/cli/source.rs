@@ -64,10 +64,9 @@ impl Source {
     }
 
     /// Does what is to be done from time to time.
-    pub fn look(&mut self) -> Result<(), KernelError> {
-        match self {
-            Self::Own { kernel, .. } => kernel.attach_more(),
-            Self::Service(_) => Ok(()),
+    pub fn look(&mut self) {
+        if let Self::Own { kernel, .. } = self {
+            kernel.attach_more();
         }
     }
 

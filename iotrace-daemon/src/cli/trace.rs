@@ -165,7 +165,7 @@ impl Trace {
                     None => if self.is_over(session) { return Ok(()) },
                 },
                 _ = look.tick() => {
-                    self.source.look()?;
+                    self.source.look();
                     session.describe();
                     session.progress.show(session.started.elapsed(), &session.model);
                     if targets_ended(session) {

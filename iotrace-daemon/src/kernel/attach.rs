@@ -252,17 +252,17 @@ impl Kernel {
         attach_tracepoints(&mut self.ebpf)
     }
 
-    /// Attaches one more copy of the pair where calls are being lost for want of it.
-    pub fn attach_more(&mut self) -> Result<(), KernelError> {
-        if self
-            .misses
-            .attach_more(&mut self.ebpf, self.btf.as_deref())?
-        {
-            log::warn!(
-                "the kernel skips system call programs that it has preempted: attached one more copy of them"
-            );
+    /// Attaches one more copy of the pair where calls are being lost for want of it. Without it, they stay counted as lost.
+    pub fn attach_more(&mut self) {
+        const SKIPPED: &str = "the kernel skips system call programs that it has preempted";
+        match self.misses.attach_more(&mut self.ebpf, self.btf.as_deref()) {
+            Ok(true) => log::warn!("{SKIPPED}: attached one more copy of them"),
+            Ok(false) => {}
+            Err(error) => {
+                let error = chain(&error);
+                log::warn!("{SKIPPED}, and calls are lost: no further copy of them: {error}");
+            }
         }
-        Ok(())
     }
 
     /// Takes all hooks off. A program may still be running when this returns, but none begins.

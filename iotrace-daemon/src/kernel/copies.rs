@@ -36,7 +36,8 @@ const PAIRS: [Pair; COPIES] = [
 /// The release from which on system call programs can be preempted.
 const PREEMPTIBLE_FROM: (u32, u32) = (7, 2);
 
-/// Whether system call programs can be preempted by this kernel.
+/// Whether system call programs can be preempted by this kernel. If not, they are loaded without what lets copies tell
+/// each other's calls, and have one copy.
 pub fn preemptible() -> bool {
     release().is_some_and(|release| release >= PREEMPTIBLE_FROM)
 }
@@ -52,6 +53,8 @@ pub struct Misses {
     marks: [[u64; 2]; COPIES],
     /// What all other programs had missed when the losses began to count.
     others: u64,
+    /// A further copy could not be attached.
+    has_failed: bool,
 }
 
 impl Misses {
@@ -63,16 +66,20 @@ impl Misses {
         Ok(())
     }
 
-    /// Attaches one more copy where all there are have missed calls; whether it did.
+    /// Attaches one more copy where all there are have missed calls; whether it did. After an error it tries no more.
     pub fn attach_more(
         &mut self,
         ebpf: &mut Ebpf,
         btf: Option<&Path>,
     ) -> Result<bool, KernelError> {
-        if self.copies == 0 || self.copies == COPIES || self.of_pairs(ebpf) == self.settled {
+        let may_grow = (1..COPIES).contains(&self.copies) && preemptible() && !self.has_failed;
+        if !may_grow || self.of_pairs(ebpf) == self.settled {
             return Ok(false);
         }
+        // An error leaves it so.
+        self.has_failed = true;
         attach_raw(ebpf, &PAIRS[self.copies], &kernel_btf(btf)?)?;
+        self.has_failed = false;
         // Only now: it takes the verifier a while, and what was missed meanwhile is lost.
         self.settle(ebpf);
         self.copies += 1;

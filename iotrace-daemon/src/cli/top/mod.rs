@@ -138,7 +138,7 @@ impl Top {
                         ),
                     },
                     _ = look.tick() => {
-                        self.source.look()?;
+                        self.source.look();
                         self.source.ask();
                         continue;
                     }

@@ -185,7 +185,7 @@ impl Recording {
                 break None;
             }
             if fill || !wishes.is_empty() || Instant::now() >= next {
-                self.kernel.attach_more()?;
+                self.kernel.attach_more();
                 self.send_counters(wire)?;
                 next = Instant::now() + DRAIN;
             }
