@@ -274,10 +274,13 @@ fn a_locked_down_kernel_is_named() {
         &["lockdown=confidentiality", "lockdown=integrity"],
     );
     assert!(!ran.exists() && !recording.exists());
-    let check = iotrace(&["check"]);
-    assert_eq!(check.status.code(), Some(77));
-    let text = String::from_utf8_lossy(&check.stdout);
-    assert!(text.contains("lockdown=confidentiality"), "{text}");
+    for args in [&["check"][..], &["check", "--features"]] {
+        let check = iotrace(args);
+        assert_eq!(check.status.code(), Some(77));
+        let text = String::from_utf8_lossy(&check.stdout);
+        assert!(text.contains("lockdown=confidentiality"), "{text}");
+        assert!(text.ends_with("iotrace cannot run here.\n"), "{text}");
+    }
 }
 
 #[test]

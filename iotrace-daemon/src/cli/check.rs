@@ -27,6 +27,9 @@ pub struct Args {
     /// Measure what each kind of uprobe costs here, too.
     #[arg(long)]
     uprobes: bool,
+    /// Ask the kernel for its features alone: loading and testing every hook takes seconds.
+    #[arg(long, conflicts_with = "uprobes")]
+    features: bool,
 }
 
 /// A hook kind with a detail, tried.
@@ -43,6 +46,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     writeln!(out, "Features")?;
     for feature in &features {
         show_feature(&mut out, feature)?;
+    }
+    let has_features = !features.iter().any(Feature::is_fatal);
+    if args.features {
+        return verdict(&mut out, has_features);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -70,26 +77,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Err(error) => writeln!(out, "  not here: {}", indented(&error.to_string()))?,
         }
     }
-    let usable = !features.iter().any(Feature::is_fatal)
+    let usable = has_features
         && [Detail::Basic, Detail::Full].iter().all(|detail| {
             trials
                 .iter()
                 .any(|trial| trial.detail == *detail && trial.outcome.is_ok())
         });
-    writeln!(
-        out,
-        "\n{}",
-        if usable {
-            "iotrace can run here."
-        } else {
-            "iotrace cannot run here."
-        }
-    )?;
-    Ok(if usable {
-        ExitCode::SUCCESS
+    verdict(&mut out, usable)
+}
+
+fn verdict(out: &mut impl io::Write, usable: bool) -> anyhow::Result<ExitCode> {
+    let (word, code) = if usable {
+        ("can", ExitCode::SUCCESS)
     } else {
-        ExitCode::from(UNUSABLE)
-    })
+        ("cannot", ExitCode::from(UNUSABLE))
+    };
+    writeln!(out, "\niotrace {word} run here.")?;
+    Ok(code)
 }
 
 fn show_feature(out: &mut impl io::Write, feature: &Feature) -> io::Result<()> {

@@ -43,7 +43,7 @@ attributed() {
     code=$?
     kill $writer
     cat /run/said
-    "$IOTRACE" check | grep "control groups .*$1" || code=1
+    "$IOTRACE" check --features | grep "control groups .*$1" || code=1
     kill $daemon && wait $daemon || code=1
     return $code
 }
