@@ -68,6 +68,11 @@ pub const SKIPPED_KINDS: [u32; 4] = [
 pub const DEVICE_MAPPINGS: &str = "device_mappings:";
 pub const DEVICE_MAPPED_BYTES: &str = "device_mapped_bytes:";
 
+/// Where the kernel has no type information: files whose descriptor was closed before it could be looked at. They are known by
+/// the path that they were opened by, or by nothing.
+pub const FILES_BY_PATH: &str = "files_by_path";
+pub const FILES_NAMELESS: &str = "files_nameless";
+
 /// Whether a count is a part of another one, or of one device.
 #[must_use]
 pub fn is_part(name: &str) -> bool {
@@ -82,6 +87,6 @@ pub fn is_loss(name: &str) -> bool {
     let known = NAMES.iter().position(|known| *known == name);
     match known {
         Some(index) => IS_LOSS[index],
-        None => !is_part(name),
+        None => !is_part(name) && name != FILES_BY_PATH && name != FILES_NAMELESS,
     }
 }

@@ -46,6 +46,9 @@ pub const CGROUP: u32 = 15;
 /// The end of a thread, where CPU time is counted: a [`ThreadEnd`].
 pub const THREAD_END: u32 = 16;
 
+/// Where the kernel has no type information, a descriptor that was given a handle: a [`crate::untyped::Opened`], then a path.
+pub const OPENED: u32 = 17;
+
 /// Start of every event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

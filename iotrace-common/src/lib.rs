@@ -20,6 +20,7 @@ pub mod phases;
 pub mod scope;
 pub mod together;
 pub mod trace;
+pub mod untyped;
 pub mod uring;
 pub mod value;
 

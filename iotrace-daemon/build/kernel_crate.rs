@@ -13,7 +13,11 @@ use crate::toolchain::Toolchain;
 pub const PACKAGE: &str = "iotrace-ebpf";
 
 /// The objects that are made of it: a name for the file, and the features that it is built with.
-pub const OBJECTS: [(&str, &str); 2] = [(PACKAGE, ""), ("iotrace-ebpf-legacy", "legacy")];
+pub const OBJECTS: [(&str, &str); 3] = [
+    (PACKAGE, ""),
+    ("iotrace-ebpf-legacy", "legacy"),
+    ("iotrace-ebpf-untyped", "untyped"),
+];
 
 /// The instruction set: `v3` has 32-bit registers and jumps, which Linux 5.1 and later run; `v2`
 /// serves older ones, at more instructions per program.

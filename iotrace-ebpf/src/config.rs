@@ -285,6 +285,31 @@ constants! {
     MOUNT_PARENT = 0;
 }
 
+#[cfg(feature = "untyped")]
+constants! {
+    /// `cs` of `struct pt_regs`.
+    REGS_SEGMENT = 0;
+    // Of the record of the tracepoint task_newtask.
+    NEWTASK_PID = 0;
+    NEWTASK_FLAGS = 0;
+}
+
+/// What each system call does to descriptors ([`iotrace_common::untyped::action`]).
+#[cfg(feature = "untyped")]
+#[unsafe(no_mangle)]
+pub static ACTIONS: [u8; SYSCALLS] = [0; SYSCALLS];
+
+/// What system call `nr` does to descriptors.
+#[cfg(feature = "untyped")]
+#[inline(always)]
+pub fn action(nr: u64) -> u8 {
+    if nr >= SYSCALLS as u64 {
+        return 0;
+    }
+    // SAFETY: as in `call`.
+    unsafe { ptr::read_volatile(ACTIONS.as_ptr().add(nr as usize)) }
+}
+
 /// Processes that a trace's filter names.
 #[unsafe(no_mangle)]
 pub static TRACE_PIDS: [u32; FILTER_PIDS] = [0; FILTER_PIDS];

@@ -10,7 +10,7 @@ use crate::{
     config::{FULL, PREEMPTIBLE, call},
     cpu, diagnose,
     enter::{begin, is_compat, maybe_empty, no_file, set_file},
-    file::{Kind, of_descriptor, skipped},
+    file::{self, Kind, of_descriptor, skipped},
     flight, full, histogram,
     kernel::{Address, current, now},
     maps::scratch,
@@ -91,7 +91,7 @@ fn late_start(thread: *mut Thread, registers: Address, nr: u64) -> bool {
     };
     (thread.flight, thread.joined) = (flight::ALONE, NONE_JOINED);
     let task = current();
-    if is_compat(task) {
+    if is_compat(task, registers) {
         return false;
     }
     match begin(thread, task, registers, call(nr), thread.copy) {
@@ -115,6 +115,7 @@ fn finish(thread: &mut Thread, result: i64) {
         if thread.shape == UNREAD_PATH {
             read_path(thread);
         }
+        file::failed(thread);
         if thread.op() == op::OPEN {
             no_file(thread);
         }

@@ -7,9 +7,10 @@ use core::{arch::asm, ffi::c_void, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::generated;
 
+#[cfg(not(feature = "untyped"))]
+pub use crate::variant::repeat;
 pub use crate::variant::{
     atomic::{add, claim, compare_exchange, fetch_add, next},
-    repeat,
     task::{current, load_of, registers_of},
 };
 
@@ -24,6 +25,9 @@ pub type Address = *const c_void;
 /// `base` comes from a helper, a program argument or such a load, and `offset` is that of a field of type `T`.
 #[inline(always)]
 pub unsafe fn load<T: Copy>(base: Address, offset: &Const) -> T {
+    #[cfg(feature = "untyped")]
+    return probe(base, offset);
+    #[cfg(not(feature = "untyped"))]
     // SAFETY: the verifier turns this into a load that survives a bad address.
     unsafe { ptr::read_volatile(base.cast::<u8>().add(offset.load() as usize).cast::<T>()) }
 }

@@ -5,7 +5,8 @@
 //!
 //! Two objects are made from this crate, which differ in the module `variant` alone: `recent`, and with the feature
 //! `legacy` one for kernels that lack what that needs. A kernel refuses what it does not know even where it never runs,
-//! so a setting at load could not choose. The daemon probes the kernel and takes the one or the other.
+//! so a setting at load could not choose. The daemon probes the kernel and takes the one or the other. A third one, with the
+//! feature `untyped`, is for kernels without type information: `untyped` has in its place all that reads the kernel's structs.
 //!
 //! - `enter`, `exit`: what happens at the start and the end of a call
 //! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses
@@ -27,41 +28,58 @@
 
 mod account;
 mod cells;
+#[cfg(not(feature = "untyped"))]
 mod cgroup;
 mod config;
+#[cfg(not(feature = "untyped"))]
 mod cpu;
+#[cfg(not(feature = "untyped"))]
 mod devices;
 mod diagnose;
 mod enter;
 mod exit;
+#[cfg(not(feature = "untyped"))]
 mod file;
 mod flight;
 mod full;
 mod histogram;
 mod kernel;
 mod maps;
+#[cfg(not(feature = "untyped"))]
 mod missing;
 mod open_files;
+#[cfg(not(feature = "untyped"))]
 mod owner;
+#[cfg(not(feature = "untyped"))]
 mod path;
+#[cfg(not(feature = "untyped"))]
 mod process;
+#[cfg(not(feature = "untyped"))]
 mod sort;
 mod thread;
 mod together;
 mod trace;
+#[cfg(feature = "untyped")]
+mod untyped;
 #[cfg_attr(not(feature = "legacy"), path = "recent/mod.rs")]
 #[cfg_attr(feature = "legacy", path = "legacy/mod.rs")]
 mod variant;
 
+#[cfg(not(feature = "untyped"))]
 use core::ffi::c_void;
 
+#[cfg(not(feature = "untyped"))]
 use aya_ebpf::{EbpfContext as _, macros::btf_tracepoint, programs::BtfTracePointContext};
+#[cfg(not(feature = "untyped"))]
 use aya_log_ebpf::debug;
+#[cfg(feature = "untyped")]
+use untyped::{cpu, devices, file, missing, owner, path, process, sort};
+use variant::*;
 
+#[cfg(not(feature = "untyped"))]
 use crate::{
     config::REGS_NR,
     kernel::{Address, load},
-    variant::*,
 };
 
 #[cfg(not(test))]
@@ -75,6 +93,7 @@ fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 
 /// TRACE_EVENT sys_enter: (struct pt_regs *regs, long id)
+#[cfg(not(feature = "untyped"))]
 macro_rules! raw_pair {
     ($enter:ident, $exit:ident, $copy:literal) => {
         #[btf_tracepoint(function = "sys_enter")]
@@ -95,11 +114,15 @@ macro_rules! raw_pair {
     };
 }
 
+#[cfg(not(feature = "untyped"))]
 raw_pair!(sys_enter, sys_exit, 0);
+#[cfg(not(feature = "untyped"))]
 raw_pair!(sys_enter_again, sys_exit_again, 1);
+#[cfg(not(feature = "untyped"))]
 raw_pair!(sys_enter_third, sys_exit_third, 2);
 
 /// Iterator `task`: every thread of the system, one after another.
+#[cfg(not(feature = "untyped"))]
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 pub fn thread_times(ctx: *const cpu::Visit) -> i32 {
@@ -107,6 +130,7 @@ pub fn thread_times(ctx: *const cpu::Visit) -> i32 {
 }
 
 /// TRACE_EVENT sched_process_fork: (struct task_struct *parent, struct task_struct *child)
+#[cfg(not(feature = "untyped"))]
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
     process::forked(ctx.arg::<*const c_void>(0), ctx.arg::<*const c_void>(1));
@@ -114,6 +138,7 @@ pub fn process_fork(ctx: BtfTracePointContext) -> i32 {
 }
 
 /// TRACE_EVENT sched_process_exec: (struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
+#[cfg(not(feature = "untyped"))]
 #[btf_tracepoint(function = "sched_process_exec")]
 pub fn process_exec(ctx: BtfTracePointContext) -> i32 {
     debug!(&ctx, "exec by process {}", ctx.tgid());
@@ -122,6 +147,7 @@ pub fn process_exec(ctx: BtfTracePointContext) -> i32 {
 }
 
 /// TRACE_EVENT sched_process_exit: (struct task_struct *p)
+#[cfg(not(feature = "untyped"))]
 #[btf_tracepoint(function = "sched_process_exit")]
 pub fn process_exit(ctx: BtfTracePointContext) -> i32 {
     process::exited(ctx.arg::<*const c_void>(0));

@@ -4,16 +4,25 @@
 
 use iotrace_common::key::{FailureKey, FileId, start_key};
 
-pub use crate::variant::threads::{of, of_other, release};
+#[cfg(not(feature = "untyped"))]
+pub use crate::variant::threads::of_other;
+pub use crate::variant::threads::{of, release};
 
+#[cfg(feature = "untyped")]
+use crate::process;
 use crate::{
-    config::{REGS_ARG0, SELF_TGID, TASK_GROUP_LEADER, TASK_START},
-    kernel::{Address, load, pid_tgid, probe},
+    config::{REGS_ARG0, SELF_TGID},
+    kernel::{Address, load, pid_tgid},
     maps::{SCOPE, TARGETS},
     owner,
     pages::Faulted,
     sort,
     together::Joined,
+};
+#[cfg(not(feature = "untyped"))]
+use crate::{
+    config::{TASK_GROUP_LEADER, TASK_START},
+    kernel::probe,
 };
 
 /// State of a thread's call.
@@ -166,8 +175,17 @@ pub fn process_in_scope(tgid: u32) -> bool {
 }
 
 /// `start_boottime` of a task's process, nanoseconds.
+#[cfg(not(feature = "untyped"))]
 #[inline(always)]
 pub fn start_of(task: Address) -> u64 {
     let leader: u64 = probe(task, &TASK_GROUP_LEADER);
     probe(leader as Address, &TASK_START)
+}
+
+/// When the running process was first seen, nanoseconds since boot.
+#[cfg(feature = "untyped")]
+#[inline(always)]
+pub fn start_of(_task: Address) -> u64 {
+    let (tgid, _) = pid_tgid();
+    process::start_of(tgid)
 }
