@@ -113,7 +113,7 @@ fn line(path: &str) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.trim_end().to_owned())
 }
 
-fn clock() -> io::Result<Clock> {
+pub fn clock() -> io::Result<Clock> {
     let realtime = realtime()?;
     Ok(Clock {
         realtime_minus_monotonic_ns: realtime - now(libc::CLOCK_MONOTONIC)?,

@@ -104,6 +104,12 @@ pub fn is_of(about: &About, process: ProcessId) -> bool {
     is_start(process, about.start_boottime)
 }
 
+/// Whether what /proc says is of the process that was first seen, and not made, at its start.
+pub fn is_of_first_sight(about: &About, process: ProcessId) -> bool {
+    const HALF: u32 = 1 << 31;
+    process.start.wrapping_sub(start_key(about.start_boottime)) < HALF
+}
+
 /// Whether a process started then: /proc counts in ticks, the kernel's key in 2^20 ns, the same within one of each.
 fn is_start(process: ProcessId, start_boottime: u64) -> bool {
     process.start.wrapping_sub(start_key(start_boottime)) <= start_key(tick()) + 1

@@ -78,10 +78,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let usable = has_features
-        && [Detail::Basic, Detail::Full].iter().all(|detail| {
+        && trials.iter().all(|wanted| {
             trials
                 .iter()
-                .any(|trial| trial.detail == *detail && trial.outcome.is_ok())
+                .any(|trial| trial.detail == wanted.detail && trial.outcome.is_ok())
         });
     verdict(&mut out, usable)
 }
@@ -135,12 +135,19 @@ fn indented(text: &str) -> String {
 }
 
 fn trials(args: &Args) -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for (hook, choice) in [
+    const TYPED: [(Hook, HookChoice); 2] = [
         (Hook::Btf, HookChoice::Btf),
         (Hook::Tracepoint, HookChoice::Tracepoint),
-    ] {
-        for detail in [Detail::Basic, Detail::Full] {
+    ];
+    let untyped = load::types_if_any(args.btf.as_deref()).is_ok_and(|types| types.are_none());
+    let (hooks, details): (&[_], &[_]) = if untyped {
+        (&[(Hook::Raw, HookChoice::Auto)], &[Detail::Basic])
+    } else {
+        (&TYPED, &[Detail::Basic, Detail::Full])
+    };
+    let mut trials = Vec::new();
+    for (hook, choice) in hooks.iter().copied() {
+        for detail in details.iter().copied() {
             let options = options(args, detail);
             trials.push(Trial {
                 hook,
@@ -154,7 +161,7 @@ fn trials(args: &Args) -> Vec<Trial> {
 
 /// Loads, attaches, tests and takes off; kernel memory of the maps, bytes.
 fn attempt(options: &Options, choice: HookChoice) -> Result<u64, KernelError> {
-    let types = load::read_types(options.btf.as_deref())?;
+    let types = load::types_if_any(options.btf.as_deref())?;
     let mut kernel = load::load(options, &types, Classifier::builtin().table())?;
     let bytes = kernel.map_bytes();
     let mut drain = Drain::new(&mut kernel)?;

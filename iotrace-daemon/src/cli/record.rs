@@ -153,7 +153,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
-    let types = load::read_types(options.btf.as_deref())?;
+    let types = load::types_if_any(options.btf.as_deref())?;
     let held = hold(&args)?;
     let mut kernel = load::load(&options, &types, sorting.classifier.table())?;
     drop(types);
@@ -161,6 +161,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     let hook = kernel.attach(args.hook)?;
     selftest::run(&mut kernel, &mut drain)?;
     kernel.zero_losses()?;
+    drain.zero_files();
     let running = if args.all {
         targets::all().collect()
     } else {
@@ -177,6 +178,10 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     drain.begin_block()?;
     drain.watch(kernel.take_threads());
     let rings = Rings::take(&mut kernel)?;
+    let args = Args {
+        detail: kernel.detail(),
+        ..args
+    };
     let session = Session::new(args, sorting, hook.name())?;
     let mut trace = Trace::new(Source::own(kernel, drain)?)?;
     trace.keep_operations(rings);

@@ -13,7 +13,7 @@ use crate::{
     host,
     model::{
         About, Model,
-        run::{Run, Target},
+        run::{RAW, Run, Target},
     },
     recording::Recorder,
     report::Report,
@@ -91,7 +91,11 @@ impl Session {
         for process in unknown {
             let about =
                 targets::look(process.pid).or_else(|| self.known.get(&process.pid).cloned());
-            if let Some(about) = about.filter(|about| targets::is_of(about, process)) {
+            let is_of = |about: &About| {
+                targets::is_of(about, process)
+                    || self.run.hook == RAW && targets::is_of_first_sight(about, process)
+            };
+            if let Some(about) = about.filter(is_of) {
                 self.model.describe_process(process, about);
             }
         }

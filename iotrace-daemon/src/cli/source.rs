@@ -118,7 +118,11 @@ impl Source {
                 let mut drain = collector.stop(&mut take)?;
                 let detached = kernel.detach()?;
                 drain.rest(&mut take)?;
-                Ok((detached.losses()?, drain.stats(), None))
+                let mut losses = detached.losses()?;
+                if let Some(files) = drain.files() {
+                    files.add_to(&mut losses);
+                }
+                Ok((losses, drain.stats(), None))
             }
             Self::Service(mut remote) => {
                 remote.end(take).await;

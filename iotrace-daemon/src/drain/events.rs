@@ -7,6 +7,7 @@ use iotrace_common::{
     event::{self, Exec, Exit, Fork, Header, Mapped, Mark, Name, Object, ThreadEnd, name_flags},
     key::start_key,
     limits::ENVIRONMENT_BYTES,
+    untyped::Opened,
 };
 
 use super::threads::Ended;
@@ -148,7 +149,7 @@ pub fn header(record: &[u8]) -> Option<Header> {
 }
 
 /// Reads a fixed part.
-fn read<T: Fixed>(record: &[u8]) -> Option<T> {
+pub(super) fn read<T: Fixed>(record: &[u8]) -> Option<T> {
     if record.len() < size_of::<T>() {
         return None;
     }
@@ -160,11 +161,13 @@ fn read<T: Fixed>(record: &[u8]) -> Option<T> {
 ///
 /// # Safety
 /// Every bit pattern is valid.
-unsafe trait Fixed: Copy {}
+pub(super) unsafe trait Fixed: Copy {}
 // SAFETY: `repr(C)`, integers and arrays of them only; so for the following.
 unsafe impl Fixed for Header {}
 // SAFETY: as above.
 unsafe impl Fixed for Name {}
+// SAFETY: as above.
+unsafe impl Fixed for Opened {}
 // SAFETY: as above.
 unsafe impl Fixed for Exec {}
 // SAFETY: as above.
@@ -181,7 +184,7 @@ unsafe impl Fixed for Object {}
 unsafe impl Fixed for Mark {}
 
 /// The variable part behind a fixed part of type `T`.
-fn payload<'a, T>(record: &'a [u8], header: &Header) -> Option<&'a [u8]> {
+pub(super) fn payload<'a, T>(record: &'a [u8], header: &Header) -> Option<&'a [u8]> {
     record.get(size_of::<T>()..size_of::<T>() + header.payload as usize)
 }
 
@@ -233,7 +236,7 @@ fn absolute(mut components: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Takes `.`, `..` and empty components out of an absolute path. Of a symbolic link in it nothing is known here.
-fn normalize(path: &[u8]) -> Vec<u8> {
+pub(super) fn normalize(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|byte| *byte == b'/') {
         match name {

@@ -14,6 +14,7 @@ pub mod rings;
 mod threads;
 mod together;
 pub mod tracer;
+mod untyped;
 pub mod wire;
 
 use std::{
@@ -51,6 +52,8 @@ use events::{Decoded, Decoder};
 use generations::Generations;
 use threads::{Look, Watch};
 use together::Together;
+pub use untyped::Counts as Resolved;
+use untyped::Resolver;
 
 /// Events handed on at a time.
 const EVENTS: usize = 1024;
@@ -216,6 +219,8 @@ pub struct Drain {
     flipped: u64,
     ring: RingBuf<MapData>,
     decoder: Decoder,
+    /// Where the programs know no files.
+    resolver: Option<Resolver>,
     stats: Stats,
 }
 
@@ -279,6 +284,7 @@ impl Drain {
         let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
         let together = Together::take(kernel)?;
         let block = Block::take(kernel)?;
+        let resolver = Resolver::take(kernel)?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -293,6 +299,7 @@ impl Drain {
             flipped: 0,
             ring,
             decoder,
+            resolver,
             stats,
         })
     }
@@ -358,7 +365,14 @@ impl Drain {
         let mut events = Vec::new();
         let mut fill = false;
         while let Some(record) = self.ring.next() {
-            match self.decoder.decode(&record) {
+            let decoded = match &mut self.resolver {
+                Some(resolver) => match resolver.decode(&record, &mut events) {
+                    Some(decoded) => decoded,
+                    None => continue,
+                },
+                None => self.decoder.decode(&record),
+            };
+            match decoded {
                 Decoded::Event(event) => events.push(event),
                 Decoded::Fill => fill = true,
                 Decoded::ThreadEnd(end) => {
@@ -369,7 +383,7 @@ impl Drain {
                 Decoded::Pending => {}
                 Decoded::Damaged => self.stats.damaged += 1,
             }
-            if events.len() == EVENTS {
+            if events.len() >= EVENTS {
                 sink(Batch::Events(std::mem::take(&mut events)));
             }
         }
@@ -394,7 +408,36 @@ impl Drain {
 
     /// Drains the counters of the current generation.
     pub fn counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
-        self.sweep(sink, false)
+        self.resolved(sink, false)
+    }
+
+    /// As [`Self::sweep`]. Where the programs know no files, what they count is of handles, each of which they told of before.
+    fn resolved(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
+        if self.resolver.is_none() {
+            return self.sweep(sink, last);
+        }
+        let mut swept = Vec::new();
+        self.sweep(&mut |batch| swept.push(batch), last)?;
+        self.events(sink);
+        if let Some(resolver) = &mut self.resolver {
+            swept
+                .into_iter()
+                .for_each(|batch| sink(resolver.resolve(batch)));
+            resolver.prune();
+        }
+        Ok(())
+    }
+
+    /// What was found out of handles, where the programs know no files.
+    pub fn files(&self) -> Option<&Resolved> {
+        self.resolver.as_ref().map(Resolver::counts)
+    }
+
+    /// Lets that begin at 0, after the self-test.
+    pub fn zero_files(&mut self) {
+        if let Some(resolver) = &mut self.resolver {
+            resolver.zero();
+        }
     }
 
     /// Drains all that is left, when the hooks are off.
@@ -410,8 +453,8 @@ impl Drain {
     /// Drains the counters that are left, when the hooks are off.
     pub fn rest_of_counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
         // Waits for the programs that still ran when their hooks came off.
-        self.sweep(sink, false)?;
-        self.sweep(sink, true)
+        self.resolved(sink, false)?;
+        self.resolved(sink, true)
     }
 
     /// What draining has cost so far.

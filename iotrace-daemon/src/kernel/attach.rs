@@ -17,8 +17,9 @@ use super::{
     Detached, Kernel, KernelError, block, calls,
     cpu::Threads,
     error::{chain, errno_of, hint},
-    pages,
+    pages, untyped, variant,
 };
+use crate::model::run::RAW;
 
 /// Which hook kind the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -37,6 +38,8 @@ pub enum HookChoice {
 pub enum Hook {
     Btf,
     Tracepoint,
+    /// Raw tracepoints of programs that know no types.
+    Raw,
 }
 
 impl Hook {
@@ -45,6 +48,7 @@ impl Hook {
         match self {
             Self::Btf => "btf",
             Self::Tracepoint => "tracepoint",
+            Self::Raw => RAW,
         }
     }
 }
@@ -81,6 +85,18 @@ const TRACEFS: [&str; 2] = [
 impl Kernel {
     /// Attaches the hooks of the chosen kind; returns the kind.
     pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
+        if let Some(costs) = self.is_untyped() {
+            if choice != HookChoice::Auto {
+                return Err(KernelError::LeftOut {
+                    what: "--hook",
+                    reason: variant::WITHOUT_TYPES.into(),
+                });
+            }
+            log::warn!("{costs}");
+            untyped::attach(&mut self.ebpf)?;
+            self.hook = Some(Hook::Raw);
+            return Ok(Hook::Raw);
+        }
         let btf = kernel_btf(self.btf.as_deref())?;
         attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
         if let Err(reason) = self.attach_uring(&btf) {
@@ -175,7 +191,7 @@ impl Kernel {
         let hook = self.attach_calls(choice, &btf)?;
         hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
             name: match hook {
-                Hook::Btf => name.into(),
+                Hook::Btf | Hook::Raw => name.into(),
                 Hook::Tracepoint => format!("syscalls/{name}_*"),
             },
             required: true,
@@ -273,6 +289,7 @@ impl Kernel {
         let recursion_misses = self.recursion_misses();
         match self.hook {
             Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
+            Some(Hook::Raw) => untyped::detach(&mut self.ebpf),
             _ => {
                 self.misses.detach(&mut self.ebpf);
                 if self.uprobes.are_attached() {
@@ -352,7 +369,7 @@ pub fn attach_raw(
 }
 
 /// Says how much of its limit of a million steps the verifier took for a program.
-fn log_size(name: &str, info: Result<ProgramInfo, ProgramError>) {
+pub fn log_size(name: &str, info: Result<ProgramInfo, ProgramError>) {
     let steps = info.ok().and_then(|info| info.verified_instruction_count());
     log::debug!("program {name}: verified in {} steps", steps.unwrap_or(0));
 }

@@ -24,6 +24,7 @@ const KIND_TYPE_TAG: u32 = 18;
 const KIND_ENUM64: u32 = 19;
 
 /// The kernel's types.
+#[derive(Default)]
 pub struct Types {
     data: Vec<u8>,
     strings: usize,
@@ -45,6 +46,16 @@ struct Member {
 }
 
 impl Types {
+    /// Those of a kernel of which nothing is known.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whether nothing is known.
+    pub fn are_none(&self) -> bool {
+        self.data.is_empty()
+    }
+
     /// Reads BTF; `None` where the bytes are no BTF or break off.
     pub fn parse(data: Vec<u8>) -> Option<Self> {
         let header = u32_at(&data, 4)? as usize;

@@ -1,7 +1,7 @@
 //! Loads the programs: constants set, maps sized, the object's version checked.
 
 use std::{
-    fs,
+    fs, io,
     os::fd::{AsFd as _, AsRawFd as _},
     path::{Path, PathBuf},
 };
@@ -32,9 +32,10 @@ use super::{
     pages::{self, Pages},
     probe, rules,
     trace::{Layout, TraceOptions},
+    untyped,
     uprobes::{self, Uprobes, Wanted},
     uring::{self, Uring},
-    variant::Variant,
+    variant::{self, Variant},
 };
 use crate::classify::dfa::Table;
 
@@ -129,9 +130,30 @@ pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
     Types::parse(data).ok_or_else(|| KernelError::BadBtf { path: path.into() })
 }
 
-/// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet.
+/// As [`read_types`]; none where the kernel shows none and no file is given. Then the programs do without.
+pub fn types_if_any(file: Option<&Path>) -> Result<Types, KernelError> {
+    match read_types(file) {
+        Err(KernelError::NoBtf { source, .. })
+            if file.is_none()
+                && source.kind() == io::ErrorKind::NotFound
+                && cfg!(target_arch = "x86_64") =>
+        {
+            Ok(Types::none())
+        }
+        other => other,
+    }
+}
+
+/// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet. Without types
+/// the detail is [`Detail::Basic`].
 pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, KernelError> {
-    let variant = Variant::of_this_kernel();
+    let mut options = options.clone();
+    let variant = Variant::of_this_kernel(types);
+    let untyped = variant == Variant::Untyped;
+    if untyped {
+        options.detail = Detail::Basic;
+    }
+    let options = &options;
     check_abi(variant.object())?;
     if probe::is_confidential() {
         return Err(KernelError::Lockdown);
@@ -139,11 +161,18 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     if probe::pid_namespace().is_err() {
         return Err(KernelError::PidNamespace);
     }
-    if let (Err(reason), false) = (variant.has_all(), options.uprobes.is_empty()) {
-        return Err(KernelError::LeftOut {
-            what: "--uprobe",
-            reason,
-        });
+    let left_out = [
+        ("--uprobe", !options.uprobes.is_empty()),
+        ("--trace", untyped && options.trace.is_some()),
+        (
+            "--block",
+            untyped && options.block != block::Wanted::Nothing,
+        ),
+    ];
+    if let Err(reason) = variant.has_all()
+        && let Some((what, _)) = left_out.iter().find(|(_, is_wanted)| *is_wanted)
+    {
+        return Err(KernelError::LeftOut { what, reason });
     }
     let uring = variant.has_all().and_then(|()| uring::find(types));
     let pages = match options.page_cache {
@@ -156,6 +185,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         (_, wanted) => variant.has_all().and_then(|()| block::find(types, wanted)),
     };
     let cpu = match options.cpu {
+        true if untyped => Err(variant::WITHOUT_TYPES.into()),
         true => cpu::find(types).map(Some),
         false => Ok(None),
     };
@@ -240,19 +270,24 @@ fn open(
     cpu: Option<&[offsets::Setting]>,
     layout: Option<Layout>,
 ) -> Result<Ebpf, KernelError> {
-    let mut settings = offsets::resolve(types)?;
+    let mut settings = match variant {
+        Variant::Untyped => untyped::settings()?,
+        _ => offsets::resolve(types)?,
+    };
     settings.extend(uring.iter().flat_map(|uring| &uring.settings));
     settings.extend(cpu.into_iter().flatten());
     settings.extend(pages.iter().flat_map(|pages| &pages.settings));
     settings.extend(block.iter().flat_map(|block| &block.settings));
-    if options.cgroup {
+    if options.cgroup && variant != Variant::Untyped {
         settings.extend(cgroup::find(types).unwrap_or_else(|error| {
             log::warn!("the control groups of programs that end at once are not known: {error}");
             Vec::new()
         }));
     }
     let mut object = variant.object().to_vec();
-    settings.extend(cast::apply(&mut object, types));
+    if variant != Variant::Untyped {
+        settings.extend(cast::apply(&mut object, types));
+    }
     let entries = options.entries();
     let sets = entries.div_ceil(2).next_power_of_two();
     let full = options.detail == Detail::Full;
@@ -272,7 +307,9 @@ fn open(
         ("HAS_LOOP", u64::from(has_loop)),
         ("PREEMPTIBLE", u64::from(copies::preemptible())),
     ]);
-    settings.extend(mappings(types));
+    if variant != Variant::Untyped {
+        settings.extend(mappings(types));
+    }
     let filter = options
         .trace
         .as_ref()
@@ -293,6 +330,7 @@ fn open(
     override_for_test(&mut settings);
     let (pids, names) = (filter.pids(), filter.names());
     let (native, compat) = (calls::native_table(), calls::compat_table());
+    let actions = untyped::actions();
     let requests = iotrace_common::uring::table();
     let log_level: u8 = if options.program_log { 5 } else { 0 };
     let mut loader = EbpfLoader::new();
@@ -303,7 +341,13 @@ fn open(
         .override_global("URING_REQUESTS", &requests, true)
         .override_global("TRACE_PIDS", &pids, true)
         .override_global("TRACE_NAMES", names.as_slice(), true)
-        .override_global("AYA_LOG_LEVEL", &log_level, true);
+        // The programs for kernels without type information have no messages.
+        .override_global("AYA_LOG_LEVEL", &log_level, variant != Variant::Untyped);
+    if variant == Variant::Untyped {
+        loader
+            .override_global("ACTIONS", &actions, true)
+            .map_max_entries("NAMED", 1);
+    }
     for (global, value) in &settings {
         loader.override_global(global, value, true);
     }
@@ -465,6 +509,7 @@ mod tests {
     fn the_object_speaks_this_version() {
         check_abi(Variant::Recent.object()).unwrap();
         check_abi(Variant::Legacy.object()).unwrap();
+        check_abi(Variant::Untyped.object()).unwrap();
     }
 
     #[test]

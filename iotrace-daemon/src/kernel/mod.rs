@@ -1,7 +1,7 @@
 //! The kernel side as the daemon sees it: loads the programs, attaches the hooks, names their losses.
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
-//! - `variant`: which of the two objects this kernel gets
+//! - `variant`: which of the objects this kernel gets; `untyped`: what the one for kernels without BTF must be told
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
 //! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind
@@ -33,6 +33,7 @@ pub mod selftest;
 mod stack;
 mod stats;
 pub mod trace;
+mod untyped;
 mod uprobe_cost;
 mod uprobe_datatypes;
 pub mod uprobes;
@@ -106,6 +107,11 @@ impl Kernel {
     /// How much the programs keep.
     pub fn detail(&self) -> Detail {
         self.detail
+    }
+
+    /// Whether files are told by following descriptors, and by /proc; and what that costs.
+    pub fn is_untyped(&self) -> Option<&'static str> {
+        (self.variant == Variant::Untyped).then_some(variant::UNTYPED)
     }
 
     /// The rings of the operation trace, where there is one.

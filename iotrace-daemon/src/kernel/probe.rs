@@ -113,36 +113,36 @@ const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
 
 /// Probes everything. `btf` as in [`load::Options`].
 pub fn features(btf: Option<&Path>) -> Vec<Feature> {
-    let types = load::read_types(btf);
-    let mut features = vec![
-        release(),
-        type_information(btf, &types),
-        layout(&types),
-        lockdown(),
-        namespace(),
-        unprivileged(),
-        cgroups(),
-    ];
+    let types = load::types_if_any(btf);
+    let untyped = types.as_ref().is_ok_and(Types::are_none);
+    let mut features = vec![release(), type_information(btf, &types, untyped)];
+    if !untyped {
+        features.push(layout(&types));
+    }
+    features.extend([lockdown(), namespace(), unprivileged(), cgroups()]);
     features.extend(
         CAPABILITIES
             .iter()
             .map(|(one, need)| capability(*one, *need)),
     );
-    features.extend(
-        TRACEPOINTS
-            .iter()
-            .map(|(name, need)| tracepoint(name, *need, &types)),
-    );
-    features.extend(optional_hooks(&types));
+    if !untyped {
+        features.extend(
+            TRACEPOINTS
+                .iter()
+                .map(|(name, need)| tracepoint(name, *need, &types)),
+        );
+        features.extend(optional_hooks(&types));
+    }
     features.push(tracefs());
     features.extend(
         MAPS.iter()
             .map(|(kind, name, since)| map(*kind, name, since)),
     );
     // Where the other object is not for this machine, there is nothing to do without them.
-    let need = match Variant::of_this_kernel() {
+    let none = Types::none();
+    let need = match Variant::of_this_kernel(types.as_ref().unwrap_or(&none)) {
         Variant::Recent => Need::Required,
-        Variant::Legacy => Need::Optional(variant::LACK),
+        Variant::Legacy | Variant::Untyped => Need::Optional(variant::LACK),
     };
     features.extend(
         variant::NEEDS
@@ -154,7 +154,9 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .iter()
             .map(|(helper, name, since, need)| self::helper(*helper, name, since, *need)),
     );
-    features.push(cast(&types));
+    if !untyped {
+        features.push(cast(&types));
+    }
     features
 }
 
@@ -170,16 +172,25 @@ fn release() -> Feature {
     }
 }
 
-fn type_information(btf: Option<&Path>, types: &Result<Types, KernelError>) -> Feature {
+fn type_information(
+    btf: Option<&Path>,
+    types: &Result<Types, KernelError>,
+    untyped: bool,
+) -> Feature {
     let path = btf.unwrap_or(Path::new(KERNEL_BTF));
     let found = match types {
+        Ok(_) if untyped => Err("the kernel shows none".into()),
         Ok(_) => Ok(path.display().to_string()),
         Err(error) => Err(error.to_string()),
     };
     Feature {
         name: "type information (BTF)",
         since: "5.4",
-        need: Need::Required,
+        need: if untyped {
+            Need::Optional(variant::UNTYPED)
+        } else {
+            Need::Required
+        },
         found,
     }
 }

@@ -64,7 +64,13 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     drain.events(&mut take);
     drain.counters(&mut take)?;
     kernel.forget_names()?;
-    compare(&model, own, kernel.detail(), &truth)
+    compare(
+        &model,
+        own,
+        kernel.detail(),
+        kernel.is_untyped().is_some(),
+        &truth,
+    )
 }
 
 /// The known operations.
@@ -145,8 +151,17 @@ fn identity(file: &File) -> io::Result<Identity> {
     })
 }
 
-fn compare(model: &Model, pid: u32, detail: Detail, truth: &Truth) -> Result<(), KernelError> {
-    let memory = row(model, pid, &truth.memory).ok_or_else(|| failed(
+/// `by_path`: the operations were over before their files could be looked at.
+fn compare(
+    model: &Model,
+    pid: u32,
+    detail: Detail,
+    by_path: bool,
+    truth: &Truth,
+) -> Result<(), KernelError> {
+    let memory_path = Path::new("/memfd:iotrace-selftest");
+    let find = |identity, path| row(model, pid, identity, by_path.then_some(path));
+    let memory = find(&truth.memory, memory_path).ok_or_else(|| failed(
         "operations on a file in memory left no counters, or under another identity",
         "sys_enter/sys_exit, pt_regs, task_struct.files, files_struct.fdt, fdtable.fd, file.f_inode, inode.i_ino, \
          inode.i_sb, super_block.s_dev, inode.i_mode",
@@ -182,9 +197,8 @@ fn compare(model: &Model, pid: u32, detail: Detail, truth: &Truth) -> Result<(),
             ));
         }
     }
-    let expected = Path::new("/memfd:iotrace-selftest");
-    check_name("a file in memory", &memory.1, expected)?;
-    let mounted = row(model, pid, &truth.mounted).ok_or_else(|| {
+    check_name("a file in memory", &memory.1, memory_path)?;
+    let mounted = find(&truth.mounted, &truth.mounted_path).ok_or_else(|| {
         failed(
             "reading a file of /proc left no counters, or under another identity",
             "inode.i_ino, inode.i_sb, super_block.s_dev",
@@ -194,12 +208,18 @@ fn compare(model: &Model, pid: u32, detail: Detail, truth: &Truth) -> Result<(),
     check_failure(model)
 }
 
-/// Counters and path of a file of process `pid`.
-fn row(model: &Model, pid: u32, identity: &Identity) -> Option<(Counters, Vec<u8>)> {
+/// Counters and path of a file of process `pid`, by its identity or by its path.
+fn row(
+    model: &Model,
+    pid: u32,
+    identity: &Identity,
+    path: Option<&Path>,
+) -> Option<(Counters, Vec<u8>)> {
     model.rows().iter().find_map(|row| {
         let file = model.file(row.file);
         let same = (file.id.major(), file.id.minor()) == identity.device
-            && file.id.inode == identity.inode;
+            && file.id.inode == identity.inode
+            || path.is_some_and(|path| file.path == path.as_os_str().as_bytes());
         let own = model.processes()[row.process as usize].id.pid == pid;
         (same && own).then(|| (row.cell.total(), file.path.to_vec()))
     })

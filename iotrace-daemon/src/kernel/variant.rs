@@ -1,12 +1,16 @@
-//! Which of the two objects of kernel programs this kernel gets.
+//! Which of the objects of kernel programs this kernel gets.
 //!
 //! A kernel refuses a program that names what it does not know, even where it would never run. So there is a second object
-//! for kernels before 5.15, which has none of that: the same counters by other means, and less beside them.
+//! for kernels before 5.15, which has none of that: the same counters by other means, and less beside them. A third one is for
+//! kernels without type information (BTF), whose structs it does not read: which file a descriptor is it tells by following
+//! descriptors, and user space by /proc.
 
 use aya::{
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
+
+use super::btf::Types;
 
 /// An object of kernel programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +19,8 @@ pub enum Variant {
     Recent,
     /// For kernels that lack one of [`NEEDS`].
     Legacy,
+    /// For kernels whose type information nobody has.
+    Untyped,
 }
 
 /// Helpers that the object for recent kernels cannot do without: what each row of `iotrace check` calls it, and since when
@@ -51,15 +57,25 @@ pub const LACK: &str = "the programs for older kernels: the same numbers at a hi
 pub const LEFT_OUT: &str =
     "this kernel gets the programs for older kernels, which leave it out (see `iotrace check`)";
 
+/// Why the programs for kernels without type information do not do something.
+pub const WITHOUT_TYPES: &str = "there is no type information (BTF) of this kernel, and iotrace does without what needs it: `--btf FILE` names a copy";
+
+/// What that costs, at the start of every recording.
+pub const UNTYPED: &str = "no type information (BTF) of this kernel: files are told by following descriptors and by /proc, at \
+                           detail basic; io_uring, libaio, the page cache, mapped files and CPU time are not accounted. \
+                           `--btf FILE` names a copy of it";
+
 /// An object by its name, for tests: the one for older kernels also runs on recent ones.
 const OVERRIDE: &str = "IOTRACE_TEST_PROGRAMS";
 
 impl Variant {
-    /// The one for this kernel. Without the privilege to ask, the load itself will say what is wrong.
-    pub fn of_this_kernel() -> Self {
+    /// The one for this kernel, of which these types are known. Without the privilege to ask, the load itself will say what is wrong.
+    pub fn of_this_kernel(types: &Types) -> Self {
         match std::env::var(OVERRIDE).as_deref() {
+            _ if types.are_none() => return Self::Untyped,
             Ok("legacy") => return Self::Legacy,
             Ok("recent") => return Self::Recent,
+            Ok("untyped") => return Self::Untyped,
             _ => {}
         }
         // Its locks are made of additions, which are barriers on x86-64 alone.
@@ -79,9 +95,12 @@ impl Variant {
             aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf"));
         static LEGACY: &[u8] =
             aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf-legacy"));
+        static UNTYPED: &[u8] =
+            aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/iotrace-ebpf-untyped"));
         match self {
             Self::Recent => RECENT,
             Self::Legacy => LEGACY,
+            Self::Untyped => UNTYPED,
         }
     }
 
@@ -90,6 +109,7 @@ impl Variant {
         match self {
             Self::Recent => Ok(()),
             Self::Legacy => Err(LEFT_OUT.into()),
+            Self::Untyped => Err(WITHOUT_TYPES.into()),
         }
     }
 }

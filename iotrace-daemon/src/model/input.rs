@@ -58,7 +58,7 @@ pub enum Event {
         uid: u32,
         comm: Vec<u8>,
     },
-    /// The end of a process. `status` as wait(2): exit code << 8 | signal. `time`: `CLOCK_MONOTONIC` nanoseconds.
+    /// The end of a process. `status` as wait(2): exit code << 8 | signal, or `untyped::STATUS_UNKNOWN`. `time`: `CLOCK_MONOTONIC` nanoseconds.
     Exit {
         process: ProcessId,
         time: u64,

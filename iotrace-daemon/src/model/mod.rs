@@ -56,6 +56,7 @@ use iotrace_common::{
     block::Transfers,
     key::FileId,
     library::{CallKey, Calls},
+    untyped::STATUS_UNKNOWN,
 };
 use library::Libraries;
 pub use missing::Missing;
@@ -283,7 +284,7 @@ impl Model {
                 status,
             } => self.processes.update(process, |about| {
                 about.end = Some(time);
-                about.status = Some(status);
+                about.status = (status != STATUS_UNKNOWN).then_some(status);
             }),
             Event::Rename {
                 process,

@@ -42,6 +42,9 @@ impl Clock {
     }
 }
 
+/// [`Run::hook`] of a recording that was made without the kernel's type information.
+pub const RAW: &str = "raw";
+
 /// One run of iotrace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
@@ -52,7 +55,7 @@ pub struct Run {
     pub kernel: String,
     /// Identity of this boot of the kernel (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
-    /// How system calls were seen: `btf` or `tracepoint`.
+    /// How system calls were seen: `btf`, `tracepoint` or [`RAW`].
     pub hook: String,
     /// `basic` or `full`.
     pub detail: String,

@@ -1,7 +1,9 @@
 //! The nodes of a job, where a report is of several recordings.
 
+use iotrace_common::diag;
+
 use super::Report;
-use crate::{analysis::series::Flow, recording::Node};
+use crate::{analysis::series::Flow, model::run::RAW, recording::Node};
 
 /// What one node did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +70,15 @@ impl<'a> Report<'a> {
                 .collect(),
         };
         for (host, run, is_complete) in &nodes {
+            if run.hook == RAW {
+                remarks.push(format!(
+                    "The kernel of {host} has no type information (BTF): processes and operations are exact, and which file it was \
+                     was told by following descriptors and by /proc. {} files were closed before they could be looked at and are \
+                     known by the path that they were opened by, {} by nothing. Exit codes of killed processes are not known.",
+                    run.losses.get(diag::FILES_BY_PATH).unwrap_or(&0),
+                    run.losses.get(diag::FILES_NAMELESS).unwrap_or(&0),
+                ));
+            }
             let step = run.clock_step_ns;
             if step.unsigned_abs() >= NOTABLE {
                 remarks.push(format!(

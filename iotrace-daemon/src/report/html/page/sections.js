@@ -324,6 +324,7 @@ const sections = (() => {
     return section("trust", "How far to trust this",
       el("p", {}, lost.length ? "Not everything was counted:" : "Nothing was lost: every operation of the traced processes is in these numbers."),
       lost.length ? list(lost) : null,
+      report.remarks.map((remark) => el("p", {}, visible(remark))),
       notes.length ? [el("p", {}, "Left out on purpose, or counted in part:"), list(notes)] : null,
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }

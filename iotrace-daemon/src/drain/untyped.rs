@@ -1,0 +1,563 @@
+//! Which file a handle is, where the programs know no file ([`iotrace_common::untyped`]): by /proc while the descriptor is
+//! open, by its path afterwards.
+//!
+//! Stands between the maps and the batches: events of handles become events of files, and in counters files stand where
+//! handles stood. What is no file is taken out, and counted as not looked at, as the programs do it where they can.
+//!
+//! A look at `/proc/PID/fd/N` is of the handle if the programs still have the handle at that place after it: they take it
+//! away before the descriptor is closed. A file is told from a later one with its inode number by when it was made.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs::{self, Metadata},
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::MetadataExt as _,
+    },
+    path::Path,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use aya::maps::{HashMap as Map, MapData};
+use iotrace_common::{
+    diag,
+    event::{self, Name, name_flags},
+    key::{FileId, IoKey, start_key},
+    untyped::{DEVICE, Descriptor, HANDLE, Key, Opened, origin},
+    value::{Failures, Io},
+};
+
+use super::{
+    Batch,
+    batch::Entries,
+    events::{Decoded, Decoder, header, normalize, payload, read},
+};
+use crate::{
+    host,
+    kernel::{Kernel, KernelError, Losses, map_error},
+    model::input::{Event, FileName, ProcessId},
+};
+
+/// Handles that are known at most before those that are closed are forgotten.
+const MOST: usize = 1 << 20;
+/// In place of what a kernel's generation would be: the file's own identity could not be told.
+const UNKNOWN: u32 = u32::MAX;
+/// Filesystems take the time from the last clock tick, of which there are at least 100 a second; and some more.
+const COARSE: Duration = Duration::from_millis(20);
+/// `O_DIRECTORY` of x86-64.
+const O_DIRECTORY: u64 = 0o200_000;
+
+/// What a handle is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// A regular file or a directory.
+    File(FileId),
+    /// Nothing is known of it.
+    Nameless(FileId),
+    /// Neither, by its type in `st_mode`.
+    Other(u32),
+}
+
+/// Finds out what handles are.
+pub struct Resolver {
+    decoder: Decoder,
+    descriptors: Map<MapData, Key, Descriptor>,
+    handles: HashMap<u64, Found>,
+    /// Files by their last known path.
+    by_path: HashMap<Vec<u8>, FileId>,
+    /// Directories that were opened, by handle.
+    directories: HashMap<u64, Vec<u8>>,
+    /// Files that were known by another identity before.
+    same: HashMap<FileId, FileId>,
+    /// Working directories.
+    working: HashMap<u32, Vec<u8>>,
+    /// Old names by thread, until the new one comes.
+    renames: HashMap<u32, Vec<u8>>,
+    /// Handles of which nothing is known and that something was done to.
+    nameless: HashSet<u64>,
+    counts: Counts,
+}
+
+/// What was found out, and what was not.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Operations on what is no file, by diagnostic.
+    skipped: BTreeMap<u32, u64>,
+    /// Files that were known by their path alone when their descriptor was closed.
+    by_path: u64,
+    /// Those without even that.
+    nameless: u64,
+}
+
+impl Counts {
+    /// Adds them to what was not counted, or not in full.
+    pub fn add_to(&self, losses: &mut Losses) {
+        for (reason, calls) in &self.skipped {
+            for name in [diag::SKIPPED, *reason].map(|reason| diag::NAMES[reason as usize]) {
+                *losses.entry(name.into()).or_default() += calls;
+            }
+            if *reason == diag::SKIPPED {
+                *losses
+                    .entry(diag::NAMES[diag::SKIPPED as usize].into())
+                    .or_default() -= calls;
+            }
+        }
+        losses.insert(diag::FILES_BY_PATH.into(), self.by_path);
+        losses.insert(diag::FILES_NAMELESS.into(), self.nameless);
+    }
+}
+
+impl Resolver {
+    /// Takes the map out of the loaded programs, where they follow descriptors.
+    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        const MAP: &str = "DESCRIPTORS";
+        if kernel.is_untyped().is_none() {
+            return Ok(None);
+        }
+        let descriptors =
+            Map::try_from(kernel.take_map(MAP)?).map_err(|error| map_error(MAP, "open", &error))?;
+        Ok(Some(Self {
+            decoder: Decoder::default(),
+            descriptors,
+            handles: HashMap::new(),
+            by_path: HashMap::new(),
+            directories: HashMap::new(),
+            same: HashMap::new(),
+            working: HashMap::new(),
+            renames: HashMap::new(),
+            nameless: HashSet::new(),
+            counts: Counts::default(),
+        }))
+    }
+
+    /// What was found out so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Lets the counts begin at 0, after the self-test.
+    pub fn zero(&mut self) {
+        self.nameless.clear();
+        self.counts = Counts::default();
+    }
+
+    /// Decodes a record; what it tells comes into `events`. `None` where the decoder is to say what it is.
+    pub fn decode(&mut self, record: &[u8], events: &mut Vec<Event>) -> Option<Decoded> {
+        let Some(kind) = header(record).map(|header| header.kind) else {
+            return Some(Decoded::Damaged);
+        };
+        let told = match kind {
+            event::OPENED => self.opened(record, events),
+            event::RENAME_FROM | event::RENAME_TO | event::UNLINK => self.moved(record, events),
+            _ => {
+                let decoded = self.decoder.decode(record);
+                if let Decoded::Event(event) = &decoded {
+                    self.follow(event, events);
+                }
+                return Some(decoded);
+            }
+        };
+        told.is_none().then_some(Decoded::Damaged)
+    }
+
+    /// A handle that is new, or a change of the working directory.
+    fn opened(&mut self, record: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let opened: Opened = read(record)?;
+        let given = payload::<Opened>(record, &opened.header)?;
+        let given = given.strip_suffix(b"\0").unwrap_or(given);
+        if opened.origin == origin::DIRECTORY {
+            // Of fchdir, the directory itself.
+            let path = self.absolute(opened.header.tgid, opened.base, given);
+            match path {
+                Some(path) => self.working.insert(opened.header.tgid, path),
+                None => self.working.remove(&opened.header.tgid),
+            };
+            return Some(());
+        }
+        let name = match self.look(&opened) {
+            Some(Ok(name)) => name,
+            Some(Err(mode)) => {
+                self.handles.insert(opened.handle, Found::Other(mode));
+                return Some(());
+            }
+            None => match self.by_path(&opened, given) {
+                Ok(name) => name,
+                Err(mode) => {
+                    self.handles.insert(opened.handle, Found::Other(mode));
+                    return Some(());
+                }
+            },
+        };
+        if name.mode & libc::S_IFMT == libc::S_IFDIR {
+            self.directories.insert(opened.handle, name.path.clone());
+        }
+        if name.path.is_empty() {
+            self.handles
+                .insert(opened.handle, Found::Nameless(name.file));
+        } else {
+            self.handles.insert(opened.handle, Found::File(name.file));
+            events.push(Event::File(name));
+        }
+        Some(())
+    }
+
+    /// What /proc says of a descriptor, if it is still that of the handle; or the type of what is no file.
+    fn look(&mut self, opened: &Opened) -> Option<Result<FileName, u32>> {
+        let found = self.look_at(opened, opened.fd);
+        if found.is_some() || opened.origin != origin::FOUND {
+            return found;
+        }
+        // Where a shell redirects, a copy of the descriptor is left.
+        self.copies_of(opened)
+            .into_iter()
+            .find_map(|fd| self.look_at(opened, fd))
+    }
+
+    /// Other descriptors of the process: one may have the same handle.
+    fn copies_of(&self, opened: &Opened) -> Vec<u32> {
+        let listed = fs::read_dir(format!("/proc/{}/fd", opened.header.tgid));
+        let listed = listed.into_iter().flatten().flatten();
+        let open = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        open.filter(|fd| *fd != opened.fd).collect()
+    }
+
+    /// As [`Self::look`], at one descriptor.
+    fn look_at(&mut self, opened: &Opened, fd: u32) -> Option<Result<FileName, u32>> {
+        let link = format!("/proc/{}/fd/{fd}", opened.header.tgid);
+        let metadata = fs::metadata(&link).ok()?;
+        let path = fs::read_link(&link).ok()?.into_os_string().into_vec();
+        let key = Key {
+            tgid: opened.header.tgid,
+            fd,
+            start: opened.header.start,
+        };
+        let now = self.descriptors.get(&key, 0).ok()?;
+        if now.handle & HANDLE != opened.handle {
+            return None;
+        }
+        let mode = metadata.mode();
+        if !is_file(mode) {
+            return Some(Err(mode));
+        }
+        let path = path.strip_suffix(b" (deleted)").unwrap_or(&path).to_vec();
+        // The name of a file in memory is all that it ever has.
+        let deleted = metadata.nlink() == 0 && !path.starts_with(b"/memfd:");
+        let known = self.by_path.get(&path).copied();
+        Some(Ok(self.name(path, &metadata, deleted, known)))
+    }
+
+    /// The name of a file with this metadata. `known`: what the path was before.
+    fn name(
+        &mut self,
+        path: Vec<u8>,
+        metadata: &Metadata,
+        deleted: bool,
+        known: Option<FileId>,
+    ) -> FileName {
+        let own = identity(metadata);
+        let before = known.filter(|known| known.generation == UNKNOWN && !deleted);
+        let file = *self.same.entry(own).or_insert(before.unwrap_or(own));
+        if !deleted {
+            self.by_path.insert(path.clone(), file);
+        }
+        FileName {
+            file,
+            path,
+            size: metadata.len(),
+            mode: metadata.mode(),
+            magic: 0,
+            block_size: metadata.blksize() as u32,
+            truncated: false,
+            deleted,
+        }
+    }
+
+    /// What a descriptor that is closed was, by the path that it was opened by; or the type of what is no file.
+    fn by_path(&mut self, opened: &Opened, given: &[u8]) -> Result<FileName, u32> {
+        let path = match opened.origin {
+            origin::MEMORY => Some([b"/memfd:", given].concat()),
+            origin::PATH => self.absolute(opened.header.tgid, opened.base, given),
+            _ => None,
+        };
+        let Some(path) = path else {
+            // Counted where anything was done to it.
+            return Ok(unknown(opened, Vec::new(), 0));
+        };
+        self.counts.by_path += 1;
+        if opened.origin == origin::MEMORY {
+            return Ok(unknown(opened, path, 0));
+        }
+        let at = Path::new(std::ffi::OsStr::from_bytes(&path));
+        let real = fs::canonicalize(at).ok();
+        let real = real.map(|path| path.into_os_string().into_vec());
+        let there = real.and_then(|real| Some((fs::metadata(at).ok()?, real)));
+        match there {
+            // One that was made since is another.
+            Some((metadata, real)) if !is_younger(&metadata, opened.header.time) => {
+                if !is_file(metadata.mode()) {
+                    return Err(metadata.mode());
+                }
+                let known = self.by_path.get(&real).copied();
+                Ok(self.name(real, &metadata, false, known))
+            }
+            _ => {
+                if let Some(known) = self.by_path.get(&path) {
+                    let file = *known;
+                    return Ok(FileName {
+                        file,
+                        ..unknown(opened, path, 0)
+                    });
+                }
+                let device = self.device_of(&path);
+                let name = unknown(opened, path, device);
+                self.by_path.insert(name.path.clone(), name.file);
+                Ok(name)
+            }
+        }
+    }
+
+    /// Device of the directory that a path is in; 0: it is gone, too.
+    fn device_of(&self, path: &[u8]) -> u32 {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let metadata = path.parent().and_then(|parent| fs::metadata(parent).ok());
+        metadata.map_or(0, |metadata| device(&metadata))
+    }
+
+    /// A rename or an unlink.
+    fn moved(&mut self, record: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let name: Name = read(record)?;
+        let header = name.header;
+        let given = payload::<Name>(record, &header)?;
+        let given = given.strip_suffix(b"\0").unwrap_or(given);
+        let process = ProcessId {
+            pid: header.tgid,
+            start: start_key(header.start),
+        };
+        // Where the directory is not known, neither is the name.
+        let path = self.absolute(header.tgid, name.file.inode, given);
+        let path = path.unwrap_or_else(|| given.to_vec());
+        match header.kind {
+            event::RENAME_FROM => {
+                self.renames.insert(header.tid, path);
+            }
+            event::RENAME_TO => {
+                let from = self.renames.remove(&header.tid)?;
+                let exchange = name.flags & name_flags::EXCHANGED != 0;
+                let (old, new) = (self.by_path.remove(&from), self.by_path.remove(&path));
+                self.by_path.extend(old.map(|old| (path.clone(), old)));
+                if exchange {
+                    self.by_path.extend(new.map(|new| (from.clone(), new)));
+                }
+                events.push(Event::Rename {
+                    process,
+                    time: header.time,
+                    from,
+                    to: path,
+                    exchange,
+                });
+            }
+            _ => {
+                self.by_path.remove(&path);
+                events.push(Event::Unlink {
+                    process,
+                    time: header.time,
+                    path,
+                });
+            }
+        }
+        Some(())
+    }
+
+    /// Follows processes: what they run, and where they work.
+    fn follow(&mut self, event: &Event, events: &mut Vec<Event>) {
+        match event {
+            Event::Fork { parent, child, .. } => {
+                let directory = self.working(parent.pid);
+                self.working.extend(directory.map(|path| (child.pid, path)));
+            }
+            Event::Exec { process, .. } => {
+                let pid = process.pid;
+                let path = fs::read_link(format!("/proc/{pid}/exe"));
+                events.extend(path.ok().map(|path| Event::Exe {
+                    process: *process,
+                    path: path.into_os_string().into_vec(),
+                }));
+                let variables = fs::read(format!("/proc/{pid}/environ")).ok();
+                events.extend(variables.map(|variables| Event::Environment {
+                    process: *process,
+                    variables,
+                }));
+            }
+            Event::Exit { process, .. } => {
+                self.working.remove(&process.pid);
+            }
+            _ => {}
+        }
+    }
+
+    /// The working directory of a process; of what was not seen to change it, that of now.
+    fn working(&mut self, pid: u32) -> Option<Vec<u8>> {
+        if let Some(known) = self.working.get(&pid) {
+            return Some(known.clone());
+        }
+        let path = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+        let path = path.into_os_string().into_vec();
+        self.working.insert(pid, path.clone());
+        Some(path)
+    }
+
+    /// A path as a process gave it, from the directory of handle `base` on, or from where it works (0).
+    fn absolute(&mut self, pid: u32, base: u64, given: &[u8]) -> Option<Vec<u8>> {
+        if given.starts_with(b"/") {
+            return Some(normalize(given));
+        }
+        let base = match base {
+            0 => self.working(pid)?,
+            handle => self.directories.get(&handle)?.clone(),
+        };
+        Some(normalize(&[&base, b"/".as_slice(), given].concat()))
+    }
+
+    /// Puts files where handles stand, and takes out what is none.
+    pub fn resolve(&mut self, batch: Batch) -> Batch {
+        match batch {
+            Batch::Basic(entries) => Batch::Basic(self.entries(entries, |key| key, calls_of)),
+            Batch::Failures(entries) => {
+                // Those of what is no file are among its operations.
+                Batch::Failures(self.entries(entries, |key| &mut key.io, |_: &Failures| 0))
+            }
+            other => other,
+        }
+    }
+
+    fn entries<K, V>(
+        &mut self,
+        (keys, values): Entries<K, V>,
+        io: impl Fn(&mut K) -> &mut IoKey,
+        calls: impl Fn(&V) -> u64,
+    ) -> Entries<K, V> {
+        let mut kept = (
+            Vec::with_capacity(keys.len()),
+            Vec::with_capacity(values.len()),
+        );
+        for (mut key, value) in keys.into_iter().zip(values) {
+            let file = &mut io(&mut key).file;
+            if file.device == DEVICE {
+                match self.handles.get(&file.inode) {
+                    Some(Found::File(id)) => *file = *id,
+                    Some(Found::Nameless(id)) => {
+                        self.nameless.insert(file.inode);
+                        *file = *id;
+                    }
+                    Some(Found::Other(mode)) => {
+                        *self.counts.skipped.entry(reason(*mode)).or_default() += calls(&value);
+                        continue;
+                    }
+                    // Its event was lost.
+                    None => {
+                        self.nameless.insert(file.inode);
+                        let id = file.inode;
+                        *file = nameless(id, 0);
+                        self.handles.insert(id, Found::Nameless(*file));
+                    }
+                }
+            }
+            kept.0.push(key);
+            kept.1.push(value);
+        }
+        self.counts.nameless = self.nameless.len() as u64;
+        kept
+    }
+
+    /// Forgets handles whose descriptors are closed, when there are many; their counters have come.
+    pub fn prune(&mut self) {
+        if self.handles.len() <= MOST {
+            return;
+        }
+        let live = self.descriptors.iter().filter_map(Result::ok);
+        let live: HashSet<u64> = live.map(|(_, known)| known.handle & HANDLE).collect();
+        self.handles.retain(|handle, _| live.contains(handle));
+        self.directories.retain(|handle, _| live.contains(handle));
+    }
+}
+
+/// Operations of an entry.
+fn calls_of(io: &Io) -> u64 {
+    let calls: u64 = io.calls.iter().map(|calls| u64::from(*calls)).sum();
+    calls + u64::from(io.failures)
+}
+
+/// Whether iotrace looks at files of this type.
+fn is_file(mode: u32) -> bool {
+    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR)
+}
+
+/// The diagnostic that counts operations on what is no file.
+fn reason(mode: u32) -> u32 {
+    match mode & libc::S_IFMT {
+        libc::S_IFSOCK => diag::SKIPPED_SOCKETS,
+        libc::S_IFIFO => diag::SKIPPED_PIPES,
+        libc::S_IFCHR => diag::SKIPPED_DEVICES,
+        libc::S_IFBLK => diag::SKIPPED_BLOCK_DEVICES,
+        _ => diag::SKIPPED,
+    }
+}
+
+/// A device as the kernel numbers it.
+fn device(metadata: &Metadata) -> u32 {
+    let device = metadata.dev();
+    libc::major(device) << 20 | libc::minor(device)
+}
+
+/// Identity of a file. In place of the kernel's generation stands when it was made, where the filesystem knows.
+fn identity(metadata: &Metadata) -> FileId {
+    let made = metadata.created().ok();
+    let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    let generation = made.map_or(0, |made| {
+        let ns = made.as_nanos() as u64;
+        ((ns ^ ns >> 32) as u32) & !(1 << 31)
+    });
+    FileId {
+        device: device(metadata),
+        generation,
+        inode: metadata.ino(),
+    }
+}
+
+/// Whether a file may have been made after a moment of `CLOCK_MONOTONIC`.
+fn is_younger(metadata: &Metadata, moment: u64) -> bool {
+    let (Ok(made), Ok(clock)) = (metadata.created(), host::clock()) else {
+        return false;
+    };
+    let made = made.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let made = made + COARSE;
+    i64::try_from(made.as_nanos()).is_ok_and(|made| made > clock.unix_ns(moment))
+}
+
+/// An identity that no file has.
+fn nameless(handle: u64, device: u32) -> FileId {
+    FileId {
+        device,
+        generation: UNKNOWN,
+        inode: handle,
+    }
+}
+
+/// The name of a file of which at most the path is known.
+fn unknown(opened: &Opened, path: Vec<u8>, device: u32) -> FileName {
+    let kind = if opened.flags & O_DIRECTORY != 0 {
+        libc::S_IFDIR
+    } else {
+        libc::S_IFREG
+    };
+    FileName {
+        file: nameless(opened.handle, device),
+        path,
+        size: 0,
+        mode: kind,
+        magic: 0,
+        block_size: 0,
+        truncated: false,
+        deleted: false,
+    }
+}
