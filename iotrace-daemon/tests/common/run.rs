@@ -1,9 +1,9 @@
 //! Runs iotrace and takes in its JSON report.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::{CStr, OsStr, OsString},
     fs,
-    io::Read as _,
+    io::{self, Read as _},
     os::unix::{
         fs::{MetadataExt as _, chown},
         process::CommandExt as _,
@@ -121,6 +121,36 @@ impl Iotrace {
 
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.command.env(key, value);
+        self
+    }
+
+    /// In a mount namespace where the kernel shows no type information.
+    pub fn without_btf(mut self) -> Self {
+        let hide = || {
+            let mount = |at: &CStr, kind: Option<&CStr>, flags| {
+                // SAFETY: strings that live for the call, and null pointers where none are needed.
+                let result = unsafe {
+                    libc::mount(
+                        c"none".as_ptr(),
+                        at.as_ptr(),
+                        kind.map_or(std::ptr::null(), CStr::as_ptr),
+                        flags,
+                        std::ptr::null(),
+                    )
+                };
+                (result == 0)
+                    .then_some(())
+                    .ok_or_else(io::Error::last_os_error)
+            };
+            // SAFETY: a plain call.
+            if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            mount(c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
+            mount(c"/sys/kernel/btf", Some(c"tmpfs"), 0)
+        };
+        // SAFETY: between fork and exec it makes system calls alone.
+        unsafe { self.command.pre_exec(hide) };
         self
     }
 
