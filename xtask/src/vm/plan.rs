@@ -23,6 +23,10 @@ pub const FILES: &[File] = &[
         without: &[],
     },
     File {
+        name: UNTYPED,
+        without: &[],
+    },
+    File {
         name: "losses",
         without: &[],
     },
@@ -124,6 +128,8 @@ const CGROUPS_1: &str = "cgroups_of_version_1";
 const RECENT: Release = Release(5, 15);
 /// The file of tests of those programs. Newer kernels than this machine's own never take them.
 const OLDER: &str = "older";
+/// That of the programs for kernels without type information, which every kernel takes.
+const UNTYPED: &str = "untyped";
 /// Words in the names of tests of what those programs leave out, or of what these kernels have not, each with the reason.
 const NOT_ON_OLDER: [(&str, &str); 14] = [
     (
@@ -235,7 +241,10 @@ impl<'a> Plan<'a> {
         if is_older {
             let is_left_out = |job: &Job| {
                 let names = |(word, _): &(&str, &str)| job.name.contains(word);
-                !job.name.starts_with(OLDER) && NOT_ON_OLDER.iter().any(names)
+                let has_own = [OLDER, UNTYPED]
+                    .iter()
+                    .any(|own| job.name.starts_with(own));
+                !has_own && NOT_ON_OLDER.iter().any(names)
             };
             jobs.retain(|job| !is_left_out(job));
             if machine.only.is_none() {
