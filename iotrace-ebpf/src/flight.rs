@@ -62,8 +62,9 @@ const _: () = assert!(size_of::<Flights>() == 128);
 /// The thread's call begins.
 #[inline(always)]
 pub fn begin(thread: &mut Thread, task: Address) {
+    let threads = threads(task);
     thread.flight = ALONE;
-    if threads(task) > 1 || thread.asynchronous != 0 {
+    if threads > 1 || thread.asynchronous != 0 {
         take_off(thread);
     }
     if MERGE_ALL.is_set() {

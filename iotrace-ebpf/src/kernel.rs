@@ -29,7 +29,9 @@ pub unsafe fn load<T: Copy>(base: Address, offset: &Const) -> T {
     return probe(base, offset);
     #[cfg(not(feature = "untyped"))]
     // SAFETY: the verifier turns this into a load that survives a bad address.
-    unsafe { ptr::read_volatile(base.cast::<u8>().add(offset.load() as usize).cast::<T>()) }
+    unsafe {
+        ptr::read_volatile(base.cast::<u8>().add(offset.load() as usize).cast::<T>())
+    }
 }
 
 /// Stands for the call of the kernel function `bpf_rdonly_cast`, which no BPF linker can name: the daemon finds calls

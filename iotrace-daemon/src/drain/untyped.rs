@@ -292,11 +292,9 @@ impl Resolver {
         let real = real.map(|path| path.into_os_string().into_vec());
         let there = real.and_then(|real| Some((fs::metadata(at).ok()?, real)));
         match there {
+            Some((metadata, _)) if !is_file(metadata.mode()) => Err(metadata.mode()),
             // One that was made since is another.
             Some((metadata, real)) if !is_younger(&metadata, opened.header.time) => {
-                if !is_file(metadata.mode()) {
-                    return Err(metadata.mode());
-                }
                 let known = self.by_path.get(&real).copied();
                 Ok(self.name(real, &metadata, false, known))
             }

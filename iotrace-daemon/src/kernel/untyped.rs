@@ -63,7 +63,7 @@ fn failed(why: &str) -> KernelError {
     }
 }
 
-/// Offset of a field in a tracepoint's record, by its format file: `field:pid_t pid;	offset:8;	size:4;	signed:1;`.
+/// Offset of a field in a tracepoint's record, by its format file: `field:pid_t pid; offset:8; size:4; signed:1;`.
 fn field(format: &str, name: &str) -> Option<u64> {
     format.lines().find_map(|line| {
         let (declared, rest) = line.trim().strip_prefix("field:")?.split_once(';')?;

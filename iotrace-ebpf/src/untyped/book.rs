@@ -31,7 +31,10 @@ const NAMELESS: u64 = NO_TYPE << TYPE_SHIFT;
 #[inline(always)]
 pub fn begun(registers: Address, nr: u64) {
     let action = action(nr);
-    if !matches!(action, action::CLOSE | action::EXIT_GROUP | action::EXIT) {
+    if !matches!(
+        action,
+        action::CLOSE | action::EXIT_GROUP | action::EXIT | action::EXEC
+    ) {
         return;
     }
     let (tgid, _) = pid_tgid();
@@ -45,6 +48,7 @@ pub fn begun(registers: Address, nr: u64) {
     match action {
         action::CLOSE => put(process, tgid, first as u32, 0, 0),
         action::EXIT_GROUP => process::ends_with(process, first),
+        action::EXEC => process::executes(process),
         _ => process::thread_leaves(process),
     }
 }
@@ -52,7 +56,8 @@ pub fn begun(registers: Address, nr: u64) {
 /// The end of system call `nr`, which returned `result`, before it is counted.
 #[inline(always)]
 pub fn ended(registers: Address, nr: u64, result: i64) {
-    if action(nr) != 0 && result >= 0 {
+    let action = action(nr);
+    if action != 0 && (result >= 0 || action == action::EXEC) {
         done(registers, nr, result as u64);
     }
 }
@@ -112,6 +117,7 @@ fn done(registers: Address, nr: u64, result: u64) {
         action::SOCKETPAIR => return pair(process, tgid, fourth, SOCKET),
         action::SOCKET => return put(process, tgid, fd, new_handle() | SOCKET, 1),
         action::NAMELESS => return put(process, tgid, fd, new_handle() | NAMELESS, 1),
+        action::EXEC if (result as i64) < 0 => return process::stays(process),
         action::EXEC => return process::executed(process, tgid, registers),
         _ => return,
     }

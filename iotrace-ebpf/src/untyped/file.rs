@@ -153,7 +153,7 @@ pub fn find(process: &Process, tgid: u32, fd: u32) -> u64 {
         start: process.start,
     };
     // SAFETY: the value is not kept.
-    if let Some(known) = unsafe { DESCRIPTORS.get(&key) } {
+    if let Some(known) = unsafe { DESCRIPTORS.get(key) } {
         return if process.now.closes(known, fd) {
             0
         } else {
@@ -162,7 +162,7 @@ pub fn find(process: &Process, tgid: u32, fd: u32) -> u64 {
     }
     let inherited = process.parents_key(fd);
     // SAFETY: as above.
-    let Some(known) = (unsafe { DESCRIPTORS.get(&inherited) }) else {
+    let Some(known) = (unsafe { DESCRIPTORS.get(inherited) }) else {
         return 0;
     };
     if known.since >= process.forked || process.before.closes(known, fd) {

@@ -181,10 +181,29 @@ pub fn forked(pid: u32, flags: u64) {
     send(ptr::from_ref(&fork).cast(), size_of::<Fork>() as u64);
 }
 
+/// The running thread begins another program: if it is not the first one, that ends, and this takes its place.
+#[inline(always)]
+pub fn executes(process: &mut Process) {
+    let (tgid, tid) = pid_tgid();
+    if tgid != tid {
+        process.left = 1;
+    }
+}
+
+/// That failed.
+#[inline(always)]
+pub fn stays(process: &mut Process) {
+    let (tgid, tid) = pid_tgid();
+    if tgid != tid {
+        process.left = 0;
+    }
+}
+
 /// The running process has begun another program, of which these are the registers.
 #[inline(always)]
 pub fn executed(process: &mut Process, tgid: u32, registers: Address) {
     process.now.executed = now();
+    process.left = 0;
     if let Some(thread) = thread::of(registers, false) {
         // It may have become its process's first and taken its id.
         thread.verdict = 0;

@@ -241,9 +241,7 @@ impl<'a> Plan<'a> {
         if is_older {
             let is_left_out = |job: &Job| {
                 let names = |(word, _): &(&str, &str)| job.name.contains(word);
-                let has_own = [OLDER, UNTYPED]
-                    .iter()
-                    .any(|own| job.name.starts_with(own));
+                let has_own = [OLDER, UNTYPED].iter().any(|own| job.name.starts_with(own));
                 !has_own && NOT_ON_OLDER.iter().any(names)
             };
             jobs.retain(|job| !is_left_out(job));
