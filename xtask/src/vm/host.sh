@@ -57,6 +57,12 @@ overlayfs)
     mount -t overlay -o lowerdir=/etc,upperdir=/dev/shm/upper,workdir=/dev/shm/work overlay /merged &&
         exact /merged/tmp
     ;;
+# What there is one of for each CPU, and threads that move from one to another.
+many_cpus)
+    [ "$(nproc)" = 8 ] || { echo "$(nproc) CPUs"; exit 1; }
+    "$EXACT" --exact every_call_btf_full --test-threads 1 &&
+        "$EXACT" --exact sixteen_threads_on_many_files --test-threads 1
+    ;;
 # Whatever the kernel has, iotrace finds: there is nothing that it says it cannot tell.
 every_hook)
     "$IOTRACE" record -o /scratch/tmp/hooks --block -- true 2>/run/said

@@ -68,7 +68,7 @@ pub struct Machine {
     only: Option<&'static str>,
 }
 
-pub const MACHINES: [Machine; 4] = [
+pub const MACHINES: [Machine; 5] = [
     Machine {
         name: "2 CPUs",
         word: "2",
@@ -83,6 +83,13 @@ pub const MACHINES: [Machine; 4] = [
         cpus: 1,
         append: "preempt=full",
         only: Some(LOSSES),
+    },
+    Machine {
+        name: "8 CPUs",
+        word: "8",
+        cpus: 8,
+        append: "",
+        only: Some(MANY_CPUS),
     },
     Machine {
         name: "lockdown=confidentiality",
@@ -123,6 +130,7 @@ const HAS_EVERY_HOOK: Release = Release(6, 12);
 /// Its cases for a machine of their own.
 const LOCKDOWN: &str = "lockdown";
 const CGROUPS_1: &str = "cgroups_of_version_1";
+const MANY_CPUS: &str = "many_cpus";
 
 /// The first release that has what all of iotrace needs; those before it get the programs for older kernels.
 const RECENT: Release = Release(5, 15);
@@ -226,6 +234,7 @@ impl<'a> Plan<'a> {
             None => &HOSTS[..],
             Some(LOCKDOWN) => &[LOCKDOWN],
             Some(CGROUPS_1) => &[CGROUPS_1],
+            Some(MANY_CPUS) => &[MANY_CPUS],
             Some(_) => &[],
         };
         jobs.extend(cases.iter().map(|case| self.host(case, release)));
