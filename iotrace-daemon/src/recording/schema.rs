@@ -105,15 +105,22 @@ pub fn counter_name(descriptor: &Descriptor) -> String {
     }
 }
 
+/// Columns that tell an interval and a process, and a table's own.
+fn of_process<const OWN: usize>(own: [Field; OWN]) -> Vec<Field> {
+    let shared = [
+        required("interval_start", Kind::Timestamp),
+        required("interval_end", Kind::Timestamp),
+        required("host", Kind::Text),
+        required("pid", Kind::Int),
+        required("start_key", Kind::Int),
+    ];
+    shared.into_iter().chain(own).collect()
+}
+
 /// Counters of one interval: one row per process and file, and for calls by name and overflow.
 pub fn files() -> Schema {
-    use Kind::{Bytes, Flag, Int, Pairs, Text, Timestamp, Unsigned};
-    let mut fields = vec![
-        required("interval_start", Timestamp),
-        required("interval_end", Timestamp),
-        required("host", Text),
-        required("pid", Int),
-        required("start_key", Int),
+    use Kind::{Bytes, Flag, Int, Pairs, Text, Unsigned};
+    let mut fields = of_process([
         required("place", Text),
         optional("type", Text),
         optional("path", Text),
@@ -132,7 +139,7 @@ pub fn files() -> Schema {
         optional("fs_magic", Int),
         optional("block_size", Int),
         required("phases", Text),
-    ];
+    ]);
     fields.extend(TABLE.iter().map(|descriptor| Field {
         name: counter_name(descriptor),
         kind: Int,
@@ -180,20 +187,15 @@ pub fn processes() -> Schema {
 
 /// What each process did in one interval by phase, as the kernel side sorted it.
 pub fn phases() -> Schema {
-    use Kind::{Int, Text, Timestamp};
-    let fields = vec![
-        required("interval_start", Timestamp),
-        required("interval_end", Timestamp),
-        required("host", Text),
-        required("pid", Int),
-        required("start_key", Int),
+    use Kind::{Int, Text};
+    let fields = of_process([
         required("phase", Text),
         required("operations", Int),
         required("bytes_read", Int),
         required("bytes_written", Int),
         required("calls_ns", Int),
         required("merged_ns", Int),
-    ];
+    ]);
     Schema {
         name: "phases",
         fields,
@@ -283,13 +285,8 @@ pub fn transfers() -> Schema {
 
 /// Failed calls of one interval by process, place, operation and error.
 pub fn errors() -> Schema {
-    use Kind::{Int, Text, Timestamp, Unsigned};
-    let fields = vec![
-        required("interval_start", Timestamp),
-        required("interval_end", Timestamp),
-        required("host", Text),
-        required("pid", Int),
-        required("start_key", Int),
+    use Kind::{Int, Text, Unsigned};
+    let fields = of_process([
         required("place", Text),
         optional("device", Text),
         optional("inode", Unsigned),
@@ -299,7 +296,7 @@ pub fn errors() -> Schema {
         required("errno", Int),
         required("calls", Int),
         required("failed_ns", Int),
-    ];
+    ]);
     Schema {
         name: "errors",
         fields,
@@ -308,18 +305,13 @@ pub fn errors() -> Schema {
 
 /// Look-ups of one interval that found nothing, by process and directory.
 pub fn missing() -> Schema {
-    use Kind::{Bytes, Int, Text, Timestamp};
-    let fields = vec![
-        required("interval_start", Timestamp),
-        required("interval_end", Timestamp),
-        required("host", Text),
-        required("pid", Int),
-        required("start_key", Int),
+    use Kind::{Bytes, Int, Text};
+    let fields = of_process([
         optional("directory", Text),
         optional("directory_raw", Bytes),
         required("calls", Int),
         required("failed_ns", Int),
-    ];
+    ]);
     Schema {
         name: "missing",
         fields,
@@ -328,13 +320,8 @@ pub fn missing() -> Schema {
 
 /// Calls of libraries: one row per process, function, file and object.
 pub fn library() -> Schema {
-    use Kind::{Int, Pairs, Text, Timestamp, Unsigned};
-    let mut fields = vec![
-        required("interval_start", Timestamp),
-        required("interval_end", Timestamp),
-        required("host", Text),
-        required("pid", Int),
-        required("start_key", Int),
+    use Kind::{Int, Pairs, Text, Unsigned};
+    let mut fields = of_process([
         required("library", Text),
         required("function", Text),
         required("class", Text),
@@ -347,7 +334,7 @@ pub fn library() -> Schema {
         optional("opened_name_raw", Kind::Bytes),
         optional("object", Text),
         optional("object_raw", Kind::Bytes),
-    ];
+    ]);
     let counters = [
         "calls",
         "failures",
