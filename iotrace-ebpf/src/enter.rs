@@ -10,8 +10,6 @@ use iotrace_common::{
     phases::direction,
 };
 
-#[cfg(feature = "untyped")]
-use crate::config::REGS_SEGMENT;
 use crate::{
     aio,
     config::{
@@ -25,14 +23,10 @@ use crate::{
     mappings,
     maps::scratch,
     path,
+    running::is_compat,
     sort::{self, sort},
     thread::{self, Thread, UNREAD_PATH, call_id, in_scope, state},
     uprobe_open,
-};
-#[cfg(not(feature = "untyped"))]
-use crate::{
-    config::{TASK_COMPAT_MASK, TASK_STATUS},
-    kernel::load_of,
 };
 
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -40,9 +34,6 @@ const AT_REMOVEDIR: u64 = 0x200;
 const F_DUPFD: u32 = 0;
 const F_DUPFD_CLOEXEC: u32 = 1030;
 const MAP_ANONYMOUS: u64 = 0x20;
-/// `__USER32_CS`.
-#[cfg(feature = "untyped")]
-const CODE_OF_32_BITS: u64 = 0x23;
 
 /// Handles the start of call `nr`. `copy` is the copy of the program that runs: a later one acts only where the
 /// earlier ones were skipped by the kernel's recursion guard.
@@ -94,23 +85,6 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
     } else if thread.state == state::AIO {
         aio::begun(scratch::enter(copy));
     }
-}
-
-/// Whether the running call came by the 32-bit interface, whose numbers and arguments are others.
-#[cfg(not(feature = "untyped"))]
-#[inline(always)]
-pub fn is_compat(task: Address, _registers: Address) -> bool {
-    let mask = TASK_COMPAT_MASK.load();
-    // SAFETY: the running task; the field is 32 bits of status or flags.
-    mask != 0 && u64::from(unsafe { load_of::<u32>(task, &TASK_STATUS) }) & mask != 0
-}
-
-/// Whether the running call is one of 32-bit code: that of the 32-bit interface by 64-bit code is not told.
-#[cfg(feature = "untyped")]
-#[inline(always)]
-pub fn is_compat(_task: Address, registers: Address) -> bool {
-    // SAFETY: the tracepoint's argument.
-    unsafe { load::<u64>(registers, &REGS_SEGMENT) == CODE_OF_32_BITS }
 }
 
 /// Finds the call's file and keeps what its end needs; returns the thread's new state. `copy`: whose scratch to use.

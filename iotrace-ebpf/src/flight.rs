@@ -21,13 +21,9 @@ use crate::{
     diagnose,
     kernel::{Address, claim, compare_exchange, fetch_add},
     maps::FLIGHTS,
+    running,
     thread::Thread,
     together,
-};
-#[cfg(not(feature = "untyped"))]
-use crate::{
-    config::{SIGNAL_THREADS, TASK_SIGNAL},
-    kernel::load_of,
 };
 
 /// `Thread::flight`: no call of the process can overlap.
@@ -62,7 +58,7 @@ const _: () = assert!(size_of::<Flights>() == 128);
 /// The thread's call begins.
 #[inline(always)]
 pub fn begin(thread: &mut Thread, task: Address) {
-    let threads = threads(task);
+    let threads = running::threads(task);
     thread.flight = ALONE;
     if threads > 1 || thread.asynchronous != 0 {
         take_off(thread);
@@ -70,24 +66,6 @@ pub fn begin(thread: &mut Thread, task: Address) {
     if MERGE_ALL.is_set() {
         together::begin(thread);
     }
-}
-
-/// Threads of the running task's process.
-#[cfg(not(feature = "untyped"))]
-#[inline(always)]
-fn threads(task: Address) -> u32 {
-    // SAFETY: the running task; `signal` is a pointer to a `signal_struct`, whose field is 32 bits.
-    unsafe {
-        let signal: Address = load_of(task, &TASK_SIGNAL);
-        load_of::<u32>(signal, &SIGNAL_THREADS)
-    }
-}
-
-/// It is not known how many threads the process has: there may always be others.
-#[cfg(feature = "untyped")]
-#[inline(always)]
-fn threads(_task: Address) -> u32 {
-    u32::MAX
 }
 
 /// The thread's call, which is none of a descriptor, is taken for one of the phase that its last open was of.

@@ -8,21 +8,15 @@ use iotrace_common::key::{FailureKey, FileId, start_key};
 pub use crate::variant::threads::of_other;
 pub use crate::variant::threads::{of, release};
 
-#[cfg(feature = "untyped")]
-use crate::process;
 use crate::{
     config::{REGS_ARG0, SELF_TGID},
     kernel::{Address, load, pid_tgid},
     maps::{SCOPE, TARGETS},
     owner,
     pages::Faulted,
+    running::start_of,
     sort,
     together::Joined,
-};
-#[cfg(not(feature = "untyped"))]
-use crate::{
-    config::{TASK_GROUP_LEADER, TASK_START},
-    kernel::probe,
 };
 
 /// State of a thread's call.
@@ -172,20 +166,4 @@ pub fn process_in_scope(tgid: u32) -> bool {
     // SAFETY: the value is not kept.
     let target = unsafe { TARGETS.get(tgid) }.is_some();
     target || all() && u64::from(tgid) != SELF_TGID.load()
-}
-
-/// `start_boottime` of a task's process, nanoseconds.
-#[cfg(not(feature = "untyped"))]
-#[inline(always)]
-pub fn start_of(task: Address) -> u64 {
-    let leader: u64 = probe(task, &TASK_GROUP_LEADER);
-    probe(leader as Address, &TASK_START)
-}
-
-/// When the running process was first seen, nanoseconds since boot.
-#[cfg(feature = "untyped")]
-#[inline(always)]
-pub fn start_of(_task: Address) -> u64 {
-    let (tgid, _) = pid_tgid();
-    process::start_of(tgid)
 }

@@ -26,7 +26,8 @@ use crate::{
     },
     kernel::{Address, current, fetch_add, load, now, pid_tgid, registers_of},
     maps::{DIAGNOSTICS, LIBRARY},
-    thread::{process_in_scope, start_of},
+    running::start_of,
+    thread::process_in_scope,
     uprobe_datatype, uprobe_handle, uprobe_mark, uprobe_open, uprobe_stream,
 };
 

@@ -22,7 +22,7 @@ use iotrace_common::{
 use crate::{
     kernel::{current, fetch_add, now, pid_tgid, probe_user},
     maps::EVENTS,
-    thread::start_of,
+    running::start_of,
     uprobe::{Call, Done, argument, count, diagnose},
     uprobe_open,
     uprobe_stream::set_descriptor,

@@ -26,7 +26,8 @@ use crate::{
     diagnose::{self, add_to_own},
     kernel::{Address, current, load, now, pid_tgid},
     maps::EVENTS,
-    thread::{Thread, start_of},
+    running::start_of,
+    thread::Thread,
     uprobe::diagnose,
 };
 

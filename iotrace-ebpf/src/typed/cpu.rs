@@ -16,7 +16,8 @@ use crate::{
     config::{COUNT_CPU, TASK_FLAGS, TASK_ON_CPU, TASK_PID, TASK_RUNTIME, TASK_TGID},
     kernel::{Address, now, probe},
     owner, process,
-    thread::{self, Thread, process_in_scope, start_of, state},
+    running::start_of,
+    thread::{self, Thread, process_in_scope, state},
 };
 
 /// `PF_EXITING`: its end is told by an event.

@@ -13,8 +13,9 @@ use iotrace_common::{
     limits::{ARGS_BYTES, ENVIRONMENT_BYTES},
 };
 
+use super::{cgroup, running::start_of};
 use crate::{
-    aio, cgroup,
+    aio,
     config::{
         CGROUP, CRED_UID, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
         MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
@@ -24,7 +25,7 @@ use crate::{
     kernel::{Address, now, probe, registers_of},
     maps::{EVENTS, TARGETS},
     owner, pages, path,
-    thread::{self, process_in_scope, start_of},
+    thread::{self, process_in_scope},
 };
 
 /// An exec with its command line; larger than the stack.

@@ -28,8 +28,9 @@ use crate::{
     file::{id_of, of_descriptor},
     kernel::{Address, add, current, now, pid_tgid, probe, repeat},
     maps::{EVENTS, NAMED, Named, RENAMES, SCRATCH, Scratch, scratch},
+    running::start_of,
     sort::{self, peek, poke, stamp},
-    thread::{Thread, start_of},
+    thread::Thread,
 };
 
 const BPF_RB_NO_WAKEUP: u64 = 1;
