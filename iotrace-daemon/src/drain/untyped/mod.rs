@@ -6,46 +6,41 @@
 //!
 //! A look at `/proc/PID/fd/N` is of the handle if the programs still have the handle at that place after it: they take it
 //! away before the descriptor is closed. A file is told from a later one with its inode number by when it was made.
+//!
+//! - `identity`: what tells files apart
+//! - `counters`: files in place of handles
+
+mod counters;
+mod identity;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     fs::{self, Metadata},
     os::unix::{
         ffi::{OsStrExt as _, OsStringExt as _},
         fs::MetadataExt as _,
     },
     path::Path,
-    time::{Duration, UNIX_EPOCH},
 };
 
 use aya::maps::{HashMap as Map, MapData};
 use iotrace_common::{
-    diag,
     event::{self, Name, name_flags},
-    key::{FileId, IoKey, start_key},
-    untyped::{DEVICE, Descriptor, HANDLE, Key, Opened, origin},
-    value::{Failures, Io},
+    key::{FileId, start_key},
+    untyped::{Descriptor, HANDLE, Key, Opened, origin},
 };
 
-use super::{
-    Batch,
-    batch::Entries,
-    events::{Decoded, Decoder, header, normalize, payload, read},
-};
+pub use counters::Counts;
+use identity::{UNKNOWN, device, identity, is_file, is_younger, unknown};
+
+use super::events::{Decoded, Decoder, header, normalize, payload, read};
 use crate::{
-    host,
-    kernel::{Kernel, KernelError, Losses, map_error},
+    kernel::{Kernel, KernelError, map_error},
     model::input::{Event, FileName, ProcessId},
 };
 
 /// Handles that are known at most before those that are closed are forgotten.
 const MOST: usize = 1 << 20;
-/// In place of what a kernel's generation would be: the file's own identity could not be told.
-const UNKNOWN: u32 = u32::MAX;
-/// Filesystems take the time from the last clock tick, of which there are at least 100 a second; and some more.
-const COARSE: Duration = Duration::from_millis(20);
-/// `O_DIRECTORY` of x86-64.
-const O_DIRECTORY: u64 = 0o200_000;
 
 /// What a handle is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,35 +71,6 @@ pub struct Resolver {
     /// Handles of which nothing is known and that something was done to.
     nameless: HashSet<u64>,
     counts: Counts,
-}
-
-/// What was found out, and what was not.
-#[derive(Clone, Debug, Default)]
-pub struct Counts {
-    /// Operations on what is no file, by diagnostic.
-    skipped: BTreeMap<u32, u64>,
-    /// Files that were known by their path alone when their descriptor was closed.
-    by_path: u64,
-    /// Those without even that.
-    nameless: u64,
-}
-
-impl Counts {
-    /// Adds them to what was not counted, or not in full.
-    pub fn add_to(&self, losses: &mut Losses) {
-        for (reason, calls) in &self.skipped {
-            for name in [diag::SKIPPED, *reason].map(|reason| diag::NAMES[reason as usize]) {
-                *losses.entry(name.into()).or_default() += calls;
-            }
-            if *reason == diag::SKIPPED {
-                *losses
-                    .entry(diag::NAMES[diag::SKIPPED as usize].into())
-                    .or_default() -= calls;
-            }
-        }
-        losses.insert(diag::FILES_BY_PATH.into(), self.by_path);
-        losses.insert(diag::FILES_NAMELESS.into(), self.nameless);
-    }
 }
 
 impl Resolver {
@@ -416,57 +382,6 @@ impl Resolver {
         Some(normalize(&[&base, b"/".as_slice(), given].concat()))
     }
 
-    /// Puts files where handles stand, and takes out what is none.
-    pub fn resolve(&mut self, batch: Batch) -> Batch {
-        match batch {
-            Batch::Basic(entries) => Batch::Basic(self.entries(entries, |key| key, calls_of)),
-            Batch::Failures(entries) => {
-                // Those of what is no file are among its operations.
-                Batch::Failures(self.entries(entries, |key| &mut key.io, |_: &Failures| 0))
-            }
-            other => other,
-        }
-    }
-
-    fn entries<K, V>(
-        &mut self,
-        (keys, values): Entries<K, V>,
-        io: impl Fn(&mut K) -> &mut IoKey,
-        calls: impl Fn(&V) -> u64,
-    ) -> Entries<K, V> {
-        let mut kept = (
-            Vec::with_capacity(keys.len()),
-            Vec::with_capacity(values.len()),
-        );
-        for (mut key, value) in keys.into_iter().zip(values) {
-            let file = &mut io(&mut key).file;
-            if file.device == DEVICE {
-                match self.handles.get(&file.inode) {
-                    Some(Found::File(id)) => *file = *id,
-                    Some(Found::Nameless(id)) => {
-                        self.nameless.insert(file.inode);
-                        *file = *id;
-                    }
-                    Some(Found::Other(mode)) => {
-                        *self.counts.skipped.entry(reason(*mode)).or_default() += calls(&value);
-                        continue;
-                    }
-                    // Its event was lost.
-                    None => {
-                        self.nameless.insert(file.inode);
-                        let id = file.inode;
-                        *file = nameless(id, 0);
-                        self.handles.insert(id, Found::Nameless(*file));
-                    }
-                }
-            }
-            kept.0.push(key);
-            kept.1.push(value);
-        }
-        self.counts.nameless = self.nameless.len() as u64;
-        kept
-    }
-
     /// Forgets handles whose descriptors are closed, when there are many; their counters have come.
     pub fn prune(&mut self) {
         if self.handles.len() <= MOST {
@@ -476,86 +391,5 @@ impl Resolver {
         let live: HashSet<u64> = live.map(|(_, known)| known.handle & HANDLE).collect();
         self.handles.retain(|handle, _| live.contains(handle));
         self.directories.retain(|handle, _| live.contains(handle));
-    }
-}
-
-/// Operations of an entry.
-fn calls_of(io: &Io) -> u64 {
-    let calls: u64 = io.calls.iter().map(|calls| u64::from(*calls)).sum();
-    calls + u64::from(io.failures)
-}
-
-/// Whether iotrace looks at files of this type.
-fn is_file(mode: u32) -> bool {
-    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR)
-}
-
-/// The diagnostic that counts operations on what is no file.
-fn reason(mode: u32) -> u32 {
-    match mode & libc::S_IFMT {
-        libc::S_IFSOCK => diag::SKIPPED_SOCKETS,
-        libc::S_IFIFO => diag::SKIPPED_PIPES,
-        libc::S_IFCHR => diag::SKIPPED_DEVICES,
-        libc::S_IFBLK => diag::SKIPPED_BLOCK_DEVICES,
-        _ => diag::SKIPPED,
-    }
-}
-
-/// A device as the kernel numbers it.
-fn device(metadata: &Metadata) -> u32 {
-    let device = metadata.dev();
-    libc::major(device) << 20 | libc::minor(device)
-}
-
-/// Identity of a file. In place of the kernel's generation stands when it was made, where the filesystem knows.
-fn identity(metadata: &Metadata) -> FileId {
-    let made = metadata.created().ok();
-    let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
-    let generation = made.map_or(0, |made| {
-        let ns = made.as_nanos() as u64;
-        ((ns ^ ns >> 32) as u32) & !(1 << 31)
-    });
-    FileId {
-        device: device(metadata),
-        generation,
-        inode: metadata.ino(),
-    }
-}
-
-/// Whether a file may have been made after a moment of `CLOCK_MONOTONIC`.
-fn is_younger(metadata: &Metadata, moment: u64) -> bool {
-    let (Ok(made), Ok(clock)) = (metadata.created(), host::clock()) else {
-        return false;
-    };
-    let made = made.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let made = made + COARSE;
-    i64::try_from(made.as_nanos()).is_ok_and(|made| made > clock.unix_ns(moment))
-}
-
-/// An identity that no file has.
-fn nameless(handle: u64, device: u32) -> FileId {
-    FileId {
-        device,
-        generation: UNKNOWN,
-        inode: handle,
-    }
-}
-
-/// The name of a file of which at most the path is known.
-fn unknown(opened: &Opened, path: Vec<u8>, device: u32) -> FileName {
-    let kind = if opened.flags & O_DIRECTORY != 0 {
-        libc::S_IFDIR
-    } else {
-        libc::S_IFREG
-    };
-    FileName {
-        file: nameless(opened.handle, device),
-        path,
-        size: 0,
-        mode: kind,
-        magic: 0,
-        block_size: 0,
-        truncated: false,
-        deleted: false,
     }
 }
