@@ -12,6 +12,8 @@ use crate::{host, model::input::FileName};
 
 /// In place of what a kernel's generation would be: the file's own identity could not be told.
 pub(super) const UNKNOWN: u32 = u32::MAX;
+/// In what stands in place of a generation: it was made up, and is no time.
+pub(super) const OTHER: u32 = 1 << 31;
 /// Filesystems take the time from the last clock tick, of which there are at least 100 a second; and some more.
 const COARSE: Duration = Duration::from_millis(20);
 /// `O_DIRECTORY` of x86-64.
@@ -45,7 +47,7 @@ pub(super) fn identity(metadata: &Metadata) -> FileId {
     let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
     let generation = made.map_or(0, |made| {
         let ns = made.as_nanos() as u64;
-        ((ns ^ ns >> 32) as u32) & !(1 << 31)
+        ((ns ^ ns >> 32) as u32) & !OTHER
     });
     FileId {
         device: device(metadata),

@@ -31,7 +31,7 @@ use iotrace_common::{
 };
 
 pub use counters::Counts;
-use identity::{UNKNOWN, device, identity, is_file, is_younger, unknown};
+use identity::{OTHER, UNKNOWN, device, identity, is_file, is_younger, unknown};
 
 use super::events::{Decoded, Decoder, header, normalize, payload, read};
 use crate::{
@@ -62,8 +62,13 @@ pub struct Resolver {
     by_path: HashMap<Vec<u8>, FileId>,
     /// Directories that were opened, by handle.
     directories: HashMap<u64, Vec<u8>>,
-    /// Files that were known by another identity before.
+    /// Files that are known by another identity than what tells them apart on their filesystem.
     same: HashMap<FileId, FileId>,
+    /// Files whose last name may be gone: an inode with a name and the same identity is another file, made within one
+    /// tick of the filesystem's clock.
+    gone: HashSet<FileId>,
+    /// Identities that were made up for those others.
+    others: u32,
     /// Working directories.
     working: HashMap<u32, Vec<u8>>,
     /// Old names by thread, until the new one comes.
@@ -89,6 +94,8 @@ impl Resolver {
             by_path: HashMap::new(),
             directories: HashMap::new(),
             same: HashMap::new(),
+            gone: HashSet::new(),
+            others: 0,
             working: HashMap::new(),
             renames: HashMap::new(),
             nameless: HashSet::new(),
@@ -212,6 +219,15 @@ impl Resolver {
         Some(Ok(self.name(path, &metadata, deleted, known)))
     }
 
+    /// A file that has the identity of one that is gone.
+    fn another(&mut self, own: FileId) -> FileId {
+        self.others = self.others.wrapping_add(1);
+        let generation = OTHER | self.others & !(OTHER | 1 << 30);
+        let file = FileId { generation, ..own };
+        self.same.insert(own, file);
+        file
+    }
+
     /// The name of a file with this metadata. `known`: what the path was before.
     fn name(
         &mut self,
@@ -222,8 +238,13 @@ impl Resolver {
     ) -> FileName {
         let own = identity(metadata);
         let before = known.filter(|known| known.generation == UNKNOWN && !deleted);
-        let file = *self.same.entry(own).or_insert(before.unwrap_or(own));
-        if !deleted {
+        let mut file = *self.same.entry(own).or_insert(before.unwrap_or(own));
+        if deleted {
+            self.gone.insert(file);
+        } else {
+            if self.gone.remove(&file) {
+                file = self.another(own);
+            }
             self.by_path.insert(path.clone(), file);
         }
         FileName {
@@ -311,6 +332,8 @@ impl Resolver {
                 self.by_path.extend(old.map(|old| (path.clone(), old)));
                 if exchange {
                     self.by_path.extend(new.map(|new| (from.clone(), new)));
+                } else {
+                    self.gone.extend(new);
                 }
                 events.push(Event::Rename {
                     process,
@@ -321,7 +344,7 @@ impl Resolver {
                 });
             }
             _ => {
-                self.by_path.remove(&path);
+                self.gone.extend(self.by_path.remove(&path));
                 events.push(Event::Unlink {
                     process,
                     time: header.time,
@@ -391,5 +414,6 @@ impl Resolver {
         let live: HashSet<u64> = live.map(|(_, known)| known.handle & HANDLE).collect();
         self.handles.retain(|handle, _| live.contains(handle));
         self.directories.retain(|handle, _| live.contains(handle));
+        self.gone.clear();
     }
 }
