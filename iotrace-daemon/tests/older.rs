@@ -97,4 +97,10 @@ fn what_is_left_out_is_refused_in_words() {
     finished.refused(77, &["--hook tracepoint", "older kernels", "iotrace check"]);
     let finished = older().args(["--uprobe", "stdio"]).command(["true"]);
     finished.refused(77, &["--uprobe", "older kernels", "iotrace check"]);
+    for filter in ["path=*.pt", "phase=training"] {
+        let filtered = older().args(["--trace", "--trace-filter", filter]);
+        filtered
+            .command(["true"])
+            .refused(77, &["--trace-filter", "bpf_loop"]);
+    }
 }

@@ -31,7 +31,7 @@ use super::{
     offsets,
     pages::{self, Pages},
     probe, rules,
-    trace::{Layout, TraceOptions},
+    trace::{Filter, Layout, TraceOptions},
     untyped,
     uprobes::{self, Uprobes, Wanted},
     uring::{self, Uring},
@@ -174,6 +174,13 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     {
         return Err(KernelError::LeftOut { what, reason });
     }
+    let filter = options.trace.as_ref().map(|trace| &trace.filter);
+    if filter.is_some_and(Filter::is_by_path) && !walks_paths(variant) {
+        return Err(KernelError::LeftOut {
+            what: "--trace-filter by path or phase",
+            reason: NO_WALKS.into(),
+        });
+    }
     let uring = variant.has_all().and_then(|()| uring::find(types));
     let pages = match options.page_cache {
         true => variant.has_all().and_then(|()| pages::find(types)),
@@ -291,7 +298,7 @@ fn open(
     let entries = options.entries();
     let sets = entries.div_ceil(2).next_power_of_two();
     let full = options.detail == Detail::Full;
-    let has_loop = variant == Variant::Recent && has_loop();
+    let has_loop = walks_paths(variant);
     settings.extend([
         ("FULL", u64::from(full)),
         ("FOLLOW", u64::from(options.follow)),
@@ -404,6 +411,15 @@ fn open(
             },
         }
     })
+}
+
+/// Why nothing is chosen by its path where [`walks_paths`] is false.
+const NO_WALKS: &str =
+    "in this kernel no paths are walked, which takes the helper bpf_loop (Linux 5.17)";
+
+/// Whether the programs walk paths of any depth, and sort files by them.
+fn walks_paths(variant: Variant) -> bool {
+    variant == Variant::Recent && has_loop()
 }
 
 /// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.

@@ -182,6 +182,11 @@ impl Filter {
         self.table.as_ref()
     }
 
+    /// Whether the programs must walk paths for it.
+    pub fn is_by_path(&self) -> bool {
+        self.phases != 0 || self.table.is_some()
+    }
+
     /// Its part of the programs' globals.
     pub fn settings(&self) -> [Setting; 4] {
         let who = u64::from(!self.pids.is_empty()) | u64::from(!self.names.is_empty()) << 1;

@@ -139,7 +139,7 @@ const OLDER: &str = "older";
 /// That of the programs for kernels without type information, which every kernel takes.
 const UNTYPED: &str = "untyped";
 /// Words in the names of tests of what those programs leave out, or of what these kernels have not, each with the reason.
-const NOT_ON_OLDER: [(&str, &str); 14] = [
+const NOT_ON_OLDER: [(&str, &str); 15] = [
     (
         "memory_limit",
         "maps are charged to a limit of their user, and to no group",
@@ -160,6 +160,7 @@ const NOT_ON_OLDER: [(&str, &str); 14] = [
     ("deep_paths", "deeper than the walk goes"),
     ("a_path_of_500", "deeper than the walk goes"),
     ("filters_choose_paths", "no rules are walked in the kernel"),
+    ("filters_choose_processes", "by path, too"),
 ];
 /// The file of tests that compare every count.
 pub const EXACT: &str = "exact";
