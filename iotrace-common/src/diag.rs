@@ -64,6 +64,26 @@ pub const SKIPPED_KINDS: [u32; 4] = [
     SKIPPED_BLOCK_DEVICES,
 ];
 
+/// Types of what is skipped, as they stand in a mode (inode(7)).
+pub mod file_type {
+    pub const PIPE: u64 = 0x1000;
+    pub const CHARACTER_DEVICE: u64 = 0x2000;
+    pub const BLOCK_DEVICE: u64 = 0x6000;
+    pub const SOCKET: u64 = 0xc000;
+}
+
+/// The diagnostic that counts an operation on what is neither a file nor a directory, by its type.
+#[inline(always)]
+pub const fn skipped(file_type: u64) -> u32 {
+    match file_type {
+        file_type::SOCKET => SKIPPED_SOCKETS,
+        file_type::PIPE => SKIPPED_PIPES,
+        file_type::CHARACTER_DEVICE => SKIPPED_DEVICES,
+        file_type::BLOCK_DEVICE => SKIPPED_BLOCK_DEVICES,
+        _ => SKIPPED,
+    }
+}
+
 /// What stands before a device's name in the name of the count of its mappings, and in that of the bytes of these.
 pub const DEVICE_MAPPINGS: &str = "device_mappings:";
 pub const DEVICE_MAPPED_BYTES: &str = "device_mapped_bytes:";

@@ -15,9 +15,9 @@ use iotrace_common::{event, key::IoKey, limits::SET_WAYS, value::Io};
 
 use crate::{
     config::{CELLS_EACH, FILL_NOTICE, FULL, SET_MASK},
+    events,
     kernel::{compare_exchange, next},
     maps::{CELLS, CELLS_FULL, EPOCH, FILL, SETS},
-    process,
     thread::Thread,
 };
 
@@ -95,7 +95,7 @@ pub fn take(thread: &mut Thread, epoch: u64) -> *mut Io {
     thread.cell = before as u32;
     publish(&thread.key.io, epoch, before as u32);
     if before + 1 == FILL_NOTICE.load() {
-        process::notice(event::FILL);
+        events::notice(event::FILL);
     }
     // SAFETY: the counters stand behind the key.
     unsafe { cell.add(1).cast() }

@@ -17,7 +17,7 @@ use crate::{
         call, compat_traced,
     },
     devices, diagnose,
-    file::{Kind, identify, of_descriptor, skipped},
+    file::{Kind, identify, of_descriptor},
     flight,
     kernel::{Address, current, load, now, probe_user},
     mappings,
@@ -200,7 +200,7 @@ fn open_file(thread: &mut Thread, file: u64, call: Call, copy: u32) -> u32 {
         thread.file = 0;
         return state::RUNNING;
     }
-    diagnose::count(skipped(thread.block));
+    diagnose::count(diag::skipped(thread.block));
     if call.source == source::MAPPED {
         devices::mapped(thread);
     }
@@ -235,7 +235,7 @@ pub fn no_file(thread: &mut Thread) {
 #[inline(always)]
 fn descriptor(thread: &mut Thread, task: Address, fd: u32, used: u8, copy: u32) -> u32 {
     if set_file(thread, of_descriptor(task, fd), used, copy) == Kind::Other {
-        diagnose::count(skipped(thread.block));
+        diagnose::count(diag::skipped(thread.block));
         return state::SKIPPED;
     }
     state::RUNNING
@@ -274,7 +274,7 @@ fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -
     thread.target = target.id;
     thread.target_file = target.file;
     if source == Kind::Other {
-        diagnose::count(skipped(thread.block));
+        diagnose::count(diag::skipped(thread.block));
         if target.kind != Kind::Traced {
             return state::SKIPPED;
         }

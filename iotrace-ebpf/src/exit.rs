@@ -10,7 +10,7 @@ use crate::{
     config::{FULL, PREEMPTIBLE, call},
     cpu, diagnose,
     enter::{begin, maybe_empty, no_file, set_file},
-    file::{self, Kind, of_descriptor, skipped},
+    file::{self, Kind, of_descriptor},
     flight, full, histogram,
     kernel::{Address, current, now},
     maps::scratch,
@@ -213,7 +213,7 @@ fn read_path(thread: *mut Thread) -> u32 {
 pub fn opened(thread: &mut Thread, fd: u64) {
     let file = of_descriptor(current(), fd as u32);
     if set_file(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
-        diagnose::count(skipped(thread.block));
+        diagnose::count(diag::skipped(thread.block));
         flight::abandon(thread);
         return;
     }

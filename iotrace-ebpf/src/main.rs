@@ -13,7 +13,7 @@
 //! - `flight`: merged time; `together`: that over all processes, where it is wanted
 //! - `trace`: every operation by itself, where that is wanted
 //! - `thread`: whose call it is, and what its start leaves for its end
-//! - `maps`, `config`, `kernel`, `diagnose`: what all of them stand on
+//! - `maps`, `config`, `kernel`, `events`, `diagnose`: what all of them stand on
 //! - `types`: which file it is, who does it, and what else is read from the kernel's structs; and the programs
 //! - `variant`: what differs with the kernel's release
 #![no_std]
@@ -29,6 +29,7 @@ mod cells;
 mod config;
 mod diagnose;
 mod enter;
+mod events;
 mod exit;
 mod flight;
 mod full;
@@ -46,7 +47,7 @@ mod types;
 #[cfg_attr(feature = "legacy", path = "legacy/mod.rs")]
 mod variant;
 
-use types::{cpu, devices, file, missing, owner, path, process, running, sort};
+use types::{cpu, devices, file, missing, owner, path, running, sort};
 use variant::*;
 
 #[cfg(not(test))]

@@ -27,7 +27,7 @@ use crate::{
     diagnose,
     enter::{arguments, set_unsorted},
     exit,
-    file::{Kind, identify, of_descriptor, skipped},
+    file::{Kind, identify, of_descriptor},
     flight,
     kernel::{self, current, now, probe_user, registers_of},
     path, sort,
@@ -265,7 +265,7 @@ fn open_file(thread: *mut Thread) -> u32 {
         // An error, which the call will return.
         Kind::Closed => 0,
         Kind::Other => {
-            diagnose::count(skipped(thread.block));
+            diagnose::count(diag::skipped(thread.block));
             0
         }
     }

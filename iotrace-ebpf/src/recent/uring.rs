@@ -28,7 +28,7 @@ use crate::{
     diagnose,
     enter::{no_file, set_file},
     exit,
-    file::{Kind, of_descriptor, skipped},
+    file::{Kind, of_descriptor},
     flight,
     kernel::{Address, cpu, current, field, now, probe, registers_of},
     maps::scratch,
@@ -261,7 +261,7 @@ pub fn completed(req: u64, result: i32, flags: u32) {
         _ => [0, known.buffer, known.length, known.offset, 0],
     };
     if set_its_file(thread, req, call, &known) == Kind::Other {
-        diagnose::count(skipped(thread.block));
+        diagnose::count(diag::skipped(thread.block));
         return flight::abandon(thread);
     }
     finish(thread, result, &known, more);

@@ -11,12 +11,13 @@ use iotrace_common::{
     limits::{CGROUP_BYTES, CGROUP_LEVELS},
 };
 
+use super::process::header;
 use crate::{
     config::{
         GROUP_NODE, NODE_NAME, NODE_PARENT, SET_GROUP, SET_MEMORY, STATE_GROUP, TASK_CGROUPS,
     },
+    events::send,
     kernel::{Address, probe},
-    process::{header, send},
 };
 
 /// Most bytes of one name, its NUL included: NAME_MAX and one.

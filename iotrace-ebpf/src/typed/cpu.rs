@@ -12,10 +12,12 @@ use iotrace_common::{
     key::start_key,
 };
 
+use super::process;
 use crate::{
     config::{COUNT_CPU, TASK_FLAGS, TASK_ON_CPU, TASK_PID, TASK_RUNTIME, TASK_TGID},
+    events,
     kernel::{Address, now, probe},
-    owner, process,
+    owner,
     running::start_of,
     thread::{self, Thread, process_in_scope, state},
 };
@@ -137,5 +139,5 @@ fn tell_end(task: Address) {
             }
         }
     }
-    process::send(ptr::from_ref(&end).cast(), size_of::<ThreadEnd>() as u64);
+    events::send(ptr::from_ref(&end).cast(), size_of::<ThreadEnd>() as u64);
 }

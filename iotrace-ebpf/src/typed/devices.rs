@@ -1,12 +1,17 @@
 //! Devices that programs map: what they do with that memory is seen by nobody. Writes `DEVICES`.
 
 use aya_ebpf::bindings::BPF_NOEXIST;
-use iotrace_common::{diag, value::DeviceMappings};
+use iotrace_common::{
+    diag::{
+        self,
+        file_type::{BLOCK_DEVICE, CHARACTER_DEVICE},
+    },
+    value::DeviceMappings,
+};
 
 use crate::{
     config::{FILE_INODE, INODE_DEVICE, TYPE_FILE, TYPE_INODE},
     diagnose,
-    file::{BLOCK_DEVICE, CHARACTER_DEVICE},
     kernel::{add, field},
     maps::DEVICES,
     thread::Thread,

@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 
-use iotrace_common::{diag, key::FileId, limits::COMPACT_INODE_BYTES};
+use iotrace_common::{key::FileId, limits::COMPACT_INODE_BYTES};
 
 use crate::{
     config::{
@@ -31,22 +31,6 @@ pub enum Kind {
 const TYPE_MASK: u16 = 0xf000;
 const REGULAR: u16 = 0x8000;
 const DIRECTORY: u16 = 0x4000;
-const SOCKET: u64 = 0xc000;
-const PIPE: u64 = 0x1000;
-pub const CHARACTER_DEVICE: u64 = 0x2000;
-pub const BLOCK_DEVICE: u64 = 0x6000;
-
-/// The diagnostic that counts an operation on what is neither a file nor a directory, by its type.
-#[inline(always)]
-pub fn skipped(kind: u64) -> u32 {
-    match kind {
-        SOCKET => diag::SKIPPED_SOCKETS,
-        PIPE => diag::SKIPPED_PIPES,
-        CHARACTER_DEVICE => diag::SKIPPED_DEVICES,
-        BLOCK_DEVICE => diag::SKIPPED_BLOCK_DEVICES,
-        _ => diag::SKIPPED,
-    }
-}
 
 /// An open file: its identity and the address of its `struct file`.
 #[derive(Clone, Copy)]
@@ -54,7 +38,7 @@ pub struct Open {
     pub kind: Kind,
     pub id: FileId,
     pub file: u64,
-    /// Block size of its filesystem, bytes; of what is not traced, the type in its mode ([`skipped`]).
+    /// Block size of its filesystem, bytes; of what is not traced, the type in its mode ([`iotrace_common::diag::skipped`]).
     pub block: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Processes: who comes, what they run, who goes. Follows the children of targets.
 //!
 //! Hooks: BTF raw tracepoints sched_process_fork (parent, child), sched_process_exec (task, old pid, binprm),
-//! sched_process_exit (task). Writes `TARGETS`; sends `FORK`, `EXEC`, `EXE`, `ENVIRONMENT` and `EXIT` events, and the fill notice.
+//! sched_process_exit (task). Writes `TARGETS`; sends `FORK`, `EXEC`, `EXE`, `ENVIRONMENT` and `EXIT` events.
 
 use core::{ffi::c_void, ptr};
 
@@ -21,9 +21,11 @@ use crate::{
         MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
         TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
     },
-    cpu, diagnose, flight,
+    cpu, diagnose,
+    events::send,
+    flight,
     kernel::{Address, now, probe, registers_of},
-    maps::{EVENTS, TARGETS},
+    maps::TARGETS,
     owner, pages, path,
     thread::{self, process_in_scope},
 };
@@ -219,17 +221,6 @@ pub fn exited(task: Address) {
     }
 }
 
-/// Wakes the daemon with an event that is a header alone.
-#[inline(never)]
-pub fn notice(kind: u32) {
-    let header = Header {
-        kind,
-        time: now(),
-        ..Header::default()
-    };
-    send(ptr::from_ref(&header).cast(), size_of::<Header>() as u64);
-}
-
 #[inline(always)]
 pub fn header(kind: u32, task: Address, tgid: u32) -> Header {
     Header {
@@ -246,21 +237,4 @@ pub fn header(kind: u32, task: Address, tgid: u32) -> Header {
 fn uid(task: Address) -> u32 {
     let cred: u64 = probe(task, &TASK_CRED);
     probe(cred as Address, &CRED_UID)
-}
-
-/// Sends an event and wakes the daemon.
-#[inline(always)]
-pub fn send(event: *const c_void, size: u64) {
-    // SAFETY: `size` bytes stand at `event`, as the verifier checks.
-    let failed = unsafe {
-        generated::bpf_ringbuf_output(
-            ptr::from_ref(&EVENTS).cast_mut().cast(),
-            event.cast_mut(),
-            size,
-            0,
-        )
-    };
-    if failed != 0 {
-        diagnose::count(diag::EVENTS_DROPPED);
-    }
 }

@@ -59,26 +59,10 @@ pub enum Kind {
 
 const REGULAR: u64 = 8;
 const DIRECTORY: u64 = 4;
-const SOCKET: u64 = 0xc000;
-const PIPE: u64 = 0x1000;
-const CHARACTER_DEVICE: u64 = 0x2000;
-const BLOCK_DEVICE: u64 = 0x6000;
 const EBADF: u32 = 9;
 /// `CLOCK_MONOTONIC` of a handle: 39 hours, then it begins anew.
 const TIME: u64 = (1 << 47) - 1;
 const CPU_BITS: u32 = 12;
-
-/// The diagnostic that counts an operation on what is neither a file nor a directory, by its type.
-#[inline(always)]
-pub fn skipped(kind: u64) -> u32 {
-    match kind {
-        SOCKET => diag::SKIPPED_SOCKETS,
-        PIPE => diag::SKIPPED_PIPES,
-        CHARACTER_DEVICE => diag::SKIPPED_DEVICES,
-        BLOCK_DEVICE => diag::SKIPPED_BLOCK_DEVICES,
-        _ => diag::SKIPPED,
-    }
-}
 
 /// An open file: its handle in place of its identity.
 #[derive(Clone, Copy)]

@@ -1,8 +1,7 @@
 //! Processes: who comes, what they run, who goes. Follows the children of targets.
 //!
 //! Hooks: the tracepoint task_newtask, whose record says pid and flags; the raw tracepoint sched_process_exit; execs are seen
-//! as the ends of their system calls. Writes `PROCESSES` and `TARGETS`; sends `FORK`, `EXEC` and `EXIT` events, and the fill
-//! notice.
+//! as the ends of their system calls. Writes `PROCESSES` and `TARGETS`; sends `FORK`, `EXEC` and `EXIT` events.
 
 use core::{ffi::c_void, ptr};
 
@@ -21,9 +20,11 @@ use iotrace_common::{
 
 use crate::{
     config::{FOLLOW, REGS_STACK},
-    diagnose, flight,
+    diagnose,
+    events::send,
+    flight,
     kernel::{Address, current, now, pid_tgid, probe, probe_user},
-    maps::{EVENTS, TARGETS},
+    maps::TARGETS,
     thread::{self, process_in_scope},
 };
 
@@ -333,17 +334,6 @@ pub fn exited() {
     }
 }
 
-/// Wakes the daemon with an event that is a header alone.
-#[inline(never)]
-pub fn notice(kind: u32) {
-    let header = Header {
-        kind,
-        time: now(),
-        ..Header::default()
-    };
-    send(ptr::from_ref(&header).cast(), size_of::<Header>() as u64);
-}
-
 /// Name of the running thread.
 #[inline(always)]
 fn name(comm: &mut [u8; 16]) {
@@ -356,21 +346,4 @@ fn name(comm: &mut [u8; 16]) {
 fn uid() -> u32 {
     // SAFETY: the helper has no preconditions.
     unsafe { generated::bpf_get_current_uid_gid() as u32 }
-}
-
-/// Sends an event and wakes the daemon.
-#[inline(always)]
-pub fn send(event: *const c_void, size: u64) {
-    // SAFETY: `size` bytes stand at `event`, as the verifier checks.
-    let failed = unsafe {
-        generated::bpf_ringbuf_output(
-            ptr::from_ref(&EVENTS).cast_mut().cast(),
-            event.cast_mut(),
-            size,
-            0,
-        )
-    };
-    if failed != 0 {
-        diagnose::count(diag::EVENTS_DROPPED);
-    }
 }

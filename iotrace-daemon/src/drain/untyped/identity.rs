@@ -26,13 +26,7 @@ pub(super) fn is_file(mode: u32) -> bool {
 
 /// The diagnostic that counts operations on what is no file.
 pub(super) fn reason(mode: u32) -> u32 {
-    match mode & libc::S_IFMT {
-        libc::S_IFSOCK => diag::SKIPPED_SOCKETS,
-        libc::S_IFIFO => diag::SKIPPED_PIPES,
-        libc::S_IFCHR => diag::SKIPPED_DEVICES,
-        libc::S_IFBLK => diag::SKIPPED_BLOCK_DEVICES,
-        _ => diag::SKIPPED,
-    }
+    diag::skipped((mode & libc::S_IFMT).into())
 }
 
 /// A device as the kernel numbers it.
