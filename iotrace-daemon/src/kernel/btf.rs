@@ -38,6 +38,8 @@ pub struct Types {
     functions: HashMap<String, u32>,
     /// Type ids of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
     typedefs: HashMap<String, u32>,
+    /// Type ids of the variables that it tells of: at least those that every CPU has.
+    variables: HashMap<String, u32>,
 }
 
 struct Member {
@@ -73,6 +75,7 @@ impl Types {
             enums: HashMap::new(),
             functions: HashMap::new(),
             typedefs: HashMap::new(),
+            variables: HashMap::new(),
         };
         let mut position = start;
         while position < end {
@@ -88,13 +91,15 @@ impl Types {
         self.positions.push(position);
         if matches!(
             kind,
-            KIND_STRUCT | KIND_UNION | KIND_ENUM | KIND_TYPEDEF | KIND_FUNC
+            KIND_STRUCT | KIND_UNION | KIND_ENUM | KIND_TYPEDEF | KIND_FUNC | KIND_VAR
         ) {
             let name = self.string(u32_at(&self.data, position)?)?.to_owned();
             if kind == KIND_TYPEDEF {
                 self.typedefs.insert(name, id);
             } else if kind == KIND_FUNC {
                 self.functions.insert(name, id);
+            } else if kind == KIND_VAR {
+                self.variables.insert(name, id);
             } else if kind == KIND_ENUM {
                 self.enums.insert(name, position);
             } else if !name.is_empty() {
@@ -152,15 +157,24 @@ impl Types {
         self.functions.get(name).copied()
     }
 
+    /// Type id of a variable that every CPU has.
+    pub fn variable(&self, name: &str) -> Option<u32> {
+        self.variables.get(name).copied()
+    }
+
+    /// Type id of a tracepoint.
+    pub fn tracepoint(&self, name: &str) -> Option<u32> {
+        self.typedefs.get(&format!("btf_trace_{name}")).copied()
+    }
+
     /// Whether the kernel has this tracepoint.
     pub fn has_tracepoint(&self, name: &str) -> bool {
-        self.typedefs.contains_key(&format!("btf_trace_{name}"))
+        self.tracepoint(name).is_some()
     }
 
     /// Number of a tracepoint's arguments.
     pub fn tracepoint_arguments(&self, name: &str) -> Option<usize> {
-        let id = self.typedefs.get(&format!("btf_trace_{name}"))?;
-        let pointer = self.resolve(*id)?;
+        let pointer = self.resolve(self.tracepoint(name)?)?;
         let function = self.resolve(u32_at(&self.data, pointer + 8)?)?;
         let (kind, parameters) = self.kind(function)?;
         // The first parameter is the kernel's own.

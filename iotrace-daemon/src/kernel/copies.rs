@@ -33,18 +33,11 @@ const PAIRS: [Pair; COPIES] = [
         ("sys_enter_third", "sys_enter"),
     ],
 ];
-/// The release from which on system call programs can be preempted.
-const PREEMPTIBLE_FROM: (u32, u32) = (7, 2);
-
-/// Whether system call programs can be preempted by this kernel. If not, they are loaded without what lets copies tell
-/// each other's calls, and have one copy.
-pub fn preemptible() -> bool {
-    release().is_some_and(|release| release >= PREEMPTIBLE_FROM)
-}
-
 /// What the programs missed: runs that the kernel skipped because the program was running already on that CPU.
 #[derive(Debug, Default)]
 pub struct Misses {
+    /// Whether programs on system calls can be preempted, so that there can be more than one copy.
+    preemptible: bool,
     /// Copies of the pair that are attached.
     copies: usize,
     /// Lost calls of the time before the last copy came.
@@ -58,9 +51,16 @@ pub struct Misses {
 }
 
 impl Misses {
+    pub fn new(preemptible: bool) -> Self {
+        Self {
+            preemptible,
+            ..Self::default()
+        }
+    }
+
     /// Attaches as many copies as this kernel is known to need.
     pub fn attach(&mut self, ebpf: &mut Ebpf, btf: &Btf) -> Result<(), KernelError> {
-        let copies = if preemptible() { 2 } else { 1 };
+        let copies = if self.preemptible { 2 } else { 1 };
         attach_raw(ebpf, PAIRS[..copies].as_flattened(), btf)?;
         self.copies = copies;
         Ok(())
@@ -72,7 +72,7 @@ impl Misses {
         ebpf: &mut Ebpf,
         btf: Option<&Path>,
     ) -> Result<bool, KernelError> {
-        let may_grow = (1..COPIES).contains(&self.copies) && preemptible() && !self.has_failed;
+        let may_grow = (1..COPIES).contains(&self.copies) && self.preemptible && !self.has_failed;
         if !may_grow || self.of_pairs(ebpf) == self.settled {
             return Ok(false);
         }
@@ -145,11 +145,4 @@ fn others(ebpf: &Ebpf) -> u64 {
         .filter(|name| !is_copied(name))
         .map(|name| missed(ebpf, name))
         .sum()
-}
-
-/// Major and minor release of the running kernel.
-fn release() -> Option<(u32, u32)> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
-    let mut parts = text.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

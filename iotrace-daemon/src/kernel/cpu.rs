@@ -3,13 +3,14 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
 };
 
 use aya::{Btf, Ebpf, programs::Iter};
 
 use super::{
     attach::{program, program_error},
+    bpf::bpf,
     btf::Types,
     offsets::{self, Setting},
 };
@@ -62,17 +63,6 @@ impl Threads {
     pub fn open(&self) -> io::Result<File> {
         bpf(ITER_CREATE, &mut [self.link.as_raw_fd() as u32, 0]).map(File::from)
     }
-}
-
-/// Calls `bpf(2)` for a new descriptor.
-fn bpf<const WORDS: usize>(command: libc::c_int, attr: &mut [u32; WORDS]) -> io::Result<OwnedFd> {
-    // SAFETY: the attributes of these commands are words, as many as are given; what they give is a new descriptor.
-    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), size_of_val(attr)) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 #[cfg(test)]

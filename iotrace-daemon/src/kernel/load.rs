@@ -22,7 +22,7 @@ use super::{
     block::{self, Block},
     btf::Types,
     calls, cast, cgroup,
-    copies::{self, Misses},
+    copies::Misses,
     cpu,
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
@@ -30,6 +30,7 @@ use super::{
     histograms::Counted,
     offsets,
     pages::{self, Pages},
+    preemption::Preemption,
     probe, rules,
     trace::{Filter, Layout, TraceOptions},
     untyped,
@@ -196,10 +197,11 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         true => cpu::find(types).map(Some),
         false => Ok(None),
     };
+    let preemptible = Preemption::of(types).is_possible;
     let layout = options
         .trace
         .as_ref()
-        .map(|trace| Layout::of(trace.buffer_bytes));
+        .map(|trace| Layout::of(trace.buffer_bytes, preemptible));
     let mut ebpf = open(
         variant,
         options,
@@ -210,7 +212,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
             block.as_ref().ok(),
         ),
         cpu.as_ref().ok().and_then(Option::as_deref),
-        layout,
+        (layout, preemptible),
     )?;
     if options.program_log {
         start_logger(&mut ebpf);
@@ -250,7 +252,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         scope: CurrentScope::default(),
         diagnostics: Diagnostics::new(diagnostics, devices),
         histograms,
-        misses: Misses::default(),
+        misses: Misses::new(preemptible),
         btf: options.btf.clone(),
         uring,
         pages,
@@ -275,7 +277,7 @@ fn open(
     types: &Types,
     (uring, pages, block): (Option<&Uring>, Option<&Pages>, Option<&Block>),
     cpu: Option<&[offsets::Setting]>,
-    layout: Option<Layout>,
+    (layout, preemptible): (Option<Layout>, bool),
 ) -> Result<Ebpf, KernelError> {
     let mut settings = match variant {
         Variant::Untyped => untyped::settings()?,
@@ -312,7 +314,7 @@ fn open(
         ("SET_MASK", u64::from(sets - 1)),
         ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
         ("HAS_LOOP", u64::from(has_loop)),
-        ("PREEMPTIBLE", u64::from(copies::preemptible())),
+        ("PREEMPTIBLE", u64::from(preemptible)),
     ]);
     if variant != Variant::Untyped {
         settings.extend(mappings(types));

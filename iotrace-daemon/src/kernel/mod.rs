@@ -4,6 +4,7 @@
 //! - `variant`: which of the objects this kernel gets; `untyped`: what the one for kernels without BTF must be told
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
+//! - `preemption`: whether it preempts programs on system calls; `bpf`: how that is asked
 //! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind
 //! - `uprobe_cost`: what uprobes cost here
 //! - `selftest`: known operations, compared, before any number is believed
@@ -13,6 +14,7 @@
 
 pub mod attach;
 pub mod block;
+mod bpf;
 pub mod btf;
 mod calls;
 pub mod capabilities;
@@ -26,6 +28,7 @@ mod histograms;
 pub mod load;
 pub mod offsets;
 mod pages;
+mod preemption;
 pub mod probe;
 mod rules;
 pub mod selftest;

@@ -17,7 +17,9 @@ use super::{
     btf::Types,
     capabilities::{self, Capability},
     load::{self, KERNEL_BTF},
-    offsets, pages, uring,
+    offsets, pages,
+    preemption::Preemption,
+    uring,
     variant::{self, Variant},
 };
 
@@ -156,6 +158,7 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
     );
     if !untyped {
         features.push(cast(&types));
+        features.extend(types.as_ref().ok().map(preemption));
     }
     features
 }
@@ -401,6 +404,16 @@ fn cast(types: &Result<Types, KernelError>) -> Feature {
         since: "6.2",
         need: Need::Optional("the same numbers, at a higher cost: calls instead of loads"),
         found,
+    }
+}
+
+/// See [`Preemption`].
+fn preemption(types: &Types) -> Feature {
+    Feature {
+        name: "preemption of programs",
+        since: "7.2",
+        need: Need::Optional("nothing"),
+        found: Ok(Preemption::of(types).text()),
     }
 }
 

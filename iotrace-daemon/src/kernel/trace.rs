@@ -10,7 +10,7 @@ use iotrace_common::{
     trace::{FILTER_NAMES, FILTER_PIDS, NamePattern, Operation},
 };
 
-use super::{copies, offsets::Setting};
+use super::offsets::Setting;
 use crate::classify::{
     dfa::{self, Table, TooLarge},
     glob::{Glob, GlobError},
@@ -42,10 +42,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The rings of this machine that fit into `bytes`.
-    pub fn of(bytes: u64) -> Self {
+    /// The rings of this machine that fit into `bytes`. `preemptible`: whether programs on calls can be preempted.
+    pub fn of(bytes: u64, preemptible: bool) -> Self {
         // One for io_uring's requests, too.
-        let copies = if copies::preemptible() { COPIES + 1 } else { 1 };
+        let copies = match preemptible {
+            true => COPIES + 1,
+            false => 1,
+        };
         let rings = u64::from(possible_cpus()) * copies as u64;
         let each = (bytes / rings / size_of::<Operation>() as u64).clamp(FEWEST, MOST / rings);
         Self {
