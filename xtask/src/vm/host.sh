@@ -70,6 +70,16 @@ every_hook)
     cat /run/said
     [ $code = 0 ] && ! grep WARN /run/said
     ;;
+# Whether programs on calls can be preempted is seen, where the types say how, and is what Linux of this release does.
+preemption)
+    case "$(uname -r)" in
+    5.*) wanted='none' ;;
+    6.* | 7.[01].*) wanted='none$' ;;
+    *) wanted='possible: .* missed$' ;;
+    esac
+    "$IOTRACE" check --features >/run/said
+    grep 'preemption of programs' /run/said && grep 'preemption of programs' /run/said | grep -q "$wanted"
+    ;;
 # The kernel shows no type information; a copy of it does as well.
 hidden_btf)
     cp /sys/kernel/btf/vmlinux /run/btf

@@ -110,7 +110,7 @@ pub const MACHINES: [Machine; 5] = [
 /// The script of what iotrace does on hosts of every kind, in the machine.
 pub const HOST: &str = "/etc/host.sh";
 /// Its cases for a machine that is like most.
-const HOSTS: [&str; 9] = [
+const HOSTS: [&str; 10] = [
     "xfs",
     "tmpfs",
     "overlayfs",
@@ -120,6 +120,7 @@ const HOSTS: [&str; 9] = [
     "cgroups_of_both_versions",
     "hot_plugged_cpu",
     "unprivileged_bpf_disabled",
+    "preemption",
 ];
 /// Its case for a kernel before [`RECENT`]: what iotrace says where it may not take the programs for those.
 const TOO_OLD: &str = "too_old_and_refused";
