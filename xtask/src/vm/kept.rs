@@ -2,7 +2,7 @@
 //! all of them need not come from one run. Kept in the cache, with the commit that ran.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -17,27 +17,48 @@ use super::table::{Column, Table};
 
 const FILE: &str = "outcomes.json";
 
-/// Adds what a run found; what all runs found.
-pub fn add(cache: &Path, new: &Table) -> Result<Table> {
-    let path = cache.join(FILE);
-    let mut table = Table::default();
-    if let Ok(text) = fs::read_to_string(&path) {
-        let rows: Vec<Value> = serde_json::from_str(&text)
-            .with_context(|| format!("{} is damaged: remove it", path.display()))?;
+/// What all runs found, and what one adds to it.
+pub struct Kept {
+    path: PathBuf,
+    /// What ran.
+    commit: String,
+}
+
+impl Kept {
+    /// That of a cache, for a run of what is checked out now.
+    pub fn new(cache: &Path) -> Self {
+        Self {
+            path: cache.join(FILE),
+            commit: commit(),
+        }
+    }
+
+    /// Adds what came out.
+    pub fn add(&self, new: &Table) -> Result<()> {
+        let mut table = self.table()?;
+        for mut row in new.rows() {
+            row.commit.clone_from(&self.commit);
+            row.put(&mut table);
+        }
+        let rows: Vec<Value> = table.rows().map(|row| row.json()).collect();
+        let text = serde_json::to_string_pretty(&rows).context("cannot write JSON")?;
+        fs::write(&self.path, text).with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// All of it, machine by machine.
+    pub fn table(&self) -> Result<Table> {
+        let mut table = Table::default();
+        let Ok(text) = fs::read_to_string(&self.path) else {
+            return Ok(table);
+        };
+        let values: Vec<Value> = serde_json::from_str(&text)
+            .with_context(|| format!("{} is damaged: remove it", self.path.display()))?;
         // A row of a machine that there is no more, or of another format, is none.
-        rows.iter()
-            .filter_map(read)
-            .for_each(|row| row.put(&mut table));
+        let mut rows: Vec<Row> = values.iter().filter_map(read).collect();
+        rows.sort_by_key(|row| MACHINES.iter().position(|one| one.name == row.machine));
+        rows.into_iter().for_each(|row| row.put(&mut table));
+        Ok(table)
     }
-    let commit = commit();
-    for mut row in new.rows() {
-        row.commit.clone_from(&commit);
-        row.put(&mut table);
-    }
-    let rows: Vec<Value> = table.rows().map(|row| row.json()).collect();
-    let text = serde_json::to_string_pretty(&rows).context("cannot write JSON")?;
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(table)
 }
 
 /// What is checked out, by its short name; with `-dirty` where files were changed since.
@@ -57,7 +78,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn put(self, table: &mut Table) {
+    pub fn put(self, table: &mut Table) {
         let Self {
             column,
             version,

@@ -27,11 +27,12 @@ mod self_check;
 mod service;
 mod table;
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::cmd;
@@ -40,6 +41,7 @@ use crate::setup::{self, Purpose};
 use apt::Apt;
 use arch::{ARM64_SUFFIX, Arch};
 use guest::{Outcome, Verdict};
+use kept::Kept;
 use kernels::Kernel;
 use plan::{Job, Machine, Plan};
 use programs::Programs;
@@ -48,7 +50,8 @@ use table::Table;
 
 #[derive(Args)]
 pub struct Options {
-    /// Kernels by release, `newest`, or `all` that the package lists have; of arm64 with `-arm64` behind it.
+    /// Kernels by release, `newest`, or `all` that the package lists have and one of arm64's; others of arm64 with
+    /// `-arm64` behind it.
     #[arg(long, value_delimiter = ',', default_values = ["6.1", "6.12", "6.18", "newest"])]
     kernel: Vec<String>,
     /// Further kernel parameters.
@@ -101,25 +104,34 @@ pub fn task(options: &Options) -> Result<()> {
             programs::unit_tests(Arch::Arm64, emulator)?;
         }
     }
+    let kept = Kept::new(&cache);
     let mut table = Table::default();
     for fleet in &fleets {
-        fleet.run(options, &mut table)?;
+        fleet.run(options, &kept, &mut table)?;
     }
     println!("\n{table}");
-    let kept = kept::add(&cache, &table)?;
     if options.write_docs {
-        docs::write(&kept)?;
+        docs::write(&kept.table()?)?;
     }
     table.verdict()
 }
 
+/// The release of arm64 that `all` has: Debian's stable one.
+const ARM64_OF_ALL: &str = "6.12";
+
 /// The words for x86-64 and those for arm64, whose ending is taken off.
 fn by_arch(words: &[String]) -> (Vec<&str>, Vec<&str>) {
-    let arm64 = words
-        .iter()
-        .filter_map(|word| word.strip_suffix(ARM64_SUFFIX));
-    let own = words.iter().filter(|word| !word.ends_with(ARM64_SUFFIX));
-    (own.map(String::as_str).collect(), arm64.collect())
+    let (mut own, mut arm64) = (Vec::new(), Vec::new());
+    for word in words {
+        match word.strip_suffix(ARM64_SUFFIX) {
+            Some(word) => arm64.push(word),
+            None => own.push(word.as_str()),
+        }
+        if word == "all" {
+            arm64.push(ARM64_OF_ALL);
+        }
+    }
+    (own, arm64)
 }
 
 /// The machines of one architecture.
@@ -162,8 +174,8 @@ impl Fleet {
         Self::new(&apt, qemu, kernels?)
     }
 
-    /// Boots all machines, as many at a time as this one runs.
-    fn run(&self, options: &Options, table: &mut Table) -> Result<()> {
+    /// Boots all machines.
+    fn run(&self, options: &Options, kept: &Kept, table: &mut Table) -> Result<()> {
         let plan = Plan::new(&self.programs, &options.tests)?;
         let mut guests = Vec::new();
         for kernel in &self.kernels {
@@ -174,32 +186,51 @@ impl Fleet {
                 jobs,
             }));
         }
-        let waiting = Mutex::new(guests.iter());
-        let next = || waiting.lock().ok()?.next();
-        let work = || -> Result<Vec<_>> {
-            let mut done = Vec::new();
-            while let Some(guest) = next() {
-                done.push((guest, self.boot(guest, &options.append)?));
-            }
-            Ok(done)
-        };
-        let done: Vec<_> = thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.qemu.at_once())
-                .map(|_| scope.spawn(work))
-                .collect();
-            let ended = workers.into_iter().map(|worker| worker.join());
-            ended.collect()
-        });
-        let mut outcomes = Vec::new();
-        for ended in done {
-            outcomes.extend(ended.map_err(|_| anyhow!("a thread panicked"))??);
-        }
+        let mut outcomes = self.boot_all(&guests, &options.append, kept)?;
         // In the order of the plan, whatever the order in which they ended.
-        outcomes.sort_by_key(|(guest, _)| guests.iter().position(|one| std::ptr::eq(one, *guest)));
-        for (guest, outcomes) in outcomes {
-            table.add(guest.kernel, guest.machine, outcomes);
+        outcomes.sort_by_key(|(index, _)| *index);
+        for (_, outcomes) in outcomes {
+            outcomes.rows().for_each(|row| row.put(table));
         }
         Ok(())
+    }
+
+    /// As many at a time as this machine runs, those with most to do first; how each ended, by its index, is kept as soon
+    /// as it has.
+    fn boot_all(
+        &self,
+        guests: &[Guest<'_>],
+        append: &str,
+        kept: &Kept,
+    ) -> Result<Vec<(usize, Table)>> {
+        let mut order: Vec<_> = guests.iter().enumerate().collect();
+        order.sort_by_key(|(_, guest)| Reverse(guest.jobs.len()));
+        let order = Mutex::new(order.into_iter());
+        let next = || order.lock().ok()?.next();
+        thread::scope(|scope| {
+            let (done, ended) = mpsc::channel();
+            for _ in 0..self.qemu.at_once() {
+                let done = done.clone();
+                scope.spawn(move || {
+                    while let Some((index, guest)) = next() {
+                        let outcomes = self.boot(guest, append);
+                        // Nobody listens after an error.
+                        if done.send((index, outcomes)).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(done);
+            let keep = |(index, outcomes): (usize, Result<_>)| {
+                let guest: &Guest<'_> = &guests[index];
+                let mut table = Table::default();
+                table.add(guest.kernel, guest.machine, outcomes?);
+                kept.add(&table)?;
+                Ok((index, table))
+            };
+            ended.into_iter().map(keep).collect()
+        })
     }
 
     fn boot(&self, guest: &Guest<'_>, append: &str) -> Result<Vec<Outcome>> {
