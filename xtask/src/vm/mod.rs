@@ -278,3 +278,16 @@ fn cache() -> Result<PathBuf> {
     std::fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
     Ok(cache)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kernels_are_those_of_both_processors() {
+        let words = ["all", "7.3", "6.1-arm64"].map(str::to_owned);
+        let (own, arm64) = by_arch(&words);
+        assert_eq!(own, ["all", "7.3"]);
+        assert_eq!(arm64, [ARM64_OF_ALL, "6.1"]);
+    }
+}
