@@ -22,6 +22,8 @@ pub enum Verdict {
     /// It began, and then nothing was heard.
     Died,
     NotBegun,
+    /// It could not: the package lists have the kernel's image, and its modules no more.
+    NoModule,
 }
 
 /// What became of a job.
@@ -31,6 +33,17 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// What it measured, as words.
     pub measured: Vec<String>,
+}
+
+impl Outcome {
+    /// Of a job that needs a module of a kernel that has none.
+    pub fn without_module(job: &Job) -> Self {
+        Self {
+            name: job.name.clone(),
+            verdict: Verdict::NoModule,
+            measured: vec![],
+        }
+    }
 }
 
 /// Boots the machine and listens until it is off, or silent for longer than its test may take.

@@ -44,6 +44,8 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Modules in the order in which they load.
     pub modules: Vec<PathBuf>,
+    /// Whether there are any at all. Those of superseded versions leave the package lists before their images do.
+    pub has_modules: bool,
 }
 
 /// The kernels of an architecture for these words of the command line.
@@ -175,6 +177,7 @@ impl Packages {
                 )
             })?,
             modules: modules.collect(),
+            has_modules: find(&files, |name| name.contains(".ko")).is_some(),
         })
     }
 }

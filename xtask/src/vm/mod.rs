@@ -147,6 +147,8 @@ struct Guest<'a> {
     kernel: &'a Kernel,
     machine: &'static Machine,
     jobs: Vec<Job>,
+    /// What it cannot do for want of modules.
+    unable: Vec<Job>,
 }
 
 impl Fleet {
@@ -180,10 +182,15 @@ impl Fleet {
         let mut guests = Vec::new();
         for kernel in &self.kernels {
             let machines = plan.machines(kernel.release);
-            guests.extend(machines.into_iter().map(|(machine, jobs)| Guest {
-                kernel,
-                machine,
-                jobs,
+            guests.extend(machines.into_iter().map(|(machine, jobs)| {
+                let is_able = |job: &Job| kernel.has_modules || !job.needs_module();
+                let (jobs, unable) = jobs.into_iter().partition(is_able);
+                Guest {
+                    kernel,
+                    machine,
+                    jobs,
+                    unable,
+                }
             }));
         }
         let mut outcomes = self.boot_all(&guests, &options.append, kept)?;
@@ -226,6 +233,8 @@ impl Fleet {
                 let guest: &Guest<'_> = &guests[index];
                 let mut table = Table::default();
                 table.add(guest.kernel, guest.machine, outcomes?);
+                let unable = guest.unable.iter().map(Outcome::without_module);
+                table.add(guest.kernel, guest.machine, unable.collect());
                 kept.add(&table)?;
                 Ok((index, table))
             };
@@ -238,7 +247,11 @@ impl Fleet {
             kernel,
             machine,
             jobs,
+            ..
         } = guest;
+        if jobs.is_empty() {
+            return Ok(vec![]);
+        }
         let cache: &Path = &self.apt.cache;
         let word = format!("{}-{}", kernel.release, machine.word);
         let image = cache.join(format!("initramfs-{word}.cpio"));

@@ -122,6 +122,8 @@ const HOSTS: [&str; 10] = [
     "unprivileged_bpf_disabled",
     "preemption",
 ];
+/// Words in the names of tests whose filesystem is a module in Debian's kernels.
+const OF_MODULES: [&str; 2] = ["xfs", "overlay"];
 /// Its case for a kernel before [`RECENT`]: what iotrace says where it may not take the programs for those.
 const TOO_OLD: &str = "too_old_and_refused";
 /// Its case for kernels that have every hook, of mapped files too, and that lack nothing iotrace knows of.
@@ -345,6 +347,11 @@ impl<'a> Plan<'a> {
 const NEWEST: Release = Release(u32::MAX, 0);
 
 impl Job {
+    /// Whether it cannot run on a kernel without modules.
+    pub fn needs_module(&self) -> bool {
+        OF_MODULES.iter().any(|word| self.name.contains(word))
+    }
+
     /// As `init.sh` reads it.
     pub fn line(&self) -> String {
         let kind = if self.is_test { "test" } else { "command" };

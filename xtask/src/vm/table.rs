@@ -86,8 +86,12 @@ impl Table {
 
     /// An error that says how many did not pass, if any did not.
     pub fn verdict(&self) -> Result<()> {
-        let passed = |(_, outcome): &&(String, Outcome)| outcome.verdict == Verdict::Passed;
-        let (all, passed) = (self.cells.len(), self.cells.values().filter(passed).count());
+        let count = |verdict| {
+            let verdicts = self.cells.values().map(|(_, outcome)| outcome.verdict);
+            verdicts.filter(|one| *one == verdict).count()
+        };
+        let (passed, unable) = (count(Verdict::Passed), count(Verdict::NoModule));
+        let all = self.cells.len() - unable;
         if all == 0 || passed < all {
             bail!(
                 "{} of {all} tests in virtual machines did not pass",
@@ -95,6 +99,11 @@ impl Table {
             );
         }
         println!("{all} tests in virtual machines passed");
+        if unable > 0 {
+            println!(
+                "{unable} could not run: of those kernels the package lists have the image, and the modules no more"
+            );
+        }
         Ok(())
     }
 
@@ -137,7 +146,13 @@ fn name((arch, release): &Column) -> String {
 }
 
 impl Verdict {
-    pub const ALL: [Self; 4] = [Self::Passed, Self::Failed, Self::Died, Self::NotBegun];
+    pub const ALL: [Self; 5] = [
+        Self::Passed,
+        Self::Failed,
+        Self::Died,
+        Self::NotBegun,
+        Self::NoModule,
+    ];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -145,6 +160,7 @@ impl Verdict {
             Self::Failed => "**failed**",
             Self::Died => "**died**",
             Self::NotBegun => "**did not run**",
+            Self::NoModule => "no module",
         }
     }
 }
