@@ -47,6 +47,58 @@ pub struct Descriptor {
     pub close_on_exec: u64,
 }
 
+/// What a process has closed without its saying which.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Closed {
+    /// Its last exec, `CLOCK_MONOTONIC` nanoseconds; 0: none.
+    pub executed: u64,
+    /// Its last close_range, and the lowest descriptor of all of them.
+    pub ranged: u64,
+    pub from: u64,
+}
+
+impl Closed {
+    /// Whether a descriptor may have been closed by it.
+    #[inline(always)]
+    pub fn closes(&self, known: &Descriptor, fd: u32) -> bool {
+        known.handle == 0
+            || known.close_on_exec != 0 && known.since < self.executed
+            || u64::from(fd) >= self.from && known.since < self.ranged
+    }
+}
+
+/// What is known of a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process {
+    /// When it was made, or first seen, nanoseconds since boot.
+    pub start: u64,
+    /// When it was forked, `CLOCK_MONOTONIC` nanoseconds; 0: that was not seen.
+    pub forked: u64,
+    /// What its parent had closed by then, and what it has closed itself.
+    pub before: Closed,
+    pub now: Closed,
+    pub parents_start: u64,
+    pub parent: u32,
+    /// Its exit status, if it ends by saying one.
+    pub status: u32,
+    /// Not 0: its first thread ends before others.
+    pub left: u64,
+}
+
+impl Process {
+    /// Where its parent's descriptor stands.
+    #[inline(always)]
+    pub fn parents_key(&self, fd: u32) -> Key {
+        Key {
+            tgid: self.parent,
+            fd,
+            start: self.parents_start,
+        }
+    }
+}
+
 /// How an [`Opened`] came to be.
 pub mod origin {
     /// It was there when it was first used.
@@ -156,6 +208,8 @@ pub const ACTIONS: [(&str, u8); 40] = {
 const _: () = {
     assert!(size_of::<Key>() == 16);
     assert!(size_of::<Descriptor>() == 24);
+    assert!(size_of::<Process>() == 2 * 8 + 2 * size_of::<Closed>() + 8 + 2 * 4 + 8);
+    assert!(size_of::<Closed>() == 24);
     assert!(size_of::<Opened>() == 32 + 32);
 };
 
@@ -165,4 +219,6 @@ mod pod {
     unsafe impl aya::Pod for super::Key {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Descriptor {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Process {}
 }

@@ -1,9 +1,10 @@
 //! What system calls do to descriptors, and to processes, beside what is counted of them.
 //!
 //! Writes what `file` and `process` write. What makes a descriptor is seen at its end, before the call is counted; what closes
-//! one at its start, after its file was looked up: from there on nobody may use it.
+//! one at its start, after its file was looked up: from there on nobody may use it, and user space takes nothing for it that
+//! comes to its place.
 
-use iotrace_common::untyped::{NAMELESS as NO_TYPE, TYPE_SHIFT, action, origin};
+use iotrace_common::untyped::{NAMELESS as NO_TYPE, Process, TYPE_SHIFT, action, origin};
 
 use super::{
     file::{self, find, new_handle, put},
@@ -33,7 +34,13 @@ pub fn begun(registers: Address, nr: u64) {
     let action = action(nr);
     if !matches!(
         action,
-        action::CLOSE | action::EXIT_GROUP | action::EXIT | action::EXEC
+        action::CLOSE
+            | action::CLOSE_RANGE
+            | action::DUP2
+            | action::DUP3
+            | action::EXIT_GROUP
+            | action::EXIT
+            | action::EXEC
     ) {
         return;
     }
@@ -47,6 +54,14 @@ pub fn begun(registers: Address, nr: u64) {
     let first: u64 = probe(registers, &REGS_ARG0);
     match action {
         action::CLOSE => put(process, tgid, first as u32, 0, 0),
+        action::CLOSE_RANGE => process::closes_from(process, first & 0xffff_ffff),
+        action::DUP2 | action::DUP3 => {
+            let second = probe::<u64>(registers, &REGS_ARG1) as u32;
+            // Where the call fails, what is there is found anew.
+            if first as u32 != second {
+                put(process, tgid, second, 0, 0);
+            }
+        }
         action::EXIT_GROUP => process::ends_with(process, first),
         action::EXEC => process::executes(process),
         _ => process::thread_leaves(process),
@@ -112,6 +127,7 @@ fn done(registers: Address, nr: u64, result: u64) {
                 _ => {}
             };
         }
+        // Once more: threads may have made some meanwhile, and these are closed, too.
         action::CLOSE_RANGE => return process::closes_from(process, first & 0xffff_ffff),
         action::PIPE => return pair(process, tgid, first, PIPE),
         action::SOCKETPAIR => return pair(process, tgid, fourth, SOCKET),
@@ -138,7 +154,7 @@ fn done(registers: Address, nr: u64, result: u64) {
 
 /// A descriptor that is a copy of another.
 #[inline(always)]
-fn copy(process: &process::Process, tgid: u32, of: u64, fd: u32, close_on_exec: u64) {
+fn copy(process: &Process, tgid: u32, of: u64, fd: u32, close_on_exec: u64) {
     // Where nothing is known of it, nothing is known of the copy.
     if of as u32 != fd {
         put(
@@ -154,7 +170,7 @@ fn copy(process: &process::Process, tgid: u32, of: u64, fd: u32, close_on_exec: 
 /// Two descriptors that the kernel has written into the program's memory. Whether an exec closes them is not looked at: behind
 /// one they are found anew.
 #[inline(always)]
-fn pair(process: &process::Process, tgid: u32, at: u64, kind: u64) {
+fn pair(process: &Process, tgid: u32, at: u64, kind: u64) {
     if let Some([first, second]) = probe_user::<[u32; 2]>(at) {
         let handle = new_handle() | kind;
         put(process, tgid, first, handle, 1);

@@ -18,11 +18,11 @@ use iotrace_common::{
     key::FileId,
     untyped::{
         DESCRIPTORS as ENTRIES, DEVICE, Descriptor, FRESH, HANDLE, Key, NAMELESS, Opened,
-        PATH_BYTES, TYPE_SHIFT, origin,
+        PATH_BYTES, Process, TYPE_SHIFT, origin,
     },
 };
 
-use super::process::{self, Process};
+use super::process;
 use crate::{
     config::{REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG4},
     diagnose,

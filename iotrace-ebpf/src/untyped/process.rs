@@ -15,7 +15,7 @@ use iotrace_common::{
     event::{self, Exec, Exit, Fork, Header},
     key::start_key,
     limits::ARGS_BYTES,
-    untyped::{Descriptor, Key, PROCESSES as ENTRIES, STATUS_UNKNOWN},
+    untyped::{Closed, PROCESSES as ENTRIES, Process, STATUS_UNKNOWN},
 };
 
 use crate::{
@@ -30,58 +30,6 @@ use crate::{
 
 const BPF_NOEXIST: u64 = 1;
 const CLONE_THREAD: u64 = 0x1_0000;
-
-/// What a process has closed without its saying which.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Closed {
-    /// Its last exec, `CLOCK_MONOTONIC` nanoseconds; 0: none.
-    executed: u64,
-    /// Its last close_range, and the lowest descriptor of all of them.
-    ranged: u64,
-    from: u64,
-}
-
-impl Closed {
-    /// Whether a descriptor may have been closed by it.
-    #[inline(always)]
-    pub fn closes(&self, known: &Descriptor, fd: u32) -> bool {
-        known.handle == 0
-            || known.close_on_exec != 0 && known.since < self.executed
-            || u64::from(fd) >= self.from && known.since < self.ranged
-    }
-}
-
-/// What is known of a process.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Process {
-    /// When it was made, or first seen, nanoseconds since boot.
-    pub start: u64,
-    /// When it was forked, `CLOCK_MONOTONIC` nanoseconds; 0: that was not seen.
-    pub forked: u64,
-    /// What its parent had closed by then, and what it has closed itself.
-    pub before: Closed,
-    pub now: Closed,
-    parents_start: u64,
-    parent: u32,
-    /// Its exit status, if it ends by saying one.
-    status: u32,
-    /// Not 0: its first thread ends before others.
-    left: u64,
-}
-
-impl Process {
-    /// Where its parent's descriptor stands.
-    #[inline(always)]
-    pub fn parents_key(&self, fd: u32) -> Key {
-        Key {
-            tgid: self.parent,
-            fd,
-            start: self.parents_start,
-        }
-    }
-}
 
 /// Processes by pid.
 #[btf_map]
@@ -283,7 +231,7 @@ pub fn thread_leaves(process: &mut Process) {
     }
 }
 
-/// Takes down that the running process has closed every descriptor from `first` on that it had until now, or some of them.
+/// Takes down that the running process closes every descriptor from `first` on that it had until now, or some of them.
 #[inline(always)]
 pub fn closes_from(process: &mut Process, first: u64) {
     let closed = &mut process.now;

@@ -27,7 +27,7 @@ use aya::maps::{HashMap as Map, MapData};
 use iotrace_common::{
     event::{self, Name, name_flags},
     key::{FileId, start_key},
-    untyped::{Descriptor, HANDLE, Key, Opened, origin},
+    untyped::{Descriptor, HANDLE, Key, Opened, Process, origin},
 };
 
 pub use counters::Counts;
@@ -57,6 +57,7 @@ enum Found {
 pub struct Resolver {
     decoder: Decoder,
     descriptors: Map<MapData, Key, Descriptor>,
+    processes: Map<MapData, u32, Process>,
     handles: HashMap<u64, Found>,
     /// Files by their last known path.
     by_path: HashMap<Vec<u8>, FileId>,
@@ -79,17 +80,21 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Takes the map out of the loaded programs, where they follow descriptors.
+    /// Takes the maps out of the loaded programs, where they follow descriptors.
     pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
-        const MAP: &str = "DESCRIPTORS";
+        const MAPS: [&str; 2] = ["DESCRIPTORS", "PROCESSES"];
         if kernel.is_untyped().is_none() {
             return Ok(None);
         }
+        let [descriptors, processes] = MAPS;
+        let cannot = |map| move |error| map_error(map, "open", &error);
         let descriptors =
-            Map::try_from(kernel.take_map(MAP)?).map_err(|error| map_error(MAP, "open", &error))?;
+            Map::try_from(kernel.take_map(descriptors)?).map_err(cannot(descriptors))?;
+        let processes = Map::try_from(kernel.take_map(processes)?).map_err(cannot(processes))?;
         Ok(Some(Self {
             decoder: Decoder::default(),
             descriptors,
+            processes,
             handles: HashMap::new(),
             by_path: HashMap::new(),
             directories: HashMap::new(),
@@ -205,7 +210,8 @@ impl Resolver {
             start: opened.header.start,
         };
         let now = self.descriptors.get(&key, 0).ok()?;
-        if now.handle & HANDLE != opened.handle {
+        let process = self.processes.get(&key.tgid, 0).ok()?;
+        if now.handle & HANDLE != opened.handle || process.now.closes(&now, fd) {
             return None;
         }
         let mode = metadata.mode();
