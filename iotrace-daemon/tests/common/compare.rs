@@ -298,10 +298,11 @@ fn put(lines: &mut String, what: &str, difference: &str) {
     }
 }
 
-/// The release from which on the kernel skips a program on system calls that it has preempted on the same CPU.
-const SKIPS_FROM: (u32, u32) = (7, 2);
+/// The release from which on the kernel skips a program that it has preempted on the same CPU; those on system calls from
+/// 7.2 on.
+const SKIPS_FROM: (u32, u32) = (7, 0);
 
-/// Whether this kernel lets a busy system lose calls, as the report then says.
+/// Whether this kernel lets a busy system miss events, as the report then says.
 pub fn may_skip() -> bool {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the release");
     let numbers = text.split(|c: char| !c.is_ascii_digit());

@@ -169,10 +169,10 @@ const NOT_ON_OLDER: [(&str, &str); 15] = [
 pub const EXACT: &str = "exact";
 /// The file of tests that measure what is lost.
 const LOSSES: &str = "losses";
-/// From this release on system call programs can be preempted, and the kernel then skips them for other tasks. An
-/// emulated CPU is in them for most of its time, so hardly any run would lose nothing. What is counted is compared where
-/// no traced thread preempts another, and [`LOSSES`] measures what is lost where they do.
-const PREEMPTIBLE: Release = Release(7, 2);
+/// From this release on programs on tracepoints can be preempted, those on system calls from 7.2 on, and the kernel then
+/// skips them for other tasks. An emulated CPU is in them for most of its time, so hardly any run would miss nothing. What
+/// is counted is compared where no traced thread preempts another, and [`LOSSES`] measures what is lost where they do.
+const PREEMPTIBLE: Release = Release(7, 0);
 /// Files and tests whose threads must preempt each other: they measure that, or would never wait.
 const AT_ONCE: [&str; 2] = [LOSSES, "killed"];
 /// The counting program's mode that runs a command and all its children at a real-time priority: each until it waits.
