@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 
+use super::arch::Arch;
 use super::kernels::Release;
 use super::programs::{Programs, TestFile};
 
@@ -139,7 +140,7 @@ const MANY_CPUS: &str = "many_cpus";
 const RECENT: Release = Release(5, 15);
 /// The file of tests of those programs. Newer kernels than this machine's own never take them.
 const OLDER: &str = "older";
-/// That of the programs for kernels without type information, which every kernel takes.
+/// That of the programs for kernels without type information, which every kernel of x86-64 takes.
 const UNTYPED: &str = "untyped";
 /// Words in the names of tests of what those programs leave out, or of what these kernels have not, each with the reason.
 const NOT_ON_OLDER: [(&str, &str); 15] = [
@@ -246,7 +247,11 @@ impl<'a> Plan<'a> {
             jobs.push(self.host(EVERY_HOOK, release));
         }
         for (file, built) in FILES.iter().zip(&self.programs.tests) {
-            let is_for = file.name != OLDER || is_older;
+            let is_for = match file.name {
+                OLDER => is_older,
+                UNTYPED => self.programs.arch == Arch::Amd64,
+                _ => true,
+            };
             if is_for && machine.only.is_none_or(|only| only == file.name) {
                 jobs.extend(self.tests(file, built, release));
             }

@@ -17,6 +17,7 @@ const WORKLOAD: &str = "workload";
 
 /// What goes into the machines, at the paths where it was built: tests look for iotrace there.
 pub struct Programs {
+    pub arch: Arch,
     pub iotrace: PathBuf,
     pub workload: PathBuf,
     pub tests: Vec<TestFile>,
@@ -44,6 +45,7 @@ pub fn build(arch: Arch) -> Result<Programs> {
         .iter()
         .map(|file| test_file(arch, &artifacts, file.name));
     Ok(Programs {
+        arch,
         iotrace: executable(&artifacts, "bin", "iotrace")?,
         workload: executable(&artifacts, "example", WORKLOAD)?,
         tests: tests.collect::<Result<_>>()?,
