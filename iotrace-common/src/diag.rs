@@ -93,6 +93,26 @@ pub const DEVICE_MAPPED_BYTES: &str = "device_mapped_bytes:";
 pub const FILES_BY_PATH: &str = "files_by_path";
 pub const FILES_NAMELESS: &str = "files_nameless";
 
+/// What the kernel counts itself: runs of programs that it skipped because the program was running already on that CPU. By
+/// what the programs are for, name and meaning: operations, processes, storage.
+pub const MISSES: [(&str, &str); 3] = [
+    (
+        "recursion_misses",
+        "Runs of the programs on operations that the kernel skipped, because the program was running on that CPU \
+         already: at most as many operations are missing.",
+    ),
+    (
+        "process_recursion_misses",
+        "Runs of the programs on the start and the end of processes that the kernel skipped for that reason: at most as \
+         many processes are missing with all that they did, or lack their program or their end.",
+    ),
+    (
+        "storage_recursion_misses",
+        "Runs of the programs on the page cache, mapped files and block devices that the kernel skipped for that reason: \
+         what these count is less than it was. No operation is missing by that.",
+    ),
+];
+
 /// Whether a count is a part of another one, or of one device.
 #[must_use]
 pub fn is_part(name: &str) -> bool {

@@ -286,7 +286,7 @@ impl Kernel {
     /// The kernel takes about 80 ms for each per-syscall tracepoint, and some for each uprobe, so those are left to a process
     /// of their own that outlives this one; until they are off they find no process in scope.
     pub fn detach(mut self) -> Result<Detached, KernelError> {
-        let recursion_misses = self.recursion_misses();
+        let missed = self.missed();
         match self.hook {
             Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
             Some(Hook::Raw) => untyped::detach(&mut self.ebpf),
@@ -300,7 +300,7 @@ impl Kernel {
         let Self { diagnostics, .. } = self;
         Ok(Detached {
             diagnostics,
-            recursion_misses,
+            missed,
         })
     }
 

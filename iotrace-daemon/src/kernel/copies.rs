@@ -10,7 +10,7 @@ use std::{
 };
 
 use aya::{Btf, Ebpf, programs::BtfTracePoint};
-use iotrace_common::limits::COPIES;
+use iotrace_common::{diag, limits::COPIES};
 
 use super::{
     KernelError,
@@ -33,6 +33,14 @@ const PAIRS: [Pair; COPIES] = [
         ("sys_enter_third", "sys_enter"),
     ],
 ];
+/// Places in [`diag::MISSES`].
+const OPERATIONS: usize = 0;
+const PROCESSES: usize = 1;
+const STORAGE: usize = 2;
+
+/// Runs of programs that the kernel skipped, by what the programs are for: in the order of [`diag::MISSES`].
+pub type Missed = [u64; diag::MISSES.len()];
+
 /// What the programs missed: runs that the kernel skipped because the program was running already on that CPU.
 #[derive(Debug, Default)]
 pub struct Misses {
@@ -45,7 +53,7 @@ pub struct Misses {
     /// What each copy had missed by then: ends, starts.
     marks: [[u64; 2]; COPIES],
     /// What all other programs had missed when the losses began to count.
-    others: u64,
+    others: Missed,
     /// A further copy could not be attached.
     has_failed: bool,
 }
@@ -106,9 +114,14 @@ impl Misses {
         self.others = others(ebpf);
     }
 
-    /// Runs that every copy missed, at most, and those that any other program missed.
-    pub fn count(&self, ebpf: &Ebpf) -> u64 {
-        self.of_pairs(ebpf) + others(ebpf) - self.others
+    /// Runs that every copy missed, at most, and those that the programs without copies missed.
+    pub fn count(&self, ebpf: &Ebpf) -> Missed {
+        let mut missed = others(ebpf);
+        for (now, before) in missed.iter_mut().zip(self.others) {
+            *now -= before;
+        }
+        missed[OPERATIONS] += self.of_pairs(ebpf);
+        missed
     }
 
     /// A call is lost where every copy was skipped at its start, or at its end: never more than the least of them was.
@@ -138,11 +151,26 @@ fn missed(ebpf: &Ebpf, name: &str) -> u64 {
 }
 
 /// Those of all programs that have no copies.
-fn others(ebpf: &Ebpf) -> u64 {
+fn others(ebpf: &Ebpf) -> Missed {
     let is_copied = |name: &str| PAIRS.as_flattened().iter().any(|(copy, _)| *copy == name);
     let programs = ebpf.programs().map(|(name, _)| name);
-    programs
-        .filter(|name| !is_copied(name))
-        .map(|name| missed(ebpf, name))
-        .sum()
+    let mut sums = Missed::default();
+    for name in programs.filter(|name| !is_copied(name)) {
+        sums[purpose(name)] += missed(ebpf, name);
+    }
+    sums
+}
+
+/// What a program is for, as a place in [`diag::MISSES`].
+fn purpose(name: &str) -> usize {
+    match name {
+        "process_fork"
+        | "process_exec"
+        | "process_exit"
+        | "untyped_new_task"
+        | "untyped_process_exit" => PROCESSES,
+        "page_added" | "page_fault" | "pages_mapped" | "page_dirtied" | "fault_ended"
+        | "request_issued" | "request_completed" | "bio_queued" => STORAGE,
+        _ => OPERATIONS,
+    }
 }

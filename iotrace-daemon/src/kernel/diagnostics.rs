@@ -8,7 +8,7 @@ use iotrace_common::{
     value::{BLOCK_DEVICE, DeviceMappings},
 };
 
-use super::{KernelError, map_error};
+use super::{KernelError, copies::Missed, map_error};
 
 /// Counts by reason.
 pub type Losses = BTreeMap<String, u64>;
@@ -38,14 +38,15 @@ impl Diagnostics {
         Ok(())
     }
 
-    /// The counts since [`Self::zero`], and `recursion_misses`; mappings of devices since the load.
-    pub fn losses(&self, recursion_misses: u64) -> Result<Losses, KernelError> {
+    /// The counts since [`Self::zero`], and what the programs missed; mappings of devices since the load.
+    pub fn losses(&self, missed: Missed) -> Result<Losses, KernelError> {
         let mut losses: Losses = diag::NAMES
             .iter()
             .zip(self.sums()?.iter().zip(&self.before))
             .map(|(name, (now, before))| ((*name).to_owned(), now - before))
             .collect();
-        losses.insert("recursion_misses".into(), recursion_misses);
+        let misses = diag::MISSES.iter().map(|(name, _)| (*name).to_owned());
+        losses.extend(misses.zip(missed));
         let kinds = diag::SKIPPED_KINDS.iter();
         let kinds: u64 = kinds.map(|kind| losses[diag::NAMES[*kind as usize]]).sum();
         *losses
@@ -93,12 +94,12 @@ fn device_name(key: u64) -> String {
 /// What is left of the kernel side when its hooks are off.
 pub struct Detached {
     pub(super) diagnostics: Diagnostics,
-    pub(super) recursion_misses: u64,
+    pub(super) missed: Missed,
 }
 
 impl Detached {
     /// As [`super::Kernel::losses`]; final once the programs that still ran have ended.
     pub fn losses(&self) -> Result<Losses, KernelError> {
-        self.diagnostics.losses(self.recursion_misses)
+        self.diagnostics.losses(self.missed)
     }
 }

@@ -56,7 +56,7 @@ use iotrace_common::{key::FileId, scope::Scope as CurrentScope};
 
 pub use attach::{Hook, HookChoice, HookState};
 use block::Block;
-use copies::Misses;
+use copies::{Missed, Misses};
 use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
 pub use error::KernelError;
@@ -175,9 +175,9 @@ impl Kernel {
             .map_err(|error| map_error("SCOPE", "update", &error))
     }
 
-    /// What was not counted, or not in full, by reason ([`diag`]; and `recursion_misses`), since [`Self::zero_losses`].
+    /// What was not counted, or not in full, by reason ([`diag`]), since [`Self::zero_losses`].
     pub fn losses(&self) -> Result<Losses, KernelError> {
-        self.diagnostics.losses(self.recursion_misses())
+        self.diagnostics.losses(self.missed())
     }
 
     /// Lets the losses and the histograms begin at 0, after the self-test.
@@ -197,7 +197,7 @@ impl Kernel {
     }
 
     /// Runs of the programs that the kernel skipped for good: no copy of the program took its place.
-    fn recursion_misses(&self) -> u64 {
+    fn missed(&self) -> Missed {
         self.misses.count(&self.ebpf)
     }
 

@@ -175,7 +175,7 @@ impl Report<'_> {
             .filter(|(name, is_loss)| *is_loss == lost && !diag::is_part(name));
         let mut losses: BTreeMap<&str, u64> = known.map(|(name, _)| (*name, 0)).collect();
         if lost {
-            losses.insert("recursion_misses", 0);
+            losses.extend(diag::MISSES.map(|(name, _)| (name, 0)));
         }
         for (name, count) in &self.run.losses {
             if diag::is_loss(name) == lost && !diag::is_part(name) {

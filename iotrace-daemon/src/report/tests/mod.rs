@@ -254,8 +254,10 @@ fn json_says_what_happened() {
 #[test]
 fn every_loss_is_explained() {
     let mut run = run();
-    let names = diag::NAMES.iter().chain(&["recursion_misses"]);
-    run.losses = names.map(|name| ((*name).to_owned(), 7)).collect();
+    let names = diag::NAMES
+        .into_iter()
+        .chain(diag::MISSES.map(|(name, _)| name));
+    run.losses = names.map(|name| (name.to_owned(), 7)).collect();
     let text = as_text(&training(), &run, false);
     for name in run.losses.keys().filter(|name| !diag::is_part(name)) {
         let line = text
@@ -273,7 +275,8 @@ fn every_key_is_documented() {
             Value::Object(map) => map.iter().for_each(|(key, value)| {
                 let is_data = key.starts_with(|c: char| c.is_ascii_uppercase())
                     || op::NAMES.contains(&key.as_str());
-                let is_reason = diag::NAMES.contains(&key.as_str()) || key == "recursion_misses";
+                let is_reason = diag::NAMES.contains(&key.as_str())
+                    || diag::MISSES.iter().any(|(name, _)| name == key);
                 assert!(
                     is_data || is_reason || text.contains(&format!("`{key}`")),
                     "{key}"

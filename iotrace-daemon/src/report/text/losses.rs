@@ -10,9 +10,14 @@ use super::{
 };
 use crate::{model::run::TraceRun, report::Report};
 
-/// What `recursion_misses` means, which the kernel counts and no diagnostic does.
-const RECURSION_MISSES: &str = "Runs of kernel programs that the kernel skipped, because the program was running \
-                                on that CPU already: at most as many operations are missing.";
+/// What a reason means.
+fn meaning(name: &str) -> &'static str {
+    let diagnostics = diag::NAMES.into_iter().zip(diag::MEANINGS);
+    let known = diagnostics
+        .chain(diag::MISSES)
+        .find(|(known, _)| *known == name);
+    known.map_or("", |(_, meaning)| meaning)
+}
 
 /// What the operation trace has, and what it has not.
 fn operations(trace: &TraceRun, page: &mut Page<impl Write>) -> io::Result<()> {
@@ -51,13 +56,8 @@ pub fn losses(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
     }
     for (style, reasons) in [(Style::Warning, lost), (Style::Dim, report.losses(false))] {
         for (name, times) in reasons.into_iter().filter(|(_, times)| *times > 0) {
-            let known = diag::NAMES.iter().position(|known| *known == name);
-            let meaning = match known {
-                Some(index) => diag::MEANINGS[index],
-                None if name == "recursion_misses" => RECURSION_MISSES,
-                None => "",
-            };
-            page.prose(style, &format!("{} {name}: {meaning}", count(times)))?;
+            let text = format!("{} {name}: {}", count(times), meaning(name));
+            page.prose(style, &text)?;
         }
     }
     if let Some(trace) = &report.run.trace {
