@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
@@ -75,6 +76,9 @@ impl Apt {
 
     /// The directory that holds the files of these packages; `PACKAGE/SUITE` names one's suite.
     pub fn unpacked(&self, name: &str, packages: &[String]) -> Result<PathBuf> {
+        // The machines that come up at a time ask for the same packages.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = self.cache.join(name);
         if directory.exists() {
             return Ok(directory);
