@@ -26,7 +26,8 @@ pub const RENAME_TO: u32 = 7;
 pub const UNLINK: u32 = 8;
 /// The counters of this generation are half full: a [`Header`] alone.
 pub const FILL: u32 = 9;
-/// The environment of a process that has called exec: a [`Header`], then the variables, ended by NUL each.
+/// A piece of the environment of a process that has called exec: an [`Environment`], then its bytes. The pieces of one come
+/// in their order.
 pub const ENVIRONMENT: u32 = 10;
 
 /// A directory that a file was looked for in vain in, at the first time: a [`Name`] whose `file` is the directory that the
@@ -135,6 +136,17 @@ pub struct Exec {
     pub comm: [u8; 16],
 }
 
+/// A piece of an environment: variables, ended by NUL each.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Environment {
+    pub header: Header,
+    /// Where the piece starts, bytes.
+    pub offset: u32,
+    /// Size of the whole environment, bytes; at most `ENVIRONMENT_PIECES` pieces of it are sent.
+    pub total: u32,
+}
+
 /// A new process; the header is the parent's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -205,6 +217,7 @@ const _: () = {
     assert!(size_of::<Header>() == 32);
     assert!(size_of::<Name>() == 32 + 16 + 16 + 16);
     assert!(size_of::<Exec>() == 32 + 8 + 16);
+    assert!(size_of::<Environment>() == 40);
     assert!(size_of::<Fork>() == 32 + 16 + 16);
     assert!(size_of::<Exit>() == 40);
 };

@@ -72,8 +72,10 @@ pub const NAME_BYTES: usize = 255;
 pub const PATH_COMPONENTS: u32 = 512;
 /// Command line bytes kept of an exec.
 pub const ARGS_BYTES: usize = 1024;
-/// Environment bytes kept of an exec, where they are wanted.
-pub const ENVIRONMENT_BYTES: usize = 24 << 10;
+/// Environment bytes of an exec that an event takes, where they are wanted, and the most events of one environment: what is
+/// longer than all of them is read from /proc, where the process is still there.
+pub const ENVIRONMENT_PIECE_BYTES: usize = 24 << 10;
+pub const ENVIRONMENT_PIECES: usize = 8;
 /// Most levels that are told of the control group of a program, innermost first.
 pub const CGROUP_LEVELS: usize = 16;
 /// Most bytes of the names of those levels, with room for one more name of the longest kind.

@@ -1,12 +1,15 @@
 //! Decodes the kernel side's events: bytes of the ring buffer in, [`Event`]s out. Pure, but for an environment that is longer
-//! than an event, which is read from /proc.
+//! than all its events, which is read from /proc.
 
 use std::collections::HashMap;
 
 use iotrace_common::{
-    event::{self, Exec, Exit, Fork, Header, Mapped, Mark, Name, Object, ThreadEnd, name_flags},
+    event::{
+        self, Environment, Exec, Exit, Fork, Header, Mapped, Mark, Name, Object, ThreadEnd,
+        name_flags,
+    },
     key::start_key,
-    limits::ENVIRONMENT_BYTES,
+    limits::{ENVIRONMENT_PIECE_BYTES, ENVIRONMENT_PIECES},
     untyped::Opened,
 };
 
@@ -24,17 +27,19 @@ pub enum Decoded {
     Fill,
     /// A thread has ended, where CPU time is counted.
     ThreadEnd(Ended),
-    /// Half of a rename; its other half makes the event.
+    /// Half of a rename or a piece of an environment; the rest makes the event.
     Pending,
     /// Not a record of this version.
     Damaged,
 }
 
-/// Decodes records; keeps the first half of each rename until the second comes.
+/// Decodes records; keeps the first half of each rename until the second comes, and the pieces of an environment.
 #[derive(Default)]
 pub struct Decoder {
     /// Old names by thread.
     renames: HashMap<u32, Vec<u8>>,
+    /// Environments of which the last piece has not come.
+    environments: HashMap<ProcessId, Vec<u8>>,
 }
 
 impl Decoder {
@@ -56,10 +61,7 @@ impl Decoder {
                 path: file_name(record)?.path,
             }),
             event::EXEC => Decoded::Event(exec(process, record)?),
-            event::ENVIRONMENT => Decoded::Event(Event::Environment {
-                process,
-                variables: whole(process, payload::<Header>(record, &header)?),
-            }),
+            event::ENVIRONMENT => self.environment(process, record)?,
             event::CGROUP => Decoded::Event(Event::Cgroup {
                 process,
                 path: group(payload::<Header>(record, &header)?),
@@ -67,6 +69,7 @@ impl Decoder {
             event::FORK => Decoded::Event(fork(process, record)?),
             event::EXIT => {
                 let exit: Exit = read(record)?;
+                self.environments.remove(&process);
                 Decoded::Event(Event::Exit {
                     process,
                     time: header.time,
@@ -141,6 +144,33 @@ impl Decoder {
             _ => return None,
         })
     }
+
+    /// Joins the pieces of an environment. One of which a piece was dropped, which the kernel side counts, is left out.
+    fn environment(&mut self, process: ProcessId, record: &[u8]) -> Option<Decoded> {
+        let Environment {
+            header,
+            offset,
+            total,
+        } = read(record)?;
+        let piece = payload::<Environment>(record, &header)?;
+        let mut variables = self.environments.remove(&process).unwrap_or_default();
+        if offset == 0 {
+            variables.clear();
+        }
+        if variables.len() != offset as usize {
+            return Some(Decoded::Pending);
+        }
+        variables.extend_from_slice(piece);
+        let total = total as usize;
+        if variables.len() < total.min(ENVIRONMENT_PIECE_BYTES * ENVIRONMENT_PIECES) {
+            self.environments.insert(process, variables);
+            return Some(Decoded::Pending);
+        }
+        if variables.len() < total {
+            variables = targets::environment(process).unwrap_or(variables);
+        }
+        Some(Decoded::Event(Event::Environment { process, variables }))
+    }
 }
 
 /// What every record begins with.
@@ -170,6 +200,8 @@ unsafe impl Fixed for Name {}
 unsafe impl Fixed for Opened {}
 // SAFETY: as above.
 unsafe impl Fixed for Exec {}
+// SAFETY: as above.
+unsafe impl Fixed for Environment {}
 // SAFETY: as above.
 unsafe impl Fixed for Fork {}
 // SAFETY: as above.
@@ -309,13 +341,6 @@ fn group(names: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(&names.join(&b'/')))
 }
 
-/// The environment of a process: more than an event holds is read from /proc, where the process is still there.
-fn whole(process: ProcessId, variables: &[u8]) -> Vec<u8> {
-    let is_cut = variables.len() >= ENVIRONMENT_BYTES;
-    let rest = is_cut.then(|| targets::environment(process)).flatten();
-    rest.unwrap_or_else(|| variables.to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -375,6 +400,43 @@ mod tests {
             Decoded::Damaged,
             "without its first half"
         );
+    }
+
+    #[test]
+    fn the_pieces_of_an_environment_make_one_event() {
+        let whole = vec![b'x'; 2 * ENVIRONMENT_PIECE_BYTES + 5];
+        let piece = |number: usize| {
+            let offset = number * ENVIRONMENT_PIECE_BYTES;
+            let payload = &whole[offset..whole.len().min(offset + ENVIRONMENT_PIECE_BYTES)];
+            let fixed = Environment {
+                header: Header {
+                    kind: event::ENVIRONMENT,
+                    payload: payload.len() as u32,
+                    tgid: 7,
+                    ..Header::NONE
+                },
+                offset: offset as u32,
+                total: whole.len() as u32,
+            };
+            // SAFETY: `Environment` is plain data without padding.
+            let fixed = unsafe {
+                std::slice::from_raw_parts(
+                    (&raw const fixed).cast::<u8>(),
+                    size_of::<Environment>(),
+                )
+            };
+            [fixed, payload].concat()
+        };
+        let mut decoder = Decoder::default();
+        // The second piece of the first environment was dropped.
+        for number in [0, 2, 0, 1] {
+            assert_eq!(decoder.decode(&piece(number)), Decoded::Pending, "{number}");
+        }
+        let Decoded::Event(Event::Environment { variables, .. }) = decoder.decode(&piece(2)) else {
+            panic!("not an environment")
+        };
+        assert!(variables == whole, "{} bytes", variables.len());
+        assert!(decoder.environments.is_empty());
     }
 
     #[test]

@@ -8,9 +8,9 @@ use core::{ffi::c_void, ptr};
 use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use iotrace_common::{
     diag,
-    event::{self, Exec, Exit, Fork, Header},
+    event::{self, Environment, Exec, Exit, Fork, Header},
     key::start_key,
-    limits::{ARGS_BYTES, ENVIRONMENT_BYTES},
+    limits::{ARGS_BYTES, ENVIRONMENT_PIECE_BYTES, ENVIRONMENT_PIECES},
 };
 
 use super::{cgroup, running::start_of};
@@ -37,11 +37,11 @@ pub struct ExecScratch {
     args: [u8; ARGS_BYTES],
 }
 
-/// An environment; larger than the stack.
+/// A piece of an environment; larger than the stack.
 #[repr(C)]
 pub struct EnvironmentScratch {
-    header: Header,
-    variables: [u8; ENVIRONMENT_BYTES],
+    piece: Environment,
+    variables: [u8; ENVIRONMENT_PIECE_BYTES],
 }
 
 #[btf_map]
@@ -134,28 +134,38 @@ fn send_environment(task: Address, tgid: u32, mm: Address) {
     let scratch = unsafe { &mut *scratch };
     let start: u64 = probe(mm, &MM_ENV_START);
     let end: u64 = probe(mm, &MM_ENV_END);
-    let mut length = end.saturating_sub(start);
-    if length > ENVIRONMENT_BYTES as u64 {
-        length = ENVIRONMENT_BYTES as u64;
+    let total = end.saturating_sub(start);
+    scratch.piece.header = header(event::ENVIRONMENT, task, tgid);
+    scratch.piece.total = total as u32;
+    for piece in 0..ENVIRONMENT_PIECES {
+        let offset = (piece * ENVIRONMENT_PIECE_BYTES) as u64;
+        // An empty one is sent, too: it takes the place of the one before the exec.
+        if piece > 0 && offset >= total {
+            return;
+        }
+        let mut length = total - offset;
+        if length > ENVIRONMENT_PIECE_BYTES as u64 {
+            length = ENVIRONMENT_PIECE_BYTES as u64;
+        }
+        // SAFETY: the length is at most the buffer's.
+        let failed = unsafe {
+            generated::bpf_probe_read_user(
+                scratch.variables.as_mut_ptr().cast(),
+                length as u32,
+                (start + offset) as *const c_void,
+            )
+        };
+        if failed != 0 {
+            diagnose::count(diag::UNREADABLE);
+            return;
+        }
+        scratch.piece.offset = offset as u32;
+        scratch.piece.header.payload = length as u32;
+        send(
+            ptr::from_ref(scratch).cast(),
+            size_of::<Environment>() as u64 + length,
+        );
     }
-    // SAFETY: the length is at most the buffer's.
-    let failed = unsafe {
-        generated::bpf_probe_read_user(
-            scratch.variables.as_mut_ptr().cast(),
-            length as u32,
-            start as *const c_void,
-        )
-    };
-    if failed != 0 {
-        diagnose::count(diag::UNREADABLE);
-        return;
-    }
-    scratch.header = header(event::ENVIRONMENT, task, tgid);
-    scratch.header.payload = length as u32;
-    send(
-        ptr::from_ref(scratch).cast(),
-        size_of::<Header>() as u64 + length,
-    );
 }
 
 /// Copies the command line from the new program's stack; its length.
