@@ -52,24 +52,6 @@ fn parts(recording: &Path) -> usize {
         .count()
 }
 
-/// Kills it, its children first: it has no time to see that they are gone.
-fn kill(pid: u32) {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let lists =
-        tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
-    let children: Vec<i32> = lists
-        .flat_map(|list| {
-            list.split_whitespace()
-                .map(|pid| pid.parse().unwrap())
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    for pid in [pid as i32].into_iter().chain(children) {
-        // SAFETY: the recorder was not waited for, and neither did it wait for its children before.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
-    }
-}
-
 /// What one killed recorder left.
 struct Left {
     parts: usize,
@@ -120,7 +102,7 @@ fn round(delay: Duration, is_counting: bool) -> Left {
         assert!(started.elapsed() < LIMIT, "it counts nothing");
         std::thread::sleep(Duration::from_millis(2));
     }
-    kill(running.child.id());
+    running.kill_all();
     running.child.wait().unwrap();
     let recording = running.recording();
     let parts = parts(recording);

@@ -622,8 +622,9 @@ fn a_killed_recorder_leaves_what_it_had_flushed() {
             common::workload().into_os_string(),
             "reads".into(),
             dir.clone().into_os_string(),
-            "20000000".into(),
-            "2".into(),
+            // More than it comes to before it is killed.
+            "100000000".into(),
+            "1".into(),
         ]);
     running.until_recording();
     let part = running.recording().join("trace-000002");
@@ -635,8 +636,7 @@ fn a_killed_recorder_leaves_what_it_had_flushed() {
         );
         std::thread::sleep(Duration::from_millis(10));
     }
-    running.signal(libc::SIGKILL);
-    // When the program has ended, too.
+    running.kill_all();
     let run = running.wait();
     let trace = open(&run.recording);
     assert!(trace.operations > 0);

@@ -4,6 +4,7 @@ use std::{
     ffi::{CStr, OsStr, OsString},
     fs,
     io::{self, Read as _},
+    ops::{Deref, DerefMut},
     os::unix::{
         fs::{MetadataExt as _, chown},
         process::CommandExt as _,
@@ -41,9 +42,9 @@ pub struct Finished {
     dir: TempDir,
 }
 
-/// A run of iotrace that goes on.
+/// A run of iotrace that goes on; dropped before its end, it is killed with all that it started.
 pub struct Running {
-    pub child: Child,
+    pub child: Recorder,
     recording: PathBuf,
     dir: TempDir,
 }
@@ -209,11 +210,55 @@ impl Iotrace {
         take_interrupts(&mut self.command);
         let child = self.command.spawn().expect("iotrace starts");
         Running {
-            child,
+            child: Recorder(child),
             recording: self.recording,
             dir: self.dir,
         }
     }
+}
+
+/// The process of a run: a test that fails must not leave a busy program beside those that come after it.
+pub struct Recorder(Child);
+
+impl Deref for Recorder {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Recorder {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if matches!(self.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        children(self.id()).for_each(kill);
+        let _ = self.kill();
+        let _ = self.wait();
+    }
+}
+
+/// Processes that this one started and that have not ended.
+fn children(parent: u32) -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").expect("the processes");
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(move |pid: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        line.is_some_and(|of| of.trim().parse() == Ok(parent))
+    })
+}
+
+fn kill(pid: u32) {
+    // SAFETY: a plain call.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
 }
 
 impl Running {
@@ -253,6 +298,13 @@ impl Running {
     pub fn signal(&self, signal: i32) {
         // SAFETY: a child that was not waited for.
         unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Kills the recorder and what it traces: it has no time to see that that is gone.
+    pub fn kill_all(&self) {
+        let traced: Vec<u32> = children(self.child.id()).collect();
+        self.signal(libc::SIGKILL);
+        traced.into_iter().for_each(kill);
     }
 
     /// Waits for its end.

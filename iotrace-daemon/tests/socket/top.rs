@@ -111,8 +111,9 @@ fn has(lines: &[&str], words: &[&str]) -> bool {
 fn shows_a_users_processes_and_files_by_phase() {
     let service = Service::start(&[]);
     let home = service.home(USER);
-    let script = "mkdir dataset checkpoints; head -c 100000 /dev/zero > dataset/train-00000.tfrecord; \
-                  while :; do cat dataset/train-00000.tfrecord > checkpoints/model-final.ckpt; sleep 0.05; done";
+    // So few processes and such large files that both phases stand above everything else, by the time that they take.
+    let script = "mkdir dataset checkpoints; head -c 10000000 /dev/zero > dataset/train-00000.tfrecord; \
+                  while :; do cat dataset/train-00000.tfrecord > checkpoints/model-final.ckpt; sleep 0.5; done";
     let busy = Process::shell(USER, home.path(), script);
     let (iotrace, socket) = (
         service.iotrace.to_str().unwrap(),
