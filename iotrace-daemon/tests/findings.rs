@@ -519,7 +519,8 @@ fn startup_metadata_storm() {
     let startup = &report["startup"];
     assert_eq!(number(startup, "not_found_unlisted"), 0, "{startup:#}");
     assert!(number(startup, "not_found") >= 1_200);
-    silent(&searching(20).0, "startup-metadata-storm");
+    // The loader of a processor with AVX-512 looks into 40 directories beneath each.
+    silent(&searching(2).0, "startup-metadata-storm");
 }
 
 /// Looks for files in every way that there is, and so often as the names say.
@@ -555,7 +556,10 @@ fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, recording::Recorded
     ];
     let command = std::iter::once(python().into_os_string())
         .chain(command.map(std::ffi::OsStr::to_os_string));
-    let finished = Iotrace::record().command(command);
+    // Without what cargo sets, which the loader would look through; the report lists a hundred directories.
+    let finished = Iotrace::record()
+        .env("LD_LIBRARY_PATH", "")
+        .command(command);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let recorded = recording::read(&finished.recording).expect("the recording");
     let mut beneath = BTreeMap::new();
