@@ -302,12 +302,14 @@ fn put(lines: &mut String, what: &str, difference: &str) {
 const SKIPS_CALLS_FROM: (u32, u32) = (7, 2);
 /// And any other program.
 const SKIPS_FROM: (u32, u32) = (7, 0);
+/// The misses by which no operation is missing, but pages and requests of devices.
+const OF_STORAGE: &str = "storage_recursion_misses";
 
 /// Whether this kernel may skip programs of a reason for loss on a busy system, as the report then says.
 fn may_skip(reason: &str) -> bool {
     let from = match reason {
         "recursion_misses" | "exit_missed" => SKIPS_CALLS_FROM,
-        "process_recursion_misses" | "storage_recursion_misses" => SKIPS_FROM,
+        "process_recursion_misses" | OF_STORAGE => SKIPS_FROM,
         _ => return false,
     };
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("the release");
@@ -326,12 +328,14 @@ pub fn skipped(report: &Value) -> u64 {
     number(&report["losses"], "recursion_misses")
 }
 
-/// Fails unless every loss of a report is 0.
+/// Fails unless every loss of a report is 0. Where the kernel may skip programs of storage, which any task on the system
+/// then brings about by preempting another, their misses are none of what is compared.
 #[track_caller]
 pub fn nothing_lost(report: &Value) {
     let losses = report["losses"].as_object().expect("losses");
     let lost: Vec<_> = losses
         .iter()
+        .filter(|(name, _)| *name != OF_STORAGE || !may_skip(name))
         .filter(|(_, count)| count.as_u64() != Some(0))
         .collect();
     assert!(lost.is_empty(), "lost: {lost:?}");
