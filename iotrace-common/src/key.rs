@@ -53,8 +53,29 @@ pub struct IoKey {
     /// [`start_key`] of the process, which tells a reused pid apart.
     pub start: u32,
     /// Phase of the file as the call used it ([`crate::phases`]); 0 for calls that name no open file, and for files that
-    /// the kernel side could not sort.
+    /// the kernel side could not sort. In the key of a cell, the number of the span is above its lowest
+    /// [`PHASE_BITS`] bits.
     pub phase: u32,
+}
+
+/// Bits of [`IoKey::phase`] that hold the phase.
+pub const PHASE_BITS: u32 = 4;
+/// Number of the last span; the next one is 1 again.
+pub const MAX_SPAN: u32 = u32::MAX >> PHASE_BITS;
+
+impl IoKey {
+    /// The phase, without the number of the span.
+    #[inline(always)]
+    pub const fn phase_code(&self) -> u32 {
+        self.phase & ((1 << PHASE_BITS) - 1)
+    }
+
+    /// The number of the span: one use of a file by one process, from its open, or from its first call after
+    /// [`crate::limits::SPAN_GAP_NS`] without any. 0: spans of this phase are not kept.
+    #[inline(always)]
+    pub const fn span(&self) -> u32 {
+        self.phase >> PHASE_BITS
+    }
 }
 
 /// Key of the failure counters.
@@ -95,6 +116,7 @@ const _: () = {
     assert!(offset_of!(FileId, inode) == 8);
     assert!(size_of::<IoKey>() == 32);
     assert!(offset_of!(IoKey, tgid) == 16);
+    assert!(crate::phases::COUNT <= 1 << PHASE_BITS);
     assert!(size_of::<FailureKey>() == 40);
     assert!(size_of::<LookKey>() == 32);
 };

@@ -23,10 +23,12 @@ pub const MAPPED_ENTRIES: u32 = 8_192;
 pub const OVERFLOW_ENTRIES: u32 = 4_096;
 /// Files remembered as already named (an LRU: an evicted file is named again).
 pub const NAMED_ENTRIES: u32 = 131_072;
-/// Sets of open files whose last access is remembered at detail `full`; a power of two.
+/// Sets of open files whose last access and span are remembered; a power of two.
 pub const OPEN_FILE_SETS: u32 = 16_384;
 /// Open files of a set.
 pub const OPEN_FILE_WAYS: usize = 4;
+/// Time without a call on an open file after which its next call begins another span, nanoseconds.
+pub const SPAN_GAP_NS: u64 = 50_000_000;
 /// Files of processes with several threads whose last calls' ends are remembered at detail `full` (an LRU).
 pub const LAST_END_ENTRIES: u32 = 32_768;
 /// Threads whose state stands in a table; a power of two. A thread whose place is taken has its state in task storage.

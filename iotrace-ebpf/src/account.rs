@@ -6,7 +6,7 @@ use core::ptr;
 
 use iotrace_common::{
     diag,
-    key::{FileId, IoKey},
+    key::{FileId, IoKey, PHASE_BITS},
     op,
     phases::direction,
     value::{Failures, Io, IoFull, group},
@@ -17,7 +17,7 @@ use crate::{
     config::FULL,
     diagnose, histogram,
     maps::{FAILURES, OVERFLOW, OVERFLOW_FULL, ZERO},
-    path, sort,
+    path, sort, spans,
     thread::Thread,
     uprobe_mark,
 };
@@ -34,12 +34,14 @@ const BPF_NOEXIST: u64 = 1;
 #[inline(always)]
 pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     let epoch = cells::epoch();
-    let io = cells::last(thread, epoch);
+    let phase = thread.key.io.phase;
+    thread.key.io.phase = phase | spans::of(thread) << PHASE_BITS;
+    let mut io = cells::last(thread, epoch);
     if io.is_null() {
-        other_entry::<NAME>(thread, epoch)
-    } else {
-        io
+        io = other_entry::<NAME>(thread, epoch);
     }
+    thread.key.io.phase = phase;
+    io
 }
 
 /// The entry where it is not the one that the thread used last. A new one's file (0: none) is named if it has not been.
@@ -57,7 +59,9 @@ fn other_entry<const NAME: bool>(thread: *mut Thread, epoch: u64) -> *mut Io {
     if io.is_null() {
         return overflow(&thread.key.io);
     }
-    if NAME && thread.file != 0 && !thread.key.io.file.is_none() && !sort::is_named(thread) {
+    // A file that was closed may be gone by now: it was named when the call began.
+    let may_name = NAME && thread.file != 0 && thread.op() != op::CLOSE;
+    if may_name && !thread.key.io.file.is_none() && !sort::is_named(thread) {
         path::meet(thread, thread.file, thread.copy);
     }
     io
@@ -74,6 +78,7 @@ fn basic(full: &IoFull) -> &Io {
 fn overflow(key: &IoKey) -> *mut Io {
     let key = IoKey {
         file: FileId::NONE,
+        phase: key.phase_code(),
         ..*key
     };
     let mut found = lookup_overflow(&key);

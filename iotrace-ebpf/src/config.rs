@@ -64,6 +64,8 @@ constants! {
     MERGE_ALL = 0;
     /// 1: the directories are counted that files were looked for in vain in.
     COUNT_MISSING = 0;
+    /// Phases whose uses of files are counted apart, a bit for each ([`crate::spans`]).
+    SPAN_PHASES = 0;
     /// The daemon's own process id, which is traced only where it is a target.
     SELF_TGID = 0;
     /// Cells of a generation.

@@ -173,7 +173,6 @@ fn other(thread: *mut Thread, result: u64) {
         op::UNLINK => path::unlinked(thread),
         op::MMAP => pages::mapped(thread.file, &thread.key.io.file),
         // The file may be gone by now: it was named when the call began.
-        op::CLOSE => thread.file = 0,
         _ => {}
     }
     metadata::<true>(thread, result as i64);

@@ -246,7 +246,8 @@ fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
     }
     let direction = if read { READ } else { WRITE };
     let found = open_files::find(thread);
-    if !found.is_null() {
+    // SAFETY: a map value.
+    if !found.is_null() && unsafe { (*found).unknown == 0 } {
         // SAFETY: a map value. Threads that share the open file may write it at one time: then their accesses have no
         // order to tell.
         return follow(

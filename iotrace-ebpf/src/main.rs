@@ -9,7 +9,8 @@
 //! not choose. The daemon probes the kernel and takes one of them.
 //!
 //! - `enter`, `exit`: what happens at the start and the end of a call
-//! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses
+//! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses; `spans`:
+//!   which calls are one use of a file
 //! - `flight`: merged time; `together`: that over all processes, where it is wanted
 //! - `trace`: every operation by itself, where that is wanted
 //! - `thread`: whose call it is, and what its start leaves for its end
@@ -37,6 +38,7 @@ mod histogram;
 mod kernel;
 mod maps;
 mod open_files;
+mod spans;
 mod thread;
 mod together;
 mod trace;

@@ -170,6 +170,10 @@ pub struct Named {
 #[btf_map]
 pub static NAMED: LruHashMap<FileId, Named, { limits::NAMED_ENTRIES as usize }> = LruHashMap::new();
 
+/// Spans begun so far ([`crate::spans`]).
+#[btf_map]
+pub static SPANS: Array<u64, 1> = Array::new();
+
 /// Open files as the processes use them, found by their address ([`crate::open_files`]).
 #[btf_map]
 pub static OPEN_FILES: Array<

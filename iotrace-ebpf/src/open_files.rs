@@ -1,4 +1,5 @@
-//! The last access of each open file as a process uses it, which says whether the next one is sequential.
+//! The last access of each open file as a process uses it, which says whether the next one is sequential, and whether it
+//! belongs to the same span ([`crate::spans`]).
 //!
 //! Writes `OPEN_FILES`: sets of places, found by the address of the open file. An open file that finds its set full takes
 //! the place that was used least lately. Where it was still in use, its next access begins anew, is left out of the
@@ -6,7 +7,10 @@
 
 use core::ptr;
 
-use iotrace_common::limits::{OPEN_FILE_SETS, OPEN_FILE_WAYS};
+use iotrace_common::{
+    limits::{OPEN_FILE_SETS, OPEN_FILE_WAYS, SPAN_GAP_NS},
+    op,
+};
 
 use crate::{kernel::compare_exchange, maps::OPEN_FILES, thread::Thread};
 
@@ -14,7 +18,7 @@ use crate::{kernel::compare_exchange, maps::OPEN_FILES, thread::Thread};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct OpenFile {
-    /// Address of the `struct file`; 0: nobody's place, [`CHANGING`]: between two.
+    /// What [`identity`] says of it; 0: nobody's place, [`CHANGING`]: between two.
     file: u64,
     /// Process id and start key.
     owner: u64,
@@ -23,6 +27,10 @@ pub struct OpenFile {
     pub last_write: u64,
     /// End of the last access, nanoseconds, and in the lowest bits its direction.
     used: u64,
+    /// Number of the span that it is in; 0: none.
+    pub span: u32,
+    /// Not 0: its open was not seen, so that it is not known where its last access ended.
+    pub unknown: u32,
 }
 
 const CHANGING: u64 = 1;
@@ -41,7 +49,7 @@ pub fn find(thread: &Thread) -> *mut OpenFile {
         // SAFETY: a map value; the way is below their number.
         unsafe {
             let state = set.cast::<OpenFile>().add(way);
-            if ptr::read_volatile(&raw const (*state).file) == thread.file
+            if ptr::read_volatile(&raw const (*state).file) == identity(thread)
                 && ptr::read_volatile(&raw const (*state).owner) == owner
             {
                 return state;
@@ -60,7 +68,8 @@ pub fn begin(thread: *const Thread) -> *mut OpenFile {
         return ptr::null_mut();
     };
     let mut state = find(thread);
-    if state.is_null() {
+    let is_known = !state.is_null();
+    if !is_known {
         state = oldest(thread);
     }
     if state.is_null() {
@@ -77,7 +86,11 @@ pub fn begin(thread: *const Thread) -> *mut OpenFile {
         (*state).last_read = 0;
         (*state).last_write = 0;
         (*state).used = thread.ended & !DIRECTION;
-        ptr::write_volatile(file, thread.file);
+        (*state).unknown = u32::from(thread.op() != op::OPEN);
+        if !is_known {
+            (*state).span = 0;
+        }
+        ptr::write_volatile(file, identity(thread));
     }
     state
 }
@@ -113,6 +126,29 @@ pub fn direction(state: &OpenFile) -> u64 {
 #[inline(always)]
 pub fn use_now(state: &mut OpenFile, thread: &Thread, direction: u64) {
     state.used = thread.ended & !DIRECTION | direction;
+    state.unknown = 0;
+}
+
+/// Whether the open file was not used for so long before the thread's call that the call begins another span.
+#[inline(always)]
+pub fn was_idle(state: &OpenFile, thread: &Thread) -> bool {
+    thread.entered.saturating_sub(state.used & !DIRECTION) > SPAN_GAP_NS
+}
+
+/// The thread's call used the open file.
+#[inline(always)]
+pub fn touch(state: &mut OpenFile, thread: &Thread) {
+    state.used = thread.ended & !DIRECTION | state.used & DIRECTION;
+}
+
+/// What tells the thread's open file from others: its address, or its handle where addresses are not known.
+#[inline(always)]
+fn identity(thread: &Thread) -> u64 {
+    if cfg!(feature = "untyped") {
+        thread.key.io.file.inode << FILE_BITS
+    } else {
+        thread.file
+    }
 }
 
 #[inline(always)]
@@ -123,6 +159,7 @@ fn owner(thread: &Thread) -> u64 {
 /// The set of the thread's open file: forked processes share open files, so the process counts as well.
 #[inline(always)]
 fn set(thread: &Thread) -> u32 {
-    let mixed = ((thread.file >> FILE_BITS) as u32 ^ thread.key.io.tgid).wrapping_mul(0x9e37_79b1);
+    let mixed =
+        ((identity(thread) >> FILE_BITS) as u32 ^ thread.key.io.tgid).wrapping_mul(0x9e37_79b1);
     mixed >> (u32::BITS - OPEN_FILE_SETS.ilog2())
 }

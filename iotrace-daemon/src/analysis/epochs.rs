@@ -15,7 +15,11 @@ use crate::{
         context::Sorted,
         phase::{Direction, Phase},
     },
-    model::{Model, counters::MMAPS, groups::Groups},
+    model::{
+        Model,
+        counters::{BYTES_READ, MMAPS},
+        groups::Groups,
+    },
 };
 
 /// A pass may lack so much, of the bytes of one file and of the bytes of all.
@@ -185,12 +189,21 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
 /// Why passes over mapped files are not told.
 pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";
 
-/// Whether training files were mapped.
-pub fn are_mapped(model: &Model, sorted: &[Sorted]) -> bool {
-    model.rows().iter().any(|row| {
+/// Share of the bytes of the training files that were read from which on mapped ones make passes unknown.
+pub const MAPPED_SHARE: f64 = 0.1;
+
+/// Bytes of the training files that were mapped, and not read as a whole too.
+pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
+    let mut mapped: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in model.rows() {
         let phase = sorted[row.file as usize].phase(Direction::Read);
-        phase == Phase::Training && row.cell.total().v[MMAPS] > 0
-    })
+        let total = row.cell.total();
+        let size = uses.sizes[row.file as usize];
+        if phase == Phase::Training && total.v[MMAPS] > 0 && total.v[BYTES_READ] < size {
+            mapped.insert(row.file, size);
+        }
+    }
+    mapped.values().sum()
 }
 
 /// Whether the path is of data that a model is only tried on.

@@ -30,7 +30,7 @@ use startup::Startup;
 use uses::Uses;
 
 use crate::{
-    classify::context::Sorted,
+    classify::{context::Sorted, copies::Copies},
     model::{Model, groups::Groups, run::Run},
 };
 
@@ -49,12 +49,20 @@ pub struct Analysis {
     pub series: Series,
     /// The gravest first.
     pub findings: Vec<Finding>,
+    /// Files that were copied, by start.
+    pub copies: Copies,
 }
 
 impl Analysis {
     /// Analyses a run whose files are `sorted`, by their index.
-    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], thresholds: &Thresholds) -> Self {
-        let uses = Uses::new(model, run, sorted);
+    pub fn new(
+        model: &Model,
+        run: &Run,
+        sorted: &[Sorted],
+        copies: Copies,
+        thresholds: &Thresholds,
+    ) -> Self {
+        let uses = Uses::new(model, run, sorted, &copies);
         let groups = Groups::new(model);
         let mut analysis = Self {
             checkpoints: saves::saves(model, &uses),
@@ -65,8 +73,11 @@ impl Analysis {
             startup: Startup::new(model, &uses, sorted),
             series: Series::default(),
             findings: Vec::new(),
+            copies,
         };
-        if analysis.epochs.files == 0 && epochs::are_mapped(model, sorted) {
+        let mapped = epochs::mapped_bytes(model, &uses, sorted);
+        if mapped as f64 > analysis.epochs.bytes as f64 * epochs::MAPPED_SHARE {
+            analysis.epochs.epochs.clear();
             analysis.epochs.untold = Some(epochs::MAPPED);
         }
         analysis.findings = findings::find(&findings::Data {

@@ -38,6 +38,21 @@ const IN_A_NUMBER: [&str; 6] = [
     "metadata",
 ];
 
+/// Directories inside a save (SavedModel, Orbax, sentence-transformers' modules have numbers and names of their own).
+const INNER_DIRECTORIES: [&[u8]; 5] = [
+    b"variables",
+    b"assets",
+    b"assets.extra",
+    b"state",
+    b"params",
+];
+
+/// Whether a file is one that describes a model and holds none of it, by its name.
+pub fn is_description(path: &[u8]) -> bool {
+    const ENDINGS: [&[u8]; 5] = [b".json", b".yaml", b".yml", b".txt", b".md"];
+    ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
+
 /// The save that the file at `path` belongs to.
 pub fn key(path: &[u8]) -> Key {
     let components: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
@@ -49,6 +64,17 @@ pub fn key(path: &[u8]) -> Key {
         let is_last = index + 2 == components.len();
         is_step_directory(directories[*index], next, is_last)
     };
+    // Of TensorFlow: what is put together from here stands in the directory above, by the same number.
+    if let Some((container, above)) = directories.split_last()
+        && let Some(step) = container.strip_suffix(b"_temp")
+    {
+        let number = last_number(step);
+        return Key {
+            directory: above.join(&b'/'),
+            number,
+            is_step: number.is_some(),
+        };
+    }
     if let Some(index) = (0..directories.len()).find(is_step) {
         let mut directory = directories[..index].join(&b'/');
         directory.push(b'/');
@@ -60,6 +86,13 @@ pub fn key(path: &[u8]) -> Key {
         };
     }
     let number = last_number(stem(name));
+    let mut directories = directories;
+    while let Some((last, above)) = directories.split_last()
+        && INNER_DIRECTORIES.contains(last)
+        && !above.is_empty()
+    {
+        directories = above;
+    }
     Key {
         directory: directories.join(&b'/'),
         number,
@@ -129,7 +162,11 @@ fn stem(name: &[u8]) -> &[u8] {
         b"scheduler_",
         b"sampler_",
     ];
-    if is_shard || of_rank.iter().any(|prefix| stem.starts_with(prefix)) {
+    let is_rank = stem.strip_prefix(b"rank").is_some_and(|rest| {
+        let rest = rest.strip_prefix(b"_").unwrap_or(rest);
+        rest.first().is_some_and(u8::is_ascii_digit)
+    });
+    if is_shard || is_rank || of_rank.iter().any(|prefix| stem.starts_with(prefix)) {
         return &[];
     }
     // An extension may have a digit (.h5, .mp3).
@@ -213,12 +250,31 @@ mod tests {
                     "/d/model.h5",
                     "/d/__0_0.distcp",
                     "/d/rng_state_3.pth",
+                    "/d/rank7.pt",
                     "/d/model-00001-of-00002.bin",
                 ],
                 "/d",
                 None,
             ),
             (vec!["/home/7/run/model.pt"], "/home/7/run", None),
+            (
+                vec![
+                    "/out/export/saved_model.pb",
+                    "/out/export/variables/variables.index",
+                    "/out/export/variables/variables.data-00000-of-00001",
+                ],
+                "/out/export",
+                None,
+            ),
+            (
+                vec![
+                    "/out/ckpt-5_temp/part-00000-of-00001.index",
+                    "/out/ckpt-5.index",
+                    "/out/ckpt-5.data-00000-of-00001",
+                ],
+                "/out",
+                Some(5),
+            ),
         ] {
             for path in paths {
                 let key = key(path.as_bytes());

@@ -1,9 +1,9 @@
 //! Checkpoint events and loads: files that were written, or read, as one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    naming::{Key, key},
+    naming::{Key, is_description, key},
     uses::{Touch, Uses, Visit},
 };
 use crate::model::Model;
@@ -15,6 +15,10 @@ pub const STEP_GAP: i64 = 60 * SECOND;
 pub const GAP: i64 = 10 * SECOND;
 /// Files without a step (`latest`, `checkpoint`) belong to the step that is saved so near to them, nanoseconds.
 const NEAR: i64 = 2 * SECOND;
+/// A file, or a write of it, is small beside another with so many times its bytes.
+const SMALL_PART: u64 = 16;
+/// Bytes up to which files that describe a model are no model themselves.
+const DESCRIPTION_BYTES: u64 = 1 << 20;
 /// Paths that an event names.
 const NAMED: usize = 8;
 
@@ -114,7 +118,7 @@ struct Part {
 /// The saves of a run, in order.
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
-    let mut events = group(model, &parts, true);
+    let mut events = group(model, &parts, true, &uses.sizes);
     attach(&mut events);
     add_directory_syncs(model, uses, &mut events);
     finish(model, uses, &mut events);
@@ -136,7 +140,12 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 /// The loads of a run, in order.
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
-    let mut events = group(model, &parts, false);
+    let mut events = group(model, &parts, false, &uses.sizes);
+    // A program that looks at a model's description has loaded nothing yet.
+    events.retain(|event| {
+        let mut files = event.files.iter();
+        event.bytes > DESCRIPTION_BYTES || !files.all(|file| is_description(model.file(*file).path))
+    });
     finish(model, uses, &mut events);
     events
 }
@@ -226,7 +235,7 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
 }
 
 /// Puts parts with one key into events, in time.
-fn group(model: &Model, parts: &[Part], is_save: bool) -> Vec<Event> {
+fn group(model: &Model, parts: &[Part], is_save: bool, sizes: &[u64]) -> Vec<Event> {
     let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
     let mut keys: HashMap<u32, Key> = HashMap::new();
     for part in parts {
@@ -244,27 +253,86 @@ fn group(model: &Model, parts: &[Part], is_save: bool) -> Vec<Event> {
     let mut events = Vec::new();
     for (key, mut parts) in by_key {
         parts.sort_by_key(|part| (part.touch.start, part.touch.file));
-        let gap = if key.is_step { STEP_GAP } else { GAP };
-        // Which path each process used in the event so far: one that comes again begins the next.
-        let mut used: HashSet<(u32, &[u8])> = HashSet::new();
-        let mut event: Option<Event> = None;
-        for part in parts {
-            let path = model.file(part.touch.file).path;
-            let again = !used.insert((part.touch.process, path)) && is_save;
-            match &mut event {
-                Some(event) if !again && part.touch.start - event.end <= gap => {
+        let (main, small) = divide(model, &parts, is_save);
+        let mut rounds = rounds(model, &key, &main, is_save, sizes);
+        // A manifest is written more than once in a save, before or after the data.
+        for part in small {
+            let distance = |event: &Event| {
+                (part.touch.start - event.end)
+                    .max(event.start - part.touch.end)
+                    .max(0)
+            };
+            match rounds.iter_mut().min_by_key(|event| distance(event)) {
+                Some(event) if distance(event) <= gap_of(&key) => {
                     event.absorb(Event::of(part, &key));
                 }
-                _ => {
-                    events.extend(event.replace(Event::of(part, &key)));
-                    used.clear();
-                    used.insert((part.touch.process, path));
-                }
+                _ => rounds.push(Event::of(part, &key)),
             }
         }
-        events.extend(event);
+        events.append(&mut rounds);
     }
     events.sort_by_key(|event| (event.start, event.end));
+    events
+}
+
+/// Longest pause within an event.
+fn gap_of(key: &Key) -> i64 {
+    if key.is_step { STEP_GAP } else { GAP }
+}
+
+/// The parts that a save consists of, and those of files that are small beside them, or of a file that moved far more at
+/// another time.
+fn divide<'a>(model: &Model, parts: &[&'a Part], is_save: bool) -> (Vec<&'a Part>, Vec<&'a Part>) {
+    if !is_save {
+        return (parts.to_vec(), Vec::new());
+    }
+    let mut most: HashMap<(u32, &[u8]), u64> = HashMap::new();
+    let key = |part: &Part| (part.touch.process, model.file(part.touch.file).path);
+    for part in parts {
+        let most = most.entry(key(part)).or_default();
+        *most = part.touch.bytes.max(*most);
+    }
+    let largest = most.values().copied().max().unwrap_or(0);
+    parts.iter().copied().partition(|part| {
+        let of_file = most[&key(part)];
+        part.touch.bytes >= of_file / SMALL_PART && of_file >= largest / SMALL_PART
+    })
+}
+
+/// Puts the main parts of one key into events: a path that is used again begins the next. `sizes`: by file.
+fn rounds(model: &Model, key: &Key, parts: &[&Part], is_save: bool, sizes: &[u64]) -> Vec<Event> {
+    let mut events = Vec::new();
+    // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
+    let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
+    let mut event: Option<Event> = None;
+    for part in parts {
+        let Touch {
+            process,
+            file,
+            bytes,
+            ..
+        } = part.touch;
+        let path = model.file(file).path;
+        let earlier = used.get(path).copied();
+        // Several processes may write parts of one file; what is more than all of it is written again.
+        let again = is_save
+            && earlier.is_some_and(|(by, of, before)| {
+                let size = sizes[file as usize];
+                by == process || of != file || before + bytes > size + size / SMALL_PART
+            });
+        match &mut event {
+            Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
+                event.absorb(Event::of(part, key));
+            }
+            _ => {
+                events.extend(event.replace(Event::of(part, key)));
+                used.clear();
+            }
+        }
+        let before = used.get(path).map_or(0, |(_, _, before)| *before);
+        used.insert(path, (process, file, before + bytes));
+    }
+    events.extend(event);
     events
 }
 

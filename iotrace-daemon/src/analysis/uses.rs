@@ -5,9 +5,12 @@
 //! last open, read, write and close were. So one or two uses of a file in one interval are known with their times, and of
 //! more the number is known and the times of those between are not: [`Visit::is_exact`] says so.
 
+use std::collections::HashSet;
+
 use crate::{
     classify::{
         context::Sorted,
+        copies::Copies,
         phase::{Direction, Phase},
         used::Used,
     },
@@ -64,6 +67,23 @@ pub struct Touch {
     pub extent: u64,
 }
 
+impl Touch {
+    /// A use that nothing goes on with.
+    fn alone(self) -> Self {
+        Self {
+            between: None,
+            opens: 1,
+            closes: 1,
+            ..self
+        }
+    }
+}
+
+/// Longest time after the last write until a close that is of the same save, nanoseconds.
+const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
+/// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
+const MAX_PAUSE_NS: u64 = 10_000_000_000;
+
 /// What the pass found.
 #[derive(Default)]
 pub struct Uses {
@@ -79,7 +99,7 @@ pub struct Uses {
 
 impl Uses {
     /// Goes over the intervals of a run.
-    pub fn new(model: &Model, run: &Run, sorted: &[Sorted]) -> Self {
+    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], copies: &Copies) -> Self {
         let bounds = Bounds {
             start: run.start_unix_ns,
             end: run.start_unix_ns.saturating_add_unsigned(run.duration_ns),
@@ -91,6 +111,8 @@ impl Uses {
             model,
             run,
             sorted,
+            copies,
+            spanned: spanned(model),
             used: used.collect(),
             uses: Self {
                 sizes: sizes(model),
@@ -99,10 +121,18 @@ impl Uses {
             filling: Filling::default(),
         };
         model.each_interval(bounds, |bounds, delta| pass.take(bounds, &delta));
+        pass.take_spans();
         let mut uses = pass.uses;
         uses.series = pass.filling.finish();
         uses
     }
+}
+
+/// Processes and files whose uses are known one by one; none where there were too many to keep.
+fn spanned(model: &Model) -> HashSet<(u32, u32)> {
+    let spans = model.spans().filter(|spans| spans.are_complete());
+    let spans = spans.map_or(&[][..], |spans| spans.all());
+    spans.iter().map(|s| (s.process, s.file)).collect()
 }
 
 /// The size of each file: at first sight, or as far as it was read and written since.
@@ -131,6 +161,9 @@ struct Pass<'a> {
     model: &'a Model,
     run: &'a Run,
     sorted: &'a [Sorted],
+    copies: &'a Copies,
+    /// Processes and files whose uses are known one by one.
+    spanned: HashSet<(u32, u32)>,
     /// By row.
     used: Vec<Used>,
     uses: Uses,
@@ -159,20 +192,97 @@ impl Pass<'_> {
             self.directory(file, process, counters);
             return;
         }
+        let is_spanned = self.spanned.contains(&(process, file));
         for phase in phases {
             match phase {
-                (Phase::Training, Direction::Read) => self.visit(file, process, counters),
-                (Phase::Checkpoint, Direction::Write) => {
+                (Phase::Training, Direction::Read) if !self.copies.are_all_reads(process, file) => {
+                    self.visit(file, process, counters)
+                }
+                (Phase::Checkpoint, Direction::Write) if !is_spanned => {
                     let touch = self.written(file, process, counters);
                     self.uses.saved.extend(touch);
                 }
-                (Phase::Restore, Direction::Read) => {
+                (Phase::Restore, Direction::Read) if !is_spanned => {
                     let touch = self.read(file, process, counters);
                     self.uses.loaded.extend(touch);
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Takes saves and loads from the uses that are known one by one.
+    fn take_spans(&mut self) {
+        let Some(spans) = self.model.spans() else {
+            return;
+        };
+        for one in spans.uses() {
+            let place = (one.process, one.file);
+            if !self.spanned.contains(&place) || self.model.file(one.file).is_directory() {
+                continue;
+            }
+            let pieces = one.pieces.iter();
+            let pieces: Vec<Counters> = pieces
+                .map(|index| spans.all()[*index as usize].cell.total())
+                .collect();
+            let sorted = &self.sorted[one.file as usize];
+            if sorted.phase(Direction::Write) == Phase::Checkpoint {
+                for counters in self.rounds(one.file, &pieces) {
+                    let touch = self.written(one.file, one.process, &counters);
+                    self.uses.saved.extend(touch.map(Touch::alone));
+                }
+            }
+            // What its own writer reads back is no load, and neither is what is copied.
+            let is_restore = sorted.phase(Direction::Read) == Phase::Restore;
+            let first = one.pieces[0];
+            if is_restore && !self.copies.is_read_back(first) && !self.copies.has_span(first) {
+                let touch = self.read(one.file, one.process, &one.counters);
+                self.uses.loaded.extend(touch.map(Touch::alone));
+            }
+        }
+    }
+
+    /// The writes of one use of a file, by save: a file that is kept open is written again for the next one, from its
+    /// beginning or after a long while. What comes after the last write or sync is left out, but for a close soon after.
+    fn rounds(&self, file: u32, pieces: &[Counters]) -> Vec<Counters> {
+        let moves = |counters: &Counters| {
+            let v = &counters.v;
+            v[WRITES] + v[TRANSFER_WRITES] + v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES] > 0
+        };
+        let size = self.uses.sizes[file as usize];
+        let written: u64 = pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]).sum();
+        let is_rewritten = size > 0 && written > size + size / 10;
+        let mut rounds: Vec<Counters> = Vec::new();
+        // What came before the first write since the last round: an open, mostly.
+        let mut before: Option<Counters> = None;
+        for piece in pieces {
+            let mut counters = piece.clone();
+            if let Some(before) = before.take() {
+                counters.absorb(&before);
+            }
+            if !moves(piece) {
+                match rounds.last_mut() {
+                    Some(last)
+                        if !is_rewritten
+                            && piece.v[CLOSES] > 0
+                            && piece.v[FIRST] < last.v[LAST] + CLOSE_WITHIN_NS =>
+                    {
+                        counters.absorb(last);
+                        *last = counters;
+                    }
+                    _ => before = Some(counters),
+                }
+                continue;
+            }
+            match rounds.last_mut() {
+                Some(last) if !is_rewritten && piece.v[FIRST] < last.v[LAST] + MAX_PAUSE_NS => {
+                    counters.absorb(last);
+                    *last = counters;
+                }
+                _ => rounds.push(counters),
+            }
+        }
+        rounds
     }
 
     fn at(&self, monotonic: u64) -> i64 {
@@ -204,7 +314,8 @@ impl Pass<'_> {
         let start = self.first_of([v[FIRST_READ], v[FIRST], 0]);
         let end = self.first_of([v[LAST_READ], v[LAST], 0]).max(start);
         let size = self.uses.sizes[file as usize];
-        let opens = v[OPENS];
+        // The open that wrote the file is none of those that read it.
+        let opens = v[OPENS] - u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
         let whole = Visit {
             file,
             process,

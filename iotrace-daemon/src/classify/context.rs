@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     Classifier,
+    copies::Copies,
     dfa::Verdict,
     phase::{Class, Direction, Phase},
 };
@@ -38,6 +39,10 @@ pub enum Reason {
     SavedHere,
     /// It was written as data are made: its reads are of data.
     Prepared,
+    /// All that was read of it, or written to it, was one end of a copy.
+    Copied,
+    /// All that was read of it had been written by the same rank before.
+    ReadBack,
 }
 
 impl Reason {
@@ -49,6 +54,8 @@ impl Reason {
             Self::Index => "index",
             Self::SavedHere => "saved_here",
             Self::Prepared => "prepared",
+            Self::Copied => "copied",
+            Self::ReadBack => "read_back",
         }
     }
 
@@ -57,6 +64,7 @@ impl Reason {
             Self::ReadAgain | Self::Family | Self::Index => Phase::Training,
             Self::SavedHere => Phase::Restore,
             Self::Prepared => Phase::Other(Some(Class::Cache)),
+            Self::Copied | Self::ReadBack => Phase::UNMATCHED,
         }
     }
 }
@@ -79,8 +87,8 @@ impl Sorted {
     }
 }
 
-/// Sorts all files of a run, by their index in the model. A renamed file is sorted by its newest name.
-pub fn sort(model: &Model, classifier: &Classifier) -> Vec<Sorted> {
+/// Sorts all files of a run, by their index in the model, given its copies. A renamed file is sorted by its newest name.
+pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sorted> {
     let by_path = |index| {
         let file = model.file(index);
         let verdict = if file.path.is_empty() {
@@ -102,7 +110,61 @@ pub fn sort(model: &Model, classifier: &Classifier) -> Vec<Sorted> {
     for file in prepared(model, &sorted, classifier) {
         sorted[file as usize].reasons[Direction::Write.index()] = Some(Reason::Prepared);
     }
+    apply_copies(model, copies, &mut sorted);
     sorted
+}
+
+/// What happened to a file in one direction, over all processes.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    /// Whether anything was read, or written, at all.
+    any: bool,
+    /// Whether a process did so otherwise than to copy it.
+    other: bool,
+    /// Whether a process read what its own rank had not written before, otherwise than to copy it.
+    foreign: bool,
+}
+
+/// Takes out of training, checkpoints and restores what was copied, and what its own writer read back.
+fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
+    let mut ends = vec![[Ends::default(); 2]; sorted.len()];
+    for row in model.rows() {
+        let total = row.cell.total();
+        let (process, file) = (row.process, row.file);
+        let [read, written] = &mut ends[file as usize];
+        if total.v[BYTES_READ] > 0 {
+            let is_copied = copies.are_all_reads(process, file);
+            read.any = true;
+            read.other |= !is_copied;
+            read.foreign |= !is_copied && !copies.is_only_read_back(process, file);
+        }
+        if total.v[BYTES_WRITTEN] > 0 {
+            written.any = true;
+            written.other |= !copies.are_all_writes(process, file);
+        }
+    }
+    // What was saved under a name that is no checkpoint's becomes one by its copy.
+    let is_saved = |file: u32, sorted: &[Sorted]| {
+        !ends[file as usize][Direction::Write.index()].any
+            || sorted[file as usize].phase(Direction::Write) == Phase::Checkpoint
+    };
+    let is_second: HashSet<u32> = copies
+        .all
+        .iter()
+        .filter(|copy| is_saved(copy.source, sorted))
+        .map(|copy| copy.target)
+        .collect();
+    for (index, (file, [read, written])) in sorted.iter_mut().zip(&ends).enumerate() {
+        let is_restore = file.phase(Direction::Read) == Phase::Restore;
+        if read.any && !read.other {
+            file.reasons[Direction::Read.index()] = Some(Reason::Copied);
+        } else if read.any && !read.foreign && is_restore {
+            file.reasons[Direction::Read.index()] = Some(Reason::ReadBack);
+        }
+        if written.any && !written.other && is_second.contains(&(index as u32)) {
+            file.reasons[Direction::Write.index()] = Some(Reason::Copied);
+        }
+    }
 }
 
 /// Files that were taken for saves of weights, and whose reads are of data.

@@ -1,13 +1,14 @@
 //! Which phase of a training job I/O belongs to, by path, direction and filesystem.
 //!
 //! ```text
-//! rules (TOML, built-in catalogue) -> dfa (one table) -> Verdict of a path -> context (what only the run tells)
+//! rules (TOML, built-in catalogue) -> dfa (one table) -> Verdict of a path -> context (what only the run tells, copies among it)
 //! ```
 //!
 //! [`Classifier`] sorts paths, `check` finds rules that never win; `docs/phases.md` describes the rules.
 
 pub mod check;
 pub mod context;
+pub mod copies;
 pub mod dfa;
 pub mod glob;
 pub mod phase;

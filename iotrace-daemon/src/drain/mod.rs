@@ -175,7 +175,11 @@ where
 {
     for (key, value) in keys.iter().zip(values) {
         let counters = Counters::from(value);
-        model.add_sorted(process_of(key), place(key), key.phase, &counters);
+        let place = place(key);
+        model.add_sorted(process_of(key), place, key.phase_code(), &counters);
+        if let (Place::File(file), 1..) = (place, key.span()) {
+            model.add_span(process_of(key), file, key.span(), &counters);
+        }
     }
 }
 

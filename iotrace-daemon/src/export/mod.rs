@@ -27,6 +27,7 @@ use crate::{
     classify::{
         Classifier,
         context::{Sorted, sort},
+        copies::Copies,
         phase::Phase,
         used::Used,
     },
@@ -107,7 +108,7 @@ impl<'a> Export<'a> {
             knows_cache: page_cache::is_known(model),
             names,
             selection,
-            sorted: sort(model, classifier),
+            sorted: sort(model, classifier, &Copies::of(model)),
             processes,
         }
     }
@@ -276,7 +277,9 @@ impl<'a> Export<'a> {
 
     /// Checkpoints, epochs and the like, of the whole recording.
     pub fn analysis(&self) -> Analysis {
-        Analysis::new(self.model, self.run, &self.sorted, &Thresholds::default())
+        let copies = Copies::of(self.model);
+        let thresholds = Thresholds::default();
+        Analysis::new(self.model, self.run, &self.sorted, copies, &thresholds)
     }
 
     /// A moment of the kernel's clock, nanoseconds since the start of the run.

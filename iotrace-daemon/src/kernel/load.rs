@@ -38,7 +38,7 @@ use super::{
     uring::{self, Uring},
     variant::{self, Variant},
 };
-use crate::classify::dfa::Table;
+use crate::classify::{dfa::Table, phase::Phase};
 
 /// Where the kernel shows its own type information.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -306,6 +306,7 @@ fn open(
         ("FOLLOW", u64::from(options.follow)),
         ("ENVIRONMENT", u64::from(options.environment)),
         ("MERGE_ALL", u64::from(options.merge_all)),
+        ("SPAN_PHASES", span_phases(has_loop)),
         ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
         // Without `bpf_loop` no path can be hashed.
         ("COUNT_MISSING", u64::from(options.missing && has_loop)),
@@ -398,9 +399,7 @@ fn open(
         loader.map_max_entries("RULES", 2);
     }
     if !full {
-        loader
-            .map_max_entries("OPEN_FILES", 1)
-            .map_max_entries("LAST_ENDS", 1);
+        loader.map_max_entries("LAST_ENDS", 1);
     }
     loader.load(&object).map_err(|error| {
         let errno = errno_of(&error);
@@ -413,6 +412,17 @@ fn open(
             },
         }
     })
+}
+
+/// Phases whose spans are kept, as bits by [`Phase::code`]: those of which saves, loads and copies are made. Temporary names
+/// of checkpoints match no rule. Where the programs sort no files, those of all.
+fn span_phases(sorts: bool) -> u64 {
+    const KEPT: [Phase; 3] = [Phase::Checkpoint, Phase::Restore, Phase::UNMATCHED];
+    if sorts {
+        KEPT.iter().map(|phase| 1 << phase.code()).sum()
+    } else {
+        1
+    }
 }
 
 /// Why nothing is chosen by its path where [`walks_paths`] is false.

@@ -41,6 +41,9 @@ impl Model {
         self.together.append(&other.together, node);
         self.computing.append(&other.computing, node, processes);
         self.block.append(other.block, node, processes, &files);
+        if let (Some(spans), Some(others)) = (&mut self.spans, other.spans) {
+            spans.append(others, processes, &files);
+        }
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
         for process in other.processes.into_all() {
@@ -60,6 +63,9 @@ impl Model {
         }
         // Nothing of it waits for a flush: all intervals are settled where there is a history.
         self.rows.settle();
+        if let Some(spans) = &mut self.spans {
+            spans.settle();
+        }
         self.failures.settle();
         self.missing.settle();
         self.libraries.settle();

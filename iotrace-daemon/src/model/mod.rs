@@ -39,6 +39,7 @@ pub mod phases;
 mod processes;
 mod rows;
 pub mod run;
+pub mod spans;
 pub mod together;
 pub mod top;
 
@@ -67,6 +68,7 @@ use processes::Processes;
 pub use processes::{About, Process, Tally};
 use rows::Rows;
 pub use rows::{Cell, Row};
+use spans::Spans;
 use together::Together;
 
 /// A [`Place`] in the model, by index.
@@ -95,6 +97,8 @@ pub struct Model {
     tally: Tally,
     /// Settled intervals, where they are kept.
     history: Option<History>,
+    /// Uses of files one by one, where intervals are kept.
+    spans: Option<Spans>,
 }
 
 impl Model {
@@ -102,6 +106,7 @@ impl Model {
     pub fn with_history() -> Self {
         Self {
             history: Some(History::default()),
+            spans: Some(Spans::default()),
             ..Self::default()
         }
     }
@@ -122,6 +127,18 @@ impl Model {
         if let Some(file) = file {
             self.files.sorted(file, phase);
         }
+    }
+
+    /// Adds to one use of a file by a process ([`spans`]), where they are kept.
+    pub fn add_span(&mut self, process: ProcessId, file: FileId, number: u32, counters: &Counters) {
+        let Some(spans) = &mut self.spans else { return };
+        let (process, file) = (self.processes.intern(process), self.files.intern(file));
+        spans.add(process, file, number, counters);
+    }
+
+    /// Uses of files one by one, where they are kept.
+    pub fn spans(&self) -> Option<&Spans> {
+        self.spans.as_ref()
     }
 
     /// As [`Model::add_sorted`], of a sample whose phases stand elsewhere.
@@ -495,6 +512,9 @@ impl Model {
         self.together.settle(bounds);
         self.computing.settle(bounds);
         self.rows.settle();
+        if let Some(spans) = &mut self.spans {
+            spans.settle();
+        }
         self.failures.settle();
         self.missing.settle();
         self.libraries.settle();

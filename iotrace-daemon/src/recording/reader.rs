@@ -9,7 +9,7 @@ use super::{
     table::{read_table, read_table_if_there},
     tables::{
         Tables, take_about, take_counters, take_cpu, take_done, take_failure, take_library,
-        take_merged, take_missing, take_range,
+        take_merged, take_missing, take_range, take_span,
     },
 };
 use crate::model::{
@@ -100,6 +100,9 @@ fn read_part(
         take_failure(batch, model)
     })?;
     read_table(directory, &tables.phases, |batch| take_done(batch, model))?;
+    read_table_if_there(directory, &tables.spans, |batch| {
+        take_span(batch, model, clock)
+    })?;
     let mut looked = 0;
     read_table_if_there(directory, &tables.cpu, |batch| {
         let (interval, length_ns) = take_cpu(batch, model)?;

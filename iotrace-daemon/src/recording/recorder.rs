@@ -131,6 +131,7 @@ impl Recorder {
             }
         }
         phases.finish()?;
+        self.write_spans(model, part, directory)?;
         self.write_cpu(model, part, directory)?;
         if let Some(times) = model.together().interval() {
             let mut merged = TableWriter::create(directory, &self.tables.merged)?;
@@ -147,6 +148,20 @@ impl Recorder {
         missing.finish()?;
         self.write_block(model, part, directory)?;
         self.write_libraries(model, part, directory)
+    }
+
+    /// Uses of files one by one: a table that is there only where it has rows.
+    fn write_spans(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+        let spans = model.spans().into_iter();
+        let mut spans = spans.flat_map(|spans| spans.interval()).peekable();
+        if spans.peek().is_some() {
+            let mut table = TableWriter::create(directory, &self.tables.spans)?;
+            for span in spans {
+                table.row(|batch| part.put_span(batch, model, span))?;
+            }
+            table.finish()?;
+        }
+        Ok(())
     }
 
     /// CPU time, where it is counted.

@@ -1,6 +1,9 @@
 //! The columns of the recording's tables.
 
-use crate::model::counters::{Descriptor, TABLE, Unit};
+use crate::model::{
+    counters::{Descriptor, TABLE, Unit},
+    spans::COUNTERS,
+};
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +108,15 @@ pub fn counter_name(descriptor: &Descriptor) -> String {
     }
 }
 
+/// Its column.
+fn counter_field(descriptor: &Descriptor) -> Field {
+    Field {
+        name: counter_name(descriptor),
+        kind: Kind::Int,
+        optional: descriptor.unit == Unit::Moment,
+    }
+}
+
 /// Columns that tell an interval and a process, and a table's own.
 fn of_process<const OWN: usize>(own: [Field; OWN]) -> Vec<Field> {
     let shared = [
@@ -140,11 +152,7 @@ pub fn files() -> Schema {
         optional("block_size", Int),
         required("phases", Text),
     ]);
-    fields.extend(TABLE.iter().map(|descriptor| Field {
-        name: counter_name(descriptor),
-        kind: Int,
-        optional: descriptor.unit == Unit::Moment,
-    }));
+    fields.extend(TABLE.iter().map(counter_field));
     fields.push(required("access_sizes", Pairs("size", "count")));
     fields.push(required("strides", Pairs("stride", "count")));
     Schema {
@@ -198,6 +206,24 @@ pub fn phases() -> Schema {
     ]);
     Schema {
         name: "phases",
+        fields,
+    }
+}
+
+/// What a process did with a file in one interval, by span: one use of it, in the phases whose uses are counted apart.
+pub fn spans() -> Schema {
+    use Kind::{Bytes, Int, Text, Unsigned};
+    let mut fields = of_process([
+        required("span", Int),
+        optional("path", Text),
+        optional("path_raw", Bytes),
+        optional("device", Text),
+        optional("inode", Unsigned),
+        optional("generation", Int),
+    ]);
+    fields.extend(COUNTERS.map(|index| counter_field(&TABLE[index])));
+    Schema {
+        name: "spans",
         fields,
     }
 }

@@ -21,6 +21,7 @@ use crate::model::{
     mounts::parse_device,
     phases::Done,
     run::{Clock, Run},
+    spans::{self, Span},
     together::Times,
 };
 
@@ -76,15 +77,34 @@ impl Part<'_> {
             Spot::File(index) => put_file(batch, model, &model.file(index)),
             Spot::ByName | Spot::Overflow => put_no_file(batch),
         }
-        for (value, descriptor) in counters.v.iter().zip(&TABLE) {
-            if descriptor.unit == Unit::Moment {
-                batch.put_option((*value != 0).then(|| self.run.clock.unix_ns(*value)));
-            } else {
-                batch.put(*value as i64);
-            }
+        for index in 0..TABLE.len() {
+            self.put_counter(batch, counters, index);
         }
         batch.put_pairs(counters.sizes.entries());
         batch.put_pairs(counters.strides.entries());
+    }
+
+    fn put_counter(&self, batch: &mut Batch, counters: &Counters, index: usize) {
+        let value = counters.v[index];
+        if TABLE[index].unit == Unit::Moment {
+            batch.put_option((value != 0).then(|| self.run.clock.unix_ns(value)));
+        } else {
+            batch.put(value as i64);
+        }
+    }
+
+    /// A row of `spans`.
+    pub fn put_span(&self, batch: &mut Batch, model: &Model, span: &Span) {
+        self.put_interval(batch);
+        self.put_process(batch, model.processes()[span.process as usize].id);
+        batch.put(span.number.into());
+        let file = model.file(span.file);
+        put_text_and_raw(batch, (!file.path.is_empty()).then_some(file.path));
+        put_identity(batch, Some(file.id));
+        let counters = span.cell.interval();
+        for index in spans::COUNTERS {
+            self.put_counter(batch, &counters, index);
+        }
     }
 
     /// A row of `processes`.
@@ -429,13 +449,8 @@ const PLAUSIBLE: u64 = 1 << 56;
 
 fn take_block(batch: &mut Batch, clock: &Clock) -> Result<Counters, &'static str> {
     let mut counters = Counters::ZERO;
-    for (value, descriptor) in counters.v.iter_mut().zip(&TABLE) {
-        *value = match descriptor.unit {
-            Unit::Moment => batch
-                .take_option()
-                .map_or(0, |unix| clock.monotonic_ns(unix)),
-            _ => plausible(batch.take() as u64)?,
-        };
+    for index in 0..TABLE.len() {
+        counters.v[index] = take_counter(batch, index, clock)?;
     }
     for (size, count) in batch.take_pairs() {
         counters.sizes.add(size, plausible(count)?);
@@ -444,6 +459,32 @@ fn take_block(batch: &mut Batch, clock: &Clock) -> Result<Counters, &'static str
         counters.strides.add(stride, plausible(count)?);
     }
     Ok(counters)
+}
+
+fn take_counter(batch: &mut Batch, index: usize, clock: &Clock) -> Result<u64, &'static str> {
+    match TABLE[index].unit {
+        Unit::Moment => Ok(batch
+            .take_option()
+            .map_or(0, |unix| clock.monotonic_ns(unix))),
+        _ => plausible(batch.take() as u64),
+    }
+}
+
+/// Takes a row of `spans` into the model.
+pub fn take_span(batch: &mut Batch, model: &mut Model, clock: &Clock) -> Result<(), &'static str> {
+    batch.skip();
+    batch.skip();
+    let process = take_process(batch);
+    let number = batch.take() as u32;
+    batch.skip();
+    batch.skip();
+    let file = take_identity(batch).ok_or("a span names no file")?;
+    let mut counters = Counters::ZERO;
+    for index in spans::COUNTERS {
+        counters.v[index] = take_counter(batch, index, clock)?;
+    }
+    model.add_span(process, file, number, &counters);
+    Ok(())
 }
 
 pub(super) fn plausible(value: u64) -> Result<u64, &'static str> {
@@ -716,6 +757,7 @@ pub struct Tables {
     pub processes: schema::Schema,
     pub errors: schema::Schema,
     pub phases: schema::Schema,
+    pub spans: schema::Schema,
     pub cpu: schema::Schema,
     pub merged: schema::Schema,
     pub devices: schema::Schema,
@@ -732,6 +774,7 @@ impl Tables {
             processes: schema::processes(),
             errors: schema::errors(),
             phases: schema::phases(),
+            spans: schema::spans(),
             cpu: schema::cpu(),
             merged: schema::merged(),
             devices: schema::devices(),

@@ -36,6 +36,7 @@ use crate::{
     classify::{
         Classifier,
         context::{Sorted, sort},
+        copies::{Copies, Copy},
     },
     model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run},
     recording::Node,
@@ -129,9 +130,10 @@ impl<'a> Report<'a> {
         classifier: &'a Classifier,
         thresholds: &Thresholds,
     ) -> Self {
-        let sorted = sort(model, classifier);
+        let copies = Copies::of(model);
+        let sorted = sort(model, classifier, &copies);
         let mut report = Self {
-            analysis: Analysis::new(model, run, &sorted, thresholds),
+            analysis: Analysis::new(model, run, &sorted, copies, thresholds),
             model,
             run,
             classifier,
@@ -228,6 +230,20 @@ impl<'a> Report<'a> {
     }
 
     /// Puts processes and rows into an order that does not depend on the order of arrival.
+    /// A moment of `CLOCK_MONOTONIC` as nanoseconds since the start of the run.
+    fn moment(&self, monotonic: u64) -> i64 {
+        self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
+    }
+
+    /// From the end of the save whose file was copied to the end of the copy, nanoseconds; `None` for copies of other files.
+    fn lag_ns(&self, copy: &Copy) -> Option<u64> {
+        let saves = self.analysis.checkpoints.iter();
+        let saved = saves
+            .filter(|save| save.files.contains(&copy.source) && save.end <= self.moment(copy.end));
+        let end = saved.map(|save| save.end).max()?;
+        u64::try_from(self.moment(copy.end) - end).ok()
+    }
+
     fn sort(&mut self) {
         let (model, processes) = (self.model, self.model.processes());
         self.process_order = (0..processes.len() as u32).collect();

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},
-    classify::{Classifier, context::sort},
+    classify::{Classifier, context::sort, copies::Copies},
     model::{
         Model, Process, Spot,
         input::{FileName, Place},
@@ -125,8 +125,9 @@ impl Looks {
                 room_bytes: crate::host::room(&part),
                 ..run
             };
-            let sorted = sort(&part, &classifier);
-            let analysis = Analysis::new(&part, &run, &sorted, &thresholds);
+            let copies = Copies::of(&part);
+            let sorted = sort(&part, &classifier, &copies);
+            let analysis = Analysis::new(&part, &run, &sorted, copies, &thresholds);
             let mut found = Found::new();
             for finding in &analysis.findings {
                 let subjects = finding.subjects.len().max(1) as u64;

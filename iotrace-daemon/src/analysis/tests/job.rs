@@ -9,7 +9,7 @@ use crate::{
         Analysis,
         findings::{Finding, thresholds::Thresholds},
     },
-    classify::{Classifier, context::sort},
+    classify::{Classifier, context::sort, copies::Copies},
     model::{
         Model,
         counters::*,
@@ -204,8 +204,9 @@ impl Job {
     }
 
     pub fn analysis(&self) -> Analysis {
-        let sorted = sort(&self.model, Classifier::builtin());
-        Analysis::new(&self.model, &self.run, &sorted, &self.thresholds)
+        let copies = Copies::of(&self.model);
+        let sorted = sort(&self.model, Classifier::builtin(), &copies);
+        Analysis::new(&self.model, &self.run, &sorted, copies, &self.thresholds)
     }
 
     /// The finding of this code, if it is found.

@@ -6,6 +6,7 @@ use crate::{
     classify::{
         Classifier,
         context::{Reason, Sorted, sort},
+        copies::Copies,
         phase::{Class, Direction, Phase},
     },
     model::{
@@ -50,7 +51,8 @@ fn used(files: &[(&str, u64, u64)]) -> Model {
 }
 
 fn sorted(files: &[(&str, u64, u64)]) -> Vec<Sorted> {
-    sort(&used(files), Classifier::builtin())
+    let model = used(files);
+    sort(&model, Classifier::builtin(), &Copies::of(&model))
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
         series::{Flow, Slice},
         startup::Searched,
     },
-    classify::phase::Phase,
+    classify::{copies::Copy, phase::Phase},
     report::{
         Report,
         merged::{Breakdown, Merged, share},
@@ -47,6 +47,11 @@ pub(super) fn analysis_entries<M: SerializeMap>(
                 .collect(),
         ),
     )?;
+    let copies = analysis.copies.all.iter();
+    map.serialize_entry(
+        "copies",
+        &list(copies.map(|one| copy(report, one)).collect()),
+    )?;
     let epochs = &analysis.epochs;
     map.serialize_entry(
         "epochs",
@@ -73,6 +78,23 @@ pub(super) fn analysis_entries<M: SerializeMap>(
                 .collect(),
         ),
     )
+}
+
+/// A copy of a file.
+fn copy(report: &Report<'_>, copy: &Copy) -> Json {
+    let mut object = Map::new();
+    for (key, file) in [("source", copy.source), ("target", copy.target)] {
+        put_text(&mut object, key, report.model.file(file).path);
+    }
+    let at = |monotonic| moment(report.moment(monotonic));
+    object.insert("start".into(), at(copy.start).into());
+    object.insert("end".into(), at(copy.end).into());
+    object.insert("bytes".into(), copy.bytes.into());
+    object.insert("pid".into(), pid(report, copy.process).into());
+    object.insert("inferred".into(), copy.is_inferred.into());
+    let lag = report.lag_ns(copy).map(|ns| ns as f64 / 1e9);
+    object.insert("lag_seconds".into(), lag.into());
+    object.into()
 }
 
 /// The components of a run, or of one process.

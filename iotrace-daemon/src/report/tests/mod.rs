@@ -108,6 +108,7 @@ fn json_has_the_schema() {
         "breakdown",
         "checkpoints",
         "restores",
+        "copies",
         "epochs",
         "training_data",
         "balance",

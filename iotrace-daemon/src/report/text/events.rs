@@ -107,6 +107,7 @@ pub fn checkpoints(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Resu
         rest(page, saves.len())?;
         inexact(page, saves.iter().any(|save| !save.is_exact))?;
     }
+    copies(report, page)?;
     let loads = &report.analysis.restores;
     if loads.is_empty() {
         return Ok(());
@@ -122,6 +123,35 @@ pub fn checkpoints(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Resu
     name_column(&mut table, loads);
     page.table(&table)?;
     rest(page, loads.len())
+}
+
+/// Copies of checkpoints and data to other files.
+fn copies(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+    let copies = &report.analysis.copies.all;
+    if copies.is_empty() {
+        return Ok(());
+    }
+    page.section(&format!("Copies: {}", count(copies.len() as u64)))?;
+    let mut table = Table::new(&["START", "TIME", "COPIED", "BEHIND THE SAVE"]);
+    for copy in copies.iter().take(ROWS) {
+        table.row(vec![
+            at(report.moment(copy.start)),
+            duration(copy.end - copy.start),
+            bytes(copy.bytes),
+            report.lag_ns(copy).map(duration).unwrap_or_default(),
+        ]);
+    }
+    table.push_column("TO", |row, room| {
+        shorten(report.model.file(copies[row].target).path, room)
+    });
+    page.table(&table)?;
+    rest(page, copies.len())?;
+    if copies.iter().any(|copy| copy.is_inferred) {
+        let how = "Copies by read and write are inferred: a process read as many bytes of one file as it wrote to \
+                   another at that time.";
+        page.prose(Style::Dim, how)?;
+    }
+    Ok(())
 }
 
 fn event_cells(event: &Event) -> Vec<String> {

@@ -1,0 +1,212 @@
+//! Spans: what one process did with one file from its open to its last call, each by itself.
+//!
+//! The kernel side numbers the uses of a file and counts each under its number (`iotrace_common::key::IoKey::span`), in the
+//! phases of which saves, loads and copies are made. So the times of a span are those of its own first and last call,
+//! however long the intervals are in which it was drained.
+
+use std::collections::HashMap;
+
+use super::{counters::*, rows::Cell};
+
+/// Counters of a span that are kept: the columns of `spans.parquet`.
+pub const COUNTERS: [usize; 34] = [
+    READS,
+    WRITES,
+    OPENS,
+    CLOSES,
+    FSYNCS,
+    FDATASYNCS,
+    SYNC_FILE_RANGES,
+    STATS,
+    TRUNCATES,
+    MMAPS,
+    TRANSFER_READS,
+    TRANSFER_WRITES,
+    ZERO_READS,
+    BYTES_READ,
+    BYTES_WRITTEN,
+    READ_NS,
+    WRITE_NS,
+    META_NS,
+    SYNC_NS,
+    UNION_READ_NS,
+    UNION_WRITE_NS,
+    FIRST,
+    LAST,
+    BYTES_FETCHED,
+    MAX_BYTE_READ,
+    MAX_BYTE_WRITTEN,
+    FIRST_OPEN,
+    FIRST_READ,
+    FIRST_WRITE,
+    FIRST_CLOSE,
+    LAST_OPEN,
+    LAST_READ,
+    LAST_WRITE,
+    LAST_CLOSE,
+];
+
+/// Spans that are kept, about 60 MB. Those after them stand in the counters of their files alone.
+const MAX_SPANS: usize = 400_000;
+
+/// One use of a file by a process, by their indices.
+#[derive(Debug)]
+pub struct Span {
+    pub process: u32,
+    pub file: u32,
+    /// Tells it from other spans of the process and file; it has no order.
+    pub number: u32,
+    pub cell: Cell,
+}
+
+/// All spans of a run.
+#[derive(Debug, Default)]
+pub struct Spans {
+    all: Vec<Span>,
+    index: HashMap<(u32, u32, u32), u32>,
+    /// Spans with something in the interval.
+    dirty: Vec<u32>,
+    /// Whether there were more than [`MAX_SPANS`].
+    overflowed: bool,
+}
+
+/// One use of a file: its spans from an open to the next, however long it was idle between them.
+#[derive(Debug)]
+pub struct Use {
+    pub process: u32,
+    pub file: u32,
+    pub counters: Counters,
+    /// Its spans, by index, in order.
+    pub pieces: Vec<u32>,
+}
+
+impl Spans {
+    /// The spans put together: what begins without an open goes on with the use before.
+    pub fn uses(&self) -> Vec<Use> {
+        let mut pieces: Vec<(u32, Counters)> =
+            (0..).zip(self.all.iter().map(|s| s.cell.total())).collect();
+        let place = |index: u32| {
+            let span = &self.all[index as usize];
+            (span.process, span.file)
+        };
+        pieces.sort_by_key(|(index, counters)| (place(*index), counters.v[FIRST]));
+        let mut uses: Vec<Use> = Vec::new();
+        for (index, mut counters) in pieces {
+            let (process, file) = place(index);
+            match uses.last_mut() {
+                Some(last)
+                    if (last.process, last.file) == (process, file) && counters.v[OPENS] == 0 =>
+                {
+                    counters.absorb(&last.counters);
+                    last.counters = counters;
+                    last.pieces.push(index);
+                }
+                _ => uses.push(Use {
+                    process,
+                    file,
+                    counters,
+                    pieces: vec![index],
+                }),
+            }
+        }
+        uses
+    }
+
+    /// All of them, in order of first appearance.
+    pub fn all(&self) -> &[Span] {
+        &self.all
+    }
+
+    /// Those with something in the interval.
+    pub fn interval(&self) -> impl Iterator<Item = &Span> {
+        self.dirty.iter().map(|index| &self.all[*index as usize])
+    }
+
+    /// Whether every use of a file is here.
+    pub fn are_complete(&self) -> bool {
+        !self.overflowed
+    }
+
+    /// Adds to a span what of `counters` is kept.
+    pub(super) fn add(&mut self, process: u32, file: u32, number: u32, counters: &Counters) {
+        let mut kept = Counters::ZERO;
+        for index in COUNTERS {
+            kept.v[index] = counters.v[index];
+        }
+        if kept.is_zero() {
+            return;
+        }
+        let Some(index) = self.intern(process, file, number) else {
+            return;
+        };
+        let cell = &mut self.all[index as usize].cell;
+        if cell.is_settled() {
+            self.dirty.push(index);
+        }
+        cell.add(&kept);
+    }
+
+    fn intern(&mut self, process: u32, file: u32, number: u32) -> Option<u32> {
+        let key = (process, file, number);
+        if let Some(index) = self.index.get(&key) {
+            return Some(*index);
+        }
+        if self.all.len() >= MAX_SPANS {
+            self.overflowed = true;
+            return None;
+        }
+        let index = self.all.len() as u32;
+        self.index.insert(key, index);
+        self.all.push(Span {
+            process,
+            file,
+            number,
+            cell: Cell::default(),
+        });
+        Some(index)
+    }
+
+    /// Adds those of another model, whose processes and files have these indices here. They are not found by their key.
+    pub(super) fn append(&mut self, other: Self, processes: u32, files: &[u32]) {
+        self.overflowed |= other.overflowed;
+        self.all.extend(other.all.into_iter().map(|span| Span {
+            process: span.process + processes,
+            file: files[span.file as usize],
+            ..span
+        }));
+    }
+
+    /// Ends the interval.
+    pub(super) fn settle(&mut self) {
+        for index in self.dirty.drain(..) {
+            self.all[index as usize].cell.settle();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_one_over_all_intervals() {
+        let mut spans = Spans::default();
+        let written = |bytes, first, last| {
+            let mut counters = Counters::ZERO;
+            (counters.v[WRITES], counters.v[BYTES_WRITTEN]) = (1, bytes);
+            (counters.v[FIRST], counters.v[LAST]) = (first, last);
+            // Not kept.
+            counters.v[SEEKS] = 1;
+            counters
+        };
+        spans.add(0, 1, 7, &written(10, 100, 110));
+        spans.add(0, 1, 8, &written(5, 300, 310));
+        spans.settle();
+        spans.add(0, 1, 7, &written(20, 120, 140));
+        assert_eq!(spans.interval().count(), 1);
+        let total = spans.all()[0].cell.total();
+        assert_eq!((total.v[BYTES_WRITTEN], total.v[SEEKS]), (30, 0));
+        assert_eq!((total.v[FIRST], total.v[LAST]), (100, 140));
+        assert_eq!(spans.all().len(), 2);
+    }
+}

@@ -1,0 +1,74 @@
+"""Programs that load what was saved before, by them or by others."""
+
+import mmap
+import subprocess
+import sys
+
+from truth import main, note, read, train, write
+
+
+def resumed(truth):
+    train()
+    with truth.load():
+        read("out/step-1.ckpt")
+    train()
+
+
+def loaded_then_saved_over(truth):
+    train()
+    with truth.load():
+        read("out/model.ckpt")
+    train(0.2)
+    with truth.save():
+        write("out/model.ckpt", 5, 0.1)
+
+
+def shards(truth):
+    train()
+    with truth.load():
+        for shard in (1, 2, 3):
+            read(f"model/model-0000{shard}-of-00003.safetensors")
+
+
+def mapped(truth):
+    train()
+    with truth.load():
+        with open("model/model.safetensors", "rb") as file:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+                sum(memory[at] for at in range(0, len(memory), 4096))
+
+
+def evaluated_by_another(truth):
+    with truth.save():
+        write("out/step-1.ckpt", 4, 0.02)
+    train()
+    with truth.load():
+        subprocess.run([sys.executable, "-c", "open('out/step-1.ckpt', 'rb').read()"], check=True)
+    truth.loads[0] = None  # its interpreter's start is no part of it
+
+
+def saved_over_by_another(truth):
+    for _ in range(3):
+        with truth.save():
+            subprocess.run([sys.executable, "-c", "open('out/model.ckpt', 'wb').write(b'w' * (1 << 20))"], check=True)
+        train(0.2)
+    truth.saves = [None] * 3  # their interpreters' start is no part of them
+
+
+def config_only(truth):
+    for _ in range(3):
+        read("model/config.json")
+
+
+SHARDS = [f"model/model-0000{shard}-of-00003.safetensors" for shard in (1, 2, 3)]
+BEFORE = {
+    "resumed": [lambda: write("out/step-1.ckpt")],
+    "loaded_then_saved_over": [lambda: write("out/model.ckpt")],
+    "saved_over_by_another": [lambda: write("out/model.ckpt")],
+    "shards": [lambda: [write(path) for path in SHARDS]],
+    "mapped": [lambda: write("model/model.safetensors")],
+    "config_only": [lambda: note("model/config.json")],
+}
+
+if __name__ == "__main__":
+    main({name: value for name, value in globals().items() if callable(value)}, BEFORE)

@@ -1,0 +1,333 @@
+"""Programs that save, each in a directory of its own."""
+
+import os
+import shutil
+import signal
+import threading
+
+from truth import CHUNK, main, note, read, train, write
+
+
+def overwrite(truth):
+    for _ in range(6):
+        with truth.save():
+            write("out/model.pt", 6, 0.05)
+        train()
+
+
+def two_files(truth):
+    for _ in range(4):
+        with truth.save():
+            note("out/config.json")
+            write("out/model.pt", 4, 0.02)
+            write("out/optimizer.pt", 4, 0.02)
+        train()
+
+
+def step_directories(truth):
+    for step in (100, 200, 300):
+        with truth.save():
+            for name in ("model.safetensors", "optimizer.pt", "rng_state.pth"):
+                write(f"out/checkpoint-{step}/{name}", 4, 0.01)
+            note(f"out/checkpoint-{step}/trainer_state.json")
+        train(0.2)
+
+
+def renamed(truth):
+    for _ in range(4):
+        with truth.save():
+            write("out/model.pt.tmp", 4, 0.03)
+            os.rename("out/model.pt.tmp", "out/model.pt")
+        train()
+
+
+def renamed_from_any_name(truth):
+    for step in range(4):
+        with truth.save():
+            write(f"out/tmp{step * 7919:08x}", 4, 0.03)
+            os.rename(f"out/tmp{step * 7919:08x}", "out/model.pt")
+        train()
+
+
+def renamed_directory(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/step-{step}.tmp/model.pt", 4, 0.02)
+            write(f"out/step-{step}.tmp/optimizer.pt", 4, 0.02)
+            os.rename(f"out/step-{step}.tmp", f"out/step-{step}")
+        train()
+
+
+def ranks(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            children = []
+            for rank in range(3):
+                child = os.fork()
+                if child == 0:
+                    write(f"out/step-{step}/__{rank}_0.distcp", 4, 0.03)
+                    os._exit(0)
+                children.append(child)
+            for child in children:
+                os.waitpid(child, 0)
+            note(f"out/step-{step}/.metadata")
+        train()
+
+
+def ranks_overwrite(truth):
+    for _ in range(3):
+        with truth.save():
+            children = []
+            for rank in range(2):
+                child = os.fork()
+                if child == 0:
+                    write(f"out/rank{rank}.pt", 4, 0.03)
+                    os._exit(0)
+                children.append(child)
+            for child in children:
+                os.waitpid(child, 0)
+        train()
+
+
+def in_the_background(truth):
+    write("data/train.bin", 40)
+    truth.saves.clear()
+    for step in (1, 2, 3):
+        def body():
+            with truth.save():
+                write(f"out/step-{step}.ckpt", 6, 0.05)
+        saver = threading.Thread(target=body)
+        saver.start()
+        read("data/train.bin")
+        saver.join()
+        train(0.2)
+    truth.epochs = None
+
+
+def manifest_again(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            note(f"out/{step}/default/manifest.ocdbt", "m")
+            for part in range(3):
+                write(f"out/{step}/default/d/{part:032x}", 3, 0.01)
+                note(f"out/{step}/default/manifest.ocdbt", "m" * part)
+            note(f"out/{step}/_CHECKPOINT_METADATA")
+            note(f"out/{step}/default/manifest.ocdbt", "done")
+        train()
+
+
+def tensorflow(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            part = f"out/ckpt-{step}_temp/part-00000-of-00001"
+            write(f"{part}.data-00000-of-00001", 4, 0.02)
+            note(f"{part}.index", "i" * 300)
+            read(f"{part}.index")
+            os.rename(f"{part}.data-00000-of-00001", f"out/ckpt-{step}.data-00000-of-00001")
+            note(f"out/ckpt-{step}.index", "i" * 300)
+            os.unlink(f"{part}.index")
+            os.rmdir(f"out/ckpt-{step}_temp")
+            note("out/checkpoint", f"model_checkpoint_path: ckpt-{step}")
+        train()
+
+
+def saved_model(truth):
+    with truth.save():
+        write("out/saved_model/variables/variables.data-00000-of-00001", 6, 0.02)
+        note("out/saved_model/variables/variables.index", "i" * 200)
+        write("out/saved_model/saved_model.pb", 1)
+
+
+def final_beside_the_last(truth):
+    for step in (100, 200):
+        with truth.save():
+            write(f"out/checkpoint-{step}/model.safetensors", 4, 0.02)
+        train()
+    with truth.save():
+        write("out/final/model.safetensors", 4, 0.02)
+
+
+def kept_open(truth):
+    os.makedirs("out", exist_ok=True)
+    with open("out/model.ckpt", "wb", buffering=0) as file:
+        for _ in range(4):
+            with truth.save():
+                file.seek(0)
+                for _ in range(4):
+                    file.write(CHUNK)
+            train(0.4)
+
+
+def slow_parts(truth):
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/step-{step}.pt", 5, 0.2)
+        train()
+
+
+def synced(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/epoch_{step}.pt", 4, 0.01, sync=True)
+        train()
+
+
+def index_and_shards(truth):
+    for step in (10, 20):
+        with truth.save():
+            for shard in range(3):
+                write(f"out/checkpoint-{step}/model-0000{shard + 1}-of-00003.safetensors", 3, 0.01)
+            note(f"out/checkpoint-{step}/model.safetensors.index.json", "{}" * 500)
+        train()
+
+
+def header_patched(truth):
+    for _ in range(3):
+        with truth.save():
+            write("out/model.weights.h5", 5, 0.02)
+            with open("out/model.weights.h5", "r+b", buffering=0) as file:
+                file.read(512)
+                file.seek(0)
+                file.write(b"h" * 96)
+        train()
+
+
+def hdf5_in_one_open(truth):
+    os.makedirs("out", exist_ok=True)
+    for _ in range(3):
+        with truth.save():
+            with open("out/model.weights.h5", "w+b", buffering=0) as file:
+                for _ in range(4):
+                    file.write(CHUNK)
+                file.seek(0)
+                file.read(512)
+                file.seek(0)
+                file.write(b"h" * 96)
+        train()
+
+
+def deepspeed(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/global_step{step}/mp_rank_00_model_states.pt", 4, 0.02)
+            write(f"out/global_step{step}/zero_pp_rank_0_mp_rank_00_optim_states.pt", 4, 0.02)
+            note("out/latest", f"global_step{step}")
+        train()
+
+
+def best_by_copy(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/epoch_{step}.pt", 4, 0.02)
+        shutil.copyfile(f"out/epoch_{step}.pt", "out/best.pt")
+        truth.copies += 1
+        train()
+
+
+def best_by_read_and_write(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/epoch_{step}.pt", 4, 0.02)
+        with open(f"out/epoch_{step}.pt", "rb", buffering=0) as source:
+            with open("out/best.pt", "wb", buffering=0) as target:
+                while part := source.read(1 << 17):
+                    target.write(part)
+        truth.copies += 1
+        train()
+
+
+def best_by_link(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/epoch_{step}.pt", 4, 0.02)
+        if os.path.lexists("out/best.pt"):
+            os.unlink("out/best.pt")
+        os.link(f"out/epoch_{step}.pt", "out/best.pt")
+        train()
+
+
+def tiers(truth):
+    def drain(step):
+        with open(f"fast/step-{step}.ckpt", "rb", buffering=0) as source:
+            os.makedirs("slow", exist_ok=True)
+            with open(f"slow/step-{step}.ckpt", "wb", buffering=0) as target:
+                while part := source.read(1 << 18):
+                    target.write(part)
+                    train(0.1)
+    copying = []
+    for step in (1, 2, 3, 4):
+        with truth.save():
+            write(f"fast/step-{step}.ckpt", 4)
+        copying.append(threading.Thread(target=drain, args=(step,)))
+        copying[-1].start()
+        truth.copies += 1
+        train()
+    for thread in copying:
+        thread.join()
+
+
+def staged_in_memory(truth):
+    stage = f"/dev/shm/iotrace-corpus-{os.getpid()}"
+    try:
+        for step in (1, 2, 3):
+            with truth.save():
+                write(f"{stage}/step-{step}.ckpt", 4, 0.02)
+            train()
+    finally:
+        shutil.rmtree(stage)
+
+
+def verified(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/step-{step}.ckpt", 4, 0.02)
+        read(f"out/step-{step}.ckpt")
+        train()
+
+
+def killed(truth):
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/step-{step}.ckpt", 4, 0.02)
+        train()
+    child = os.fork()
+    if child == 0:
+        write("out/step-3.ckpt", 100, 0.05)
+    train(0.5)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    truth.saves.append(None)  # was made, but never ended
+
+
+def logs_only(truth):
+    os.makedirs("logs", exist_ok=True)
+    with open("logs/train.log", "w") as log:
+        for step in range(20):
+            log.write(f"step {step} loss 0.1\n")
+            log.flush()
+            train(0.02)
+
+
+def events_only(truth):
+    os.makedirs("runs", exist_ok=True)
+    with open("runs/events.out.tfevents.1700000000.host.1.0", "wb", buffering=0) as events:
+        for _ in range(20):
+            events.write(b"e" * 200)
+            train(0.02)
+
+
+def tensors_through_memory(truth):
+    path = f"/dev/shm/torch_{os.getpid()}_1_0"
+    for _ in range(5):
+        write(path, 2)
+        os.unlink(path)
+
+
+def results_only(truth):
+    for epoch in range(5):
+        note("out/metrics.json", f'{{"epoch": {epoch}}}')
+        train(0.05)
+
+
+if __name__ == "__main__":
+    main({name: value for name, value in globals().items() if callable(value)})
