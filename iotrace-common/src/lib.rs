@@ -12,6 +12,7 @@ pub mod cpu;
 pub mod diag;
 pub mod event;
 pub mod histogram;
+pub mod in_flight;
 pub mod key;
 pub mod library;
 pub mod limits;

@@ -6,7 +6,9 @@ use std::{
     fs, io,
     mem::MaybeUninit,
     path::PathBuf,
-    time::Duration,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::model::{
@@ -34,6 +36,7 @@ pub fn run(target: Target, hook: &str, detail: &str) -> io::Result<Run> {
         block: false,
         memory_bytes: memory(),
         room_bytes: BTreeMap::new(),
+        in_flight: Vec::new(),
         losses: BTreeMap::new(),
         trace: None,
         uprobes: Vec::new(),
@@ -52,24 +55,41 @@ pub fn clock_step(clock: &Clock) -> io::Result<i64> {
     Ok(now - clock.realtime_minus_monotonic_ns)
 }
 
-/// Room for an ordinary user on the mounts that the files of a model lie on, by mount point, bytes.
+/// Room for an ordinary user on the mounts that the files of a model lie on, by mount point, bytes. Mounts that do not
+/// answer are left out.
 pub fn room(model: &Model) -> BTreeMap<String, u64> {
     let mounts = model.mounts().iter();
     let used: HashSet<u32> = (0..model.file_count() as u32)
         .map(|index| model.file(index).id.device)
         .collect();
     let used = mounts.filter(|mount| used.contains(&mount.device));
-    used.filter_map(|mount| {
-        let path = CString::new(mount.mount_point.clone()).ok()?;
-        let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
-        // SAFETY: the path ends in a NUL, and the result has its place.
-        let failed = unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) };
-        // SAFETY: all zero is a statvfs, whether the call filled it or not.
-        let stat = unsafe { stat.assume_init() };
-        let name = String::from_utf8(mount.mount_point.clone()).ok()?;
-        (failed == 0).then(|| (name, stat.f_bavail * stat.f_frsize))
-    })
-    .collect()
+    let points: Vec<Vec<u8>> = used.map(|mount| mount.mount_point.clone()).collect();
+    // A filesystem that does not answer must not keep the caller: the thread is left to it.
+    let (found, results) = mpsc::channel();
+    thread::spawn(move || {
+        for point in points {
+            if found.send(room_on(point)).is_err() {
+                return;
+            }
+        }
+    });
+    let end = Instant::now() + ROOM_TIMEOUT;
+    let next = || results.recv_timeout(end.saturating_duration_since(Instant::now()));
+    std::iter::from_fn(|| next().ok()).flatten().collect()
+}
+
+/// Longest time that mounts are asked for their room.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
+
+fn room_on(mount_point: Vec<u8>) -> Option<(String, u64)> {
+    let path = CString::new(mount_point.clone()).ok()?;
+    let mut stat = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the path ends in a NUL, and the result has its place.
+    let failed = unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) };
+    // SAFETY: all zero is a statvfs, whether the call filled it or not.
+    let stat = unsafe { stat.assume_init() };
+    let name = String::from_utf8(mount_point).ok()?;
+    (failed == 0).then(|| (name, stat.f_bavail * stat.f_frsize))
 }
 
 /// Memory of the host, bytes; 0 if unknown.

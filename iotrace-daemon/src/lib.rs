@@ -17,6 +17,7 @@ pub mod cli;
 pub mod drain;
 pub mod export;
 pub mod host;
+pub mod in_flight;
 pub mod kernel;
 mod memory;
 pub mod model;

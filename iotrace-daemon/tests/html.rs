@@ -645,6 +645,7 @@ fn run() -> Run {
         block: false,
         memory_bytes: 16 << 30,
         room_bytes: BTreeMap::new(),
+        in_flight: Vec::new(),
         losses: BTreeMap::new(),
         trace: None,
         uprobes: Vec::new(),

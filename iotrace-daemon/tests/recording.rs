@@ -47,6 +47,7 @@ fn run() -> Run {
         block: false,
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
+        in_flight: Vec::new(),
         losses: [("skipped".to_owned(), 5)].into(),
         trace: None,
         uprobes: Vec::new(),

@@ -2,7 +2,12 @@
 //!
 //! Reads `TARGETS` and `SCOPE`; where a thread's state stands is said in `variant::threads`.
 
-use iotrace_common::key::{FailureKey, FileId, start_key};
+use core::mem::offset_of;
+
+use iotrace_common::{
+    in_flight::{Head, RUNNING},
+    key::{FailureKey, FileId, start_key},
+};
 
 #[cfg(not(feature = "untyped"))]
 pub use crate::variant::threads::of_other;
@@ -36,7 +41,7 @@ pub mod state {
 /// In place of its shape, a call whose path could not be read at its start, and whose file is found at its end.
 pub const UNREAD_PATH: u8 = 0;
 
-/// Per thread; all zero at first.
+/// Per thread; all zero at first. The daemon reads how it begins ([`Head`]).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Thread {
@@ -99,6 +104,14 @@ pub struct Thread {
     pub used: FileId,
     pub opening: u64,
 }
+
+const _: () = {
+    assert!(state::RUNNING == RUNNING);
+    assert!(offset_of!(Thread, entered) == offset_of!(Head, entered));
+    assert!(offset_of!(Thread, state) == offset_of!(Head, state));
+    assert!(offset_of!(Thread, verdict) == offset_of!(Head, verdict));
+    assert!(offset_of!(Thread, key) == offset_of!(Head, key));
+};
 
 /// A file as a thread remembers it.
 #[repr(C)]

@@ -7,10 +7,12 @@ use std::{
 };
 
 use anyhow::Context as _;
+use iotrace_common::in_flight::Head;
 
 use super::{config::Sorting, output, progress::Progress, record::Args};
 use crate::{
     host,
+    in_flight::{self, Earlier},
     model::{
         About, Model,
         run::{RAW, Run, Target},
@@ -33,6 +35,8 @@ pub struct Session {
     pub progress: Progress,
     /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.
     pub known: HashMap<u32, About>,
+    /// Calls that had begun before.
+    pub earlier: Earlier,
     /// Why what came last is missing.
     pub lost: Option<anyhow::Error>,
 }
@@ -66,6 +70,7 @@ impl Session {
             started: Instant::now(),
             progress: Progress::new(),
             known: HashMap::new(),
+            earlier: Earlier::default(),
             lost: None,
         })
     }
@@ -99,6 +104,12 @@ impl Session {
                 self.model.describe_process(process, about);
             }
         }
+    }
+
+    /// Takes down which calls have not returned.
+    pub fn take_in_flight(&mut self, heads: &[Head]) {
+        self.tick();
+        self.run.in_flight = in_flight::describe(heads, &self.earlier, &self.model, &self.run);
     }
 
     /// Takes down how long the run has lasted.

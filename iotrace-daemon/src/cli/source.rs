@@ -1,6 +1,6 @@
 //! Where the counts of a recording come from: the kernel programs of this process, or the service, which has them.
 
-use iotrace_common::key::FileId;
+use iotrace_common::{in_flight::Head, key::FileId};
 
 use super::remote::Remote;
 use crate::{
@@ -60,6 +60,17 @@ impl Source {
         match self {
             Self::Own { kernel, .. } => kernel.losses(),
             Self::Service(remote) => Ok(remote.sums().losses.clone()),
+        }
+    }
+
+    /// Threads whose traced call has not returned; none where the service counts, which tells its own.
+    pub fn in_flight(&self) -> Vec<Head> {
+        match self {
+            Self::Own { kernel, .. } => kernel.in_flight().unwrap_or_else(|error| {
+                log::warn!("calls in flight are not known: {error}");
+                Vec::new()
+            }),
+            Self::Service(_) => Vec::new(),
         }
     }
 

@@ -43,6 +43,8 @@ pub struct Trace {
     /// When the program that is to end will be killed.
     ending: Option<Instant>,
     timed_out: bool,
+    /// Whether the program was sent SIGKILL.
+    killed: bool,
 }
 
 impl Trace {
@@ -60,6 +62,7 @@ impl Trace {
             ),
             ending: None,
             timed_out: false,
+            killed: false,
         })
     }
 
@@ -125,6 +128,7 @@ impl Trace {
             if let Source::Own { kernel, .. } = &mut self.source {
                 kernel.add_target(pid)?;
             }
+            session.earlier.look(pid);
             session
                 .known
                 .extend(targets::look(pid).map(|about| (pid, about)));
@@ -196,6 +200,7 @@ impl Trace {
             session.run.trace = Some(operations.summary());
         }
         session.model.update_mounts(&host::mountinfo()?);
+        session.take_in_flight(&self.source.in_flight());
         session.flush();
         Ok(())
     }
@@ -234,8 +239,16 @@ impl Trace {
             return true;
         };
         if self.ending.is_some() {
+            if self.killed {
+                // A call that hangs in the kernel outlives SIGKILL.
+                log::warn!(
+                    "the program does not end, killed or not: the recording ends without it"
+                );
+                return true;
+            }
             child.signal(libc::SIGKILL);
-            self.ending = None;
+            self.killed = true;
+            self.ending = Some(Instant::now() + GRACE);
             return false;
         }
         self.timed_out = true;
@@ -252,6 +265,7 @@ impl Trace {
         session.describe();
         session.model.update_mounts(&host::mountinfo()?);
         session.run.uprobes = self.source.probed();
+        let in_flight = self.source.in_flight();
         let take = |batch: Batch| batch.apply(&mut session.model);
         let (losses, stats, lost) = self.source.end(take).await?;
         session.run.losses = losses;
@@ -265,8 +279,9 @@ impl Trace {
             .losses
             .insert("damaged_events".into(), stats.damaged);
         log_stats(stats);
-        // Processes that the last batches told of.
+        // Processes that the last batches told of, and names of files.
         session.describe();
+        session.take_in_flight(&in_flight);
         if self.timed_out && self.child.is_some() {
             session.run.exit_code = Some(TIMED_OUT);
         }

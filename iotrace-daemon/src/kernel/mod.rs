@@ -16,7 +16,7 @@ pub mod attach;
 pub mod block;
 mod bpf;
 pub mod btf;
-mod calls;
+pub mod calls;
 pub mod capabilities;
 mod cast;
 mod cgroup;
@@ -25,6 +25,7 @@ pub mod cpu;
 mod diagnostics;
 pub mod error;
 mod histograms;
+mod in_flight;
 pub mod load;
 pub mod offsets;
 mod pages;
@@ -52,7 +53,7 @@ use aya::{
     Ebpf,
     maps::{Array, HashMap, Map, MapData, MapError},
 };
-use iotrace_common::{key::FileId, scope::Scope as CurrentScope};
+use iotrace_common::{in_flight::Head, key::FileId, scope::Scope as CurrentScope};
 
 pub use attach::{Hook, HookChoice, HookState};
 use block::Block;
@@ -199,6 +200,11 @@ impl Kernel {
     /// Runs of the programs that the kernel skipped for good: no copy of the program took its place.
     fn missed(&self) -> Missed {
         self.misses.count(&self.ebpf)
+    }
+
+    /// The states of the threads whose traced call has not returned.
+    pub fn in_flight(&self) -> Result<Vec<Head>, KernelError> {
+        in_flight::read(&self.ebpf)
     }
 
     /// Kernel memory of the maps, bytes.

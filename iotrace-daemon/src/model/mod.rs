@@ -495,6 +495,13 @@ impl Model {
         }
     }
 
+    /// The same of a path on a device of this host; empty where unknown.
+    pub fn mount_at(&self, device: u32, path: &[u8]) -> (&[u8], &str) {
+        let mounts = self.mounts.first();
+        let mount = mounts.and_then(|mounts| mounts.find(device, path));
+        mount.map_or((&[], ""), |mount| (&mount.mount_point, &mount.fs_type))
+    }
+
     /// Rows that counted something since the last flush.
     pub fn dirty_rows(&self) -> impl Iterator<Item = &Row> {
         self.rows

@@ -81,6 +81,9 @@ pub struct Run {
     /// Room for an ordinary user on the mounts that files lay on, by mount point, bytes at the end.
     #[serde(default)]
     pub room_bytes: BTreeMap<String, u64>,
+    /// Calls that had not returned, at the end or at the last flush, the longest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_flight: Vec<CallInFlight>,
     /// What was not counted, or not in full, by reason; also what was left out on purpose.
     pub losses: BTreeMap<String, u64>,
     /// The operation trace, where there is one.
@@ -89,6 +92,27 @@ pub struct Run {
     /// Libraries that uprobes were on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uprobes: Vec<Probed>,
+}
+
+/// A call that had not returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallInFlight {
+    pub pid: u32,
+    pub tid: u32,
+    /// Its class, as `iotrace_common::op` names it.
+    pub operation: String,
+    /// `None` where it is not known: an open that has not returned.
+    pub path: Option<String>,
+    pub mount_point: Option<String>,
+    pub fs_type: Option<String>,
+    /// `Phase::code` of its file; 0 if it is not known.
+    pub phase: u16,
+    /// Whether it had begun before the trace did: it has lasted for longer than `ns`.
+    #[serde(default)]
+    pub began_before: bool,
+    pub start_unix_ns: i64,
+    /// How long it had lasted, nanoseconds.
+    pub ns: u64,
 }
 
 /// What is known of merged time over all processes.

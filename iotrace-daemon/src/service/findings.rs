@@ -123,6 +123,7 @@ impl Looks {
             let run = Run {
                 // May wait for a server that does not answer: this thread may, and no other.
                 room_bytes: crate::host::room(&part),
+                in_flight: Vec::new(),
                 ..run
             };
             let copies = Copies::of(&part);

@@ -32,6 +32,7 @@ pub fn run(host: &str, offset: i64, seconds: u64) -> Run {
         block: false,
         memory_bytes: 1 << 34,
         room_bytes: BTreeMap::new(),
+        in_flight: Vec::new(),
         losses: BTreeMap::new(),
         trace: None,
         uprobes: Vec::new(),

@@ -5,6 +5,7 @@
 
 mod access;
 mod facts;
+mod hangs;
 mod saving;
 mod starting;
 mod storage;
@@ -120,6 +121,7 @@ impl Data<'_> {
 pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     let facts = Facts::new(data);
     let mut findings = Vec::new();
+    findings.extend(hangs::call_hangs(data));
     findings.extend(access::tiny(data, &facts));
     findings.extend(access::small_files(data, &facts));
     findings.extend(access::open_per_sample(data, &facts));

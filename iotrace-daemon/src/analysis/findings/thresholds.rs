@@ -51,6 +51,7 @@ thresholds! {
     REREAD_SECONDS "reread_seconds" 5.0 "Time in reads of the epochs behind the first below which they are not looked at.";
     SLOW_FACTOR "slow_factor" 5.0 "How much slower than the median of its kind a file, or than the others a mount, is slow.";
     SLOW_SHARE "slow_share" 0.1 "Share of the time in reads of its phase that a slow file takes, of all time in calls that a slow mount does.";
+    HANG_SECONDS "hang_seconds" 5.0 "Time in a call that has not returned from which on it hangs.";
     SLOW_SECONDS "slow_seconds" 1.0 "Time in its reads below which a file or mount is not looked at.";
 }
 

@@ -66,6 +66,7 @@ impl Job {
             block: false,
             memory_bytes: 16 << 30,
             room_bytes: [("/".to_owned(), 1 << 40)].into(),
+            in_flight: Vec::new(),
             losses: BTreeMap::new(),
             trace: None,
             uprobes: Vec::new(),

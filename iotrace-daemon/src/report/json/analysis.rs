@@ -13,6 +13,7 @@ use crate::{
         startup::Searched,
     },
     classify::{copies::Copy, phase::Phase},
+    model::run::{Run, rfc3339},
     report::{
         Report,
         merged::{Breakdown, Merged, share},
@@ -78,6 +79,27 @@ pub(super) fn analysis_entries<M: SerializeMap>(
                 .collect(),
         ),
     )
+}
+
+/// Calls that had not returned.
+pub(super) fn in_flight(run: &Run) -> Json {
+    let calls = run.in_flight.iter();
+    let calls = calls.map(|call| {
+        let phase = (call.phase != 0).then(|| Phase::from_code(call.phase).name());
+        json!({
+            "pid": call.pid,
+            "tid": call.tid,
+            "operation": call.operation,
+            "path": call.path,
+            "mount_point": call.mount_point,
+            "fs_type": call.fs_type,
+            "phase": phase,
+            "seconds": seconds(call.ns),
+            "began_before": call.began_before,
+            "since": rfc3339(call.start_unix_ns),
+        })
+    });
+    Json::Array(calls.collect())
 }
 
 /// A copy of a file.

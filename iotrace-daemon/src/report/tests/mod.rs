@@ -116,6 +116,7 @@ fn json_has_the_schema() {
         "findings",
         "time_series",
         "remarks",
+        "in_flight",
         "processes",
         "files",
         "losses",

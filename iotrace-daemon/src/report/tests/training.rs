@@ -37,6 +37,7 @@ pub fn run() -> Run {
         block: false,
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
+        in_flight: Vec::new(),
         losses: [
             ("skipped".to_owned(), 1234),
             ("recursion_misses".to_owned(), 0),

@@ -6,6 +6,7 @@ mod escape;
 mod events;
 mod files;
 mod findings;
+mod in_flight;
 mod library;
 mod losses;
 mod nodes;
@@ -32,6 +33,7 @@ pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()>
     overview::head(report, &mut page)?;
     nodes::remarks(report, &mut page)?;
     findings::findings(report, &mut page)?;
+    in_flight::in_flight(report, &mut page)?;
     nodes::nodes(report, &mut page)?;
     phases::phases(report, &mut page)?;
     events::checkpoints(report, &mut page)?;

@@ -1,0 +1,192 @@
+//! Calls that have not returned: on a filesystem whose server does not answer, and on one that is slow but does.
+
+mod common;
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use common::{
+    Iotrace, directory, python,
+    slow::{Slow, Speed},
+};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+/// Longer than any test: a server that does not answer.
+const NEVER: Duration = Duration::from_secs(600);
+
+/// A program that reads from `path`, and says so first.
+fn reader(path: &Path) -> Child {
+    let code = "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); os.read(fd, 65536)";
+    Command::new(python())
+        .args(["-c", code])
+        .arg(path)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("Python")
+}
+
+/// Kills a program that may be in a call that does not return.
+fn kill(mut child: Child) {
+    // SIGKILL interrupts a FUSE request.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn codes(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings
+        .map(|finding| finding["code"].as_str().unwrap())
+        .collect()
+}
+
+/// Waits until a thread of the process is in an uninterruptible or long sleep inside a read.
+fn until_in_read(pid: u32) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let read = libc::SYS_read.to_string();
+    loop {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let target = std::fs::read_link(format!("/proc/{pid}/fd/3")).unwrap_or_default();
+        if call.split(' ').next() == Some(read.as_str()) && target.ends_with("hung.bin") {
+            return;
+        }
+        assert!(Instant::now() < end, "{call}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_killed_does_not_keep_the_recording() {
+    let (_keep, dir) = directory();
+    let speed = Speed {
+        read: NEVER,
+        ..Speed::default()
+    };
+    let _slow = Slow::mount(&dir.join("slow"), &[("hung.bin", MIB, speed)], speed);
+    let path = dir.join("slow/hung.bin");
+    let code = "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); os.read(fd, 65536)";
+    let finished = Iotrace::record().args(["--duration", "2s"]).command([
+        python().to_str().unwrap(),
+        "-c",
+        code,
+        path.to_str().unwrap(),
+    ]);
+    assert_eq!(finished.code(), 124, "{}", finished.stderr);
+    let report = finished.report();
+    let calls = report["in_flight"].as_array().unwrap();
+    // Whether SIGKILL ends a read that the server has begun depends on the kernel.
+    for call in calls {
+        assert_eq!(call["path"], path.to_str().unwrap());
+    }
+    assert_eq!(codes(&report).contains(&"call-hangs"), !calls.is_empty());
+}
+
+#[test]
+fn a_call_that_began_before_is_told_too() {
+    let (_keep, dir) = directory();
+    let speed = Speed {
+        read: NEVER,
+        ..Speed::default()
+    };
+    let _slow = Slow::mount(&dir.join("slow"), &[("hung.bin", MIB, speed)], speed);
+    let path = dir.join("slow/hung.bin");
+    let hung = reader(&path);
+    let pid = hung.id();
+    until_in_read(pid);
+    let finished = Iotrace::record()
+        .args(["--duration", "7s", "--pid", &pid.to_string()])
+        .run();
+    kill(hung);
+    let report = finished.report();
+    let [call] = report["in_flight"].as_array().unwrap().as_slice() else {
+        panic!("{:#}", report["in_flight"]);
+    };
+    assert_eq!(
+        (&call["pid"], &call["operation"]),
+        (&pid.into(), &"read".into())
+    );
+    assert_eq!(call["path"], path.to_str().unwrap());
+    assert_eq!(call["began_before"], true);
+    assert!(
+        codes(&report).contains(&"call-hangs"),
+        "{:?}",
+        codes(&report)
+    );
+}
+
+#[test]
+fn a_hung_read_is_a_finding() {
+    let (_keep, dir) = directory();
+    let speed = Speed {
+        read: NEVER,
+        ..Speed::default()
+    };
+    let _slow = Slow::mount(&dir.join("slow"), &[("hung.bin", MIB, speed)], speed);
+    let path = dir.join("slow/hung.bin");
+    let code = "import os, sys, time; time.sleep(2); fd = os.open(sys.argv[1], os.O_RDONLY); os.read(fd, 65536)";
+    let mut program = Command::new(python());
+    program.args(["-c", code]).arg(&path);
+    let program = program.spawn().expect("Python");
+    let pid = program.id();
+    let finished = Iotrace::record()
+        .args(["--duration", "10s", "--pid", &pid.to_string()])
+        .run();
+    kill(program);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    let [call] = report["in_flight"].as_array().unwrap().as_slice() else {
+        panic!("{:#}", report["in_flight"]);
+    };
+    assert_eq!((&call["pid"], &call["tid"]), (&pid.into(), &pid.into()));
+    assert_eq!(call["operation"], "read");
+    assert_eq!(call["path"], path.to_str().unwrap());
+    assert_eq!(call["mount_point"], dir.join("slow").to_str().unwrap());
+    let seconds = call["seconds"].as_f64().unwrap();
+    assert!((5.0..10.0).contains(&seconds), "{seconds}");
+    assert!(
+        codes(&report).contains(&"call-hangs"),
+        "{:?}",
+        codes(&report)
+    );
+
+    let mut again = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    again
+        .args(["report", "--format", "json"])
+        .arg(&finished.recording);
+    let output = again.output().unwrap();
+    let again: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        again["in_flight"], report["in_flight"],
+        "from the recording"
+    );
+    let mut text = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    text.arg("report").arg(&finished.recording);
+    let text = String::from_utf8(text.output().unwrap().stdout).unwrap();
+    assert!(text.contains("Calls in flight: 1"), "{text}");
+    assert!(!text.contains("Nothing to change"), "{text}");
+}
+
+#[test]
+fn slow_reads_that_return_are_no_hang() {
+    let (_keep, dir) = directory();
+    let speed = Speed {
+        read: Duration::from_millis(300),
+        ..Speed::default()
+    };
+    let _slow = Slow::mount(&dir.join("slow"), &[("data.bin", 8 * MIB, speed)], speed);
+    let path = dir.join("slow/data.bin");
+    let code = "import sys\nwith open(sys.argv[1], 'rb', 0) as f:\n while f.read(1 << 20): pass";
+    let finished = Iotrace::record().command([
+        python().to_str().unwrap(),
+        "-c",
+        code,
+        path.to_str().unwrap(),
+    ]);
+    let report = finished.report();
+    assert!(report["in_flight"].as_array().unwrap().is_empty());
+    assert!(!codes(&report).contains(&"call-hangs"));
+}
