@@ -14,7 +14,9 @@ use std::{
 };
 
 use common::{
-    Iotrace, directory, number, python,
+    Iotrace,
+    cache::drop_pages,
+    directory, number, python,
     slow::{Slow, Speed},
     text,
 };
@@ -324,7 +326,7 @@ fn training_stalled_by_checkpoints() {
     let report = job().run("steps", "out", &options);
     let finding = found(&report, "training-stalled-by-checkpoints");
     assert_eq!(evidence(finding, "stopped"), 3.0);
-    assert!(evidence(finding, "seconds") >= 1.8);
+    assert!(evidence(finding, "seconds") >= 1.7);
     let beside = [options.as_slice(), &["--beside"]].concat();
     silent(
         &job().run("steps", "out", &beside),
@@ -390,34 +392,32 @@ const SHARDS: [&str; 8] = [
 ];
 
 /// Eight shards of 3 MiB on a mount of so many milliseconds for each MiB, read at one time in each epoch; `other` MiB
-/// are written to the disk.
-fn reading(
-    read: u64,
-    is_cached: bool,
-    epochs: &str,
-    other: &str,
-    thresholds: &'static str,
-) -> Value {
+/// are written to the disk, and as many read from it.
+fn reading(read: u64, is_cached: bool, epochs: &str, other: &str, is_read: bool) -> Value {
     let speed = Speed {
         read: ms(read),
         is_cached,
         ..Speed::default()
     };
     let files = SHARDS.map(|name| (name, 3 * MIB, speed));
-    let job = Job::new()
-        .thresholds(thresholds)
-        .slow("data", &files, speed);
+    let job = Job::new().slow("data", &files, speed);
     let path = job.path("model.ckpt");
     let mut options = vec!["--records", epochs, "--names"];
     options.extend(SHARDS);
     options.extend(["--blocks", other, "--other", path.to_str().unwrap()]);
+    let stored = job.path("stored.bin");
+    fs::write(&stored, vec![1; other.parse::<usize>().unwrap() << 20]).expect("a file");
+    drop_pages(&stored);
+    if is_read {
+        options.extend(["--read", stored.to_str().unwrap()]);
+    }
     job.run("epochs", "data", &options)
 }
 
 #[test]
 fn stage_the_data_set() {
-    // 24 MiB at 5 MB/s a thread beside a disk that takes 24 MiB: some 5 s in reads to gain.
-    let report = reading(230, false, "1", "24", "");
+    // 24 MiB at 5 MB/s a thread, and a disk from which 24 MiB are read: some 5 s in reads to gain.
+    let report = reading(230, false, "1", "24", true);
     let finding = found(&report, "stage-the-data-set");
     assert_eq!(evidence(finding, "files"), 8.0);
     assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
@@ -433,18 +433,20 @@ fn stage_the_data_set() {
         mounts.len() == 2 && mounts[0].ends_with("/data"),
         "{mounts:?}"
     );
+    // What is written goes to memory, and says nothing of the disk.
+    silent(&reading(230, false, "1", "24", false), "stage-the-data-set");
     // Nothing to compare with: of so little the disk's bandwidth is not told.
-    silent(&reading(230, false, "1", "8", ""), "stage-the-data-set");
+    silent(&reading(230, false, "1", "8", true), "stage-the-data-set");
 }
 
 #[test]
 fn data_set_fits_in_memory() {
-    let report = reading(120, false, "3", "0", "");
+    let report = reading(120, false, "3", "0", false);
     let finding = found(&report, "data-set-fits-in-memory");
     assert_eq!(evidence(finding, "epochs"), 3.0);
     assert!(evidence(finding, "later_read_seconds") > 5.0);
     // The later epochs come from the page cache.
-    let cached = reading(120, true, "3", "0", "");
+    let cached = reading(120, true, "3", "0", false);
     assert_eq!(cached["epochs"].as_array().unwrap().len(), 3);
     silent(&cached, "data-set-fits-in-memory");
 }
@@ -476,17 +478,17 @@ fn slow_file() {
 
 #[test]
 fn slow_mount() {
-    let report = reading(60, false, "1", "24", "");
+    let report = reading(60, false, "1", "24", true);
     let finding = found(&report, "slow-mount");
     assert!(subjects(finding, "mount")[0].ends_with("/data"));
     assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
     // As slow, and nothing beside it.
-    silent(&reading(60, false, "1", "0", ""), "slow-mount");
+    silent(&reading(60, false, "1", "0", false), "slow-mount");
 }
 
 /// A program that is started with so many directories in which its libraries are looked for, and not found.
-fn searching(directories: usize) -> (Value, PathBuf) {
-    let job = Job::new();
+fn searching(directories: usize, thresholds: &'static str) -> (Value, PathBuf) {
+    let job = Job::new().thresholds(thresholds);
     let paths = (0..directories).map(|index| job.path(&format!("lib{index:03}")));
     let paths: Vec<PathBuf> = paths.collect();
     for path in &paths {
@@ -503,7 +505,10 @@ fn searching(directories: usize) -> (Value, PathBuf) {
 
 #[test]
 fn startup_metadata_storm() {
-    let (report, dir) = searching(300);
+    // Look-ups on a local disk cost microseconds each: without a threshold of time they are a storm.
+    const ANY_TIME: &str = "not_found_seconds = 0\nnot_found_run_share = 0";
+    silent(&searching(300, "").0, "startup-metadata-storm");
+    let (report, dir) = searching(300, ANY_TIME);
     let finding = found(&report, "startup-metadata-storm");
     assert!(evidence(finding, "not_found") >= 1_200.0);
     assert!(evidence(finding, "searched_directories") >= 300.0);
@@ -520,7 +525,7 @@ fn startup_metadata_storm() {
     assert_eq!(number(startup, "not_found_unlisted"), 0, "{startup:#}");
     assert!(number(startup, "not_found") >= 1_200);
     // The loader of a processor with AVX-512 looks into 40 directories beneath each.
-    silent(&searching(2).0, "startup-metadata-storm");
+    silent(&searching(2, ANY_TIME).0, "startup-metadata-storm");
 }
 
 /// Looks for files in every way that there is, and so often as the names say.

@@ -12,6 +12,7 @@
 pub mod balance;
 pub mod epochs;
 pub mod findings;
+pub mod merged;
 mod naming;
 pub mod page_cache;
 pub mod saves;

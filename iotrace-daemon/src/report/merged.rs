@@ -3,11 +3,9 @@
 //! Of one process it is measured, and over several where that was asked for ([`super::together`]). Else it is known where
 //! their times in the phase do not overlap, within one interval of the recording, and within bounds otherwise.
 
-use std::collections::BTreeMap;
-
 use super::{Report, phases::PhaseSums};
 use crate::{
-    analysis::series::{Slice, Span},
+    analysis::merged::of_slices,
     classify::phase::Phase,
     model::counters::{Counters, UNION_READ_NS, UNION_WRITE_NS},
 };
@@ -48,62 +46,6 @@ impl Merged {
     /// Calls that were in flight at one time, on average, or fewer where it is not exact; `None` without such time.
     pub fn concurrency(&self) -> Option<f64> {
         (self.at_least > 0).then(|| self.in_calls as f64 / self.at_least as f64)
-    }
-
-    /// Over processes and intervals, each with the moments that its merged time lies between.
-    ///
-    /// At least it is that of the best choice of spans that do not overlap. At most, of those that do, it is their sum, and
-    /// the time that they cover together.
-    fn over(mut spans: Vec<(u64, u64, u64)>, run_ns: u64) -> (u64, u64) {
-        spans.sort_unstable_by_key(|(_, end, _)| *end);
-        let mut by_start = spans.clone();
-        by_start.sort_unstable();
-        let mut at_most = 0_u64;
-        // Of those that overlap each other: their sum, and from when to when they are.
-        let (mut sum, mut from, mut reached) = (0_u64, 0_u64, 0_u64);
-        for (start, end, ns) in by_start {
-            if start >= reached {
-                at_most += sum.min(reached - from);
-                (sum, from) = (0, start);
-            }
-            sum += ns;
-            reached = reached.max(end);
-        }
-        at_most += sum.min(reached - from);
-        // best[n]: of the first n by their end.
-        let mut best = vec![0_u64; spans.len() + 1];
-        for (index, (start, _, ns)) in spans.iter().enumerate() {
-            let before = spans[..index].partition_point(|(_, end, _)| end <= start);
-            best[index + 1] = best[index].max(best[before] + ns);
-        }
-        let at_least = best[spans.len()];
-        if run_ns > 0 {
-            at_most = at_most.min(run_ns);
-        }
-        (at_least, at_most.max(at_least))
-    }
-
-    /// Of the phases that are chosen, over all processes of some intervals.
-    pub fn of_slices(
-        slices: &[Slice],
-        run_ns: u64,
-        is_chosen: impl Fn(Phase) -> bool,
-    ) -> (u64, u64) {
-        let mut spans = Vec::new();
-        for slice in slices {
-            let mut by_process: BTreeMap<u32, Span> = BTreeMap::new();
-            for ((process, phase), span) in &slice.merged {
-                if is_chosen(Phase::ALL[*phase]) {
-                    let entry = by_process.entry(*process);
-                    entry.and_modify(|known| known.add(span)).or_insert(*span);
-                }
-            }
-            spans.extend(by_process.values().map(|span| {
-                let (start, end) = span.bounds();
-                (start, end.max(start.saturating_add(span.ns)), span.ns)
-            }));
-        }
-        Self::over(spans, run_ns)
     }
 }
 
@@ -158,7 +100,7 @@ impl Report<'_> {
         let sums = chosen.filter_map(|phase| self.phases.get(phase));
         let in_calls = sums.map(|sum| sum.sum.counters.nanoseconds()).sum();
         let slices = &self.analysis.series.slices;
-        let (at_least, at_most) = Merged::of_slices(slices, self.run.duration_ns, &is_chosen);
+        let (at_least, at_most) = of_slices(slices, self.run.duration_ns, &is_chosen);
         let known = Merged {
             at_least,
             at_most,
@@ -199,35 +141,5 @@ impl Report<'_> {
             checkpoint: of_process(phases, Phase::Checkpoint.name()),
             either: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_one_behind_the_other_add_up() {
-        assert_eq!(
-            Merged::over(vec![(0, 10, 5), (10, 20, 7), (30, 40, 1)], 100),
-            (13, 13)
-        );
-    }
-
-    #[test]
-    fn processes_at_one_time_are_known_within_bounds() {
-        // Two of ten that cover twelve: between the longer one and what they cover.
-        assert_eq!(Merged::over(vec![(0, 10, 8), (2, 12, 9)], 100), (9, 12));
-        // Two pairs, one behind the other.
-        assert_eq!(
-            Merged::over(vec![(0, 10, 3), (0, 10, 4), (20, 30, 2), (20, 30, 2)], 100),
-            (6, 11)
-        );
-        assert_eq!(
-            Merged::over(vec![(0, 100, 90), (0, 100, 90)], 50),
-            (90, 90),
-            "no less than was measured"
-        );
-        assert_eq!(Merged::over(Vec::new(), 100), (0, 0));
     }
 }

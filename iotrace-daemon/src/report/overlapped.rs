@@ -5,7 +5,10 @@
 //! threads can have had outside of calls while another one was in a call.
 
 use super::{Report, merged::Merged};
-use crate::{analysis::series::Slice, classify::phase::Phase};
+use crate::{
+    analysis::{merged::of_slices, series::Slice},
+    classify::phase::Phase,
+};
 
 /// How long calls of a phase and computing of other threads went on at one time, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +172,7 @@ impl Report<'_> {
         let spans = || own.merged.iter().map(|(_, span)| span);
         let first = spans().map(|span| span.bounds().0).min()?;
         let last = spans().map(|span| span.bounds().1).max()?;
-        let known = Merged::of_slices(std::slice::from_ref(&own), 0, is_chosen);
+        let known = of_slices(std::slice::from_ref(&own), 0, is_chosen);
         let (at_least, at_most) = self.measured_in(slice, known, is_chosen);
         let first = first.min(last.saturating_sub(at_most));
         Some(Window {

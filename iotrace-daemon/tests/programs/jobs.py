@@ -208,6 +208,8 @@ def epochs(args):
         at_once([lambda path=path: read_all(path) for path in paths])
     if args.other:
         save(args.other, args.blocks * MIB, sync=False)
+    if args.read:
+        read_all(args.read)
 
 
 def main():
@@ -224,6 +226,7 @@ def main():
     parser.add_argument("--writes", type=int, nargs="*", default=[])
     parser.add_argument("--names", nargs="*", default=[])
     parser.add_argument("--other")
+    parser.add_argument("--read")
     args = parser.parse_args()
     globals()[args.job](args)
 

@@ -21,6 +21,11 @@ const PHASES: [Phase; 6] = [
     Phase::Other(Some(Class::Log)),
 ];
 
+/// Largest size of a tiny read or write, bytes.
+const TINY_BYTES: u64 = 10 << 10;
+/// Calls after an open that take a small file as a whole: a header and the rest.
+const CALLS_OF_A_SMALL_FILE: u64 = 2;
+
 /// Reads, and writes, of at most 10 KiB that are most of their phase.
 pub fn tiny(data: &Data<'_>, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -42,6 +47,11 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
     let (mut tiny, mut all, mut ns) = (0, 0, 0);
     for fact in facts.of(phase) {
         let (few, many) = calls_of(fact);
+        // A small file cannot be read or written by larger calls.
+        let is_small = data.uses.sizes[fact.file as usize] <= TINY_BYTES;
+        if is_small && few <= fact.opens * CALLS_OF_A_SMALL_FILE {
+            continue;
+        }
         tiny += few;
         all += many;
         ns += if is_read { fact.read_ns } else { fact.write_ns };
@@ -73,7 +83,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
     let common = sizes.and_then(|sizes| {
         sizes
             .iter()
-            .filter(|(size, _)| **size <= 10 << 10)
+            .filter(|(size, _)| **size <= TINY_BYTES)
             .max_by_key(|(_, calls)| **calls)
     });
     evidence.extend(common.map(|(size, _)| ("commonest_bytes", Value::Bytes(*size))));

@@ -30,6 +30,9 @@ pub struct FileFacts {
     pub tiny_writes: u64,
     /// Opens after which one process read a small part of the file only.
     pub sample_opens: u64,
+    /// Bytes that reads fetched from storage, where most of what was read came from there, and nanoseconds in these reads.
+    pub stored_bytes: u64,
+    pub stored_ns: u64,
     /// Bytes behind these opens, and nanoseconds in reads and metadata.
     pub sample_bytes: u64,
     pub sample_read_ns: u64,
@@ -42,6 +45,9 @@ pub struct MountFacts {
     pub bytes: u64,
     /// Nanoseconds in reads, writes and syncs.
     pub data_ns: u64,
+    /// Of reads that went to storage: the bytes, and nanoseconds in reads of the files they are of.
+    pub stored_bytes: u64,
+    pub stored_ns: u64,
     /// Nanoseconds in all calls.
     pub ns: u64,
     /// Of training files.
@@ -130,6 +136,8 @@ impl Facts {
             .entry((mount_point.to_vec(), fs_type.to_owned()))
             .or_default();
         for (phase, fact) in by_phase {
+            mount.stored_bytes += fact.stored_bytes;
+            mount.stored_ns += fact.stored_ns;
             mount.bytes += fact.bytes_read + fact.bytes_written;
             mount.data_ns += fact.read_ns + fact.write_ns;
             mount.ns += fact.read_ns + fact.write_ns + fact.meta_ns;
@@ -160,6 +168,11 @@ impl FileFacts {
             self.reads += v[READS] + v[TRANSFER_READS] - v[ZERO_READS].min(v[READS]);
             self.bytes_read += v[BYTES_READ];
             self.read_ns += v[READ_NS];
+            let fetched = counters.fetched_by_reads();
+            if fetched > v[BYTES_READ] / 2 {
+                self.stored_bytes += fetched.min(v[BYTES_READ]);
+                self.stored_ns += v[READ_NS];
+            }
             self.tiny_reads += tiny(READ_SIZE_0_100).saturating_sub(v[ZERO_READS]);
         }
         if is_main {
@@ -187,6 +200,15 @@ impl MountFacts {
             0.0
         } else {
             self.bytes as f64 * 1e9 / self.data_ns as f64
+        }
+    }
+
+    /// Bytes per second of storage, by the reads that went there; 0 where that is not known.
+    pub fn stored_rate(&self) -> f64 {
+        if self.stored_ns == 0 {
+            0.0
+        } else {
+            self.stored_bytes as f64 * 1e9 / self.stored_ns as f64
         }
     }
 

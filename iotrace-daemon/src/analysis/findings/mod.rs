@@ -6,6 +6,7 @@
 mod access;
 mod facts;
 mod hangs;
+mod input;
 mod saving;
 mod starting;
 mod storage;
@@ -122,6 +123,8 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     let facts = Facts::new(data);
     let mut findings = Vec::new();
     findings.extend(hangs::call_hangs(data));
+    findings.extend(input::bound(data, &facts));
+    findings.extend(input::mapped_waits(data));
     findings.extend(access::tiny(data, &facts));
     findings.extend(access::small_files(data, &facts));
     findings.extend(access::open_per_sample(data, &facts));

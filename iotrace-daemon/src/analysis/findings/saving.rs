@@ -98,19 +98,25 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Saves for which training waits.
+/// Saves for which training waits: training data were read before and after, and not meanwhile. What comes after the last
+/// read of the run holds up nothing, and a pause that is not longer than those without a save is none.
 pub fn stalled(data: &Data<'_>) -> Option<Finding> {
     let saves = &data.analysis.checkpoints;
-    let stopped: Vec<&Event> = saves
+    let usual = usual_pause(data);
+    let stall = |save: &Event| match (save.training_stopped, save.training_pause_ns) {
+        (Some(true), Some(pause)) => pause.saturating_sub(usual).min(save.ns()),
+        _ => 0,
+    };
+    let stopped: Vec<Event> = saves
         .iter()
-        .filter(|save| save.training_stopped == Some(true))
+        .filter(|save| stall(save) > 0)
+        .cloned()
         .collect();
-    let ns: u64 = stopped.iter().map(|save| save.ns()).sum();
+    let ns: u64 = stopped.iter().map(stall).sum();
     let share = data.share_of_run(ns);
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
         return None;
     }
-    let all: Vec<Event> = stopped.iter().map(|save| (*save).clone()).collect();
     Some(Finding {
         code: "training-stalled-by-checkpoints",
         severity: Severity::of_share(share),
@@ -120,9 +126,38 @@ pub fn stalled(data: &Data<'_>) -> Option<Finding> {
             ("stopped", Value::Count(stopped.len() as u64)),
             ("seconds", seconds(ns)),
             ("share_of_run", Value::Share(share)),
+            ("usual_pause_seconds", seconds(usual)),
         ],
-        subjects: files(data, &all),
-        advice: "Save in the background (asynchronous checkpointing: copy to memory, write beside the training), or save less often."
+        subjects: files(data, &stopped),
+        advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
+                 often."
             .into(),
     })
+}
+
+/// The median of the pauses between reads of training data that no save is in, nanoseconds; 0 without any.
+fn usual_pause(data: &Data<'_>) -> u64 {
+    let mut reads: Vec<(i64, i64)> = data
+        .uses
+        .visits
+        .iter()
+        .map(|visit| (visit.start, visit.end))
+        .collect();
+    reads.sort_unstable();
+    let saves = &data.analysis.checkpoints;
+    let has_save = |from: i64, to: i64| saves.iter().any(|save| save.start < to && from < save.end);
+    let mut pauses = Vec::new();
+    let mut reached = i64::MAX;
+    for (start, end) in reads {
+        if start > reached && !has_save(reached, start) {
+            pauses.push((start - reached) as u64);
+        }
+        reached = if reached == i64::MAX {
+            end
+        } else {
+            reached.max(end)
+        };
+    }
+    pauses.sort_unstable();
+    pauses.get(pauses.len() / 2).copied().unwrap_or(0)
 }

@@ -1,15 +1,12 @@
 //! Findings on how a run starts.
 
-use super::{Data, Finding, Severity, Subject, Value, seconds, thresholds::*};
-use crate::{
-    classify::phase::{Direction, Phase},
-    model::mounts,
-};
+use std::collections::HashSet;
 
-/// Filesystems whose metadata is asked for over a network.
-const NETWORK: [&str; 9] = [
-    "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "fuse", "9p", "afs",
-];
+use super::{Data, Finding, Severity, Subject, Value, seconds, thresholds::*};
+use crate::classify::{
+    context::Sorted,
+    phase::{Direction, Phase},
+};
 
 /// Subjects that are left to processes where there are many directories.
 const PROCESSES: usize = 2;
@@ -17,15 +14,21 @@ const PROCESSES: usize = 2;
 /// Very many look-ups of files that are not there.
 pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     let startup = &data.analysis.startup;
-    let looked = startup.not_found + startup.opens;
-    let share = startup.not_found as f64 / looked.max(1) as f64;
-    if (startup.not_found as f64) < data.limit(NOT_FOUND) || share < data.limit(NOT_FOUND_SHARE) {
+    let (elsewhere, elsewhere_ns) = beside_data(data);
+    let not_found = startup.not_found.saturating_sub(elsewhere);
+    let not_found_ns = startup.not_found_ns.saturating_sub(elsewhere_ns);
+    let looked = not_found + startup.opens;
+    let share = not_found as f64 / looked.max(1) as f64;
+    if (not_found as f64) < data.limit(NOT_FOUND)
+        || share < data.limit(NOT_FOUND_SHARE)
+        || (not_found_ns as f64) < data.limit(NOT_FOUND_SECONDS) * 1e9
+        || data.share_of_run(not_found_ns) < data.limit(NOT_FOUND_RUN_SHARE)
+    {
         return None;
     }
-    let ns = startup.not_found_ns + startup.meta_ns;
     let mut evidence = vec![
-        ("not_found", Value::Count(startup.not_found)),
-        ("not_found_seconds", seconds(startup.not_found_ns)),
+        ("not_found", Value::Count(not_found)),
+        ("not_found_seconds", seconds(not_found_ns)),
         ("startup_opens", Value::Count(startup.opens)),
         ("startup_stats", Value::Count(startup.stats)),
         ("startup_files", Value::Count(startup.files)),
@@ -45,12 +48,10 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     let processes = processes.map(|(process, _)| Subject::Process(*process));
     let mut subjects: Vec<Subject> = directories.take(super::SUBJECTS - PROCESSES).collect();
     subjects.extend(processes.take(super::SUBJECTS - subjects.len()));
-    let is_remote = is_on_network(data);
-    let severity = Severity::of_share(data.share_of_run(ns));
     Some(Finding {
         code: "startup-metadata-storm",
-        severity: if is_remote { severity.max(Severity::High) } else { severity },
-        title: format!("{} look-ups of files that are not there, {:.0} % of those at startup", startup.not_found, share * 100.0),
+        severity: Severity::of_share(data.share_of_run(not_found_ns)),
+        title: format!("{} look-ups of files that are not there, {:.0} % of those at startup", not_found, share * 100.0),
         evidence,
         subjects,
         advice: "Shorten the search path (PYTHONPATH, LD_LIBRARY_PATH), or put the environment into one file on a local disk: a \
@@ -59,11 +60,31 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether files of startup lie on a filesystem that is reached over a network.
-fn is_on_network(data: &Data<'_>) -> bool {
-    data.sorted.iter().enumerate().any(|(index, sorted)| {
-        let (_, fs_type) = data.model.mount_of(&data.model.file(index as u32));
-        sorted.phase(Direction::Read) == Phase::Startup
-            && NETWORK.contains(&mounts::family(fs_type))
+/// Look-ups in directories of training data and checkpoints: how many, and their time. They are no search for libraries.
+fn beside_data(data: &Data<'_>) -> (u64, u64) {
+    let is_data = |sorted: &Sorted| {
+        let phases = Direction::ALL.map(|direction| sorted.phase(direction));
+        phases
+            .iter()
+            .any(|phase| matches!(phase, Phase::Training | Phase::Checkpoint | Phase::Restore))
+    };
+    let files = data
+        .sorted
+        .iter()
+        .enumerate()
+        .filter(|(_, sorted)| is_data(sorted));
+    let directories: HashSet<&[u8]> = files
+        .map(|(index, _)| {
+            let file = data.model.file(index as u32);
+            match file.path.iter().rposition(|byte| *byte == b'/') {
+                Some(slash) if !file.is_directory() => &file.path[..slash],
+                _ => file.path,
+            }
+        })
+        .collect();
+    let searched = data.analysis.startup.searched.iter();
+    let searched = searched.filter(|searched| directories.contains(searched.path.as_slice()));
+    searched.fold((0, 0), |(calls, ns), searched| {
+        (calls + searched.calls, ns + searched.ns)
     })
 }

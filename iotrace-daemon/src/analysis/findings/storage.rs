@@ -33,11 +33,14 @@ pub fn stage(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     };
     let is_place = |(key, mount): &Mount<'_>| {
         let is_memory = IN_MEMORY.contains(&mounts::family(&key.1));
-        *key != slow_key && !is_memory && enough(mount.bytes) && room(key) > slow.training_size
+        *key != slow_key
+            && !is_memory
+            && enough(mount.stored_bytes)
+            && room(key) > slow.training_size
     };
     let places = facts.mounts.iter().filter(is_place);
-    let (fast_key, fast) = places.max_by(|a, b| a.1.rate().total_cmp(&b.1.rate()))?;
-    let (now, then) = (slow.training_rate(), fast.rate());
+    let (fast_key, fast) = places.max_by(|a, b| a.1.stored_rate().total_cmp(&b.1.stored_rate()))?;
+    let (now, then) = (slow.training_rate(), fast.stored_rate());
     let gain = slow.training_ns as f64 / 1e9 * (1.0 - now / then);
     if then < now * data.limit(FASTER) || gain < data.limit(STAGE_SECONDS) {
         return None;

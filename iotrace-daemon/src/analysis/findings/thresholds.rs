@@ -34,12 +34,17 @@ thresholds! {
     SMALL_FILE_BYTES "small_file_bytes" 1048576.0 "Mean size up to which files are small (Drishti: requests under 1 MiB).";
     NOT_FOUND "not_found" 1000.0 "Look-ups of files that are not there from which on they are many.";
     NOT_FOUND_SHARE "not_found_share" 0.2 "Their share of all look-ups of startup: themselves, and opens of files of that phase.";
+    NOT_FOUND_SECONDS "not_found_seconds" 0.5 "Time in these look-ups below which they cost nothing.";
+    NOT_FOUND_RUN_SHARE "not_found_run_share" 0.01 "Share of the run in these look-ups below which they cost nothing.";
     SAMPLE_OPENS "sample_opens" 1000.0 "Opens of training files, each followed by a small part of the file only, from which on they are many.";
     SAMPLE_OPENS_PER_FILE "sample_opens_per_file" 16.0 "Such opens of one file by one process.";
     FSYNC_SHARE "fsync_share" 0.5 "Share of the time of all saves that went into syncs.";
     SAVE_SECONDS "save_seconds" 1.0 "Time of all saves below which they are not looked at.";
     WRITER_SHARE "writer_share" 0.9 "Share of a checkpoint's bytes that one process wrote, of several ranks.";
     WRITER_BUSY "writer_busy" 0.5 "Share of the time of the saves that it spent in calls.";
+    INPUT_SHARE "input_share" 0.3 "Share of the run in reads of training data from which on it is bound by them.";
+    WORKERS_SHARE "workers_share" 0.8 "The same where loader workers alone read: the share of their time, too.";
+    MAPPED_SHARE "mapped_share" 0.1 "Share of the run in page faults on mapped data that waited.";
     STALL_SHARE "stall_share" 0.05 "Share of the run in which training reads stood still during saves.";
     IMBALANCE "imbalance" 0.3 "How far the worker, or rank, with the most bytes is above the mean (Drishti: 30 % of size).";
     BALANCE_BYTES "balance_bytes" 16777216.0 "Bytes of a group of workers, or of all ranks, below which it is not looked at.";

@@ -5,7 +5,7 @@ use iotrace_common::op;
 use super::job::{Job, Use, id};
 use crate::{
     analysis::findings::{Subject, Value, thresholds},
-    model::{counters::*, input::Place},
+    model::{counters::*, input::Place, run::CallInFlight},
 };
 
 const MIB: u64 = 1 << 20;
@@ -120,7 +120,7 @@ fn with_lookups(not_found: u64, opens: u64) -> Job {
     job.model.add(id(1), Place::ByName, &{
         let mut counters = Counters::ZERO;
         counters.v[FAILURES] = not_found;
-        counters.v[FAILED_NS] = not_found * 1_000;
+        counters.v[FAILED_NS] = not_found * 500_000;
         counters
     });
     job.model.add_failures(
@@ -129,7 +129,7 @@ fn with_lookups(not_found: u64, opens: u64) -> Job {
         op::OPEN as u32,
         2,
         not_found,
-        not_found * 1_000,
+        not_found * 500_000,
     );
     job.count(
         used(1, "/usr/lib/python3/os.py", 0, 10),
@@ -256,6 +256,18 @@ fn training_stalled_by_checkpoints() {
     );
     with_pause(400, false).finds_no("training-stalled-by-checkpoints");
     with_pause(1_000, true).finds_no("training-stalled-by-checkpoints");
+    // Nothing is read after the last save.
+    let mut last = Job::new(10_000);
+    last.read(used(2, "/data/a.tar", 0, 900), 16 * MIB);
+    last.write(used(1, "/out/step_1.ckpt", 1_000, 5_000), 64 * MIB, 0);
+    last.finds_no("training-stalled-by-checkpoints");
+    // It pauses as long without a save.
+    let mut slow = Job::new(20_000);
+    for start in [0, 3_000, 6_000, 9_000, 12_000] {
+        slow.read(used(2, "/data/a.tar", start, start + 900), 16 * MIB);
+    }
+    slow.write(used(1, "/out/step_1.ckpt", 4_000, 5_500), 64 * MIB, 0);
+    slow.finds_no("training-stalled-by-checkpoints");
 }
 
 /// Four forked workers that read so many MiB each; none for one that reads nothing.
@@ -310,18 +322,20 @@ fn unbalanced_ranks() {
 }
 
 /// Training files of 1 GiB on Lustre, read in `slow` ms, beside 1 GiB on the local disk that was read in `fast` ms.
-fn on_two_mounts(slow: u64, fast: u64) -> Job {
+fn on_two_mounts(slow: u64, fast: u64, stored: u64) -> Job {
     let mut job = Job::new(100_000);
     job.program(1, 0);
     job.file("/lustre/data/train.tar", 1 << 30);
     job.read(used(1, "/lustre/data/train.tar", 0, slow), 1 << 30);
-    job.read(used(1, "/models/a.safetensors", 0, fast), 1 << 30);
+    let model = used(1, "/models/a.safetensors", 0, fast);
+    job.read(model, 1 << 30);
+    job.count(model, &[(BYTES_FETCHED, stored)]);
     job
 }
 
 #[test]
 fn stage_the_data_set() {
-    let found = on_two_mounts(20_000, 2_000).finds("stage-the-data-set");
+    let found = on_two_mounts(20_000, 2_000, 1 << 30).finds("stage-the-data-set");
     assert!(found.evidence.contains(&("bytes", Value::Bytes(1 << 30))));
     let gain = found
         .evidence
@@ -331,8 +345,10 @@ fn stage_the_data_set() {
         matches!(gain, Some((_, Value::Seconds(gain))) if (gain - 18.0).abs() < 0.01),
         "{gain:?}"
     );
-    on_two_mounts(20_000, 11_000).finds_no("stage-the-data-set");
-    let mut full = on_two_mounts(20_000, 2_000);
+    on_two_mounts(20_000, 11_000, 1 << 30).finds_no("stage-the-data-set");
+    // The page cache is as fast on any mount.
+    on_two_mounts(20_000, 2_000, 0).finds_no("stage-the-data-set");
+    let mut full = on_two_mounts(20_000, 2_000, 1 << 30);
     full.run.room_bytes.insert("/".into(), 1 << 29);
     full.finds_no("stage-the-data-set");
 }
@@ -388,8 +404,8 @@ fn slow_file() {
 
 #[test]
 fn slow_mount() {
-    on_two_mounts(20_000, 2_000).finds("slow-mount");
-    on_two_mounts(20_000, 5_000).finds_no("slow-mount");
+    on_two_mounts(20_000, 2_000, 0).finds("slow-mount");
+    on_two_mounts(20_000, 5_000, 0).finds_no("slow-mount");
     // Nothing to compare with.
     with_epochs(20_000).finds_no("slow-mount");
 }
@@ -408,4 +424,105 @@ fn at_detail_basic_sizes_say_nothing() {
 fn a_run_without_anything_has_no_finding() {
     assert!(Job::new(1_000).analysis().findings.is_empty());
     assert!(Job::new(0).analysis().findings.is_empty());
+}
+
+/// Reads of training data by one process for so many milliseconds of ten seconds.
+fn with_reader(pid: u32, ms: u64) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    if pid != 1 {
+        job.worker(pid, 1);
+    }
+    let ns = ms * 1_000_000;
+    job.count(
+        used(pid, "/data/train.tfrecord", 0, ms),
+        &[
+            (OPENS, 1),
+            (CLOSES, 1),
+            (READS, 100),
+            (BYTES_READ, 100 * MIB),
+            (READ_NS, ns),
+            (UNION_READ_NS, ns),
+        ],
+    );
+    job
+}
+
+#[test]
+fn input_bound() {
+    let found = with_reader(1, 9_200).finds("input-bound");
+    assert!(
+        found
+            .evidence
+            .contains(&("share_of_run", Value::Share(0.92)))
+    );
+    assert!(found.advice.contains("more workers"));
+    with_reader(1, 2_000).finds_no("input-bound");
+    // A worker that waits for half of the time reads ahead of use.
+    with_reader(2, 5_000).finds_no("input-bound");
+    with_reader(2, 9_500).finds("input-bound");
+}
+
+#[test]
+fn mapped_input_waits() {
+    let with_faults = |ms: u64| {
+        let mut job = Job::new(8_000);
+        job.program(1, 0);
+        job.count(
+            used(1, "/data/train.tfrecord", 0, ms),
+            &[
+                (OPENS, 1),
+                (MMAPS, 1),
+                (FAULTS, 5_000),
+                (TIMED_MAJOR_FAULTS, 5_000),
+                (MAJOR_FAULT_NS, ms * 1_000_000),
+            ],
+        );
+        job
+    };
+    let found = with_faults(7_300).finds("mapped-input-waits");
+    assert!(found.evidence.contains(&("faults", Value::Count(5_000))));
+    with_faults(700).finds_no("mapped-input-waits");
+}
+
+#[test]
+fn small_files_are_not_read_by_larger_calls() {
+    let mut job = Job::new(10_000);
+    for index in 0..600 {
+        job.count(
+            used(1, &format!("/data/{index}.csv"), 0, 100),
+            &[
+                (OPENS, 1),
+                (READS, 2),
+                (READ_SIZE_1K_10K, 2),
+                (BYTES_READ, 7 << 10),
+                (READ_NS, 1_000_000),
+                (MAX_BYTE_READ, (7 << 10) - 1),
+            ],
+        );
+    }
+    job.finds_no("tiny-reads");
+}
+
+#[test]
+fn a_call_that_hangs() {
+    let with_call = |seconds: u64| {
+        let mut job = Job::new(100_000);
+        job.run.in_flight.push(CallInFlight {
+            pid: 7,
+            tid: 8,
+            operation: "write".into(),
+            path: Some("/lustre/out/model.pt".into()),
+            mount_point: Some("/lustre".into()),
+            fs_type: Some("lustre".into()),
+            phase: 3,
+            began_before: false,
+            start_unix_ns: 0,
+            ns: seconds * 1_000_000_000,
+        });
+        job
+    };
+    let found = with_call(60).finds("call-hangs");
+    assert_eq!(found.subjects, [Subject::Mount(b"/lustre".to_vec())]);
+    with_call(3).finds_no("call-hangs");
 }

@@ -104,11 +104,11 @@ fn compare(classifier: &Classifier, count: usize) {
     let rules = classifier.rules().all();
     let oracles: Vec<_> = rules.iter().map(oracle).collect();
     let pieces = pieces(rules, &mut random);
-    let fs_types = ["", "proc", "nfs", "lustre"];
+    let fs_types = ["", "proc", "nfs", "lustre", "tmpfs"];
     let mut matched = vec![0; rules.len()];
     for _ in 0..count {
         let path = path(&pieces, &mut random);
-        let fs_type = fs_types[[0, 0, 0, 0, 0, 1, 2, 3][random.below(8)]];
+        let fs_type = fs_types[[0, 0, 0, 0, 4, 1, 2, 3][random.below(8)]];
         let verdict = classifier.verdict(&path, false, fs_type);
         let os_path: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(path.as_slice());
         let wins = |rule: usize| {

@@ -8,6 +8,7 @@ use crate::{
         balance::{Cohort, Share},
         epochs::Epoch,
         findings::{Finding, Subject, Value},
+        merged::of_slices,
         saves::Event,
         series::{Flow, Slice},
         startup::Searched,
@@ -16,7 +17,7 @@ use crate::{
     model::run::{Run, rfc3339},
     report::{
         Report,
-        merged::{Breakdown, Merged, share},
+        merged::{Breakdown, share},
     },
 };
 
@@ -398,7 +399,7 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
         if sum.operations > 0 {
             let slices = std::slice::from_ref(slice);
             let is_named = |phase: Phase| phase.name() == name;
-            let known = Merged::of_slices(slices, 0, is_named);
+            let known = of_slices(slices, 0, is_named);
             let (least, most) = report.measured_in(slice, known, is_named);
             let flow = json!({
                 "operations": sum.operations,
