@@ -120,6 +120,7 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let mut events = group(model, &parts, true, &uses.sizes);
     attach(&mut events);
+    add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
     finish(model, uses, &mut events);
     let mut before = None;
@@ -359,6 +360,19 @@ fn attach(events: &mut Vec<Event>) {
     }
     events.append(&mut steps);
     events.sort_by_key(|event| (event.start, event.end));
+}
+
+/// Lets a save last until its files have their names: a rename over a file that was there writes out what is new first.
+fn add_renames(uses: &Uses, events: &mut [Event]) {
+    for (file, process, at) in &uses.renamed {
+        let is_before = |event: &&mut Event| {
+            let is_of = event.files.contains(file) && event.processes.contains(process);
+            is_of && event.start <= *at && *at - event.end <= NEAR
+        };
+        if let Some(event) = events.iter_mut().rev().find(is_before) {
+            event.end = event.end.max(*at);
+        }
+    }
 }
 
 /// Adds the syncs of a save's directory, or the one above it, that came right behind it.

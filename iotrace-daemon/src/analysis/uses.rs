@@ -92,6 +92,8 @@ pub struct Uses {
     pub loaded: Vec<Touch>,
     /// Calls that synced a directory: index of the directory, process, start, end, nanoseconds; one call each.
     pub directory_syncs: Vec<(u32, u32, i64, i64, u64)>,
+    /// Files whose uses are known one by one, and that were renamed: file, process, when.
+    pub renamed: Vec<(u32, u32, i64)>,
     pub series: Series,
     /// By file: the largest size that was seen, bytes.
     pub sizes: Vec<u64>,
@@ -193,6 +195,10 @@ impl Pass<'_> {
             return;
         }
         let is_spanned = self.spanned.contains(&(process, file));
+        let v = &counters.v;
+        if is_spanned && v[RENAMES] > 0 && v[READS] + v[TRANSFER_READS] + v[STATS] == 0 {
+            self.uses.renamed.push((file, process, self.at(v[LAST])));
+        }
         for phase in phases {
             match phase {
                 (Phase::Training, Direction::Read) if !self.copies.are_all_reads(process, file) => {

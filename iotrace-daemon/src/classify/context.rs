@@ -41,7 +41,7 @@ pub enum Reason {
     Prepared,
     /// All that was read of it, or written to it, was one end of a copy.
     Copied,
-    /// All that was read of it had been written by the same rank before.
+    /// All that was read of it had been written by the same process before.
     ReadBack,
 }
 
@@ -121,7 +121,7 @@ struct Ends {
     any: bool,
     /// Whether a process did so otherwise than to copy it.
     other: bool,
-    /// Whether a process read what its own rank had not written before, otherwise than to copy it.
+    /// Whether a process read what it had not written before, otherwise than to copy it.
     foreign: bool,
 }
 

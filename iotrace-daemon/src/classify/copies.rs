@@ -3,11 +3,11 @@
 //! sendfile, copy_file_range and splice name both files, so such a copy is known. One by read(2) and write(2) is inferred:
 //! a process read as many bytes from one file as it wrote to another at that time. A copy of a checkpoint to another tier
 //! is no save, reading its source is no load, and data that are staged are not trained on. Neither is it a load where a
-//! rank reads back what it wrote itself: to verify it, to upload it, or because the format needs it.
+//! process reads back what it wrote itself: to verify it, to upload it, or because the format needs it.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Model, counters::*, groups::Groups, spans::Use};
+use crate::model::{Model, counters::*, spans::Use};
 
 /// Bytes of a copy from which on it is inferred; fewer are alike by chance.
 const MIN_INFERRED_BYTES: u64 = 4096;
@@ -38,7 +38,7 @@ pub struct Copies {
     /// Processes and files whose reads, or writes, are all of copies.
     read: HashSet<(u32, u32)>,
     written: HashSet<(u32, u32)>,
-    /// Uses that read what their own rank had written before, by their first span.
+    /// Uses that read what their own process had written before, by their first span.
     read_back: HashSet<u32>,
     /// Processes and files that were read so, and otherwise only to be copied.
     only_read_back: HashSet<(u32, u32)>,
@@ -51,7 +51,7 @@ impl Copies {
         let uses = model.spans().map(|spans| spans.uses()).unwrap_or_default();
         copies.find_spans(&uses);
         copies.find_rows(model);
-        copies.find_read_backs(model, &uses);
+        copies.find_read_backs(&uses);
         copies
             .all
             .sort_by_key(|copy| (copy.start, copy.source, copy.target));
@@ -68,12 +68,12 @@ impl Copies {
         self.read.contains(&(process, file))
     }
 
-    /// Whether the use of a file that begins with this span read what its own rank had written before.
+    /// Whether the use of a file that begins with this span read what the process itself had written before.
     pub fn is_read_back(&self, span: u32) -> bool {
         self.read_back.contains(&span)
     }
 
-    /// Whether a process read of a file only what its own rank had written before, and what it copied.
+    /// Whether a process read of a file only what the process itself had written before, and what it copied.
     pub fn is_only_read_back(&self, process: u32, file: u32) -> bool {
         self.only_read_back.contains(&(process, file))
     }
@@ -161,17 +161,16 @@ impl Copies {
 }
 
 impl Copies {
-    fn find_read_backs(&mut self, model: &Model, uses: &[Use]) {
-        let groups = Groups::new(model);
+    fn find_read_backs(&mut self, uses: &[Use]) {
         let mut first_write: HashMap<(u32, u32), u64> = HashMap::new();
         for one in uses.iter().filter(|one| one.counters.v[BYTES_WRITTEN] > 0) {
-            let first = first_write.entry((groups.of(one.process), one.file));
+            let first = first_write.entry((one.process, one.file));
             let first = first.or_insert(u64::MAX);
             *first = one.counters.v[FIRST].min(*first);
         }
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();
         for one in uses.iter().filter(|one| one.counters.v[BYTES_READ] > 0) {
-            let written = first_write.get(&(groups.of(one.process), one.file));
+            let written = first_write.get(&(one.process, one.file));
             let is_back = written.is_some_and(|first| *first <= one.counters.v[FIRST]);
             if is_back {
                 self.read_back.insert(one.pieces[0]);
