@@ -14,6 +14,7 @@
 pub mod analysis;
 pub mod classify;
 pub mod cli;
+mod directory;
 pub mod drain;
 pub mod export;
 pub mod host;

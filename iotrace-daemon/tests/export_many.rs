@@ -28,7 +28,7 @@ use iotrace_daemon::{
         input::{Place, ProcessId},
         run::Run,
     },
-    recording::{Recorder, trace::TraceWriter},
+    recording::{Directory, Recorder, trace::TraceWriter},
 };
 use serde_json::Value;
 
@@ -261,7 +261,7 @@ fn memory_does_not_grow_with_the_time_that_was_recorded() {
 /// Adds a trace to a recording of `record`: reads of its files in turn, by one thread of each process.
 fn add_trace(directory: &Path, operations: u64, files: u64) {
     let clock = run().clock;
-    let mut writer = TraceWriter::new(directory, clock, None);
+    let mut writer = TraceWriter::new(&Directory::open(directory).unwrap(), clock, None);
     let row = |index: u64| {
         let start = 100 * SECOND + index * 300;
         Operation {

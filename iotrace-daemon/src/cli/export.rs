@@ -9,7 +9,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::{meter::Meter, output::save, phases, sizes::parse_size};
+use super::{
+    meter::Meter,
+    output::{is_special, save},
+    phases,
+    sizes::parse_size,
+};
 use crate::{
     export::{
         Export, Names, Selection, chrome, darshan,
@@ -185,15 +190,21 @@ fn needs_trace(format: Format, job: &Job) -> anyhow::Result<()> {
 
 /// Fails where something is in the place of the export that must not be replaced.
 fn check_place(output: &Path, force: bool) -> anyhow::Result<()> {
-    match fs::metadata(output) {
+    if is_special(output) {
+        return Ok(());
+    }
+    match fs::symlink_metadata(output) {
         Ok(there) if there.is_dir() => {
             bail!("{} is a directory: name a file in it", output.display())
         }
-        Ok(there) if there.is_file() && !force => {
+        Ok(_) if !force => {
             bail!(
                 "{} is there already: name another file, or replace it with --force",
                 output.display()
             )
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot write {}", output.display()))
         }
         _ => Ok(()),
     }

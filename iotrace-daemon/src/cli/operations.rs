@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    path::Path,
     sync::{Arc, Mutex, PoisonError, mpsc::Receiver},
     thread::JoinHandle,
     time::Duration,
@@ -16,7 +15,7 @@ use crate::{
     host,
     kernel::KernelError,
     model::run::{Run, TraceRun},
-    recording::trace::TraceWriter,
+    recording::{Directory, trace::TraceWriter},
 };
 
 /// Both threads.
@@ -32,7 +31,7 @@ impl Operations {
     /// Starts both. `most_bytes`: what the parts in `directory` may take.
     pub fn start(
         rings: Rings,
-        directory: &Path,
+        directory: &Directory,
         run: &Run,
         most_bytes: Option<u64>,
         filter: &[String],

@@ -1,19 +1,22 @@
 //! How a report leaves: as text, JSON or a page, to standard output or into a file.
 
 use std::{
-    ffi::CString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, BufWriter, IsTerminal as _, Write},
-    os::{
-        fd::AsRawFd as _,
-        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
-    },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Context as _;
+use rustix::fs::FileType;
 
-use crate::report::{self, Report};
+use crate::{
+    directory::{self, Directory},
+    report::{self, Report},
+};
+
+/// Links that are followed from a file that is to be written, as the kernel follows at most.
+const MAX_LINKS: usize = 40;
 
 /// How `record` writes its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -43,94 +46,56 @@ pub fn save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> any
 }
 
 fn try_save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let there = fs::metadata(path);
-    if there.as_ref().is_ok_and(|there| there.is_dir()) {
-        return Err(io::ErrorKind::IsADirectory.into());
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let (parent, name) = directory::split(&path).ok_or(io::ErrorKind::InvalidFilename)?;
+        let directory = Directory::open(parent)?;
+        match directory.entry(name)?.map(|entry| directory::kind(&entry)) {
+            None | Some(FileType::RegularFile) => return replace(&directory, name, write),
+            Some(FileType::Directory) => return Err(io::ErrorKind::IsADirectory.into()),
+            // A link stays, and what it leads to is replaced: a link that this user or root made, and no other.
+            Some(FileType::Symlink) => {
+                let target = directory.read_link(name)?;
+                if is_special(&path) {
+                    return write(&mut directory.open_special(name, true)?);
+                }
+                path = target;
+            }
+            // A device or a pipe: never to be replaced.
+            Some(_) => return write(&mut directory.open_special(name, false)?),
+        }
     }
-    if there.is_ok_and(|there| !there.is_file()) {
-        return write(&mut File::options().write(true).open(path)?); // a device or a pipe: never to be replaced
-    }
-    // A link stays, and what it leads to is replaced.
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let beside = beside(&place)?;
-    let mut unfinished = nameless(&place).or_else(|_| Unfinished::named(&beside))?;
-    write(&mut unfinished.file)?;
-    unfinished.file.sync_all()?;
-    unfinished.finish(&beside)?;
-    fs::rename(&beside, &place).inspect_err(|_| {
-        let _ = fs::remove_file(&beside);
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Whether a path leads to a device or a pipe.
+pub fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Writes a file under another name, or none, and renames it over this one.
+fn replace(
+    directory: &Directory,
+    name: &OsStr,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut unfinished = OsString::from(".");
+    unfinished.push(name);
+    unfinished.push(format!(".{}.tmp", std::process::id()));
+    let nameless = directory.create_nameless();
+    let has_name = nameless.is_err();
+    let mut file = nameless.or_else(|_| directory.create(&unfinished))?;
+    let written = write(&mut file).and_then(|()| {
+        file.sync_all()?;
+        if !has_name {
+            directory.link(&file, &unfinished)?;
+        }
+        directory.rename(&unfinished, name)
+    });
+    written.inspect_err(|_| {
+        // Half of it is of no use.
+        let _ = directory.remove_file(&unfinished);
     })
-}
-
-/// A file that is being written, and the name that it has meanwhile, if it has one.
-struct Unfinished {
-    file: File,
-    name: Option<PathBuf>,
-}
-
-/// A file without a name in the directory of `place`: however its writer ends, nothing is left behind. Not every
-/// filesystem can.
-fn nameless(place: &Path) -> io::Result<Unfinished> {
-    let directory = match place.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut options = File::options();
-    let file = options
-        .write(true)
-        .custom_flags(libc::O_TMPFILE)
-        .open(directory)?;
-    Ok(Unfinished { file, name: None })
-}
-
-impl Unfinished {
-    fn named(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: File::create_new(path)?,
-            name: Some(path.to_owned()),
-        })
-    }
-
-    /// Gives the whole file this name.
-    fn finish(mut self, path: &Path) -> io::Result<()> {
-        if self.name.take().is_some() {
-            return Ok(());
-        }
-        let own = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: two strings that end with NUL.
-        let linked = unsafe {
-            libc::linkat(
-                libc::AT_FDCWD,
-                own.as_ptr(),
-                libc::AT_FDCWD,
-                path.as_ptr(),
-                libc::AT_SYMLINK_FOLLOW,
-            )
-        };
-        match linked {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Unfinished {
-    /// Half of it is of no use.
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            let _ = fs::remove_file(name);
-        }
-    }
-}
-
-/// A name in the same directory that nobody else has.
-fn beside(place: &Path) -> io::Result<PathBuf> {
-    let name = place.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    Ok(place.with_file_name(hidden))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::{
         About, Model,
         run::{RAW, Run, Target},
     },
-    recording::Recorder,
+    recording::{Directory, Recorder},
     report::Report,
     targets,
 };
@@ -73,6 +73,11 @@ impl Session {
             earlier: Earlier::default(),
             lost: None,
         })
+    }
+
+    /// The directory of the recording, while it is written.
+    pub fn output(&self) -> Option<&Directory> {
+        self.recorder.as_ref().map(Recorder::directory)
     }
 
     /// Lets the run's time begin.

@@ -82,14 +82,11 @@ impl Trace {
         session.begin()?;
         if let Some(rings) = self.rings.take() {
             let (args, run) = (&session.args, &session.run);
-            let started = Operations::start(
-                rings,
-                &session.directory,
-                run,
-                args.trace_max_size,
-                &args.trace_filter,
-            );
-            self.operations = Some(started?);
+            let (most_bytes, filter) = (args.trace_max_size, &args.trace_filter);
+            if let Some(directory) = session.output() {
+                let started = Operations::start(rings, directory, run, most_bytes, filter);
+                self.operations = Some(started?);
+            }
         }
         match &mut self.source {
             Source::Service(remote) => session.began(remote.start_unix_ns),

@@ -1,18 +1,21 @@
 //! `meta.json`: what a recording is of, which parts it has, and whether it was ended well.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs,
+    io::{self, Write as _},
     path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
 use super::{Error, FORMAT_VERSION, META, UNFINISHED};
-use crate::model::{
-    Model,
-    mounts::{Mount, escape, parse_device, unescape},
-    run::{Run, rfc3339},
+use crate::{
+    directory::Directory,
+    model::{
+        Model,
+        mounts::{Mount, escape, parse_device, unescape},
+        run::{Run, rfc3339},
+    },
 };
 
 /// The content of `meta.json`.
@@ -57,24 +60,24 @@ impl Meta {
         }
     }
 
-    /// Writes the file beside its place, and renames it into it.
-    pub fn write(&self, directory: &Path) -> Result<(), Error> {
-        let unfinished = directory.join([META, UNFINISHED].concat());
-        let written = self.write_to(&unfinished).and_then(|()| {
-            fs::rename(&unfinished, directory.join(META))?;
-            File::open(directory)?.sync_all()
+    /// Writes the file under another name, and renames it into its place.
+    pub fn write(&self, directory: &Directory) -> Result<(), Error> {
+        let unfinished = [META, UNFINISHED].concat();
+        let written = self.write_to(directory, &unfinished).and_then(|()| {
+            directory.rename(&unfinished, META)?;
+            directory.sync()
         });
         written.map_err(|cause| {
             // What is left of it is of no use, and its room may be needed.
-            let _ = fs::remove_file(&unfinished);
-            Error::io("write", directory.join(META), cause)
+            let _ = directory.remove_file(&unfinished);
+            Error::io("write", directory.path().join(META), cause)
         })
     }
 
-    fn write_to(&self, path: &Path) -> io::Result<()> {
+    fn write_to(&self, directory: &Directory, name: &str) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
-        let mut file = File::create(path)?;
+        let mut file = directory.create(name)?;
         file.write_all(&text)?;
         file.sync_all()
     }

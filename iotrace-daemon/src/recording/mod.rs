@@ -28,6 +28,8 @@ pub use job::{Job, Node, read_job, read_job_and_tell};
 pub use reader::{Recorded, read};
 pub use recorder::Recorder;
 
+pub use crate::directory::Directory;
+
 /// Version of the format. It rises when a reader of the version before would misread.
 pub const FORMAT_VERSION: u32 = 1;
 

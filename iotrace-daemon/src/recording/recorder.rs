@@ -1,11 +1,6 @@
 //! Writes a recording: one part per flush, each whole or not there.
 
-use std::{
-    collections::HashSet,
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, path::Path};
 
 use iotrace_common::block::{Requests, class};
 
@@ -16,13 +11,14 @@ use super::{
     tables::{Part, Tables},
 };
 use crate::{
+    directory::Directory,
     memory,
     model::{Model, Spot, run::Run},
 };
 
 /// A recording that is being written.
 pub struct Recorder {
-    directory: PathBuf,
+    directory: Directory,
     tables: Tables,
     parts: Vec<String>,
     /// Start of the current interval, nanoseconds since the Unix epoch.
@@ -30,23 +26,27 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the directory, which must be empty where it exists.
+    /// Makes the directory. One that exists must be empty, belong to this user, and be writable by nobody else.
     pub fn create(directory: &Path, run: &Run) -> Result<Self, Error> {
-        fs::create_dir_all(directory)
-            .map_err(|cause| Error::io("make the directory", directory, cause))?;
-        let mut entries =
-            fs::read_dir(directory).map_err(|cause| Error::io("read", directory, cause))?;
-        if entries.next().is_some() {
-            return Err(Error::NotEmpty(directory.into()));
+        let directory = Directory::claim(directory)
+            .map_err(|cause| Error::io("record into the directory", directory, cause))?;
+        let is_empty = directory.is_empty();
+        if !is_empty.map_err(|cause| Error::io("read", directory.path(), cause))? {
+            return Err(Error::NotEmpty(directory.path().into()));
         }
         let recorder = Self {
-            directory: directory.into(),
+            directory,
             tables: Tables::new(),
             parts: Vec::new(),
             interval_start: run.start_unix_ns,
         };
-        Meta::new(run, &Model::default(), &[], false).write(directory)?;
+        Meta::new(run, &Model::default(), &[], false).write(&recorder.directory)?;
         Ok(recorder)
+    }
+
+    /// The directory, for the parts of a trace.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// Writes what the model counted since the last flush, and ends its interval. After an error the model still
@@ -57,9 +57,11 @@ impl Recorder {
 
     /// Takes away a recording that nothing was written to yet.
     pub fn discard(self) -> Result<(), Error> {
-        let meta = self.directory.join(META);
-        fs::remove_file(&meta).map_err(|cause| Error::io("remove", meta, cause))?;
-        fs::remove_dir(&self.directory).map_err(|cause| Error::io("remove", &self.directory, cause))
+        let path = self.directory.path();
+        self.directory
+            .remove_file(META)
+            .and_then(|()| std::fs::remove_dir(path))
+            .map_err(|cause| Error::io("remove", path, cause))
     }
 
     /// Writes the last part, and that the recording is complete.
@@ -80,7 +82,8 @@ impl Recorder {
             // In place: from here on the next flush must not write it again, whatever happens to meta.json.
             model.settle(part.bounds());
             self.interval_start = interval_end;
-            sync(&self.directory).map_err(|cause| Error::io("write", &self.directory, cause))?;
+            let synced = self.directory.sync();
+            synced.map_err(|cause| Error::io("write", self.directory.path(), cause))?;
         }
         self.interval_start = interval_end;
         Meta::new(run, model, &self.parts, complete).write(&self.directory)?;
@@ -90,25 +93,19 @@ impl Recorder {
 
     fn write_part(&mut self, model: &Model, part: &Part<'_>) -> Result<(), Error> {
         let name = format!("{PART}{:06}", self.parts.len() + 1);
-        let unfinished = self.directory.join([&name, UNFINISHED].concat());
-        let written = self.write_tables(model, part, &unfinished).and_then(|()| {
-            put_in_place(&unfinished, &self.directory.join(&name))
-                .map_err(|cause| Error::io("write", self.directory.join(&name), cause))
-        });
-        match written {
-            Ok(()) => self.parts.push(name),
-            Err(error) => {
-                // What is left of it is of no use, and its room may be needed.
-                let _ = fs::remove_dir_all(&unfinished);
-                return Err(error);
-            }
-        }
+        put_part(&self.directory, &name, |unfinished| {
+            self.write_tables(model, part, unfinished)
+        })?;
+        self.parts.push(name);
         Ok(())
     }
 
-    fn write_tables(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
-        fs::create_dir(directory)
-            .map_err(|cause| Error::io("make the directory", directory, cause))?;
+    fn write_tables(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Directory,
+    ) -> Result<(), Error> {
         self.write_files(model, part, directory)?;
         let mut processes = TableWriter::create(directory, &self.tables.processes)?;
         for process in model
@@ -165,7 +162,12 @@ impl Recorder {
     }
 
     /// CPU time, where it is counted.
-    fn write_cpu(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+    fn write_cpu(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Directory,
+    ) -> Result<(), Error> {
         let mut times = model.computing().interval().peekable();
         if times.peek().is_some() {
             let length_ns = model.computing().length_ns();
@@ -180,7 +182,12 @@ impl Recorder {
     }
 
     /// Block devices: tables that are there only where they have rows.
-    fn write_block(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+    fn write_block(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Directory,
+    ) -> Result<(), Error> {
         let mut requests = model.block().interval_of_devices().peekable();
         if requests.peek().is_some() {
             let mut devices = TableWriter::create(directory, &self.tables.devices)?;
@@ -210,7 +217,7 @@ impl Recorder {
         &self,
         model: &Model,
         part: &Part<'_>,
-        directory: &Path,
+        directory: &Directory,
     ) -> Result<(), Error> {
         let mut calls = model.libraries().interval().peekable();
         if calls.peek().is_some() {
@@ -231,7 +238,12 @@ impl Recorder {
         Ok(())
     }
 
-    fn write_files(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+    fn write_files(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Directory,
+    ) -> Result<(), Error> {
         let mut files = TableWriter::create(directory, &self.tables.files)?;
         let id = |process: u32| model.processes()[process as usize].id;
         let mut renamed: HashSet<u32> = model.changed_files().iter().copied().collect();
@@ -280,12 +292,24 @@ fn has_news(model: &Model) -> bool {
         || model.processes().iter().any(told)
 }
 
-/// Renames a directory whose files are synced.
-pub(super) fn put_in_place(unfinished: &Path, place: &Path) -> io::Result<()> {
-    sync(unfinished)?;
-    fs::rename(unfinished, place)
-}
-
-pub(super) fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// Has a directory filled under another name, and renames it into its place.
+pub(super) fn put_part<T>(
+    recording: &Directory,
+    name: &str,
+    fill: impl FnOnce(&Directory) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let unfinished = [name, UNFINISHED].concat();
+    let fail = |cause| Error::io("write", recording.path().join(name), cause);
+    let part = recording.make(&unfinished).map_err(fail)?;
+    let written = fill(&part).and_then(|filled| {
+        part.sync()
+            .and_then(|()| recording.rename(&unfinished, name))
+            .map_err(fail)?;
+        Ok(filled)
+    });
+    if written.is_err() {
+        // What is left of it is of no use, and its room may be needed.
+        let _ = recording.remove(&unfinished);
+    }
+    written
 }

@@ -29,6 +29,7 @@ use super::{
     batch::{Batch, Leaf, Values},
     schema::{Kind, Schema},
 };
+use crate::directory::Directory;
 
 /// Rows of a row group: what is held in memory while a table is written or read. Fewer need more memory again, for
 /// the description of every column of every group.
@@ -43,10 +44,12 @@ pub struct TableWriter {
 
 impl TableWriter {
     /// Starts the table's file in `directory`.
-    pub fn create(directory: &Path, schema: &Schema) -> Result<Self, Error> {
-        let path = directory.join(schema.file_name());
+    pub fn create(directory: &Directory, schema: &Schema) -> Result<Self, Error> {
+        let path = directory.path().join(schema.file_name());
         let fail = |cause| write_error(&path, cause);
-        let file = File::create(&path).map_err(|cause| Error::io("create", &path, cause))?;
+        let file = directory
+            .create(schema.file_name())
+            .map_err(|cause| Error::io("create", &path, cause))?;
         let message = Arc::new(parse_message_type(&schema.declaration()).map_err(fail)?);
         let writer =
             SerializedFileWriter::new(file, message, Arc::new(properties())).map_err(fail)?;

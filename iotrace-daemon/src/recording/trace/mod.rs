@@ -1,7 +1,7 @@
 //! The operation trace of a recording: parts of their own, one row per operation.
 //!
 //! ```text
-//! let mut writer = TraceWriter::new(directory, run.clock, most_bytes);
+//! let mut writer = TraceWriter::new(recorder.directory(), run.clock, most_bytes);
 //! writer.write(&operations, missing)?;            // one part, sorted by start
 //! let trace = Trace::open(directory)?;            // where there is one
 //! for row in trace.rows() { .. }                  // in the order of their starts

@@ -1,10 +1,6 @@
 //! Writes the parts of a trace, within the size that it may take.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs::File};
 
 use hashbrown::HashMap;
 use iotrace_common::{
@@ -22,16 +18,12 @@ use super::{
     columns::{self, GROUP, Row, Texts},
 };
 use crate::{
+    directory::Directory,
     model::{
         input::ProcessId,
         run::{Clock, TraceMissing, TraceRun},
     },
-    recording::{
-        Error, UNFINISHED,
-        recorder::{put_in_place, sync},
-        table::write_error,
-        tables::device_name,
-    },
+    recording::{Error, recorder::put_part, table::write_error, tables::device_name},
 };
 
 /// Bytes that an operation takes, before the first part says so.
@@ -39,7 +31,7 @@ const GUESS: u64 = 10;
 
 /// Writes the parts of a trace.
 pub struct TraceWriter {
-    directory: PathBuf,
+    directory: Directory,
     clock: Clock,
     most_bytes: Option<u64>,
     texts: Texts,
@@ -60,9 +52,9 @@ pub struct TraceWriter {
 
 impl TraceWriter {
     /// Nothing is written before the first part. `most_bytes`: what all parts may take.
-    pub fn new(directory: &Path, clock: Clock, most_bytes: Option<u64>) -> Self {
+    pub fn new(directory: &Directory, clock: Clock, most_bytes: Option<u64>) -> Self {
         Self {
-            directory: directory.into(),
+            directory: directory.clone(),
             clock,
             most_bytes,
             texts: Texts::new(),
@@ -195,40 +187,28 @@ impl TraceWriter {
 
     fn write_part(&mut self, rows: &[Row]) -> Result<(), Error> {
         let name = format!("{PART}{:06}", self.parts + 1);
-        let place = self.directory.join(&name);
-        let unfinished = self.directory.join([&name, UNFINISHED].concat());
-        let written = self.write_files(rows, &unfinished).and_then(|bytes| {
-            put_in_place(&unfinished, &place)
-                .and_then(|()| sync(&self.directory))
-                .map_err(|cause| Error::io("write", &place, cause))?;
-            Ok(bytes)
-        });
-        match written {
-            Ok(bytes) => {
-                self.new_files.clear();
-                self.parts += 1;
-                self.operations += rows.len() as u64;
-                self.bytes += bytes;
-                Ok(())
-            }
-            Err(error) => {
-                // What is left of it is of no use, and its room may be needed.
-                let _ = fs::remove_dir_all(&unfinished);
-                Err(error)
-            }
+        let bytes = put_part(&self.directory, &name, |unfinished| {
+            self.write_files(rows, unfinished)
+        })?;
+        self.new_files.clear();
+        self.parts += 1;
+        self.operations += rows.len() as u64;
+        self.bytes += bytes;
+        // The part is in its place whether or not its name is on the disk yet: it is not lost.
+        if let Err(cause) = self.directory.sync() {
+            log::warn!("{}", Error::io("write", self.directory.path(), cause));
         }
+        Ok(())
     }
 
     /// Writes both files of a part; their sizes, bytes.
-    fn write_files(&self, rows: &[Row], directory: &Path) -> Result<u64, Error> {
-        fs::create_dir(directory)
-            .map_err(|cause| Error::io("make the directory", directory, cause))?;
-        let operations = write_file(&directory.join(OPERATIONS), columns::OPERATIONS, |writer| {
+    fn write_files(&self, rows: &[Row], directory: &Directory) -> Result<u64, Error> {
+        let operations = write_file(directory, OPERATIONS, columns::OPERATIONS, |writer| {
             rows.chunks(GROUP)
                 .try_for_each(|rows| columns::write_rows(writer, rows, &self.texts))
         })?;
         let first = self.files.len() - self.new_files.len();
-        let files = write_file(&directory.join(FILES), columns::FILES, |writer| {
+        let files = write_file(directory, FILES, columns::FILES, |writer| {
             write_new_files(writer, first as i64, &self.new_files)
         })?;
         Ok(operations + files)
@@ -256,11 +236,14 @@ fn write_new_files(
 
 /// Writes and syncs one file; its size, bytes.
 fn write_file(
-    path: &Path,
+    directory: &Directory,
+    name: &str,
     schema: &str,
     fill: impl FnOnce(&mut SerializedFileWriter<File>) -> Result<(), ParquetError>,
 ) -> Result<u64, Error> {
-    let file = File::create(path).map_err(|cause| Error::io("create", path, cause))?;
+    let path = &directory.path().join(name);
+    let file = directory.create(name);
+    let file = file.map_err(|cause| Error::io("create", path, cause))?;
     let write = || {
         let mut writer = columns::create(file, schema)?;
         fill(&mut writer)?;

@@ -1,0 +1,186 @@
+//! Output security: links and directories that another user plants redirect nothing that root writes.
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _, chown},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use common::directory;
+use tempfile::TempDir;
+
+const USER: u32 = 65_534;
+const SECRET: &str = "root's own";
+
+/// A directory that every user may enter, one in it that belongs to the user, and a file that is root's alone.
+fn place() -> (TempDir, PathBuf, PathBuf) {
+    common::need_root();
+    let (keep, dir) = directory();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let (project, victim) = (dir.join("project"), dir.join("victim"));
+    fs::create_dir(&project).unwrap();
+    chown(&project, Some(USER), Some(USER)).unwrap();
+    fs::write(&victim, SECRET).unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+    (keep, project, victim)
+}
+
+fn as_user(script: &str, dir: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(dir);
+    command.uid(USER).gid(USER);
+    command
+}
+
+fn iotrace(args: &[&str], dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    command.args(args).current_dir(dir);
+    command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+    command
+}
+
+fn record(args: &[&str], command: &[&str], dir: &Path) -> Output {
+    let options = ["record", "--map-entries", "1024", "--flush", "100ms"];
+    let all = [&options, args, &["--"], command].concat();
+    iotrace(&all, dir).output().unwrap()
+}
+
+fn errors(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+#[track_caller]
+fn refused(out: &Output, words: &[&str]) {
+    assert_eq!(out.status.code(), Some(1), "{}", errors(out));
+    for word in words {
+        assert!(errors(out).contains(word), "{word:?}: {}", errors(out));
+    }
+}
+
+/// Modes and owners of everything in a directory, itself too.
+fn entries(dir: &Path) -> Vec<(PathBuf, u32, u32)> {
+    let mut all = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(path) = left.pop() {
+        let about = fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|one| one.unwrap().path()));
+        }
+        all.push((path, about.mode() & 0o7777, about.uid()));
+    }
+    all
+}
+
+#[test]
+fn a_recording_goes_where_its_directory_goes() {
+    let (_keep, project, victim) = place();
+    let script = format!(
+        "until d=$(ls -d iotrace-*.d 2>/dev/null); do :; done; sleep 1; mv $d away; mkdir $d; chmod 777 $d; \
+         ln -s {0} $d/meta.json.tmp; ln -s {0} $d/meta.json",
+        victim.display()
+    );
+    let mut attack = as_user(&script, &project).spawn().unwrap();
+    let busy = "for i in $(seq 30); do cat /etc/hostname >/dev/null; sleep 0.1; done";
+    let out = record(&[], &["sh", "-c", busy], &project);
+    assert!(attack.wait().unwrap().success());
+    assert!(out.status.success(), "{}", errors(&out));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), SECRET);
+    let meta = fs::read_to_string(project.join("away/meta.json")).unwrap();
+    assert!(meta.contains("\"complete\": true"), "{meta}");
+}
+
+#[test]
+fn a_directory_of_another_user_is_no_output() {
+    let (_keep, project, victim) = place();
+    let parent = project.parent().unwrap();
+    let taken = |words: &[&str], name: &str| {
+        let out = record(&["-o", name], &["touch", "ran"], parent);
+        refused(&out, words);
+        assert!(!parent.join("ran").exists());
+    };
+    let script = format!(
+        "mkdir theirs && ln -s theirs link && ln -s {} theirs/meta.json.tmp; mkdir empty",
+        victim.display()
+    );
+    assert!(as_user(&script, &project).status().unwrap().success());
+    taken(&["project/empty", "another user"], "project/empty");
+    taken(&["project/theirs", "another user"], "project/theirs");
+    taken(&["project/link", "symbolic link"], "project/link");
+    fs::create_dir(parent.join("open")).unwrap();
+    fs::set_permissions(parent.join("open"), fs::Permissions::from_mode(0o1777)).unwrap();
+    taken(&["open", "others can write"], "open");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), SECRET);
+}
+
+#[test]
+fn a_link_of_another_user_is_not_followed() {
+    let (_keep, project, victim) = place();
+    let parent = project.parent().unwrap();
+    let out = record(&["-o", "mine"], &["cat", "/etc/hostname"], parent);
+    assert!(out.status.success(), "{}", errors(&out));
+    let script = format!("ln -s {} planted", victim.display());
+    assert!(as_user(&script, &project).status().unwrap().success());
+    let sticky = parent.join("sticky");
+    fs::create_dir(&sticky).unwrap();
+    fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(as_user(&script, &sticky).status().unwrap().success());
+    for planted in ["project/planted", "sticky/planted"] {
+        for args in [
+            &["report", "mine", "-o", planted][..],
+            &["diff", "mine", "mine", "-o", planted],
+            &["export", "mine", "-f", "csv", "--force", "-o", planted],
+        ] {
+            let out = iotrace(args, parent).output().unwrap();
+            refused(&out, &[planted, "link of another user"]);
+        }
+        let args = ["export", "mine", "-f", "csv", "-o", planted];
+        let out = iotrace(&args, parent).output().unwrap();
+        refused(&out, &[planted, "--force"]);
+        assert!(parent.join(planted).is_symlink());
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), SECRET);
+}
+
+#[test]
+fn only_its_owner_reads_a_recording() {
+    let (_keep, project, _victim) = place();
+    let parent = project.parent().unwrap();
+    let args = ["--trace", "-o", "recording"];
+    let out = record(&args, &["cat", "/etc/hostname"], parent);
+    assert!(out.status.success(), "{}", errors(&out));
+    let args = ["report", "recording", "-f", "html", "-o", "report.html"];
+    let out = iotrace(&args, parent).output().unwrap();
+    assert!(out.status.success(), "{}", errors(&out));
+    let mut all = entries(&parent.join("recording"));
+    assert!(all.len() > 5, "{all:?}");
+    all.extend(entries(&parent.join("report.html")));
+    for (path, mode, owner) in all {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!((mode, owner), (expected, 0), "{}", path.display());
+    }
+}
+
+#[test]
+fn under_sudo_a_recording_in_the_users_directory_is_theirs() {
+    let (_keep, project, _victim) = place();
+    let parent = project.parent().unwrap();
+    for (name, owner) in [("project/recording", USER), ("recording", 0)] {
+        let args = ["record", "--map-entries", "1024", "-o", name, "--", "true"];
+        let out = iotrace(&args, parent)
+            .env("SUDO_UID", USER.to_string())
+            .env("SUDO_GID", USER.to_string())
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{}", errors(&out));
+        for (path, mode, found) in entries(&parent.join(name)) {
+            let expected = if path.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!((mode, found), (expected, owner), "{}", path.display());
+        }
+    }
+}
