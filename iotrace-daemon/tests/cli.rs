@@ -194,6 +194,36 @@ fn an_interrupt_reaches_the_program_and_the_report_comes() {
 }
 
 #[test]
+fn an_interrupt_before_tracing_begins_is_told() {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let (_keep, dir) = directory();
+        let child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+            .args(["record", "-o", "recording", "--", "touch", "ran"])
+            .current_dir(&dir)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let is_caught = || {
+            let status = fs::read_to_string(&status).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+            let caught = u64::from_str_radix(line.unwrap_or_default().trim(), 16).unwrap_or(0);
+            caught >> (signal - 1) & 1 == 1
+        };
+        while !is_caught() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: a child that was not waited for.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        let out = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(128 + signal), "{errors}");
+        assert!(errors.contains("before tracing began"), "{errors}");
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn sigterm_ends_like_an_interrupt() {
     let mut iotrace = Iotrace::record()
         .flush("100ms")

@@ -8,6 +8,7 @@ mod config;
 mod daemon;
 mod diff;
 mod export;
+mod interrupt;
 mod live;
 mod meter;
 mod operations;
@@ -92,12 +93,19 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
+            tell(&error);
             if closed_pipe(&error) {
                 return ExitCode::SUCCESS;
             }
-            eprintln!("iotrace: {}", chain(error.as_ref()));
             exit_code(&error)
         }
+    }
+}
+
+/// Says an error, unless it is that nobody reads any more.
+fn tell(error: &anyhow::Error) {
+    if !closed_pipe(error) {
+        eprintln!("iotrace: {}", chain(error.as_ref()));
     }
 }
 

@@ -13,8 +13,8 @@ use std::{
 use anyhow::Context as _;
 
 use super::{
-    child::Held, config::Sorting, live, output::Format, remote::Remote, session::Session,
-    sizes::parse_size, source::Source, trace::Trace,
+    child::Held, config::Sorting, interrupt, live, output::Format, remote::Remote,
+    session::Session, sizes::parse_size, source::Source, tell, trace::Trace,
 };
 use crate::{
     drain::{Drain, rings::Rings},
@@ -102,6 +102,7 @@ pub struct Args {
 
 /// Runs `iotrace record`.
 pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
+    interrupt::end_before_tracing();
     for pid in &args.pid {
         targets::check(*pid)?;
     }
@@ -118,9 +119,17 @@ pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let mut session = recorded.map_err(|error| live::explain(error, service.is_some()))?;
     runtime.shutdown_background();
     let recorded = session.finish();
-    session.print()?;
-    recorded?;
-    Ok(ExitCode::from(session.run.exit_code.unwrap_or(0) as u8))
+    // The report first: that the recording is incomplete is the last thing that is said.
+    let outcome = session.print().and(recorded);
+    match (outcome, session.run.exit_code) {
+        (Ok(()), code) => Ok(ExitCode::from(code.unwrap_or(0) as u8)),
+        (Err(error), None) => Err(error),
+        (Err(error), Some(code)) => {
+            // A program must not fail because its tracer did.
+            tell(&error);
+            Ok(ExitCode::from(code as u8))
+        }
+    }
 }
 
 async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
@@ -182,8 +191,9 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         detail: kernel.detail(),
         ..args
     };
+    let signals = interrupt::tracing_begins()?;
     let session = Session::new(args, sorting, hook.name())?;
-    let mut trace = Trace::new(Source::own(kernel, drain)?)?;
+    let mut trace = Trace::new(Source::own(kernel, drain)?, signals);
     trace.keep_operations(rings);
     follow(trace, session, held).await
 }
@@ -200,8 +210,9 @@ async fn record_by_service(args: Args, socket: &Path) -> anyhow::Result<Session>
         None => args.pid.clone(),
     };
     let remote = Remote::start(socket, Record::new(args.detail, !args.no_follow, pids))?;
+    let signals = interrupt::tracing_begins()?;
     let session = Session::new(args, sorting, &remote.hook)?;
-    follow(Trace::new(Source::Service(remote))?, session, held).await
+    follow(Trace::new(Source::Service(remote), signals), session, held).await
 }
 
 fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
@@ -246,6 +257,8 @@ async fn follow(
         return Err(error);
     }
     trace.follow(&mut session).await?;
-    trace.end(&mut session).await?;
+    if let Err(error) = trace.end(&mut session).await {
+        session.lost = Some(error);
+    }
     Ok(session)
 }

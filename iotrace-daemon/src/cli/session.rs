@@ -17,7 +17,7 @@ use crate::{
         About, Model,
         run::{RAW, Run, Target},
     },
-    recording::{Directory, Recorder},
+    recording::{self, Directory, Recorder},
     report::Report,
     targets,
 };
@@ -126,7 +126,9 @@ impl Session {
     pub fn flush(&mut self) {
         self.tick();
         self.progress.clear();
-        self.flush_last();
+        if let Err(error) = self.write_part() {
+            log::error!("{error}; what was counted is kept for the next flush");
+        }
     }
 
     /// Takes the recording away again.
@@ -142,7 +144,9 @@ impl Session {
         self.run.room_bytes = host::room(&self.model);
         if let Some(lost) = self.lost.take() {
             // What there is, and no word that it is complete.
-            self.flush_last();
+            if let Err(error) = self.write_part() {
+                log::error!("{error}");
+            }
             return Err(lost).with_context(|| self.incomplete());
         }
         match self.recorder.take() {
@@ -153,11 +157,10 @@ impl Session {
         }
     }
 
-    fn flush_last(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && let Err(error) = recorder.flush(&mut self.model, &self.run)
-        {
-            log::error!("{error}");
+    fn write_part(&mut self) -> Result<(), recording::Error> {
+        match &mut self.recorder {
+            Some(recorder) => recorder.flush(&mut self.model, &self.run),
+            None => Ok(()),
         }
     }
 

@@ -6,10 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use super::{
     child::{self, Held, Running},
+    interrupt::Signals,
     live,
     operations::Operations,
     session::Session,
@@ -39,7 +38,7 @@ pub struct Trace {
     rings: Option<Rings>,
     operations: Option<Operations>,
     child: Option<Running>,
-    signals: (Signal, Signal),
+    signals: Signals,
     /// When the program that is to end will be killed.
     ending: Option<Instant>,
     timed_out: bool,
@@ -49,21 +48,18 @@ pub struct Trace {
 
 impl Trace {
     /// Starts to drain; nothing is in scope yet.
-    pub fn new(source: Source) -> io::Result<Self> {
-        Ok(Self {
+    pub fn new(source: Source, signals: Signals) -> Self {
+        Self {
             source,
             over: false,
             rings: None,
             operations: None,
             child: None,
-            signals: (
-                signal(SignalKind::interrupt())?,
-                signal(SignalKind::terminate())?,
-            ),
+            signals,
             ending: None,
             timed_out: false,
             killed: false,
-        })
+        }
     }
 
     /// Has every operation of these rings kept, too.
@@ -181,8 +177,8 @@ impl Trace {
                     session.run.exit_code = Some(child::exit_code(status?));
                     return Ok(());
                 }
-                _ = self.signals.0.recv() => if self.interrupted(session, libc::SIGINT) { return Ok(()) },
-                _ = self.signals.1.recv() => if self.interrupted(session, libc::SIGTERM) { return Ok(()) },
+                _ = self.signals.interrupt.recv() => if self.interrupted(session, libc::SIGINT) { return Ok(()) },
+                _ = self.signals.terminate.recv() => if self.interrupted(session, libc::SIGTERM) { return Ok(()) },
                 () = until(next) => if self.time_is_up() { return Ok(()) },
             }
         }

@@ -71,9 +71,7 @@ pub enum Error {
 impl Error {
     fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         let hint = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "; make room there: what was counted is kept for the next flush"
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; name a directory that can be written"
             }
