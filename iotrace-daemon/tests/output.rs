@@ -167,6 +167,30 @@ fn only_its_owner_reads_a_recording() {
 }
 
 #[test]
+fn a_command_runs_as_another_user() {
+    let (_keep, project, _victim) = place();
+    let parent = project.parent().unwrap();
+    let script = "id -u; id -g; id -G; echo $USER $LOGNAME; cat /etc/hostname >mine";
+    let user = ["--user", "nobody", "-f", "json", "-o", "../recording"];
+    let out = record(&user, &["sh", "-c", script], &project);
+    assert!(out.status.success(), "{}", errors(&out));
+    let text = String::from_utf8_lossy(&out.stdout);
+    let own = format!("{USER}\n{USER}\n{USER}\nnobody nobody\n");
+    let report = text.strip_prefix(&own).expect(&text);
+    for name in ["/etc/hostname", "project/mine"] {
+        assert!(report.contains(name), "{report}");
+    }
+    assert_eq!(fs::metadata(project.join("mine")).unwrap().uid(), USER);
+    assert_eq!(fs::metadata(parent.join("recording")).unwrap().uid(), 0);
+    let out = record(&["--user", "nosuchuser"], &["true"], parent);
+    refused(&out, &["nosuchuser", "no such user"]);
+    fs::copy(env!("CARGO_BIN_EXE_iotrace"), parent.join("iotrace")).unwrap();
+    let script = "../iotrace record --socket /nothing --user nobody -- true";
+    let out = as_user(script, &project).output().unwrap();
+    refused(&out, &["only root"]);
+}
+
+#[test]
 fn under_sudo_a_recording_in_the_users_directory_is_theirs() {
     let (_keep, project, _victim) = place();
     let parent = project.parent().unwrap();

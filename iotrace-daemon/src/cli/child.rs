@@ -15,6 +15,8 @@ use std::{
 
 use tokio::sync::oneshot;
 
+use super::user::User;
+
 /// The program could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot run {}: {source}{}", command.display(), hint(source))]
@@ -60,11 +62,16 @@ pub struct Running {
 
 impl Held {
     /// Makes the process. It waits until [`Held::release`]; dropped instead, it ends without running anything.
-    pub fn new(command: &[OsString]) -> io::Result<Self> {
+    pub fn new(command: &[OsString], user: Option<User>) -> io::Result<Self> {
         let (mut pid_reader, pid_writer) = io::pipe()?;
         let (gate_reader, gate) = io::pipe()?;
         let mut child = Command::new(&command[0]);
         child.args(&command[1..]).process_group(0);
+        if let Some(user) = user {
+            child.envs(user.environment.clone());
+            // SAFETY: between fork and exec it makes system calls alone.
+            unsafe { child.pre_exec(move || user.assume()) };
+        }
         let terminal = Terminal::open();
         let (pid_fd, gate_fd) = (OwnedFd::from(pid_writer), OwnedFd::from(gate_reader));
         let parents = [pid_reader.as_raw_fd(), gate.as_raw_fd()];

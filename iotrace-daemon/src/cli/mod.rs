@@ -25,6 +25,7 @@ mod source;
 mod ticks;
 mod top;
 mod trace;
+mod user;
 
 use std::{io, process::ExitCode};
 

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 
 use super::{
     child::Held, config::Sorting, interrupt, live, output::Format, remote::Remote,
-    session::Session, sizes::parse_size, source::Source, tell, trace::Trace,
+    session::Session, sizes::parse_size, source::Source, tell, trace::Trace, user::User,
 };
 use crate::{
     drain::{Drain, rings::Rings},
@@ -95,6 +95,9 @@ pub struct Args {
     /// it.
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
     pub uprobe: Vec<Wanted>,
+    /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    user: Option<String>,
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -240,7 +243,9 @@ fn hold(args: &Args) -> anyhow::Result<Option<Held>> {
     if args.command.is_empty() {
         return Ok(None);
     }
-    let held = Held::new(&args.command).context("a process for the command cannot be made")?;
+    let user = args.user.as_deref().map(User::find).transpose()?;
+    let held =
+        Held::new(&args.command, user).context("a process for the command cannot be made")?;
     Ok(Some(held))
 }
 
