@@ -191,6 +191,59 @@ fn a_command_runs_as_another_user() {
 }
 
 #[test]
+fn a_recording_that_lies_is_refused_at_once() {
+    let (_keep, project, _victim) = place();
+    let parent = project.parent().unwrap();
+    let out = record(&["-o", "recording"], &["cat", "/etc/hostname"], parent);
+    assert!(out.status.success(), "{}", errors(&out));
+    let path = parent.join("recording/meta.json");
+    let meta = fs::read_to_string(&path).unwrap();
+    let report = |words: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(env!("CARGO_BIN_EXE_iotrace"));
+        command.args(["report", "recording"]).current_dir(parent);
+        let out = command.output().unwrap();
+        refused(&out, words);
+        assert!(!errors(&out).contains('\u{1b}'));
+    };
+    let unknown = "not the name of a part";
+    for (parts, words) in [
+        (r#"["../other"]"#, ["../other", unknown]),
+        (r#"["/tmp/part-000001"]"#, ["/tmp/part-000001", unknown]),
+        (r#"["part-\u001b[31m"]"#, ["part-", unknown]),
+        (
+            r#"["part-000001", "part-000001"]"#,
+            ["part-000001", "twice"],
+        ),
+    ] {
+        let mut value: serde_json::Value = serde_json::from_str(&meta).unwrap();
+        value["parts"] = serde_json::from_str(parts).unwrap();
+        fs::write(&path, value.to_string()).unwrap();
+        report(&words);
+    }
+    // The name of a loss.
+    let mut value: serde_json::Value = serde_json::from_str(&meta).unwrap();
+    value["losses"]["\u{1b}[31mred"] = 1.into();
+    fs::write(&path, value.to_string()).unwrap();
+    let out = iotrace(&["report", "recording"], parent).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        text.contains(r"\x1b[31mred") && !text.contains('\u{1b}'),
+        "{text}"
+    );
+    // A pipe and a device.
+    fs::write(&path, &meta).unwrap();
+    let table = parent.join("recording/part-000001/files.parquet");
+    fs::remove_file(&table).unwrap();
+    let made = Command::new("mkfifo").arg(&table).status().unwrap();
+    assert!(made.success());
+    report(&["files.parquet", "not a regular file"]);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    report(&["meta.json", "not a regular file"]);
+}
+
+#[test]
 fn under_sudo_a_recording_in_the_users_directory_is_theirs() {
     let (_keep, project, _victim) = place();
     let parent = project.parent().unwrap();

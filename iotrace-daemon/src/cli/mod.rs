@@ -106,8 +106,18 @@ pub fn main() -> ExitCode {
 /// Says an error, unless it is that nobody reads any more.
 fn tell(error: &anyhow::Error) {
     if !closed_pipe(error) {
-        eprintln!("iotrace: {}", chain(error.as_ref()));
+        eprintln!("iotrace: {}", harmless(&chain(error.as_ref())));
     }
+}
+
+/// The text without what would control a terminal: an error may quote a file that anybody wrote.
+fn harmless(text: &str) -> String {
+    let escape = |c: char| match c {
+        '\n' => c.to_string(),
+        _ if c.is_control() => c.escape_default().to_string(),
+        _ => c.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 fn start_log(verbose: u8) {

@@ -174,6 +174,10 @@ impl Serialize for JsonRow<'_> {
 fn csv_text<'a>(value: &'a Value<'_>) -> Cow<'a, str> {
     match value {
         Value::None => "".into(),
+        // Spreadsheets would take it for a formula, which can read files and run programs.
+        Value::Text(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => {
+            format!("'{text}").into()
+        }
         Value::Text(text) => text.as_ref().into(),
         Value::Int(number) => number.to_string().into(),
         Value::Signed(number) => number.to_string().into(),
@@ -212,6 +216,16 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "plain,,\"a,b\",\"say \"\"x\"\"\n\", blank \n"
         );
+    }
+
+    #[test]
+    fn no_text_is_a_formula() {
+        for text in ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"] {
+            let value = Value::Text(text.into());
+            assert_eq!(csv_text(&value), format!("'{text}"));
+        }
+        assert_eq!(csv_text(&Value::Text("a=1".into())), "a=1");
+        assert_eq!(csv_text(&Value::Signed(-1)), "-1");
     }
 
     #[test]

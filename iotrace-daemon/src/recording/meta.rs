@@ -1,14 +1,14 @@
 //! `meta.json`: what a recording is of, which parts it has, and whether it was ended well.
 
 use std::{
-    fs,
-    io::{self, Write as _},
+    collections::HashSet,
+    io::{self, Read as _, Write as _},
     path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, FORMAT_VERSION, META, UNFINISHED};
+use super::{Error, FORMAT_VERSION, META, PART, UNFINISHED, open_file};
 use crate::{
     directory::Directory,
     model::{
@@ -17,6 +17,26 @@ use crate::{
         run::{Run, rfc3339},
     },
 };
+
+/// Most bytes of `meta.json`: one of a recording of years is shorter.
+const MAX_META_BYTES: u64 = 64 << 20;
+
+/// Whether this is the name of a part that is in its place.
+pub fn is_part(name: &str) -> bool {
+    name.strip_prefix(PART)
+        .is_some_and(|number| number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open_file(path)?
+        .take(MAX_META_BYTES + 1)
+        .read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_META_BYTES {
+        return Err(io::Error::other("it is longer than 64 MiB"));
+    }
+    Ok(text)
+}
 
 /// The content of `meta.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,7 +109,7 @@ impl Meta {
             format_version: u64,
         }
         let path = directory.join(META);
-        let text = fs::read(&path).map_err(|cause| match cause.kind() {
+        let text = read_bounded(&path).map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound if directory.is_dir() => Error::NotARecording(directory.into()),
             io::ErrorKind::NotADirectory => Error::NotARecording(directory.into()),
             _ => Error::io("read", &path, cause),
@@ -102,7 +122,25 @@ impl Meta {
                 found: version.format_version,
             });
         }
-        serde_json::from_slice(&text).map_err(|cause| Error::damaged(&path, cause))
+        let meta: Self =
+            serde_json::from_slice(&text).map_err(|cause| Error::damaged(&path, cause))?;
+        meta.check_parts()
+            .map_err(|cause| Error::damaged(&path, cause))?;
+        Ok(meta)
+    }
+
+    /// Parts lie in the recording, each once.
+    fn check_parts(&self) -> Result<(), String> {
+        let mut seen = HashSet::new();
+        for part in &self.parts {
+            if !is_part(part) {
+                return Err(format!("{part:?} is not the name of a part"));
+            }
+            if !seen.insert(part) {
+                return Err(format!("it names {part} twice"));
+            }
+        }
+        Ok(())
     }
 }
 

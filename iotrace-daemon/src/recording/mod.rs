@@ -22,7 +22,12 @@ mod table;
 mod tables;
 pub mod trace;
 
-use std::{io, path::PathBuf};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
 
 pub use job::{Job, Node, read_job, read_job_and_tell};
 pub use reader::{Recorded, read};
@@ -37,6 +42,18 @@ const META: &str = "meta.json";
 const PART: &str = "part-";
 /// Ending of what is not in its place yet; readers pass it by.
 const UNFINISHED: &str = ".tmp";
+
+/// Opens a file of a recording. Whoever wrote the recording may have put a pipe or a device there, which never ends.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]

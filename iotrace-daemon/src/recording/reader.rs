@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{
-    Error, PART, UNFINISHED,
+    Error,
     block::{take_device, take_transfers},
-    meta::Meta,
+    meta::{Meta, is_part},
     table::{read_table, read_table_if_there},
     tables::{
         Tables, take_about, take_counters, take_cpu, take_done, take_failure, take_library,
@@ -70,7 +70,7 @@ pub fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
             .file_name()
             .to_string_lossy()
             .into_owned();
-        if name.starts_with(PART) && !name.ends_with(UNFINISHED) {
+        if is_part(&name) {
             parts.insert(name);
         }
     }

@@ -27,6 +27,7 @@ use parquet::{
 use super::{
     Error,
     batch::{Batch, Leaf, Values},
+    open_file,
     schema::{Kind, Schema},
 };
 use crate::directory::Directory;
@@ -168,7 +169,7 @@ pub fn read_table(
     mut take: impl FnMut(&mut Batch) -> Result<(), &'static str>,
 ) -> Result<(), Error> {
     let path = directory.join(schema.file_name());
-    let file = File::open(&path).map_err(|cause| match cause.kind() {
+    let file = open_file(&path).map_err(|cause| match cause.kind() {
         io::ErrorKind::NotFound => Error::damaged(&path, "it is missing"),
         _ => Error::io("read", &path, cause),
     })?;

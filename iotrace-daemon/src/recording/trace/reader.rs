@@ -26,7 +26,7 @@ use parquet::{
 use super::{FILES, OPERATIONS, PART, columns::Row};
 use crate::{
     model::{mounts::parse_device, run::TraceRun},
-    recording::{Error, meta::Meta, table::decode, tables::phase_code},
+    recording::{Error, meta::Meta, open_file, table::decode, tables::phase_code},
 };
 
 /// The operation trace of a recording.
@@ -225,7 +225,7 @@ struct Names {
 }
 
 fn open(path: &Path) -> Result<SerializedFileReader<File>, Error> {
-    let file = File::open(path).map_err(|cause| match cause.kind() {
+    let file = open_file(path).map_err(|cause| match cause.kind() {
         std::io::ErrorKind::NotFound => Error::damaged(path, "it is missing"),
         _ => Error::io("read", path, cause),
     })?;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use iotrace_common::diag;
 
 use super::{
+    escape::escape,
     table::{Page, Style},
     units::{bytes, count},
 };
@@ -56,7 +57,8 @@ pub fn losses(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
     }
     for (style, reasons) in [(Style::Warning, lost), (Style::Dim, report.losses(false))] {
         for (name, times) in reasons.into_iter().filter(|(_, times)| *times > 0) {
-            let text = format!("{} {name}: {}", count(times), meaning(name));
+            let shown = escape(name.as_bytes());
+            let text = format!("{} {shown}: {}", count(times), meaning(name));
             page.prose(style, &text)?;
         }
     }
