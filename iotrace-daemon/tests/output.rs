@@ -244,6 +244,43 @@ fn a_recording_that_lies_is_refused_at_once() {
 }
 
 #[test]
+fn rules_of_another_user_are_not_roots() {
+    let (_keep, project, _victim) = place();
+    let rules = "[[rule]]\nname = 'mine'\nphase = 'training'\nglob = '/mine/**'\n";
+    fs::write(project.join("iotrace.toml"), rules).unwrap();
+    let list = || iotrace(&["phases", "list"], &project).output().unwrap();
+    chown(project.join("iotrace.toml"), Some(USER), Some(USER)).unwrap();
+    let out = list();
+    assert!(errors(&out).contains("ignored"), "{}", errors(&out));
+    assert!(!String::from_utf8_lossy(&out.stdout).contains("/mine/**"));
+    chown(project.join("iotrace.toml"), Some(0), Some(0)).unwrap();
+    assert!(String::from_utf8_lossy(&list().stdout).contains("/mine/**"));
+}
+
+#[test]
+fn rules_without_end_are_refused_at_once() {
+    let (_keep, project, _victim) = place();
+    let rule = |name: usize, glob: &str| {
+        format!("[[rule]]\nname = 'r{name}'\nphase = 'training'\nglob = '{glob}'\n")
+    };
+    let many: String = (0..100_000).map(|name| rule(name, "/a/*")).collect();
+    for (rules, words) in [
+        (many, "100000 rules"),
+        (rule(1, &"a*".repeat(1 << 19)), "1048576 bytes"),
+        (rule(1, &"?".repeat(65_000)), "65000 bytes"),
+    ] {
+        fs::write(project.join("rules.toml"), rules).unwrap();
+        let begun = std::time::Instant::now();
+        let args = ["phases", "list", "--rules", "rules.toml"];
+        let out = iotrace(&args, &project).output().unwrap();
+        refused(&out, &[words]);
+        // A second, on a machine that does nothing else.
+        let took = begun.elapsed();
+        assert!(took.as_secs() < 5, "{took:?}");
+    }
+}
+
+#[test]
 fn under_sudo_a_recording_in_the_users_directory_is_theirs() {
     let (_keep, project, _victim) = place();
     let parent = project.parent().unwrap();

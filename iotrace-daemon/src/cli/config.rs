@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -11,6 +12,7 @@ use crate::{
         Classifier,
         rules::{RuleSet, RulesError},
     },
+    directory::effective_user,
 };
 
 /// Where rules and thresholds are looked for when no file is named, in order.
@@ -18,8 +20,24 @@ const PLACES: [&str; 2] = ["iotrace.toml", "/etc/iotrace/iotrace.toml"];
 
 /// The file with the user's rules and thresholds: the named one, else the first that is there.
 pub fn file(named: Option<&Path>) -> Option<PathBuf> {
-    let found = || PLACES.iter().map(PathBuf::from).find(|path| path.exists());
+    let found = || {
+        let mut places = PLACES.iter().map(PathBuf::from);
+        places.find(|path| path.exists() && is_trusted(path))
+    };
     named.map(Path::to_owned).or_else(found)
+}
+
+/// Whether root may read a file that it did not name: in the directory of a user it may be that user's.
+fn is_trusted(path: &Path) -> bool {
+    let is_roots = |about: fs::Metadata| about.uid() == 0 && about.mode() & 0o022 == 0;
+    if effective_user() != 0 || path.is_absolute() || fs::metadata(path).is_ok_and(is_roots) {
+        return true;
+    }
+    log::warn!(
+        "{} here is ignored: it does not belong to root alone; --rules {0} reads it",
+        path.display()
+    );
+    false
 }
 
 /// What files are sorted by, and what findings are told by.

@@ -7,7 +7,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{Origin, Problem, Rule};
+use super::{MAX_RULES, Origin, Problem, Rule};
 use crate::{
     classify::{
         glob::Glob,
@@ -38,12 +38,17 @@ const OTHER_TABLES: [&str; 6] = [
     "recordings",
 ];
 
+/// Longest glob, bytes, as the longest path; and of all globs together.
+const MAX_GLOB_BYTES: usize = 4_096;
+const MAX_GLOBS_BYTES: usize = 1 << 20;
+
 /// Reads the rules in `text`, which is that of `file`.
 pub fn parse(file: &str, text: &str, is_builtin: bool) -> Result<Vec<Rule>, Vec<Problem>> {
     let mut reader = Reader {
         file,
         text,
         is_builtin,
+        glob_bytes: 0,
         problems: Vec::new(),
     };
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -68,6 +73,8 @@ struct Reader<'a> {
     file: &'a str,
     text: &'a str,
     is_builtin: bool,
+    /// Of the globs so far.
+    glob_bytes: usize,
     problems: Vec<Problem>,
 }
 
@@ -90,6 +97,14 @@ impl Reader<'_> {
         let mut rules = Vec::new();
         for (key, value) in table {
             match (key.get_ref().as_ref(), value.get_ref()) {
+                // Before any work: what follows takes longer the more there are.
+                ("rule", DeValue::Array(entries)) if entries.len() > MAX_RULES => {
+                    let text = format!(
+                        "there are {} rules, and at most {MAX_RULES} can be used: give fewer rules more globs",
+                        entries.len()
+                    );
+                    self.problem(value.span().start, text);
+                }
                 ("rule", DeValue::Array(entries)) => {
                     for entry in entries.iter() {
                         rules.extend(self.entry(entry));
@@ -217,6 +232,21 @@ impl Reader<'_> {
     fn globs(&mut self, value: &Value<'_>) -> Vec<Glob> {
         let mut globs = Vec::new();
         for (text, value) in self.strings(value) {
+            self.glob_bytes += text.len();
+            if text.len() > MAX_GLOB_BYTES {
+                let text = format!(
+                    "the glob has {} bytes, and at most {MAX_GLOB_BYTES} can be used: no path is longer",
+                    text.len()
+                );
+                self.problem(value.span().start, text);
+                continue;
+            }
+            if self.glob_bytes > MAX_GLOBS_BYTES {
+                let text =
+                    format!("the globs have more than {MAX_GLOBS_BYTES} bytes: leave some out");
+                self.problem(value.span().start, text);
+                break;
+            }
             match Glob::new(text) {
                 Ok(glob) => globs.push(glob),
                 Err(error) => {
