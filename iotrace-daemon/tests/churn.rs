@@ -80,6 +80,27 @@ fn churn(dir: &Path, first: u32, stop: &AtomicBool, done: &Done) {
     reap(&mut running, true);
 }
 
+/// Starts a process of a new job every now and then, each of which reads the same files, until it is told to stop.
+fn new_jobs(dir: &Path, stop: &AtomicBool) {
+    const PACE: Duration = Duration::from_millis(150);
+    let files: Vec<PathBuf> = (0..30)
+        .map(|number| dir.join(format!("shared-{number}")))
+        .collect();
+    files
+        .iter()
+        .for_each(|file| fs::write(file, b"data").unwrap());
+    let cat = tool("cat");
+    for job in 1_000_000.. {
+        if stop.load(Relaxed) {
+            return;
+        }
+        let mut command = Command::new(&cat);
+        command.args(&files).env("SLURM_JOB_ID", job.to_string());
+        assert!(command.stdout(Stdio::null()).status().unwrap().success());
+        std::thread::sleep(PACE);
+    }
+}
+
 /// Bytes written on the mount, by job.
 fn written(samples: &[Sample], mount: &str) -> BTreeMap<u32, u64> {
     let mut jobs = BTreeMap::new();
@@ -113,6 +134,30 @@ fn until_all_is_counted(daemon: &Daemon, mount: &str, done: &BTreeMap<u32, u64>)
 
 fn gauge(samples: &[Sample], name: &str) -> f64 {
     sum(samples, name, &[])
+}
+
+/// Entries of each table of the service.
+fn tables(samples: &[Sample]) -> BTreeMap<&str, f64> {
+    samples
+        .iter()
+        .filter(|sample| sample.name == "iotrace_table_entries")
+        .map(|sample| (sample.label("table"), sample.value))
+        .collect()
+}
+
+/// Fails if a table grew while jobs and processes came and went at one pace. `settled`: when a quarter was over.
+fn no_table_grows(settled: &[Sample], last: &[Sample]) {
+    let before = tables(settled);
+    let after = tables(last);
+    assert!(after.len() >= 15, "{after:?}");
+    for (table, entries) in after {
+        let was = before.get(table).copied().unwrap_or(0.0);
+        // Others on this machine come and go, too.
+        assert!(
+            entries <= was * 1.5 + 3000.0,
+            "{table}: {was}, then {entries}"
+        );
+    }
 }
 
 /// Ids of the BPF programs that a process has attached.
@@ -154,12 +199,20 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
     let mounted = Mounted::new();
     let mut command = daemon::command();
     // Little is remembered, so that forgetting is a part of it.
-    command.args(["--max-files", "2000", "--top-processes", "10"]);
+    command.args([
+        "--max-files",
+        "2000",
+        "--top-processes",
+        "10",
+        "--linger",
+        "10s",
+    ]);
     let daemon = Daemon::start(&mut command);
     let (stop, done) = (AtomicBool::new(false), Done::default());
     let samples = std::thread::scope(|scope| {
         let _stop = Stop(&stop);
         scope.spawn(|| churn(&mounted.path, 10_000, &stop, &done));
+        scope.spawn(|| new_jobs(&mounted.path, &stop));
         let started = Instant::now();
         let mut looks: Vec<Vec<Sample>> = Vec::new();
         while started.elapsed() < length {
@@ -185,12 +238,17 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
             gauge(look, "iotrace_known_processes"),
             gauge(look, "process_open_fds"),
         );
+        println!("      {:?}", tables(look));
     }
     // At least two thirds of what was asked for: the machine may be busy.
     assert!(processes > seconds * 22, "{processes} processes");
     assert_eq!(truth.len() as u32, JOBS);
     let settled = &samples[samples.len() / 4];
     let grown = |name: &str| gauge(&last, name) - gauge(settled, name);
+    // A shorter run ends before the first jobs are forgotten.
+    if length >= Duration::from_secs(300) {
+        no_table_grows(settled, &last);
+    }
     assert!(grown("process_resident_memory_bytes") < 12.0 * MIB);
     assert!(grown("process_open_fds").abs() <= 3.0);
     assert!(
@@ -206,11 +264,21 @@ fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
         sum(&last, "iotrace_unaccounted_total", &[("kind", "lost")]),
         0.0
     );
-    // Everything that a counter says is at least what it said before.
+    // No counter of a job that goes on falls. Those of jobs that are over go.
     for pair in samples.windows(2) {
-        let before = gauge(&pair[0], "iotrace_operations_total");
-        assert!(gauge(&pair[1], "iotrace_operations_total") >= before);
+        let (before, after) = (
+            written(&pair[0], mounted.name()),
+            written(&pair[1], mounted.name()),
+        );
+        for (job, bytes) in before.iter().filter(|(job, _)| truth.contains_key(job)) {
+            assert!(after.get(job) >= Some(bytes), "job {job}: {bytes} bytes");
+        }
     }
+    // What is known by job goes with the jobs, though the files that they used are still known.
+    daemon.until("tables without the jobs", |samples| {
+        let tables = tables(samples);
+        (tables["units"] < 100.0 && tables["unit_files"] < 4000.0).then_some(())
+    });
     is_killed_and_starts_again(daemon, &mounted);
 }
 

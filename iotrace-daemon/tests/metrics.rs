@@ -202,6 +202,7 @@ fn exporter() -> Exporter {
             processes: 4,
             forgotten_files: 5,
             findings_skipped: 1,
+            tables: [("mounts", 3), ("units", 4)].into(),
         },
         recordings: Recordings::default(),
         config: Config::default(),

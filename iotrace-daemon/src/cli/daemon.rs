@@ -311,6 +311,7 @@ impl Daemon {
         let devices = devices.map(|(_, device, classes)| (device.clone(), *classes));
         let devices = devices.collect();
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
+        let families = &self.families;
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
             state.histograms = histograms;
@@ -328,9 +329,15 @@ impl Daemon {
                 state.service.recordings = socket.state();
             }
             if number.is_multiple_of(SLOW) {
-                state.totals.expire(config.metrics.linger.0, now);
+                intake.expire(&mut state.totals, config.metrics.linger.0, now);
                 intake.look(&mut state.totals, now);
                 state.service.warnings = warnings(&state.service, intake, unmeasured);
+                let tables = state.totals.tables().into_iter();
+                let tables = tables.chain(intake.tables()).chain(families.tables());
+                let tables = tables.chain([("model_mounts", model.mounts().len())]);
+                state.service.memory.tables = tables
+                    .map(|(table, entries)| (table, entries as u64))
+                    .collect();
             }
         });
         let seen = intake.go_on(model, config.metrics.findings, now);
@@ -345,7 +352,11 @@ impl Daemon {
         if number.is_multiple_of(SLOW) {
             self.forget()?;
             match host::machine_mountinfo() {
-                Ok(text) => self.model.update_mounts(&text),
+                Ok(text) => {
+                    self.model.update_mounts(&text);
+                    self.model.forget_mounts(&text);
+                    self.intake.update_mounts(&text);
+                }
                 Err(error) => log::warn!("the mounts cannot be read: {error}"),
             }
             self.notifier.status(&self.summary());

@@ -375,6 +375,15 @@ impl Model {
             .map(|process| process.id)
     }
 
+    /// Forgets the mounts that are not in this text and that no known file is on.
+    pub fn forget_mounts(&mut self, mountinfo: &[u8]) {
+        let used: std::collections::HashSet<u32> = (0..self.file_count() as u32)
+            .map(|file| self.file(file).id.device)
+            .collect();
+        self.own_mounts()
+            .forget(mountinfo, |device| used.contains(&device));
+    }
+
     /// Takes the text of a mountinfo file; mounts seen before stay.
     pub fn update_mounts(&mut self, mountinfo: &[u8]) {
         self.own_mounts().update(mountinfo);

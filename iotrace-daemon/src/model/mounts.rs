@@ -38,6 +38,18 @@ impl Mounts {
         }
     }
 
+    /// Forgets mounts of devices that no file is on and that are not mounted any more.
+    pub fn forget(&mut self, mountinfo: &[u8], is_used: impl Fn(u32) -> bool) {
+        let mut now = Self::default();
+        now.update(mountinfo);
+        for mount in std::mem::take(&mut self.all) {
+            if is_used(mount.device) {
+                now.insert(mount);
+            }
+        }
+        *self = now;
+    }
+
     /// All mounts seen, in order.
     pub fn all(&self) -> &[Mount] {
         &self.all

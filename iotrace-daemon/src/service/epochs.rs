@@ -57,6 +57,11 @@ impl Passes {
         }
     }
 
+    /// Files that are followed.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
     /// Takes reads.
     pub fn read(&mut self, read: &Read, now: Instant) {
         self.read_at = now;

@@ -64,6 +64,11 @@ impl Looks {
         self.skipped
     }
 
+    /// Units that are remembered.
+    pub fn entries(&self) -> usize {
+        self.looked.len()
+    }
+
     /// Takes the look that has ended, and begins the next one. The interval must be settled.
     pub fn go_on(
         &mut self,

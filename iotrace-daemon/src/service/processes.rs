@@ -55,6 +55,11 @@ impl Processes {
         self.by_id.len()
     }
 
+    /// Execs whose environment has not come yet.
+    pub fn waiting(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Processes whose environment could not be read for want of a privilege.
     pub fn refused(&self) -> u64 {
         self.refused
@@ -146,6 +151,8 @@ impl Processes {
         for process in gone {
             self.ended(process);
         }
+        // Those whose environment and end were dropped.
+        self.groups.retain(|process, _| targets::is_there(*process));
     }
 
     fn ended(&mut self, process: ProcessId) {

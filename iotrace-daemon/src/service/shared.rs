@@ -80,7 +80,7 @@ pub struct Draining {
 }
 
 /// What is remembered.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Memory {
     pub files: u64,
     pub processes: u64,
@@ -88,6 +88,8 @@ pub struct Memory {
     pub forgotten_files: u64,
     /// Units that were not looked at for findings, because they have too many files.
     pub findings_skipped: u64,
+    /// Entries of every table that could grow.
+    pub tables: BTreeMap<&'static str, u64>,
 }
 
 /// Recordings for users without privileges; of whom and of what is said to nobody.

@@ -97,6 +97,14 @@ pub struct Families {
 }
 
 impl Families {
+    /// Entries of its tables.
+    pub fn tables(&self) -> [(&'static str, usize); 2] {
+        [
+            ("ended_processes", self.ended.len()),
+            ("adopted_processes", self.adopted.len()),
+        ]
+    }
+
     /// Keeps what the processes did that the model is about to forget.
     pub fn fold(&mut self, model: &Model, is_kept: impl Fn(ProcessId) -> bool) {
         let parents = self.parents(model);

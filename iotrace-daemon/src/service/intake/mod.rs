@@ -43,7 +43,7 @@ use crate::{
         used::Used,
     },
     drain::Batch,
-    model::{Model, Moved, Spot, counters::*, history::Bounds},
+    model::{Model, Moved, Spot, counters::*, history::Bounds, mounts::Mounts},
     report::phases::split,
 };
 
@@ -73,12 +73,14 @@ pub struct Intake {
     used: Vec<u32>,
     /// Number of the interval.
     interval: u32,
-    /// Files that a unit has used.
-    seen: HashSet<(UnitId, u32)>,
+    /// Files that a unit has used, by index.
+    seen: HashMap<UnitId, HashSet<u32>>,
     waiting: HashMap<(UnitId, u32), Waiting>,
     passes: HashMap<UnitId, Passes>,
     descriptors: Descriptors,
     looks: Looks,
+    /// Mount points that there are; `None` as long as nobody has said.
+    mounted: Option<HashSet<String>>,
 }
 
 impl Intake {
@@ -89,12 +91,50 @@ impl Intake {
             files: HashMap::new(),
             used: Vec::new(),
             interval: 0,
-            seen: HashSet::new(),
+            seen: HashMap::new(),
             waiting: HashMap::new(),
             passes: HashMap::new(),
             descriptors: Descriptors::default(),
             looks,
+            mounted: None,
         }
+    }
+
+    /// Takes the text of a mountinfo file: what is mounted now.
+    pub fn update_mounts(&mut self, mountinfo: &[u8]) {
+        let mut mounts = Mounts::default();
+        mounts.update(mountinfo);
+        let labels = mounts
+            .all()
+            .iter()
+            .map(|of| mount(&of.mount_point, &of.fs_type));
+        self.mounted = Some(labels.map(|labels| labels.mountpoint).collect());
+    }
+
+    /// Removes everything of units and of mounts that are gone. What is known by unit goes with the unit.
+    pub fn expire(&mut self, totals: &mut Totals, linger: Duration, now: Instant) {
+        totals.expire(linger, now);
+        let mounted = self.mounted.as_ref();
+        totals.expire_mounts(linger, now, |mountpoint| {
+            mounted.is_none_or(|mounted| mounted.contains(mountpoint))
+        });
+        let units = totals.units();
+        self.seen.retain(|unit, _| units.get(*unit).is_some());
+        self.passes.retain(|unit, _| units.get(*unit).is_some());
+    }
+
+    /// Entries of the tables that grow with units, files and processes.
+    pub fn tables(&self) -> [(&'static str, usize); 8] {
+        [
+            ("unit_files", self.seen.values().map(HashSet::len).sum()),
+            ("file_labels", self.files.len()),
+            ("unnamed_counts", self.waiting.len()),
+            ("epochs", self.passes.len()),
+            ("epoch_files", self.passes.values().map(Passes::files).sum()),
+            ("findings", self.looks.entries()),
+            ("processes", self.processes.count()),
+            ("cgroups", self.processes.waiting()),
+        ]
     }
 
     /// Units whose findings were not looked for, because they have too many files.
@@ -104,8 +144,6 @@ impl Intake {
 
     /// Looks at what needs no second's exactness: passes over the data, and who does the most. Comes every ten seconds.
     pub fn look(&mut self, totals: &mut Totals, now: Instant) {
-        let units = totals.units();
-        self.passes.retain(|unit, _| units.get(*unit).is_some());
         for (unit, passes) in &mut self.passes {
             let complete = passes.look(now);
             totals.set_beside(*unit, |beside| beside.epochs = Some(complete.into()));
@@ -192,10 +230,9 @@ impl Intake {
         self.files = files
             .filter_map(|(file, labels)| Some((moved.get(file)?, labels)))
             .collect();
-        let seen = std::mem::take(&mut self.seen).into_iter();
-        self.seen = seen
-            .filter_map(|(unit, file)| Some((unit, moved.get(file)?)))
-            .collect();
+        for files in self.seen.values_mut() {
+            *files = files.iter().filter_map(|file| moved.get(*file)).collect();
+        }
         let waiting = std::mem::take(&mut self.waiting).into_iter();
         self.waiting = waiting
             .filter_map(|((unit, file), waiting)| Some(((unit, moved.get(file)?), waiting)))
@@ -322,7 +359,8 @@ impl Intake {
             count_directory(model, totals, main, file, counters);
             count(totals, main, counters);
         }
-        if self.seen.insert((unit, file)) && !model.file(file).is_directory() {
+        let is_new = self.seen.entry(unit).or_default().insert(file);
+        if is_new && !model.file(file).is_directory() {
             totals.add(main, Value::Files, 1);
         }
     }
@@ -411,7 +449,9 @@ impl Intake {
     }
 
     fn labels(&mut self, model: &Model, totals: &mut Totals, index: u32) -> FileLabels {
-        if let Some(labels) = self.files.get(&index) {
+        // The label of a mount that was given back is looked up again.
+        let known = self.files.get(&index);
+        if let Some(labels) = known.filter(|labels| totals.has_mount(labels.mount)) {
             return *labels;
         }
         let file = model.file(index);
@@ -435,3 +475,6 @@ impl Intake {
         labels
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,6 +39,10 @@ impl Out<'_> {
         self.gauge("iotrace_known_files", None, help, memory.files)?;
         let help = "Processes known one by one.";
         self.gauge("iotrace_known_processes", None, help, memory.processes)?;
+        let help = "Entries of a table of the service.";
+        let rows = memory.tables.iter();
+        let rows = rows.map(|(table, entries)| (vec![label("table", *table)], *entries as f64));
+        self.gauges("iotrace_table_entries", None, help, rows)?;
         let help = "Files that were forgotten to bound the memory; what was counted stays counted.";
         self.counter(
             "iotrace_forgotten_files",

@@ -6,34 +6,30 @@
 
 mod beside;
 mod cell;
+mod mounts;
 mod saves;
 mod top;
 mod units;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashSet},
     time::{Duration, Instant},
 };
 
 pub use beside::{Beside, Finding};
 pub use cell::{Cell, ERRNO_OTHER, Value};
+pub use mounts::{Mount, MountId, NO_MOUNT};
 pub use saves::{AllSaves, BOUNDS, Saves, Written};
 pub use top::{Sums, Top};
 pub use units::{OTHER, UNKNOWN, UnitId, Units};
 
+use mounts::{Mounts, OTHER_MOUNT};
+
 use super::attribution::Unit;
 use crate::classify::phase::Phase;
 
-/// Index of a mount.
-pub type MountId = u32;
-/// No mount: counts that belong to no file, or to all of them.
-pub const NO_MOUNT: MountId = 0;
-/// Mounts that found no room.
-const OTHER_MOUNT: MountId = 1;
 /// Series that every unit has: its text and its processes.
 const UNIT_SERIES: usize = 2;
-/// Mounts with labels of their own.
-const MAX_MOUNTS: usize = 64;
 
 /// What a cell counts: a unit's I/O in one phase on one mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,13 +37,6 @@ pub struct Key {
     pub unit: UnitId,
     pub phase: Phase,
     pub mount: MountId,
-}
-
-/// A mount as labels have it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Mount {
-    pub mountpoint: String,
-    pub fstype: String,
 }
 
 /// The sums.
@@ -60,8 +49,7 @@ pub struct Totals {
     pub directories: Top<(UnitId, Phase, String)>,
     pub processes: Top<(UnitId, u32)>,
     units: Units,
-    mounts: Vec<Mount>,
-    by_mount: HashMap<Mount, MountId>,
+    mounts: Mounts,
     /// Values that are not 0, outside of the unit `other`.
     series: usize,
     limit: usize,
@@ -72,10 +60,6 @@ pub struct Totals {
 impl Totals {
     /// No sums, of at most `limit` series.
     pub fn new(limit: usize) -> Self {
-        let mounts = ["unknown", "other"].map(|name| Mount {
-            mountpoint: name.into(),
-            fstype: name.into(),
-        });
         Self {
             cells: BTreeMap::new(),
             saves: AllSaves::default(),
@@ -83,8 +67,7 @@ impl Totals {
             directories: Top::new(0),
             processes: Top::new(0),
             units: Units::default(),
-            by_mount: mounts.iter().cloned().zip(0..).collect(),
-            mounts: mounts.into(),
+            mounts: Mounts::default(),
             series: 0,
             limit,
             folds: 0,
@@ -142,7 +125,9 @@ impl Totals {
 
     /// Takes a part of a checkpoint.
     pub fn save(&mut self, unit: UnitId, part: Written, now: Instant) {
-        self.saves.write(unit, part, now);
+        if self.units.get(unit).is_some() {
+            self.saves.write(unit, part, now);
+        }
     }
 
     /// Completes the checkpoints that are over.
@@ -156,7 +141,12 @@ impl Totals {
     }
 
     pub fn mount(&self, mount: MountId) -> &Mount {
-        &self.mounts[mount as usize]
+        self.mounts.get(mount)
+    }
+
+    /// Whether an index is still that of a mount: it is not after the mount's series are gone.
+    pub fn has_mount(&self, mount: MountId) -> bool {
+        self.mounts.contains(mount)
     }
 
     /// Index of a unit, which is made known; `other` where there is no room.
@@ -184,16 +174,7 @@ impl Totals {
 
     /// Index of a mount, which is made known; `other` where there are too many.
     pub fn mount_id(&mut self, mount: &Mount) -> MountId {
-        if let Some(id) = self.by_mount.get(mount) {
-            return *id;
-        }
-        if self.mounts.len() >= MAX_MOUNTS {
-            return OTHER_MOUNT;
-        }
-        let id = self.mounts.len() as MountId;
-        self.mounts.push(mount.clone());
-        self.by_mount.insert(mount.clone(), id);
-        id
+        self.mounts.id(mount)
     }
 
     /// Counts.
@@ -201,7 +182,14 @@ impl Totals {
         if count == 0 {
             return;
         }
-        self.units.touch(key.unit);
+        // The unit of a count that waited may have expired: nothing would ever remove its cell.
+        let unit = if self.units.touch(key.unit) {
+            key.unit
+        } else {
+            OTHER
+        };
+        let key = Key { unit, ..key };
+        self.mounts.touch(key.mount);
         let is_new = self.cells.get(&key).is_none_or(|cell| cell.get(value) == 0);
         let (key, value) = if is_new && key.unit != OTHER {
             if self.series >= self.limit {
@@ -236,6 +224,42 @@ impl Totals {
             .retain(|(unit, ..)| units.get(*unit).is_some());
         self.processes
             .retain(|(unit, _)| units.get(*unit).is_some());
+    }
+
+    /// Removes the series of mounts that are unmounted and had no I/O for `linger`, and gives back the labels of mounts
+    /// without series.
+    pub fn expire_mounts(
+        &mut self,
+        linger: Duration,
+        now: Instant,
+        is_mounted: impl Fn(&str) -> bool,
+    ) {
+        let gone = self.mounts.idle(linger, now, is_mounted);
+        if !gone.is_empty() {
+            let series = &mut self.series;
+            self.cells.retain(|key, cell| {
+                let keep = !gone.contains(&key.mount);
+                if !keep {
+                    *series -= cell.series();
+                }
+                keep
+            });
+        }
+        let used: HashSet<MountId> = self.cells.keys().map(|key| key.mount).collect();
+        self.mounts.retain(|mount| used.contains(&mount));
+    }
+
+    /// Entries of the tables that grow with units and mounts.
+    pub fn tables(&self) -> [(&'static str, usize); 7] {
+        [
+            ("units", self.units.count()),
+            ("cells", self.cells.len()),
+            ("checkpoints", self.saves.entries()),
+            ("unit_gauges", self.beside.len()),
+            ("mounts", self.mounts.count()),
+            ("top_directories", self.directories.entries()),
+            ("top_processes", self.processes.entries()),
+        ]
     }
 }
 

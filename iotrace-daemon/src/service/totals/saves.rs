@@ -104,6 +104,11 @@ impl AllSaves {
         before - room
     }
 
+    /// Units with checkpoints that are complete, and with one that goes on.
+    pub(super) fn entries(&self) -> usize {
+        self.complete.len() + self.open.len()
+    }
+
     /// Takes out a unit; returns how many series go with it.
     pub(super) fn remove(&mut self, unit: UnitId) -> usize {
         self.open.remove(&unit);

@@ -108,7 +108,67 @@ fn mounts_are_bounded() {
     let ids: Vec<_> = (0..100).map(|n| totals.mount_id(&mount(n))).collect();
     assert_eq!(ids[0], totals.mount_id(&mount(0)));
     assert_eq!(ids[99], OTHER_MOUNT);
-    assert_eq!(totals.mounts.len(), MAX_MOUNTS);
+    assert_eq!(totals.mounts.count(), mounts::MAX_MOUNTS);
+}
+
+#[test]
+fn a_mount_makes_room_when_it_is_gone() {
+    let mut totals = Totals::new(1000);
+    let linger = Duration::from_secs(60);
+    let mount = |n: usize| Mount {
+        mountpoint: format!("/m{n}"),
+        fstype: "tmpfs".into(),
+    };
+    // The unit stays: its processes run for as long as the machine does.
+    let id = totals.unit(&unit(1));
+    totals.hold(id);
+    for n in 0..70 {
+        let mount = totals.mount_id(&mount(n));
+        totals.add(key(id, mount), Value::BytesRead, 1);
+    }
+    assert_eq!(totals.mount_id(&mount(100)), OTHER_MOUNT);
+    let (now, later) = (Instant::now(), Instant::now() + 2 * linger);
+    totals.expire_mounts(linger, now, |_| false);
+    assert_eq!(
+        totals.mount_id(&mount(100)),
+        OTHER_MOUNT,
+        "not before its time"
+    );
+    totals.expire_mounts(linger, later, |mountpoint| mountpoint == "/m0");
+    let series = totals.series();
+    let kept = "the mount that is still there, and those that found no room";
+    assert_eq!(series, UNIT_SERIES + 2, "{kept}");
+    let new = totals.mount_id(&mount(100));
+    assert_eq!(totals.mount(new), &mount(100));
+    // The cell of those that found no room has its own labels.
+    assert_eq!(sum(&totals, Value::BytesRead), 1 + 8);
+}
+
+#[test]
+fn a_unit_that_is_gone_gets_no_cell() {
+    let mut totals = Totals::new(100);
+    let id = totals.unit(&unit(1));
+    totals.expire(Duration::ZERO, Instant::now());
+    totals.add(key(id, NO_MOUNT), Value::BytesRead, 5);
+    totals.save(
+        id,
+        Written {
+            bytes: 1,
+            first: 0,
+            last: 1,
+        },
+        Instant::now(),
+    );
+    assert_eq!(
+        totals
+            .cells()
+            .keys()
+            .map(|key| key.unit)
+            .collect::<Vec<_>>(),
+        [OTHER]
+    );
+    assert_eq!(totals.saves.entries(), 0);
+    assert_eq!(totals.series(), 0);
 }
 
 #[test]

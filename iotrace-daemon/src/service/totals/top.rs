@@ -153,6 +153,11 @@ impl<K: Clone + Ord + Hash> Top<K> {
         self.members.iter().map(|(key, member)| (key, member.sums))
     }
 
+    /// Members and candidates.
+    pub fn entries(&self) -> usize {
+        self.members.len() + self.candidates.len()
+    }
+
     /// What all others did.
     pub fn rest(&self) -> Sums {
         self.rest

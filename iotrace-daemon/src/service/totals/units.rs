@@ -52,6 +52,11 @@ impl Units {
             .map(|(id, state)| (*id, &state.unit, state.processes))
     }
 
+    /// Number of units.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// The unit of an index that was given out and has not expired.
     pub fn get(&self, id: UnitId) -> Option<&Unit> {
         self.all.get(&id).map(|state| &state.unit)
@@ -90,10 +95,14 @@ impl Units {
         }
     }
 
-    pub(super) fn touch(&mut self, id: UnitId) {
-        if let Some(state) = self.all.get_mut(&id) {
+    /// Says that a unit did something; `false` if it has expired.
+    pub(super) fn touch(&mut self, id: UnitId) -> bool {
+        let state = self.all.get_mut(&id);
+        if let Some(state) = state {
             state.active = Instant::now();
+            return true;
         }
+        false
     }
 
     /// Takes out, and returns, the units without a process that have done nothing for `linger`.
