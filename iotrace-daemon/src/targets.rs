@@ -74,8 +74,9 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
     found
 }
 
-/// What /proc says of the process that has this pid now; `None` where there is none.
-pub fn look(pid: u32) -> Option<About> {
+/// What /proc says of the process that has this pid now, without its memory, which the process can keep from being read
+/// for as long as it wants; `None` if there is none.
+pub fn glance(pid: u32) -> Option<About> {
     let stat = stat(pid)?;
     Some(About {
         start_boottime: stat.start_ticks * tick(),
@@ -84,19 +85,20 @@ pub fn look(pid: u32) -> Option<About> {
             .ok()
             .map(|metadata| metadata.uid()),
         comm: stat.comm,
+        ..About::default()
+    })
+}
+
+/// The same with its program, arguments and environment.
+pub fn look(pid: u32) -> Option<About> {
+    Some(About {
         exe: fs::read_link(proc(pid, "exe"))
             .map(|path| path.into_os_string().into_encoded_bytes())
             .unwrap_or_default(),
         args: arguments(pid),
         role: Role::of(&fs::read(proc(pid, "environ")).unwrap_or_default()),
-        ..About::default()
+        ..glance(pid)?
     })
-}
-
-/// The environment that a process was given at its exec; `None` where it is gone.
-pub fn environment(process: ProcessId) -> Option<Vec<u8>> {
-    let variables = fs::read(proc(process.pid, "environ")).ok()?;
-    is_there(process).then_some(variables)
 }
 
 /// Whether what /proc said is of this process, and not of another that had or got its pid.

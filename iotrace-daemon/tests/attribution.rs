@@ -94,7 +94,28 @@ fn paths_of_version_2() {
         ),
         (
             "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope",
-            "podman:2fa1b5c8d9e0",
+            "user:1000",
+        ),
+        // A user's own directories, which may have any name
+        (
+            "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_4242/step_0",
+            "user:1000",
+        ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/podPOD/ID",
+            "user:1000",
+        ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/docker-ID.scope",
+            "user:1000",
+        ),
+        (
+            "/user.slice/user-1000.slice/user-0.slice/pbs_jobs.service/jobs/12.server",
+            "user:1000",
+        ),
+        (
+            "/system.slice/user@1000.service/lxc.payload.web",
+            "user:1000",
         ),
         (
             "/machine.slice/libpod-conmon-ID.scope",
@@ -175,14 +196,29 @@ fn paths_of_version_1_and_of_both() {
 }
 
 #[test]
-fn the_environment_comes_first() {
-    let path = "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_batch/user\n";
+fn the_cgroup_decides_and_the_environment_claims() {
     let environ = b"PATH=/bin\0SLURM_JOB_ID=4242\0SLURM_STEP_ID=4294967291\0";
+    for (path, name) in [
+        ("/user.slice/user-1000.slice/session-4.scope", "user:1000"),
+        ("/system.slice/slurmstepd.scope/job_7/step_0", "slurm:7"),
+        (
+            "/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0",
+            "slurm:sEKNKTV3WPV500",
+        ),
+        ("/pbs_jobs.service/jobs/12.server", "pbs:12.server"),
+        ("/kubepods/podPOD/ID", "k8s:POD/2fa1b5c8d9e0"),
+    ] {
+        let unit = unit(environ, &format!("0::{}\n", fill(path)), false);
+        assert_eq!((unit.name, unit.claimed), (cut(name), false), "{path}");
+    }
+    let path = "0::/system.slice/anything.service\n";
     let job = unit(environ, path, false);
     assert_eq!(
         (job.name.as_str(), job.job.as_str(), job.step.as_str()),
         ("slurm:4242", "4242", "")
     );
+    assert!(job.claimed);
+    assert_eq!(job.claimed_by().as_deref(), Some("unknown"));
     let step = unit(environ, path, true);
     assert_eq!(
         (step.name.as_str(), step.step.as_str()),
@@ -215,9 +251,9 @@ fn the_environment_comes_first() {
 
 #[test]
 fn a_job_in_a_container_keeps_both_names() {
-    let path = fill("0::/kubepods.slice/kubepods-podPOD_.slice/cri-containerd-ID.scope\n");
-    let unit = unit(b"SLURM_JOB_ID=9\0", &path, false);
-    assert_eq!(unit.name, "slurm:9");
+    let path = "0::/kubepods.slice/kubepods-podPOD_.slice/cri-containerd-ID.scope/slurmstepd.scope/job_9/step_0\n";
+    let unit = unit(b"", &fill(path), false);
+    assert_eq!((unit.name.as_str(), unit.claimed), ("slurm:9", false));
     assert_eq!(unit.pod_uid, POD);
     assert_eq!(unit.container_id, format!("containerd://{CONTAINER}"));
 }

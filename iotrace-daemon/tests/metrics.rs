@@ -33,9 +33,11 @@ use iotrace_daemon::{
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
 
+const JOB: &str = "0::/system.slice/slurmstepd.scope/job_4242/step_0\n";
+
 fn totals() -> Totals {
     let mut totals = Totals::new(1000);
-    let slurm = attribution::unit(b"SLURM_JOB_ID=4242\0", "", false);
+    let slurm = attribution::unit(b"", JOB, false);
     let pod = "0::/kubepods/pod3f1c2a4b-5d6e-4f70-8192-a3b4c5d6e7f8/\
                2fa1b5c8d9e00112233445566778899aabbccddeeff00112233445566778899a\n";
     let pod = attribution::unit(b"", pod, false);
@@ -74,7 +76,7 @@ fn totals() -> Totals {
         totals.add(key(Phase::from_code(6), NO_MOUNT), missing, 3 * scale);
     }
     let start = Instant::now();
-    let slurm = totals.unit(&attribution::unit(b"SLURM_JOB_ID=4242\0", "", false));
+    let slurm = totals.unit(&attribution::unit(b"", JOB, false));
     for (first, last) in [(100, 112), (200, 203)] {
         let part = Written {
             bytes: 1 << 30,
@@ -202,6 +204,7 @@ fn exporter() -> Exporter {
             processes: 4,
             forgotten_files: 5,
             findings_skipped: 1,
+            reads_given_up: 2,
             tables: [("mounts", 3), ("units", 4)].into(),
         },
         recordings: Recordings::default(),

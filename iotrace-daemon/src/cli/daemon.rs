@@ -119,6 +119,11 @@ impl Signals {
 impl Daemon {
     /// Opens the endpoint, loads, attaches, tests, and lets the counting begin.
     fn start(flags: Flags, config: Config, verbose: u8) -> anyhow::Result<Self> {
+        // Environments of all users pass through this memory: nobody gets a dump of it, or may look into it.
+        // SAFETY: a plain call.
+        if unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } != 0 {
+            log::warn!("core dumps stay on: {}", std::io::Error::last_os_error());
+        }
         let notifier = Notifier::from_environment().context("systemd's NOTIFY_SOCKET")?;
         // Before anything else, so that a reload that comes early does not end it.
         let signals = Signals::new()?;
@@ -272,7 +277,7 @@ impl Daemon {
             return;
         }
         // Processes that were there before.
-        live::describe(&mut self.model);
+        live::describe(&mut self.model, targets::glance);
         let now = host::realtime().unwrap_or(0);
         for question in self.waiting.drain(..count).collect::<Vec<_>>() {
             let snapshot = self
@@ -290,7 +295,7 @@ impl Daemon {
 
     /// From when on a process is counted, nanoseconds since the Unix epoch.
     fn since(&self, pid: u32) -> i64 {
-        let start = targets::look(pid).map_or(0, |about| {
+        let start = targets::glance(pid).map_or(0, |about| {
             self.clock.unix_ns_of_boottime(about.start_boottime)
         });
         start.max(self.started_unix_ns)
@@ -312,6 +317,7 @@ impl Daemon {
         let devices = devices.collect();
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
         let families = &self.families;
+        intake.read_ahead(model);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
             state.histograms = histograms;
@@ -324,6 +330,7 @@ impl Daemon {
             state.service.drain.update(stats);
             state.service.programs = programs;
             state.service.memory.files = model.file_count() as u64;
+            state.service.memory.reads_given_up = intake.processes().reads_given_up();
             state.service.memory.processes = intake.processes().count() as u64;
             if let Some(socket) = &self.socket {
                 state.service.recordings = socket.state();

@@ -15,7 +15,7 @@ use crate::{
     kernel::{
         Detail, HookChoice, KernelError, Losses, Options, block, capabilities, load, selftest,
     },
-    model::Model,
+    model::{About, Model},
     service::socket::protocol::Record,
     targets,
 };
@@ -88,11 +88,11 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
     Ok(Source::own(kernel, drain)?)
 }
 
-/// Asks /proc for the processes that no event has told of.
-pub fn describe(model: &mut Model) {
+/// Asks /proc, by `look`, for the processes that no event has told of.
+pub fn describe(model: &mut Model, look: fn(u32) -> Option<About>) {
     let unknown: Vec<_> = model.undescribed().collect();
     for process in unknown {
-        let about = targets::look(process.pid);
+        let about = look(process.pid);
         if let Some(about) = about.filter(|about| targets::is_of(about, process)) {
             model.describe_process(process, about);
         }

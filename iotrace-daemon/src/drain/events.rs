@@ -1,5 +1,4 @@
-//! Decodes the kernel side's events: bytes of the ring buffer in, [`Event`]s out. Pure, but for an environment that is longer
-//! than all its events, which is read from /proc.
+//! Decodes the kernel side's events: bytes of the ring buffer in, [`Event`]s out. Pure.
 
 use std::collections::HashMap;
 
@@ -12,12 +11,10 @@ use iotrace_common::{
     limits::{ENVIRONMENT_PIECE_BYTES, ENVIRONMENT_PIECES},
     untyped::Opened,
 };
+use zeroize::Zeroizing;
 
 use super::threads::Ended;
-use crate::{
-    model::input::{Event, FileName, ProcessId, Searched},
-    targets,
-};
+use crate::model::input::{Event, FileName, ProcessId, Searched};
 
 /// What one record of the ring buffer is.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +36,7 @@ pub struct Decoder {
     /// Old names by thread.
     renames: HashMap<u32, Vec<u8>>,
     /// Environments of which the last piece has not come.
-    environments: HashMap<ProcessId, Vec<u8>>,
+    environments: HashMap<ProcessId, Zeroizing<Vec<u8>>>,
 }
 
 impl Decoder {
@@ -145,7 +142,7 @@ impl Decoder {
         })
     }
 
-    /// Joins the pieces of an environment. One of which a piece was dropped, which the kernel side counts, is left out.
+    /// Joins the pieces of an environment, of which the kernel side sends a bounded number. One of which a piece was dropped, which the kernel side counts, is left out.
     fn environment(&mut self, process: ProcessId, record: &[u8]) -> Option<Decoded> {
         let Environment {
             header,
@@ -153,21 +150,19 @@ impl Decoder {
             total,
         } = read(record)?;
         let piece = payload::<Environment>(record, &header)?;
+        let most = (total as usize).min(ENVIRONMENT_PIECE_BYTES * ENVIRONMENT_PIECES);
         let mut variables = self.environments.remove(&process).unwrap_or_default();
         if offset == 0 {
-            variables.clear();
+            // Of its full length at once: what grows leaves copies behind.
+            variables = Zeroizing::new(Vec::with_capacity(most));
         }
         if variables.len() != offset as usize {
             return Some(Decoded::Pending);
         }
         variables.extend_from_slice(piece);
-        let total = total as usize;
-        if variables.len() < total.min(ENVIRONMENT_PIECE_BYTES * ENVIRONMENT_PIECES) {
+        if variables.len() < most {
             self.environments.insert(process, variables);
             return Some(Decoded::Pending);
-        }
-        if variables.len() < total {
-            variables = targets::environment(process).unwrap_or(variables);
         }
         Some(Decoded::Event(Event::Environment { process, variables }))
     }
@@ -435,7 +430,7 @@ mod tests {
         let Decoded::Event(Event::Environment { variables, .. }) = decoder.decode(&piece(2)) else {
             panic!("not an environment")
         };
-        assert!(variables == whole, "{} bytes", variables.len());
+        assert!(*variables == whole, "{} bytes", variables.len());
         assert!(decoder.environments.is_empty());
     }
 

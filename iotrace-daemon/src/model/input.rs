@@ -3,6 +3,7 @@
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
 use iotrace_common::{key::FileId, library::Progress};
+use zeroize::Zeroizing;
 
 pub use super::missing::Searched;
 
@@ -45,7 +46,7 @@ pub enum Event {
     /// The variables that an exec started with, ended by NUL each; only where they are asked for. What [`super::environ`] reads in them is kept.
     Environment {
         process: ProcessId,
-        variables: Vec<u8>,
+        variables: Zeroizing<Vec<u8>>,
     },
     /// The path of the control group that an exec happened in, of version 2 where there is one; only where it is asked for. Comes before
     /// the exec's environment.

@@ -2,14 +2,24 @@
 
 use std::{fs, io};
 
-use crate::kernel::capabilities::SYS_PTRACE;
+use zeroize::Zeroizing;
+
+use crate::{
+    kernel::capabilities::SYS_PTRACE,
+    model::environ::{self, Job},
+};
 
 /// Most that is read; the kernel lets nobody start a program with more than 6 MiB of arguments and environment.
 const LONGEST: usize = 6 << 20;
 
-/// The variables of a process, each with a zero byte behind it.
-pub fn of(pid: u32) -> io::Result<Vec<u8>> {
-    match fs::read(format!("/proc/{pid}/environ")) {
+/// The job that the environment of a process names. May take for ever: see `readers`.
+pub fn job(pid: u32) -> io::Result<Option<Job>> {
+    Ok(environ::job(&of(pid)?))
+}
+
+/// The variables of a process, each ended by a zero byte. They hold secrets, so they are overwritten after use.
+fn of(pid: u32) -> io::Result<Zeroizing<Vec<u8>>> {
+    match fs::read(format!("/proc/{pid}/environ")).map(Zeroizing::new) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             from_memory(pid).map_err(|_| error)
         }
@@ -19,13 +29,13 @@ pub fn of(pid: u32) -> io::Result<Vec<u8>> {
 
 /// The same by the process's memory. The file is open to its owner alone, and to those who may read every file
 /// (CAP_DAC_READ_SEARCH); the memory that it shows is open to CAP_SYS_PTRACE.
-fn from_memory(pid: u32) -> io::Result<Vec<u8>> {
+fn from_memory(pid: u32) -> io::Result<Zeroizing<Vec<u8>>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (start, end) = range(&stat).ok_or(io::ErrorKind::InvalidData)?;
     if end <= start {
         // Nobody's who may not ask; a kernel thread's or a dead process's, who has none.
         return match SYS_PTRACE.is_held() {
-            Some(true) => Ok(Vec::new()),
+            Some(true) => Ok(Zeroizing::default()),
             _ => Err(io::ErrorKind::PermissionDenied.into()),
         };
     }
@@ -40,8 +50,8 @@ fn range(stat: &str) -> Option<(usize, usize)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-fn read(pid: u32, start: usize, length: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
+fn read(pid: u32, start: usize, length: usize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut bytes = Zeroizing::new(vec![0; length]);
     let local = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: length,
@@ -81,7 +91,7 @@ mod tests {
         let memory = super::from_memory(pid);
         child.kill().and_then(|()| child.wait()).unwrap();
         assert!(file.as_ref().unwrap().ends_with(b"RANK=3\0"));
-        assert_eq!(memory.unwrap(), file.unwrap());
+        assert_eq!(*memory.unwrap(), file.unwrap());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! config        what it is told
 //! attribution   /proc/PID/{environ,cgroup} -> unit (pure)
 //! environment   that of a process which ran before
+//! readers       reads it in a thread that can be given up
 //! processes     which unit each process belongs to, from its fork on
 //! intake        one interval of the model -> totals, then the model forgets what is old
 //! epochs, findings, descriptors
@@ -13,6 +14,7 @@
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
 //! http          the endpoint
 //! socket        recordings and snapshots for users without privileges
+//! subordinate   whose a user id is
 //! snapshot      what a process and its descendants have done
 //! notify        systemd: ready, status, watchdog
 //! own           what the service itself costs
@@ -33,7 +35,9 @@ pub mod metrics;
 pub mod notify;
 pub mod own;
 pub mod processes;
+mod readers;
 pub mod shared;
 pub mod snapshot;
 pub mod socket;
+mod subordinate;
 pub mod totals;

@@ -3,23 +3,33 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, io,
     path::Path,
     time::{Duration, Instant},
 };
 
 use super::{
-    attribution::{self, Kind, Unit},
-    environment,
+    attribution::{
+        self, Unit,
+        cgroup::{self, Place},
+    },
+    readers::{Found, Readers},
+    subordinate::Subordinates,
     totals::{Totals, UNKNOWN, UnitId},
 };
 use crate::{
-    model::input::{Event, ProcessId},
+    model::{
+        environ::{self, Job},
+        input::{Event, ProcessId},
+    },
     targets,
 };
 
 /// How long a process that has ended is remembered: its last counters come a drain later.
 const REMEMBER: Duration = Duration::from_secs(10);
+
+/// How long an interval waits for environments that are being read.
+const READ_AHEAD: Duration = Duration::from_millis(200);
 
 /// Where `deploy/slurm/prolog` notes jobs: a link named by the SLUID, to the number.
 const JOBS: &str = "/run/iotrace-jobs";
@@ -27,7 +37,16 @@ const JOBS: &str = "/run/iotrace-jobs";
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     unit: UnitId,
+    /// The process, or its ancestor, whose environment is still being read.
+    awaits: Option<ProcessId>,
     ended: Option<Instant>,
+}
+
+/// What is known of an exec whose environment comes next.
+#[derive(Debug, Default)]
+struct Start {
+    uid: Option<u32>,
+    group: Option<String>,
 }
 
 /// The units of processes.
@@ -36,8 +55,11 @@ pub struct Processes {
     by_id: HashMap<ProcessId, Entry>,
     /// Whether each step of a Slurm job is a unit of its own.
     steps: bool,
-    /// The control groups of execs whose environment comes next.
-    groups: HashMap<ProcessId, String>,
+    starts: HashMap<ProcessId, Start>,
+    readers: Readers,
+    /// What was read of processes that have no unit yet.
+    early: HashMap<ProcessId, Option<Job>>,
+    subordinates: Subordinates,
     /// Processes whose environment could not be read for want of a privilege.
     refused: u64,
 }
@@ -46,6 +68,7 @@ impl Processes {
     pub fn new(steps: bool) -> Self {
         Self {
             steps,
+            subordinates: Subordinates::read(),
             ..Self::default()
         }
     }
@@ -55,9 +78,19 @@ impl Processes {
         self.by_id.len()
     }
 
+    /// Reads of environments that were given up.
+    pub fn reads_given_up(&self) -> u64 {
+        self.readers.total_given_up()
+    }
+
+    /// Processes whose environment is not read again.
+    pub fn stuck(&self) -> usize {
+        self.readers.stuck()
+    }
+
     /// Execs whose environment has not come yet.
     pub fn waiting(&self) -> usize {
-        self.groups.len()
+        self.starts.len()
     }
 
     /// Processes whose environment could not be read for want of a privilege.
@@ -70,16 +103,20 @@ impl Processes {
         match event {
             Event::Fork { parent, child, .. } => {
                 let unit = self.unit_of(*parent, totals);
-                self.set(*child, unit, totals);
+                let awaits = self.by_id.get(parent).and_then(|entry| entry.awaits);
+                self.set(*child, unit, awaits, totals);
             }
             Event::Cgroup { process, path } => {
-                self.groups.insert(*process, path.clone());
+                self.starts.entry(*process).or_default().group = Some(path.clone());
+            }
+            Event::Exec { process, uid, .. } => {
+                self.starts.entry(*process).or_default().uid = Some(*uid);
             }
             Event::Environment { process, variables } => {
                 self.start(*process, variables, totals);
             }
             Event::Exit { process, .. } => {
-                self.groups.remove(process);
+                self.starts.remove(process);
                 if let Some(entry) = self.by_id.get_mut(process) {
                     entry.ended = Some(Instant::now());
                 }
@@ -118,8 +155,11 @@ impl Processes {
             return entry.unit;
         }
         let found = self.look(process);
-        let unit = found.as_ref().map_or(UNKNOWN, |unit| totals.unit(unit));
-        self.set(process, unit, totals);
+        let unit = found
+            .as_ref()
+            .map_or(UNKNOWN, |(unit, _)| totals.unit(unit));
+        let awaits = matches!(found, Some((_, true))).then_some(process);
+        self.set(process, unit, awaits, totals);
         if found.is_none() {
             // Gone already: no event will say so.
             self.ended(process);
@@ -152,7 +192,10 @@ impl Processes {
             self.ended(process);
         }
         // Those whose environment and end were dropped.
-        self.groups.retain(|process, _| targets::is_there(*process));
+        self.starts.retain(|process, _| targets::is_there(*process));
+        self.early.clear();
+        self.readers.retain(targets::is_there);
+        self.subordinates = Subordinates::read();
     }
 
     fn ended(&mut self, process: ProcessId) {
@@ -161,8 +204,19 @@ impl Processes {
         }
     }
 
-    fn set(&mut self, process: ProcessId, unit: UnitId, totals: &mut Totals) {
-        let entry = Entry { unit, ended: None };
+    fn set(
+        &mut self,
+        process: ProcessId,
+        unit: UnitId,
+        awaits: Option<ProcessId>,
+        totals: &mut Totals,
+    ) {
+        let ended = None;
+        let entry = Entry {
+            unit,
+            awaits,
+            ended,
+        };
         let before = self.by_id.insert(process, entry);
         if before.is_none_or(|before| before.unit != unit) {
             totals.hold(unit);
@@ -173,31 +227,86 @@ impl Processes {
     }
 
     /// Takes what a process starts with: its place is set by now. Of one that is gone the kernel side has said the place;
-    /// where it did not, it is of the job that its variables name, else of its parent's unit.
+    /// if it did not, the process stays of its parent's unit.
     fn start(&mut self, process: ProcessId, variables: &[u8], totals: &mut Totals) {
-        let sent = self.groups.remove(&process);
-        let group = cgroup(process).or(sent.map(|path| format!("0::{path}")));
-        let is_known = group.is_some();
-        let unit = attribution::unit(variables, &group.unwrap_or_default(), self.steps);
-        if unit.kind == Kind::Unknown && !is_known {
+        let start = self.starts.remove(&process).unwrap_or_default();
+        let sent = start.group.map(|path| format!("0::{path}"));
+        let Some(group) = cgroup_of(process).or(sent) else {
             return;
-        }
-        let unit = totals.unit(&numbered(unit));
-        self.set(process, unit, totals);
+        };
+        let place = cgroup::place(&group);
+        let uid = start.uid.or_else(|| uid_of(process.pid));
+        let unit = self.decide(environ::job(variables), &place, uid);
+        let unit = totals.unit(&unit);
+        self.set(process, unit, None, totals);
     }
 
-    /// What /proc says; `None` where the process is gone.
-    fn look(&mut self, process: ProcessId) -> Option<Unit> {
-        let pid = process.pid;
-        let environ = environment::of(pid).unwrap_or_else(|error| {
-            if error.kind() == std::io::ErrorKind::PermissionDenied {
-                self.refused += 1;
-            }
-            Vec::new()
-        });
-        let cgroup = cgroup(process)?;
-        Some(numbered(attribution::unit(&environ, &cgroup, self.steps)))
+    /// What /proc says, and whether the process's environment is still to be read; `None` if the process is gone.
+    fn look(&mut self, process: ProcessId) -> Option<(Unit, bool)> {
+        let place = cgroup::place(&cgroup_of(process)?);
+        let read = self.early.remove(&process);
+        let awaits = read.is_none() && place.is_silent() && self.readers.ask(process);
+        let unit = self.decide(read.flatten(), &place, uid_of(process.pid));
+        Some((unit, awaits))
     }
+
+    /// Has the environments of processes read that are not known yet and whose cgroup does not name their job, and waits
+    /// for it for a moment. Reads can hang, so this is not to be done under a lock.
+    pub fn read_ahead(&mut self, all: impl Iterator<Item = ProcessId>) {
+        let unknown: Vec<ProcessId> = all.filter(|process| !self.knows(*process)).collect();
+        for process in unknown {
+            let group = cgroup_of(process);
+            if group.is_some_and(|group| cgroup::place(&group).is_silent()) {
+                self.readers.ask(process);
+            }
+        }
+        for Found { process, job } in self.readers.wait(READ_AHEAD) {
+            let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+            self.refused += u64::from(job.as_ref().is_err_and(denied));
+            self.early.insert(process, job.unwrap_or_default());
+        }
+    }
+
+    /// Takes what has been read of processes that were given a unit before.
+    pub fn take_read(&mut self, totals: &mut Totals) {
+        let known = |process: &ProcessId| self.by_id.contains_key(process);
+        let read: Vec<ProcessId> = self.early.keys().filter(|id| known(id)).copied().collect();
+        let mut units = HashMap::new();
+        for process in read {
+            let job = self.early.remove(&process).flatten();
+            let Some(group) = cgroup_of(process) else {
+                continue;
+            };
+            let unit = self.decide(job, &cgroup::place(&group), uid_of(process.pid));
+            units.insert(process, totals.unit(&unit));
+        }
+        if units.is_empty() {
+            return;
+        }
+        // The children that were forked meanwhile, too.
+        let waiting = self.by_id.iter_mut().filter_map(|(_, entry)| {
+            let unit = *units.get(&entry.awaits?)?;
+            Some((entry, unit))
+        });
+        for (entry, unit) in waiting {
+            entry.awaits = None;
+            totals.hold(unit);
+            totals.release(entry.unit);
+            entry.unit = unit;
+        }
+    }
+
+    fn decide(&self, claimed: Option<Job>, place: &Place, uid: Option<u32>) -> Unit {
+        let uid = uid.map(|uid| self.subordinates.owner(uid));
+        numbered(attribution::decide(claimed, place, uid, self.steps))
+    }
+}
+
+/// The real user of a process.
+fn uid_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// A Slurm job by its number, where only the prolog knows it.
@@ -212,7 +321,7 @@ fn numbered(unit: Unit) -> Unit {
 }
 
 /// The text of a process's cgroups; `None` where it is gone.
-fn cgroup(process: ProcessId) -> Option<String> {
+fn cgroup_of(process: ProcessId) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).ok()?;
     // Looked at last: until here it was this process, and not another that got its pid.
     targets::is_there(process).then_some(text)

@@ -32,6 +32,7 @@ use crate::{
     drain::collector::Taken,
     host,
     model::{Model, history::Bounds},
+    targets,
 };
 use state::{Lines, State};
 
@@ -159,7 +160,7 @@ impl Top {
         let now = Instant::now();
         let period = now.saturating_duration_since(self.looked);
         self.looked = now;
-        live::describe(&mut self.model);
+        live::describe(&mut self.model, targets::look);
         self.state.ended = self
             .pids
             .iter()

@@ -29,6 +29,7 @@ use iotrace_common::{
     key::{FileId, start_key},
     untyped::{Descriptor, HANDLE, Key, Opened, Process, origin},
 };
+use zeroize::Zeroizing;
 
 pub use counters::Counts;
 use identity::{OTHER, UNKNOWN, device, identity, is_file, is_younger, unknown};
@@ -378,7 +379,7 @@ impl Resolver {
                 let variables = fs::read(format!("/proc/{pid}/environ")).ok();
                 events.extend(variables.map(|variables| Event::Environment {
                     process: *process,
-                    variables,
+                    variables: Zeroizing::new(variables),
                 }));
             }
             Event::Exit { process, .. } => {

@@ -19,6 +19,13 @@ pub struct Place {
     pub service: Option<String>,
 }
 
+impl Place {
+    /// Whether the paths name neither a job nor a user, so that the environment may.
+    pub fn is_silent(&self) -> bool {
+        self.slurm.is_none() && self.pbs.is_none() && self.pod.is_none() && self.user.is_none()
+    }
+}
+
 /// A job of Slurm's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slurm {
@@ -78,7 +85,15 @@ pub fn place(text: &str) -> Place {
 }
 
 fn read(path: &str, place: &mut Place) {
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let delegated = parts.iter().position(|part| user(part).is_some());
+    if let Some(index) = delegated {
+        if place.user.is_none() {
+            place.user = user(parts[index]);
+        }
+        // A user can make directories of any name there.
+        parts.truncate(index);
+    }
     let first = |value: &mut Option<_>, found| {
         if value.is_none() {
             *value = found;
@@ -95,9 +110,6 @@ fn read(path: &str, place: &mut Place) {
     }
     first(&mut place.pbs, pbs(&parts));
     first(&mut place.machine, machine(&parts));
-    if place.user.is_none() {
-        place.user = parts.iter().find_map(|part| user(part));
-    }
     first(&mut place.service, service(&parts));
 }
 
@@ -227,12 +239,11 @@ fn machine(parts: &[&str]) -> Option<String> {
     None
 }
 
-/// `user-1000.slice`.
+/// `user-1000.slice`, `user@1000.service`.
 fn user(part: &str) -> Option<u32> {
-    part.strip_prefix("user-")?
-        .strip_suffix(".slice")?
-        .parse()
-        .ok()
+    let slice = || part.strip_prefix("user-")?.strip_suffix(".slice");
+    let manager = || part.strip_prefix("user@")?.strip_suffix(".service");
+    slice().or_else(manager)?.parse().ok()
 }
 
 /// The innermost service, else the innermost scope. An instance keeps its name.

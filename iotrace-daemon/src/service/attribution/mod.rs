@@ -1,6 +1,7 @@
 //! Which job a process belongs to: Slurm job, pod and container, systemd unit, user; pure string work.
 //!
-//! [`environ`] and `cgroup` read the texts of /proc, [`unit`] decides between what they say. `docs/metrics.md` has the
+//! [`environ`] and `cgroup` read the texts of /proc, [`unit`] decides between what they say: the cgroup if it names a job
+//! or a user, since anybody can write anything into an environment. `docs/metrics.md` has the
 //! table of paths that are understood, and `tests/attribution.rs` reads them.
 
 pub mod cgroup;
@@ -62,6 +63,10 @@ pub struct Unit {
     pub pod_uid: String,
     /// As Kubernetes writes it: `containerd://` and 64 hexadecimal digits.
     pub container_id: String,
+    /// Whether only the environment names the job, which the user may have written.
+    pub claimed: bool,
+    /// The user who decides how many such units there are: of claimed jobs, of sessions.
+    pub owner: Option<u32>,
 }
 
 impl Unit {
@@ -73,6 +78,23 @@ impl Unit {
     /// The unit that stands for all that found no room.
     pub fn other() -> Self {
         Self::plain(Kind::Other)
+    }
+
+    /// The unit that stands for those of one user that found no room.
+    pub fn other_of(owner: u32) -> Self {
+        Self {
+            owner: Some(owner),
+            ..Self::new(Kind::Other, format!("other:{owner}"))
+        }
+    }
+
+    /// Value of the label `claimed`: the user who claims to be of this job.
+    pub fn claimed_by(&self) -> Option<String> {
+        let owner = || {
+            self.owner
+                .map_or("unknown".into(), |owner| owner.to_string())
+        };
+        self.claimed.then(owner)
     }
 
     /// The SLUID of a Slurm job whose number no text of the process has.
@@ -104,6 +126,8 @@ impl Unit {
             step: String::new(),
             pod_uid: String::new(),
             container_id: String::new(),
+            claimed: false,
+            owner: None,
         }
     }
 }
@@ -114,38 +138,43 @@ const LONGEST: usize = 128;
 /// The unit of a process, by the texts of /proc/PID/environ and /proc/PID/cgroup. `steps`: each step of a Slurm job is
 /// a unit of its own.
 pub fn unit(environ: &[u8], cgroup: &str, steps: bool) -> Unit {
-    let place = cgroup::place(cgroup);
-    let batch = environ::job(environ).or_else(|| {
-        let slurm = place.slurm.as_ref()?;
-        Some(environ::Job {
-            scheduler: Scheduler::Slurm,
-            id: slurm.job.clone(),
-            step: slurm.step.clone(),
-        })
+    decide(environ::job(environ), &cgroup::place(cgroup), None, steps)
+}
+
+/// The unit of a process of user `uid`: `claimed` is the job that its environment names.
+pub fn decide(claimed: Option<environ::Job>, place: &Place, uid: Option<u32>, steps: bool) -> Unit {
+    let of_path = place.slurm.as_ref().map(|slurm| environ::Job {
+        scheduler: Scheduler::Slurm,
+        id: slurm.job.clone(),
+        step: slurm.step.clone(),
     });
-    let mut unit = match batch {
-        Some(job) => of_job(job, &place, steps),
-        None => of_place(&place),
+    let claimed = claimed.filter(|_| place.is_silent());
+    let mut unit = match (of_path, claimed) {
+        (Some(job), _) => of_job(job, steps),
+        (None, Some(job)) => Unit {
+            claimed: true,
+            owner: uid,
+            ..of_job(job, steps)
+        },
+        (None, None) => of_place(place),
     };
-    unit.pod_uid = place.pod.unwrap_or_default();
-    unit.container_id = place
-        .container
-        .map(|container| format!("{}://{}", container.runtime.name(), container.id))
-        .unwrap_or_default();
+    if let Some(pod) = &place.pod {
+        unit.pod_uid = pod.clone();
+    }
+    if let Some(container) = &place.container {
+        unit.container_id = format!("{}://{}", container.runtime.name(), container.id);
+    }
     unit
 }
 
-fn of_job(job: environ::Job, place: &Place, steps: bool) -> Unit {
+fn of_job(job: environ::Job, steps: bool) -> Unit {
     let kind = match job.scheduler {
         Scheduler::Slurm => Kind::Slurm,
         Scheduler::Pbs => Kind::Pbs,
         Scheduler::Lsf => Kind::Lsf,
         Scheduler::Flux => Kind::Flux,
     };
-    // The path knows better: a step's environment is inherited by what it starts in another step.
-    let of_path = place.slurm.as_ref().map(|slurm| slurm.step.clone());
-    let step = of_path.filter(|step| !step.is_empty()).unwrap_or(job.step);
-    let step = if steps { step } else { String::new() };
+    let step = if steps { job.step } else { String::new() };
     let name = if step.is_empty() {
         format!("{}:{}", kind.name(), job.id)
     } else {
@@ -186,7 +215,10 @@ fn of_place(place: &Place) -> Unit {
         return Unit::new(Kind::Container, format!("container:{name}"));
     }
     if let Some(user) = place.user {
-        return Unit::new(Kind::User, format!("user:{user}"));
+        return Unit {
+            owner: Some(user),
+            ..Unit::new(Kind::User, format!("user:{user}"))
+        };
     }
     if let Some(service) = &place.service {
         return Unit::new(Kind::Systemd, format!("systemd:{service}"));

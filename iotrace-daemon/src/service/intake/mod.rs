@@ -124,7 +124,7 @@ impl Intake {
     }
 
     /// Entries of the tables that grow with units, files and processes.
-    pub fn tables(&self) -> [(&'static str, usize); 8] {
+    pub fn tables(&self) -> [(&'static str, usize); 9] {
         [
             ("unit_files", self.seen.values().map(HashSet::len).sum()),
             ("file_labels", self.files.len()),
@@ -133,7 +133,8 @@ impl Intake {
             ("epoch_files", self.passes.values().map(Passes::files).sum()),
             ("findings", self.looks.entries()),
             ("processes", self.processes.count()),
-            ("cgroups", self.processes.waiting()),
+            ("starting_processes", self.processes.waiting()),
+            ("unreadable_processes", self.processes.stuck()),
         ]
     }
 
@@ -178,8 +179,16 @@ impl Intake {
         }
     }
 
+    /// Reads what must be known of processes before [`Intake::take`]. Comes outside of the lock of the totals, since the
+    /// kernel may let it wait.
+    pub fn read_ahead(&mut self, model: &Model) {
+        let all = model.processes().iter().map(|process| process.id);
+        self.processes.read_ahead(all);
+    }
+
     /// Takes the interval of the model into the totals, and ends it.
     pub fn take(&mut self, model: &mut Model, totals: &mut Totals, now: Instant) {
+        self.processes.take_read(totals);
         self.interval += 1;
         self.used.resize(model.file_count(), self.interval);
         self.take_names(model, totals, now);

@@ -1,6 +1,7 @@
 //! What the intake keeps, and for how long.
 
 use iotrace_common::key::FileId;
+use zeroize::Zeroizing;
 
 use super::*;
 use crate::{
@@ -27,7 +28,12 @@ fn start(intake: &mut Intake, totals: &mut Totals, job: u32) -> ProcessId {
         start: 1,
     };
     let variables = format!("SLURM_JOB_ID={job}\0").into_bytes();
-    let events = vec![Event::Environment { process, variables }];
+    let path = "/system.slice/batch.service".into();
+    let variables = Zeroizing::new(variables);
+    let events = vec![
+        Event::Cgroup { process, path },
+        Event::Environment { process, variables },
+    ];
     intake.see(&Batch::Events(events), totals);
     process
 }
@@ -87,7 +93,7 @@ fn nothing_of_a_unit_outlives_it() {
         "epochs",
         "epoch_files",
         "processes",
-        "cgroups",
+        "starting_processes",
     ];
     for (table, entries) in intake.tables() {
         assert!(
@@ -154,4 +160,39 @@ fn a_file_on_a_mount_that_came_back_has_its_label() {
         intake.expire(&mut totals, LINGER, now + 2 * LINGER);
         assert_eq!(bytes(&totals), []);
     }
+}
+
+#[test]
+fn a_jobs_number_in_a_users_slice_charges_nothing_to_the_job() {
+    let (mut intake, mut totals, mut model) = (intake(), Totals::new(20_000), Model::default());
+    let mut counters = Counters::ZERO;
+    (counters.v[op::WRITE], counters.v[BYTES_WRITTEN]) = (1, 100);
+    let paths = [
+        "/user.slice/user-1000.slice/session-1.scope",
+        "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_4242/step_0",
+        "/system.slice/slurmstepd.scope/job_4242/step_0",
+    ];
+    for (pid, path) in (u32::MAX - 9..).zip(paths) {
+        let process = ProcessId { pid, start: 1 };
+        let (path, variables) = (path.into(), b"SLURM_JOB_ID=4242\0".to_vec());
+        let variables = Zeroizing::new(variables);
+        let events = vec![
+            Event::Cgroup { process, path },
+            Event::Environment { process, variables },
+        ];
+        intake.see(&Batch::Events(events), &mut totals);
+        model.add(process, Place::ByName, &counters);
+    }
+    intake.take(&mut model, &mut totals, Instant::now());
+    let cells = totals.cells().iter();
+    let bytes: Vec<_> = cells
+        .map(|(key, cell)| {
+            (
+                totals.units().get(key.unit).unwrap(),
+                cell.get(Value::BytesWritten),
+            )
+        })
+        .map(|(unit, bytes)| (unit.name.as_str(), bytes))
+        .collect();
+    assert_eq!(bytes, [("user:1000", 200), ("slurm:4242", 100)]);
 }

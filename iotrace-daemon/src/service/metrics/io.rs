@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use super::out::{Label, Out, label, phase_name, seconds};
+use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
 use crate::{
     classify::phase::Phase,
     kernel::ByPhase,
@@ -169,10 +169,8 @@ impl Out<'_> {
 
 fn cell_labels(totals: &Totals, key: Key) -> Vec<Label<'_>> {
     let unit = totals.units().get(key.unit);
-    let mut labels = vec![
-        label("unit", unit.map_or("other", |unit| &unit.name)),
-        label("phase", phase_name(key.phase)),
-    ];
+    let mut labels = unit_labels(unit);
+    labels.push(label("phase", phase_name(key.phase)));
     if key.mount != NO_MOUNT {
         let mount = totals.mount(key.mount);
         labels.push(label("mountpoint", &mount.mountpoint));

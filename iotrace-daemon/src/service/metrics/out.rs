@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use crate::classify::phase::Phase;
+use crate::{classify::phase::Phase, service::attribution};
 
 /// A label's value: a user may have written it.
 pub struct Text<'a>(pub Cow<'a, str>);
@@ -37,6 +37,14 @@ pub type Label<'a> = (&'static str, Text<'a>);
 
 pub fn label<'a>(name: &'static str, value: impl Into<Cow<'a, str>>) -> Label<'a> {
     (name, Text(value.into()))
+}
+
+/// Whose counts these are.
+pub fn unit_labels(unit: Option<&attribution::Unit>) -> Vec<Label<'_>> {
+    let name = unit.map_or("other", |unit| &unit.name);
+    let claimed = unit.and_then(attribution::Unit::claimed_by);
+    let claimed = claimed.map(|claimed| label("claimed", claimed));
+    [label("unit", name)].into_iter().chain(claimed).collect()
 }
 
 /// Nanoseconds as seconds.

@@ -39,6 +39,9 @@ impl Out<'_> {
         self.gauge("iotrace_known_files", None, help, memory.files)?;
         let help = "Processes known one by one.";
         self.gauge("iotrace_known_processes", None, help, memory.processes)?;
+        let help = "Environments of processes that could not be read in time.";
+        let name = "iotrace_given_up_reads";
+        self.counter(name, None, help, memory.reads_given_up)?;
         let help = "Entries of a table of the service.";
         let rows = memory.tables.iter();
         let rows = rows.map(|(table, entries)| (vec![label("table", *table)], *entries as f64));

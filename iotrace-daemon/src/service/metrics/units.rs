@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::{encoding::NoLabelSet, metrics::MetricType, registry::Unit};
 
-use super::out::{Label, Out, label, phase_name, seconds};
+use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
 use crate::service::{
     shared::State,
     totals::{BOUNDS, Sums, Totals},
@@ -14,19 +14,19 @@ impl Out<'_> {
     pub fn units(&mut self, totals: &Totals) -> fmt::Result {
         let units = || totals.units().all();
         let rows = units().map(|(_, unit, _)| {
-            vec![
-                label("unit", &unit.name),
+            let mut labels = unit_labels(Some(unit));
+            labels.extend([
                 label("kind", unit.kind.name()),
                 label("hpc_job", &unit.job),
                 label("slurm_step", &unit.step),
                 label("uid", &unit.pod_uid),
                 label("container_id", &unit.container_id),
-            ]
+            ]);
+            labels
         });
         let help = "What a unit is: names that other exporters have, too.";
         self.infos("iotrace_unit", help, rows)?;
-        let rows =
-            units().map(|(_, unit, processes)| (vec![label("unit", &unit.name)], processes as f64));
+        let rows = units().map(|(_, unit, processes)| (unit_labels(Some(unit)), processes as f64));
         let help =
             "Processes of the unit that are known; one that ended is known for some seconds more.";
         self.gauges("iotrace_unit_processes", None, help, rows)
@@ -37,7 +37,7 @@ impl Out<'_> {
         let all = || {
             totals.beside().iter().filter_map(|(id, beside)| {
                 let unit = totals.units().get(*id)?;
-                Some((vec![label("unit", &unit.name)], beside))
+                Some((unit_labels(Some(unit)), beside))
             })
         };
         let help = "Passes over the training data that are complete.";
@@ -59,7 +59,10 @@ impl Out<'_> {
                 .findings
                 .iter()
                 .map(move |((code, severity), count)| {
-                    let mut labels = vec![label("unit", labels[0].1.0.clone())];
+                    let mut labels: Vec<_> = labels
+                        .iter()
+                        .map(|(name, value)| label(name, value.0.clone()))
+                        .collect();
                     labels.extend([label("code", *code), label("severity", *severity)]);
                     (labels, *count as f64)
                 })
@@ -72,8 +75,7 @@ impl Out<'_> {
         let all = || {
             totals.saves().complete().iter().map(|(id, saves)| {
                 let unit = totals.units().get(*id);
-                let name = unit.map_or("other", |unit| &unit.name);
-                (vec![label("unit", name)], saves)
+                (unit_labels(unit), saves)
             })
         };
         let help = "Checkpoints that are complete.";
@@ -111,11 +113,9 @@ impl Out<'_> {
         }
         let members = top.members().map(|((unit, phase, directory), sums)| {
             let unit = totals.units().get(*unit);
-            let labels = vec![
-                label("unit", unit.map_or("other", |unit| &unit.name)),
-                label("phase", phase_name(*phase)),
-                label("directory", directory),
-            ];
+            let mut labels = unit_labels(unit);
+            labels.push(label("phase", phase_name(*phase)));
+            labels.push(label("directory", directory));
             (labels, sums)
         });
         let rest = ["unit", "phase", "directory"].map(|name| label(name, "other"));
@@ -134,10 +134,8 @@ impl Out<'_> {
         }
         let members = top.members().map(|((unit, pid), sums)| {
             let unit = totals.units().get(*unit);
-            let labels = vec![
-                label("unit", unit.map_or("other", |unit| &unit.name)),
-                label("pid", pid.to_string()),
-            ];
+            let mut labels = unit_labels(unit);
+            labels.push(label("pid", pid.to_string()));
             (labels, sums)
         });
         let rest = ["unit", "pid"].map(|name| label(name, "other"));

@@ -25,11 +25,21 @@ pub use units::{OTHER, UNKNOWN, UnitId, Units};
 
 use mounts::{Mounts, OTHER_MOUNT};
 
-use super::attribution::Unit;
+use super::attribution::{Kind, Unit};
 use crate::classify::phase::Phase;
 
 /// Series that every unit has: its text and its processes.
 const UNIT_SERIES: usize = 2;
+
+/// Units of one user, at most: sessions, and jobs that only an environment names.
+const USER_UNITS: usize = 64;
+/// The series of these are at most this part of all, and at least so many.
+const USER_SHARE: usize = 8;
+const MIN_USER_SERIES: usize = 64;
+/// The administrator has no share.
+const ROOT: u32 = 0;
+/// How long a unit must have done nothing to leave before others: long enough that it was scraped.
+const MIN_IDLE: Duration = Duration::from_secs(60);
 
 /// What a cell counts: a unit's I/O in one phase on one mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +62,8 @@ pub struct Totals {
     mounts: Mounts,
     /// Values that are not 0, outside of the unit `other`.
     series: usize,
+    /// The series of cells among them, by the user whose units they are.
+    shares: BTreeMap<u32, usize>,
     limit: usize,
     /// Counts that went to `other`.
     folds: u64,
@@ -69,6 +81,7 @@ impl Totals {
             units: Units::default(),
             mounts: Mounts::default(),
             series: 0,
+            shares: BTreeMap::new(),
             limit,
             folds: 0,
         }
@@ -151,8 +164,26 @@ impl Totals {
 
     /// Index of a unit, which is made known; `other` where there is no room.
     pub fn unit(&mut self, unit: &Unit) -> UnitId {
-        if let Some(id) = self.units.find(&unit.name) {
+        if let Some(id) = self.units.find(unit) {
             return id;
+        }
+        if let Some(owner) = unit.owner.filter(|owner| *owner != ROOT) {
+            let is_full = |totals: &Self| totals.units.of_owner(owner) >= USER_UNITS;
+            if is_full(self) {
+                self.remove_oldest_idle(Some(owner));
+            }
+            if is_full(self) {
+                self.folds += 1;
+                return self.other_of(owner);
+            }
+        }
+        self.insert(unit)
+    }
+
+    /// Index of a new unit; `other` if there is no room, of units that did nothing for a while either.
+    fn insert(&mut self, unit: &Unit) -> UnitId {
+        if self.series + UNIT_SERIES > self.limit {
+            self.remove_oldest_idle(None);
         }
         if self.series + UNIT_SERIES > self.limit {
             self.folds += 1;
@@ -160,6 +191,53 @@ impl Totals {
         }
         self.series += UNIT_SERIES;
         self.units.insert(unit.clone())
+    }
+
+    /// The unit of what finds no room in a user's share.
+    fn other_of(&mut self, owner: u32) -> UnitId {
+        let unit = Unit::other_of(owner);
+        let known = self.units.find(&unit);
+        known.unwrap_or_else(|| self.insert(&unit))
+    }
+
+    fn remove_oldest_idle(&mut self, owner: Option<u32>) {
+        if let Some(unit) = self.units.oldest_idle(owner, MIN_IDLE) {
+            self.remove(unit);
+        }
+    }
+
+    /// The user whose share a count of this unit takes, if that is full. The unit of what found no room takes none: its
+    /// cells are few.
+    fn full_share(&self, unit: UnitId) -> Option<u32> {
+        let unit = self.units.get(unit)?;
+        let owner = unit
+            .owner
+            .filter(|owner| *owner != ROOT && unit.kind != Kind::Other)?;
+        let taken = self.shares.get(&owner).copied().unwrap_or(0);
+        let share = (self.limit / USER_SHARE).max(MIN_USER_SERIES);
+        (taken >= share).then_some(owner)
+    }
+
+    /// Counts a series that is new to a unit.
+    fn take_share(&mut self, unit: UnitId) {
+        self.series += 1;
+        if let Some(owner) = self.units.get(unit).and_then(|unit| unit.owner) {
+            *self.shares.entry(owner).or_default() += 1;
+        }
+    }
+
+    /// Gives back the series of a cell.
+    fn give_share_back(&mut self, unit: UnitId, series: usize) {
+        self.series -= series;
+        let owner = self.units.get(unit).and_then(|unit| unit.owner);
+        if let Some(owner) = owner
+            && let Some(taken) = self.shares.get_mut(&owner)
+        {
+            *taken = taken.saturating_sub(series);
+            if *taken == 0 {
+                self.shares.remove(&owner);
+            }
+        }
     }
 
     /// Says that one more process is of this unit.
@@ -190,40 +268,71 @@ impl Totals {
         };
         let key = Key { unit, ..key };
         self.mounts.touch(key.mount);
-        let is_new = self.cells.get(&key).is_none_or(|cell| cell.get(value) == 0);
-        let (key, value) = if is_new && key.unit != OTHER {
-            if self.series >= self.limit {
-                self.folds += 1;
-                other(key, value)
-            } else {
-                self.series += 1;
-                (key, value)
-            }
-        } else if key.unit == OTHER {
+        let (key, value) = self.place(key, value);
+        self.cells.entry(key).or_default().add(value, count);
+    }
+
+    /// Where a count goes.
+    fn place(&mut self, key: Key, value: Value) -> (Key, Value) {
+        let folded = self
+            .units
+            .get(key.unit)
+            .is_some_and(|unit| unit.kind == Kind::Other);
+        let (mut key, mut value) = if folded {
             other(key, value)
         } else {
             (key, value)
         };
-        self.cells.entry(key).or_default().add(value, count);
+        if key.unit == OTHER || !self.is_new(key, value) {
+            return (key, value);
+        }
+        if let Some(owner) = self.full_share(key.unit) {
+            self.folds += 1;
+            let unit = self.other_of(owner);
+            self.units.touch(unit);
+            (key, value) = other(Key { unit, ..key }, value);
+            if unit == OTHER || !self.is_new(key, value) {
+                return (key, value);
+            }
+        }
+        if self.series >= self.limit {
+            self.remove_oldest_idle(None);
+        }
+        if self.series >= self.limit {
+            self.folds += 1;
+            return other(Key { unit: OTHER, ..key }, value);
+        }
+        self.take_share(key.unit);
+        (key, value)
+    }
+
+    fn is_new(&self, key: Key, value: Value) -> bool {
+        self.cells.get(&key).is_none_or(|cell| cell.get(value) == 0)
     }
 
     /// Takes away units without a process that have done nothing for `linger`.
     pub fn expire(&mut self, linger: Duration, now: Instant) {
-        for unit in self.units.expire(linger, now) {
-            let all = Key::first_of(unit)..Key::first_of(unit + 1);
-            let keys: Vec<Key> = self.cells.range(all).map(|(key, _)| *key).collect();
-            for key in keys {
-                let cell = self.cells.remove(&key).unwrap_or_default();
-                self.series -= cell.series();
-            }
-            let beside = self.beside.remove(&unit).unwrap_or_default();
-            self.series -= UNIT_SERIES + beside.series() + self.saves.remove(unit);
+        for unit in self.units.over(linger, now) {
+            self.remove(unit);
         }
         let units = &self.units;
         self.directories
             .retain(|(unit, ..)| units.get(*unit).is_some());
         self.processes
             .retain(|(unit, _)| units.get(*unit).is_some());
+    }
+
+    /// Removes a unit with all its series.
+    fn remove(&mut self, unit: UnitId) {
+        let all = Key::first_of(unit)..Key::first_of(unit + 1);
+        let keys: Vec<Key> = self.cells.range(all).map(|(key, _)| *key).collect();
+        for key in keys {
+            let cell = self.cells.remove(&key).unwrap_or_default();
+            self.give_share_back(unit, cell.series());
+        }
+        let beside = self.beside.remove(&unit).unwrap_or_default();
+        self.series -= UNIT_SERIES + beside.series() + self.saves.remove(unit);
+        self.units.remove(unit);
     }
 
     /// Removes the series of mounts that are unmounted and had no I/O for `linger`, and gives back the labels of mounts
@@ -235,15 +344,10 @@ impl Totals {
         is_mounted: impl Fn(&str) -> bool,
     ) {
         let gone = self.mounts.idle(linger, now, is_mounted);
-        if !gone.is_empty() {
-            let series = &mut self.series;
-            self.cells.retain(|key, cell| {
-                let keep = !gone.contains(&key.mount);
-                if !keep {
-                    *series -= cell.series();
-                }
-                keep
-            });
+        let keys = self.cells.keys().filter(|key| gone.contains(&key.mount));
+        for key in keys.copied().collect::<Vec<_>>() {
+            let cell = self.cells.remove(&key).unwrap_or_default();
+            self.give_share_back(key.unit, cell.series());
         }
         let used: HashSet<MountId> = self.cells.keys().map(|key| key.mount).collect();
         self.mounts.retain(|mount| used.contains(&mount));
@@ -274,7 +378,7 @@ impl Key {
     }
 }
 
-/// Where a count goes that finds no room: few enough cells that they need no bound of their own.
+/// How a count is kept that finds no room: few enough cells that they need no bound of their own.
 fn other(key: Key, value: Value) -> (Key, Value) {
     let value = match value {
         Value::Error { op, .. } => Value::Error {
@@ -288,8 +392,7 @@ fn other(key: Key, value: Value) -> (Key, Value) {
     } else {
         OTHER_MOUNT
     };
-    let unit = OTHER;
-    (Key { unit, mount, ..key }, value)
+    (Key { mount, ..key }, value)
 }
 
 #[cfg(test)]

@@ -200,3 +200,62 @@ fn writes_near_to_each_other_are_one_checkpoint() {
     totals.expire(linger, after(1000));
     assert_eq!((totals.series(), totals.saves().complete().len()), (0, 0));
 }
+
+/// A job that only the environment of a user's process names.
+fn claimed(job: u32, owner: u32) -> Unit {
+    Unit {
+        owner: Some(owner),
+        ..unit(job)
+    }
+}
+
+#[test]
+fn one_user_leaves_room_for_the_jobs_of_others() {
+    let mut totals = Totals::new(20_000);
+    let count = |totals: &mut Totals, unit: UnitId| {
+        for op in 0..20 {
+            totals.add(key(unit, NO_MOUNT), Value::Calls(op), 1);
+        }
+    };
+    for job in 0..2500 {
+        let id = totals.unit(&claimed(job, 1000));
+        totals.hold(id);
+        count(&mut totals, id);
+    }
+    assert!(totals.series() < 20_000 / 4, "{}", totals.series());
+    assert_eq!(totals.units().of_owner(1000), USER_UNITS + 1);
+    assert_eq!(sum(&totals, Value::Calls(0)), 2500);
+    let others = totals.units.find(&Unit::other_of(1000)).unwrap();
+    let of_others = totals.cells()[&key(others, NO_MOUNT)].get(Value::Calls(0));
+    assert_eq!(of_others, 2500 - USER_UNITS as u64);
+    assert!(!totals.cells().keys().any(|key| key.unit == OTHER));
+    // Another user's job of the same number is another unit.
+    let job = totals.unit(&claimed(1, 1001));
+    count(&mut totals, job);
+    assert_eq!(totals.cells()[&key(job, NO_MOUNT)].get(Value::Calls(0)), 1);
+    let real = Unit {
+        claimed: false,
+        ..unit(1)
+    };
+    assert!(![OTHER, job].contains(&totals.unit(&real)));
+}
+
+#[test]
+fn series_of_one_users_units_are_bounded() {
+    let mut totals = Totals::new(1000);
+    let id = totals.unit(&claimed(1, 1000));
+    for errno in 0..500 {
+        totals.add(key(id, NO_MOUNT), Value::Error { op: 0, errno }, 1);
+    }
+    let errors = |id| {
+        totals.cells()[&key(id, NO_MOUNT)]
+            .errors()
+            .map(|(_, n)| n)
+            .sum::<u64>()
+    };
+    assert_eq!(errors(id), 1000 / USER_SHARE as u64);
+    let others = totals.units.find(&Unit::other_of(1000)).unwrap();
+    assert_eq!(errors(id) + errors(others), 500);
+    totals.expire(Duration::ZERO, Instant::now());
+    assert_eq!((totals.series(), totals.shares.len()), (0, 0));
+}

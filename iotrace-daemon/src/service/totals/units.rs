@@ -23,11 +23,18 @@ struct State {
     active: Instant,
 }
 
+/// What tells a unit apart: its name, and who claims to be of it.
+type Identity = (String, Option<String>);
+
+fn identity(unit: &Unit) -> Identity {
+    (unit.name.clone(), unit.claimed_by())
+}
+
 /// All units.
 #[derive(Debug)]
 pub struct Units {
     all: BTreeMap<UnitId, State>,
-    by_name: HashMap<String, UnitId>,
+    by_unit: HashMap<Identity, UnitId>,
     next: UnitId,
 }
 
@@ -35,7 +42,7 @@ impl Default for Units {
     fn default() -> Self {
         let mut units = Self {
             all: BTreeMap::new(),
-            by_name: HashMap::new(),
+            by_unit: HashMap::new(),
             next: 0,
         };
         units.insert(Unit::unknown());
@@ -62,14 +69,38 @@ impl Units {
         self.all.get(&id).map(|state| &state.unit)
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<UnitId> {
-        self.by_name.get(name).copied()
+    pub(super) fn find(&self, unit: &Unit) -> Option<UnitId> {
+        self.by_unit.get(&identity(unit)).copied()
+    }
+
+    /// How many units a user has.
+    pub(super) fn of_owner(&self, owner: u32) -> usize {
+        let all = self.all.values();
+        all.filter(|state| state.unit.owner == Some(owner)).count()
+    }
+
+    /// The unit without a process that has done nothing for longest, and for `idle` at least: of one user, or of all.
+    pub(super) fn oldest_idle(&self, owner: Option<u32>, idle: Duration) -> Option<UnitId> {
+        let is_idle = |id: UnitId, state: &State| {
+            id > OTHER
+                && state.processes == 0
+                && (owner.is_none() || state.unit.owner == owner)
+                && state.active.elapsed() >= idle
+        };
+        let all = self.all.iter().filter(|(id, state)| is_idle(**id, state));
+        all.min_by_key(|(_, state)| state.active).map(|(id, _)| *id)
+    }
+
+    pub(super) fn remove(&mut self, id: UnitId) {
+        if let Some(state) = self.all.remove(&id) {
+            self.by_unit.remove(&identity(&state.unit));
+        }
     }
 
     pub(super) fn insert(&mut self, unit: Unit) -> UnitId {
         let id = self.next;
         self.next += 1;
-        self.by_name.insert(unit.name.clone(), id);
+        self.by_unit.insert(identity(&unit), id);
         let active = Instant::now();
         self.all.insert(
             id,
@@ -105,24 +136,17 @@ impl Units {
         false
     }
 
-    /// Takes out, and returns, the units without a process that have done nothing for `linger`.
-    pub(super) fn expire(&mut self, linger: Duration, now: Instant) -> Vec<UnitId> {
+    /// The units without a process that have done nothing for `linger`.
+    pub(super) fn over(&self, linger: Duration, now: Instant) -> Vec<UnitId> {
         let is_over = |id: UnitId, state: &State| {
             id > OTHER
                 && state.processes == 0
                 && now.saturating_duration_since(state.active) >= linger
         };
-        let over: Vec<UnitId> = self
-            .all
+        self.all
             .iter()
             .filter(|(id, state)| is_over(**id, state))
             .map(|(id, _)| *id)
-            .collect();
-        for id in &over {
-            if let Some(state) = self.all.remove(id) {
-                self.by_name.remove(&state.unit.name);
-            }
-        }
-        over
+            .collect()
     }
 }
