@@ -208,6 +208,15 @@ pub fn request(line: &[u8]) -> Result<Ask, Refusal> {
 mod tests {
     use super::*;
 
+    /// The documentation shows the request of this version.
+    #[test]
+    fn the_documented_version_of_the_counters_is_this_one() {
+        const DOCUMENT: &str = include_str!("../../../../docs/service-socket.md");
+        let written = DOCUMENT.split("\"abi\": ").nth(1).unwrap_or_default();
+        let number = written.split(',').next().unwrap_or_default();
+        assert_eq!(number, ABI_VERSION.to_string(), "docs/service-socket.md");
+    }
+
     #[test]
     fn requests_are_read_as_they_were_written() {
         let ask = Ask::Record(Record::new(Detail::Full, true, vec![7]));
