@@ -4,6 +4,7 @@
 //! protocol     what is said
 //! peer         who asks, and what they may ask about
 //! places       how many there may be
+//! rate         how often there may be one
 //! recording    one recording, in a thread of its own
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod peer;
 mod places;
 pub mod protocol;
+mod rate;
 mod recording;
 
 use std::{
@@ -24,7 +26,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -41,11 +43,13 @@ use super::{
     config::{Config, NO_SOCKET},
     shared::Recordings,
     snapshot::Snapshot,
+    subordinate::Subordinates,
 };
 use crate::classify::dfa::Table;
 use peer::{Peer, Process};
 use places::{Place, Places};
 use protocol::{Answer, Ask, Code, LINE, Record, Refusal, line};
+use rate::Rates;
 use recording::Settings;
 
 /// Connections at one time, and of one user.
@@ -79,10 +83,17 @@ struct Hub {
     limits: Mutex<Limits>,
     connections: Arc<Places>,
     recordings: Arc<Places>,
+    rates: Mutex<Rates>,
     questions: Sender<Question>,
     begun: AtomicU64,
     refused: AtomicU64,
     stop: Arc<AtomicBool>,
+}
+
+impl Hub {
+    fn limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A question for the side that counts.
@@ -100,6 +111,8 @@ struct Limits {
     max: usize,
     max_per_user: usize,
     recording: Settings,
+    /// A user counts as one with all subordinate ids.
+    subordinates: Subordinates,
 }
 
 impl Limits {
@@ -108,6 +121,7 @@ impl Limits {
         Self {
             max: recordings.max,
             max_per_user: recordings.max_per_user,
+            subordinates: Subordinates::read(),
             recording: Settings {
                 btf: config.trace.btf.clone(),
                 rules,
@@ -142,6 +156,7 @@ impl Socket {
             limits: Limits::new(config, Arc::new(rules.clone())).into(),
             connections: Arc::default(),
             recordings: Arc::default(),
+            rates: Mutex::default(),
             questions,
             begun: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -162,11 +177,7 @@ impl Socket {
 
     /// Takes new limits, for recordings that begin from here on.
     pub fn reload(&self, config: &Config) {
-        let mut limits = self
-            .hub
-            .limits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut limits = self.hub.limits();
         *limits = Limits::new(config, Arc::clone(&limits.recording.rules));
     }
 
@@ -243,7 +254,8 @@ async fn serve(listener: net::UnixListener, hub: Arc<Hub>) {
 fn admit(stream: UnixStream, hub: &Arc<Hub>) -> io::Result<()> {
     let mut stream = stream.into_std()?;
     let admitted = Peer::of(&stream).and_then(|peer| {
-        let place = hub.connections.take(peer.uid, CONNECTIONS_EACH, CONNECTIONS);
+        let user = hub.limits().subordinates.owner(peer.uid);
+        let place = hub.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
         let busy = || {
             Refusal::new(
                 Code::Busy,
@@ -357,14 +369,11 @@ fn record_for(
     record: Record,
     hub: &Arc<Hub>,
 ) -> Result<(), Refusal> {
-    let limits = hub
-        .limits
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let limits = hub.limits().clone();
+    let user = limits.subordinates.owner(peer.uid);
     let place = hub
         .recordings
-        .take(peer.uid, limits.max_per_user, limits.max)
+        .take(user, limits.max_per_user, limits.max)
         .ok_or_else(|| {
             Refusal::new(
                 Code::Busy,
@@ -375,6 +384,14 @@ fn record_for(
                 ),
             )
         })?;
+    if !peer.is_root() {
+        let mut rates = hub.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        rates.take(user, Instant::now()).map_err(|wait| {
+            let seconds = wait.as_secs_f64().ceil();
+            let message = format!("too many recordings in a short time: try again in {seconds} s");
+            Refusal::new(Code::Busy, message)
+        })?;
+    }
     let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
     let stream = stream.try_clone().map_err(failed)?;
     stream.set_nonblocking(false).map_err(failed)?;

@@ -15,6 +15,9 @@ use super::protocol::{Code, Refusal};
 pub struct Peer {
     pub pid: u32,
     pub uid: u32,
+    pub gid: u32,
+    /// Its permitted capabilities, a bit each.
+    capabilities: u64,
 }
 
 impl Peer {
@@ -28,12 +31,15 @@ impl Peer {
             )
         };
         let cred = credentials(stream).map_err(unknown)?;
-        let peer = Self {
-            pid: cred.pid as u32,
-            uid: cred.uid,
-        };
         // Process 0 is one that has no number here.
-        let process = Process::open(peer.pid)?;
+        let process = Process::open(cred.pid as u32)?;
+        let status = fs::read_to_string(format!("/proc/{}/status", process.pid));
+        let peer = Self {
+            pid: process.pid,
+            uid: cred.uid,
+            gid: cred.gid,
+            capabilities: status.ok().and_then(|text| permitted(&text)).unwrap_or(0),
+        };
         let depth = |pid: &str| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             field(&status, "NSpid:").map_or(0, |pids| pids.split_whitespace().count())
@@ -52,7 +58,8 @@ impl Peer {
         self.uid == 0
     }
 
-    /// Whether this user may ask about a process: all ids of it are theirs, and they may look into it (ptrace(2)).
+    /// Whether this user may ask about a process, by the rule of ptrace(2): all its user and group ids are theirs, it is
+    /// dumpable, and it has no capability that they do not have.
     pub fn check(self, process: &Process) -> Result<(), Refusal> {
         let pid = process.pid;
         let gone = || {
@@ -63,11 +70,6 @@ impl Peer {
         };
         let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| gone())?;
         let tgid = field(&status, "Tgid:").and_then(|text| text.trim().parse().ok());
-        let ids: Vec<u32> = field(&status, "Uid:")
-            .unwrap_or_default()
-            .split_whitespace()
-            .filter_map(|id| id.parse().ok())
-            .collect();
         // Belongs to root where the process runs with other rights than its user's (proc(5)).
         let inside = fs::metadata(format!("/proc/{pid}/fd")).map_err(|_| gone())?;
         // All of this was of the process that is meant, if that has not ended meanwhile.
@@ -80,8 +82,16 @@ impl Peer {
                 format!("{pid} is a thread: give its process, {}", tgid.unwrap_or(0)),
             ));
         }
-        let is_own = !ids.is_empty() && ids.iter().all(|id| *id == self.uid);
-        if self.is_root() || is_own && inside.uid() == self.uid {
+        // Real, effective and saved; the fourth is of the filesystem alone, and not looked at by ptrace either.
+        let all_are = |name: &str, id: u32| {
+            let ids = field(&status, name).unwrap_or_default();
+            let mut ids = ids.split_whitespace().take(3).peekable();
+            ids.peek().is_some() && ids.all(|text| text.parse() == Ok(id))
+        };
+        let is_own = all_are("Uid:", self.uid);
+        let has_no_more = permitted(&status).is_some_and(|of| of & !self.capabilities == 0);
+        let has_same_rights = all_are("Gid:", self.gid) && inside.uid() == self.uid && has_no_more;
+        if self.is_root() || is_own && has_same_rights {
             return Ok(());
         }
         let why = if is_own {
@@ -141,6 +151,11 @@ impl Process {
     }
 }
 
+/// The permitted capabilities in the text of a status file.
+fn permitted(status: &str) -> Option<u64> {
+    u64::from_str_radix(field(status, "CapPrm:")?.trim(), 16).ok()
+}
+
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name))
 }
@@ -171,7 +186,60 @@ fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
+
+    /// An ordinary user, with a group of the same number.
+    const fn user(uid: u32) -> Peer {
+        Peer {
+            pid: 1,
+            uid,
+            gid: uid,
+            capabilities: 0,
+        }
+    }
+
+    #[test]
+    fn a_process_with_more_rights_than_its_user_is_denied() {
+        const USER: u32 = 61_235;
+        let check = |peer: Peer, options: &[&str]| {
+            let mut child = std::process::Command::new("setpriv")
+                .args(["--reuid", "61235", "--clear-groups"])
+                .args(options)
+                .args(["sleep", "60"])
+                .process_group(0)
+                .spawn()
+                .unwrap();
+            let process = Process::open(child.id()).unwrap();
+            let comm = format!("/proc/{}/comm", child.id());
+            while fs::read_to_string(&comm).unwrap() != "sleep\n" {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let checked = peer.check(&process).map_err(|refusal| refusal.code);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            checked
+        };
+        let own_group = ["--regid", "61235"];
+        assert_eq!(check(user(USER), &own_group), Ok(()));
+        let other_group = ["--rgid", "61235", "--egid", "61236"];
+        assert_eq!(check(user(USER), &other_group), Err(Code::Denied));
+        let capability = [
+            "--regid",
+            "61235",
+            "--inh-caps",
+            "+dac_read_search",
+            "--ambient-caps",
+            "+dac_read_search",
+        ];
+        assert_eq!(check(user(USER), &capability), Err(Code::Denied));
+        let capable = Peer {
+            capabilities: 1 << 2,
+            ..user(USER)
+        };
+        assert_eq!(check(capable, &capability), Ok(()));
+    }
 
     #[test]
     fn knows_who_is_at_the_other_end() {
@@ -183,10 +251,7 @@ mod tests {
 
     #[test]
     fn another_users_process_is_denied() {
-        let peer = Peer {
-            pid: 1,
-            uid: 61_234,
-        };
+        let peer = user(61_234);
         let own = Process::open(std::process::id()).unwrap();
         assert_eq!(peer.check(&own).unwrap_err().code, Code::Denied);
     }
@@ -202,7 +267,7 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!process.is_there());
-        let peer = Peer { pid: 1, uid: 0 };
+        let peer = user(0);
         assert_eq!(peer.check(&process).unwrap_err().code, Code::Gone);
         assert_eq!(Process::open(child.id()).unwrap_err().code, Code::Gone);
     }
