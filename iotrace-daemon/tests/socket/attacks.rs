@@ -126,6 +126,7 @@ fn spawn_as(pid: u32, uid: u32, file: &std::path::Path) -> i32 {
             assert_eq!(made, i64::from(pid), "{}", std::io::Error::last_os_error());
             return made as i32;
         }
+        libc::syscall(libc::SYS_setresgid, uid, uid, uid);
         libc::syscall(libc::SYS_setresuid, uid, uid, uid);
         loop {
             let fd = libc::open(path.as_ptr(), libc::O_RDONLY);
