@@ -148,7 +148,12 @@ impl Recorder {
     }
 
     /// Uses of files one by one: a table that is there only where it has rows.
-    fn write_spans(&self, model: &Model, part: &Part<'_>, directory: &Path) -> Result<(), Error> {
+    fn write_spans(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Directory,
+    ) -> Result<(), Error> {
         let spans = model.spans().into_iter();
         let mut spans = spans.flat_map(|spans| spans.interval()).peekable();
         if spans.peek().is_some() {
