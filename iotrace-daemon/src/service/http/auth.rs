@@ -1,17 +1,20 @@
 //! Basic authentication (RFC 7617) against bcrypt hashes, as Prometheus exporters do it.
 //!
 //! A hash takes tens of milliseconds to check: one is checked at a time, off the thread that answers, and a pair of name
-//! and password that was right is remembered until the users change.
+//! and password that was right is remembered until the users change. A remembered pair waits for no check, and of unknown
+//! ones only so many wait: wrong passwords do not keep the right one out.
 
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::service::config::Password;
 
+/// Unknown pairs that wait to be checked.
+const MAX_WAITING: usize = 8;
 /// Pairs that are remembered.
 const REMEMBERED: usize = 100;
 /// Checked for users that are not there, so that they take as long: the hash of a password that nobody knows.
@@ -23,8 +26,20 @@ type Users = BTreeMap<String, Password>;
 /// Who may ask.
 pub struct Auth {
     users: std::sync::RwLock<Arc<Users>>,
-    /// Pairs that were right, and of which users; also lets one check run at a time.
-    right: Mutex<(Arc<Users>, HashSet<Vec<u8>>)>,
+    /// Pairs that were right, and of which users.
+    right: std::sync::RwLock<(Arc<Users>, HashSet<Vec<u8>>)>,
+    /// Unknown pairs that may wait, and the one that is checked.
+    waiting: Semaphore,
+    checking: Mutex<()>,
+}
+
+/// What is to become of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Allowed,
+    Denied,
+    /// Too many unknown pairs wait to be checked.
+    Busy,
 }
 
 impl Auth {
@@ -33,6 +48,8 @@ impl Auth {
         Self {
             users: Arc::clone(&users).into(),
             right: (users, HashSet::new()).into(),
+            waiting: Semaphore::new(MAX_WAITING),
+            checking: Mutex::new(()),
         }
     }
 
@@ -44,30 +61,46 @@ impl Auth {
     }
 
     /// Whether a request with this `Authorization` header may be answered.
-    pub async fn allows(&self, header: Option<&[u8]>) -> bool {
+    pub async fn access(&self, header: Option<&[u8]>) -> Access {
         let Ok(users) = self.users.read().map(|users| Arc::clone(&users)) else {
-            return false;
+            return Access::Denied;
         };
         if users.is_empty() {
-            return true;
+            return Access::Allowed;
         }
         let Some(pair) = header.and_then(pair) else {
-            return false;
+            return Access::Denied;
         };
-        let mut right = self.right.lock().await;
-        if !Arc::ptr_eq(&right.0, &users) {
-            *right = (Arc::clone(&users), HashSet::new());
+        if self.is_remembered(&users, &pair) {
+            return Access::Allowed;
         }
-        if right.1.contains(&pair) {
-            return true;
+        let Ok(_waiting) = self.waiting.try_acquire() else {
+            return Access::Busy;
+        };
+        let _checking = self.checking.lock().await;
+        // It may have been right a moment ago.
+        if self.is_remembered(&users, &pair) {
+            return Access::Allowed;
         }
-        let asked = pair.clone();
-        let checked = tokio::task::spawn_blocking(move || is_right(&asked, &users));
-        let allowed = checked.await.unwrap_or(false);
-        if allowed && right.1.len() < REMEMBERED {
-            right.1.insert(pair);
+        let (asked, asked_of) = (pair.clone(), Arc::clone(&users));
+        let checked = tokio::task::spawn_blocking(move || is_right(&asked, &asked_of));
+        if !checked.await.unwrap_or(false) {
+            return Access::Denied;
         }
-        allowed
+        if let Ok(mut right) = self.right.write() {
+            if !Arc::ptr_eq(&right.0, &users) {
+                *right = (users, HashSet::new());
+            }
+            if right.1.len() < REMEMBERED {
+                right.1.insert(pair);
+            }
+        }
+        Access::Allowed
+    }
+
+    fn is_remembered(&self, users: &Arc<Users>, pair: &[u8]) -> bool {
+        let right = self.right.read();
+        right.is_ok_and(|right| Arc::ptr_eq(&right.0, users) && right.1.contains(pair))
     }
 }
 
@@ -141,7 +174,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let ask = |header: Option<&[u8]>| runtime.block_on(auth.allows(header));
+        let ask = |header: Option<&[u8]>| runtime.block_on(auth.access(header)) == Access::Allowed;
         assert!(ask(Some(b"Basic YWRhOmE6Yg=="))); // ada:a:b
         assert!(ask(Some(b"Basic YWRhOmE6Yg==")), "remembered");
         assert!(!ask(Some(b"Basic YWRhOng="))); // ada:x
@@ -154,6 +187,37 @@ mod tests {
         assert!(!ask(Some(b"Basic YWRhOmE6Yg==")), "no user any more");
         auth.set(&BTreeMap::new());
         assert!(ask(None), "nobody has to say who they are");
+    }
+
+    #[test]
+    fn wrong_passwords_keep_no_right_one_out() {
+        let hash = bcrypt::hash("a:b", 10).unwrap().parse().unwrap();
+        let auth = Arc::new(Auth::new(&BTreeMap::from([("ada".into(), hash)])));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        const RIGHT: &[u8] = b"Basic YWRhOmE6Yg=="; // ada:a:b
+        runtime.block_on(async {
+            assert_eq!(auth.access(Some(RIGHT)).await, Access::Allowed);
+            let guesses: Vec<_> = (0..60)
+                .map(|_| {
+                    let auth = Arc::clone(&auth);
+                    tokio::spawn(async move { auth.access(Some(b"Basic YWRhOng=")).await })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            // Not one of them has been checked yet.
+            assert!(auth.checking.try_lock().is_err());
+            assert_eq!(auth.access(Some(RIGHT)).await, Access::Allowed);
+            assert!(auth.checking.try_lock().is_err(), "it did not wait");
+            let mut busy = 0;
+            for guess in guesses {
+                let access = guess.await.unwrap();
+                assert_ne!(access, Access::Allowed);
+                busy += usize::from(access == Access::Busy);
+            }
+            assert_eq!(busy, 60 - MAX_WAITING);
+        });
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! The HTTP endpoint: `/metrics`, `/status`, `/healthz` and a page that links them, in a thread of its own.
 //!
-//! A client that is slow, silent or greedy costs one of [`CONNECTIONS`] places for at most [`PATIENCE`]; what it asks
-//! never waits for the kernel or the disk.
+//! What is bounded are requests: beyond [`MAX_REQUESTS`] the answer is 503, and `/healthz` is answered always. A client that is
+//! silent, or does not read its answer, is let go after [`PATIENCE`], and sooner where there is no room for another; what it
+//! asks never waits for the kernel or the disk.
 
 mod auth;
 mod pages;
+mod patient;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -21,12 +23,13 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{background::Background, config::Http, metrics::Exporter, shared::Shared};
 use auth::Auth;
+use patient::{Connections, Patient};
 pub use tls::TlsError;
 
-/// Connections at one time.
-const CONNECTIONS: usize = 64;
-/// How long a client may take to ask, to shake hands, or to stay without asking.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests that are answered at one time, as node_exporter's.
+const MAX_REQUESTS: usize = 40;
+/// How long a client may take to ask, to shake hands, to read, or to stay without asking.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may last at all.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -57,7 +60,8 @@ struct Site {
     exporter: Exporter,
     auth: Auth,
     tls: std::sync::Mutex<Option<TlsAcceptor>>,
-    places: Arc<Semaphore>,
+    connections: Arc<Connections>,
+    requests: Arc<Semaphore>,
 }
 
 impl Server {
@@ -75,7 +79,8 @@ impl Server {
             shared,
             auth: Auth::new(&config.users),
             tls: tls::acceptor(config)?.into(),
-            places: Arc::new(Semaphore::new(CONNECTIONS)),
+            connections: Arc::default(),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
         });
         let served = Arc::clone(&site);
         let background = Background::start("iotrace-http", "HTTP", move || serve(listener, served))
@@ -111,9 +116,6 @@ async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
         Err(error) => return log::error!("no HTTP: {error}"),
     };
     loop {
-        let Ok(place) = Arc::clone(&site.places).acquire_owned().await else {
-            return;
-        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -124,8 +126,9 @@ async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
             }
         };
         let site = Arc::clone(&site);
+        let place = site.connections.enter();
         tokio::spawn(async move {
-            let _place = place;
+            let stream = Patient::new(stream, Arc::clone(&place.connection), PATIENCE);
             let tls = site.tls.lock().ok().and_then(|tls| tls.clone());
             let talk = async {
                 match tls {
@@ -137,7 +140,10 @@ async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
                     None => converse(stream, site).await,
                 }
             };
-            let _ = timeout(LONGEST, talk).await;
+            tokio::select! {
+                _ = timeout(LONGEST, talk) => {}
+                () = place.connection.evicted() => {}
+            }
         });
     }
 }
