@@ -10,24 +10,12 @@ use std::{
 
 use aya::Pod;
 
+use crate::kernel::bpf::{BatchAttr, call as bpf};
+
 const LOOKUP_AND_DELETE_BATCH: libc::c_int = 25;
 const GET_NEXT_KEY: libc::c_int = 4;
 /// Entries a call. A hash map's bucket must fit into one, or the kernel answers ENOSPC.
 const BATCH: usize = 4096;
-
-/// The batch arm of `union bpf_attr`.
-#[repr(C)]
-#[derive(Default)]
-struct BatchAttr {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map_fd: u32,
-    elem_flags: u64,
-    flags: u64,
-}
 
 /// The element arm of `union bpf_attr`.
 #[repr(C)]
@@ -98,22 +86,5 @@ pub fn is_empty<K: Pod>(map: BorrowedFd<'_>) -> io::Result<bool> {
         Ok(()) => Ok(false),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(true),
         Err(error) => Err(error),
-    }
-}
-
-fn bpf<A>(command: libc::c_int, attr: &mut A) -> io::Result<()> {
-    // SAFETY: the attribute is one of bpf(2)'s, alive for the call, and what it points to has the room it says.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            std::ptr::from_mut(attr),
-            size_of::<A>(),
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
     }
 }

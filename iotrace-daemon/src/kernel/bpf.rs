@@ -19,3 +19,35 @@ pub fn bpf<const WORDS: usize>(
     // SAFETY: as above.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
+
+/// The batch arm of `union bpf_attr`.
+#[repr(C)]
+#[derive(Default)]
+pub struct BatchAttr {
+    pub in_batch: u64,
+    pub out_batch: u64,
+    pub keys: u64,
+    pub values: u64,
+    pub count: u32,
+    pub map_fd: u32,
+    pub elem_flags: u64,
+    pub flags: u64,
+}
+
+/// Calls it for its effect.
+pub fn call<A>(command: libc::c_int, attr: &mut A) -> io::Result<()> {
+    // SAFETY: the attribute is one of bpf(2)'s, alive for the call, and what it points to has the room it says.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr),
+            size_of::<A>(),
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

@@ -16,7 +16,10 @@ use iotrace_common::{
     limits::{LEGACY_THREADS, THREAD_SLOTS},
 };
 
-use super::KernelError;
+use super::{
+    KernelError,
+    bpf::{BatchAttr, call},
+};
 
 /// The table of most threads where the kernel has task storage, and that of all where it has not.
 const TABLES: [&str; 2] = ["THREAD_TABLE", "THREADS"];
@@ -27,20 +30,6 @@ const BATCH: usize = 1024;
 const TOKEN_BYTES: usize = 64;
 /// Largest key of the tables, bytes.
 const KEY_BYTES: usize = 8;
-
-/// The batch arm of `union bpf_attr`.
-#[repr(C)]
-#[derive(Default)]
-struct BatchAttr {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map_fd: u32,
-    elem_flags: u64,
-    flags: u64,
-}
 
 /// The states of the threads whose traced call has not returned. Where two threads share a place in the table, the second
 /// is not found.
@@ -81,16 +70,7 @@ fn running(map: &MapData) -> io::Result<Vec<Head>> {
             map_fd: fd.as_raw_fd() as u32,
             ..BatchAttr::default()
         };
-        // SAFETY: the attribute is that of the command, and its addresses have room for a batch of entries.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_bpf,
-                LOOKUP_BATCH,
-                &raw mut attr,
-                size_of::<BatchAttr>(),
-            )
-        };
-        let error = (result < 0).then(io::Error::last_os_error);
+        let error = call(LOOKUP_BATCH, &mut attr).err();
         let last = match &error {
             None => false,
             Some(error) if error.raw_os_error() == Some(libc::ENOENT) => true,

@@ -14,7 +14,7 @@
 
 pub mod attach;
 pub mod block;
-mod bpf;
+pub mod bpf;
 pub mod btf;
 pub mod calls;
 pub mod capabilities;
