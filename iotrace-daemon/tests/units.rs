@@ -67,8 +67,12 @@ fn epochs_findings_and_open_files_of_a_job_are_seen() {
     for number in 0..300 {
         fs::write(train.join(format!("{number:05}.jpg")), vec![7; 20_000]).unwrap();
     }
+    // Four thousand look-ups take some milliseconds.
+    let rules = mounted.path.join("rules.toml");
+    let thresholds = "[thresholds]\nnot_found_seconds = 1e-6\nnot_found_run_share = 1e-9\n";
+    fs::write(&rules, thresholds).unwrap();
     let mut command = daemon::command();
-    command.arg("--program-stats");
+    command.args(["--program-stats", "--rules"]).arg(&rules);
     let daemon = Daemon::start(&mut command);
     let mut job = Command::new(tool("python3"))
         .args(["-c", JOB, mounted.name()])

@@ -274,7 +274,9 @@ impl Trace {
         log_stats(stats);
         // Processes that the last batches told of, and names of files.
         session.describe();
-        session.take_in_flight(&in_flight);
+        if !self.over {
+            session.take_in_flight(&in_flight);
+        }
         if self.timed_out && self.child.is_some() {
             session.run.exit_code = Some(TIMED_OUT);
         }
