@@ -39,17 +39,20 @@ use crate::{
 };
 
 /// Counts wait until nothing came to them for so long.
-const QUIET: Duration = Duration::from_secs(3);
+const MIN_QUIET: Duration = Duration::from_secs(3);
 /// So long do reads that may be of data in their first epoch.
-const QUIET_LOAD: Duration = Duration::from_secs(60);
-/// And for no longer than this in all, whatever comes.
-const LONGEST: Duration = Duration::from_secs(60);
-const LONGEST_LOAD: Duration = Duration::from_secs(600);
+const MIN_QUIET_OF_LOADS: Duration = Duration::from_secs(60);
+/// And for no longer than this in all, whatever comes: of files of no known kind, of checkpoints, and of such reads.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT_OF_SAVES: Duration = Duration::from_secs(60);
+const MAX_WAIT_OF_LOADS: Duration = Duration::from_secs(600);
 /// A unit without a process is over when it did nothing for so long.
-const OVER: Duration = Duration::from_secs(10);
+const OVER_AFTER: Duration = Duration::from_secs(10);
 /// Between two looks at one unit, at least; and so many times what a look took.
-const AGAIN: Duration = Duration::from_secs(2);
-const AGAIN_COSTS: u32 = 200;
+const MIN_PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_PER_COST: u32 = 200;
+/// Looks at units, one after the other, in one interval.
+const MAX_LOOKS: Duration = Duration::from_millis(50);
 /// Processes x files of one unit, and of all, that are kept; those beyond are counted at once.
 const MAX_ROWS: usize = 20_000;
 const MAX_ROWS_OF_ALL: usize = 100_000;
@@ -119,10 +122,10 @@ impl Undecided {
         }
     }
 
-    /// Whether what a process does to a file is kept here: it was before.
-    pub fn has(&self, unit: UnitId, row: Row) -> bool {
+    /// Whether what a unit does to a file is kept here: something was before.
+    pub fn has(&self, unit: UnitId, file: FileId) -> bool {
         let unit = self.units.get(&unit);
-        unit.is_some_and(|unit| unit.rows.contains_key(&row))
+        unit.is_some_and(|unit| unit.model.find_file_index(file).is_some())
     }
 
     /// Takes counts of the file at `index` of `model`; `false` where there is no room.
@@ -136,8 +139,9 @@ impl Undecided {
     ) -> bool {
         let file = model.file(index);
         let row = (process, file.id);
-        if !self.has(unit, row) {
-            let of_unit = self.units.get(&unit).map_or(0, |unit| unit.rows.len());
+        let known = self.units.get(&unit);
+        if !known.is_some_and(|unit| unit.rows.contains_key(&row)) {
+            let of_unit = known.map_or(0, |unit| unit.rows.len());
             if of_unit >= MAX_ROWS || self.rows() >= MAX_ROWS_OF_ALL {
                 self.crowded_out += 1;
                 return false;
@@ -145,7 +149,7 @@ impl Undecided {
         }
         let unit = self.units.entry(unit).or_insert_with(|| Unit::new(now));
         unit.touched = now;
-        unit.due.get_or_insert(now + AGAIN);
+        unit.due.get_or_insert(now + MIN_PAUSE);
         unit.model.add(process, Place::File(file.id), counters);
         let state = unit.rows.entry(row).or_insert_with(|| {
             name(&mut unit.model, model, &file);
@@ -179,7 +183,7 @@ impl Undecided {
         }
     }
 
-    /// Looks at the unit whose turn it is. `units` gives the unit of each process of `model`, and `living` those that have a
+    /// Looks at the units whose turn it is, for as long as it may. `units` gives the unit of each process of `model`, and `living` those that have a
     /// process.
     pub fn decide(
         &mut self,
@@ -188,13 +192,27 @@ impl Undecided {
         living: &HashSet<UnitId>,
         now: Instant,
     ) {
-        let due = self
-            .units
-            .iter()
-            .filter_map(|(id, unit)| Some((unit.due?, *id)))
-            .filter(|(due, _)| *due <= now)
-            .min();
-        let Some((_, id)) = due else { return };
+        let units = self.units.iter();
+        let due = units.filter_map(|(id, unit)| Some((unit.due?, *id)));
+        let mut due: Vec<_> = due.filter(|(due, _)| *due <= now).collect();
+        due.sort_unstable();
+        let begun = Instant::now();
+        for (_, id) in due {
+            self.decide_unit(id, model, &unit_of, living.contains(&id), now);
+            if begun.elapsed() >= MAX_LOOKS {
+                break;
+            }
+        }
+    }
+
+    fn decide_unit(
+        &mut self,
+        id: UnitId,
+        model: &Model,
+        unit_of: impl Fn(ProcessId) -> Option<UnitId>,
+        is_living: bool,
+        now: Instant,
+    ) {
         let Some(unit) = self.units.get_mut(&id) else {
             return;
         };
@@ -211,17 +229,17 @@ impl Undecided {
             duration_ns: u64::try_from(monotonic - self.run.start_unix_ns).unwrap_or(0),
             ..self.run.clone()
         };
-        let is_over = !living.contains(&id) && now.saturating_duration_since(unit.touched) >= OVER;
+        let is_over = !is_living && now.saturating_duration_since(unit.touched) >= OVER_AFTER;
         let copies = Copies::of(&unit.model);
         let sorted = sort(&unit.model, &self.classifier, &copies);
         let uses = Uses::new(&unit.model, &run, &sorted, &copies);
         let events = saves::saves(&unit.model, &uses);
-        let (saves, go_on) = unit.complete(&events, &run, is_over);
+        let waiting = unit.decide_rows(id, &sorted, is_over, now, &mut self.decided);
+        let (saves, go_on) = unit.complete(&events, &waiting, &run, is_over);
         self.saves.extend(saves.into_iter().map(|save| (id, save)));
-        let waits = unit.decide_rows(id, &sorted, is_over, now, &mut self.decided);
         unit.forget(now);
-        let pause = AGAIN.max(begun.elapsed() * AGAIN_COSTS);
-        unit.due = (waits || go_on).then_some(now + pause);
+        let pause = MIN_PAUSE.max(begun.elapsed() * PAUSE_PER_COST);
+        unit.due = (!waiting.is_empty() || go_on).then_some(now + pause);
     }
 
     /// What was decided since the last time.
@@ -246,9 +264,16 @@ impl Undecided {
         }
     }
 
-    /// Forgets the units that are gone.
+    /// Units with something that waits.
+    pub fn waiting(&self) -> impl Iterator<Item = UnitId> {
+        let units = self.units.iter();
+        units.filter_map(|(id, unit)| unit.due.map(|_| *id))
+    }
+
+    /// Forgets the units that are gone and of which nothing waits.
     pub fn retain(&mut self, is_there: impl Fn(UnitId) -> bool) {
-        self.units.retain(|unit, _| is_there(*unit));
+        self.units
+            .retain(|id, unit| unit.due.is_some() || is_there(*id));
     }
 
     /// Processes x files that are kept, of all units.
@@ -291,10 +316,12 @@ impl Unit {
         }
     }
 
-    /// The checkpoints that are complete and were not counted, and whether others are not complete.
+    /// The checkpoints that are complete and were not counted, and whether others are not complete. What was written to
+    /// the files that are `waiting` may turn out to be no checkpoint.
     fn complete(
         &mut self,
         events: &[saves::Event],
+        waiting: &HashSet<u32>,
         run: &Run,
         is_over: bool,
     ) -> (Vec<Saved>, bool) {
@@ -304,7 +331,8 @@ impl Unit {
             if event.start <= self.counted_to {
                 continue;
             }
-            if !is_over && event.end + event.longest_pause() > now {
+            let may_go_on = event.end + event.longest_pause() > now;
+            if !is_over && (may_go_on || event.files.iter().any(|file| waiting.contains(file))) {
                 return (complete, true);
             }
             self.counted_to = event.start;
@@ -318,7 +346,7 @@ impl Unit {
         (complete, false)
     }
 
-    /// Decides the counts that have waited for long enough; whether others wait.
+    /// Decides the counts that have waited for long enough; the files of those that wait on.
     fn decide_rows(
         &mut self,
         id: UnitId,
@@ -326,8 +354,8 @@ impl Unit {
         is_over: bool,
         now: Instant,
         decided: &mut Vec<Decided>,
-    ) -> bool {
-        let mut waits = false;
+    ) -> HashSet<u32> {
+        let mut waiting_files = HashSet::new();
         for row in self.model.rows() {
             let process = self.model.processes()[row.process as usize].id;
             let file = self.model.file(row.file);
@@ -337,7 +365,9 @@ impl Unit {
             let sorted = sorted[row.file as usize];
             let is_ready = |waiting: &Counters| is_over || state.is_ready(waiting, &sorted, now);
             if !state.waiting.as_deref().is_some_and(is_ready) {
-                waits |= state.waiting.is_some();
+                if state.waiting.is_some() {
+                    waiting_files.insert(row.file);
+                }
                 continue;
             }
             let Some(counters) = state.waiting.take() else {
@@ -356,7 +386,7 @@ impl Unit {
                 counters: *counters,
             });
         }
-        waits
+        waiting_files
     }
 
     /// Forgets what was decided long ago, where there is much of it.
@@ -385,10 +415,18 @@ impl Unit {
 impl State {
     /// Whether counts have waited for long enough.
     fn is_ready(&self, waiting: &Counters, sorted: &Sorted, now: Instant) -> bool {
-        let is_load = waiting.v[BYTES_READ] > 0 && sorted.phase(Direction::Read) == Phase::Restore;
-        let (quiet, longest) = match is_load {
-            true => (QUIET_LOAD, LONGEST_LOAD),
-            false => (QUIET, LONGEST),
+        let (read, written) = (waiting.v[BYTES_READ] > 0, waiting.v[BYTES_WRITTEN] > 0);
+        let is_load = read && sorted.phase(Direction::Read) == Phase::Restore;
+        // Data that are made look like weights until they are read.
+        let may_be_data = written
+            && sorted.phase(Direction::Write) == Phase::Checkpoint
+            && sorted.phase(Direction::Read) == Phase::Training;
+        let (quiet, longest) = if is_load || may_be_data {
+            (MIN_QUIET_OF_LOADS, MAX_WAIT_OF_LOADS)
+        } else if sorted.phase(Direction::Write) == Phase::Checkpoint {
+            (MIN_QUIET, MAX_WAIT_OF_SAVES)
+        } else {
+            (MIN_QUIET, MAX_WAIT)
         };
         now.saturating_duration_since(self.touched) >= quiet
             || now.saturating_duration_since(self.since) >= longest

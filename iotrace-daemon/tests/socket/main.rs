@@ -140,7 +140,7 @@ fn output_goes_no_further_than_its_user_may_write() {
     let link = home.path().join("link");
     symlink(&own, &link).unwrap();
     for (to, allowed, words) in [
-        (closed.path(), false, "name a directory that can be written"),
+        (closed.path(), false, "it belongs to another user (uid 0)"),
         (
             &link,
             false,

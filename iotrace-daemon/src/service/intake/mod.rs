@@ -128,6 +128,9 @@ impl Intake {
 
     /// Removes everything of units and of mounts that are gone. What is known by unit goes with the unit.
     pub fn expire(&mut self, totals: &mut Totals, linger: Duration, now: Instant) {
+        for unit in self.undecided.waiting() {
+            totals.keep(unit);
+        }
         totals.expire(linger, now);
         let mounted = self.mounted.as_ref();
         totals.expire_mounts(linger, now, |mountpoint| {
@@ -308,7 +311,7 @@ impl Intake {
             let file = model.file(row.file);
             let labels = self.labels(model, totals, row.file);
             let total = row.cell.total();
-            let waits = self.undecided.has(unit, (process, file.id))
+            let waits = self.undecided.has(unit, file.id)
                 || file.path.is_empty()
                 || self.is_undecided(process, &labels.sorted, &total, &interval);
             let place = (model, row.file);

@@ -241,6 +241,11 @@ impl Totals {
         self.units.hold(unit);
     }
 
+    /// Says that a unit has counts to come.
+    pub fn keep(&mut self, unit: UnitId) {
+        self.units.touch(unit);
+    }
+
     /// Says that a process of this unit is forgotten.
     pub fn release(&mut self, unit: UnitId) {
         self.units.release(unit);
