@@ -2,12 +2,7 @@
 
 mod common;
 
-use std::{
-    fs,
-    path::Path,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use iotrace_common::{
     block::Requests,
@@ -27,7 +22,7 @@ use iotrace_daemon::{
         metrics::{Exporter, Format},
         own::Usage,
         shared::{Draining, Memory, Recordings, Service, Shared, State},
-        totals::{Key, Mount, NO_MOUNT, Sums, Totals, UNKNOWN, Value, Written},
+        totals::{Key, Mount, NO_MOUNT, Saved, Sums, Totals, UNKNOWN, Value},
     },
 };
 
@@ -75,16 +70,14 @@ fn totals() -> Totals {
         };
         totals.add(key(Phase::from_code(6), NO_MOUNT), missing, 3 * scale);
     }
-    let start = Instant::now();
     let slurm = totals.unit(&attribution::unit(b"", JOB, false));
     for (first, last) in [(100, 112), (200, 203)] {
-        let part = Written {
+        let save = Saved {
             bytes: 1 << 30,
             first: first * 1_000_000_000,
             last: last * 1_000_000_000,
         };
-        totals.save(slurm, part, start);
-        totals.complete_saves(start + Duration::from_secs(60));
+        totals.save(slurm, save);
     }
     let key = Key {
         unit: UNKNOWN,
@@ -204,6 +197,7 @@ fn exporter() -> Exporter {
             processes: 4,
             forgotten_files: 5,
             findings_skipped: 1,
+            crowded_out: 6,
             reads_given_up: 2,
             tables: [("mounts", 3), ("units", 4)].into(),
         },

@@ -20,7 +20,7 @@ pub mod series;
 pub mod startup;
 #[cfg(test)]
 mod tests;
-mod uses;
+pub mod uses;
 
 use balance::Balance;
 use epochs::Epochs;

@@ -61,6 +61,11 @@ impl Event {
         u64::try_from(self.end - self.start).unwrap_or(0)
     }
 
+    /// Longest pause within the event, nanoseconds: after so long nothing comes to it.
+    pub fn longest_pause(&self) -> i64 {
+        if self.is_step { STEP_GAP } else { GAP }
+    }
+
     /// Bytes per second from start to end; `None` for a moment.
     pub fn bandwidth(&self) -> Option<f64> {
         (self.ns() > 0).then(|| self.bytes as f64 * 1e9 / self.ns() as f64)

@@ -133,8 +133,7 @@ impl Uses {
 /// Processes and files whose uses are known one by one; none where there were too many to keep.
 fn spanned(model: &Model) -> HashSet<(u32, u32)> {
     let spans = model.spans().filter(|spans| spans.are_complete());
-    let spans = spans.map_or(&[][..], |spans| spans.all());
-    spans.iter().map(|s| (s.process, s.file)).collect()
+    spans.map_or_else(HashSet::new, |spans| spans.places().collect())
 }
 
 /// The size of each file: at first sight, or as far as it was read and written since.

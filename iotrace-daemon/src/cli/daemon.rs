@@ -148,7 +148,10 @@ impl Daemon {
             measuring => measuring.and_then(Result::ok),
         };
         let classifier = Arc::new(classifier);
+        let (clock, started_unix_ns) = (run.clock, run.start_unix_ns);
+        let slurm_steps = config.metrics.slurm_steps;
         let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
+        let intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,
@@ -190,21 +193,21 @@ impl Daemon {
             shared.with(|state| state.service.recordings = socket.state());
         }
         let mut daemon = Self {
-            intake: Intake::new(classifier, config.metrics.slurm_steps, looks),
+            intake,
             measuring,
             flags,
             config,
             kernel,
             collector: Collector::start(drain)?,
-            model: Model::default(),
+            model: Model::with_spans(),
             shared,
             server,
             socket,
             questions,
             waiting: Vec::new(),
             families: Families::default(),
-            started_unix_ns: run.start_unix_ns,
-            clock: run.clock,
+            started_unix_ns,
+            clock,
             notifier,
             signals,
         };
@@ -351,6 +354,7 @@ impl Daemon {
         self.shared.with(|state| {
             seen.enter(&mut state.totals);
             state.service.memory.findings_skipped = intake.findings_skipped();
+            state.service.memory.crowded_out = intake.crowded_out();
         });
         let is_over = self.model.file_count() > config.memory.max_files * 5 / 4;
         if is_over && !number.is_multiple_of(SLOW) {

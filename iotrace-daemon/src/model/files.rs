@@ -91,6 +91,20 @@ impl File<'_> {
     pub fn is_directory(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
+
+    /// What names it in another model.
+    pub fn name(&self) -> FileName {
+        FileName {
+            file: self.id,
+            path: self.path.to_vec(),
+            size: self.size,
+            mode: self.mode,
+            magic: self.magic,
+            block_size: self.block_size,
+            truncated: self.truncated,
+            deleted: self.deleted,
+        }
+    }
 }
 
 /// What is known of a filesystem.

@@ -61,6 +61,9 @@ impl Model {
         self.rows.forget(&processes, &files);
         self.failures.forget(&processes, &files);
         self.moves.forget(&processes, &files);
+        if let Some(spans) = &mut self.spans {
+            spans.forget(&processes, &files);
+        }
         self.processes.forget(&processes);
         self.files.forget(&files);
         Forgotten { processes, files }

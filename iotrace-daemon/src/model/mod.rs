@@ -68,7 +68,7 @@ use processes::Processes;
 pub use processes::{About, Process, Tally};
 use rows::Rows;
 pub use rows::{Cell, Row};
-use spans::Spans;
+use spans::{Span, Spans};
 use together::Together;
 
 /// A [`Place`] in the model, by index.
@@ -111,6 +111,14 @@ impl Model {
         }
     }
 
+    /// A model that keeps the uses of files one by one, and no intervals.
+    pub fn with_spans() -> Self {
+        Self {
+            spans: Some(Spans::default()),
+            ..Self::default()
+        }
+    }
+
     /// Adds one sample: what `process` did at `place` since the sample before, in a phase that the kernel side sorted it
     /// into ([`phases::ByPhase`]).
     pub fn add_sorted(
@@ -139,6 +147,25 @@ impl Model {
     /// Uses of files one by one, where they are kept.
     pub fn spans(&self) -> Option<&Spans> {
         self.spans.as_ref()
+    }
+
+    /// Takes the uses out: each with its process, its file and its number.
+    pub fn take_spans(&mut self) -> Vec<(ProcessId, FileId, u32, Counters)> {
+        let spans = self.spans.as_mut().map(std::mem::take);
+        let spans = spans.unwrap_or_default().into_all();
+        let of = |span: Span| {
+            let process = self.processes()[span.process as usize].id;
+            let file = self.file(span.file).id;
+            (process, file, span.number, span.cell.total())
+        };
+        spans.into_iter().map(of).collect()
+    }
+
+    /// Keeps the newest uses, and of the others only which processes and files they were of.
+    pub fn keep_newest_spans(&mut self, count: usize) {
+        if let Some(spans) = &mut self.spans {
+            spans.keep_newest(count);
+        }
     }
 
     /// As [`Model::add_sorted`], of a sample whose phases stand elsewhere.
@@ -414,6 +441,11 @@ impl Model {
         self.files.get(index)
     }
 
+    /// Index of the file of this identity, if it is known.
+    pub fn find_file_index(&self, id: FileId) -> Option<u32> {
+        self.files.of(id)
+    }
+
     /// The file of this identity.
     pub fn find_file(&self, id: FileId) -> Option<File<'_>> {
         let index = self.files.of(id)?;
@@ -502,6 +534,12 @@ impl Model {
             Some(mount) => (&mount.mount_point, &mount.fs_type),
             None => (&[], mounts::fs_type_of(file.magic).unwrap_or_default()),
         }
+    }
+
+    /// The record of the mount that a file lies on.
+    pub fn mount_record(&self, file: &File<'_>) -> Option<&Mount> {
+        let mounts = self.mounts.get(file.node as usize)?;
+        mounts.find(file.id.device, file.path)
     }
 
     /// The same of a path on a device of this host; empty where unknown.

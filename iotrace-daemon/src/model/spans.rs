@@ -4,9 +4,9 @@
 //! phases of which saves, loads and copies are made. So the times of a span are those of its own first and last call,
 //! however long the intervals are in which it was drained.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::{counters::*, rows::Cell};
+use super::{counters::*, forget::Moved, rows::Cell};
 
 /// Counters of a span that are kept: the columns of `spans.parquet`.
 pub const COUNTERS: [usize; 34] = [
@@ -68,6 +68,8 @@ pub struct Spans {
     dirty: Vec<u32>,
     /// Whether there were more than [`MAX_SPANS`].
     overflowed: bool,
+    /// Processes and files of which older spans were dropped.
+    dropped: HashSet<(u32, u32)>,
 }
 
 /// One use of a file: its spans from an open to the next, however long it was idle between them.
@@ -120,6 +122,12 @@ impl Spans {
     /// Those with something in the interval.
     pub fn interval(&self) -> impl Iterator<Item = &Span> {
         self.dirty.iter().map(|index| &self.all[*index as usize])
+    }
+
+    /// Processes and files whose uses are told one by one.
+    pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
+        let kept = self.all.iter().map(|span| (span.process, span.file));
+        kept.chain(self.dropped.iter().copied())
     }
 
     /// Whether every use of a file is here.
@@ -176,6 +184,54 @@ impl Spans {
         }));
     }
 
+    /// The spans, without what they are found by.
+    pub(super) fn into_all(self) -> Vec<Span> {
+        self.all
+    }
+
+    /// Drops all but the newest.
+    pub(super) fn keep_newest(&mut self, count: usize) {
+        let Some(over) = self.all.len().checked_sub(count).filter(|over| *over > 0) else {
+            return;
+        };
+        let last = |span: &Span| span.cell.total().v[LAST];
+        let mut ends: Vec<u64> = self.all.iter().map(last).collect();
+        let (_, newest_dropped, _) = ends.select_nth_unstable(over - 1);
+        let newest_dropped = *newest_dropped;
+        let dropped = &mut self.dropped;
+        self.all.retain(|span| {
+            let keep = last(span) > newest_dropped;
+            if !keep {
+                dropped.insert((span.process, span.file));
+            }
+            keep
+        });
+        self.index_anew();
+    }
+
+    /// Takes out the spans of what is forgotten. The interval must be settled.
+    pub(super) fn forget(&mut self, processes: &Moved, files: &Moved) {
+        let moved = |(process, file)| Some((processes.get(process)?, files.get(file)?));
+        self.all.retain_mut(|span| {
+            let place = moved((span.process, span.file));
+            if let Some((process, file)) = place {
+                (span.process, span.file) = (process, file);
+            }
+            place.is_some()
+        });
+        let dropped = std::mem::take(&mut self.dropped).into_iter();
+        self.dropped = dropped.filter_map(moved).collect();
+        self.index_anew();
+    }
+
+    fn index_anew(&mut self) {
+        let keys = self.all.iter().map(|s| (s.process, s.file, s.number));
+        self.index = keys.zip(0..).collect();
+        let unsettled = (0..).zip(&self.all);
+        let unsettled = unsettled.filter(|(_, span)| !span.cell.is_settled());
+        self.dirty = unsettled.map(|(index, _)| index).collect();
+    }
+
     /// Ends the interval.
     pub(super) fn settle(&mut self) {
         for index in self.dirty.drain(..) {
@@ -208,5 +264,25 @@ mod tests {
         assert_eq!((total.v[BYTES_WRITTEN], total.v[SEEKS]), (30, 0));
         assert_eq!((total.v[FIRST], total.v[LAST]), (100, 140));
         assert_eq!(spans.all().len(), 2);
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_the_others_known_of() {
+        let mut spans = Spans::default();
+        for number in 0..10 {
+            let mut counters = Counters::ZERO;
+            (counters.v[WRITES], counters.v[LAST]) = (1, u64::from(number) + 1);
+            spans.add(0, number / 5, number, &counters);
+        }
+        spans.keep_newest(3);
+        let numbers: Vec<u32> = spans.all().iter().map(|span| span.number).collect();
+        assert_eq!(numbers, [7, 8, 9]);
+        let places: HashSet<_> = spans.places().collect();
+        assert_eq!(places, [(0, 0), (0, 1)].into());
+        // What goes on is found.
+        let mut more = Counters::ZERO;
+        more.v[WRITES] = 1;
+        spans.add(0, 1, 8, &more);
+        assert_eq!(spans.all()[1].cell.total().v[WRITES], 2);
     }
 }

@@ -14,15 +14,12 @@ use iotrace_common::phases;
 use super::{
     processes::Processes,
     totals::{Finding, OTHER, UnitId},
+    undecided::Undecided,
 };
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},
     classify::{Classifier, context::sort, copies::Copies},
-    model::{
-        Model, Process, Spot,
-        input::{FileName, Place},
-        run::Run,
-    },
+    model::{Model, Process, Spot, input::Place, run::Run},
 };
 
 /// Between two looks at one unit.
@@ -30,8 +27,14 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// Processes x files of a unit, from which on it is not looked at: a copy of them is made.
 const ROWS: usize = 100_000;
 
-/// What a look at a unit has found: codes with their severity, and how many subjects each has.
-pub type Found = BTreeMap<Finding, u64>;
+/// What a look at a unit has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Codes with their severity, and how many subjects each has.
+    pub findings: BTreeMap<Finding, u64>,
+    /// Whether passes over its data cannot be known.
+    pub epochs_untold: bool,
+}
 
 /// Looks at the units in turn.
 pub struct Looks {
@@ -74,6 +77,7 @@ impl Looks {
         &mut self,
         model: &Model,
         processes: &Processes,
+        undecided: &Undecided,
         now: Instant,
     ) -> Option<(UnitId, Found)> {
         let found = match &self.current {
@@ -85,12 +89,12 @@ impl Looks {
             None => None,
         };
         self.current = None;
-        self.begin(model, processes, now);
+        self.begin(model, processes, undecided, now);
         found
     }
 
     /// Looks at the unit that was longest not looked at, where that is long enough ago.
-    fn begin(&mut self, model: &Model, processes: &Processes, now: Instant) {
+    fn begin(&mut self, model: &Model, processes: &Processes, undecided: &Undecided, now: Instant) {
         let units: Vec<Option<UnitId>> = model
             .processes()
             .iter()
@@ -120,7 +124,8 @@ impl Looks {
             self.skipped += 1;
             return;
         }
-        let part = part_of(model, |index| units[index as usize] == Some(unit));
+        let mut part = part_of(model, |index| units[index as usize] == Some(unit));
+        undecided.copy_spans(unit, &mut part);
         let run = self.run_of(&part);
         let (classifier, thresholds) = (Arc::clone(&self.classifier), self.thresholds.clone());
         let (sender, receiver) = mpsc::channel();
@@ -134,10 +139,14 @@ impl Looks {
             let copies = Copies::of(&part);
             let sorted = sort(&part, &classifier, &copies);
             let analysis = Analysis::new(&part, &run, &sorted, copies, &thresholds);
-            let mut found = Found::new();
+            let mut found = Found {
+                epochs_untold: analysis.epochs.untold.is_some(),
+                ..Found::default()
+            };
             for finding in &analysis.findings {
                 let subjects = finding.subjects.len().max(1) as u64;
                 *found
+                    .findings
                     .entry((finding.code, finding.severity.name()))
                     .or_default() += subjects;
             }
@@ -174,7 +183,7 @@ impl Looks {
 
 /// A model of some processes of another, and of the files that they used.
 fn part_of(model: &Model, is_of_it: impl Fn(u32) -> bool) -> Model {
-    let mut part = Model::default();
+    let mut part = Model::with_spans();
     model
         .mounts()
         .iter()
@@ -183,17 +192,7 @@ fn part_of(model: &Model, is_of_it: impl Fn(u32) -> bool) -> Model {
     let mut know = |part: &mut Model, index: u32| {
         if !std::mem::replace(&mut known[index as usize], true) {
             let file = model.file(index);
-            let name = FileName {
-                file: file.id,
-                path: file.path.to_vec(),
-                size: file.size,
-                mode: file.mode,
-                magic: file.magic,
-                block_size: file.block_size,
-                truncated: file.truncated,
-                deleted: file.deleted,
-            };
-            part.restore_file(&name, file.opened_as, file.phases);
+            part.restore_file(&file.name(), file.opened_as, file.phases);
         }
     };
     let of_it = |index: u32| is_of_it(index).then(|| &model.processes()[index as usize]);

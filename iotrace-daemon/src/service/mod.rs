@@ -7,6 +7,7 @@
 //! readers       reads it in a thread that can be given up
 //! processes     which unit each process belongs to, from its fork on
 //! intake        one interval of the model -> totals, then the model forgets what is old
+//! undecided     counts and checkpoints that only what comes after decides
 //! epochs, findings, descriptors
 //!               what else is known of a unit: passes over its data, what is wrong, open files
 //! totals        sums by unit, phase and mount; bounded
@@ -41,3 +42,4 @@ pub mod snapshot;
 pub mod socket;
 mod subordinate;
 pub mod totals;
+mod undecided;

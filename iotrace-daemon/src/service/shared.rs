@@ -88,6 +88,8 @@ pub struct Memory {
     pub forgotten_files: u64,
     /// Units that were not looked at for findings, because they have too many files.
     pub findings_skipped: u64,
+    /// Counts that were of the phase that a path says, because too many waited for what comes after.
+    pub crowded_out: u64,
     /// Reads of environments that the kernel did not answer.
     pub reads_given_up: u64,
     /// Entries of every table that could grow.

@@ -1,14 +1,12 @@
 //! Counters of an interval into the totals.
 
-use std::time::Instant;
-
 use iotrace_common::op;
 
 use super::labels::directory_of;
 use crate::{
     classify::phase::Phase,
-    model::{Model, counters::*},
-    service::totals::{Key, NO_MOUNT, Sums, Totals, UnitId, Value, Written},
+    model::counters::*,
+    service::totals::{Key, NO_MOUNT, Sums, Totals, UnitId, Value},
 };
 
 /// Counts for a unit, a phase and a mount.
@@ -39,25 +37,16 @@ pub fn count(totals: &mut Totals, key: Key, counters: &Counters) {
 
 /// Counts for a file's directory, where those that do the most are wanted.
 pub fn count_directory(
-    model: &Model,
     totals: &mut Totals,
     key: Key,
-    file: u32,
+    (path, is_directory): (&[u8], bool),
     counters: &Counters,
 ) {
     if totals.directories.is_on() {
-        let directory = directory_of(model, file);
+        let directory = directory_of(path, is_directory);
         totals
             .directories
             .add((key.unit, key.phase, directory), Sums::of(counters));
-    }
-}
-
-/// Takes a part of a checkpoint, where anything was written.
-pub fn save(totals: &mut Totals, unit: UnitId, bytes: u64, counters: &Counters, now: Instant) {
-    if bytes > 0 {
-        let (first, last) = (counters.v[FIRST], counters.v[LAST]);
-        totals.save(unit, Written { bytes, first, last }, now);
     }
 }
 

@@ -1,22 +1,18 @@
 //! Directories and mounts as labels have them.
 
-use crate::{
-    model::{Model, mounts},
-    service::totals::Mount,
-};
+use crate::{model::mounts, service::totals::Mount};
 
 /// The directory of a file, as a label has it: of at most so many characters.
-pub fn directory_of(model: &Model, file: u32) -> String {
+pub fn directory_of(path: &[u8], is_directory: bool) -> String {
     const LONGEST: usize = 512;
-    let file = model.file(file);
-    let end = file.path.iter().rposition(|byte| *byte == b'/');
+    let end = path.iter().rposition(|byte| *byte == b'/');
     let path = match end {
-        _ if file.is_directory() => file.path,
-        Some(0) => &file.path[..1],
-        Some(end) => &file.path[..end],
-        None if file.path.is_empty() => b"unknown",
+        _ if is_directory => path,
+        Some(0) => &path[..1],
+        Some(end) => &path[..end],
+        None if path.is_empty() => b"unknown",
         // A name of a filesystem without directories.
-        None => file.path,
+        None => path,
     };
     String::from_utf8_lossy(path)
         .chars()

@@ -1,7 +1,8 @@
 //! One interval of the model into the totals, once a second; then the model forgets what is old.
 //!
-//! The phase of a count is the file's by its name when it is counted, and reads are told from writes as in reports. A
-//! counter never falls, so a later rename moves nothing. Counts of a file whose name has not come yet wait for it.
+//! A counter never falls, so what is counted once stays. What only later uses of files tell (whether a read is a load or a
+//! first epoch, a write a checkpoint or a copy of one) waits until it is decided: `undecided`. All else is of the phase that
+//! the file's name says, and reads are told from writes as in reports.
 //!
 //! ```text
 //! counts   counters into totals
@@ -23,7 +24,7 @@ use iotrace_common::{key::FileId, op};
 
 pub use seen::Seen;
 
-use counts::{count, count_directory, save, without_file};
+use counts::{count, count_directory, without_file};
 use labels::mount;
 
 use super::{
@@ -32,6 +33,7 @@ use super::{
     findings::Looks,
     processes::Processes,
     totals::{Key, MountId, OTHER, Sums, Totals, UnitId, Value},
+    undecided::{Decided, Undecided},
 };
 use crate::{
     analysis::epochs::is_of_evaluation,
@@ -43,12 +45,12 @@ use crate::{
         used::Used,
     },
     drain::Batch,
-    model::{Model, Moved, Spot, counters::*, history::Bounds, mounts::Mounts},
+    model::{
+        Model, Moved, Spot, counters::*, history::Bounds, input::ProcessId, mounts::Mounts,
+        run::Run,
+    },
     report::phases::split,
 };
-
-/// How long counts wait for the name of their file.
-const NAME_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a file's counts are labelled with.
 #[derive(Clone, Copy, Debug)]
@@ -57,10 +59,19 @@ struct FileLabels {
     mount: MountId,
 }
 
-/// Counts of a file without a name.
-struct Waiting {
-    counters: Counters,
-    since: Instant,
+/// What one process did to one file, as it is counted.
+struct Use<'a> {
+    unit: UnitId,
+    file: FileId,
+    path: &'a [u8],
+    is_directory: bool,
+    /// Bytes.
+    size: u64,
+    labels: FileLabels,
+    used: Used,
+    /// Whether the unit has not used the file before.
+    is_new: bool,
+    counters: &'a Counters,
 }
 
 /// Takes intervals in.
@@ -75,7 +86,9 @@ pub struct Intake {
     interval: u32,
     /// Files that a unit has used, by index.
     seen: HashMap<UnitId, HashSet<u32>>,
-    waiting: HashMap<(UnitId, u32), Waiting>,
+    undecided: Undecided,
+    /// Bytes that each process wrote in the interval and in the one before.
+    written: [HashMap<ProcessId, u64>; 2],
     passes: HashMap<UnitId, Passes>,
     descriptors: Descriptors,
     looks: Looks,
@@ -84,15 +97,17 @@ pub struct Intake {
 }
 
 impl Intake {
-    pub fn new(classifier: Arc<Classifier>, slurm_steps: bool, looks: Looks) -> Self {
+    /// `run`: what is known of this host and of the service's start.
+    pub fn new(classifier: Arc<Classifier>, slurm_steps: bool, looks: Looks, run: Run) -> Self {
         Self {
+            undecided: Undecided::new(Arc::clone(&classifier), run),
+            written: Default::default(),
             classifier,
             processes: Processes::new(slurm_steps),
             files: HashMap::new(),
             used: Vec::new(),
             interval: 0,
             seen: HashMap::new(),
-            waiting: HashMap::new(),
             passes: HashMap::new(),
             descriptors: Descriptors::default(),
             looks,
@@ -113,6 +128,9 @@ impl Intake {
 
     /// Removes everything of units and of mounts that are gone. What is known by unit goes with the unit.
     pub fn expire(&mut self, totals: &mut Totals, linger: Duration, now: Instant) {
+        for unit in self.undecided.waiting() {
+            totals.keep(unit);
+        }
         totals.expire(linger, now);
         let mounted = self.mounted.as_ref();
         totals.expire_mounts(linger, now, |mountpoint| {
@@ -121,14 +139,16 @@ impl Intake {
         let units = totals.units();
         self.seen.retain(|unit, _| units.get(*unit).is_some());
         self.passes.retain(|unit, _| units.get(*unit).is_some());
+        self.undecided.retain(|unit| units.get(unit).is_some());
     }
 
     /// Entries of the tables that grow with units, files and processes.
-    pub fn tables(&self) -> [(&'static str, usize); 9] {
+    pub fn tables(&self) -> [(&'static str, usize); 10] {
         [
             ("unit_files", self.seen.values().map(HashSet::len).sum()),
             ("file_labels", self.files.len()),
-            ("unnamed_counts", self.waiting.len()),
+            ("undecided_rows", self.undecided.rows()),
+            ("undecided_spans", self.undecided.spans()),
             ("epochs", self.passes.len()),
             ("epoch_files", self.passes.values().map(Passes::files).sum()),
             ("findings", self.looks.entries()),
@@ -147,21 +167,40 @@ impl Intake {
     pub fn look(&mut self, totals: &mut Totals, now: Instant) {
         for (unit, passes) in &mut self.passes {
             let complete = passes.look(now);
-            totals.set_beside(*unit, |beside| beside.epochs = Some(complete.into()));
+            totals.set_beside(*unit, |beside| beside.epochs = complete.map(u64::from));
         }
         totals.directories.turn();
         totals.processes.turn();
     }
 
-    /// Looks at a few of the open descriptors, and at one unit's findings. Comes after [`Intake::take`], outside of the
-    /// lock of the totals; what came of it enters them by [`Seen::enter`].
+    /// Counts that found no room to be decided later, and were counted as their path says.
+    pub fn crowded_out(&self) -> u64 {
+        self.undecided.crowded_out()
+    }
+
+    /// Decides what waits in one unit, and looks at a few of the open descriptors and at one unit's findings. Comes after
+    /// [`Intake::take`], outside of the lock of the totals; what was decided enters them by the next one, the rest by
+    /// [`Seen::enter`].
     pub fn go_on(&mut self, model: &Model, findings: bool, now: Instant) -> Seen {
         let processes = &self.processes;
+        let living = processes.all_living().into_iter().map(|(_, unit)| unit);
+        self.undecided.decide(
+            model,
+            |process| processes.known_unit(process),
+            &living.collect(),
+            now,
+        );
+        let findings = findings
+            .then(|| self.looks.go_on(model, processes, &self.undecided, now))
+            .flatten();
+        if let Some((unit, found)) = &findings
+            && let Some(passes) = self.passes.get_mut(unit)
+        {
+            passes.set_untold(found.epochs_untold);
+        }
         Seen {
             open_files: self.descriptors.go_on(|| processes.all_living(), now),
-            findings: findings
-                .then(|| self.looks.go_on(model, processes, now))
-                .flatten(),
+            findings,
         }
     }
 
@@ -191,13 +230,15 @@ impl Intake {
         self.processes.take_read(totals);
         self.interval += 1;
         self.used.resize(model.file_count(), self.interval);
-        self.take_names(model, totals, now);
+        for file in model.changed_files() {
+            self.files.remove(file);
+        }
         self.take_rows(model, totals, now);
+        self.take_spans(model, totals);
         self.take_processes(model, totals);
         self.take_failures(model, totals);
-        self.take_waiting(model, totals, now);
+        self.take_decided(model, totals);
         // No history is kept, so the bounds are those of nothing.
-        totals.complete_saves(now);
         model.settle(Bounds { start: 0, end: 0 });
         self.processes.sweep(totals, now);
     }
@@ -213,10 +254,9 @@ impl Intake {
             .filter(|file| used[*file as usize] < oldest)
             .collect();
         let forgotten = over.iter().map(|file| model.file(*file).id).collect();
-        let waiting: HashSet<u32> = self.waiting.keys().map(|(_, file)| *file).collect();
         let moved = model.forget(
             |process| processes.knows(process.id),
-            |file| used[file as usize] >= oldest || waiting.contains(&file),
+            |file| used[file as usize] >= oldest,
         );
         self.follow(&moved.files);
         forgotten
@@ -242,10 +282,6 @@ impl Intake {
         for files in self.seen.values_mut() {
             *files = files.iter().filter_map(|file| moved.get(*file)).collect();
         }
-        let waiting = std::mem::take(&mut self.waiting).into_iter();
-        self.waiting = waiting
-            .filter_map(|((unit, file), waiting)| Some(((unit, moved.get(file)?), waiting)))
-            .collect();
         let used = std::mem::take(&mut self.used).into_iter().zip(0..);
         self.used = used
             .filter_map(|(interval, file)| moved.get(file).map(|_| interval))
@@ -253,6 +289,15 @@ impl Intake {
     }
 
     fn take_rows(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
+        self.written.swap(0, 1);
+        self.written[0].clear();
+        for row in model.dirty_rows() {
+            let bytes = row.cell.interval().v[BYTES_WRITTEN];
+            if bytes > 0 {
+                let process = model.processes()[row.process as usize].id;
+                *self.written[0].entry(process).or_default() += bytes;
+            }
+        }
         for row in model.dirty_rows() {
             let process = model.processes()[row.process as usize].id;
             let unit = self.processes.unit_of(process, totals);
@@ -263,145 +308,161 @@ impl Intake {
                     .processes
                     .add((unit, process.pid), Sums::of(&interval));
             }
-            if model.file(row.file).path.is_empty() {
-                let waiting = self.waiting.entry((unit, row.file)).or_insert(Waiting {
-                    counters: Counters::ZERO,
-                    since: now,
-                });
-                let mut newer = interval;
-                newer.absorb(&waiting.counters);
-                waiting.counters = newer;
-            } else {
-                let total = row.cell.total();
-                self.count_file(model, totals, unit, row.file, &interval, Some(&total));
+            let file = model.file(row.file);
+            let labels = self.labels(model, totals, row.file);
+            let total = row.cell.total();
+            let waits = self.undecided.has(unit, file.id)
+                || file.path.is_empty()
+                || self.is_undecided(process, &labels.sorted, &total, &interval);
+            let place = (model, row.file);
+            if waits && self.undecided.hold(unit, process, place, &interval, now) {
+                continue;
             }
-        }
-    }
-
-    /// Takes new names. What was written under a temporary name is a checkpoint from its rename on.
-    fn take_names(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
-        let is_save =
-            |labels: &FileLabels| labels.sorted.phase(Direction::Write) == Phase::Checkpoint;
-        let mut renamed = HashSet::new();
-        for file in model.changed_files() {
-            let before = self.files.remove(file);
-            if before.is_some_and(|before| !is_save(&before))
-                && is_save(&self.labels(model, totals, *file))
-            {
-                renamed.insert(*file);
-            }
-        }
-        if renamed.is_empty() {
-            return;
-        }
-        for row in model
-            .rows()
-            .iter()
-            .filter(|row| renamed.contains(&row.file))
-        {
-            // What came in this interval is taken with all other rows.
-            let (total, interval) = (row.cell.total(), row.cell.interval());
-            let bytes = total.v[BYTES_WRITTEN] - interval.v[BYTES_WRITTEN];
-            let unit = self
-                .processes
-                .unit_of(model.processes()[row.process as usize].id, totals);
-            save(totals, unit, bytes, &total, now);
-        }
-    }
-
-    fn take_waiting(&mut self, model: &Model, totals: &mut Totals, now: Instant) {
-        let is_over = |file: u32, waiting: &Waiting| {
-            !model.file(file).path.is_empty()
-                || now.saturating_duration_since(waiting.since) >= NAME_LIMIT
-        };
-        let over: Vec<_> = self
-            .waiting
-            .iter()
-            .filter(|((_, file), waiting)| is_over(*file, waiting))
-            .map(|(key, _)| *key)
-            .collect();
-        for key in over {
-            if let Some(waiting) = self.waiting.remove(&key) {
-                self.count_file(model, totals, key.0, key.1, &waiting.counters, None);
-            }
-        }
-    }
-
-    /// Counts what was done to a file. `whole`: what was done to it so far, which tells how it is used.
-    fn count_file(
-        &mut self,
-        model: &Model,
-        totals: &mut Totals,
-        unit: UnitId,
-        file: u32,
-        counters: &Counters,
-        whole: Option<&Counters>,
-    ) {
-        let labels = self.labels(model, totals, file);
-        let used = Used::new(whole.unwrap_or(counters), &labels.sorted);
-        let key = |direction| Key {
-            unit,
-            phase: labels.sorted.phase(direction),
-            mount: labels.mount,
-        };
-        let main = key(used.main);
-        if main.phase == Phase::Checkpoint && used.main == Direction::Write {
-            save(
+            let is_new = self.seen.entry(unit).or_default().insert(row.file);
+            self.count(
                 totals,
-                unit,
-                counters.v[BYTES_WRITTEN],
-                counters,
-                Instant::now(),
+                &Use {
+                    unit,
+                    file: file.id,
+                    path: file.path,
+                    is_directory: file.is_directory(),
+                    size: file.size,
+                    labels,
+                    used: Used::new(&total, &labels.sorted),
+                    is_new,
+                    counters: &interval,
+                },
             );
         }
-        let read = key(Direction::Read);
-        if read.phase == Phase::Training && counters.v[BYTES_READ] > 0 {
-            self.pass(model, totals, unit, file, counters);
+    }
+
+    /// Whether what comes later may tell that counts are of another phase than the file's name says.
+    fn is_undecided(
+        &self,
+        process: ProcessId,
+        sorted: &Sorted,
+        total: &Counters,
+        interval: &Counters,
+    ) -> bool {
+        let is_written = total.v[BYTES_WRITTEN] > 0;
+        let written = sorted.phase(Direction::Write);
+        if is_written
+            && matches!(
+                written,
+                Phase::Checkpoint | Phase::Restore | Phase::UNMATCHED
+            )
+        {
+            return true;
         }
-        if used.reads_apart {
+        let bytes = interval.v[BYTES_READ];
+        match sorted.phase(Direction::Read) {
+            Phase::Restore => total.v[BYTES_READ] > 0,
+            // Staged, where the same process wrote as much.
+            Phase::Training if bytes > 0 => {
+                let written = self.written.iter();
+                let written = written.filter_map(|written| written.get(&process));
+                interval.v[TRANSFER_READS] > 0 || written.sum::<u64>() >= bytes
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the uses of files whose counts wait.
+    fn take_spans(&mut self, model: &mut Model, totals: &mut Totals) {
+        for (process, file, number, counters) in model.take_spans() {
+            let unit = self.processes.unit_of(process, totals);
+            self.undecided
+                .add_span(unit, (process, file), number, &counters);
+        }
+    }
+
+    /// Counts what was decided since the last interval.
+    fn take_decided(&mut self, model: &Model, totals: &mut Totals) {
+        let (decided, saves) = self.undecided.take();
+        for (unit, save) in saves {
+            totals.save(unit, save);
+        }
+        for one in decided {
+            self.count_decided(model, totals, &one);
+        }
+    }
+
+    fn count_decided(&mut self, model: &Model, totals: &mut Totals, decided: &Decided) {
+        let (mount_point, fs_type) = &decided.mount;
+        let known = model.find_file_index(decided.file);
+        let seen = self.seen.entry(decided.unit).or_default();
+        let is_new = known.is_none_or(|file| seen.insert(file));
+        let mount = totals.mount_id(&mount(mount_point, fs_type));
+        self.count(
+            totals,
+            &Use {
+                unit: decided.unit,
+                file: decided.file,
+                path: &decided.path,
+                is_directory: decided.is_directory,
+                size: decided.size,
+                labels: FileLabels {
+                    sorted: decided.sorted,
+                    mount,
+                },
+                used: decided.used,
+                is_new,
+                counters: &decided.counters,
+            },
+        );
+    }
+
+    fn count(&mut self, totals: &mut Totals, one: &Use<'_>) {
+        let key = |direction| Key {
+            unit: one.unit,
+            phase: one.labels.sorted.phase(direction),
+            mount: one.labels.mount,
+        };
+        let (main, read) = (key(one.used.main), key(Direction::Read));
+        let counters = one.counters;
+        if read.phase == Phase::Training && counters.v[BYTES_READ] > 0 {
+            self.pass(totals, one);
+        }
+        let place = (one.path, one.is_directory);
+        if one.used.reads_apart {
             let (reads, rest) = split(counters);
-            count_directory(model, totals, read, file, &reads);
-            count_directory(model, totals, main, file, &rest);
-            count(totals, key(Direction::Read), &reads);
+            count_directory(totals, read, place, &reads);
+            count_directory(totals, main, place, &rest);
+            count(totals, read, &reads);
             count(totals, main, &rest);
         } else {
-            count_directory(model, totals, main, file, counters);
+            count_directory(totals, main, place, counters);
             count(totals, main, counters);
         }
-        let is_new = self.seen.entry(unit).or_default().insert(file);
-        if is_new && !model.file(file).is_directory() {
+        if one.is_new && !one.is_directory {
             totals.add(main, Value::Files, 1);
         }
     }
 
     /// Takes reads of training data.
-    fn pass(
-        &mut self,
-        model: &Model,
-        totals: &mut Totals,
-        unit: UnitId,
-        index: u32,
-        counters: &Counters,
-    ) {
-        let (file, now) = (model.file(index), Instant::now());
-        if unit == OTHER || file.is_directory() {
+    fn pass(&mut self, totals: &mut Totals, one: &Use<'_>) {
+        let now = Instant::now();
+        if one.unit == OTHER || one.is_directory {
             return;
         }
-        let last = counters.v[LAST];
-        totals.set_beside(unit, |beside| {
+        let v = &one.counters.v;
+        let last = v[LAST];
+        totals.set_beside(one.unit, |beside| {
             beside.last_read = beside.last_read.max(Some(last));
         });
-        if is_of_evaluation(file.path) {
+        if is_of_evaluation(one.path) {
             return;
         }
+        // The open that wrote the file is none of those that read it.
+        let wrote = u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
         let read = Read {
-            file: file.id,
-            size: file.size,
-            bytes: counters.v[BYTES_READ],
-            opens: counters.v[OPENS],
-            closes: counters.v[CLOSES],
+            file: one.file,
+            size: one.size,
+            bytes: v[BYTES_READ],
+            opens: v[OPENS] - wrote,
+            closes: v[CLOSES].saturating_sub(wrote),
         };
-        let passes = self.passes.entry(unit);
+        let passes = self.passes.entry(one.unit);
         passes.or_insert_with(|| Passes::new(now)).read(&read, now);
     }
 

@@ -29,7 +29,7 @@ impl Seen {
             }
         }
         if let Some((unit, found)) = self.findings {
-            totals.set_beside(unit, |beside| beside.findings = found);
+            totals.set_beside(unit, |beside| beside.findings = found.findings);
         }
     }
 }

@@ -17,8 +17,8 @@ const LINGER: Duration = Duration::from_secs(60);
 fn intake() -> Intake {
     let classifier = Arc::new(Classifier::new(Default::default()).unwrap());
     let run = host::run(Target::All(true), "btf", "basic").unwrap();
-    let looks = Looks::new(Arc::clone(&classifier), Default::default(), run);
-    Intake::new(classifier, false, looks)
+    let looks = Looks::new(Arc::clone(&classifier), Default::default(), run.clone());
+    Intake::new(classifier, false, looks, run)
 }
 
 /// A process that is gone when anybody looks, of the job of its number.

@@ -35,6 +35,9 @@ impl Out<'_> {
         let help = "Units that were not looked at for findings, because they have too many files.";
         let name = "iotrace_findings_skipped_looks";
         self.counter(name, None, help, memory.findings_skipped)?;
+        let help = "Counts that were of the phase that a path says, because too many waited for what comes after.";
+        let name = "iotrace_undecided_crowded_out";
+        self.counter(name, None, help, memory.crowded_out)?;
         let help = "Files known one by one.";
         self.gauge("iotrace_known_files", None, help, memory.files)?;
         let help = "Processes known one by one.";

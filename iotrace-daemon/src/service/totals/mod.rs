@@ -19,7 +19,7 @@ use std::{
 pub use beside::{Beside, Finding};
 pub use cell::{Cell, ERRNO_OTHER, Value};
 pub use mounts::{Mount, MountId, NO_MOUNT};
-pub use saves::{AllSaves, BOUNDS, Saves, Written};
+pub use saves::{AllSaves, BOUNDS, Saved, Saves};
 pub use top::{Sums, Top};
 pub use units::{OTHER, UNKNOWN, UnitId, Units};
 
@@ -136,17 +136,13 @@ impl Totals {
         self.beside.insert(unit, after);
     }
 
-    /// Takes a part of a checkpoint.
-    pub fn save(&mut self, unit: UnitId, part: Written, now: Instant) {
-        if self.units.get(unit).is_some() {
-            self.saves.write(unit, part, now);
-        }
-    }
-
-    /// Completes the checkpoints that are over.
-    pub fn complete_saves(&mut self, now: Instant) {
+    /// Takes a checkpoint that is complete.
+    pub fn save(&mut self, unit: UnitId, save: Saved) {
+        let is_there = self.units.get(unit).is_some();
         let room = self.limit.saturating_sub(self.series);
-        self.series += self.saves.complete_old(now, room);
+        self.series += self
+            .saves
+            .add(if is_there { unit } else { OTHER }, save, room);
     }
 
     pub fn units(&self) -> &Units {
@@ -243,6 +239,11 @@ impl Totals {
     /// Says that one more process is of this unit.
     pub fn hold(&mut self, unit: UnitId) {
         self.units.hold(unit);
+    }
+
+    /// Says that a unit has counts to come.
+    pub fn keep(&mut self, unit: UnitId) {
+        self.units.touch(unit);
     }
 
     /// Says that a process of this unit is forgotten.

@@ -150,15 +150,12 @@ fn a_unit_that_is_gone_gets_no_cell() {
     let id = totals.unit(&unit(1));
     totals.expire(Duration::ZERO, Instant::now());
     totals.add(key(id, NO_MOUNT), Value::BytesRead, 5);
-    totals.save(
-        id,
-        Written {
-            bytes: 1,
-            first: 0,
-            last: 1,
-        },
-        Instant::now(),
-    );
+    let save = Saved {
+        bytes: 1,
+        first: 0,
+        last: 1,
+    };
+    totals.save(id, save);
     assert_eq!(
         totals
             .cells()
@@ -167,37 +164,28 @@ fn a_unit_that_is_gone_gets_no_cell() {
             .collect::<Vec<_>>(),
         [OTHER]
     );
-    assert_eq!(totals.saves.entries(), 0);
+    assert_eq!(totals.saves.complete()[&OTHER].count, 1);
     assert_eq!(totals.series(), 0);
 }
 
 #[test]
-fn writes_near_to_each_other_are_one_checkpoint() {
+fn checkpoints_go_with_their_unit() {
     let mut totals = Totals::new(100);
     let id = totals.unit(&unit(1));
-    let start = Instant::now();
     let second = |n: u64| n * 1_000_000_000;
-    let part = |first, last| Written {
-        bytes: 10,
+    let save = |first, last| Saved {
+        bytes: 15,
         first: second(first),
         last: second(last),
     };
-    let after = |seconds| start + Duration::from_secs(seconds);
-    totals.save(id, part(100, 103), start);
-    totals.complete_saves(after(5));
-    assert!(totals.saves().complete().is_empty(), "it may go on");
-    totals.save(id, part(101, 108), after(8));
-    totals.complete_saves(after(17));
-    assert!(totals.saves().complete().is_empty());
-    totals.complete_saves(after(18));
-    totals.save(id, part(200, 200), after(100));
-    totals.complete_saves(after(200));
+    totals.save(id, save(100, 108));
+    totals.save(id, save(200, 200));
     let saves = &totals.saves().complete()[&id];
     assert_eq!((saves.count, saves.bytes, saves.last), (2, 30, second(200)));
     assert_eq!((saves.durations[0], saves.durations[2]), (1, 1));
     assert_eq!(saves.seconds, 8.0);
-    let linger = Duration::from_secs(60);
-    totals.expire(linger, after(1000));
+    let later = Instant::now() + Duration::from_secs(1000);
+    totals.expire(Duration::from_secs(60), later);
     assert_eq!((totals.series(), totals.saves().complete().len()), (0, 0));
 }
 
