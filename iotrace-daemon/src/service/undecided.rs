@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! hold     the counts of an interval that wait
-//! decide   one unit at a time: what nothing was added to for a while, or waits for too long
+//! decide   unit by unit: counts that nothing was added to for a while, or that waited for too long
 //! take     what was decided, to be counted
 //! ```
 
@@ -38,27 +38,27 @@ use crate::{
     },
 };
 
-/// Counts wait until nothing came to them for so long.
+/// Counts wait until nothing was added to them for this long.
 const MIN_QUIET: Duration = Duration::from_secs(3);
-/// So long do reads that may be of data in their first epoch.
+/// The same for reads that may be the first epoch of the data.
 const MIN_QUIET_OF_LOADS: Duration = Duration::from_secs(60);
-/// And for no longer than this in all, whatever comes: of files of no known kind, of checkpoints, and of such reads.
+/// The longest wait in all: for files of no known kind, for checkpoints, and for such reads.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 const MAX_WAIT_OF_SAVES: Duration = Duration::from_secs(60);
 const MAX_WAIT_OF_LOADS: Duration = Duration::from_secs(600);
 /// A unit without a process is over when it did nothing for so long.
 const OVER_AFTER: Duration = Duration::from_secs(10);
-/// Between two looks at one unit, at least; and so many times what a look took.
+/// Shortest pause between two looks at one unit, and the pause as a multiple of what a look took.
 const MIN_PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_PER_COST: u32 = 200;
-/// Looks at units, one after the other, in one interval.
+/// Time for looks in one interval.
 const MAX_LOOKS: Duration = Duration::from_millis(50);
 /// Processes x files of one unit, and of all, that are kept; those beyond are counted at once.
 const MAX_ROWS: usize = 20_000;
 const MAX_ROWS_OF_ALL: usize = 100_000;
 /// Uses of files of one unit that are kept.
 const MAX_SPANS: usize = 50_000;
-/// Files that are decided are forgotten after so long, where there are more than so many.
+/// Where a unit has [`FORGET_FROM`] rows, files that were decided and not used for this long are forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 const FORGET_FROM: usize = MAX_ROWS / 4;
 
@@ -183,8 +183,8 @@ impl Undecided {
         }
     }
 
-    /// Looks at the units whose turn it is, for as long as it may. `units` gives the unit of each process of `model`, and `living` those that have a
-    /// process.
+    /// Looks at the units that are due, for [`MAX_LOOKS`] at most. `unit_of` gives the unit of a process of `model`, and
+    /// `living` has the units with a process.
     pub fn decide(
         &mut self,
         model: &Model,

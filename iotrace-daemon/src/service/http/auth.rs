@@ -1,8 +1,8 @@
 //! Basic authentication (RFC 7617) against bcrypt hashes, as Prometheus exporters do it.
 //!
 //! A hash takes tens of milliseconds to check: one is checked at a time, off the thread that answers, and a pair of name
-//! and password that was right is remembered until the users change. A remembered pair waits for no check, and of unknown
-//! ones only so many wait: wrong passwords do not keep the right one out.
+//! and password that was right is remembered until the users change. A remembered pair waits for no check, and at most
+//! [`MAX_WAITING`] unknown ones wait: wrong passwords do not keep the right one out.
 
 use std::{
     collections::{BTreeMap, HashSet},
