@@ -146,22 +146,28 @@ pub struct State {
     pub filter: String,
     /// The filter is being typed.
     pub typing: bool,
-    pub paused: bool,
     /// Totals since the start are shown, and no rates.
-    pub totals: bool,
+    pub shows_totals: bool,
     /// Lines above the first on the screen.
     pub above: usize,
     last: Lines,
-    /// Of files and of processes, by whether it is a file.
-    sums: HashMap<(bool, u32, Phase, String), Done>,
-    /// By phase, with the lines that are forgotten.
-    by_phase: BTreeMap<Phase, Done>,
-    /// Since the start.
-    elapsed: Duration,
+    totals: Totals,
+    /// While it is paused: the totals of then.
+    held: Option<Totals>,
     /// Operations that no counter holds.
     pub lost: u64,
     /// Of the processes that were named, those that have ended.
     pub ended: Vec<u32>,
+}
+
+/// What was counted since the start.
+#[derive(Clone, Default)]
+struct Totals {
+    elapsed: Duration,
+    /// Of files and of processes, by whether it is a file.
+    sums: HashMap<(bool, u32, Phase, String), Done>,
+    /// By phase, with the lines that are forgotten.
+    by_phase: BTreeMap<Phase, Done>,
 }
 
 /// Lines kept for the totals, of which the smallest go when there are more.
@@ -174,13 +180,11 @@ impl State {
             sorts: [(Column::Time, false); 2],
             filter,
             typing: false,
-            paused: false,
-            totals: false,
+            shows_totals: false,
             above: 0,
             last: Lines::default(),
-            sums: HashMap::new(),
-            by_phase: BTreeMap::new(),
-            elapsed: Duration::ZERO,
+            totals: Totals::default(),
+            held: None,
             lost: 0,
             ended: Vec::new(),
         }
@@ -188,26 +192,28 @@ impl State {
 
     /// Takes the lines of an interval.
     pub fn take(&mut self, lines: Lines, lost: u64) {
-        for line in &lines.processes {
-            self.by_phase.entry(line.phase).or_default().add(&line.done);
-        }
-        for (is_file, all) in [(false, &lines.processes), (true, &lines.files)] {
-            for line in all {
-                let key = (is_file, line.pid, line.phase, line.name.clone());
-                self.sums.entry(key).or_default().add(&line.done);
-            }
-        }
-        if self.sums.len() > SUMS {
-            let mut times: Vec<u64> = self.sums.values().map(|done| done.ns).collect();
-            let (_, least, _) = times.select_nth_unstable(SUMS / 2);
-            let least = *least;
-            self.sums.retain(|_, done| done.ns > least);
-        }
-        self.elapsed += lines.period;
+        self.totals.add(&lines);
         self.lost = lost;
-        if !self.paused {
+        if !self.is_paused() {
             self.last = lines;
         }
+    }
+
+    /// Holds what is shown, or goes on; all is counted meanwhile.
+    pub fn pause(&mut self) {
+        self.held = match self.held {
+            Some(_) => None,
+            None => Some(self.totals.clone()),
+        };
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// The totals to show.
+    fn shown_totals(&self) -> &Totals {
+        self.held.as_ref().unwrap_or(&self.totals)
     }
 
     /// The lines to show, in order.
@@ -219,9 +225,13 @@ impl State {
                 || line.phase.name().contains(&filter)
                 || line.pid.to_string() == filter
         };
-        let mut lines: Vec<Line> = if self.totals {
+        let mut lines: Vec<Line> = if self.shows_totals {
             let is_file = self.what == What::Files;
-            let sums = self.sums.iter().filter(|(key, _)| key.0 == is_file);
+            let sums = self
+                .shown_totals()
+                .sums
+                .iter()
+                .filter(|(key, _)| key.0 == is_file);
             sums.map(|((_, pid, phase, name), done)| Line {
                 pid: *pid,
                 phase: *phase,
@@ -251,8 +261,8 @@ impl State {
 
     /// What was done by phase, all lines together.
     pub fn phases(&self) -> Vec<(Phase, Done)> {
-        if self.totals {
-            return self.by_phase.clone().into_iter().collect();
+        if self.shows_totals {
+            return self.shown_totals().by_phase.clone().into_iter().collect();
         }
         let mut phases: BTreeMap<Phase, Done> = BTreeMap::new();
         for line in &self.last.processes {
@@ -263,8 +273,8 @@ impl State {
 
     /// The period that the numbers are of.
     pub fn period(&self) -> Duration {
-        if self.totals {
-            self.elapsed
+        if self.shows_totals {
+            self.shown_totals().elapsed
         } else {
             self.last.period
         }
@@ -304,6 +314,27 @@ impl State {
     }
 }
 
+impl Totals {
+    fn add(&mut self, lines: &Lines) {
+        for line in &lines.processes {
+            self.by_phase.entry(line.phase).or_default().add(&line.done);
+        }
+        for (is_file, all) in [(false, &lines.processes), (true, &lines.files)] {
+            for line in all {
+                let key = (is_file, line.pid, line.phase, line.name.clone());
+                self.sums.entry(key).or_default().add(&line.done);
+            }
+        }
+        if self.sums.len() > SUMS {
+            let mut times: Vec<u64> = self.sums.values().map(|done| done.ns).collect();
+            let (_, least, _) = times.select_nth_unstable(SUMS / 2);
+            let least = *least;
+            self.sums.retain(|_, done| done.ns > least);
+        }
+        self.elapsed += lines.period;
+    }
+}
+
 fn compare(column: Column, a: &Line, b: &Line) -> Ordering {
     match column {
         Column::Pid => a.pid.cmp(&b.pid),
@@ -333,6 +364,17 @@ pub mod tests {
             phase,
             done,
             name: name.into(),
+        }
+    }
+
+    /// One process that did so many operations in one second.
+    pub fn one_process(operations: u64) -> Lines {
+        let mut line = line(10, Phase::Training, u64::MAX, 900_000_000, "train.py");
+        line.done.operations = operations;
+        Lines {
+            period: Duration::from_secs(1),
+            processes: vec![line],
+            files: Vec::new(),
         }
     }
 
@@ -403,9 +445,9 @@ pub mod tests {
     }
 
     #[test]
-    fn totals_go_on_while_it_is_paused() {
+    fn what_is_shown_stands_still_while_it_is_paused() {
         let mut state = state();
-        state.paused = true;
+        state.pause();
         state.take(
             Lines {
                 processes: vec![],
@@ -413,10 +455,13 @@ pub mod tests {
             },
             0,
         );
-        assert_eq!(state.lines().len(), 3, "what was there stands still");
+        assert_eq!(state.lines().len(), 3, "rates");
         state.what = What::Files;
-        state.totals = true;
-        assert_eq!(state.lines()[0].done.bytes_read, 6 << 20);
+        state.shows_totals = true;
+        assert_eq!(state.lines()[0].done.bytes_read, 3 << 20, "totals");
+        assert_eq!(state.period(), Duration::from_secs(1));
+        state.pause();
+        assert_eq!(state.lines()[0].done.bytes_read, 6 << 20, "all was counted");
         assert_eq!(state.period(), Duration::from_secs(2));
     }
 }

@@ -15,12 +15,24 @@ use crate::{
     report::{escape, shorten, units},
 };
 
-/// Widths of the columns but the last, which has the rest.
-const WIDTHS: [u16; 6] = [7, 10, 9, 9, 7, 7];
+/// Least widths of the columns but the last, which has the rest.
+const LEAST_WIDTHS: [u16; NUMBERS_FROM + NUMBERS] = [7, 10, 9, 9, 7, 7];
+/// Columns before those of numbers, and these.
+const NUMBERS_FROM: usize = 2;
+const NUMBERS: usize = 4;
+
+/// Widths that fit every number on the screen.
+type Widths = [u16; NUMBERS_FROM + NUMBERS];
 
 /// Draws it.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let phases = state.phases();
+    let lines_of_all = state.lines();
+    let done = phases.iter().map(|(_, done)| done);
+    let widths = widths(
+        state,
+        done.chain(lines_of_all.iter().map(|line| &line.done)),
+    );
     let [title, by_phase, lines, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(phases.len() as u16 + 1),
@@ -29,8 +41,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(heading(state)), title);
-    frame.render_widget(summary(state, &phases), by_phase);
-    draw_lines(frame, state, lines);
+    frame.render_widget(summary(state, &phases, widths), by_phase);
+    draw_lines(frame, state, &lines_of_all, widths, lines);
     frame.render_widget(Paragraph::new(footer(state)), keys);
 }
 
@@ -41,11 +53,11 @@ fn heading(state: &State) -> Text<'static> {
     };
     let period = units::duration(state.period().as_nanos() as u64);
     let mut text = format!("iotrace top: {what}, ");
-    text += &match state.totals {
+    text += &match state.shows_totals {
         true => format!("totals of {period}"),
         false => format!("the last {period}"),
     };
-    if state.paused {
+    if state.is_paused() {
         text += ", paused";
     }
     if !state.filter.is_empty() && !state.typing {
@@ -63,31 +75,48 @@ fn heading(state: &State) -> Text<'static> {
     Text::styled(text, Style::new().add_modifier(Modifier::BOLD))
 }
 
-fn summary(state: &State, phases: &[(Phase, Done)]) -> Table<'static> {
+/// Widths that fit what was `done`.
+fn widths<'a>(state: &State, done: impl Iterator<Item = &'a Done>) -> Widths {
+    let mut widths = LEAST_WIDTHS;
+    for done in done {
+        let numbers = numbers(state, done);
+        for (width, number) in widths[NUMBERS_FROM..].iter_mut().zip(numbers) {
+            *width = (*width).max(number.chars().count() as u16);
+        }
+    }
+    widths
+}
+
+fn summary(state: &State, phases: &[(Phase, Done)], widths: Widths) -> Table<'static> {
     let rows = phases.iter().map(|(phase, done)| {
         let mut cells = vec![Cell::from(""), name_of(*phase)];
-        cells.extend(numbers(state, done));
+        cells.extend(numbers(state, done).map(right));
         Row::new(cells)
     });
     // Its columns stand over those of the lines.
     let empty = Row::new([""]);
-    Table::new(rows.chain([empty]), WIDTHS)
+    Table::new(rows.chain([empty]), widths)
 }
 
-fn draw_lines(frame: &mut Frame<'_>, state: &mut State, area: Rect) {
-    let lines = state.lines();
+fn draw_lines(
+    frame: &mut Frame<'_>,
+    state: &mut State,
+    lines: &[Line],
+    widths: Widths,
+    area: Rect,
+) {
     let room = usize::from(area.height.saturating_sub(1));
     state.above = state.above.min(lines.len().saturating_sub(room));
     let name = area
         .width
-        .saturating_sub(WIDTHS.iter().map(|width| width + 1).sum());
+        .saturating_sub(widths.iter().map(|width| width + 1).sum());
     let rows = lines.iter().skip(state.above).take(room).map(|line| {
         let mut cells = vec![right(line.pid.to_string()), name_of(line.phase)];
-        cells.extend(numbers(state, &line.done));
+        cells.extend(numbers(state, &line.done).map(right));
         cells.push(Cell::from(name_shown(line, state.what, name.into())));
         Row::new(cells)
     });
-    let widths = WIDTHS.iter().copied().chain([name]);
+    let widths = widths.into_iter().chain([name]);
     let table = Table::new(rows, widths).header(header(state));
     frame.render_widget(table, area);
 }
@@ -103,14 +132,14 @@ fn name_shown(line: &Line, what: What, width: usize) -> String {
 fn header(state: &State) -> Row<'static> {
     let (sorted, ascending) = state.sort();
     let cells = Column::ALL.iter().map(|column| {
-        let rate = if state.totals { "" } else { "/s" };
+        let rate = if state.shows_totals { "" } else { "/s" };
         let name = match column {
             Column::Pid => "PID".into(),
             Column::Phase => "PHASE".into(),
             Column::Read => format!("READ{rate}"),
             Column::Written => format!("WRITE{rate}"),
             Column::Operations => format!("OPS{rate}"),
-            Column::Time => if state.totals { "TIME" } else { "TIME%" }.into(),
+            Column::Time => if state.shows_totals { "TIME" } else { "TIME%" }.into(),
             Column::Name => match state.what {
                 What::Processes => "COMMAND".into(),
                 What::Files => "FILE".into(),
@@ -131,28 +160,28 @@ fn header(state: &State) -> Row<'static> {
 }
 
 /// Read, written, operations, time.
-fn numbers(state: &State, done: &Done) -> [Cell<'static>; 4] {
+fn numbers(state: &State, done: &Done) -> [String; NUMBERS] {
     let period = state.period().as_nanos().max(1) as u64;
-    let bytes = |bytes: u64| match (bytes, state.totals) {
+    let bytes = |bytes: u64| match (bytes, state.shows_totals) {
         (0, _) => "-".into(),
         (bytes, true) => units::bytes(bytes),
         (bytes, false) => {
             units::bytes((u128::from(bytes) * 1_000_000_000 / u128::from(period)) as u64)
         }
     };
-    let operations = match state.totals {
+    let operations = match state.shows_totals {
         true => done.operations,
         false => (u128::from(done.operations) * 1_000_000_000).div_ceil(u128::from(period)) as u64,
     };
-    let time = match state.totals {
+    let time = match state.shows_totals {
         true => units::duration(done.merged_ns),
         false => units::share(done.merged_ns, period),
     };
     [
-        right(bytes(done.bytes_read)),
-        right(bytes(done.bytes_written)),
-        right(units::count(operations)),
-        right(time),
+        bytes(done.bytes_read),
+        bytes(done.bytes_written),
+        units::count(operations),
+        time,
     ]
 }
 
@@ -182,7 +211,11 @@ fn footer(state: &State) -> Text<'static> {
         What::Processes => "files",
         What::Files => "processes",
     };
-    let totals = if state.totals { "rates" } else { "totals" };
+    let totals = if state.shows_totals {
+        "rates"
+    } else {
+        "totals"
+    };
     Text::from(format!(
         "Tab {turn}  s sort  r reverse  / filter  t {totals}  Space pause  q quit"
     ))
@@ -192,13 +225,24 @@ fn footer(state: &State) -> Text<'static> {
 mod tests {
     use ratatui::{Terminal, backend::TestBackend};
 
-    use super::{super::state::tests::state, *};
+    use super::{
+        super::state::tests::{one_process, state},
+        *,
+    };
 
     fn screen(state: &mut State) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        screen_of(state, 80)
+    }
+
+    fn screen_of(state: &mut State, columns: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(columns, 24)).unwrap();
         terminal.draw(|frame| draw(frame, state)).unwrap();
         let buffer = terminal.backend().buffer();
-        let line = |y| (0..80).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let line = |y| {
+            (0..columns)
+                .map(|x| buffer[(x, y)].symbol())
+                .collect::<String>()
+        };
         (0..24).map(line).collect()
     }
 
@@ -234,5 +278,23 @@ mod tests {
             "{line}"
         );
         assert!(screen[0].contains("files"));
+    }
+    #[test]
+    fn every_digit_is_shown() {
+        for columns in [80, 120, 200] {
+            for power in 0..12 {
+                let operations = 10_u64.pow(power) + 10_u64.pow(power) / 7;
+                for shows_totals in [false, true] {
+                    let mut state = State::new(false, String::new());
+                    state.shows_totals = shows_totals;
+                    state.take(one_process(operations), 0);
+                    let screen = screen_of(&mut state, columns);
+                    let shown = format!(" {} ", units::count(operations));
+                    let lines = screen.iter().filter(|line| line.contains(&shown)).count();
+                    assert_eq!(lines, 2, "{shown} in {columns} columns: {screen:#?}");
+                    assert!(screen.iter().any(|line| line.contains("train.py")));
+                }
+            }
+        }
     }
 }
