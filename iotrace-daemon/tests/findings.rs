@@ -195,6 +195,11 @@ fn evidence(finding: &Value, name: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {name}: {:#}", finding["evidence"]))
 }
 
+/// Seconds of the run.
+fn saves_at_most(finding: &Value) -> f64 {
+    finding["saves_at_most_seconds"].as_f64().expect("a saving")
+}
+
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -416,8 +421,8 @@ fn reading(read: u64, is_cached: bool, epochs: &str, other: &str, is_read: bool)
 
 #[test]
 fn stage_the_data_set() {
-    // 24 MiB at 5 MB/s a thread, and a disk from which 24 MiB are read: some 5 s in reads to gain.
-    let report = reading(230, false, "1", "24", true);
+    // Nine times 24 MiB by eight threads at 5 MB/s each, and a disk from which 24 MiB are read: some 6 s to gain.
+    let report = reading(230, false, "9", "24", true);
     let finding = found(&report, "stage-the-data-set");
     assert_eq!(evidence(finding, "files"), 8.0);
     assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
@@ -426,17 +431,21 @@ fn stage_the_data_set() {
         evidence(finding, "bandwidth_bytes_per_second"),
         evidence(finding, "other_bandwidth_bytes_per_second"),
     );
-    let gain = evidence(finding, "read_seconds") * (1.0 - now / then);
-    assert!((evidence(finding, "gain_seconds") - gain).abs() < 1e-6 && gain > 5.0);
+    let gain = evidence(finding, "seconds") * (1.0 - now / then);
+    let saved = saves_at_most(finding);
+    assert!((saved - gain).abs() < 1e-6 && gain > 5.0);
+    // By the clock, not by the eight threads'.
+    assert!(evidence(finding, "read_seconds") > 5.0 * evidence(finding, "seconds"));
+    assert!(saved < report["duration_seconds"].as_f64().unwrap());
     let mounts = subjects(finding, "mount");
     assert!(
         mounts.len() == 2 && mounts[0].ends_with("/data"),
         "{mounts:?}"
     );
     // What is written goes to memory, and says nothing of the disk.
-    silent(&reading(230, false, "1", "24", false), "stage-the-data-set");
+    silent(&reading(230, false, "9", "24", false), "stage-the-data-set");
     // Nothing to compare with: of so little the disk's bandwidth is not told.
-    silent(&reading(230, false, "1", "8", true), "stage-the-data-set");
+    silent(&reading(230, false, "9", "8", true), "stage-the-data-set");
 }
 
 #[test]
@@ -638,4 +647,122 @@ fn more_directories_than_there_is_room_for_are_counted() {
         number(startup, "not_found_unlisted"),
         number(startup, "not_found") - named
     );
+}
+
+/// Runs a Python program on the eight shards of 3 MiB, which take so many milliseconds for each MiB. With thresholds it is
+/// looked at every 100 ms.
+fn on_shards(read: u64, is_cached: bool, thresholds: &'static str, program: &str) -> Value {
+    let speed = Speed {
+        read: ms(read),
+        is_cached,
+        ..Speed::default()
+    };
+    let files = SHARDS.map(|name| (name, 3 * MIB, speed));
+    let job = Job::new()
+        .thresholds(thresholds)
+        .flush(if thresholds.is_empty() { "1h" } else { "100ms" })
+        .slow("data", &files, Speed::default());
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        "-c".into(),
+        program.into(),
+        job.path("data").into(),
+    ];
+    job.command(&command)
+}
+
+/// Reads all shards, one behind the other.
+const READ_ALL: &str = "
+import sys
+def read(file):
+    while file.read(1 << 20):
+        pass
+names = [f'{sys.argv[1]}/{index}.tfrecord' for index in range(8)]
+";
+
+#[test]
+fn input_bound() {
+    let once = format!("{READ_ALL}\nfor name in names: read(open(name, 'rb', 0))");
+    let report = on_shards(80, false, "", &once);
+    let finding = found(&report, "input-bound");
+    assert_eq!(text(finding, "severity"), "high");
+    assert!(text(finding, "advice").contains("more workers"));
+    let (saved, run) = (
+        saves_at_most(finding),
+        report["duration_seconds"].as_f64().unwrap(),
+    );
+    assert!(saved >= 24.0 * 0.08 && saved <= run, "{saved} of {run}");
+    // The same reads, beside four times as much computing.
+    let computes = format!("{once}\nimport time; time.sleep(8)");
+    silent(&on_shards(80, false, "", &computes), "input-bound");
+}
+
+#[test]
+fn cold_first_epoch() {
+    let epochs =
+        format!("{READ_ALL}\nfor _ in range(3):\n  for name in names: read(open(name, 'rb', 0))");
+    let thresholds = "cold_seconds = 0.5";
+    let report = on_shards(100, true, thresholds, &epochs);
+    let finding = found(&report, "cold-first-epoch");
+    assert_eq!(evidence(finding, "later_epochs"), 2.0);
+    // The run is the first epoch, and little else.
+    let run = report["duration_seconds"].as_f64().unwrap();
+    let saved = saves_at_most(finding);
+    assert!((0.6 * run..run).contains(&saved), "{saved} of {run}");
+    // No page cache: each epoch is as slow.
+    silent(
+        &on_shards(60, false, thresholds, &epochs),
+        "cold-first-epoch",
+    );
+    // No later epoch that was faster.
+    let once = format!("{READ_ALL}\nfor name in names: read(open(name, 'rb', 0))");
+    silent(&on_shards(100, true, thresholds, &once), "cold-first-epoch");
+}
+
+#[test]
+fn read_again_by_ranks() {
+    let ranks = |shares: &str| {
+        format!(
+            "import subprocess, sys\nrank = '''{READ_ALL}\nfor name in names[int(sys.argv[2])::{shares}]: read(open(name, \"rb\", 0))'''\n\
+             ranks = [subprocess.Popen([sys.executable, '-S', '-c', rank, sys.argv[1], r]) for r in '01']\n\
+             sys.exit(max(rank.wait() for rank in ranks))"
+        )
+    };
+    // Both from the first file on, and each file.
+    let all = ranks("1").replace("names[int(sys.argv[2])::1]", "names");
+    let report = on_shards(70, false, "", &all);
+    let finding = found(&report, "read-again-by-ranks");
+    assert_eq!(evidence(finding, "ranks"), 2.0);
+    assert_eq!(
+        evidence(finding, "bytes_read_again_per_epoch"),
+        (24 * MIB) as f64
+    );
+    silent(
+        &on_shards(70, false, "", &ranks("2")),
+        "read-again-by-ranks",
+    );
+}
+
+#[test]
+fn read_amplification() {
+    let report = on_shards(
+        30,
+        false,
+        "",
+        &format!(
+            "{READ_ALL}\nfor name in names:\n  file = open(name, 'rb', 0)\n  \
+             for _ in range(3): read(file); file.seek(0)\n  file.close()"
+        ),
+    );
+    let finding = found(&report, "read-amplification");
+    assert_eq!(evidence(finding, "files"), 8.0);
+    assert_eq!(evidence(finding, "bytes_read"), (72 * MIB) as f64);
+    assert_eq!(evidence(finding, "bytes_of_the_files"), (24 * MIB) as f64);
+    // Three epochs over files that are kept open.
+    let kept = format!(
+        "{READ_ALL}\nfiles = [open(name, 'rb', 0) for name in names]\nfor _ in range(3):\n  \
+         for file in files: read(file); file.seek(0)"
+    );
+    silent(&on_shards(30, false, "", &kept), "read-amplification");
 }

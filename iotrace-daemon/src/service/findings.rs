@@ -147,7 +147,7 @@ impl Looks {
                 let subjects = finding.subjects.len().max(1) as u64;
                 *found
                     .findings
-                    .entry((finding.code, finding.severity.name()))
+                    .entry((finding.code, finding.saving.severity.name()))
                     .or_default() += subjects;
             }
             // Who asked may have ended.

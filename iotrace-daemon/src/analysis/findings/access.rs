@@ -1,7 +1,7 @@
 //! Findings on how files are accessed: tiny calls, many small files, an open for every sample.
 
 use super::{
-    Data, Finding, Severity, Subject, Value,
+    Confidence, Data, Finding, HIDDEN, Subject, Value,
     facts::{Facts, FileFacts},
     largest, seconds,
     thresholds::*,
@@ -89,11 +89,11 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
     evidence.extend(common.map(|(size, _)| ("commonest_bytes", Value::Bytes(*size))));
     Some(Finding {
         code,
-        severity: Severity::of_share(data.share_of_run(ns)).max(if share > 0.9 {
-            Severity::Medium
-        } else {
-            Severity::Low
-        }),
+        saving: data.saving(
+            data.wall(phase, (ns as f64 * share) as u64),
+            Confidence::Medium,
+            &[HIDDEN],
+        ),
         title: format!(
             "{:.0} % of the {verb} in phase {phase} are of at most 10 KiB",
             share * 100.0
@@ -106,6 +106,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
             |fact| Subject::File(fact.file),
         ),
         advice: advice.into(),
+        also: Vec::new(),
     })
 }
 
@@ -136,7 +137,7 @@ pub fn small_files(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let directories = top_directories(data, facts);
     Some(Finding {
         code: "small-files-at-random",
-        severity: Severity::of_share(data.share_of_run(ns)).max(Severity::Low),
+        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[HIDDEN]),
         title: format!("{files} small training files are opened in random order"),
         evidence: vec![
             ("files", Value::Count(files)),
@@ -150,6 +151,7 @@ pub fn small_files(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         advice: "Pack the samples into shards (WebDataset tar, TFRecord, MDS, HDF5) of 100 MB or more, shuffle the shards and \
                  within a buffer, or stage the tree to a local disk."
             .into(),
+        also: Vec::new(),
     })
 }
 
@@ -189,7 +191,7 @@ pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     }
     Some(Finding {
         code: "open-per-sample",
-        severity: Severity::of_share(data.share_of_run(meta_ns)).max(Severity::Low),
+        saving: data.saving(data.wall(Phase::Training, meta_ns), Confidence::Medium, &[HIDDEN]),
         title: format!("{files} training files are opened {opens} times, for a small part of them each time"),
         evidence: vec![
             ("opens", Value::Count(opens)),
@@ -200,5 +202,6 @@ pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         ],
         subjects: largest(data, concerned(), |fact| fact.sample_opens, |fact| Subject::File(fact.file)),
         advice: "Keep the file open for the life of the worker (open it on the first sample, not in every __getitem__).".into(),
+        also: Vec::new(),
     })
 }

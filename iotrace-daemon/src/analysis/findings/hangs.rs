@@ -1,6 +1,6 @@
 //! Calls that do not return.
 
-use super::{Data, Finding, Severity, Subject, Value, seconds, thresholds};
+use super::{Confidence, Data, Finding, Subject, Value, seconds, thresholds};
 
 /// Calls that have been in the kernel for long: a filesystem that does not answer.
 pub(super) fn call_hangs(data: &Data<'_>) -> Option<Finding> {
@@ -30,7 +30,7 @@ pub(super) fn call_hangs(data: &Data<'_>) -> Option<Finding> {
     };
     Some(Finding {
         code: "call-hangs",
-        severity: Severity::High,
+        saving: data.saving(longest.ns, Confidence::High, &[]),
         title: format!(
             "{threads} not returned from a call, the longest from {} on {path} for {:.0} s",
             longest.operation,
@@ -52,5 +52,6 @@ pub(super) fn call_hangs(data: &Data<'_>) -> Option<Finding> {
         advice: "Look at the server or device of this mount: the call waits in the kernel, and neither the program nor \
                  iotrace can end it."
             .into(),
+        also: Vec::new(),
     })
 }

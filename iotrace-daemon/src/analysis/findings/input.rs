@@ -1,7 +1,8 @@
 //! Findings on how fast training data arrive.
 
 use super::{
-    Data, Finding, Severity, Subject, Value, facts::Facts, largest, seconds, thresholds::*,
+    Confidence, Data, Finding, HIDDEN, Subject, Value, facts::Facts, largest, seconds,
+    thresholds::*,
 };
 use crate::{
     analysis::merged::of_slices,
@@ -12,10 +13,15 @@ use crate::{
 /// Readers in flight up to which more of them may help.
 const FEW_READERS: f64 = 2.0;
 
+pub(super) const MORE_READERS: &str = "Read with more workers or threads at a time (DataLoader num_workers, tf.data interleave and \
+    prefetch), as long as the storage is not busy: `--block` shows whether its devices are.";
+const ENOUGH_READERS: &str = "Several readers wait at a time: stage the files on faster storage, read fewer bytes for a sample, or \
+    keep the data in memory.";
+
 /// A run that spends its time in reads of training data. Reads of the process that trains hold it up; those of loader
 /// workers only where the workers hardly do anything else.
 pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
-    let (at_least, _) = of_slices(&data.uses.series.slices, data.run.duration_ns, |phase| {
+    let (at_least, at_most) = of_slices(&data.uses.series.slices, data.run.duration_ns, |phase| {
         phase == Phase::Training
     });
     let in_calls: u64 = facts.of(Phase::Training).map(|fact| fact.read_ns).sum();
@@ -36,15 +42,13 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         return None;
     }
     let advice = if concurrency < FEW_READERS {
-        "Read with more workers or threads at a time (DataLoader num_workers, tf.data interleave and prefetch), as long as the \
-         storage is not busy: `--block` shows whether its devices are."
+        MORE_READERS
     } else {
-        "Several readers wait at a time: stage the files on faster storage, read fewer bytes for a sample, or keep the data in \
-         memory."
+        ENOUGH_READERS
     };
     Some(Finding {
         code: "input-bound",
-        severity: Severity::of_share(share),
+        saving: data.saving(at_most.min(in_calls), Confidence::Medium, &[HIDDEN]),
         title: format!(
             "Reads of training data take {:.0} % of the run, by {concurrency:.1} readers at a time",
             share * 100.0
@@ -66,6 +70,7 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
             |fact| Subject::File(fact.file),
         ),
         advice: advice.into(),
+        also: Vec::new(),
     })
 }
 
@@ -96,7 +101,7 @@ pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "mapped-input-waits",
-        severity: Severity::of_share(share),
+        saving: data.saving(ns, Confidence::Medium, &[HIDDEN]),
         title: format!("Page faults on mapped data wait for storage, {:.0} % of the run", share * 100.0),
         evidence: vec![
             ("seconds", seconds(ns)),
@@ -108,5 +113,6 @@ pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
         advice: "Read ahead of use: madvise(MADV_WILLNEED or MADV_POPULATE_READ), larger sequential reads in a worker, or a copy in \
                  memory."
             .into(),
+        also: Vec::new(),
     })
 }

@@ -4,9 +4,12 @@
 //! to compare with.
 
 mod access;
+mod causes;
 mod facts;
 mod hangs;
 mod input;
+mod looked;
+mod passes;
 mod saving;
 mod starting;
 mod storage;
@@ -18,9 +21,11 @@ use std::cmp::Reverse;
 use facts::Facts;
 use thresholds::Thresholds;
 
-use super::{Analysis, uses::Uses};
+pub use looked::{LOOKED_AT, not_looked_at};
+
+use super::{Analysis, merged::of_slices, uses::Uses};
 use crate::{
-    classify::context::Sorted,
+    classify::{context::Sorted, phase::Phase},
     model::{Model, run::Run},
 };
 
@@ -42,7 +47,7 @@ impl Severity {
         }
     }
 
-    /// By the share of the run that a finding concerns.
+    /// By the share of the run that the advice saves at most.
     fn of_share(share: f64) -> Self {
         match share {
             share if share >= 0.2 => Self::High,
@@ -51,6 +56,44 @@ impl Severity {
         }
     }
 }
+
+/// How sure it is that the time would be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Foretold from the speed of something else in this run.
+    Low,
+    /// A bound: the job may have computed meanwhile.
+    Medium,
+    /// The job waited.
+    High,
+}
+
+impl Confidence {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// What following the advice saves.
+#[derive(Clone, Copy, Debug)]
+pub struct Saving {
+    /// Wall time of the run, nanoseconds, at most.
+    pub at_most_ns: u64,
+    /// By this time alone.
+    pub severity: Severity,
+    pub confidence: Confidence,
+    /// What might make it less, and was not looked at.
+    pub not_looked_at: &'static [&'static str],
+}
+
+/// What is not known without tracing waits: reads may be ahead of their use.
+const HIDDEN: &str = "whether the job computed meanwhile";
+const OTHERS: &str = "what else used the storage at that time";
 
 /// A number that a finding rests on, or a word.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,13 +123,15 @@ pub enum Subject {
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub code: &'static str,
-    pub severity: Severity,
+    pub saving: Saving,
     /// In one sentence.
     pub title: String,
     /// By name, which says the unit.
     pub evidence: Vec<(&'static str, Value)>,
     pub subjects: Vec<Subject>,
     pub advice: String,
+    /// Codes of findings on the same time that this one explains.
+    pub also: Vec<&'static str>,
 }
 
 /// Subjects that a finding names.
@@ -116,9 +161,36 @@ impl Data<'_> {
             ns as f64 / self.run.duration_ns as f64
         }
     }
+
+    /// Of time in calls of a phase, summed over threads, the wall time of the run that it took at most, nanoseconds.
+    fn wall(&self, phase: Phase, ns: u64) -> u64 {
+        let slices = &self.uses.series.slices;
+        let duration = self.run.duration_ns;
+        // Recordings of the first version have no merged time.
+        match of_slices(slices, duration, |one| one == phase) {
+            (_, 0) => ns.min(duration),
+            (_, at_most) => ns.min(at_most).min(duration),
+        }
+    }
+
+    /// What a finding saves: at most so many nanoseconds of the run.
+    fn saving(
+        &self,
+        at_most_ns: u64,
+        confidence: Confidence,
+        not_looked_at: &'static [&'static str],
+    ) -> Saving {
+        let at_most_ns = at_most_ns.min(self.run.duration_ns);
+        Saving {
+            at_most_ns,
+            severity: Severity::of_share(self.share_of_run(at_most_ns)),
+            confidence,
+            not_looked_at,
+        }
+    }
 }
 
-/// All findings, the gravest first.
+/// All findings, those that save the most time first; of one cause, one.
 pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     let facts = Facts::new(data);
     let mut findings = Vec::new();
@@ -138,7 +210,12 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(storage::reread(data));
     findings.extend(storage::slow_file(data, &facts));
     findings.extend(storage::slow_mount(data, &facts));
-    findings.sort_by_key(|finding| Reverse(finding.severity));
+    findings.extend(storage::bandwidth_reached(data, &facts));
+    findings.extend(passes::cold_first_epoch(data));
+    findings.extend(passes::read_again_by_ranks(data, &facts));
+    findings.extend(passes::read_amplification(data));
+    let mut findings = causes::merge(data, findings);
+    findings.sort_by_key(|finding| Reverse(finding.saving.at_most_ns));
     findings
 }
 

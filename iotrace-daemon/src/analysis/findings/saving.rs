@@ -2,12 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Data, Finding, Severity, Subject, Value, largest, seconds, thresholds::*};
+use super::{
+    Confidence, Data, Finding, HIDDEN, OTHERS, Subject, Value, largest, seconds, thresholds::*,
+};
 use crate::{analysis::saves::Event, model::groups::Groups};
 
 /// Time of all saves, one behind the other.
 fn time(saves: &[Event]) -> u64 {
     saves.iter().map(Event::ns).sum()
+}
+
+/// Whether the saves are known to have held up training.
+fn confidence(saves: &[Event]) -> Confidence {
+    if saves.iter().all(|save| save.training_stopped == Some(true)) {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    }
 }
 
 fn files(data: &Data<'_>, saves: &[Event]) -> Vec<Subject> {
@@ -39,7 +50,7 @@ pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
     let bytes: u64 = saves.iter().map(|save| save.bytes).sum();
     Some(Finding {
         code: "checkpoint-bound-by-fsync",
-        severity: Severity::of_share(data.share_of_run(time)),
+        saving: data.saving(syncs, confidence(saves), &[HIDDEN]),
         title: format!("{:.0} % of the time of checkpoints is spent in fsync", share.min(1.0) * 100.0),
         evidence: vec![
             ("checkpoints", Value::Count(saves.len() as u64)),
@@ -53,6 +64,7 @@ pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
         advice: "Save to a faster local disk and copy on from there, save in the background (asynchronous checkpointing), or \
                  sync once for the whole checkpoint and not once for every file."
             .into(),
+        also: Vec::new(),
     })
 }
 
@@ -84,7 +96,7 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "checkpoint-by-one-writer",
-        severity: Severity::of_share(data.share_of_run(time)),
+        saving: data.saving(time - time / ranks.max(1) as u64, confidence(saves), &[HIDDEN, OTHERS]),
         title: format!("One of {ranks} ranks writes {:.0} % of the bytes of all checkpoints", share * 100.0),
         evidence: vec![
             ("ranks", Value::Count(ranks as u64)),
@@ -95,6 +107,7 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
         ],
         subjects: vec![Subject::Process(writer)],
         advice: "Save sharded: let every rank write its part (torch.distributed.checkpoint, DeepSpeed ZeRO, Orbax).".into(),
+        also: Vec::new(),
     })
 }
 
@@ -119,7 +132,7 @@ pub fn stalled(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "training-stalled-by-checkpoints",
-        severity: Severity::of_share(share),
+        saving: data.saving(ns, Confidence::Medium, &["whether training went on with data that it had read before"]),
         title: format!("Training reads stand still during checkpoints, {:.0} % of the run", share * 100.0),
         evidence: vec![
             ("checkpoints", Value::Count(saves.len() as u64)),
@@ -132,6 +145,7 @@ pub fn stalled(data: &Data<'_>) -> Option<Finding> {
         advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
                  often."
             .into(),
+        also: Vec::new(),
     })
 }
 

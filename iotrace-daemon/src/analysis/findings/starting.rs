@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Data, Finding, Severity, Subject, Value, seconds, thresholds::*};
+use super::{Confidence, Data, Finding, Subject, Value, seconds, thresholds::*};
 use crate::classify::{
     context::Sorted,
     phase::{Direction, Phase},
@@ -50,14 +50,37 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     subjects.extend(processes.take(super::SUBJECTS - subjects.len()));
     Some(Finding {
         code: "startup-metadata-storm",
-        severity: Severity::of_share(data.share_of_run(not_found_ns)),
+        saving: data.saving(wall(data, not_found_ns), Confidence::Medium, &["look-ups of several threads at a time"]),
         title: format!("{} look-ups of files that are not there, {:.0} % of those at startup", not_found, share * 100.0),
         evidence,
         subjects,
         advice: "Shorten the search path (PYTHONPATH, LD_LIBRARY_PATH), or put the environment into one file on a local disk: a \
                  container image, squashfs, or a packed conda environment."
             .into(),
+        also: Vec::new(),
     })
+}
+
+/// Of time in look-ups, summed over processes, the wall time of the run: processes that lived at one time may have waited at
+/// one time, so of those the one with the most look-ups counts.
+fn wall(data: &Data<'_>, ns: u64) -> u64 {
+    let by_process = &data.analysis.startup.by_process;
+    let (clock, processes) = (&data.run.clock, data.model.processes());
+    let mut lives: Vec<(i64, i64)> = by_process
+        .iter()
+        .map(|(process, _)| {
+            let about = &processes[*process as usize].about;
+            let start = clock.unix_ns_of_boottime(about.start_boottime);
+            (start, about.end.map_or(i64::MAX, |end| clock.unix_ns(end)))
+        })
+        .collect();
+    lives.sort_unstable();
+    if lives.windows(2).all(|pair| pair[1].0 >= pair[0].1) {
+        return ns;
+    }
+    let calls = by_process.iter().map(|(_, calls)| *calls);
+    let (most, all) = (calls.clone().max().unwrap_or(0), calls.sum::<u64>());
+    (ns as f64 * most as f64 / all.max(1) as f64) as u64
 }
 
 /// Look-ups in directories of training data and checkpoints: how many, and their time. They are no search for libraries.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Data, Finding, Severity, Subject, Value,
+    Confidence, Data, Finding, HIDDEN, OTHERS, Subject, Value,
     facts::{Facts, FileFacts, MountFacts},
     seconds,
     thresholds::*,
@@ -41,13 +41,18 @@ pub fn stage(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let places = facts.mounts.iter().filter(is_place);
     let (fast_key, fast) = places.max_by(|a, b| a.1.stored_rate().total_cmp(&b.1.stored_rate()))?;
     let (now, then) = (slow.training_rate(), fast.stored_rate());
-    let gain = slow.training_ns as f64 / 1e9 * (1.0 - now / then);
+    let wall = data.wall(Phase::Training, slow.training_ns);
+    let gain = wall as f64 / 1e9 * (1.0 - now / then);
     if then < now * data.limit(FASTER) || gain < data.limit(STAGE_SECONDS) {
         return None;
     }
     Some(Finding {
         code: "stage-the-data-set",
-        severity: Severity::of_share(data.share_of_run((gain * 1e9) as u64)),
+        saving: data.saving(
+            (gain * 1e9) as u64,
+            Confidence::Low,
+            &[HIDDEN, OTHERS, "the time of the copy"],
+        ),
         title: format!(
             "The training files lie on a mount {:.1} times slower than {}",
             then / now,
@@ -61,17 +66,18 @@ pub fn stage(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
             ("other_bandwidth_bytes_per_second", Value::Rate(then)),
             ("room_bytes", Value::Bytes(room(fast_key))),
             ("read_seconds", seconds(slow.training_ns)),
-            ("gain_seconds", Value::Seconds(gain)),
+            ("seconds", seconds(wall)),
         ],
         subjects: vec![
             Subject::Mount(slow_key.0.clone()),
             Subject::Mount(fast_key.0.clone()),
         ],
         advice: format!(
-            "Copy the training files to {} before the run; by the bandwidths of this run that saves the time in reads given here, \
-             summed over threads, less the time of the copy.",
+            "Copy the training files to {} before the run. What that saves is foretold from the bandwidths of this run, and the copy \
+             takes time, too.",
             String::from_utf8_lossy(&fast_key.0)
         ),
+        also: Vec::new(),
     })
 }
 
@@ -118,13 +124,91 @@ pub fn reread(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "data-set-fits-in-memory",
-        severity: Severity::of_share(data.share_of_run(ns)),
+        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[HIDDEN]),
         title: "The data set fits in memory, and is read from storage again in every epoch".into(),
         evidence,
         subjects: Vec::new(),
         advice: "Keep it in memory: a cache of the loader (tf.data cache, a preloaded array), /dev/shm, or a memory limit of the job \
                  that leaves the page cache its room."
             .into(),
+        also: Vec::new(),
+    })
+}
+
+/// Intervals with few readers, and with many, from which on their bandwidths are compared.
+const COMPARED: usize = 3;
+/// How many times more readers are many.
+const MORE_READERS: f64 = 1.5;
+/// A bandwidth that grows by less does not grow.
+const NO_FASTER: f64 = 1.1;
+
+/// A mount whose bandwidth does not grow with the readers.
+pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
+    let training = usize::from(Phase::Training.code()) - 1;
+    // Readers at a time and bytes per second of the intervals in which the reads went to storage.
+    let mut intervals: Vec<(f64, f64)> = Vec::new();
+    for slice in &data.uses.series.slices {
+        let flow = &slice.phases[training];
+        let spans = slice
+            .merged
+            .iter()
+            .filter(|((_, phase), _)| *phase == training);
+        let bounds = spans.map(|(_, span)| span.bounds());
+        let bounds = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let busy = bounds.map_or(0, |(start, end)| end - start) as f64;
+        if busy > 0.0 && flow.bytes_fetched > flow.bytes_read / 2 && flow.bytes_read > 0 {
+            let rate = flow.bytes_read as f64 * 1e9 / busy;
+            intervals.push((flow.read_ns as f64 / busy, rate));
+        }
+    }
+    intervals.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let third = intervals.len() / 3;
+    if third < COMPARED {
+        return None;
+    }
+    let mean = |part: &[(f64, f64)]| {
+        let count = part.len() as f64;
+        let sum = part
+            .iter()
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (sum.0 / count, sum.1 / count)
+    };
+    let (few, many) = (
+        mean(&intervals[..third]),
+        mean(&intervals[intervals.len() - third..]),
+    );
+    let mounts = facts
+        .mounts
+        .iter()
+        .filter(|(_, mount)| mount.training_bytes > 0);
+    let (key, mount) = mounts.max_by_key(|(_, mount)| mount.training_ns)?;
+    let all: u64 = facts.mounts.values().map(|mount| mount.training_ns).sum();
+    let is_one = mount.training_ns as f64 >= all as f64 * 0.9;
+    let wall = data.wall(Phase::Training, mount.training_ns);
+    if !is_one
+        || few.0 < 1.0
+        || many.0 < few.0 * MORE_READERS
+        || many.1 > few.1 * NO_FASTER
+        || data.share_of_run(wall) < data.limit(INPUT_SHARE)
+    {
+        return None;
+    }
+    Some(Finding {
+        code: "bandwidth-of-mount-reached",
+        saving: data.saving(wall, Confidence::Medium, &[HIDDEN, OTHERS]),
+        title: format!("More readers are not faster on {}", String::from_utf8_lossy(&key.0)),
+        evidence: vec![
+            ("few_readers", Value::Text(format!("{:.1}", few.0))),
+            ("their_bandwidth_bytes_per_second", Value::Rate(few.1)),
+            ("many_readers", Value::Text(format!("{:.1}", many.0))),
+            ("bandwidth_bytes_per_second", Value::Rate(many.1)),
+            ("read_seconds", seconds(mount.training_ns)),
+        ],
+        subjects: vec![Subject::Mount(key.0.clone())],
+        advice: "More workers do not help: read fewer bytes for a sample (compress, crop or resize ahead of the run), keep the data in \
+                 memory, or stage them on faster storage."
+            .into(),
+        also: Vec::new(),
     })
 }
 
@@ -163,7 +247,14 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let (fact, median, share) = worst?;
     Some(Finding {
         code: "slow-file",
-        severity: Severity::of_share(data.share_of_run(fact.read_ns)),
+        saving: data.saving(
+            data.wall(
+                fact.phase.unwrap_or(Phase::UNMATCHED),
+                (fact.read_ns as f64 * (1.0 - rate(fact) / median)) as u64,
+            ),
+            Confidence::Low,
+            &[HIDDEN, OTHERS],
+        ),
         title: format!(
             "One file is read {:.1} times slower than those beside it",
             median / rate(fact)
@@ -178,26 +269,29 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         subjects: vec![Subject::File(fact.file)],
         advice: "Look at where this file lies (stripe, server, a failing disk), and copy it anew."
             .into(),
+        also: Vec::new(),
     })
 }
 
-/// A mount that is far slower than the others, and matters.
+/// A mount that is far slower than the others, and matters. The others are measured by reads that went to their storage: the
+/// page cache is as fast on any mount.
 pub fn slow_mount(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
-    let enough =
-        |mount: &MountFacts| mount.bytes as f64 >= data.limit(MEASURED_BYTES) && mount.data_ns > 0;
+    let enough = |bytes: u64| bytes as f64 >= data.limit(MEASURED_BYTES);
     let whole: u64 = facts.mounts.values().map(|mount| mount.ns).sum();
     let measured: Vec<Mount<'_>> = facts
         .mounts
         .iter()
-        .filter(|(key, mount)| enough(mount) && !IN_MEMORY.contains(&mounts::family(&key.1)))
+        .filter(|(key, mount)| {
+            enough(mount.bytes) && mount.data_ns > 0 && !IN_MEMORY.contains(&mounts::family(&key.1))
+        })
         .collect();
     let (slow_key, slow) = measured
         .iter()
         .min_by(|a, b| a.1.rate().total_cmp(&b.1.rate()))?;
     let mut others: Vec<f64> = measured
         .iter()
-        .filter(|(key, _)| key != slow_key)
-        .map(|(_, mount)| mount.rate())
+        .filter(|(key, mount)| key != slow_key && enough(mount.stored_bytes))
+        .map(|(_, mount)| mount.stored_rate())
         .collect();
     others.sort_by(f64::total_cmp);
     let median = *others.get(others.len() / 2)?;
@@ -210,7 +304,7 @@ pub fn slow_mount(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     }
     Some(Finding {
         code: "slow-mount",
-        severity: Severity::of_share(data.share_of_run(slow.ns)),
+        saving: data.saving((slow.data_ns as f64 * (1.0 - slow.rate() / median)) as u64, Confidence::Low, &[HIDDEN, OTHERS]),
         title: format!("One mount is {:.1} times slower than the others", median / slow.rate()),
         evidence: vec![
             ("bytes", Value::Bytes(slow.bytes)),
@@ -221,5 +315,6 @@ pub fn slow_mount(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         ],
         subjects: vec![Subject::Mount(slow_key.0.clone())],
         advice: "Move what is read and written often to a faster mount, or ask who else uses this one at the time.".into(),
+        also: Vec::new(),
     })
 }

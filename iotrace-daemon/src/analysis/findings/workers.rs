@@ -1,7 +1,7 @@
 //! Findings on workers and ranks.
 
-use super::{Data, Finding, Severity, Subject, Value, seconds, thresholds::*};
-use crate::analysis::balance::Cohort;
+use super::{Confidence, Data, Finding, HIDDEN, Subject, Value, seconds, thresholds::*};
+use crate::{analysis::balance::Cohort, classify::phase::Phase};
 
 /// Workers of one rank, or ranks, of which one reads far more than the mean.
 pub fn unbalanced(data: &Data<'_>) -> Vec<Finding> {
@@ -31,6 +31,7 @@ pub fn unbalanced(data: &Data<'_>) -> Vec<Finding> {
             .max_by(|a, b| a.imbalance().total_cmp(&b.imbalance()))
     {
         findings.push(finding(
+            data,
             worst,
             "unbalanced-workers",
             "worker",
@@ -42,20 +43,29 @@ pub fn unbalanced(data: &Data<'_>) -> Vec<Finding> {
         .iter()
         .filter(is_large)
         .find(|cohort| uneven(cohort));
-    findings.extend(ranks.map(|ranks| finding(ranks, "unbalanced-ranks", "rank", 1)));
+    findings.extend(ranks.map(|ranks| finding(data, ranks, "unbalanced-ranks", "rank", 1)));
     findings
 }
 
-fn finding(cohort: &Cohort, code: &'static str, what: &str, groups: usize) -> Finding {
+fn finding(
+    data: &Data<'_>,
+    cohort: &Cohort,
+    code: &'static str,
+    what: &str,
+    groups: usize,
+) -> Finding {
     let (most, least) = (cohort.shares.first(), cohort.shares.last());
     let imbalance = cohort.imbalance();
+    // With the mean of the bytes, the one with the most would have read for less.
+    let most_ns = most.map_or(0, |share| share.read_ns);
+    let excess = most_ns as f64 * imbalance / (1.0 + imbalance);
     Finding {
         code,
-        severity: if imbalance >= 1.0 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        saving: data.saving(
+            data.wall(Phase::Training, excess as u64),
+            Confidence::Medium,
+            &[HIDDEN],
+        ),
         title: format!(
             "One {what} reads {:.0} % more than the mean of {}",
             imbalance * 100.0,
@@ -91,6 +101,7 @@ fn finding(cohort: &Cohort, code: &'static str, what: &str, groups: usize) -> Fi
             "Give every {what} the same bytes: cut the data into shards of one size, and at least as many, and a multiple, as there \
              are {what}s."
         ),
+        also: Vec::new(),
     }
 }
 
@@ -111,9 +122,11 @@ pub fn idle(data: &Data<'_>) -> Option<Finding> {
         .iter()
         .flat_map(|cohort| cohort.idle.iter().copied())
         .collect();
+    let busy = large.iter().flat_map(|cohort| &cohort.shares);
+    let wall = data.wall(Phase::Training, busy.map(|share| share.read_ns).sum());
     Some(Finding {
         code: "idle-workers",
-        severity: Severity::Medium,
+        saving: data.saving(wall * without.len() as u64 / workers.max(1) as u64, Confidence::Low, &[HIDDEN]),
         title: format!("{} of {workers} workers read next to nothing", without.len()),
         evidence: vec![
             ("workers", Value::Count(workers as u64)),
@@ -122,5 +135,6 @@ pub fn idle(data: &Data<'_>) -> Option<Finding> {
         ],
         subjects: without.into_iter().take(super::SUBJECTS).map(Subject::Process).collect(),
         advice: "Use fewer workers, or cut the data into more shards: a worker without a shard has nothing to read.".into(),
+        also: Vec::new(),
     })
 }

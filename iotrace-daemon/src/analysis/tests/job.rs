@@ -152,6 +152,11 @@ impl Job {
 
     /// Opens a file, reads so many bytes of it in calls of at most 1 MiB, and closes it; all the time is in reads.
     pub fn read(&mut self, used: Use<'_>, bytes: u64) {
+        self.read_from_storage(used, bytes, 0);
+    }
+
+    /// The same, of which so many bytes are fetched from storage.
+    pub fn read_from_storage(&mut self, used: Use<'_>, bytes: u64, fetched: u64) {
         let calls = bytes.div_ceil(1 << 20).max(1);
         let ns = (used.to - used.from) * MS;
         let size = if bytes / calls > 102_400 {
@@ -168,6 +173,7 @@ impl Job {
             (READ_NS, ns),
             (META_NS, 1_000),
             (MAX_BYTE_READ, bytes - 1),
+            (BYTES_FETCHED, fetched),
         ];
         self.add(used, &values, FIRST_READ, LAST_READ);
     }

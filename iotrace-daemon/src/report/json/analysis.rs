@@ -7,7 +7,7 @@ use crate::{
     analysis::{
         balance::{Cohort, Share},
         epochs::Epoch,
-        findings::{Finding, Subject, Value},
+        findings::{Finding, LOOKED_AT, Subject, Value, not_looked_at},
         merged::of_slices,
         saves::Event,
         series::{Flow, Slice},
@@ -79,7 +79,9 @@ pub(super) fn analysis_entries<M: SerializeMap>(
                 .map(|found| finding(report, found))
                 .collect(),
         ),
-    )
+    )?;
+    map.serialize_entry("looked_at", &LOOKED_AT)?;
+    map.serialize_entry("not_looked_at", &not_looked_at(report.model, report.run))
 }
 
 /// Calls that had not returned.
@@ -355,13 +357,19 @@ fn finding(report: &Report<'_>, finding: &Finding) -> Json {
         };
         ((*name).to_owned(), value)
     });
+    let saving = &finding.saving;
     json!({
         "code": finding.code,
-        "severity": finding.severity.name(),
+        "severity": saving.severity.name(),
+        "saves_at_most_seconds": seconds(saving.at_most_ns),
+        "saves_at_most_share": share(saving.at_most_ns, report.run.duration_ns),
+        "confidence": saving.confidence.name(),
+        "not_looked_at": saving.not_looked_at,
         "title": finding.title,
         "evidence": evidence.collect::<Map<_, _>>(),
         "subjects": finding.subjects.iter().map(|of| subject(report, of)).collect::<Vec<_>>(),
         "advice": finding.advice,
+        "also": finding.also,
     })
 }
 

@@ -34,12 +34,12 @@ pub fn diff_json(diff: &Diff<'_>, mut out: impl Write) -> io::Result<()> {
         into.insert(section.name.into(), measures.into());
     }
     object.insert("phases".into(), phases.into());
-    let finding = |one: &Finding| json!({"code": one.code, "severity": one.severity.name(), "title": one.title});
+    let finding = |one: &Finding| json!({"code": one.code, "severity": one.saving.severity.name(), "title": one.title});
     let kept = diff.kept().map(|(before, after)| {
         json!({
             "code": after.code,
-            "severity_before": before.severity.name(),
-            "severity_after": after.severity.name(),
+            "severity_before": before.saving.severity.name(),
+            "severity_after": after.saving.severity.name(),
             "title": after.title,
         })
     });

@@ -114,6 +114,8 @@ fn json_has_the_schema() {
         "balance",
         "startup",
         "findings",
+        "looked_at",
+        "not_looked_at",
         "time_series",
         "remarks",
         "in_flight",

@@ -44,19 +44,25 @@ fn findings(diff: &Diff<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
         )
     };
     for finding in diff.gone() {
-        line(page, Style::Good, "gone", finding.severity.name(), finding)?;
+        line(
+            page,
+            Style::Good,
+            "gone",
+            finding.saving.severity.name(),
+            finding,
+        )?;
     }
     for finding in diff.new_ones() {
         line(
             page,
             Style::Warning,
             "new",
-            finding.severity.name(),
+            finding.saving.severity.name(),
             finding,
         )?;
     }
     for (before, after) in &kept {
-        let severity = match (before.severity.name(), after.severity.name()) {
+        let severity = match (before.saving.severity.name(), after.saving.severity.name()) {
             (before, after) if before == after => after.to_owned(),
             (before, after) => format!("{before}, now {after}"),
         };

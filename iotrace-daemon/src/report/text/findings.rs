@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use super::{
     escape::{escape, shorten},
     table::{PAGE, Page, Style},
-    units::{bytes, count, duration, some_rate},
+    units::{bytes, count, duration, share, some_rate},
 };
 use crate::{
-    analysis::findings::{Finding, Severity, Subject, Value},
+    analysis::findings::{Finding, LOOKED_AT, Severity, Subject, Value, not_looked_at},
     report::Report,
 };
 
@@ -20,13 +20,14 @@ pub fn findings(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<
     page.section("Findings")?;
     let findings = &report.analysis.findings;
     if findings.is_empty() {
-        let text = "  Nothing to change in what this run tells.";
-        return page.line(Style::Good, text);
+        let text = format!("Nothing to change in {}.", LOOKED_AT.join(", "));
+        page.prose(Style::Good, &text)?;
     }
     for finding in findings {
         finding_lines(report, page, finding)?;
     }
-    Ok(())
+    let unseen = not_looked_at(report.model, report.run).join(", ");
+    page.prose(Style::Dim, &format!("Not looked at: {unseen}."))
 }
 
 fn finding_lines(
@@ -34,15 +35,26 @@ fn finding_lines(
     page: &mut Page<impl Write>,
     finding: &Finding,
 ) -> io::Result<()> {
-    let style = match finding.severity {
+    let saving = &finding.saving;
+    let style = match saving.severity {
         Severity::Low => Style::Plain,
         Severity::Medium | Severity::High => Style::Warning,
     };
     let title = escape(finding.title.as_bytes());
     page.prose(
         style,
-        &format!("[{}] {}: {title}.", finding.severity.name(), finding.code),
+        &format!("[{}] {}: {title}.", saving.severity.name(), finding.code),
     )?;
+    let mut saves = format!(
+        "Saves at most {}, {} of the run; confidence {}",
+        duration(saving.at_most_ns),
+        share(saving.at_most_ns, report.run.duration_ns),
+        saving.confidence.name()
+    );
+    if !saving.not_looked_at.is_empty() {
+        saves += &format!("; not known: {}", saving.not_looked_at.join(", "));
+    }
+    page.indented(Style::Plain, &saves)?;
     let evidence: Vec<String> = finding
         .evidence
         .iter()

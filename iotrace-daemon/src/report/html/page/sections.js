@@ -49,11 +49,16 @@ const sections = (() => {
         el("h3", {}, el("span", { class: "severity" }, visible(finding.severity)), " ",
           visible(finding.title ?? words(finding.code)), " ", el("code", {}, visible(finding.code))),
         el("p", { class: "advice" }, visible(finding.advice ?? "")),
+        el("p", { class: "saving" }, `Saves at most ${duration(finding.saves_at_most_seconds)}, ${share(finding.saves_at_most_seconds, report.duration_seconds)} of the run; `,
+          `confidence ${visible(finding.confidence)}`,
+          finding.not_looked_at?.length ? `; not known: ${finding.not_looked_at.map(visible).join(", ")}` : null),
         el("dl", { class: "evidence" }, pairs(finding.evidence)),
         finding.subjects?.length ? el("details", {}, el("summary", {}, `${count(finding.subjects.length)} concerned`),
           el("ul", {}, finding.subjects.map(subject))) : null));
-    const none = el("p", {}, "None of the known problems shows in this run.");
-    return section("findings", "Findings", ...(cards.length ? cards : [none]));
+    const list = (items) => (items ?? []).map(visible).join(", ");
+    const none = el("p", {}, `Nothing to change in ${list(report.looked_at)}.`);
+    const unseen = el("p", { class: "unseen" }, `Not looked at: ${list(report.not_looked_at)}.`);
+    return section("findings", "Findings", ...(cards.length ? cards : [none]), unseen);
   }
 
   function phases(data) {
