@@ -1,6 +1,6 @@
 //! Calls in flight as reports have them: who has been in which call on which file since when.
 
-use std::{collections::HashMap, fs, path::PathBuf};
+use std::{cmp::Reverse, collections::HashMap, fs, path::PathBuf};
 
 use iotrace_common::{
     in_flight::Head,
@@ -12,7 +12,8 @@ use crate::{
     kernel::calls::native_table,
     model::{
         Model,
-        run::{CallInFlight, Run},
+        input::ProcessId,
+        run::{CallInFlight, Clock, Run},
     },
 };
 
@@ -102,40 +103,89 @@ const MIN_AGE_NS: u64 = 1_000_000_000;
 /// The calls of `heads` that have lasted for at least a second, the longest first.
 pub fn describe(heads: &[Head], earlier: &Earlier, model: &Model, run: &Run) -> Vec<CallInFlight> {
     let now = host::monotonic();
-    let old = heads
-        .iter()
-        .filter(|head| now.saturating_sub(head.entered) >= MIN_AGE_NS);
+    let old = heads.iter().filter(|head| is_old(head, now));
     let mut calls: Vec<CallInFlight> = old
         .filter_map(|head| {
             let (pid, tid) = (head.key.io.tgid, head.key.io.tid);
             // A thread whose end was missed is in no call.
             let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-            let file = model.find_file(head.key.io.file);
-            let named = file.as_ref().filter(|file| !file.path.is_empty());
-            let path = named.map(|file| file.path.to_vec());
-            let path = path.or_else(|| path_of_descriptor(pid, &call));
-            let at = path.as_deref().unwrap_or_default();
-            let (mount_point, fs_type) = model.mount_at(head.key.io.file.device, at);
-            let (mount_point, fs_type) =
-                (text(&String::from_utf8_lossy(mount_point)), text(fs_type));
-            let op = head.key.op as usize;
-            Some(CallInFlight {
-                pid,
-                tid,
-                operation: op::NAMES.get(op).copied().unwrap_or("unknown").into(),
-                path: path.map(|path| String::from_utf8_lossy(&path).into_owned()),
-                mount_point,
-                fs_type,
-                phase: head.key.io.phase_code() as u16,
-                began_before: false,
-                start_unix_ns: run.clock.unix_ns(head.entered),
-                ns: now.saturating_sub(head.entered),
-            })
+            let path = path_in_model(head, model).or_else(|| path_of_descriptor(pid, &call));
+            Some(call_of(head, path, model, &run.clock, now))
         })
         .collect();
     calls.extend(earlier.calls(model, run));
-    calls.sort_by_key(|call| (std::cmp::Reverse(call.ns), call.tid));
+    sort(&mut calls, |call| call);
     calls
+}
+
+/// The same for the whole machine, by process, without a look at anything that a process can hold up: a file that is not
+/// known yet has no path.
+pub fn of_all(heads: &[Head], model: &Model, clock: &Clock) -> Vec<(ProcessId, CallInFlight)> {
+    let now = host::monotonic();
+    let old = heads.iter().filter(|head| is_old(head, now));
+    let old = old.filter(|head| is_asleep(head.key.io.tgid, head.key.io.tid));
+    let mut calls: Vec<(ProcessId, CallInFlight)> = old
+        .map(|head| {
+            let process = ProcessId {
+                pid: head.key.io.tgid,
+                start: head.key.io.start,
+            };
+            let path = path_in_model(head, model);
+            (process, call_of(head, path, model, clock, now))
+        })
+        .collect();
+    sort(&mut calls, |(_, call)| call);
+    calls
+}
+
+fn is_old(head: &Head, now: u64) -> bool {
+    now.saturating_sub(head.entered) >= MIN_AGE_NS
+}
+
+fn sort<T>(calls: &mut [T], call: impl Fn(&T) -> &CallInFlight) {
+    calls.sort_by_key(|one| (Reverse(call(one).ns), call(one).tid));
+}
+
+fn path_in_model(head: &Head, model: &Model) -> Option<Vec<u8>> {
+    let file = model.find_file(head.key.io.file);
+    let named = file.as_ref().filter(|file| !file.path.is_empty());
+    named.map(|file| file.path.to_vec())
+}
+
+fn call_of(
+    head: &Head,
+    path: Option<Vec<u8>>,
+    model: &Model,
+    clock: &Clock,
+    now: u64,
+) -> CallInFlight {
+    let at = path.as_deref().unwrap_or_default();
+    let (mount_point, fs_type) = model.mount_at(head.key.io.file.device, at);
+    let (mount_point, fs_type) = (text(&String::from_utf8_lossy(mount_point)), text(fs_type));
+    let op = head.key.op as usize;
+    CallInFlight {
+        pid: head.key.io.tgid,
+        tid: head.key.io.tid,
+        operation: op::NAMES.get(op).copied().unwrap_or("unknown").into(),
+        path: path.map(|path| String::from_utf8_lossy(&path).into_owned()),
+        mount_point,
+        fs_type,
+        phase: head.key.io.phase_code() as u16,
+        began_before: false,
+        start_unix_ns: clock.unix_ns(head.entered),
+        ns: now.saturating_sub(head.entered),
+    }
+}
+
+/// Whether a thread is there and does not run. Reading this waits for no lock that a process can hold.
+fn is_asleep(pid: u32, tid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap_or_default();
+    // The name in parentheses may have any character.
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| matches!(state, 'S' | 'D'))
 }
 
 fn text(text: &str) -> Option<String> {

@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -10,7 +11,9 @@ use std::{
 };
 
 use common::{
-    Iotrace, directory, python,
+    Iotrace,
+    daemon::{self, Daemon, Sample},
+    directory, python,
     slow::{Slow, Speed},
 };
 use serde_json::Value;
@@ -193,4 +196,70 @@ fn slow_reads_that_return_are_no_hang() {
     let report = finished.report();
     assert!(report["in_flight"].as_array().unwrap().is_empty());
     assert!(!codes(&report).contains(&"call-hangs"));
+}
+
+#[test]
+fn the_service_tells_of_calls_that_hang() {
+    let (_keep, dir) = directory();
+    let speed = Speed {
+        read: NEVER,
+        ..Speed::default()
+    };
+    let mount = dir.join("slow");
+    let fast = Speed {
+        read: Duration::from_millis(5),
+        ..Speed::default()
+    };
+    let files = [("hung.bin", MIB, speed), ("data.bin", MIB, fast)];
+    let _slow = Slow::mount(&mount, &files, fast);
+    let socket = dir.join("iotrace.sock");
+    let daemon = Daemon::start(daemon::command().env("IOTRACE_SOCKET", &socket));
+    let begun = Instant::now();
+    // Two of one job: one hangs, and one reads on and on, waits for a pipe, and sleeps.
+    let code = "import os, sys; fd = os.open(sys.argv[1], os.O_RDONLY); os.read(fd, 65536)";
+    let lives = "import os, sys, time\nr, w = os.pipe()\nfd = os.open(sys.argv[1], os.O_RDONLY)\n\
+                 if os.fork() == 0: os.read(r, 1)\nwhile True: os.pread(fd, 4096, 0); time.sleep(0.5)";
+    let start = |code: &str, file: &str| {
+        let mut program = Command::new(python());
+        program.args(["-c", code]).arg(mount.join(file));
+        program.env("SLURM_JOB_ID", "777").process_group(0);
+        program.spawn().expect("Python")
+    };
+    let (hung, lively) = (start(code, "hung.bin"), start(lives, "data.bin"));
+    let of_job = |samples: &[Sample]| -> Vec<Sample> {
+        let samples = samples.iter().filter(|sample| {
+            sample.name == "iotrace_in_flight_seconds" && sample.label("unit") == "slurm:777"
+        });
+        samples.cloned().collect()
+    };
+    let calls = daemon.until("call in flight", |samples| {
+        let calls = of_job(samples);
+        (!calls.is_empty()).then_some(calls)
+    });
+    let [call] = calls.as_slice() else {
+        panic!("one call hangs: {calls:#?}");
+    };
+    assert_eq!(call.label("operation"), "read");
+    assert_eq!(call.label("mountpoint"), mount.to_str().unwrap());
+    let (least, most) = (1.0, begun.elapsed().as_secs_f64());
+    assert!((least..most).contains(&call.value), "{call:?} of {most} s");
+
+    let mut snapshot = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    snapshot.args(["snapshot", "--format=json", "--pid", &hung.id().to_string()]);
+    let output = snapshot.env("IOTRACE_SOCKET", &socket).output().unwrap();
+    let snapshot: Value = serde_json::from_slice(&output.stdout).expect("a snapshot");
+    let [call] = snapshot["in_flight"].as_array().unwrap().as_slice() else {
+        panic!("{snapshot:#}");
+    };
+    assert_eq!(call["pid"], hung.id());
+    assert_eq!(call["operation"], "read");
+    assert_eq!(call["path"], mount.join("hung.bin").to_str().unwrap());
+
+    kill(hung);
+    daemon.until("end of the call", |samples| {
+        of_job(samples).is_empty().then_some(())
+    });
+    // SAFETY: the process group of a child that was not waited for.
+    unsafe { libc::kill(-(lively.id() as i32), libc::SIGKILL) };
+    kill(lively);
 }

@@ -90,6 +90,8 @@ fn totals() -> Totals {
         beside.last_read = Some(210_500_000_000);
         beside.open_files = Some(42);
         beside.findings.insert(("slow-mount", "high"), 1);
+        let call = ("read".to_owned(), "/lustre".to_owned());
+        beside.in_flight.insert(call, 90_000_000_000);
     });
     totals.directories.set_limit(1);
     totals.processes.set_limit(1);

@@ -21,7 +21,7 @@ use crate::{
         Drain, Stats,
         collector::{Collector, Taken},
     },
-    host,
+    host, in_flight,
     kernel::{Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest},
     model::{
         Model,
@@ -282,10 +282,14 @@ impl Daemon {
         // Processes that were there before.
         live::describe(&mut self.model, targets::glance);
         let now = host::realtime().unwrap_or(0);
+        let heads = self.kernel.in_flight().unwrap_or_else(|error| {
+            log::warn!("calls in flight are not known: {error}");
+            Vec::new()
+        });
+        let in_flight = in_flight::of_all(&heads, &self.model, &self.clock);
         for question in self.waiting.drain(..count).collect::<Vec<_>>() {
-            let snapshot = self
-                .families
-                .snapshot(&self.model, question.pid, question.uid);
+            let whom = (question.pid, question.uid);
+            let snapshot = self.families.snapshot(&self.model, whom, &in_flight);
             let snapshot = snapshot.map(|snapshot| Snapshot {
                 time_unix_ns: now,
                 since_unix_ns: self.since(question.pid),
@@ -320,6 +324,11 @@ impl Daemon {
         let devices = devices.collect();
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
         let families = &self.families;
+        let is_slow = number.is_multiple_of(SLOW);
+        let in_flight = match is_slow {
+            true => in_flight::of_all(&self.kernel.in_flight()?, model, &self.clock),
+            false => Vec::new(),
+        };
         intake.read_ahead(model);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
@@ -338,7 +347,8 @@ impl Daemon {
             if let Some(socket) = &self.socket {
                 state.service.recordings = socket.state();
             }
-            if number.is_multiple_of(SLOW) {
+            if is_slow {
+                intake.take_in_flight(in_flight, &mut state.totals);
                 intake.expire(&mut state.totals, config.metrics.linger.0, now);
                 intake.look(&mut state.totals, now);
                 state.service.warnings = warnings(&state.service, intake, unmeasured);
@@ -357,10 +367,10 @@ impl Daemon {
             state.service.memory.crowded_out = intake.crowded_out();
         });
         let is_over = self.model.file_count() > config.memory.max_files * 5 / 4;
-        if is_over && !number.is_multiple_of(SLOW) {
+        if is_over && !is_slow {
             self.forget()?;
         }
-        if number.is_multiple_of(SLOW) {
+        if is_slow {
             self.forget()?;
             match host::machine_mountinfo() {
                 Ok(text) => {

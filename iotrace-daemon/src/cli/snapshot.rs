@@ -14,9 +14,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{config::Sorting, live, output, output::Format, remote};
 use crate::{
     drain::collector::Taken,
-    host,
-    model::{Model, phases::Done},
-    report::units,
+    host, in_flight,
+    model::{Model, phases::Done, run::Clock},
+    report::{escape, units},
     service::{
         snapshot::Snapshot,
         socket::protocol::{Answer, Ask, Snapshot as Request},
@@ -123,6 +123,7 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
         }
     }
     let time_unix_ns = host::realtime()?;
+    let heads = source.in_flight();
     let (losses, _, lost) = source.end(|batch| batch.apply(&mut model)).await?;
     if let Some(lost) = lost {
         return Err(lost);
@@ -131,9 +132,11 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
     if lost > 0 {
         log::warn!("{lost} operations could not be counted");
     }
+    let in_flight = in_flight::of_all(&heads, &model, &Clock::default()).into_iter();
     Ok(Snapshot {
         since_unix_ns,
         time_unix_ns,
+        in_flight: in_flight.map(|(_, call)| call.into()).collect(),
         ..Snapshot::of_all(&model, args.pid)
     })
 }
@@ -176,5 +179,19 @@ fn text(snapshot: &Snapshot) -> String {
         put(phase, done);
     }
     put("total", &snapshot.total);
+    for call in &snapshot.in_flight {
+        text.push_str(&format!(
+            "Not returned for {}: {} on {} by thread {} of process {}\n",
+            units::duration(call.ns),
+            call.operation,
+            call.path
+                .as_deref()
+                .map_or("a file that is not known yet".into(), |path| escape(
+                    path.as_bytes()
+                )),
+            call.tid,
+            call.pid,
+        ));
+    }
     text
 }

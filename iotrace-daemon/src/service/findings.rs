@@ -19,7 +19,11 @@ use super::{
 use crate::{
     analysis::{Analysis, findings::thresholds::Thresholds},
     classify::{Classifier, context::sort, copies::Copies},
-    model::{Model, Process, Spot, input::Place, run::Run},
+    model::{
+        Model, Process, Spot,
+        input::Place,
+        run::{CallInFlight, Run},
+    },
 };
 
 /// Between two looks at one unit.
@@ -78,6 +82,7 @@ impl Looks {
         model: &Model,
         processes: &Processes,
         undecided: &Undecided,
+        in_flight: &BTreeMap<UnitId, Vec<CallInFlight>>,
         now: Instant,
     ) -> Option<(UnitId, Found)> {
         let found = match &self.current {
@@ -89,12 +94,19 @@ impl Looks {
             None => None,
         };
         self.current = None;
-        self.begin(model, processes, undecided, now);
+        self.begin(model, processes, undecided, in_flight, now);
         found
     }
 
     /// Looks at the unit that was longest not looked at, where that is long enough ago.
-    fn begin(&mut self, model: &Model, processes: &Processes, undecided: &Undecided, now: Instant) {
+    fn begin(
+        &mut self,
+        model: &Model,
+        processes: &Processes,
+        undecided: &Undecided,
+        in_flight: &BTreeMap<UnitId, Vec<CallInFlight>>,
+        now: Instant,
+    ) {
         let units: Vec<Option<UnitId>> = model
             .processes()
             .iter()
@@ -126,14 +138,16 @@ impl Looks {
         }
         let mut part = part_of(model, |index| units[index as usize] == Some(unit));
         undecided.copy_spans(unit, &mut part);
-        let run = self.run_of(&part);
+        let run = Run {
+            in_flight: in_flight.get(&unit).cloned().unwrap_or_default(),
+            ..self.run_of(&part)
+        };
         let (classifier, thresholds) = (Arc::clone(&self.classifier), self.thresholds.clone());
         let (sender, receiver) = mpsc::channel();
         let look = move || {
             let run = Run {
                 // May wait for a server that does not answer: this thread may, and no other.
                 room_bytes: crate::host::room(&part),
-                in_flight: Vec::new(),
                 ..run
             };
             let copies = Copies::of(&part);

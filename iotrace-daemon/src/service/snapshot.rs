@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     classify::phase::Phase,
-    model::{Model, Process, input::ProcessId, phases::Done},
+    model::{Model, Process, input::ProcessId, phases::Done, run::CallInFlight},
     targets,
 };
 
@@ -28,6 +28,35 @@ pub struct Snapshot {
     pub total: Done,
     /// The same by phase, where there is anything; merged time is summed over processes.
     pub phases: BTreeMap<String, Done>,
+    /// Calls of theirs that have not returned after a second, the longest first.
+    #[serde(default)]
+    pub in_flight: Vec<Call>,
+}
+
+/// A call that has not returned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    pub pid: u32,
+    pub tid: u32,
+    pub operation: String,
+    /// `None` where it is not known: an open that has not returned.
+    pub path: Option<String>,
+    pub mount_point: Option<String>,
+    /// For how long, nanoseconds.
+    pub ns: u64,
+}
+
+impl From<CallInFlight> for Call {
+    fn from(call: CallInFlight) -> Self {
+        Self {
+            pid: call.pid,
+            tid: call.tid,
+            operation: call.operation,
+            path: call.path,
+            mount_point: call.mount_point,
+            ns: call.ns,
+        }
+    }
 }
 
 impl Snapshot {
@@ -143,9 +172,14 @@ impl Families {
         self.adopted = adopted;
     }
 
-    /// What process `pid` and its descendants have done, those alone that are of user `uid` where one is given. `None`:
-    /// the process is not that user's.
-    pub fn snapshot(&self, model: &Model, pid: u32, uid: Option<u32>) -> Option<Snapshot> {
+    /// What process `pid` and its descendants have done, those alone that are of user `uid` where one is given, and which
+    /// of the calls `in_flight` are theirs. `None`: the process is not that user's.
+    pub fn snapshot(
+        &self,
+        model: &Model,
+        (pid, uid): (u32, Option<u32>),
+        in_flight: &[(ProcessId, CallInFlight)],
+    ) -> Option<Snapshot> {
         let parents = self.parents(model);
         let by_id: HashMap<ProcessId, &Process> = model
             .processes()
@@ -153,6 +187,7 @@ impl Families {
             .map(|process| (process.id, process))
             .collect();
         let mut sum = Ended::default();
+        let mut seen = HashSet::new();
         let root = model
             .processes()
             .iter()
@@ -174,6 +209,7 @@ impl Families {
                 next.extend(children.remove(&id).unwrap_or_default());
                 let process = by_id[&id];
                 if uid.is_none() || process.about.uid == uid {
+                    seen.insert(id);
                     sum.add(&Ended::of(process));
                 }
             }
@@ -183,7 +219,11 @@ impl Families {
                 }
             }
         }
-        Some(shown(pid, &sum))
+        let calls = in_flight.iter().filter(|(of, _)| seen.contains(of));
+        Some(Snapshot {
+            in_flight: calls.map(|(_, call)| call.clone().into()).collect(),
+            ..shown(pid, &sum)
+        })
     }
 
     /// The parent of each process that the model knows, where that knows it too.
@@ -294,7 +334,7 @@ mod tests {
     }
 
     fn bytes(families: &Families, model: &Model, pid: u32, uid: Option<u32>) -> u64 {
-        families.snapshot(model, pid, uid).unwrap().phases["training"].bytes_read
+        families.snapshot(model, (pid, uid), &[]).unwrap().phases["training"].bytes_read
     }
 
     #[test]
@@ -303,9 +343,12 @@ mod tests {
         let families = Families::default();
         assert_eq!(bytes(&families, &model, own, None), 1111);
         assert_eq!(bytes(&families, &model, own, Some(7)), 111);
-        assert_eq!(families.snapshot(&model, own, Some(8)), None);
+        assert_eq!(families.snapshot(&model, (own, Some(8)), &[]), None);
         assert_eq!(
-            families.snapshot(&model, own, Some(7)).unwrap().processes,
+            families
+                .snapshot(&model, (own, Some(7)), &[])
+                .unwrap()
+                .processes,
             3
         );
     }
@@ -325,7 +368,10 @@ mod tests {
             assert_eq!(bytes(&families, &model, own, Some(7)), 111);
         }
         assert_eq!(
-            families.snapshot(&model, own, Some(7)).unwrap().processes,
+            families
+                .snapshot(&model, (own, Some(7)), &[])
+                .unwrap()
+                .processes,
             3
         );
     }
@@ -334,9 +380,9 @@ mod tests {
     fn a_difference_is_of_one_process() {
         let (mut model, own) = family();
         let families = Families::default();
-        let before = families.snapshot(&model, own, None).unwrap();
+        let before = families.snapshot(&model, (own, None), &[]).unwrap();
         read(&mut model, u32::MAX, 5);
-        let after = families.snapshot(&model, own, None).unwrap();
+        let after = families.snapshot(&model, (own, None), &[]).unwrap();
         let difference = after.since(&before);
         assert_eq!(
             (difference.total.bytes_read, difference.total.operations),

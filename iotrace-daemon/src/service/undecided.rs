@@ -87,6 +87,8 @@ pub struct Undecided {
     units: HashMap<UnitId, Unit>,
     decided: Vec<Decided>,
     saves: Vec<(UnitId, Saved)>,
+    /// Processes x files that are kept, of all units.
+    rows: usize,
     /// Counts that found no room, and were counted as their path says.
     crowded_out: u64,
 }
@@ -118,6 +120,7 @@ impl Undecided {
             units: HashMap::new(),
             decided: Vec::new(),
             saves: Vec::new(),
+            rows: 0,
             crowded_out: 0,
         }
     }
@@ -142,10 +145,11 @@ impl Undecided {
         let known = self.units.get(&unit);
         if !known.is_some_and(|unit| unit.rows.contains_key(&row)) {
             let of_unit = known.map_or(0, |unit| unit.rows.len());
-            if of_unit >= MAX_ROWS || self.rows() >= MAX_ROWS_OF_ALL {
+            if of_unit >= MAX_ROWS || self.rows >= MAX_ROWS_OF_ALL {
                 self.crowded_out += 1;
                 return false;
             }
+            self.rows += 1;
         }
         let unit = self.units.entry(unit).or_insert_with(|| Unit::new(now));
         unit.touched = now;
@@ -237,7 +241,9 @@ impl Undecided {
         let waiting = unit.decide_rows(id, &sorted, is_over, now, &mut self.decided);
         let (saves, go_on) = unit.complete(&events, &waiting, &run, is_over);
         self.saves.extend(saves.into_iter().map(|save| (id, save)));
+        let before = unit.rows.len();
         unit.forget(now);
+        self.rows -= before - unit.rows.len();
         let pause = MIN_PAUSE.max(begun.elapsed() * PAUSE_PER_COST);
         unit.due = (!waiting.is_empty() || go_on).then_some(now + pause);
     }
@@ -255,10 +261,12 @@ impl Undecided {
         let Some(unit) = self.units.get(&unit) else {
             return;
         };
+        let known: HashSet<ProcessId> = part.processes().iter().map(|process| process.id).collect();
         for span in unit.model.spans().map_or(&[][..], |spans| spans.all()) {
             let process = unit.model.processes()[span.process as usize].id;
             let file = unit.model.file(span.file).id;
-            if part.find_file(file).is_some() {
+            // What the whole model has forgotten is left out.
+            if part.find_file(file).is_some() && known.contains(&process) {
                 part.add_span(process, file, span.number, &span.cell.total());
             }
         }
@@ -274,11 +282,12 @@ impl Undecided {
     pub fn retain(&mut self, is_there: impl Fn(UnitId) -> bool) {
         self.units
             .retain(|id, unit| unit.due.is_some() || is_there(*id));
+        self.rows = self.units.values().map(|unit| unit.rows.len()).sum();
     }
 
     /// Processes x files that are kept, of all units.
     pub fn rows(&self) -> usize {
-        self.units.values().map(|unit| unit.rows.len()).sum()
+        self.rows
     }
 
     /// Uses of files that are kept, of all units.

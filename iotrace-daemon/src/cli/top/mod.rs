@@ -30,8 +30,8 @@ use tokio::{
 use super::{config::Sorting, live, source::Source};
 use crate::{
     drain::collector::Taken,
-    host,
-    model::{Model, history::Bounds},
+    host, in_flight,
+    model::{Model, history::Bounds, run::Clock},
     targets,
 };
 use state::{Lines, State};
@@ -170,6 +170,9 @@ impl Top {
         let lines = Lines::of(&self.model, &self.sorting.classifier, period);
         let lost = live::lost(&self.source.losses()?);
         self.state.take(lines, lost);
+        let heads = self.source.in_flight();
+        let calls = in_flight::of_all(&heads, &self.model, &Clock::default());
+        self.state.in_flight = calls.into_iter().map(|(_, call)| call).collect();
         self.model.settle(Bounds { start: 0, end: 0 });
         self.forget()?;
         Ok(())

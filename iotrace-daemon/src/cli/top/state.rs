@@ -12,7 +12,7 @@ use crate::{
         context::Sorted,
         phase::{Direction, Phase},
     },
-    model::{Model, phases::Done},
+    model::{Model, phases::Done, run::CallInFlight},
     report::escape,
 };
 
@@ -156,6 +156,8 @@ pub struct State {
     held: Option<Totals>,
     /// Operations that no counter holds.
     pub lost: u64,
+    /// Calls that have not returned after a second, the longest first.
+    pub in_flight: Vec<CallInFlight>,
     /// Of the processes that were named, those that have ended.
     pub ended: Vec<u32>,
 }
@@ -186,6 +188,7 @@ impl State {
             totals: Totals::default(),
             held: None,
             lost: 0,
+            in_flight: Vec::new(),
             ended: Vec::new(),
         }
     }

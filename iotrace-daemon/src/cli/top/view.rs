@@ -33,14 +33,17 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
         state,
         done.chain(lines_of_all.iter().map(|line| &line.done)),
     );
-    let [title, by_phase, lines, keys] = Layout::vertical([
+    let [title, calls, by_phase, lines, keys] = Layout::vertical([
         Constraint::Length(1),
+        Constraint::Length(u16::from(!state.in_flight.is_empty())),
         Constraint::Length(phases.len() as u16 + 1),
         Constraint::Min(2),
         Constraint::Length(1),
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(heading(state)), title);
+    let width = usize::from(calls.width);
+    frame.render_widget(Paragraph::new(in_flight(state, width)), calls);
     frame.render_widget(summary(state, &phases, widths), by_phase);
     draw_lines(frame, state, &lines_of_all, widths, lines);
     frame.render_widget(Paragraph::new(footer(state)), keys);
@@ -73,6 +76,30 @@ fn heading(state: &State) -> Text<'static> {
         text += &format!(", {} operations not counted", units::count(state.lost));
     }
     Text::styled(text, Style::new().add_modifier(Modifier::BOLD))
+}
+
+/// The oldest call that has not returned, and how many there are.
+fn in_flight(state: &State, width: usize) -> Text<'static> {
+    let Some(oldest) = state.in_flight.first() else {
+        return Text::default();
+    };
+    let calls = match state.in_flight.len() {
+        1 => "1 call has not returned".to_owned(),
+        more => format!("{more} calls have not returned"),
+    };
+    let text = format!(
+        "{calls}: {} by {} for {} on ",
+        oldest.operation,
+        oldest.pid,
+        units::duration(oldest.ns)
+    );
+    let room = width.saturating_sub(text.len());
+    let path = oldest
+        .path
+        .as_deref()
+        .unwrap_or("a file that is not known yet");
+    let text = text + &shorten(path.as_bytes(), room);
+    Text::styled(text, Style::new().fg(Color::Yellow))
 }
 
 /// Widths that fit what was `done`.
@@ -225,6 +252,8 @@ fn footer(state: &State) -> Text<'static> {
 mod tests {
     use ratatui::{Terminal, backend::TestBackend};
 
+    use crate::model::run::CallInFlight;
+
     use super::{
         super::state::tests::{one_process, state},
         *,
@@ -279,6 +308,29 @@ mod tests {
         );
         assert!(screen[0].contains("files"));
     }
+    #[test]
+    fn the_oldest_call_in_flight_has_a_line() {
+        let mut state = state();
+        let call = CallInFlight {
+            pid: 4242,
+            tid: 4243,
+            operation: "read".into(),
+            path: Some("/mnt/hung/train-0001.tar".into()),
+            mount_point: Some("/mnt/hung".into()),
+            fs_type: Some("nfs4".into()),
+            phase: 2,
+            began_before: false,
+            start_unix_ns: 0,
+            ns: 35_000_000_000,
+        };
+        state.in_flight = vec![call.clone(), call];
+        let screen = screen(&mut state);
+        let expected =
+            "2 calls have not returned: read by 4242 for 35.0 s on /mnt/hung/train-0001.tar";
+        assert_eq!(screen[1].trim_end(), expected);
+        assert!(screen[23].contains("q quit"), "{screen:#?}");
+    }
+
     #[test]
     fn every_digit_is_shown() {
         for columns in [80, 120, 200] {

@@ -15,7 +15,7 @@ mod labels;
 mod seen;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -46,11 +46,18 @@ use crate::{
     },
     drain::Batch,
     model::{
-        Model, Moved, Spot, counters::*, history::Bounds, input::ProcessId, mounts::Mounts,
-        run::Run,
+        Model, Moved, Spot,
+        counters::*,
+        history::Bounds,
+        input::ProcessId,
+        mounts::Mounts,
+        run::{CallInFlight, Run},
     },
     report::phases::split,
 };
+
+/// Calls in flight of one unit that are kept, the oldest.
+const MAX_IN_FLIGHT: usize = 256;
 
 /// What a file's counts are labelled with.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +99,8 @@ pub struct Intake {
     passes: HashMap<UnitId, Passes>,
     descriptors: Descriptors,
     looks: Looks,
+    /// Calls that have not returned, by unit, at the last look.
+    in_flight: BTreeMap<UnitId, Vec<CallInFlight>>,
     /// Mount points that there are; `None` as long as nobody has said.
     mounted: Option<HashSet<String>>,
 }
@@ -111,6 +120,7 @@ impl Intake {
             passes: HashMap::new(),
             descriptors: Descriptors::default(),
             looks,
+            in_flight: BTreeMap::new(),
             mounted: None,
         }
     }
@@ -173,6 +183,36 @@ impl Intake {
         totals.processes.turn();
     }
 
+    /// Takes the calls that have not returned, of all processes, the oldest first.
+    pub fn take_in_flight(&mut self, calls: Vec<(ProcessId, CallInFlight)>, totals: &mut Totals) {
+        let before = std::mem::take(&mut self.in_flight);
+        for (process, call) in calls {
+            if let Some(unit) = self.processes.known_unit(process) {
+                let of_unit = self.in_flight.entry(unit).or_default();
+                if of_unit.len() < MAX_IN_FLIGHT {
+                    of_unit.push(call);
+                }
+            }
+        }
+        let units: BTreeSet<UnitId> = before
+            .keys()
+            .chain(self.in_flight.keys())
+            .copied()
+            .collect();
+        for unit in units {
+            let calls = self.in_flight.get(&unit).map_or(&[][..], Vec::as_slice);
+            let mut oldest = BTreeMap::new();
+            for call in calls {
+                let mount_point = call.mount_point.clone().unwrap_or_default();
+                // They come with the oldest first.
+                oldest
+                    .entry((call.operation.clone(), mount_point))
+                    .or_insert(call.ns);
+            }
+            totals.set_beside(unit, |beside| beside.in_flight = oldest);
+        }
+    }
+
     /// Counts that found no room to be decided later, and were counted as their path says.
     pub fn crowded_out(&self) -> u64 {
         self.undecided.crowded_out()
@@ -191,7 +231,10 @@ impl Intake {
             now,
         );
         let findings = findings
-            .then(|| self.looks.go_on(model, processes, &self.undecided, now))
+            .then(|| {
+                self.looks
+                    .go_on(model, processes, &self.undecided, &self.in_flight, now)
+            })
             .flatten();
         if let Some((unit, found)) = &findings
             && let Some(passes) = self.passes.get_mut(unit)

@@ -67,7 +67,25 @@ impl Out<'_> {
                     (labels, *count as f64)
                 })
         });
-        self.gauges("iotrace_findings", None, help, rows)
+        self.gauges("iotrace_findings", None, help, rows)?;
+        let help = "For how long the oldest call has not returned, of those that have lasted for a second.";
+        let rows = all().flat_map(|(labels, beside)| {
+            beside
+                .in_flight
+                .iter()
+                .map(move |((operation, mount_point), ns)| {
+                    let mut labels: Vec<_> = labels
+                        .iter()
+                        .map(|(name, value)| label(name, value.0.clone()))
+                        .collect();
+                    labels.extend([
+                        label("operation", operation),
+                        label("mountpoint", mount_point),
+                    ]);
+                    (labels, *ns as f64 / 1e9)
+                })
+        });
+        self.gauges("iotrace_in_flight", Some(&Unit::Seconds), help, rows)
     }
 
     pub fn saves(&mut self, state: &State) -> fmt::Result {

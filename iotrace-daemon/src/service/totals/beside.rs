@@ -16,6 +16,8 @@ pub struct Beside {
     pub open_files: Option<u64>,
     /// Findings of the last look at the unit, and how many subjects each has.
     pub findings: BTreeMap<Finding, u64>,
+    /// Calls that have not returned, by operation and mount point: the oldest, nanoseconds.
+    pub in_flight: BTreeMap<(String, String), u64>,
 }
 
 impl Beside {
@@ -25,5 +27,6 @@ impl Beside {
             + usize::from(self.last_read.is_some())
             + usize::from(self.open_files.is_some())
             + self.findings.len()
+            + self.in_flight.len()
     }
 }
