@@ -104,6 +104,12 @@ impl Directory {
         Ok(file.into())
     }
 
+    /// Opens a file to read it; a link is an error.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(fs::openat(&self.descriptor, name, flags, Mode::empty())?.into())
+    }
+
     /// Gives a nameless file a name that is not there yet.
     pub fn link(&self, file: &File, name: &OsStr) -> io::Result<()> {
         use std::os::fd::AsRawFd as _;
@@ -187,7 +193,8 @@ impl Directory {
         &self.path
     }
 
-    fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
+    /// Names of what is in it.
+    pub fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
         use std::os::unix::ffi::OsStrExt as _;
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.descriptor)? {

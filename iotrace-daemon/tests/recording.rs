@@ -321,10 +321,45 @@ fn damage_is_named() {
     );
 }
 
+/// One bit is another, anywhere in any file of a recording.
+#[test]
+fn a_changed_bit_is_told() {
+    let scratch = tempfile::tempdir().unwrap();
+    record(scratch.path());
+    let mut files = vec![scratch.path().join("meta.json")];
+    for entry in fs::read_dir(scratch.path().join("part-000001")).unwrap() {
+        files.push(entry.unwrap().path());
+    }
+    assert!(files.len() > 5, "{files:?}");
+    let mut changes = 0;
+    for path in files {
+        let whole = fs::read(&path).unwrap();
+        for position in (0..whole.len()).step_by((whole.len() / 40).max(1)) {
+            let mut changed = whole.clone();
+            changed[position] ^= 1 << (position % 8);
+            if !changed.windows(8).any(|part| part == b"checksum") && path.ends_with("meta.json") {
+                // Without its key it is a recording of an earlier version, with the same numbers.
+                continue;
+            }
+            fs::write(&path, changed).unwrap();
+            let told = error(scratch.path());
+            assert!(told.contains("damaged"), "{path:?} at {position}: {told}");
+            changes += 1;
+        }
+        fs::write(&path, &whole).unwrap();
+    }
+    assert!(changes > 200, "{changes}");
+    recording::read(scratch.path()).expect("whole again");
+    // A recording of an earlier version has no checksums.
+    fs::remove_file(scratch.path().join("part-000001/checksums")).unwrap();
+    recording::read(scratch.path()).expect("as before");
+}
+
 #[test]
 fn changed_bytes_never_panic() {
     let scratch = tempfile::tempdir().unwrap();
     record(scratch.path());
+    fs::remove_file(scratch.path().join("part-000001/checksums")).unwrap();
     let path = scratch.path().join("part-000001/files.parquet");
     let whole = fs::read(&path).unwrap();
     let mut named = 0;

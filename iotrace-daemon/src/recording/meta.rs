@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, FORMAT_VERSION, META, PART, UNFINISHED, open_file};
+use super::{Error, FORMAT_VERSION, META, PART, UNFINISHED, checksums, open_file};
 use crate::{
     directory::Directory,
     model::{
@@ -42,6 +42,9 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Meta {
     pub format_version: u32,
+    /// Of this file, with zeros in its place; empty in recordings of earlier versions.
+    #[serde(default)]
+    checksum: String,
     /// Whether the recorder ended well; else what came after the last part is missing.
     pub complete: bool,
     /// [`Run::start_unix_ns`], to be read by people.
@@ -71,6 +74,7 @@ impl Meta {
     pub fn new(run: &Run, model: &Model, parts: &[String], complete: bool) -> Self {
         Self {
             format_version: FORMAT_VERSION,
+            checksum: checksums::NONE.into(),
             complete,
             start_time: rfc3339(run.start_unix_ns),
             duration_seconds: run.duration_ns as f64 / 1e9,
@@ -97,6 +101,7 @@ impl Meta {
     fn write_to(&self, directory: &Directory, name: &str) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
+        checksums::seal(&mut text);
         let mut file = directory.create(name)?;
         file.write_all(&text)?;
         file.sync_all()
@@ -121,6 +126,9 @@ impl Meta {
                 path: directory.into(),
                 found: version.format_version,
             });
+        }
+        if !checksums::is_intact(&text) {
+            return Err(Error::damaged(&path, "its checksum is another"));
         }
         let meta: Self =
             serde_json::from_slice(&text).map_err(|cause| Error::damaged(&path, cause))?;

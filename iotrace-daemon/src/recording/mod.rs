@@ -13,6 +13,7 @@
 
 mod batch;
 mod block;
+mod checksums;
 mod job;
 mod meta;
 mod reader;

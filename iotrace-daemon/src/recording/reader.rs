@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use super::{
     Error,
     block::{take_device, take_transfers},
+    checksums,
     meta::{Meta, is_part},
     table::{read_table, read_table_if_there},
     tables::{
@@ -83,6 +84,7 @@ fn read_part(
     clock: &Clock,
     recorded: &mut Recorded,
 ) -> Result<(), Error> {
+    checksums::check(directory)?;
     let Recorded { model, run, .. } = recorded;
     read_table(directory, &tables.processes, |batch| {
         take_about(batch, model, clock)

@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::Path};
 use iotrace_common::block::{Requests, class};
 
 use super::{
-    Error, META, PART, UNFINISHED,
+    Error, META, PART, UNFINISHED, checksums,
     meta::Meta,
     table::TableWriter,
     tables::{Part, Tables},
@@ -307,7 +307,8 @@ pub(super) fn put_part<T>(
     let fail = |cause| Error::io("write", recording.path().join(name), cause);
     let part = recording.make(&unfinished).map_err(fail)?;
     let written = fill(&part).and_then(|filled| {
-        part.sync()
+        checksums::write(&part)
+            .and_then(|()| part.sync())
             .and_then(|()| recording.rename(&unfinished, name))
             .map_err(fail)?;
         Ok(filled)

@@ -17,6 +17,7 @@ use parquet::{
     data_type::{BoolType, ByteArrayType, DataType, Int64Type},
     errors::ParquetError,
     file::{
+        metadata::RowGroupMetaData,
         properties::{EnabledStatistics, WriterProperties},
         reader::{FileReader, RowGroupReader, SerializedFileReader},
         writer::SerializedFileWriter,
@@ -35,6 +36,9 @@ use crate::directory::Directory;
 /// Rows of a row group: what is held in memory while a table is written or read. Fewer need more memory again, for
 /// the description of every column of every group.
 const ROWS: usize = 4_096;
+/// Most rows of a group of any file that is read, and most bytes of it, decoded: whoever wrote a file may lie.
+const MAX_ROWS: i64 = 1 << 20;
+const MAX_GROUP_BYTES: i64 = 1 << 30;
 
 /// A table that is being written.
 pub struct TableWriter {
@@ -206,7 +210,22 @@ pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Resul
         .unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".into())))
 }
 
+/// Fails where a row group claims more than may be held.
+pub(super) fn check_size(group: &RowGroupMetaData) -> Result<(), ParquetError> {
+    let columns = group.columns().iter();
+    let is_too_large = group.num_rows() > MAX_ROWS
+        || columns
+            .map(|column| column.uncompressed_size())
+            .try_fold(0, i64::checked_add)
+            .is_none_or(|bytes| bytes > MAX_GROUP_BYTES);
+    if is_too_large {
+        return Err(ParquetError::General("a row group is too large".into()));
+    }
+    Ok(())
+}
+
 fn read_group(group: &dyn RowGroupReader, schema: &Schema) -> Result<Batch, ParquetError> {
+    check_size(group.metadata())?;
     let mut batch = Batch::new(schema);
     batch.rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let columns = group.metadata().columns();

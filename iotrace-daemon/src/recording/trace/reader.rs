@@ -26,7 +26,13 @@ use parquet::{
 use super::{FILES, OPERATIONS, PART, columns::Row};
 use crate::{
     model::{mounts::parse_device, run::TraceRun},
-    recording::{Error, meta::Meta, open_file, table::decode, tables::phase_code},
+    recording::{
+        Error, checksums,
+        meta::Meta,
+        open_file,
+        table::{check_size, decode},
+        tables::phase_code,
+    },
 };
 
 /// The operation trace of a recording.
@@ -75,6 +81,7 @@ impl Trace {
     }
 
     fn add(&mut self, part: &Path) -> Result<(), Error> {
+        checksums::check(part)?;
         let path = part.join(OPERATIONS);
         let reader = open(&path)?;
         self.operations += u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
@@ -207,6 +214,7 @@ impl OpenPart {
         while self.rows.len() == 0 && self.group < self.reader.num_row_groups() {
             let rows = decode(|| {
                 let group = self.reader.get_row_group(self.group)?;
+                check_size(group.metadata())?;
                 read_rows(group.as_ref(), &mut self.names)
             });
             let rows = rows.map_err(|cause| Error::damaged(&self.path, cause))?;
@@ -345,6 +353,7 @@ fn read_files(reader: &SerializedFileReader<File>) -> Result<Vec<(i64, FileId)>,
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
         let group = group.as_ref();
+        check_size(group.metadata())?;
         let number = ints(group, "file")?;
         let (device, _) = column::<ByteArrayType>(group, "device", false)?;
         let (inode, generation) = (ints(group, "inode")?, ints(group, "generation")?);
