@@ -48,12 +48,21 @@ impl Rings {
             let (head, tail) = (self.head(ring), self.tail(ring));
             let from = tail.load(Ordering::Relaxed);
             // Pairs with the programs' own order: the records before the head are whole.
-            let count = head.load(Ordering::Acquire) - from;
+            let end = head.load(Ordering::Acquire);
+            let mut count = end.wrapping_sub(from);
+            if count > u64::from(self.layout.records) {
+                // No ring holds so many: somebody else wrote its place. Its records are given up.
+                log::warn!("ring {ring} of the operation trace is damaged: what it held is lost");
+                tail.store(end, Ordering::Release);
+                count = 0;
+            }
             fullest = fullest.max(count * 100 / u64::from(self.layout.records));
             let count = (count as usize).min(room);
             self.copy(ring, from, count, into);
             // From here on the programs write over them.
-            tail.store(from + count as u64, Ordering::Release);
+            if count > 0 {
+                tail.store(from + count as u64, Ordering::Release);
+            }
             room -= count;
         }
         fullest
