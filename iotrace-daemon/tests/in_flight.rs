@@ -174,6 +174,13 @@ fn a_hung_read_is_a_finding() {
     text.arg("report").arg(&finished.recording);
     let text = String::from_utf8(text.output().unwrap().stdout).unwrap();
     assert!(text.contains("Calls in flight: 1"), "{text}");
+    let phases = report["phases"].as_object().unwrap().values();
+    let in_flight: Vec<f64> = phases
+        .filter_map(|phase| phase["in_flight_seconds"].as_f64())
+        .collect();
+    assert_eq!(in_flight, [seconds], "of its phase");
+    let said = "In calls that have not returned, beside that: other";
+    assert!(text.contains(said), "{text}");
     assert!(!text.contains("Nothing to change"), "{text}");
 }
 

@@ -6,8 +6,14 @@
 use super::{Report, phases::PhaseSums};
 use crate::{
     analysis::merged::of_slices,
-    classify::phase::Phase,
-    model::counters::{Counters, UNION_READ_NS, UNION_WRITE_NS},
+    classify::{
+        context::Sorted,
+        phase::{Direction, Phase},
+    },
+    model::{
+        counters::{Counters, UNION_READ_NS, UNION_WRITE_NS},
+        run::CallInFlight,
+    },
 };
 
 /// Merged time of calls, nanoseconds.
@@ -108,6 +114,32 @@ impl Report<'_> {
             uncertain: None,
         };
         self.measured(known, is_chosen)
+    }
+
+    /// Time in calls that had not returned, of the phase with this name, and of one process where one is given, summed.
+    pub(super) fn in_flight_ns(&self, name: &str, process: Option<u32>) -> u64 {
+        let pid = process.map(|index| self.model.processes()[index as usize].id.pid);
+        let calls = self.run.in_flight.iter();
+        let calls = calls.filter(|call| self.phase_of(call).name() == name);
+        let calls = calls.filter(|call| pid.is_none_or(|pid| pid == call.pid));
+        calls.map(|call| call.ns).sum()
+    }
+
+    /// The phase of a call that had not returned: as the kernel side sorted its file, else as its path says.
+    fn phase_of(&self, call: &CallInFlight) -> Phase {
+        if call.phase != 0 {
+            return Phase::from_code(call.phase);
+        }
+        let path = call.path.as_deref().unwrap_or_default().as_bytes();
+        let fs_type = call.fs_type.as_deref().unwrap_or_default();
+        let sorted = Sorted {
+            verdict: self.classifier.verdict(path, false, fs_type),
+            reasons: [None; 2],
+        };
+        sorted.phase(match call.operation.as_str() {
+            "write" | "fsync" | "fdatasync" => Direction::Write,
+            _ => Direction::Read,
+        })
     }
 
     /// The components of the whole run.

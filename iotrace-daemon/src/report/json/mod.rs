@@ -5,7 +5,7 @@ mod block;
 mod diff;
 mod entries;
 mod library;
-mod phases;
+pub(super) mod phases;
 mod view;
 
 use std::{

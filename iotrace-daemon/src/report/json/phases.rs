@@ -74,6 +74,7 @@ impl Serialize for PhasesJson<'_> {
                             .overlapped(&merged, |phase| phase.name() == name),
                     },
                     merged: Some((merged, whole_ns)),
+                    in_flight_ns: self.report.in_flight_ns(name, self.process),
                     classes: (name == Phase::UNMATCHED.name()).then_some(self.sums),
                 };
                 map.serialize_entry(name, &phase)?;
@@ -89,6 +90,8 @@ struct PhaseJson<'a> {
     files: u64,
     /// With the time that it is a share of, nanoseconds.
     merged: Option<(Merged, u64)>,
+    /// Time in calls that have not returned, summed; in none of the counters.
+    in_flight_ns: u64,
     /// Over all processes, where it is known.
     overlapped: Option<Overlapped>,
     /// Where its classes are, if it has any.
@@ -115,6 +118,9 @@ impl Serialize for PhaseJson<'_> {
             map.serialize_entry("share_of_run", &share(merged.at_most, *whole_ns))?;
             map.serialize_entry("concurrency", &merged.concurrency())?;
         }
+        if self.in_flight_ns > 0 {
+            map.serialize_entry("in_flight_seconds", &seconds(self.in_flight_ns))?;
+        }
         sum_entries(&mut map, self.report, self.sum)?;
         if let Some(sums) = self.classes {
             map.serialize_entry("classes", &Classes(self.report, sums))?;
@@ -135,6 +141,7 @@ impl Serialize for Classes<'_> {
                     sum: &phase.sum,
                     files: phase.files,
                     merged: None,
+                    in_flight_ns: 0,
                     overlapped: None,
                     classes: None,
                 };
