@@ -20,6 +20,9 @@ const SETTLE: Duration = Duration::from_millis(400);
 /// Has iotrace load no rules.
 const UNSORTED: &str = "IOTRACE_BENCH_UNSORTED";
 
+/// What iotrace says with `-v` once it traces; no error has these words.
+const READY_WORDS: &str = "entries in each of two generations";
+
 /// A running recording.
 pub struct Recording {
     child: Child,
@@ -81,7 +84,7 @@ impl Recording {
         command.stdin(Stdio::null()).stdout(File::create(&report)?);
         let child = command.stderr(File::create(&messages)?).spawn();
         let mut child = child.context("cannot run iotrace")?;
-        wait_for(&mut child, &messages, "hook ")?;
+        wait_for(&mut child, &messages, READY_WORDS)?;
         thread::sleep(SETTLE);
         Ok(Self {
             child,
