@@ -28,10 +28,12 @@ config:
   memory: {max_files: 1000000}
 configExtra: |
   [[rule]]
+  name = "data"
   phase = "training"
   glob = "/data/**"
 tlsSecret: iotrace-tls
 tracefs: true
+networkPolicy: {from: [{podSelector: {matchLabels: {app: prometheus}}}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 serviceMonitor: {enabled: true, interval: 30s}
 priorityClassName: ""
@@ -132,6 +134,24 @@ fn helm_finds_no_fault() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn nobody_but_the_monitoring_may_ask_for_metrics() {
+    let from = |values: &str| {
+        let (_, objects) = rendered(values);
+        let spec = &of_kind(&objects, "NetworkPolicy")["spec"];
+        let pod = &of_kind(&objects, "DaemonSet")["spec"]["template"]["metadata"]["labels"];
+        let selected = spec["podSelector"]["matchLabels"].as_object().unwrap();
+        assert!(selected.iter().all(|(name, value)| pod[name] == *value));
+        assert_eq!(spec["ingress"][0]["ports"][0]["port"], "metrics");
+        spec["ingress"][0]["from"][0].clone()
+    };
+    let labels = &from("")["namespaceSelector"]["matchLabels"];
+    assert_eq!(labels["kubernetes.io/metadata.name"], "monitoring");
+    assert_eq!(from(ALL)["podSelector"]["matchLabels"]["app"], "prometheus");
+    let (_, off) = rendered("networkPolicy: {enabled: false}");
+    assert!(!off.iter().any(|object| object["kind"] == "NetworkPolicy"));
 }
 
 /// A kind of the Prometheus operator, not one of Kubernetes' own.
@@ -285,7 +305,8 @@ fn the_service_starts_with_the_charts_configuration_and_capabilities() {
         let map = of_kind(objects, "ConfigMap");
         fs::write(&file, map["data"]["iotrace.toml"].as_str().unwrap()).unwrap();
     };
-    let (_, all) = rendered(ALL);
+    // The check opens what is named, and there is no certificate here.
+    let (_, all) = rendered(&ALL.replace("tlsSecret: iotrace-tls", ""));
     config(&all);
     let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
         .args(["daemon", "--check-config", "--config"])
