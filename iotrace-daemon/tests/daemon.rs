@@ -622,6 +622,22 @@ fn a_configuration_that_is_wrong_is_refused() {
         run(&["--config", config.to_str().unwrap(), "--check-config"]).0,
         Some(0)
     );
+    // What it names is opened.
+    let named = [
+        ("[trace]\nrules = \"/nowhere.rules\"\n", "/nowhere.rules"),
+        ("[trace]\nbtf = \"/nowhere.btf\"\n", "/nowhere.btf"),
+        (
+            "[http]\ntls_certificate = \"/nowhere.pem\"\ntls_key = \"/nowhere.key\"\n",
+            "/nowhere.pem",
+        ),
+        ("[recordings]\ngroup = \"nobody-s\"\n", "no group nobody-s"),
+    ];
+    for (text, word) in named {
+        fs::write(&config, text).unwrap();
+        let (code, said) = run(&["--config", config.to_str().unwrap(), "--check-config"]);
+        assert_eq!(code, Some(1), "{text}: {said}");
+        assert!(said.contains(word), "{text}: {said}");
+    }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (code, said) = run(&["--listen", &address, "--map-entries", "100"]);

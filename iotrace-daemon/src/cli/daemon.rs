@@ -35,7 +35,7 @@ use crate::{
         notify::Notifier,
         shared::{Draining, Memory, Recordings, Service, Shared, State},
         snapshot::{Families, Snapshot},
-        socket::{Question, Socket},
+        socket::{self, Question, Socket},
         totals::Totals,
     },
     targets,
@@ -54,7 +54,7 @@ const ENDED: usize = 1000;
 pub struct Args {
     #[command(flatten)]
     flags: Flags,
-    /// Read the configuration, say what is wrong with it, and do no more.
+    /// Read the configuration and the files that it names, say what is wrong with them, and do no more.
     #[arg(long)]
     check_config: bool,
 }
@@ -63,6 +63,7 @@ pub struct Args {
 pub fn run(args: &Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let config = args.flags.config()?;
     if args.check_config {
+        check(&args.flags, &config)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,6 +76,20 @@ pub fn run(args: &Args, verbose: u8) -> anyhow::Result<ExitCode> {
     })?;
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens and reads all that a configuration names.
+fn check(flags: &Flags, config: &Config) -> anyhow::Result<()> {
+    let named = config.trace.rules.clone().or_else(|| flags.file());
+    Sorting::read(named.as_deref())?;
+    Server::check(&config.http)?;
+    if config.trace.btf.is_some() {
+        // A file that is named is a matter of the configuration, not of the kernel.
+        load::read_types(config.trace.btf.as_deref())
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
+    socket::check(config)?;
+    Ok(())
 }
 
 /// The running service.

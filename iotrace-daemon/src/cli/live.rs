@@ -31,7 +31,7 @@ pub fn service(named: Option<&Path>) -> Option<PathBuf> {
 pub fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
     match error.downcast_ref() {
         Some(KernelError::Privilege(_)) if !asked => error.context(format!(
-            "there is no service at {} that would trace for you",
+            "there is no service at {} that would trace for you: the administrator can turn it on (`socket` in [recordings])",
             remote::place().display()
         )),
         _ => error,

@@ -35,7 +35,8 @@ pub fn place() -> PathBuf {
 pub fn ask(path: &Path, ask: Ask) -> anyhow::Result<BufReader<UnixStream>> {
     let mut stream = UnixStream::connect(path).with_context(|| {
         format!(
-            "no service answers at {}: it must run (`iotrace daemon`), and `--socket` names it where it is elsewhere",
+            "no service answers at {}: it must run (`iotrace daemon`) with `socket` set in its [recordings], you must be in \
+             the socket's group, and `--socket` names it where it is elsewhere",
             path.display()
         )
     })?;

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    os::unix::process::CommandExt as _,
+    io::ErrorKind,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
     process::Command,
     time::{Duration, Instant},
 };
@@ -144,4 +145,38 @@ fn one_socket_has_one_service() {
         ended.success() && !socket.exists(),
         "it is taken away at the end"
     );
+}
+
+#[test]
+fn the_socket_is_for_the_members_of_its_group() {
+    let of_group = |group: &str| Service::start(&["--socket-group", group]);
+    // Root's group, by its name: nobody else is in it.
+    let service = of_group("root");
+    let mode = |service: &Service| {
+        let metadata = fs::metadata(&service.socket).unwrap();
+        (metadata.mode() & 0o777, metadata.gid())
+    };
+    assert_eq!(mode(&service), (0o660, 0));
+    let refused = service.try_connect(USER).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    let finished = service.record(USER).command(["true"]);
+    finished.refused(1, &["socket's group", "[recordings]"]);
+    drop(service);
+    // By its number; another user is no member.
+    let service = of_group(&USER.to_string());
+    assert_eq!(mode(&service), (0o660, USER));
+    let finished = service.record(USER).command(["true"]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let refused = service.try_connect(OTHER).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn without_a_configuration_there_is_no_socket() {
+    let mut command = super::common::daemon::command();
+    command.env_remove("IOTRACE_SOCKET");
+    let daemon = super::common::daemon::Daemon::start(&mut command);
+    let status: Value = serde_json::from_str(&daemon.get("/status").body).unwrap();
+    assert_eq!(status["recordings"]["open"], false, "{status:#}");
+    assert_eq!(status["config"]["recordings"]["socket"], "none");
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::{
         fs::{PermissionsExt as _, chown},
         net::UnixStream,
@@ -82,7 +82,8 @@ impl Service {
         let iotrace = place("iotrace", Path::new(env!("CARGO_BIN_EXE_iotrace")));
         let workload = place("workload", &common::workload());
         let mut command = common::daemon::command();
-        command.arg("--socket").arg(&socket).args(args);
+        command.arg("--socket").arg(&socket);
+        command.env("IOTRACE_SOCKET_GROUP", "*").args(args);
         command.envs(environment.iter().copied());
         Self {
             daemon: Daemon::start(&mut command),
@@ -122,6 +123,11 @@ impl Service {
 
     /// A connection of a user's, which this process holds.
     pub fn connect(&self, uid: u32) -> UnixStream {
+        self.try_connect(uid).unwrap()
+    }
+
+    /// The same, where it may be refused.
+    pub fn try_connect(&self, uid: u32) -> io::Result<UnixStream> {
         let socket = self.socket.clone();
         let connect = move || {
             // SAFETY: the raw call changes the ids of this thread alone, which is about to end.
@@ -130,13 +136,13 @@ impl Service {
                     + libc::syscall(libc::SYS_setresuid, uid, uid, uid)
             };
             assert_eq!(failed, 0);
-            UnixStream::connect(socket).unwrap()
+            UnixStream::connect(socket)
         };
-        let stream = std::thread::spawn(connect).join().unwrap();
+        let stream = std::thread::spawn(connect).join().unwrap()?;
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
-        stream
+        Ok(stream)
     }
 
     /// Everything that is answered to a user who says this.

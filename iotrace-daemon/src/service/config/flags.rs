@@ -71,6 +71,9 @@ pub struct Flags {
     /// Unix socket for users without privileges; "none": none.
     #[arg(long, value_name = "PATH", env = "IOTRACE_SOCKET")]
     socket: Option<PathBuf>,
+    /// Group whose members may connect to the socket; "*": every user [default: the group that the service runs as]
+    #[arg(long, value_name = "GROUP", env = "IOTRACE_SOCKET_GROUP")]
+    socket_group: Option<String>,
     /// Recordings at one time.
     #[arg(long, value_name = "N", env = "IOTRACE_MAX_RECORDINGS")]
     max_recordings: Option<usize>,
@@ -135,6 +138,7 @@ impl Flags {
         set(&mut trace.program_stats, flags.program_stats);
         set(&mut memory.max_files, flags.max_files);
         set(&mut recordings.socket, flags.socket);
+        set(&mut recordings.group, flags.socket_group.map(Some));
         set(&mut recordings.max, flags.max_recordings);
         set(&mut recordings.max_per_user, flags.max_recordings_per_user);
         set(&mut recordings.max_duration, flags.max_recording_duration);

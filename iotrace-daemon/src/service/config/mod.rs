@@ -99,6 +99,9 @@ pub struct Memory {
 pub struct Recordings {
     /// Where the socket is; [`NO_SOCKET`]: nowhere.
     pub socket: PathBuf,
+    /// Name or number of the group whose members may connect to it; [`EVERYONE`]: every user; `None`: the group that the
+    /// service runs as.
+    pub group: Option<String>,
     /// At one time: of all users, and of one.
     pub max: usize,
     pub max_per_user: usize,
@@ -111,7 +114,9 @@ pub struct Recordings {
 
 /// The socket that there is not.
 pub const NO_SOCKET: &str = "none";
-/// Where the socket is, unless another place is configured.
+/// The group that every user is in.
+pub const EVERYONE: &str = "*";
+/// Where clients look for the socket, unless they are told another place.
 pub const DEFAULT_SOCKET: &str = "/run/iotrace/iotrace.sock";
 
 impl Default for Trace {
@@ -163,7 +168,8 @@ impl Default for Memory {
 impl Default for Recordings {
     fn default() -> Self {
         Self {
-            socket: DEFAULT_SOCKET.into(),
+            socket: NO_SOCKET.into(),
+            group: None,
             max: 4,
             max_per_user: 2,
             max_duration: Span(Duration::from_secs(3600)),
@@ -256,6 +262,7 @@ impl Config {
             "recordings.socket",
             a.recordings.socket == b.recordings.socket,
         );
+        compare("recordings.group", a.recordings.group == b.recordings.group);
         compare("metrics.findings", a.metrics.findings == b.metrics.findings);
         changed
     }

@@ -64,6 +64,7 @@ fn the_shipped_file_shows_every_key_with_its_default() {
     without_examples.http.tls_certificate = None;
     without_examples.http.tls_key = None;
     without_examples.http.users.clear();
+    without_examples.recordings.group = None;
     assert_eq!(without_examples, Config::default());
 }
 

@@ -66,6 +66,12 @@ struct Site {
 
 impl Server {
     /// Opens the endpoint.
+    /// Reads what the configuration names: the certificate and its key.
+    pub fn check(config: &Http) -> Result<(), HttpError> {
+        tls::acceptor(config)?;
+        Ok(())
+    }
+
     pub fn start(config: &Http, shared: Arc<Shared>) -> Result<Self, HttpError> {
         let failed = |source| HttpError::Listen {
             address: config.listen,

@@ -21,7 +21,7 @@ use std::{
     fs,
     io::{self, Write as _},
     os::unix::{
-        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
         net,
     },
     path::{Path, PathBuf},
@@ -40,7 +40,7 @@ use tokio::{
 
 use super::{
     background::Background,
-    config::{Config, NO_SOCKET},
+    config::{Config, EVERYONE, NO_SOCKET},
     shared::Recordings,
     snapshot::Snapshot,
     subordinate::Subordinates,
@@ -67,6 +67,14 @@ pub enum SocketError {
     Open { path: PathBuf, source: io::Error },
     #[error("another iotrace listens at {0} already; set `socket` in [recordings]")]
     Taken(PathBuf),
+    #[error(
+        "there is no group {0}; set `group` in [recordings] to one, or to \"*\" for every user"
+    )]
+    NoGroup(String),
+    #[error(
+        "the socket cannot be given to the group {group}: {source}; add SupplementaryGroups={group} to the unit"
+    )]
+    Group { group: String, source: io::Error },
 }
 
 /// The open socket. Ends, with all recordings, when it is dropped.
@@ -149,7 +157,7 @@ impl Socket {
             path: path.clone(),
             source,
         };
-        let listener = bind(path)?;
+        let listener = bind(path, config.recordings.group.as_deref())?;
         listener.set_nonblocking(true).map_err(failed)?;
         let metadata = fs::metadata(path).map_err(failed)?;
         let hub = Arc::new(Hub {
@@ -208,8 +216,8 @@ impl Drop for Socket {
     }
 }
 
-/// Binds the socket, which everybody may connect to. One that nobody listens at is left over and replaced.
-fn bind(path: &Path) -> Result<net::UnixListener, SocketError> {
+/// Binds the socket, which members of the group may connect to. One that nobody listens at is left over and replaced.
+fn bind(path: &Path, group: Option<&str>) -> Result<net::UnixListener, SocketError> {
     let failed = |source| SocketError::Open {
         path: path.into(),
         source,
@@ -224,9 +232,61 @@ fn bind(path: &Path) -> Result<net::UnixListener, SocketError> {
         }
         fs::remove_file(path).map_err(failed)?;
     }
+    let members = members(group)?;
     let listener = net::UnixListener::bind(path).map_err(failed)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    if members.is_some() {
+        chown(path, None, members).map_err(|source| SocketError::Group {
+            group: group.unwrap_or_default().into(),
+            source,
+        })?;
+    }
+    let mode = if group == Some(EVERYONE) {
+        0o666
+    } else {
+        0o660
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     Ok(listener)
+}
+
+/// Whether the group that the configuration names is there.
+pub fn check(config: &Config) -> Result<(), SocketError> {
+    members(config.recordings.group.as_deref()).map(drop)
+}
+
+/// The group to give the socket to; none where it is the service's own, or where there is none.
+fn members(group: Option<&str>) -> Result<Option<u32>, SocketError> {
+    match group {
+        None | Some(EVERYONE) => Ok(None),
+        Some(group) => match gid_of(group) {
+            Some(gid) => Ok(Some(gid)),
+            None => Err(SocketError::NoGroup(group.into())),
+        },
+    }
+}
+
+/// The number of a group by its name, or by itself.
+fn gid_of(group: &str) -> Option<u32> {
+    if let Ok(gid) = group.parse() {
+        return Some(gid);
+    }
+    let name = std::ffi::CString::new(group).ok()?;
+    // Members' names may fill it; a group with more is not found.
+    let mut buffer = vec![0; 1 << 20];
+    // SAFETY: integers and pointers, of which all zeros is a value.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: a string that ends, and places that live through the call with their sizes.
+    let error = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            &raw mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        )
+    };
+    (error == 0 && !found.is_null()).then_some(entry.gr_gid)
 }
 
 async fn serve(listener: net::UnixListener, hub: Arc<Hub>) {
