@@ -288,8 +288,11 @@ fn is_killed_and_starts_again(daemon: Daemon, mounted: &Mounted) {
     std::thread::scope(|scope| {
         let _stop = Stop(&stop);
         scope.spawn(|| churn(&mounted.path, 20_000, &stop, &done));
-        std::thread::sleep(Duration::from_secs(3));
-        let before = written(&daemon.scrape(), mounted.name());
+        // What a file is of may be decided seconds after it was written.
+        let before = daemon.until("bytes of the jobs", |samples| {
+            let written = written(samples, mounted.name());
+            (!written.is_empty()).then_some(written)
+        });
         let hooks = programs(daemon.child.id());
         assert!(
             hooks.len() >= 5 && hooks.iter().all(|id| is_loaded(*id)),
@@ -308,7 +311,7 @@ fn is_killed_and_starts_again(daemon: Daemon, mounted: &Mounted) {
         let daemon = Daemon::start(&mut daemon::command());
         // Jobs that the first one counted begin anew, lower than they were.
         let old = written(&daemon.scrape(), mounted.name());
-        assert!(!before.is_empty() && old.keys().all(|job| *job >= 20_000));
+        assert!(old.keys().all(|job| *job >= 20_000), "{before:?} {old:?}");
         let (stop_new, new) = (AtomicBool::new(false), Done::default());
         std::thread::scope(|scope| {
             let _stop = Stop(&stop_new);

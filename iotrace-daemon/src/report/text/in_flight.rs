@@ -7,7 +7,7 @@ use super::{
     table::{Page, Style, Table},
     units::{count, duration},
 };
-use crate::report::Report;
+use crate::report::{Report, json::phases::NAMES};
 
 /// Calls before the rest is summed up.
 const ROWS: usize = 12;
@@ -41,6 +41,16 @@ pub fn in_flight(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result
         let rest = format!("  and {} more", count((calls.len() - ROWS) as u64));
         page.line(Style::Dim, &rest)?;
     }
+    let by_phase = NAMES.map(|name| (name, report.in_flight_ns(name, None)));
+    let by_phase: Vec<String> = by_phase
+        .into_iter()
+        .filter(|(_, ns)| *ns > 0)
+        .map(|(name, ns)| format!("{name} {}", duration(ns)))
+        .collect();
+    page.prose(
+        Style::Plain,
+        &format!("By phase: {}.", by_phase.join(", ")),
+    )?;
     page.prose(
         Style::Dim,
         "They had not returned when the recording ended, and are in none of the counters.",

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     classify::phase::Phase,
     model::counters::{self, Counters},
-    report::{Report, json::phases::NAMES, merged::Merged, sum::Sum},
+    report::{Report, merged::Merged, sum::Sum},
 };
 
 /// What was done in each phase.
@@ -47,7 +47,6 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         table.styled_row(Style::Dim, cells);
     }
     page.table(&table)?;
-    in_flight(report, page)?;
     components(report, page)?;
     overlapped(report, page)?;
     let unmatched = report
@@ -62,25 +61,6 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         page.prose(Style::Dim, &text)?;
     }
     Ok(())
-}
-
-/// Time in calls that had not returned, which the table does not have.
-fn in_flight(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
-    let mut parts = Vec::new();
-    for name in NAMES {
-        let ns = report.in_flight_ns(name, None);
-        if ns > 0 {
-            parts.push(format!("{name} {}", duration(ns)));
-        }
-    }
-    if parts.is_empty() {
-        return Ok(());
-    }
-    let text = format!(
-        "In calls that have not returned, beside that: {}.",
-        parts.join(", ")
-    );
-    page.prose(Style::Warning, &text)
 }
 
 /// What the time of the run went into.
