@@ -72,6 +72,8 @@ import pyarrow, pyarrow.parquet as parquet
 recording, job, nodes = sys.argv[1], sys.argv[2], int(sys.argv[3])
 tables = {path: parquet.read_table(path) for path in glob.glob(recording + "/part-??????/*.parquet")}
 meta = json.load(open(recording + "/meta.json"))
+# It is of the file as iotrace wrote it.
+del meta["checksum"]
 for node in range(nodes):
     host = f"gpu-{node:03}"
     directory = f"{job}/{host}"

@@ -17,7 +17,7 @@ use super::{
     undecided::Undecided,
 };
 use crate::{
-    analysis::{Analysis, findings::thresholds::Thresholds},
+    analysis::{Analysis, epochs::MAPPED, findings::thresholds::Thresholds},
     classify::{Classifier, context::sort, copies::Copies},
     model::{
         Model, Process, Spot,
@@ -154,7 +154,8 @@ impl Looks {
             let sorted = sort(&part, &classifier, &copies);
             let analysis = Analysis::new(&part, &run, &sorted, copies, &thresholds);
             let mut found = Found {
-                epochs_untold: analysis.epochs.untold.is_some(),
+                // Whether files were read unevenly, a model without intervals does not tell; the passes do.
+                epochs_untold: analysis.epochs.untold == Some(MAPPED),
                 ..Found::default()
             };
             for finding in &analysis.findings {

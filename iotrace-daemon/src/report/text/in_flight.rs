@@ -47,10 +47,7 @@ pub fn in_flight(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result
         .filter(|(_, ns)| *ns > 0)
         .map(|(name, ns)| format!("{name} {}", duration(ns)))
         .collect();
-    page.prose(
-        Style::Plain,
-        &format!("By phase: {}.", by_phase.join(", ")),
-    )?;
+    page.prose(Style::Plain, &format!("By phase: {}.", by_phase.join(", ")))?;
     page.prose(
         Style::Dim,
         "They had not returned when the recording ended, and are in none of the counters.",
