@@ -297,11 +297,7 @@ impl Daemon {
         // Processes that were there before.
         live::describe(&mut self.model, targets::glance);
         let now = host::realtime().unwrap_or(0);
-        let heads = self.kernel.in_flight().unwrap_or_else(|error| {
-            log::warn!("calls in flight are not known: {error}");
-            Vec::new()
-        });
-        let in_flight = in_flight::of_all(&heads, &self.model, &self.clock);
+        let in_flight = in_flight::of_all(&self.kernel.in_flight(), &self.model, &self.clock);
         for question in self.waiting.drain(..count).collect::<Vec<_>>() {
             let whom = (question.pid, question.uid);
             let snapshot = self.families.snapshot(&self.model, whom, &in_flight);
@@ -341,7 +337,7 @@ impl Daemon {
         let families = &self.families;
         let is_slow = number.is_multiple_of(SLOW);
         let in_flight = match is_slow {
-            true => in_flight::of_all(&self.kernel.in_flight()?, model, &self.clock),
+            true => in_flight::of_all(&self.kernel.in_flight(), model, &self.clock),
             false => Vec::new(),
         };
         intake.read_ahead(model);

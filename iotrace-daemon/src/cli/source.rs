@@ -66,10 +66,7 @@ impl Source {
     /// Threads whose traced call has not returned; none where the service counts, which tells its own.
     pub fn in_flight(&self) -> Vec<Head> {
         match self {
-            Self::Own { kernel, .. } => kernel.in_flight().unwrap_or_else(|error| {
-                log::warn!("calls in flight are not known: {error}");
-                Vec::new()
-            }),
+            Self::Own { kernel, .. } => kernel.in_flight(),
             Self::Service(_) => Vec::new(),
         }
     }

@@ -51,7 +51,7 @@ impl Rings {
             let end = head.load(Ordering::Acquire);
             let mut count = end.wrapping_sub(from);
             if count > u64::from(self.layout.records) {
-                // No ring holds so many: somebody else wrote its place. Its records are given up.
+                // More than a ring holds: its head was overwritten, so its records are lost.
                 log::warn!("ring {ring} of the operation trace is damaged: what it held is lost");
                 tail.store(end, Ordering::Release);
                 count = 0;

@@ -203,8 +203,11 @@ impl Kernel {
     }
 
     /// The states of the threads whose traced call has not returned.
-    pub fn in_flight(&self) -> Result<Vec<Head>, KernelError> {
-        in_flight::read(&self.ebpf)
+    pub fn in_flight(&self) -> Vec<Head> {
+        in_flight::read(&self.ebpf).unwrap_or_else(|error| {
+            log::warn!("calls in flight are not known: {error}");
+            Vec::new()
+        })
     }
 
     /// Kernel memory of the maps, bytes.

@@ -1,4 +1,4 @@
-//! Checksums: of the files of a part, in a file beside them, and of `meta.json`, in itself.
+//! Checksums. The files of a part have theirs in a file beside them; `meta.json` holds its own.
 //!
 //! A part is written once and never changed, so a bit that is another than when it was written is found. Recordings of
 //! earlier versions have none.
@@ -16,7 +16,7 @@ use super::{Error, open_file};
 use crate::directory::Directory;
 
 /// Lines of a checksum (CRC-32 as of gzip, hexadecimal), a size (bytes), and the name of a file.
-const FILE: &str = "checksums";
+const FILE_NAME: &str = "checksums";
 /// A part has far fewer files, with far shorter names.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -30,14 +30,14 @@ pub(super) fn write(part: &Directory) -> io::Result<()> {
         text += &line_of(sum, bytes, &name);
         text.push('\n');
     }
-    let mut file = part.create(FILE)?;
+    let mut file = part.create(FILE_NAME)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 
 /// Fails where a file of a part is not as it was written.
 pub(super) fn check(part: &Path) -> Result<(), Error> {
-    let path = part.join(FILE);
+    let path = part.join(FILE_NAME);
     let text = match open_file(&path) {
         Ok(file) => {
             let mut text = String::new();
@@ -93,14 +93,14 @@ fn sum_of(mut file: File) -> io::Result<(u32, u64)> {
 }
 
 /// Stands in `meta.json` for its checksum while that is taken.
-pub(super) const NONE: &str = "00000000";
-const KEY: &str = "\"checksum\": \"";
+pub(super) const UNSEALED: &str = "00000000";
+const META_KEY: &str = "\"checksum\": \"";
 
-/// Puts the checksum of a text into it, where it has [`NONE`].
+/// Puts the checksum of a text into it, where it has [`UNSEALED`].
 pub(super) fn seal(text: &mut [u8]) {
     if let Some(place) = place(text) {
         let sum = format!("{:08x}", crc(text));
-        text[place..place + NONE.len()].copy_from_slice(sum.as_bytes());
+        text[place..place + UNSEALED.len()].copy_from_slice(sum.as_bytes());
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn is_intact(text: &[u8]) -> bool {
         return true;
     };
     let mut unsealed = text.to_vec();
-    unsealed[place..place + NONE.len()].copy_from_slice(NONE.as_bytes());
+    unsealed[place..place + UNSEALED.len()].copy_from_slice(UNSEALED.as_bytes());
     seal(&mut unsealed);
     unsealed == text
 }
@@ -123,9 +123,9 @@ fn crc(text: &[u8]) -> u32 {
 
 /// Where the first checksum in a text begins: a key of the format, before anything that a program chose.
 fn place(text: &[u8]) -> Option<usize> {
-    let key = KEY.as_bytes();
+    let key = META_KEY.as_bytes();
     let at = text.windows(key.len()).position(|part| part == key)? + key.len();
-    (text.len() >= at + NONE.len()).then_some(at)
+    (text.len() >= at + UNSEALED.len()).then_some(at)
 }
 
 #[cfg(test)]

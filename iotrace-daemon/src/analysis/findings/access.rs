@@ -1,7 +1,7 @@
 //! Findings on how files are accessed: tiny calls, many small files, an open for every sample.
 
 use super::{
-    Confidence, Data, Finding, HIDDEN, Subject, Value,
+    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value,
     facts::{Facts, FileFacts},
     largest, seconds,
     thresholds::*,
@@ -92,7 +92,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
         saving: data.saving(
             data.wall(phase, (ns as f64 * share) as u64),
             Confidence::Medium,
-            &[HIDDEN],
+            &[MAYBE_COMPUTING],
         ),
         title: format!(
             "{:.0} % of the {verb} in phase {phase} are of at most 10 KiB",
@@ -137,7 +137,7 @@ pub fn small_files(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let directories = top_directories(data, facts);
     Some(Finding {
         code: "small-files-at-random",
-        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[HIDDEN]),
+        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[MAYBE_COMPUTING]),
         title: format!("{files} small training files are opened in random order"),
         evidence: vec![
             ("files", Value::Count(files)),
@@ -191,7 +191,7 @@ pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     }
     Some(Finding {
         code: "open-per-sample",
-        saving: data.saving(data.wall(Phase::Training, meta_ns), Confidence::Medium, &[HIDDEN]),
+        saving: data.saving(data.wall(Phase::Training, meta_ns), Confidence::Medium, &[MAYBE_COMPUTING]),
         title: format!("{files} training files are opened {opens} times, for a small part of them each time"),
         evidence: vec![
             ("opens", Value::Count(opens)),

@@ -4,7 +4,7 @@ use super::{Data, Finding, Subject, input::MORE_READERS};
 use crate::model::Model;
 
 /// Findings that say that time went, not why. Those before are the less telling ones.
-const SYMPTOMS: [&str; 3] = ["input-bound", "cold-first-epoch", BANDWIDTH_REACHED];
+const SYMPTOM_CODES: [&str; 3] = ["input-bound", "cold-first-epoch", BANDWIDTH_REACHED];
 const BANDWIDTH_REACHED: &str = "bandwidth-of-mount-reached";
 
 /// Findings that say why reads of training data take time.
@@ -20,8 +20,8 @@ const CAUSES_OF_READS: [&str; 9] = [
     "tiny-reads",
 ];
 
-/// A cause explains a symptom that concerns at most so many times its own time.
-const EXPLAINS: u64 = 2;
+/// A cause explains a symptom whose time is at most this multiple of the cause's time.
+const MAX_TIMES_EXPLAINED: u64 = 2;
 
 /// Leaves one finding for each cause. The numbers of those that go are kept by those that stay.
 pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding> {
@@ -48,10 +48,10 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
         "training-stalled-by-checkpoints",
         |_, _| true,
     );
-    for (index, symptom) in SYMPTOMS.into_iter().enumerate() {
-        for cause in CAUSES_OF_READS.iter().chain(&SYMPTOMS[index + 1..]) {
+    for (index, symptom) in SYMPTOM_CODES.into_iter().enumerate() {
+        for cause in CAUSES_OF_READS.iter().chain(&SYMPTOM_CODES[index + 1..]) {
             fold(&mut findings, symptom, cause, |symptom, cause| {
-                cause.saving.at_most_ns * EXPLAINS >= symptom.saving.at_most_ns
+                cause.saving.at_most_ns * MAX_TIMES_EXPLAINED >= symptom.saving.at_most_ns
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Findings on how fast training data arrive.
 
 use super::{
-    Confidence, Data, Finding, HIDDEN, Subject, Value, facts::Facts, largest, seconds,
+    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
     thresholds::*,
 };
 use crate::{
@@ -48,7 +48,11 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     };
     Some(Finding {
         code: "input-bound",
-        saving: data.saving(at_most.min(in_calls), Confidence::Medium, &[HIDDEN]),
+        saving: data.saving(
+            at_most.min(in_calls),
+            Confidence::Medium,
+            &[MAYBE_COMPUTING],
+        ),
         title: format!(
             "Reads of training data take {:.0} % of the run, by {concurrency:.1} readers at a time",
             share * 100.0
@@ -101,7 +105,7 @@ pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "mapped-input-waits",
-        saving: data.saving(ns, Confidence::Medium, &[HIDDEN]),
+        saving: data.saving(ns, Confidence::Medium, &[MAYBE_COMPUTING]),
         title: format!("Page faults on mapped data wait for storage, {:.0} % of the run", share * 100.0),
         evidence: vec![
             ("seconds", seconds(ns)),

@@ -92,8 +92,8 @@ pub struct Saving {
 }
 
 /// What is not known without tracing waits: reads may be ahead of their use.
-const HIDDEN: &str = "whether the job computed meanwhile";
-const OTHERS: &str = "what else used the storage at that time";
+const MAYBE_COMPUTING: &str = "whether the job computed meanwhile";
+const OTHER_STORAGE_USERS: &str = "what else used the storage at that time";
 
 /// A number that a finding rests on, or a word.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,7 +173,7 @@ impl Data<'_> {
         }
     }
 
-    /// What a finding saves: at most so many nanoseconds of the run.
+    /// The saving of a finding: `at_most_ns` nanoseconds of wall time, and no more than the run.
     fn saving(
         &self,
         at_most_ns: u64,

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Confidence, Data, Finding, HIDDEN, Subject, Value, facts::Facts, largest, seconds,
+    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
     thresholds::*,
 };
 use crate::{analysis::uses::Visit, classify::phase::Phase};
 
 /// Share of an epoch's bytes from storage up to which it was served by the page cache.
-const WARM: f64 = 0.1;
+const MAX_WARM_SHARE: f64 = 0.1;
 /// The same from which on it was not.
-const COLD: f64 = 0.5;
+const MIN_COLD_SHARE: f64 = 0.5;
 
 /// A first epoch that waits for storage, where those behind it find the data in a cache. Where the kernel does not tell
 /// what came from storage, the time in reads alone says so.
@@ -22,7 +22,7 @@ pub fn cold_first_epoch(data: &Data<'_>) -> Option<Finding> {
     let first = complete.next().filter(|epoch| epoch.number == 1)?;
     let (mut later, mut later_ns) = (0_u64, 0_u64);
     for epoch in complete {
-        if epochs.knows_cache && from_storage(epoch.fetched, epoch.bytes) > WARM {
+        if epochs.knows_cache && from_storage(epoch.fetched, epoch.bytes) > MAX_WARM_SHARE {
             return None;
         }
         later += 1;
@@ -32,7 +32,7 @@ pub fn cold_first_epoch(data: &Data<'_>) -> Option<Finding> {
     let length = u64::try_from(first.end - first.start).unwrap_or(0);
     let excess = first.read_ns.saturating_sub(usual_ns);
     let excess = data.wall(Phase::Training, excess).min(length);
-    let is_warm = epochs.knows_cache && from_storage(first.fetched, first.bytes) < COLD;
+    let is_warm = epochs.knows_cache && from_storage(first.fetched, first.bytes) < MIN_COLD_SHARE;
     if later == 0
         || is_warm
         || (first.read_ns as f64) < usual_ns as f64 * data.limit(COLD_FACTOR)
@@ -45,7 +45,7 @@ pub fn cold_first_epoch(data: &Data<'_>) -> Option<Finding> {
         saving: data.saving(
             excess,
             if epochs.knows_cache { Confidence::Medium } else { Confidence::Low },
-            &[HIDDEN],
+            &[MAYBE_COMPUTING],
         ),
         title: "The first epoch waits for storage; later ones find the data in a cache".into(),
         evidence: vec![
@@ -83,7 +83,7 @@ pub fn read_again_by_ranks(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         saving: data.saving(
             saved,
             Confidence::Medium,
-            &[HIDDEN, "whether every rank is meant to see all of the data"],
+            &[MAYBE_COMPUTING, "whether every rank is meant to see all of the data"],
         ),
         title: format!("Each of {copies} ranks reads all of the training data"),
         evidence: vec![
@@ -155,7 +155,7 @@ pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
     let opens = files.values().map(|(_, opens)| opens).sum();
     Some(Finding {
         code: "read-amplification",
-        saving: data.saving(saved, Confidence::Medium, &[HIDDEN]),
+        saving: data.saving(saved, Confidence::Medium, &[MAYBE_COMPUTING]),
         title: format!("{factor:.1} times the bytes of a file are read in one open of it"),
         evidence: vec![
             ("files", Value::Count(files.len() as u64)),

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Confidence, Data, Finding, HIDDEN, OTHERS, Subject, Value, largest, seconds, thresholds::*,
+    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Subject, Value, largest,
+    seconds, thresholds::*,
 };
 use crate::{analysis::saves::Event, model::groups::Groups};
 
@@ -50,7 +51,7 @@ pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
     let bytes: u64 = saves.iter().map(|save| save.bytes).sum();
     Some(Finding {
         code: "checkpoint-bound-by-fsync",
-        saving: data.saving(syncs, confidence(saves), &[HIDDEN]),
+        saving: data.saving(syncs, confidence(saves), &[MAYBE_COMPUTING]),
         title: format!("{:.0} % of the time of checkpoints is spent in fsync", share.min(1.0) * 100.0),
         evidence: vec![
             ("checkpoints", Value::Count(saves.len() as u64)),
@@ -96,7 +97,7 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "checkpoint-by-one-writer",
-        saving: data.saving(time - time / ranks.max(1) as u64, confidence(saves), &[HIDDEN, OTHERS]),
+        saving: data.saving(time - time / ranks.max(1) as u64, confidence(saves), &[MAYBE_COMPUTING, OTHER_STORAGE_USERS]),
         title: format!("One of {ranks} ranks writes {:.0} % of the bytes of all checkpoints", share * 100.0),
         evidence: vec![
             ("ranks", Value::Count(ranks as u64)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Confidence, Data, Finding, HIDDEN, OTHERS, Subject, Value,
+    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Subject, Value,
     facts::{Facts, FileFacts, MountFacts},
     seconds,
     thresholds::*,
@@ -51,7 +51,7 @@ pub fn stage(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         saving: data.saving(
             (gain * 1e9) as u64,
             Confidence::Low,
-            &[HIDDEN, OTHERS, "the time of the copy"],
+            &[MAYBE_COMPUTING, OTHER_STORAGE_USERS, "the time of the copy"],
         ),
         title: format!(
             "The training files lie on a mount {:.1} times slower than {}",
@@ -124,7 +124,7 @@ pub fn reread(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "data-set-fits-in-memory",
-        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[HIDDEN]),
+        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[MAYBE_COMPUTING]),
         title: "The data set fits in memory, and is read from storage again in every epoch".into(),
         evidence,
         subjects: Vec::new(),
@@ -136,11 +136,11 @@ pub fn reread(data: &Data<'_>) -> Option<Finding> {
 }
 
 /// Intervals with few readers, and with many, from which on their bandwidths are compared.
-const COMPARED: usize = 3;
+const MIN_INTERVALS: usize = 3;
 /// How many times more readers are many.
 const MORE_READERS: f64 = 1.5;
 /// A bandwidth that grows by less does not grow.
-const NO_FASTER: f64 = 1.1;
+const MAX_SPEEDUP: f64 = 1.1;
 
 /// A mount whose bandwidth does not grow with the readers.
 pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
@@ -163,7 +163,7 @@ pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     }
     intervals.sort_by(|a, b| a.0.total_cmp(&b.0));
     let third = intervals.len() / 3;
-    if third < COMPARED {
+    if third < MIN_INTERVALS {
         return None;
     }
     let mean = |part: &[(f64, f64)]| {
@@ -188,14 +188,14 @@ pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     if !is_one
         || few.0 < 1.0
         || many.0 < few.0 * MORE_READERS
-        || many.1 > few.1 * NO_FASTER
+        || many.1 > few.1 * MAX_SPEEDUP
         || data.share_of_run(wall) < data.limit(INPUT_SHARE)
     {
         return None;
     }
     Some(Finding {
         code: "bandwidth-of-mount-reached",
-        saving: data.saving(wall, Confidence::Medium, &[HIDDEN, OTHERS]),
+        saving: data.saving(wall, Confidence::Medium, &[MAYBE_COMPUTING, OTHER_STORAGE_USERS]),
         title: format!("More readers are not faster on {}", String::from_utf8_lossy(&key.0)),
         evidence: vec![
             ("few_readers", Value::Text(format!("{:.1}", few.0))),
@@ -253,7 +253,7 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
                 (fact.read_ns as f64 * (1.0 - rate(fact) / median)) as u64,
             ),
             Confidence::Low,
-            &[HIDDEN, OTHERS],
+            &[MAYBE_COMPUTING, OTHER_STORAGE_USERS],
         ),
         title: format!(
             "One file is read {:.1} times slower than those beside it",
@@ -304,7 +304,7 @@ pub fn slow_mount(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     }
     Some(Finding {
         code: "slow-mount",
-        saving: data.saving((slow.data_ns as f64 * (1.0 - slow.rate() / median)) as u64, Confidence::Low, &[HIDDEN, OTHERS]),
+        saving: data.saving((slow.data_ns as f64 * (1.0 - slow.rate() / median)) as u64, Confidence::Low, &[MAYBE_COMPUTING, OTHER_STORAGE_USERS]),
         title: format!("One mount is {:.1} times slower than the others", median / slow.rate()),
         evidence: vec![
             ("bytes", Value::Bytes(slow.bytes)),

@@ -1,6 +1,6 @@
 //! Findings on workers and ranks.
 
-use super::{Confidence, Data, Finding, HIDDEN, Subject, Value, seconds, thresholds::*};
+use super::{Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, seconds, thresholds::*};
 use crate::{analysis::balance::Cohort, classify::phase::Phase};
 
 /// Workers of one rank, or ranks, of which one reads far more than the mean.
@@ -64,7 +64,7 @@ fn finding(
         saving: data.saving(
             data.wall(Phase::Training, excess as u64),
             Confidence::Medium,
-            &[HIDDEN],
+            &[MAYBE_COMPUTING],
         ),
         title: format!(
             "One {what} reads {:.0} % more than the mean of {}",
@@ -126,7 +126,7 @@ pub fn idle(data: &Data<'_>) -> Option<Finding> {
     let wall = data.wall(Phase::Training, busy.map(|share| share.read_ns).sum());
     Some(Finding {
         code: "idle-workers",
-        saving: data.saving(wall * without.len() as u64 / workers.max(1) as u64, Confidence::Low, &[HIDDEN]),
+        saving: data.saving(wall * without.len() as u64 / workers.max(1) as u64, Confidence::Low, &[MAYBE_COMPUTING]),
         title: format!("{} of {workers} workers read next to nothing", without.len()),
         evidence: vec![
             ("workers", Value::Count(workers as u64)),

@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// Least widths of the columns but the last, which has the rest.
-const LEAST_WIDTHS: [u16; NUMBERS_FROM + NUMBERS] = [7, 10, 9, 9, 7, 7];
+const LEAST_WIDTHS: [u16; FIRST_NUMBER_COLUMN + NUMBER_COLUMNS] = [7, 10, 9, 9, 7, 7];
 /// Columns before those of numbers, and these.
-const NUMBERS_FROM: usize = 2;
-const NUMBERS: usize = 4;
+const FIRST_NUMBER_COLUMN: usize = 2;
+const NUMBER_COLUMNS: usize = 4;
 
 /// Widths that fit every number on the screen.
-type Widths = [u16; NUMBERS_FROM + NUMBERS];
+type Widths = [u16; FIRST_NUMBER_COLUMN + NUMBER_COLUMNS];
 
 /// Draws it.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
@@ -107,7 +107,7 @@ fn widths<'a>(state: &State, done: impl Iterator<Item = &'a Done>) -> Widths {
     let mut widths = LEAST_WIDTHS;
     for done in done {
         let numbers = numbers(state, done);
-        for (width, number) in widths[NUMBERS_FROM..].iter_mut().zip(numbers) {
+        for (width, number) in widths[FIRST_NUMBER_COLUMN..].iter_mut().zip(numbers) {
             *width = (*width).max(number.chars().count() as u16);
         }
     }
@@ -187,7 +187,7 @@ fn header(state: &State) -> Row<'static> {
 }
 
 /// Read, written, operations, time.
-fn numbers(state: &State, done: &Done) -> [String; NUMBERS] {
+fn numbers(state: &State, done: &Done) -> [String; NUMBER_COLUMNS] {
     let period = state.period().as_nanos().max(1) as u64;
     let bytes = |bytes: u64| match (bytes, state.shows_totals) {
         (0, _) => "-".into(),

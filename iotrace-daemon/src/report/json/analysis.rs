@@ -81,7 +81,10 @@ pub(super) fn analysis_entries<M: SerializeMap>(
         ),
     )?;
     map.serialize_entry("looked_at", &LOOKED_AT)?;
-    map.serialize_entry("not_looked_at", &not_looked_at(report.model, report.run))
+    map.serialize_entry(
+        "not_looked_at",
+        &not_looked_at(&report.totals.counters, report.run),
+    )
 }
 
 /// Calls that had not returned.

@@ -26,7 +26,7 @@ pub fn findings(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<
     for finding in findings {
         finding_lines(report, page, finding)?;
     }
-    let unseen = not_looked_at(report.model, report.run).join(", ");
+    let unseen = not_looked_at(&report.totals.counters, report.run).join(", ");
     page.prose(Style::Dim, &format!("Not looked at: {unseen}."))
 }
 

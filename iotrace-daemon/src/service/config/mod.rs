@@ -99,7 +99,7 @@ pub struct Memory {
 pub struct Recordings {
     /// Where the socket is; [`NO_SOCKET`]: nowhere.
     pub socket: PathBuf,
-    /// Name or number of the group whose members may connect to it; [`EVERYONE`]: every user; `None`: the group that the
+    /// Name or number of the group whose members may connect to it; [`EVERY_GROUP`]: every user; `None`: the group that the
     /// service runs as.
     pub group: Option<String>,
     /// At one time: of all users, and of one.
@@ -115,7 +115,7 @@ pub struct Recordings {
 /// The socket that there is not.
 pub const NO_SOCKET: &str = "none";
 /// The group that every user is in.
-pub const EVERYONE: &str = "*";
+pub const EVERY_GROUP: &str = "*";
 /// Where clients look for the socket, unless they are told another place.
 pub const DEFAULT_SOCKET: &str = "/run/iotrace/iotrace.sock";
 

@@ -10,6 +10,13 @@ use crate::service::{
     totals::{BOUNDS, Sums, Totals},
 };
 
+/// A unit's labels, and two more.
+fn with<'a>(labels: &[Label<'a>], more: [Label<'a>; 2]) -> Vec<Label<'a>> {
+    let labels = labels.iter();
+    let labels = labels.map(|(name, value)| label(name, value.0.clone()));
+    labels.chain(more).collect()
+}
+
 impl Out<'_> {
     pub fn units(&mut self, totals: &Totals) -> fmt::Result {
         let units = || totals.units().all();
@@ -59,12 +66,8 @@ impl Out<'_> {
                 .findings
                 .iter()
                 .map(move |((code, severity), count)| {
-                    let mut labels: Vec<_> = labels
-                        .iter()
-                        .map(|(name, value)| label(name, value.0.clone()))
-                        .collect();
-                    labels.extend([label("code", *code), label("severity", *severity)]);
-                    (labels, *count as f64)
+                    let more = [label("code", *code), label("severity", *severity)];
+                    (with(&labels, more), *count as f64)
                 })
         });
         self.gauges("iotrace_findings", None, help, rows)?;
@@ -74,15 +77,11 @@ impl Out<'_> {
                 .in_flight
                 .iter()
                 .map(move |((operation, mount_point), ns)| {
-                    let mut labels: Vec<_> = labels
-                        .iter()
-                        .map(|(name, value)| label(name, value.0.clone()))
-                        .collect();
-                    labels.extend([
+                    let more = [
                         label("operation", operation),
                         label("mountpoint", mount_point),
-                    ]);
-                    (labels, *ns as f64 / 1e9)
+                    ];
+                    (with(&labels, more), *ns as f64 / 1e9)
                 })
         });
         self.gauges("iotrace_in_flight", Some(&Unit::Seconds), help, rows)

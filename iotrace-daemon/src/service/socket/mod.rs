@@ -40,7 +40,7 @@ use tokio::{
 
 use super::{
     background::Background,
-    config::{Config, EVERYONE, NO_SOCKET},
+    config::{Config, EVERY_GROUP, NO_SOCKET},
     shared::Recordings,
     snapshot::Snapshot,
     subordinate::Subordinates,
@@ -240,7 +240,7 @@ fn bind(path: &Path, group: Option<&str>) -> Result<net::UnixListener, SocketErr
             source,
         })?;
     }
-    let mode = if group == Some(EVERYONE) {
+    let mode = if group == Some(EVERY_GROUP) {
         0o666
     } else {
         0o660
@@ -257,7 +257,7 @@ pub fn check(config: &Config) -> Result<(), SocketError> {
 /// The group to give the socket to; none where it is the service's own, or where there is none.
 fn members(group: Option<&str>) -> Result<Option<u32>, SocketError> {
     match group {
-        None | Some(EVERYONE) => Ok(None),
+        None | Some(EVERY_GROUP) => Ok(None),
         Some(group) => match gid_of(group) {
             Some(gid) => Ok(Some(gid)),
             None => Err(SocketError::NoGroup(group.into())),
