@@ -382,17 +382,17 @@ fn add_renames(uses: &Uses, events: &mut [Event]) {
 
 /// Adds the syncs of a save's directory, or the one above it, that came right behind it.
 fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
-    for (file, process, start, end, ns) in &uses.directory_syncs {
-        let path = model.file(*file).path;
+    for sync in &uses.directory_syncs {
+        let path = model.file(sync.file).path;
         let is_behind = |event: &&mut Event| {
             let is_place = event.directory == path || parent(&event.directory) == path;
-            is_place && *start >= event.start && *start - event.end <= NEAR
+            is_place && sync.start >= event.start && sync.start - event.end <= NEAR
         };
         if let Some(event) = events.iter_mut().rev().find(is_behind) {
-            event.end = event.end.max(*end);
-            event.syncs += 1;
-            event.sync_ns += ns;
-            event.processes.insert(*process);
+            event.end = event.end.max(sync.end);
+            event.syncs += sync.syncs;
+            event.sync_ns += sync.ns;
+            event.processes.insert(sync.process);
         }
     }
 }

@@ -79,6 +79,20 @@ impl Touch {
     }
 }
 
+/// What a process did in a directory around a sync of it.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectorySync {
+    /// The directory, by index.
+    pub file: u32,
+    pub process: u32,
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+    pub syncs: u64,
+    /// Nanoseconds in syncs.
+    pub ns: u64,
+}
+
 /// Longest time after the last write until a close that is of the same save, nanoseconds.
 const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
@@ -90,8 +104,7 @@ pub struct Uses {
     pub visits: Vec<Visit>,
     pub saved: Vec<Touch>,
     pub loaded: Vec<Touch>,
-    /// Calls that synced a directory: index of the directory, process, start, end, nanoseconds; one call each.
-    pub directory_syncs: Vec<(u32, u32, i64, i64, u64)>,
+    pub directory_syncs: Vec<DirectorySync>,
     /// Files whose uses are known one by one, and that were renamed: file, process, when.
     pub renamed: Vec<(u32, u32, i64)>,
     pub series: Series,
@@ -189,14 +202,13 @@ impl Pass<'_> {
         let phases: Vec<_> = used.phases(&self.sorted[file as usize]).collect();
         let process = *process;
         self.filling.add(bounds, process, &phases, counters);
-        if self.model.file(file).is_directory() {
-            self.directory(file, process, counters);
-            return;
-        }
         let is_spanned = self.spanned.contains(&(process, file));
-        let v = &counters.v;
-        if is_spanned && v[RENAMES] > 0 && v[READS] + v[TRANSFER_READS] + v[STATS] == 0 {
-            self.uses.renamed.push((file, process, self.at(v[LAST])));
+        if self.model.file(file).is_directory() {
+            // Of more than one the times are not known.
+            if !is_spanned && counters.v[FSYNCS] + counters.v[FDATASYNCS] == 1 {
+                self.directory(file, process, counters);
+            }
+            return;
         }
         for phase in phases {
             match phase {
@@ -221,15 +233,25 @@ impl Pass<'_> {
         let Some(spans) = self.model.spans() else {
             return;
         };
+        for (process, file, at) in spans.renames() {
+            if self.spanned.contains(&(process, file)) {
+                self.uses.renamed.push((file, process, self.at(at)));
+            }
+        }
         for one in spans.uses() {
-            let place = (one.process, one.file);
-            if !self.spanned.contains(&place) || self.model.file(one.file).is_directory() {
+            if !self.spanned.contains(&(one.process, one.file)) {
                 continue;
             }
             let pieces = one.pieces.iter();
             let pieces: Vec<Counters> = pieces
                 .map(|index| spans.all()[*index as usize].cell.total())
                 .collect();
+            if self.model.file(one.file).is_directory() {
+                for piece in &pieces {
+                    self.directory(one.file, one.process, piece);
+                }
+                continue;
+            }
             let sorted = &self.sorted[one.file as usize];
             if sorted.phase(Direction::Write) == Phase::Checkpoint {
                 for counters in self.rounds(one.file, &pieces) {
@@ -302,11 +324,16 @@ impl Pass<'_> {
 
     fn directory(&mut self, file: u32, process: u32, counters: &Counters) {
         let v = &counters.v;
-        if v[FSYNCS] + v[FDATASYNCS] == 1 {
-            let (start, end) = (self.at(v[FIRST]), self.at(v[LAST]));
-            self.uses
-                .directory_syncs
-                .push((file, process, start, end, v[SYNC_NS]));
+        let syncs = v[FSYNCS] + v[FDATASYNCS];
+        if syncs > 0 {
+            self.uses.directory_syncs.push(DirectorySync {
+                file,
+                process,
+                start: self.at(v[FIRST]),
+                end: self.at(v[LAST]),
+                syncs,
+                ns: v[SYNC_NS],
+            });
         }
     }
 

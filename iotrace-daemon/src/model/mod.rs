@@ -728,6 +728,9 @@ impl Model {
             counters.v[FIRST] = time;
             counters.v[LAST] = time;
             self.rows.add(process, file, &counters);
+            if let Some(spans) = self.spans.as_mut().filter(|_| counter == RENAMES) {
+                spans.add_rename(process, file, time);
+            }
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use iotrace_common::key::MAX_SPAN;
+
 use super::{counters::*, forget::Moved, rows::Cell};
 
 /// Counters of a span that are kept: the columns of `spans.parquet`.
@@ -48,15 +50,26 @@ pub const COUNTERS: [usize; 34] = [
 
 /// Spans that are kept, about 60 MB. Those after them stand in the counters of their files alone.
 const MAX_SPANS: usize = 400_000;
+/// Renames that are kept. Later ones are counted with their files, and their times are not known.
+const MAX_RENAMES: usize = 100_000;
+/// Numbers of renames come after those that the kernel side gives.
+const RENAME_NUMBERS: u32 = u32::MAX - MAX_SPAN;
 
 /// One use of a file by a process, by their indices.
 #[derive(Debug)]
 pub struct Span {
     pub process: u32,
     pub file: u32,
-    /// Tells it from other spans of the process and file; it has no order.
+    /// Tells it from other spans of the process and file; it has no order. Above [`MAX_SPAN`] it is that of a rename.
     pub number: u32,
     pub cell: Cell,
+}
+
+impl Span {
+    /// Whether it is a rename of the file, which is no use of it.
+    fn is_rename(&self) -> bool {
+        self.number > MAX_SPAN
+    }
 }
 
 /// All spans of a run.
@@ -70,6 +83,8 @@ pub struct Spans {
     overflowed: bool,
     /// Processes and files of which older spans were dropped.
     dropped: HashSet<(u32, u32)>,
+    /// How many of `all` are renames.
+    rename_count: usize,
 }
 
 /// One use of a file: its spans from an open to the next, however long it was idle between them.
@@ -87,6 +102,7 @@ impl Spans {
     pub fn uses(&self) -> Vec<Use> {
         let mut pieces: Vec<(u32, Counters)> =
             (0..).zip(self.all.iter().map(|s| s.cell.total())).collect();
+        pieces.retain(|(index, _)| !self.all[*index as usize].is_rename());
         let place = |index: u32| {
             let span = &self.all[index as usize];
             (span.process, span.file)
@@ -126,8 +142,15 @@ impl Spans {
 
     /// Processes and files whose uses are told one by one.
     pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
-        let kept = self.all.iter().map(|span| (span.process, span.file));
+        let kept = self.all.iter().filter(|span| !span.is_rename());
+        let kept = kept.map(|span| (span.process, span.file));
         kept.chain(self.dropped.iter().copied())
+    }
+
+    /// Renames: process, file, and when, `CLOCK_MONOTONIC` nanoseconds.
+    pub fn renames(&self) -> impl Iterator<Item = (u32, u32, u64)> {
+        let renames = self.all.iter().filter(|span| span.is_rename());
+        renames.map(|span| (span.process, span.file, span.cell.total().v[LAST]))
     }
 
     /// Whether every use of a file is here.
@@ -154,29 +177,44 @@ impl Spans {
         cell.add(&kept);
     }
 
+    /// Adds a rename of a file by a process at this time, `CLOCK_MONOTONIC` nanoseconds.
+    pub(super) fn add_rename(&mut self, process: u32, file: u32, time: u64) {
+        let mut counters = Counters::ZERO;
+        (counters.v[FIRST], counters.v[LAST]) = (time, time);
+        let number = MAX_SPAN + 1 + (time / 1_000 % u64::from(RENAME_NUMBERS)) as u32;
+        self.add(process, file, number, &counters);
+    }
+
     fn intern(&mut self, process: u32, file: u32, number: u32) -> Option<u32> {
         let key = (process, file, number);
         if let Some(index) = self.index.get(&key) {
             return Some(*index);
         }
-        if self.all.len() >= MAX_SPANS {
+        let span = Span {
+            process,
+            file,
+            number,
+            cell: Cell::default(),
+        };
+        if span.is_rename() {
+            if self.rename_count >= MAX_RENAMES {
+                return None;
+            }
+            self.rename_count += 1;
+        } else if self.all.len() - self.rename_count >= MAX_SPANS {
             self.overflowed = true;
             return None;
         }
         let index = self.all.len() as u32;
         self.index.insert(key, index);
-        self.all.push(Span {
-            process,
-            file,
-            number,
-            cell: Cell::default(),
-        });
+        self.all.push(span);
         Some(index)
     }
 
     /// Adds those of another model, whose processes and files have these indices here. They are not found by their key.
     pub(super) fn append(&mut self, other: Self, processes: u32, files: &[u32]) {
         self.overflowed |= other.overflowed;
+        self.rename_count += other.rename_count;
         self.all.extend(other.all.into_iter().map(|span| Span {
             process: span.process + processes,
             file: files[span.file as usize],
@@ -201,7 +239,7 @@ impl Spans {
         let dropped = &mut self.dropped;
         self.all.retain(|span| {
             let keep = last(span) > newest_dropped;
-            if !keep {
+            if !keep && !span.is_rename() {
                 dropped.insert((span.process, span.file));
             }
             keep
@@ -227,6 +265,7 @@ impl Spans {
     fn index_anew(&mut self) {
         let keys = self.all.iter().map(|s| (s.process, s.file, s.number));
         self.index = keys.zip(0..).collect();
+        self.rename_count = self.all.iter().filter(|span| span.is_rename()).count();
         let unsettled = (0..).zip(&self.all);
         let unsettled = unsettled.filter(|(_, span)| !span.cell.is_settled());
         self.dirty = unsettled.map(|(index, _)| index).collect();
@@ -264,6 +303,19 @@ mod tests {
         assert_eq!((total.v[BYTES_WRITTEN], total.v[SEEKS]), (30, 0));
         assert_eq!((total.v[FIRST], total.v[LAST]), (100, 140));
         assert_eq!(spans.all().len(), 2);
+    }
+
+    #[test]
+    fn a_rename_is_no_use_of_a_file() {
+        let mut spans = Spans::default();
+        spans.add_rename(0, 1, 5_000_000);
+        spans.add_rename(0, 1, 9_000_000);
+        assert_eq!((spans.uses().len(), spans.places().count()), (0, 0));
+        let renames: Vec<_> = spans.renames().collect();
+        assert_eq!(renames, [(0, 1, 5_000_000), (0, 1, 9_000_000)]);
+        spans.keep_newest(1);
+        assert_eq!(spans.places().count(), 0);
+        assert_eq!(spans.renames().count(), 1);
     }
 
     #[test]

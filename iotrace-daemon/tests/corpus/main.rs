@@ -186,7 +186,7 @@ fn formats_write_their_files_more_than_once() {
 
 #[test]
 fn pauses_and_syncs_are_part_of_a_save() {
-    check("saves", &["slow_parts", "synced"]);
+    check("saves", &["slow_parts", "synced", "removed_at_the_end"]);
 }
 
 #[test]

@@ -172,6 +172,19 @@ def synced(truth):
         train()
 
 
+def removed_at_the_end(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/epoch_{step}.pt.tmp", 4, 0.01, sync=True)
+            os.rename(f"out/epoch_{step}.pt.tmp", f"out/epoch_{step}.pt")
+            directory = os.open("out", os.O_RDONLY)
+            os.fsync(directory)
+            os.close(directory)
+        train()
+        os.stat(f"out/epoch_{step}.pt")
+    shutil.rmtree("out")
+
+
 def index_and_shards(truth):
     for step in (10, 20):
         with truth.save():
