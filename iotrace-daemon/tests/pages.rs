@@ -12,15 +12,18 @@ use common::tool;
 
 /// Has them written into a directory.
 fn generate(directory: &Path) {
-    let generate = Path::new(env!("CARGO_BIN_EXE_iotrace")).with_file_name("examples/generate");
-    let status = Command::new(&generate).arg(directory).status();
-    let status = status.unwrap_or_else(|error| {
-        panic!(
-            "{}: {error} (cargo build --example generate)",
-            generate.display()
-        )
-    });
-    assert!(status.success());
+    let iotrace = || Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    quietly(iotrace().args(["man", "--dir"]).arg(directory.join("man")));
+    let completions = directory.join("completions");
+    fs::create_dir(&completions).unwrap();
+    for (shell, file) in [
+        ("bash", "iotrace.bash"),
+        ("zsh", "_iotrace"),
+        ("fish", "iotrace.fish"),
+    ] {
+        let text = quietly(iotrace().args(["completions", shell]));
+        fs::write(completions.join(file), text).unwrap();
+    }
 }
 
 /// What a program says, which must succeed and complain of nothing.
@@ -92,6 +95,9 @@ fn every_command_has_a_page_that_man_shows() {
             assert!(page(&path, other).exists(), "{name} names {other}(1)");
         }
     }
+    let printed = quietly(Command::new(env!("CARGO_BIN_EXE_iotrace")).args(["man", "record"]));
+    let record = fs::read_to_string(page(&path, "iotrace-record")).unwrap();
+    assert_eq!(printed, record);
     let daemon = fs::read_to_string(page(&path, "iotrace-daemon")).unwrap();
     for word in ["/etc/iotrace/iotrace.toml", "SIGHUP", "max\\-series"] {
         assert!(daemon.contains(word), "no {word} in iotrace-daemon(1)");

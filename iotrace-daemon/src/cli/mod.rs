@@ -10,6 +10,7 @@ mod diff;
 mod export;
 mod interrupt;
 mod live;
+mod manual;
 mod meter;
 mod operations;
 mod output;
@@ -68,6 +69,10 @@ enum Command {
     Phases(phases::Args),
     /// Say whether this host can run iotrace, and what is missing.
     Check(check::Args),
+    /// Print shell completions: `iotrace completions bash > /etc/bash_completion.d/iotrace`.
+    Completions(manual::CompletionsArgs),
+    /// Print a manual page: `iotrace man record | man -l -`.
+    Man(manual::ManArgs),
 }
 
 /// The definition of the command line, for manual pages and completions.
@@ -90,6 +95,8 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
     };
     match result {
         Ok(code) => code,

@@ -61,7 +61,7 @@ pub fn make(built: Option<&Path>, output: &Path) -> Result<[PathBuf; 2]> {
 /// What cargo built.
 struct Built {
     iotrace: PathBuf,
-    /// Writes manual pages and completions.
+    /// Prints manual pages and completions: `iotrace`, where it runs here.
     generate: PathBuf,
 }
 
@@ -69,17 +69,16 @@ impl Built {
     fn of(directory: &Path) -> Self {
         Self {
             iotrace: directory.join("iotrace"),
-            generate: directory.join("examples/generate"),
+            generate: directory.join("iotrace"),
         }
     }
 }
 
-/// Builds the program and the generator with optimizations; where they are.
+/// Builds the program with optimizations; where it is.
 fn build() -> Result<PathBuf> {
     let mut build = cmd::cargo();
     build.args(["build", "--locked", "--release"]);
-    build.args(["--package", NAME, "--bin", "iotrace", "--example"]);
-    cmd::run(build.arg("generate"))?;
+    cmd::run(build.args(["--package", NAME, "--bin", "iotrace"]))?;
     Ok(run::target_dir()?.join("release"))
 }
 

@@ -116,8 +116,12 @@ pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
 /// Manual pages and completions.
 fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result<()> {
     let made = work.join("generated");
-    cmd::run(cmd::command(&built.generate).arg(&made))?;
-    for page in list(&made.join("man"))? {
+    cmd::run(
+        cmd::command(&built.generate)
+            .args(["man", "--dir"])
+            .arg(&made),
+    )?;
+    for page in list(&made)? {
         let to = stage.join("usr/share/man/man1").join(name_of(&page));
         install(&page, &to, 0o644)?;
         compress(&to)?;
@@ -127,12 +131,15 @@ fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result
         Family::RedHat => "site-functions",
     };
     let share = stage.join("usr/share");
-    for (from, to) in [
-        ("iotrace.bash", "bash-completion/completions/iotrace"),
-        ("_iotrace", &format!("zsh/{zsh}/_iotrace")),
-        ("iotrace.fish", "fish/vendor_completions.d/iotrace.fish"),
+    for (shell, to) in [
+        ("bash", "bash-completion/completions/iotrace"),
+        ("zsh", &format!("zsh/{zsh}/_iotrace")),
+        ("fish", "fish/vendor_completions.d/iotrace.fish"),
     ] {
-        install(&made.join("completions").join(from), &share.join(to), 0o644)?;
+        let text = cmd::stdout_of(cmd::command(&built.generate).args(["completions", shell]))?;
+        let from = work.join(shell);
+        write(&from, &text)?;
+        install(&from, &share.join(to), 0o644)?;
     }
     Ok(())
 }
