@@ -109,12 +109,12 @@ fn a_disk_that_fills_up_costs_the_recording_and_not_the_report() {
             "record",
             "--map-entries",
             "8192",
-            "--format",
-            "json",
             "--flush",
             "100ms",
-            "-o",
+            "--report",
         ])
+        .arg(dir.join("report.json"))
+        .arg("-o")
         .arg(small.0.join("recording"))
         .arg("--")
         .arg(common::workload())
@@ -134,9 +134,9 @@ fn a_disk_that_fills_up_costs_the_recording_and_not_the_report() {
             "standard error lacks {word:?}: {errors}"
         );
     }
-    let mut values = serde_json::Deserializer::from_slice(&out.stdout).into_iter();
-    let truth = values.next().expect("the program's output").unwrap();
-    let report = values.next().expect("the report").unwrap();
+    let truth = serde_json::from_slice(&out.stdout).expect("the program's output");
+    let report = fs::read(dir.join("report.json")).expect("the report");
+    let report = serde_json::from_slice(&report).unwrap();
     compare::conserved(&report);
     compare::nothing_lost(&report);
     truth::processes(&truth)
@@ -237,7 +237,11 @@ fn without_privilege_it_says_which_is_missing() {
             .arg(dir.join("ran"))
             .output()
             .unwrap();
-        refused(&out, 77, &["it lacks CAP_BPF and CAP_PERFMON"]);
+        let words = [
+            "it lacks CAP_BPF and CAP_PERFMON",
+            "iotrace: run `sudo iotrace record --hook",
+        ];
+        refused(&out, 77, &words);
         assert!(!dir.join("ran").exists(), "the program ran all the same");
         assert!(
             !dir.join("recording").exists(),

@@ -511,7 +511,8 @@ fn a_closed_pipe_is_no_error() {
     let (_keep, dir) = directory();
     for format in ["text", "json"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-            .args(["record", "--map-entries", "1024", "--format", format, "-o"])
+            .args(["record", "--map-entries", "1024", "--format", format])
+            .args(["--report", "stdout", "-o"])
             .arg(dir.join(format))
             .args(["--", "true"])
             .stdout(Stdio::piped())
@@ -540,7 +541,8 @@ fn a_closed_pipe_is_no_error() {
 fn the_text_report_is_for_people() {
     let (_keep, dir) = directory();
     let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["record", "--map-entries", "4096", "-o"])
+        .args(["record", "--full", "--report", "stdout"])
+        .args(["--map-entries", "4096", "-o"])
         .arg(dir.join("recording"))
         .arg("--")
         .arg(common::workload())
@@ -579,4 +581,115 @@ fn a_long_run_counts_the_same_over_many_flushes() {
         .for_each(|process| same(process, &report));
     let total = Counts::of(&report["totals"]);
     assert!(total.get("writes") > 1000);
+}
+
+/// Runs iotrace in a directory, with its output in pipes: standard output, standard error.
+fn iotrace_in(dir: &Path, args: &[&str]) -> (String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    let out = command.args(args).current_dir(dir).stdin(Stdio::null());
+    let out = out.env_remove("COLUMNS").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let said = (text(out.stdout), text(out.stderr));
+    assert!(out.status.success(), "{args:?}: {}", said.1);
+    said
+}
+
+/// Arguments of `record` on a program that says something, with small kernel maps.
+fn recording<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["record", "--map-entries", "1024"];
+    args.extend(more);
+    args.extend(["--", "sh", "-c", "echo said; cat /etc/hostname >copy"]);
+    args
+}
+
+#[test]
+fn the_report_does_not_mix_with_the_programs_output() {
+    let (_keep, dir) = directory();
+    // Into a pipe, what the program says is alone; so is JSON.
+    let (out, errors) = iotrace_in(&dir, &recording(&[]));
+    assert_eq!(out, "said\n");
+    assert!(errors.starts_with("sh -c "), "{errors}");
+    assert!(errors.contains(" Recording: iotrace-"), "{errors}");
+    for (format, has_files) in [("json", true), ("json-summary", false)] {
+        let (out, errors) = iotrace_in(&dir, &recording(&["-f", format]));
+        let report: Value = serde_json::from_str(&out).expect("JSON alone");
+        assert_eq!(report["exit_code"], 0);
+        assert_eq!(report["files"].is_array(), has_files, "{format}");
+        assert!(errors.starts_with("said\n"), "{errors}");
+    }
+    // Named, it goes there, in the format of the name.
+    for (option, name, word) in [
+        ("--report", "a.json", "\"format_version\""),
+        ("-o", "b.html", "<!doctype html>"),
+        ("--report", "c.txt", "sh -c "),
+    ] {
+        let (out, errors) = iotrace_in(&dir, &recording(&[option, name]));
+        assert_eq!(out, "said\n", "{name}");
+        assert!(errors.contains(&format!("report in {name}")), "{errors}");
+        let text = fs::read_to_string(dir.join(name)).unwrap();
+        assert!(text.contains(word), "{name}: {text:.200}");
+    }
+    let (out, _) = iotrace_in(&dir, &recording(&["--report", "stdout"]));
+    assert!(out.starts_with("said\nsh -c "), "{out}");
+}
+
+#[test]
+fn the_first_screen_is_one_screen_and_the_newest_recording_is_reported() {
+    let (_keep, dir) = directory();
+    iotrace_in(&dir, &recording(&["-o", "older"]));
+    std::thread::sleep(Duration::from_millis(20));
+    let mut args = recording(&["-o", "newer"]);
+    let last = args.len() - 1;
+    args[last] = "echo this is the newer one >copy";
+    iotrace_in(&dir, &args);
+    let (text, _) = iotrace_in(&dir, &["report"]);
+    assert!(
+        text.contains("the newer one") && text.contains(" Recording: newer\n"),
+        "{text}"
+    );
+    assert!(text.lines().count() <= 24, "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let (section, _) = iotrace_in(&dir, &["report", "--section", "losses", "older"]);
+    assert!(
+        section.contains("Losses\n") && !section.contains("Totals\n"),
+        "{section}"
+    );
+    let (full, _) = iotrace_in(&dir, &["report", "--full", "older"]);
+    assert!(
+        full.contains("Losses\n") && full.contains("Totals\n"),
+        "{full}"
+    );
+    let (csv, _) = iotrace_in(&dir, &["export", "--format", "csv"]);
+    assert!(csv.contains("/copy"), "{csv}");
+}
+
+#[test]
+fn what_is_left_out_or_mistaken_is_named_with_the_way_out() {
+    let (_keep, dir) = directory();
+    let refused = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+        let out = command.args(args).current_dir(&dir).output().unwrap();
+        assert!(!out.status.success(), "{args:?}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let said = refused(&["record", "python3", "train.py"]);
+    assert!(said.contains("record -- python3 train.py"), "{said}");
+    let said = refused(&["record", "--nonsense", "--", "true"]);
+    assert!(!said.contains("before the program"), "{said}");
+    let said = refused(&["report"]);
+    assert!(said.contains("iotrace record -- PROGRAM"), "{said}");
+    let said = refused(&["report", "--full", "-f", "json", "somewhere"]);
+    assert!(said.contains("leave out --full"), "{said}");
+}
+
+#[test]
+fn a_number_alone_is_of_seconds() {
+    let started = Instant::now();
+    let finished = Iotrace::record()
+        .args(["--duration", "1"])
+        .command(["sleep", "100"]);
+    assert_eq!(finished.code(), 124, "{}", finished.stderr);
+    assert!(started.elapsed() < Duration::from_secs(60));
 }

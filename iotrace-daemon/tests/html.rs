@@ -137,6 +137,19 @@ fn it_shows_the_numbers_of_the_json_report() {
     );
     assert_eq!(cards["failures"], units::count(number(totals, "failures")));
     assert_eq!(cards["time"], duration(inside(totals)));
+    let verdict = page.text("#summary .verdict");
+    assert_eq!(verdict, text(&report["verdict"], "text"));
+    let share = "document.querySelector('[data-chart=run]').getBoundingClientRect().width";
+    let parts = "[...document.querySelectorAll('[data-chart=run] .part')].reduce((all, part) => all + part.getBoundingClientRect().width, 0)";
+    let filled = page
+        .eval(&format!("{parts} / {share}"))
+        .as_f64()
+        .expect("a share");
+    assert!(
+        (0.98..1.03).contains(&filled),
+        "the bar of the run is {filled} full"
+    );
+    assert_eq!(page.eval("document.querySelectorAll('h1').length"), 1);
     let about = page.text("#summary .about");
     assert!(
         about.contains(text(report, "host")) && about.contains("exit code 0"),

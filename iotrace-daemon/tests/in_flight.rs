@@ -171,7 +171,7 @@ fn a_hung_read_is_a_finding() {
         "from the recording"
     );
     let mut text = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-    text.arg("report").arg(&finished.recording);
+    text.args(["report", "--full"]).arg(&finished.recording);
     let text = String::from_utf8(text.output().unwrap().stdout).unwrap();
     assert!(text.contains("Calls in flight: 1"), "{text}");
     let phases = report["phases"].as_object().unwrap().values();

@@ -171,12 +171,20 @@ fn a_command_runs_as_another_user() {
     let (_keep, project, _victim) = place();
     let parent = project.parent().unwrap();
     let script = "id -u; id -g; id -G; echo $USER $LOGNAME; cat /etc/hostname >mine";
-    let user = ["--user", "nobody", "-f", "json", "-o", "../recording"];
+    let user = [
+        "--user",
+        "nobody",
+        "--report",
+        "../own.json",
+        "-o",
+        "../recording",
+    ];
     let out = record(&user, &["sh", "-c", script], &project);
     assert!(out.status.success(), "{}", errors(&out));
     let text = String::from_utf8_lossy(&out.stdout);
     let own = format!("{USER}\n{USER}\n{USER}\nnobody nobody\n");
-    let report = text.strip_prefix(&own).expect(&text);
+    assert_eq!(text, own);
+    let report = fs::read_to_string(parent.join("own.json")).unwrap();
     for name in ["/etc/hostname", "project/mine"] {
         assert!(report.contains(name), "{report}");
     }
@@ -225,7 +233,9 @@ fn a_recording_that_lies_is_refused_at_once() {
     let mut value: serde_json::Value = serde_json::from_str(&meta).unwrap();
     value["losses"]["\u{1b}[31mred"] = 1.into();
     fs::write(&path, value.to_string()).unwrap();
-    let out = iotrace(&["report", "recording"], parent).output().unwrap();
+    let out = iotrace(&["report", "--full", "recording"], parent)
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(
         text.contains(r"\x1b[31mred") && !text.contains('\u{1b}'),

@@ -151,7 +151,15 @@ fn no_name_reaches_the_terminal_as_it_is() {
     let (_keep, dir) = directory();
     let file = dir.join(OsStr::from_bytes(b"\x1b[31mred\nnext \xff line"));
     let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["record", "--map-entries", "1024", "-o"])
+        .args([
+            "record",
+            "--full",
+            "--report",
+            "stdout",
+            "--map-entries",
+            "1024",
+            "-o",
+        ])
         .arg(dir.join("recording"))
         .arg("--")
         .args([

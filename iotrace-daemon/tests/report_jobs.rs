@@ -197,7 +197,7 @@ fn nodes_make_one_job() {
         (&0.0.into(), &14.0.into())
     );
     assert_eq!(json(&[&first])["epochs"].as_array().unwrap().len(), 1);
-    let page = text(&[&first, &second]);
+    let page = text(&["--full", &first, &second]);
     assert!(
         page.contains("Nodes: 2") && page.contains("gpu-1") && page.contains("gpu-2"),
         "{page}"
@@ -307,7 +307,7 @@ fn what_is_wrong_with_a_recording_is_said() {
         .unwrap()
         .finish(&mut Model::with_history(), &empty)
         .unwrap();
-    assert!(text(&[&name("empty")]).contains("Nothing was recorded"));
+    assert!(text(&[&name("empty")]).contains("NOTHING RECORDED"));
     // Still being written.
     let mut model = Model::with_history();
     let mut recorder = Recorder::create(&place("open"), &empty).unwrap();

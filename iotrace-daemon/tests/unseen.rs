@@ -70,7 +70,7 @@ fn devices_direct_files_and_what_is_no_file() {
     assert_eq!(all, number(&report["notes"], "skipped"));
     // The recording has it all, and so has the text.
     let text = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .arg("report")
+        .args(["report", "--section", "unseen"])
         .arg(&finished.recording)
         .output()
         .unwrap();

@@ -165,6 +165,7 @@ fn hidden_type_information_is_done_without_and_every_report_says_so() {
     for format in ["text", "json", "html"] {
         let output = Command::new(env!("CARGO_BIN_EXE_iotrace"))
             .args(["report", "--format", format])
+            .args((format == "text").then_some("--full"))
             .arg(&finished.recording)
             .output()
             .expect("iotrace runs");

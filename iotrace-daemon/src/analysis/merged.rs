@@ -16,12 +16,41 @@ pub fn of_slices(slices: &[Slice], run_ns: u64, is_chosen: impl Fn(Phase) -> boo
                 entry.and_modify(|known| known.add(span)).or_insert(*span);
             }
         }
-        spans.extend(by_process.values().map(|span| {
-            let (start, end) = span.bounds();
-            (start, end.max(start.saturating_add(span.ns)), span.ns)
-        }));
+        spans.extend(by_process.values().map(bounds));
     }
     over(spans, run_ns)
+}
+
+/// Over each group of processes, by its first process.
+pub fn by_group(
+    slices: &[Slice],
+    run_ns: u64,
+    group_of: impl Fn(u32) -> u32,
+) -> BTreeMap<u32, (u64, u64)> {
+    let mut spans: BTreeMap<u32, Vec<(u64, u64, u64)>> = BTreeMap::new();
+    for slice in slices {
+        let mut by_process: BTreeMap<u32, Span> = BTreeMap::new();
+        for ((process, _), span) in &slice.merged {
+            let entry = by_process.entry(*process);
+            entry.and_modify(|known| known.add(span)).or_insert(*span);
+        }
+        for (process, span) in by_process {
+            spans
+                .entry(group_of(process))
+                .or_default()
+                .push(bounds(&span));
+        }
+    }
+    let groups = spans.into_iter();
+    groups
+        .map(|(group, spans)| (group, over(spans, run_ns)))
+        .collect()
+}
+
+/// From when to when a span's time lies, and how much it is.
+fn bounds(span: &Span) -> (u64, u64, u64) {
+    let (start, end) = span.bounds();
+    (start, end.max(start.saturating_add(span.ns)), span.ns)
 }
 
 /// Over processes and intervals, each with the moments that its merged time lies between.

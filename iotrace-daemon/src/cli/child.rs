@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     io::{self, Read as _, Write as _},
     os::{
-        fd::{AsRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
     process::{Child, Command, ExitStatus},
@@ -62,11 +62,19 @@ pub struct Running {
 
 impl Held {
     /// Makes the process. It waits until [`Held::release`]; dropped instead, it ends without running anything.
-    pub fn new(command: &[OsString], user: Option<User>) -> io::Result<Self> {
+    /// `stdout_to_stderr`: what it writes to its standard output goes to standard error.
+    pub fn new(
+        command: &[OsString],
+        user: Option<User>,
+        stdout_to_stderr: bool,
+    ) -> io::Result<Self> {
         let (mut pid_reader, pid_writer) = io::pipe()?;
         let (gate_reader, gate) = io::pipe()?;
         let mut child = Command::new(&command[0]);
         child.args(&command[1..]).process_group(0);
+        if stdout_to_stderr {
+            child.stdout(io::stderr().as_fd().try_clone_to_owned()?);
+        }
         if let Some(user) = user {
             child.envs(user.environment.clone());
             // SAFETY: between fork and exec it makes system calls alone.

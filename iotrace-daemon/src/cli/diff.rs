@@ -1,21 +1,21 @@
 //! `iotrace diff`: two recordings side by side, before and after a change.
 
 use std::{
-    io::{self, BufWriter, IsTerminal as _, Write},
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use super::{
     config::Sorting,
-    output::{Format, save},
+    output::{Place, TextOrJson},
 };
 use crate::{
     analysis::findings::thresholds::Thresholds,
     classify::Classifier,
     memory::disk,
     recording::{self, Job},
-    report::{self, Report, diff::Diff},
+    report::{self, Extent, Layout, Report, diff::Diff},
 };
 
 #[derive(Debug, clap::Args)]
@@ -27,8 +27,8 @@ pub struct Args {
     #[arg(value_name = "AFTER")]
     after: PathBuf,
     /// Compare as text or as JSON.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     /// Write to this file; one that is there is replaced when the new one is whole.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -48,19 +48,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let before = report_of(&before, &classifier, &thresholds);
     let after = report_of(&after, &classifier, &thresholds);
     let diff = Diff::new(&before, &after);
-    let write = |color: bool, out: &mut dyn Write| match args.format {
-        Format::Text => report::diff_text(&diff, color, out),
-        Format::Json => report::diff_json(&diff, out),
+    let write = |layout: Layout, out: &mut dyn Write| match args.format {
+        TextOrJson::Text => report::diff_text(&diff, layout, out),
+        TextOrJson::Json => report::diff_json(&diff, out),
     };
-    match &args.output {
-        Some(file) => save(file, |out| write(false, out))?,
-        None => {
-            let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            let mut out = BufWriter::new(io::stdout().lock());
-            write(color, &mut out)?;
-            out.flush()?;
-        }
-    }
+    let place = args.output.clone().map_or(Place::Stdout, Place::File);
+    place.write(&Extent::Full, write)?;
     Ok(ExitCode::SUCCESS)
 }
 

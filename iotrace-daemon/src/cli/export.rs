@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 
 use super::{
     meter::Meter,
+    newest,
     output::{is_special, save},
     phases,
     sizes::parse_size,
@@ -48,8 +49,8 @@ impl Format {
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The recording's directory; those of several nodes make one job.
-    #[arg(value_name = "DIR", required = true)]
+    /// The recording's directory; those of several nodes make one job [default: the newest recording here]
+    #[arg(value_name = "DIR")]
     recordings: Vec<PathBuf>,
     /// What to write.
     #[arg(short, long, value_enum)]
@@ -110,7 +111,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     disk::begin(args.memory);
     let mut meter = Meter::new();
     let tell = |done, whole| meter.part("reading", done, whole);
-    let job = recording::read_job_and_tell(&args.recordings, tell)?;
+    let recordings = newest::or_newest(&args.recordings)?;
+    let job = recording::read_job_and_tell(&recordings, tell)?;
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
             "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \

@@ -30,10 +30,15 @@ pub fn service(named: Option<&Path>) -> Option<PathBuf> {
 /// Says what else could be done where a privilege is missing.
 pub fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(KernelError::Privilege(_)) if !asked => error.context(format!(
-            "there is no service at {} that would trace for you: the administrator can turn it on (`socket` in [recordings])",
-            remote::place().display()
-        )),
+        Some(KernelError::Privilege(_)) if !asked => {
+            let words: Vec<String> = std::env::args().skip(1).collect();
+            error.context(format!(
+                "run `sudo iotrace {}`, or let the administrator turn the service's socket on (`socket` in [recordings], not \
+                 at {})",
+                words.join(" "),
+                remote::place().display()
+            ))
+        }
         _ => error,
     }
 }

@@ -12,6 +12,7 @@ mod interrupt;
 mod live;
 mod manual;
 mod meter;
+mod newest;
 mod operations;
 mod output;
 mod phases;
@@ -24,6 +25,7 @@ mod sizes;
 mod snapshot;
 mod source;
 mod ticks;
+mod times;
 mod top;
 mod trace;
 mod user;
@@ -83,7 +85,7 @@ pub fn command() -> clap::Command {
 /// Runs iotrace with the arguments of this process.
 pub fn main() -> ExitCode {
     memory::configure();
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| hinted(error).exit());
     start_log(cli.verbose);
     let result = match cli.command {
         Command::Record(args) => record::run(*args, cli.verbose),
@@ -108,6 +110,28 @@ pub fn main() -> ExitCode {
             exit_code(&error)
         }
     }
+}
+
+/// The error of a wrong command line; of a program that is named without `--` before it, with the line that works.
+fn hinted(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let words: Vec<String> = std::env::args().collect();
+    let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let at = words.iter().position(|word| word == named);
+    let (Some(at), "record") = (at, words.get(1).map_or("", String::as_str)) else {
+        return error;
+    };
+    if error.kind() == ErrorKind::UnknownArgument && !named.starts_with('-') {
+        let line = format!("{} -- {}", words[..at].join(" "), words[at..].join(" "));
+        let tip = format!("put `--` before the program: {}", harmless(&line));
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![tip.into()]),
+        );
+    }
+    error
 }
 
 /// Says an error, unless it is that nobody reads any more.

@@ -3,41 +3,168 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
-    io::{self, BufWriter, IsTerminal as _, Write},
-    path::Path,
+    io::{self, BufWriter, IsTerminal, Write},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-use rustix::fs::FileType;
+use rustix::{fs::FileType, termios::tcgetwinsize};
 
 use crate::{
     directory::{self, Directory},
-    report::{self, Report},
+    report::{self, Extent, Layout, Report, SECTIONS},
 };
 
 /// Links that are followed from a file that is to be written, as the kernel follows at most.
 const MAX_LINKS: usize = 40;
 
-/// How `record` writes its report.
+/// How what has no page is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+pub enum TextOrJson {
     /// For people.
     Text,
     /// One JSON object.
     Json,
 }
 
-/// Writes a report to standard output.
-pub fn print(report: &Report<'_>, format: Format) -> anyhow::Result<()> {
-    let stdout = io::stdout();
-    let color = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut out = BufWriter::new(stdout.lock());
-    match format {
-        Format::Text => report::text(report, color, &mut out)?,
-        Format::Json => report::json(report, &mut out)?,
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+    /// The same without the lists of processes, files and intervals.
+    JsonSummary,
+    /// A page for a browser, with all that it needs in it.
+    Html,
+}
+
+impl Format {
+    /// The one that was given, or that the name of the report's file tells.
+    pub fn of(given: Option<Self>, file: Option<&Path>) -> Self {
+        given.unwrap_or_else(|| match file.and_then(Path::extension) {
+            Some(extension) if extension == "html" || extension == "htm" => Self::Html,
+            Some(extension) if extension == "json" => Self::Json,
+            _ => Self::Text,
+        })
     }
-    out.flush()?;
-    Ok(())
+}
+
+/// How much of a text report is written.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TextOptions {
+    /// The whole report, and not only its first screen.
+    #[arg(long)]
+    full: bool,
+    /// Only this section of the whole report; may be given several times.
+    #[arg(
+        long = "section",
+        value_name = "NAME",
+        value_delimiter = ',',
+        conflicts_with = "full"
+    )]
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(SECTIONS.iter().map(|section| section.name)))]
+    sections: Vec<String>,
+}
+
+impl TextOptions {
+    pub fn extent(&self) -> Extent {
+        match (self.full, self.sections.is_empty()) {
+            (true, _) => Extent::Full,
+            (false, true) => Extent::Summary,
+            (false, false) => Extent::Sections(self.sections.clone()),
+        }
+    }
+
+    /// Whether more or less than the first screen is asked for.
+    pub fn are_given(&self) -> bool {
+        self.extent() != Extent::Summary
+    }
+}
+
+/// Where a report goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Stdout,
+    Stderr,
+    File(PathBuf),
+}
+
+impl Place {
+    /// As `--report` names it.
+    pub fn of(name: &Path) -> Self {
+        match name.to_str() {
+            Some("-" | "stdout") => Self::Stdout,
+            Some("stderr") => Self::Stderr,
+            _ => Self::File(name.to_owned()),
+        }
+    }
+
+    /// Writes a report there.
+    pub fn write(
+        &self,
+        extent: &Extent,
+        write: impl Fn(Layout, &mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        let to = |layout, mut out: BufWriter<&mut dyn Write>| {
+            write(layout, &mut out)?;
+            out.flush()
+        };
+        match self {
+            Self::Stdout => {
+                let layout = layout(&io::stdout(), extent);
+                to(layout, BufWriter::new(&mut io::stdout().lock()))?;
+            }
+            Self::Stderr => {
+                let layout = layout(&io::stderr(), extent);
+                to(layout, BufWriter::new(&mut io::stderr().lock()))?;
+            }
+            Self::File(path) => save(path, |file| write(Layout::plain(columns(extent)), file))?,
+        }
+        Ok(())
+    }
+}
+
+/// Writes a report in a format.
+pub fn write(
+    report: &Report<'_>,
+    format: Format,
+    extent: &Extent,
+    is_complete: bool,
+    layout: Layout,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Text => report::text(report, extent, layout, out),
+        Format::Json => report::json(report, out),
+        Format::JsonSummary => report::summary_json(report, out),
+        Format::Html => report::html(report, is_complete, out),
+    }
+}
+
+/// How text looks on a stream: coloured and as wide as a terminal, if it is one.
+pub fn layout(stream: &(impl AsFd + IsTerminal), extent: &Extent) -> Layout {
+    if !stream.is_terminal() {
+        return Layout::plain(columns(extent));
+    }
+    let size = tcgetwinsize(stream).ok().filter(|size| size.ws_col > 0);
+    let width = size.map_or_else(|| columns(extent), |size| usize::from(size.ws_col));
+    Layout {
+        color: std::env::var_os("NO_COLOR").is_none(),
+        ..Layout::plain(width)
+    }
+}
+
+/// Columns of a page that is for no terminal: as COLUMNS says.
+fn columns(extent: &Extent) -> usize {
+    let set = std::env::var("COLUMNS").ok();
+    set.and_then(|text| text.parse().ok())
+        .unwrap_or(match extent {
+            Extent::Summary => Layout::MIN_WIDTH,
+            Extent::Full | Extent::Sections(_) => Layout::FULL_WIDTH,
+        })
 }
 
 /// Writes a file, which others see only when it is whole; one that is there is replaced then.

@@ -4,7 +4,8 @@
 //! and goes. At its end the hooks come off first, so that what is drained last is all there is.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -13,8 +14,18 @@ use std::{
 use anyhow::Context as _;
 
 use super::{
-    child::Held, config::Sorting, interrupt, live, output::Format, remote::Remote,
-    session::Session, sizes::parse_size, source::Source, tell, trace::Trace, user::User,
+    child::Held,
+    config::Sorting,
+    interrupt, live,
+    output::{Format, Place, TextOptions},
+    remote::Remote,
+    session::Session,
+    sizes::parse_size,
+    source::Source,
+    tell,
+    times::parse_time,
+    trace::Trace,
+    user::User,
 };
 use crate::{
     drain::{Drain, rings::Rings},
@@ -39,8 +50,8 @@ pub struct Args {
     /// Do not follow the children of the traced processes.
     #[arg(long)]
     pub no_follow: bool,
-    /// Stop after this time, e.g. 30s, 5m, 2h; a program is ended.
-    #[arg(short, long, value_parser = humantime::parse_duration)]
+    /// Stop after this time, e.g. 30s, 5m, 2h; a number alone is of seconds. A program is ended.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<Duration>,
     /// How much to keep per file.
     #[arg(long, value_enum, default_value_t = Detail::Full)]
@@ -48,14 +59,22 @@ pub struct Args {
     /// How to see system calls.
     #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
     hook: HookChoice,
-    /// Directory for the recording [default: iotrace-DATE-TIME-PID.d here]
+    /// Directory for the recording [default: iotrace-DATE-TIME-PID.d here]. A name that ends in .html, .json or .txt is that
+    /// of a file for the report.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Report as text or JSON.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
+    /// Write the report to this file, or to `stdout` or `stderr` [default: stdout; the text report of a program whose output
+    /// goes to a file or a pipe: stderr]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Report as text, as JSON or as a page for a browser [default: as the name of the file ends, else text]. The output of a
+    /// program goes to stderr where the report is not text and goes to stdout.
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    #[command(flatten)]
+    pub text: TextOptions,
     /// Time between two parts of the recording: what a killed recorder loses at most.
-    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_time)]
     pub flush: Duration,
     /// Merged time over all processes: within bounds, or exactly, which makes each traced call dearer.
     #[arg(long, value_enum, default_value_t = MergedTime::Bounds, value_name = "HOW")]
@@ -104,8 +123,9 @@ pub struct Args {
 }
 
 /// Runs `iotrace record`.
-pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     interrupt::end_before_tracing();
+    args.find_report()?;
     for pid in &args.pid {
         targets::check(*pid)?;
     }
@@ -132,6 +152,59 @@ pub fn run(args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
             tell(&error);
             Ok(ExitCode::from(code as u8))
         }
+    }
+}
+
+impl Args {
+    /// Tells a report's file from the recording's directory.
+    fn find_report(&mut self) -> anyhow::Result<()> {
+        let is_report = |path: &PathBuf| {
+            let extension = path.extension().and_then(OsStr::to_str);
+            matches!(extension, Some("html" | "htm" | "json" | "txt")) && !path.is_dir()
+        };
+        if self.output.as_ref().is_some_and(is_report) {
+            if let Some(report) = &self.report {
+                anyhow::bail!(
+                    "leave out --output or --report: both name a file for the report, and that is {}",
+                    report.display()
+                );
+            }
+            self.report = self.output.take();
+        }
+        if self.format() == Format::Html
+            && self.place() == Place::Stdout
+            && io::stdout().is_terminal()
+        {
+            anyhow::bail!(
+                "name a file with --report FILE: a page is for a browser and not for a terminal"
+            );
+        }
+        if self.text.are_given() && self.format() != Format::Text {
+            anyhow::bail!(
+                "leave out --full and --section, or write --format text: other formats have all sections"
+            );
+        }
+        Ok(())
+    }
+
+    /// How the report is written.
+    pub fn format(&self) -> Format {
+        Format::of(self.format, self.report.as_deref())
+    }
+
+    /// Where it goes.
+    pub fn place(&self) -> Place {
+        let is_apart = self.command.is_empty() || io::stdout().is_terminal();
+        match &self.report {
+            Some(name) => Place::of(name),
+            None if self.format() == Format::Text && !is_apart => Place::Stderr,
+            None => Place::Stdout,
+        }
+    }
+
+    /// Whether standard output is for the report alone.
+    fn keeps_stdout(&self) -> bool {
+        self.format() != Format::Text && self.place() == Place::Stdout
     }
 }
 
@@ -244,8 +317,8 @@ fn hold(args: &Args) -> anyhow::Result<Option<Held>> {
         return Ok(None);
     }
     let user = args.user.as_deref().map(User::find).transpose()?;
-    let held =
-        Held::new(&args.command, user).context("a process for the command cannot be made")?;
+    let held = Held::new(&args.command, user, args.keeps_stdout())
+        .context("a process for the command cannot be made")?;
     Ok(Some(held))
 }
 

@@ -1,20 +1,25 @@
 //! `iotrace report`: the report of a recording, as `record` printed it, or of the recordings of a job's nodes.
 
 use std::{
-    io::{self, BufWriter, IsTerminal as _, Write},
-    path::PathBuf,
+    io::{self, IsTerminal as _, Write},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use anyhow::bail;
 
-use super::{config::Sorting, meter::Meter, output::save};
+use super::{
+    config::Sorting,
+    meter::Meter,
+    newest,
+    output::{self, Format, Place, TextOptions},
+};
 use crate::{
     classify::phase::Phase,
     memory::disk,
     recording,
     report::{
-        self, Report,
+        self, Extent, Layout, Report,
         view::{By, Choice, View},
     },
 };
@@ -22,25 +27,16 @@ use crate::{
 /// Rows of a view that nobody said otherwise of.
 const TOP: usize = 20;
 
-/// How a report is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// One JSON object.
-    Json,
-    /// A page for a browser, with all that it needs in it.
-    Html,
-}
-
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The recording's directory; those of several nodes make one job.
-    #[arg(value_name = "DIR", required = true)]
+    /// The recording's directory; those of several nodes make one job [default: the newest recording here]
+    #[arg(value_name = "DIR")]
     recordings: Vec<PathBuf>,
-    /// Report as text, as JSON or as a page for a browser.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    /// Report as text, as JSON or as a page for a browser [default: as the name of the file ends, else text]
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    #[command(flatten)]
+    text: TextOptions,
     /// Write the report to this file; one that is there is replaced when the new one is whole.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -67,7 +63,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     disk::begin(None);
     let mut meter = Meter::new();
     let tell = |done, whole| meter.part("reading", done, whole);
-    let job = recording::read_job_and_tell(&args.recordings, tell)?;
+    let format = Format::of(args.format, args.output.as_deref());
+    let recordings = newest::or_newest(&args.recordings)?;
+    if args.text.are_given() && format != Format::Text {
+        bail!(
+            "leave out --full and --section, or write --format text: other formats have all sections"
+        );
+    }
+    if args.text.are_given() && args.choice().is_some() {
+        bail!("leave out --full and --section: --by, --phase and --top make one table");
+    }
+    let job = recording::read_job_and_tell(&recordings, tell)?;
     drop(meter);
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
@@ -79,32 +85,53 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let report = Report::with(&job.model, &job.run, &classifier, &thresholds).of_nodes(&job.nodes);
     let is_complete = job.nodes.iter().all(|node| node.complete);
     let view = args.choice().map(|choice| View::new(&report, choice));
-    if view.is_some() && args.format == Format::Html {
+    if view.is_some() && format == Format::Html {
         bail!(
             "--by, --phase and --top make one table, and a page has all of them: leave them out, or the format"
         )
     }
-    let write = |color: bool, out: &mut dyn Write| match (args.format, &view) {
-        (Format::Text, None) => report::text(&report, color, out),
-        (Format::Json, None) => report::json(&report, out),
-        (Format::Text, Some(view)) => report::view_text(&report, view, color, out),
-        (Format::Json, Some(view)) => report::view_json(&report, view, out),
-        (Format::Html, _) => report::html(&report, is_complete, out),
-    };
-    let is_terminal = io::stdout().is_terminal();
-    match &args.output {
-        Some(file) => save(file, |out| write(false, out))?,
-        None if args.format == Format::Html && is_terminal => {
-            bail!("a page is for a browser and not for a terminal: name a file with --output FILE")
-        }
-        None => {
-            let color = is_terminal && std::env::var_os("NO_COLOR").is_none();
-            let mut out = BufWriter::new(io::stdout().lock());
-            write(color, &mut out)?;
-            out.flush()?;
-        }
+    if format == Format::Html && args.output.is_none() && io::stdout().is_terminal() {
+        bail!("name a file with --output FILE: a page is for a browser and not for a terminal");
     }
+    let extent = match view {
+        Some(_) => Extent::Full,
+        None => args.text.extent(),
+    };
+    let write = |layout: Layout, out: &mut dyn Write| match &view {
+        Some(view) if format == Format::Text => report::view_text(&report, view, layout, out),
+        Some(view) => report::view_json(&report, view, out),
+        None => {
+            output::write(&report, format, &extent, is_complete, layout, out)?;
+            match (format, &extent) {
+                (Format::Text, Extent::Summary) => next_steps(&recordings, out),
+                _ => Ok(()),
+            }
+        }
+    };
+    let place = args.output.clone().map_or(Place::Stdout, Place::File);
+    place.write(&extent, write)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes where the recording is, and what else can be done with it.
+pub fn next_steps(recordings: &[PathBuf], out: &mut dyn Write) -> io::Result<()> {
+    let names: Vec<String> = recordings.iter().map(|path| quoted(path)).collect();
+    let names = names.join(" ");
+    writeln!(out, " Recording: {names}")?;
+    writeln!(
+        out,
+        "   iotrace report --full | iotrace report -o report.html | iotrace export"
+    )
+}
+
+/// A path as a shell takes it, without what would control a terminal.
+fn quoted(path: &Path) -> String {
+    let text = report::escape(path.as_os_str().as_encoded_bytes());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 impl Args {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -9,7 +10,13 @@ use std::{
 use anyhow::Context as _;
 use iotrace_common::in_flight::Head;
 
-use super::{config::Sorting, output, progress::Progress, record::Args};
+use super::{
+    config::Sorting,
+    output::{self, Place},
+    progress::Progress,
+    record::Args,
+    report::next_steps,
+};
 use crate::{
     host,
     in_flight::{self, Earlier},
@@ -168,15 +175,22 @@ impl Session {
         format!("the recording {} is incomplete", self.directory.display())
     }
 
-    /// Writes the report to standard output, and where the recording is to standard error.
+    /// Writes the report, and where the recording is to standard error.
     pub fn print(&self) -> anyhow::Result<()> {
         let Sorting {
             classifier,
             thresholds,
         } = &self.sorting;
         let report = Report::with(&self.model, &self.run, classifier, thresholds);
-        output::print(&report, self.args.format)?;
-        log::info!("recording in {}", self.directory.display());
+        let (format, extent) = (self.args.format(), self.args.text.extent());
+        let place = self.args.place();
+        place.write(&extent, |layout, out| {
+            output::write(&report, format, &extent, true, layout, out)
+        })?;
+        if let Place::File(file) = &place {
+            eprintln!("iotrace: report in {}", file.display());
+        }
+        next_steps(std::slice::from_ref(&self.directory), &mut io::stderr())?;
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{config::Sorting, live, output, output::Format, remote};
+use super::{config::Sorting, live, output, output::TextOrJson, remote};
 use crate::{
     drain::collector::Taken,
     host, in_flight,
@@ -32,13 +32,13 @@ pub struct Args {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: u32,
     /// As text or JSON.
-    #[arg(short, long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
+    format: TextOrJson,
     /// Show what was done since the snapshot that stands in this file, where it is there, and put the new one there.
     #[arg(long, value_name = "FILE")]
     since_last: Option<PathBuf>,
     /// Count for this time from now on instead, e.g. 10s: needs no service where iotrace may trace by itself.
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "since_last")]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::cli::times::parse_time, conflicts_with = "since_last")]
     time: Option<Duration>,
     /// The service's Unix socket.
     #[arg(long, value_name = "PATH")]
@@ -52,8 +52,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => until_now(args)?,
     };
     let text = match args.format {
-        Format::Json => serde_json::to_string(&shown)? + "\n",
-        Format::Text => text(&shown),
+        TextOrJson::Json => serde_json::to_string(&shown)? + "\n",
+        TextOrJson::Text => text(&shown),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

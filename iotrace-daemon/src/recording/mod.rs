@@ -39,7 +39,7 @@ pub use crate::directory::Directory;
 /// Version of the format. It rises when a reader of the version before would misread.
 pub const FORMAT_VERSION: u32 = 1;
 
-const META: &str = "meta.json";
+pub const META: &str = "meta.json";
 const PART: &str = "part-";
 /// Ending of what is not in its place yet; readers pass it by.
 const UNFINISHED: &str = ".tmp";

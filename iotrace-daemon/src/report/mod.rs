@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! let report = Report::new(&model, &run);                  // or with_rules(&model, &run, &classifier)
-//! report::text(&report, color, &mut out)?;    // for people
+//! report::text(&report, &Extent::Summary, layout, &mut out)?;    // for people
 //! report::json(&report, &mut out)?;           // for programs: docs/report-json.md
 //! report::html(&report, complete, &mut out)?; // for a browser: docs/report-html.md
 //! ```
@@ -20,15 +20,16 @@ pub(crate) mod sum;
 mod text;
 mod together;
 mod unseen;
+mod verdict;
 pub mod view;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 pub use html::html;
-pub use json::{diff_json, json, view_json};
+pub use json::{diff_json, json, summary_json, view_json};
 use phases::{PhaseSums, Phases};
 use sum::Sum;
-pub use text::{diff_text, escape, shorten, text, units, view_text};
+pub use text::{Extent, Layout, SECTIONS, diff_text, escape, shorten, text, units, view_text};
 use together::Moved;
 
 use crate::{

@@ -32,9 +32,13 @@ pub struct Iotrace {
     dir: TempDir,
 }
 
+/// The report's file in a run's directory.
+const REPORT: &str = "report.json";
+
 /// A run of iotrace that has ended.
 pub struct Finished {
     pub status: ExitStatus,
+    /// What the traced program wrote to standard output, and after it the report.
     pub stdout: String,
     pub stderr: String,
     pub recording: PathBuf,
@@ -61,8 +65,9 @@ impl Iotrace {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let recording = dir.path().join("recording");
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-        command.args(["record", "--format", "json", "--output"]);
-        command.arg(&recording).stdin(Stdio::null());
+        command.args(["record", "--output"]).arg(&recording);
+        command.arg("--report").arg(dir.path().join(REPORT));
+        command.stdin(Stdio::null());
         Self {
             command,
             flush: None,
@@ -80,8 +85,9 @@ impl Iotrace {
         chown(dir.path(), Some(uid), Some(uid)).expect("the user's directory");
         let recording = dir.path().join("recording");
         let mut command = Command::new(program);
-        command.args(["record", "--format", "json", "--output"]);
-        command.arg(&recording).arg("--socket").arg(socket);
+        command.args(["record", "--output"]).arg(&recording);
+        command.arg("--report").arg(dir.path().join(REPORT));
+        command.arg("--socket").arg(socket);
         command.stdin(Stdio::null()).current_dir(dir.path());
         command.uid(uid).gid(uid);
         Self {
@@ -322,9 +328,11 @@ impl Running {
         });
         let status = wait_for(&mut self.child, PATIENCE);
         let string = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let mut output = report.join().expect("the reader");
+        output.extend(fs::read(self.dir.path().join(REPORT)).unwrap_or_default());
         Finished {
             status,
-            stdout: string(report.join().expect("the reader")),
+            stdout: string(output),
             stderr: string(errors.join().expect("the reader")),
             recording: self.recording,
             dir: self.dir,

@@ -248,7 +248,11 @@ fn where_nobody_may_record_the_way_is_said() {
     };
     let (code, said) = record("/nowhere/iotrace.sock");
     assert_eq!(code, Some(77));
-    for words in ["there is no service at /nowhere/iotrace.sock", "CAP_BPF"] {
+    for words in [
+        "run `sudo iotrace record -- true`",
+        "not at /nowhere/iotrace.sock",
+        "CAP_BPF",
+    ] {
         assert!(said.contains(words), "{said}");
     }
     // By itself, a user without privileges asks the service that there is.

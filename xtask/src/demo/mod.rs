@@ -145,8 +145,11 @@ impl Run {
         let output = self.directory.join(format!("{name}-output"));
         let printed = self.directory.join(format!("{name}.out"));
         let mut record = cmd::as_root(&iotrace()?)?;
-        record.args(["record", "--format", "json", "--flush", "1s", "--output"]);
-        record.arg(&recording).arg("--");
+        let report = self.directory.join(format!("{name}.json"));
+        record
+            .args(["record", "--flush", "1s", "--report"])
+            .arg(&report);
+        record.arg("--output").arg(&recording).arg("--");
         if let Some(logs) = logs {
             record.arg("strace").args(strace::OPTIONS);
             record.arg("-o").arg(logs.join("log"));
@@ -162,23 +165,22 @@ impl Run {
         if let Err(error) = cmd::run(&mut record) {
             bail!("{error:#}: {}", fs::read_to_string(&messages)?);
         }
-        Outcome::read(&printed)
+        Outcome::read(&printed, &report)
     }
 }
 
 impl Outcome {
-    /// The last two lines: the program's, and the report.
-    fn read(printed: &Path) -> Result<Self> {
-        let text = fs::read_to_string(printed)?;
-        let mut lines = text.lines().rev();
-        let mut next = |what: &str| {
-            let line = lines.next().unwrap_or_default();
+    /// The last line that the program printed, and the report.
+    fn read(printed: &Path, report: &Path) -> Result<Self> {
+        let last_object = |path: &Path| {
+            let text = fs::read_to_string(path)?;
+            let line = text.lines().last().unwrap_or_default();
             serde_json::from_str(line)
-                .with_context(|| format!("{} has no line of {what}", printed.display()))
+                .with_context(|| format!("{} ends in no object", path.display()))
         };
         Ok(Self {
-            report: next("iotrace")?,
-            program: next("the program")?,
+            report: last_object(report)?,
+            program: last_object(printed)?,
         })
     }
 }

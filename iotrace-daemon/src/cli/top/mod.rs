@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
     /// Time between two looks.
-    #[arg(short, long, default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(short, long, default_value = "1s", value_parser = crate::cli::times::parse_time)]
     interval: Duration,
     /// Begin with files instead of processes.
     #[arg(long)]

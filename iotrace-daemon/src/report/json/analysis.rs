@@ -87,6 +87,21 @@ pub(super) fn analysis_entries<M: SerializeMap>(
     )
 }
 
+/// Whether the run is bound by its file I/O.
+pub(super) fn verdict(report: &Report<'_>) -> Json {
+    let judgement = report.judge();
+    let run = report.run.duration_ns;
+    json!({
+        "code": judgement.verdict.name(),
+        "text": judgement.text(report),
+        "finding": judgement.finding.map(|finding| finding.code),
+        "file_io_seconds_at_least": seconds(judgement.at_least_ns),
+        "file_io_seconds_at_most": seconds(judgement.at_most_ns),
+        "share_of_run_at_least": share(judgement.at_least_ns, run),
+        "share_of_run_at_most": share(judgement.at_most_ns, run),
+    })
+}
+
 /// Calls that had not returned.
 pub(super) fn in_flight(run: &Run) -> Json {
     let calls = run.in_flight.iter();

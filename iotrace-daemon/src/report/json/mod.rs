@@ -42,6 +42,14 @@ pub fn json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
+/// As [`json()`], without the lists of processes, files and intervals.
+pub fn summary_json(report: &Report<'_>, out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer(&mut out, &Summary(report))?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
 /// The operation trace, as far as it is there.
 #[derive(Serialize)]
 struct TraceJson<'a> {
@@ -73,7 +81,7 @@ impl<'a> TraceJson<'a> {
     }
 }
 
-/// The report without its long lists, as the HTML page has it.
+/// The report without its long lists.
 pub(super) struct Summary<'a>(pub &'a Report<'a>);
 
 impl Serialize for Summary<'_> {
@@ -104,6 +112,7 @@ impl Report<'_> {
         map.serialize_entry("exit_code", &run.exit_code)?;
         map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
+        map.serialize_entry("verdict", &analysis::verdict(self))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
         analysis_entries(map, self)?;

@@ -1,6 +1,7 @@
 //! The report of a run like a small training job: its text on the page, its JSON against the schema.
 
 mod phases;
+mod summary;
 mod training;
 
 use iotrace_common::{diag, op};
@@ -11,8 +12,16 @@ use super::*;
 use crate::model::counters::{READ_SIZE_0_100, TABLE};
 
 fn as_text(model: &Model, run: &Run, color: bool) -> String {
+    let layout = Layout {
+        color,
+        ..Layout::plain(Layout::FULL_WIDTH)
+    };
+    written(model, run, &Extent::Full, layout)
+}
+
+fn written(model: &Model, run: &Run, extent: &Extent, layout: Layout) -> String {
     let mut out = Vec::new();
-    text(&Report::new(model, run), color, &mut out).unwrap();
+    text(&Report::new(model, run), extent, layout, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -29,12 +38,18 @@ fn as_json(model: &Model, run: &Run) -> Value {
 
 #[test]
 fn text_fits_the_page_and_hides_nothing_hostile() {
+    for width in [80, 120, 200] {
+        let text = written(&training(), &run(), &Extent::Full, Layout::plain(width));
+        for line in text.lines() {
+            assert!(
+                unicode_width::UnicodeWidthStr::width(line) <= width,
+                "{line}"
+            );
+            assert_eq!(line.trim_end(), line);
+        }
+    }
     let text = as_text(&training(), &run(), false);
     println!("{text}");
-    for line in text.lines() {
-        assert!(unicode_width::UnicodeWidthStr::width(line) <= 100, "{line}");
-        assert_eq!(line.trim_end(), line);
-    }
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
     for wanted in [
         "/tmp/evil\\n\\x1b[31m\\xff",
@@ -103,6 +118,7 @@ fn json_has_the_schema() {
         "exit_code",
         "start_time",
         "duration_seconds",
+        "verdict",
         "totals",
         "phases",
         "breakdown",

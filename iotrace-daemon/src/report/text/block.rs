@@ -1,9 +1,6 @@
 //! Block devices in the text report.
 
-use std::{
-    cmp::Reverse,
-    io::{self, Write},
-};
+use std::{cmp::Reverse, io};
 
 use super::{
     escape::{escape, shorten},
@@ -19,7 +16,7 @@ use crate::report::{
 const SHOWN: usize = 10;
 
 /// What block devices did, and for which files.
-pub fn block(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn block(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let devices = report.devices();
     let moves = report.moves();
     if devices.is_empty() && moves.files.is_empty() {
@@ -41,7 +38,7 @@ pub fn block(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()>
 fn for_devices(
     report: &Report<'_>,
     devices: &[OfDevice<'_>],
-    page: &mut Page<impl Write>,
+    page: &mut Page<'_>,
 ) -> io::Result<()> {
     let span_ns = report.run.duration_ns;
     let mut table = Table::new(&[
@@ -81,11 +78,11 @@ fn for_devices(
             ));
         }
     }
-    table.push_column("DEVICE", |row, _| escape(names[row].as_bytes()));
-    page.table(&table)
+    table.push_column(page, "DEVICE", |row, _| escape(names[row].as_bytes()));
+    page.table(table)
 }
 
-fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<impl Write>) -> io::Result<()> {
+fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<'_>) -> io::Result<()> {
     if moves.files.is_empty() {
         return Ok(());
     }
@@ -102,13 +99,13 @@ fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<impl Write>) ->
             some_bytes(of.by_kernel.bytes_read + of.by_kernel.bytes_written),
         ]);
     }
-    table.push_column("FILE", |row, room| {
+    table.push_column(page, "FILE", |row, room| {
         match report.model.file(*shown[row].0).path {
             [] => "(not known)".into(),
             path => shorten(path, room),
         }
     });
-    page.table(&table)?;
+    page.table(table)?;
     if files.len() > shown.len() {
         let more = count((files.len() - shown.len()) as u64);
         page.line(Style::Dim, &format!("  and {more} more"))?;

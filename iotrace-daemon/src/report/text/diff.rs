@@ -1,11 +1,11 @@
 //! Two runs side by side, for people.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use super::{
     escape::escape,
     overview,
-    table::{Page, Style, Table},
+    table::{Layout, Page, Style, Table},
     units::{bytes, count, duration},
 };
 use crate::{
@@ -17,8 +17,8 @@ use crate::{
 const TOLERANCE: f64 = 0.05;
 
 /// Writes the comparison as text.
-pub fn diff_text(diff: &Diff<'_>, color: bool, out: impl Write) -> io::Result<()> {
-    let mut page = Page::new(BufWriter::new(out), color);
+pub fn diff_text(diff: &Diff<'_>, layout: Layout, out: impl Write) -> io::Result<()> {
+    let mut page = Page::new(out, layout);
     for (title, report) in [("Before", diff.before), ("After", diff.after)] {
         page.line(Style::Dim, title)?;
         overview::head(report, &mut page)?;
@@ -33,10 +33,10 @@ pub fn diff_text(diff: &Diff<'_>, color: bool, out: impl Write) -> io::Result<()
     page.flush()
 }
 
-fn findings(diff: &Diff<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn findings(diff: &Diff<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.section("Findings")?;
     let kept: Vec<_> = diff.kept().collect();
-    let line = |page: &mut Page<_>, style, word: &str, severity: &str, finding: &Finding| {
+    let line = |page: &mut Page<'_>, style, word: &str, severity: &str, finding: &Finding| {
         let title = escape(finding.title.as_bytes());
         page.prose(
             style,
@@ -74,7 +74,7 @@ fn findings(diff: &Diff<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
     Ok(())
 }
 
-fn numbers(section: &Section, page: &mut Page<impl Write>) -> io::Result<()> {
+fn numbers(section: &Section, page: &mut Page<'_>) -> io::Result<()> {
     let mut title = section.name.to_owned();
     title[..1].make_ascii_uppercase();
     page.section(&match section.is_phase {
@@ -100,7 +100,7 @@ fn numbers(section: &Section, page: &mut Page<impl Write>) -> io::Result<()> {
         ];
         table.styled_row(style, cells);
     }
-    page.table(&table)
+    page.table(table)
 }
 
 /// The name in words.

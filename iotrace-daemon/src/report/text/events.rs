@@ -1,6 +1,6 @@
 //! Checkpoints, loads, epochs and the start in the text report.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{
     escape::shorten,
@@ -17,7 +17,7 @@ const SEARCHED: usize = 6;
 const WORTH_A_TABLE: u64 = 20;
 
 /// When training data was read first, and what was looked for in vain before.
-pub fn startup(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn startup(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let startup = &report.analysis.startup;
     if startup.files + startup.not_found == 0 {
         return Ok(());
@@ -48,7 +48,7 @@ pub fn startup(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<(
 }
 
 /// Directories that were searched in vain, where that is more than a few.
-fn searched(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn searched(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let all = &report.analysis.startup.searched;
     if all.first().is_none_or(|most| most.calls < WORTH_A_TABLE) {
         return Ok(());
@@ -58,10 +58,10 @@ fn searched(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> 
         table.row(vec![
             count(searched.calls),
             duration(searched.ns),
-            shorten(&searched.path, 70),
+            shorten(&searched.path, page.width() - 30),
         ]);
     }
-    page.table(&table)?;
+    page.table(table)?;
     let rest = all.len().saturating_sub(SEARCHED);
     if rest > 0 {
         let more = format!("  and {} more directories", count(rest as u64));
@@ -71,7 +71,7 @@ fn searched(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> 
 }
 
 /// Saves, then loads.
-pub fn checkpoints(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn checkpoints(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let saves = &report.analysis.checkpoints;
     if !saves.is_empty() {
         page.section(&format!("Checkpoints: {}", count(saves.len() as u64)))?;
@@ -102,8 +102,8 @@ pub fn checkpoints(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Resu
             cells.push(reads.into());
             table.row(cells);
         }
-        name_column(&mut table, saves);
-        page.table(&table)?;
+        name_column(page, &mut table, saves);
+        page.table(table)?;
         rest(page, saves.len())?;
         inexact(page, saves.iter().any(|save| !save.is_exact))?;
     }
@@ -120,13 +120,13 @@ pub fn checkpoints(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Resu
     for load in loads.iter().take(ROWS) {
         table.row(event_cells(load));
     }
-    name_column(&mut table, loads);
-    page.table(&table)?;
+    name_column(page, &mut table, loads);
+    page.table(table)?;
     rest(page, loads.len())
 }
 
 /// Copies of checkpoints and data to other files.
-fn copies(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn copies(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let copies = &report.analysis.copies.all;
     if copies.is_empty() {
         return Ok(());
@@ -141,10 +141,10 @@ fn copies(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
             report.lag_ns(copy).map(duration).unwrap_or_default(),
         ]);
     }
-    table.push_column("TO", |row, room| {
+    table.push_column(page, "TO", |row, room| {
         shorten(report.model.file(copies[row].target).path, room)
     });
-    page.table(&table)?;
+    page.table(table)?;
     rest(page, copies.len())?;
     if copies.iter().any(|copy| copy.is_inferred) {
         let how = "Copies by read and write are inferred: a process read as many bytes of one file as it wrote to \
@@ -164,12 +164,12 @@ fn event_cells(event: &Event) -> Vec<String> {
     ]
 }
 
-fn name_column(table: &mut Table, events: &[Event]) {
-    table.push_column("NAME", |row, room| shorten(&events[row].name, room));
+fn name_column(page: &Page<'_>, table: &mut Table, events: &[Event]) {
+    table.push_column(page, "NAME", |row, room| shorten(&events[row].name, room));
 }
 
 /// Passes over the training files.
-pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn epochs(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let epochs = &report.analysis.epochs;
     if epochs.files == 0 {
         let Some(reason) = epochs.untold else {
@@ -230,7 +230,7 @@ pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
             part.unwrap_or_default(),
         ]);
     }
-    page.table(&table)?;
+    page.table(table)?;
     rest(page, epochs.epochs.len())?;
     let copies = if epochs.copies > 1 {
         format!(", all of which each of {} ranks read", epochs.copies)
@@ -241,7 +241,7 @@ pub fn epochs(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
     inexact(page, epochs.epochs.iter().any(|epoch| !epoch.is_exact))
 }
 
-fn rest(page: &mut Page<impl Write>, all: usize) -> io::Result<()> {
+fn rest(page: &mut Page<'_>, all: usize) -> io::Result<()> {
     let rest = all.saturating_sub(ROWS);
     if rest == 0 {
         return Ok(());
@@ -249,7 +249,7 @@ fn rest(page: &mut Page<impl Write>, all: usize) -> io::Result<()> {
     page.line(Style::Dim, &format!("  and {} more.", count(rest as u64)))
 }
 
-fn inexact(page: &mut Page<impl Write>, is_inexact: bool) -> io::Result<()> {
+fn inexact(page: &mut Page<'_>, is_inexact: bool) -> io::Result<()> {
     if !is_inexact {
         return Ok(());
     }

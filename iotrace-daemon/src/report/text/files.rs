@@ -1,9 +1,6 @@
 //! Files, directories and mount points in the text report.
 
-use std::{
-    cmp::Reverse,
-    io::{self, Write},
-};
+use std::{cmp::Reverse, io};
 
 use super::{
     escape::{escape, shorten},
@@ -18,7 +15,7 @@ const DIRECTORIES: usize = 5;
 const MOUNTS: usize = 12;
 
 /// The files that took the most time, those that moved the most bytes, and the busiest directories.
-pub fn files(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn files(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let by_time = report.largest(&report.files, FILES, |sum| sum.ns);
     let by_bytes = report.largest(&report.files, FILES, |sum| {
         sum.bytes_read + sum.bytes_written
@@ -31,7 +28,7 @@ pub fn files(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()>
 
 fn file_table(
     report: &Report<'_>,
-    page: &mut Page<impl Write>,
+    page: &mut Page<'_>,
     title: &str,
     files: &[FileSum],
 ) -> io::Result<()> {
@@ -51,8 +48,10 @@ fn file_table(
             count(sum.processes.into()),
         ]);
     }
-    table.push_column("PATH", |row, room| path_of(report, files[row].file, room));
-    page.table(&table)
+    table.push_column(page, "PATH", |row, room| {
+        path_of(report, files[row].file, room)
+    });
+    page.table(table)
 }
 
 fn path_of(report: &Report<'_>, index: u32, room: usize) -> String {
@@ -74,7 +73,7 @@ fn path_of(report: &Report<'_>, index: u32, room: usize) -> String {
 }
 
 /// What happened on which filesystem.
-pub fn mounts(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn mounts(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut mounts: Vec<_> = report.mounts.iter().collect();
     if mounts.is_empty() {
         return Ok(());
@@ -98,11 +97,13 @@ pub fn mounts(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
             some(sum.files),
         ]);
     }
-    table.push_column("MOUNT POINT", |row, room| match shown[row].0.0.as_slice() {
-        [] => "(not mounted where it can be seen)".to_owned(),
-        mount_point => shorten(mount_point, room),
+    table.push_column(page, "MOUNT POINT", |row, room| {
+        match shown[row].0.0.as_slice() {
+            [] => "(not mounted where it can be seen)".to_owned(),
+            mount_point => shorten(mount_point, room),
+        }
     });
-    page.table(&table)?;
+    page.table(table)?;
     if !rest.is_empty() {
         page.line(
             Style::Dim,

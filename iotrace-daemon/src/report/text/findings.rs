@@ -1,10 +1,10 @@
 //! Findings in the text report: what is wrong, in numbers, and what to do.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{
     escape::{escape, shorten},
-    table::{PAGE, Page, Style},
+    table::{Page, Style},
     units::{bytes, count, duration, share, some_rate},
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 const SUBJECTS: usize = 3;
 
 /// All findings, or that there are none.
-pub fn findings(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn findings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.section("Findings")?;
     let findings = &report.analysis.findings;
     if findings.is_empty() {
@@ -30,11 +30,7 @@ pub fn findings(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<
     page.prose(Style::Dim, &format!("Not looked at: {unseen}."))
 }
 
-fn finding_lines(
-    report: &Report<'_>,
-    page: &mut Page<impl Write>,
-    finding: &Finding,
-) -> io::Result<()> {
+fn finding_lines(report: &Report<'_>, page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
     let saving = &finding.saving;
     let style = match saving.severity {
         Severity::Low => Style::Plain,
@@ -63,10 +59,8 @@ fn finding_lines(
     page.indented(Style::Plain, &evidence.join("; "))?;
     let shown = finding.subjects.iter().take(SUBJECTS);
     for subject in shown {
-        page.line(
-            Style::Dim,
-            &format!("      {}", subject_text(report, subject)),
-        )?;
+        let text = subject_text(report, subject, page.width() - 6);
+        page.line(Style::Dim, &format!("      {text}"))?;
     }
     let rest = finding.subjects.len().saturating_sub(SUBJECTS);
     if rest > 0 {
@@ -95,8 +89,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn subject_text(report: &Report<'_>, subject: &Subject) -> String {
-    let room = PAGE - 6;
+fn subject_text(report: &Report<'_>, subject: &Subject, room: usize) -> String {
     match subject {
         Subject::File(file) => shorten(report.model.file(*file).path, room),
         Subject::Process(index) => {

@@ -1,6 +1,6 @@
 //! Calls that had not returned, in the text report.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{
     escape::shorten,
@@ -13,7 +13,7 @@ use crate::report::{Report, json::phases::NAMES};
 const ROWS: usize = 12;
 
 /// Who has been in which call on which file, and for how long.
-pub fn in_flight(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn in_flight(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let calls = &report.run.in_flight;
     if calls.is_empty() {
         return Ok(());
@@ -32,11 +32,11 @@ pub fn in_flight(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result
             call.operation.clone(),
         ]);
     }
-    table.push_column("FILE", |row, room| match &calls[row].path {
+    table.push_column(page, "FILE", |row, room| match &calls[row].path {
         Some(path) => shorten(path.as_bytes(), room),
         None => "not known yet".into(),
     });
-    page.table(&table)?;
+    page.table(table)?;
     if calls.len() > ROWS {
         let rest = format!("  and {} more", count((calls.len() - ROWS) as u64));
         page.line(Style::Dim, &rest)?;

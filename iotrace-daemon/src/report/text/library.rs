@@ -1,9 +1,6 @@
 //! Calls of libraries and marked ranges in the text report.
 
-use std::{
-    cmp::Reverse,
-    io::{self, Write},
-};
+use std::{cmp::Reverse, io};
 
 use iotrace_common::library::NAMES;
 
@@ -21,7 +18,7 @@ use crate::report::{
 const SHOWN: usize = 15;
 
 /// What programs asked each library for.
-pub fn libraries(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn libraries(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for library in NAMES {
         let mut subjects = report.library_subjects(library);
         if !subjects.is_empty() {
@@ -44,7 +41,7 @@ pub fn libraries(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result
 fn of_library(
     library: &str,
     subjects: &[(Subject, OfSubject)],
-    page: &mut Page<impl Write>,
+    page: &mut Page<'_>,
 ) -> io::Result<()> {
     page.section(&format!("Calls of {library}"))?;
     let mut table = Table::new(&[
@@ -64,7 +61,7 @@ fn of_library(
             sum.system_calls.map(count).unwrap_or_default(),
         ]);
     }
-    table.push_column("FILE", |row, room| {
+    table.push_column(page, "FILE", |row, room| {
         let (subject, _) = &shown[row];
         let name = if subject.path.is_empty() {
             b"(not known)"
@@ -76,7 +73,7 @@ fn of_library(
         }
         shorten(&[name, b" ", &subject.object].concat(), room)
     });
-    page.table(&table)?;
+    page.table(table)?;
     if subjects.len() > shown.len() {
         let more = count((subjects.len() - shown.len()) as u64);
         page.line(Style::Dim, &format!("  and {more} more"))?;
@@ -96,7 +93,7 @@ fn time(sum: &OfSubject) -> u64 {
 }
 
 /// Ranges that programs marked, by name.
-fn ranges(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn ranges(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let names = report.range_names();
     if names.is_empty() {
         return Ok(());
@@ -119,8 +116,8 @@ fn ranges(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
             duration(name.calls_ns),
         ]);
     }
-    table.push_column("RANGE", |row, room| shorten(&shown[row].name, room));
-    page.table(&table)?;
+    table.push_column(page, "RANGE", |row, room| shorten(&shown[row].name, room));
+    page.table(table)?;
     if names.len() > shown.len() {
         let more = count((names.len() - shown.len()) as u64);
         page.line(Style::Dim, &format!("  and {more} more names"))?;

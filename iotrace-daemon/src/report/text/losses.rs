@@ -1,6 +1,6 @@
 //! What was not counted, in the text report.
 
-use std::io::{self, Write};
+use std::io;
 
 use iotrace_common::diag;
 
@@ -21,7 +21,7 @@ fn meaning(name: &str) -> &'static str {
 }
 
 /// What the operation trace has, and what it has not.
-fn operations(trace: &TraceRun, page: &mut Page<impl Write>) -> io::Result<()> {
+fn operations(trace: &TraceRun, page: &mut Page<'_>) -> io::Result<()> {
     let text = format!(
         "{} operations in the trace, {}.",
         count(trace.operations),
@@ -49,7 +49,7 @@ fn operations(trace: &TraceRun, page: &mut Page<impl Write>) -> io::Result<()> {
 }
 
 /// What was not counted, always said; and what was left out on purpose.
-pub fn losses(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn losses(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.section("Losses")?;
     let lost = report.losses(true);
     if lost.values().all(|count| *count == 0) {

@@ -1,4 +1,4 @@
-//! The report for people: sections of aligned tables on a page of 100 columns.
+//! The report for people: one screen that says what matters, and sections of aligned tables.
 
 mod block;
 mod diff;
@@ -13,42 +13,93 @@ mod nodes;
 mod operations;
 mod overview;
 mod phases;
+mod rollup;
+mod summary;
 mod table;
 pub mod units;
 mod unseen;
 mod view;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 pub use diff::diff_text;
 pub use escape::{escape, shorten};
+pub use table::Layout;
 use table::Page;
 pub use view::view_text;
 
 use super::Report;
 
-/// Writes the report as text; `color` is the caller's to know (a terminal that wants it).
-pub fn text(report: &Report<'_>, color: bool, out: impl Write) -> io::Result<()> {
-    let mut page = Page::new(BufWriter::new(out), color);
-    overview::head(report, &mut page)?;
-    nodes::remarks(report, &mut page)?;
-    findings::findings(report, &mut page)?;
-    in_flight::in_flight(report, &mut page)?;
-    nodes::nodes(report, &mut page)?;
-    phases::phases(report, &mut page)?;
-    events::checkpoints(report, &mut page)?;
-    events::epochs(report, &mut page)?;
-    events::startup(report, &mut page)?;
-    overview::totals(report, &mut page)?;
-    overview::processes(report, &mut page)?;
-    files::files(report, &mut page)?;
-    operations::operations(report, &mut page)?;
-    operations::access_sizes(report, &mut page)?;
-    operations::failures(report, &mut page)?;
-    files::mounts(report, &mut page)?;
-    block::block(report, &mut page)?;
-    library::libraries(report, &mut page)?;
-    unseen::unseen(report, &mut page)?;
-    losses::losses(report, &mut page)?;
+/// A part of the report that can be asked for by its name.
+pub struct Section {
+    pub name: &'static str,
+    write: fn(&Report<'_>, &mut Page<'_>) -> io::Result<()>,
+}
+
+/// All sections, in the order of the whole report.
+pub const SECTIONS: &[Section] = &[
+    section("findings", findings::findings),
+    section("in-flight", in_flight::in_flight),
+    section("nodes", nodes::nodes),
+    section("phases", phases::phases),
+    section("checkpoints", events::checkpoints),
+    section("epochs", events::epochs),
+    section("startup", events::startup),
+    section("totals", overview::totals),
+    section("processes", overview::processes),
+    section("files", files::files),
+    section("operations", operations::operations),
+    section("sizes", operations::access_sizes),
+    section("failures", operations::failures),
+    section("mounts", files::mounts),
+    section("block", block::block),
+    section("libraries", library::libraries),
+    section("unseen", unseen::unseen),
+    section("losses", losses::losses),
+];
+
+const fn section(
+    name: &'static str,
+    write: fn(&Report<'_>, &mut Page<'_>) -> io::Result<()>,
+) -> Section {
+    Section { name, write }
+}
+
+/// How much of the report is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The verdict, where the time went and what to change, on one screen.
+    Summary,
+    /// All sections.
+    Full,
+    /// The sections with these names.
+    Sections(Vec<String>),
+}
+
+/// Writes the report as text.
+pub fn text(
+    report: &Report<'_>,
+    extent: &Extent,
+    layout: Layout,
+    out: impl Write,
+) -> io::Result<()> {
+    let mut page = Page::new(out, layout);
+    match extent {
+        Extent::Summary => summary::summary(report, &mut page)?,
+        Extent::Full => {
+            overview::head(report, &mut page)?;
+            nodes::remarks(report, &mut page)?;
+            for section in SECTIONS {
+                (section.write)(report, &mut page)?;
+            }
+        }
+        Extent::Sections(names) => {
+            overview::head(report, &mut page)?;
+            let is_chosen = |section: &&Section| names.iter().any(|name| name == section.name);
+            for section in SECTIONS.iter().filter(is_chosen) {
+                (section.write)(report, &mut page)?;
+            }
+        }
+    }
     page.flush()
 }

@@ -1,6 +1,6 @@
 //! Nodes in the text report, and what is to be said of their recordings.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{
     escape::shorten,
@@ -10,7 +10,7 @@ use super::{
 use crate::report::Report;
 
 /// What is to be said of the recordings as such.
-pub fn remarks(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn remarks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for remark in report.remarks() {
         page.prose(Style::Warning, &super::escape(remark.as_bytes()))?;
     }
@@ -18,7 +18,7 @@ pub fn remarks(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<(
 }
 
 /// What each node did, where there are several.
-pub fn nodes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn nodes(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if !report.has_nodes() {
         return Ok(());
     }
@@ -48,8 +48,8 @@ pub fn nodes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()>
             some_bytes(sum.checkpoint_written),
         ]);
     }
-    table.push_column("HOST", |row, room| {
+    table.push_column(page, "HOST", |row, room| {
         shorten(report.nodes[row].run.host.as_bytes(), room)
     });
-    page.table(&table)
+    page.table(table)
 }

@@ -1,9 +1,6 @@
 //! Operations, access sizes and failures in the text report.
 
-use std::{
-    cmp::Reverse,
-    io::{self, Write},
-};
+use std::{cmp::Reverse, io};
 
 use iotrace_common::{bucket, op};
 
@@ -21,7 +18,7 @@ use crate::{
 const FAILURES: usize = 12;
 
 /// How often each operation was called, in three columns.
-pub fn operations(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn operations(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let v = &report.totals.counters.v;
     let mut kinds: Vec<(u64, u64, &str)> = (0..op::COUNT)
         .map(|op| {
@@ -53,7 +50,7 @@ pub fn operations(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Resul
         }
         table.row(cells);
     }
-    page.table(&table)?;
+    page.table(table)?;
     let eof = v[counters::ZERO_READS];
     if eof > 0 {
         page.line(
@@ -68,7 +65,7 @@ pub fn operations(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Resul
 }
 
 /// Calls by size of access, the commonest sizes, and the pattern (detail `full`).
-pub fn access_sizes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn access_sizes(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let v = &report.totals.counters.v;
     let reads = &v[counters::READ_SIZE_0_100..=counters::READ_SIZE_1G_PLUS];
     let writes = &v[counters::WRITE_SIZE_0_100..=counters::WRITE_SIZE_1G_PLUS];
@@ -98,7 +95,7 @@ pub fn access_sizes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Res
         }
         table.row(cells);
     }
-    page.table(&table)?;
+    page.table(table)?;
     let common = commonest(
         report
             .totals
@@ -178,7 +175,7 @@ fn bar(part: u64, whole: u64) -> String {
 }
 
 /// Failed calls by operation and error.
-pub fn failures(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn failures(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut kinds: Vec<(&(u32, u32), &FailureCount)> = report.failures.iter().collect();
     if kinds.is_empty() {
         return Ok(());
@@ -204,13 +201,13 @@ pub fn failures(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<
             vec![count(calls), duration(ns), "others".into(), String::new()],
         );
     }
-    table.push_column("", |row, room| {
+    table.push_column(page, "", |row, room| {
         shown
             .get(row)
             .map(|((_, errno), _)| shorten(meaning(*errno).as_bytes(), room))
             .unwrap_or_default()
     });
-    page.table(&table)
+    page.table(table)
 }
 
 fn meaning(errno: u32) -> String {

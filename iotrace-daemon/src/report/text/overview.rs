@@ -1,31 +1,29 @@
 //! The head of the text report: what ran, the totals, the processes.
 
-use std::{
-    cmp::Reverse,
-    io::{self, Write},
-};
+use std::{cmp::Reverse, io};
 
 use super::{
     escape::shorten,
-    table::{PAGE, Page, Style, Table},
+    table::{Page, Style, Table},
     units::{bytes, count, duration, rate, share, some, some_bytes},
 };
 use crate::{
     model::{
         Process,
         counters::{self, Counters},
-        run::{MergedTime, Target, rfc3339},
+        run::{MergedTime, Run, Target, rfc3339},
     },
     report::Report,
 };
 
 /// Processes before the rest is summed up.
 const PROCESSES: usize = 15;
+/// A process has a row if its time in calls or its bytes are one of so many parts of the run's.
+const MIN_SHARE: u64 = 100;
 
-/// What ran, where, how and for how long.
-pub fn head(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
-    let run = report.run;
-    let what = match &run.target {
+/// What was traced.
+pub fn target(run: &Run) -> String {
+    match &run.target {
         Target::Command(command) => command.join(" "),
         Target::Pids(pids) if pids.len() == 1 => format!("process {}", pids[0]),
         Target::Pids(pids) => {
@@ -38,8 +36,14 @@ pub fn head(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> 
             )
         }
         Target::All(_) => "all processes".to_owned(),
-    };
-    page.line(Style::Title, &shorten(what.as_bytes(), PAGE))?;
+    }
+}
+
+/// What ran, where, how and for how long.
+pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let run = report.run;
+    let what = target(run);
+    page.line(Style::Title, &shorten(what.as_bytes(), page.width()))?;
     let start = rfc3339(run.start_unix_ns);
     let start = start.get(..19).unwrap_or(&start).replace('T', " ");
     let mut facts = vec![
@@ -54,7 +58,10 @@ pub fn head(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> 
             .unwrap_or_default(),
     );
     facts.retain(|fact| !fact.is_empty());
-    page.line(Style::Plain, &shorten(facts.join(", ").as_bytes(), PAGE))?;
+    page.line(
+        Style::Plain,
+        &shorten(facts.join(", ").as_bytes(), page.width()),
+    )?;
     let mut how = format!(
         "iotrace {}, Linux {}, {} hooks, detail {}",
         run.iotrace_version, run.kernel, run.hook, run.detail
@@ -62,11 +69,11 @@ pub fn head(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> 
     if run.merged_time == MergedTime::Exact {
         how += ", merged time exact";
     }
-    page.line(Style::Dim, &shorten(how.as_bytes(), PAGE))
+    page.line(Style::Dim, &shorten(how.as_bytes(), page.width()))
 }
 
 /// Calls, bytes and time by kind of operation.
-pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let v = &report.totals.counters.v;
     page.section("Totals")?;
     let reads = v[counters::READS] + v[counters::TRANSFER_READS];
@@ -121,7 +128,7 @@ pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         String::new(),
         String::new(),
     ]);
-    page.table(&table)?;
+    page.table(table)?;
     from_storage(report, page)?;
     let kinds = [
         (report.processes.len(), "process", "processes"),
@@ -140,7 +147,7 @@ pub fn totals(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
 }
 
 /// What came from storage and what from the page cache, and how files were used as memory.
-fn from_storage(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn from_storage(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let counters = &report.totals.counters;
     let v = &counters.v;
     let (fetched, by_reads) = (v[counters::BYTES_FETCHED], counters.fetched_by_reads());
@@ -194,7 +201,7 @@ fn from_storage(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<
 }
 
 /// What each process did, those with the most time in calls first.
-pub fn processes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn processes(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut order = report.process_order.clone();
     let of = |index: &u32| &report.processes[*index as usize].sum.counters;
     order.retain(|index| of(index).operations() > 0);
@@ -202,11 +209,23 @@ pub fn processes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result
         return Ok(());
     }
     order.sort_by_key(|index| Reverse(of(index).nanoseconds()));
-    let (shown, rest) = order.split_at(order.len().min(PROCESSES));
+    let all = &report.totals.counters;
+    // Wrappers that look for a program and run it hardly do any I/O.
+    let is_worth_a_row = |index: &u32| {
+        let own = of(index);
+        own.nanoseconds() * MIN_SHARE >= all.nanoseconds() || own.bytes() * MIN_SHARE >= all.bytes()
+    };
+    let (worth, small): (Vec<u32>, Vec<u32>) =
+        order.iter().partition(|index| is_worth_a_row(index));
+    let rows = worth.len().min(PROCESSES);
+    let order = [worth, small].concat();
+    let (shown, rest) = order.split_at(rows);
     page.section("Processes")?;
+    let computing = report.model.computing();
     let mut table = Table::new(&[
-        "PID", "READ", "WRITTEN", "CALLS", "TIME", "FAILED", "FILES", "EXIT",
-    ]);
+        "PID", "READ", "WRITTEN", "CALLS", "TIME", "CPU", "FAILED", "FILES", "EXIT",
+    ])
+    .dispensable(&["FAILED", "FILES"]);
     for index in shown {
         let Process { id, about, .. } = &report.model.processes()[*index as usize];
         let exit = about
@@ -214,28 +233,42 @@ pub fn processes(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result
             .map(|code| code.to_string())
             .unwrap_or_default();
         let files = report.processes[*index as usize].files;
-        table.row(process_cells(id.pid.to_string(), of(index), files, exit));
+        let cpu = computing.of_process(*index);
+        table.row(process_cells(
+            id.pid.to_string(),
+            of(index),
+            cpu,
+            files,
+            exit,
+        ));
     }
     if !rest.is_empty() {
         let mut sum = Counters::ZERO;
         rest.iter().for_each(|index| sum.absorb(of(index)));
+        let cpu = rest.iter().map(|index| computing.of_process(*index)).sum();
         let files = rest
             .iter()
             .map(|index| report.processes[*index as usize].files)
             .sum();
         table.styled_row(
             Style::Dim,
-            process_cells("others".into(), &sum, files, String::new()),
+            process_cells("others".into(), &sum, cpu, files, String::new()),
         );
     }
-    table.push_column("COMMAND", |row, room| match shown.get(row) {
+    table.push_column(page, "COMMAND", |row, room| match shown.get(row) {
         Some(index) => shorten(&command(&report.model.processes()[*index as usize]), room),
         None => format!("{} more processes", count(rest.len() as u64)),
     });
-    page.table(&table)
+    page.table(table)
 }
 
-fn process_cells(pid: String, counters: &Counters, files: u64, exit: String) -> Vec<String> {
+fn process_cells(
+    pid: String,
+    counters: &Counters,
+    cpu: Option<u64>,
+    files: u64,
+    exit: String,
+) -> Vec<String> {
     let v = &counters.v;
     vec![
         pid,
@@ -243,6 +276,7 @@ fn process_cells(pid: String, counters: &Counters, files: u64, exit: String) -> 
         some_bytes(v[counters::BYTES_WRITTEN]),
         count(counters.operations()),
         duration(counters.nanoseconds()),
+        cpu.map(duration).unwrap_or_default(),
         some(v[counters::FAILURES]),
         some(files),
         exit,

@@ -1,6 +1,6 @@
 //! Phases in the text report.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{
     table::{Page, Style, Table},
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What was done in each phase.
-pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn phases(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let used: Vec<_> = Phase::ALL
         .into_iter()
         .filter_map(|phase| Some((phase, report.phases.get(phase)?)))
@@ -32,7 +32,8 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         "OF RUN",
         "BYTES / MERGED",
         "FILES",
-    ]);
+    ])
+    .dispensable(&["BYTES / MERGED", "CALLS"]);
     for (phase, sum) in used {
         let merged = report.merged(|other| other == phase);
         let counters = &sum.sum.counters;
@@ -46,7 +47,7 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
         let cells = cells(report, "no file".into(), &beside.counters, None, 0);
         table.styled_row(Style::Dim, cells);
     }
-    page.table(&table)?;
+    page.table(table)?;
     components(report, page)?;
     overlapped(report, page)?;
     let unmatched = report
@@ -64,7 +65,7 @@ pub fn phases(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
 }
 
 /// What the time of the run went into.
-fn components(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn components(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let run = report.run.duration_ns;
     let breakdown = report.breakdown();
     if run == 0 || breakdown.read.at_most + breakdown.checkpoint.at_most == 0 {
@@ -95,7 +96,7 @@ fn components(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()
 }
 
 /// How much of reads and saves overlapped with computing.
-fn overlapped(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+fn overlapped(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let told = [
         (Phase::Training, "reads of training data"),
         (Phase::Checkpoint, "checkpoints"),

@@ -1,13 +1,36 @@
 //! Aligned columns that fit the page, and the colours.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use super::escape::width;
 
-/// Columns of the page.
-pub const PAGE: usize = 100;
 const INDENT: usize = 2;
 const GAP: usize = 2;
+/// Columns that the last column of a table gets at least: others leave for it.
+const MIN_LAST: usize = 24;
+
+/// How a report looks: the caller knows where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub color: bool,
+    /// Columns of the page, from [`Layout::MIN_WIDTH`] to [`Layout::MAX_WIDTH`].
+    pub width: usize,
+}
+
+impl Layout {
+    pub const MIN_WIDTH: usize = 80;
+    pub const MAX_WIDTH: usize = 200;
+    /// Width of the whole report where no terminal says otherwise.
+    pub const FULL_WIDTH: usize = 100;
+
+    /// Without colour, of this width or the nearest one that can be had.
+    pub fn plain(width: usize) -> Self {
+        Self {
+            color: false,
+            width: width.clamp(Self::MIN_WIDTH, Self::MAX_WIDTH),
+        }
+    }
+}
 
 /// How a text looks; nothing without colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,14 +59,22 @@ impl Style {
 }
 
 /// A page that is written line by line.
-pub struct Page<W> {
-    out: W,
-    color: bool,
+pub struct Page<'a> {
+    out: BufWriter<Box<dyn Write + 'a>>,
+    layout: Layout,
 }
 
-impl<W: Write> Page<W> {
-    pub fn new(out: W, color: bool) -> Self {
-        Self { out, color }
+impl<'a> Page<'a> {
+    pub fn new(out: impl Write + 'a, layout: Layout) -> Self {
+        Self {
+            out: BufWriter::new(Box::new(out)),
+            layout,
+        }
+    }
+
+    /// Columns of the page.
+    pub fn width(&self) -> usize {
+        self.layout.width
     }
 
     /// A line of its own, cut at the edge of the page by nobody: callers keep it short.
@@ -66,7 +97,7 @@ impl<W: Write> Page<W> {
     fn words(&mut self, style: Style, text: &str, first: usize, rest: usize) -> io::Result<()> {
         let mut line = " ".repeat(first - 1);
         for word in text.split_whitespace() {
-            if width(&line) + 1 + width(word) > PAGE {
+            if width(&line) + 1 + width(word) > self.layout.width {
                 self.line(style, &line)?;
                 line = " ".repeat(rest - 1);
             }
@@ -86,8 +117,9 @@ impl<W: Write> Page<W> {
         self.out.flush()
     }
 
-    /// A table with the widths that its cells need. Cells of the last column stand left and are as wide as they are.
-    pub fn table(&mut self, table: &Table) -> io::Result<()> {
+    /// A table with the widths that its cells need, without columns for which the page has no room.
+    pub fn table(&mut self, mut table: Table) -> io::Result<()> {
+        table.fit(self.layout.width);
         let widths = table.widths();
         if table.has_headings() {
             let headings: Vec<String> = table
@@ -105,7 +137,7 @@ impl<W: Write> Page<W> {
     }
 
     fn styled(&self, style: Style, text: &str) -> String {
-        if self.color && style != Style::Plain {
+        if self.layout.color && style != Style::Plain {
             format!("{}{}\x1b[0m", style.code(), text.trim_end())
         } else {
             text.to_owned()
@@ -123,6 +155,10 @@ struct Column {
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<(Style, Vec<String>)>,
+    /// Headings of columns that leave first where the page is narrow.
+    dispensable: &'static [&'static str],
+    /// Whether the last column was made to fit.
+    has_last: bool,
 }
 
 impl Table {
@@ -141,7 +177,15 @@ impl Table {
         Self {
             columns: headings.iter().map(column).collect(),
             rows: Vec::new(),
+            dispensable: &[],
+            has_last: false,
         }
+    }
+
+    /// Lets these columns leave, in this order, where the page is too narrow; after them the others, from the right.
+    pub fn dispensable(mut self, headings: &'static [&'static str]) -> Self {
+        self.dispensable = headings;
+        self
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -152,15 +196,39 @@ impl Table {
         self.rows.push((style, cells));
     }
 
-    /// Columns of the page that are left for one more column, of text.
-    pub fn room(&self) -> usize {
-        let used: usize = self.widths().iter().map(|width| width + GAP).sum();
-        PAGE.saturating_sub(INDENT + used)
+    /// Columns that the table takes, with a gap after the last one.
+    fn used(&self) -> usize {
+        let columns: usize = self.widths().iter().map(|width| width + GAP).sum();
+        INDENT + columns
+    }
+
+    /// Lets columns leave until the table fits.
+    fn fit(&mut self, page_width: usize) {
+        while self.used() > page_width + GAP && self.columns.len() > 2 {
+            let last = self.columns.len() - 1 - usize::from(self.has_last);
+            let mut dispensable = self.dispensable.iter();
+            let index = dispensable
+                .find_map(|heading| self.columns.iter().position(|one| one.heading == *heading))
+                .unwrap_or(last);
+            self.columns.remove(index);
+            for (_, row) in &mut self.rows {
+                if index < row.len() {
+                    row.remove(index);
+                }
+            }
+        }
     }
 
     /// Adds the last column: texts that know how wide they may be.
-    pub fn push_column(&mut self, heading: &'static str, cell: impl Fn(usize, usize) -> String) {
-        let room = self.room();
+    pub fn push_column(
+        &mut self,
+        page: &Page<'_>,
+        heading: &'static str,
+        cell: impl Fn(usize, usize) -> String,
+    ) {
+        self.fit(page.width() - MIN_LAST - GAP);
+        self.has_last = true;
+        let room = page.width().saturating_sub(self.used());
         for (index, (_, row)) in self.rows.iter_mut().enumerate() {
             row.push(cell(index, room));
         }

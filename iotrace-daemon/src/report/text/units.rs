@@ -73,6 +73,17 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
+/// A share within bounds: `9-17 %`.
+pub fn shares(at_least: u64, at_most: u64, whole: u64) -> String {
+    let (least, most) = (share(at_least, whole), share(at_most, whole));
+    match (least.strip_suffix(" %"), most.strip_suffix(" %")) {
+        (Some("<1"), Some("1")) => "≤1 %".to_owned(),
+        (Some("0"), Some("<1")) => most,
+        (Some(from), Some(to)) if from != to => format!("{from}-{to} %"),
+        _ => most,
+    }
+}
+
 /// Bytes per second while inside calls: `1.20 GiB/s`; empty where there is no time.
 pub fn rate(bytes_moved: u64, ns: u64) -> String {
     if ns == 0 || bytes_moved == 0 {
@@ -158,6 +169,15 @@ mod tests {
         );
         assert_eq!(duration(185_000_000_000), "3 m 05 s");
         assert_eq!(duration(7_620_000_000_000), "2 h 07 m");
+    }
+
+    #[test]
+    fn shares_within_bounds_say_both_where_they_differ() {
+        let cases = [(9, 17), (12, 12), (0, 3), (0, 0)].map(|(from, to)| shares(from, to, 100));
+        assert_eq!(cases, ["9-17 %", "12 %", "0-3 %", "0 %"]);
+        assert_eq!(shares(1, 10, 1_000), "≤1 %");
+        assert_eq!(shares(0, 1, 1_000), "<1 %");
+        assert_eq!(shares(1, 50, 1_000), "<1-5 %");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is known not to be seen, in the text report.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{
     table::{Page, Style},
@@ -9,7 +9,7 @@ use super::{
 use crate::report::Report;
 
 /// A line for each kind of it; nothing where there is none.
-pub fn unseen(report: &Report<'_>, page: &mut Page<impl Write>) -> io::Result<()> {
+pub fn unseen(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let unseen = report.unseen();
     let mut lines = Vec::new();
     for device in &unseen.mapped_devices {

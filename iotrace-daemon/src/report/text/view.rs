@@ -1,11 +1,11 @@
 //! One view in the text report.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use super::{
     escape::shorten,
     overview,
-    table::{Page, Style, Table},
+    table::{Layout, Page, Style, Table},
     units::{count, duration, rate, share, some, some_bytes},
 };
 use crate::report::{
@@ -14,8 +14,13 @@ use crate::report::{
 };
 
 /// Writes the head of the report and one table.
-pub fn view_text(report: &Report<'_>, view: &View, color: bool, out: impl Write) -> io::Result<()> {
-    let mut page = Page::new(BufWriter::new(out), color);
+pub fn view_text(
+    report: &Report<'_>,
+    view: &View,
+    layout: Layout,
+    out: impl Write,
+) -> io::Result<()> {
+    let mut page = Page::new(out, layout);
     overview::head(report, &mut page)?;
     let by = view.choice.by.name();
     let of_phase = view
@@ -50,7 +55,7 @@ pub fn view_text(report: &Report<'_>, view: &View, color: bool, out: impl Write)
     for row in &view.rows {
         table.row(cells(report, row, whole, has_merged));
     }
-    table.push_column(name_of(view.choice.by), |index, room| {
+    table.push_column(&page, name_of(view.choice.by), |index, room| {
         let row = &view.rows[index];
         match row.process {
             Some(process) => {
@@ -64,7 +69,7 @@ pub fn view_text(report: &Report<'_>, view: &View, color: bool, out: impl Write)
             None => shorten(&row.name, room),
         }
     });
-    page.table(&table)?;
+    page.table(table)?;
     if view.rest.0 > 0 {
         let (rows, flow) = (count(view.rest.0), &view.rest.1);
         let text = format!(

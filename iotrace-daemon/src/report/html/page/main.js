@@ -71,9 +71,9 @@
 
   document.title = `iotrace: ${sections.target(report)}`;
   const parts = [
-    section("summary", "iotrace report", incomplete, ...sections.summary(data)),
-    sections.findings(report),
+    dom.el("section", { id: "summary", "aria-labelledby": "summary-title" }, ...sections.summary(data), incomplete),
     section("timeline", "Timeline", ...overTime()),
+    sections.findings(report),
     sections.phases(data),
     sections.storage(report),
     sections.events("checkpoints", "Checkpoints", "Checkpoint", report.checkpoints),

@@ -16,6 +16,31 @@ const sections = (() => {
     return "every process";
   }
 
+  const parts = { training: "training reads", checkpoint: "checkpoints", restore: "model loads", startup: "startup", other: "other files" };
+
+  /** The verdict, and what the time of the run went into; hatched is what may or may not be. */
+  function verdict(report) {
+    const { verdict, duration_seconds: whole } = report;
+    const good = { "not-io-bound": "good", unclear: "plain", "not-one-job": "plain" };
+    const line = el("p", { class: `verdict ${good[verdict.code] ?? "bad"}`, "data-code": verdict.code }, visible(verdict.text));
+    if (!(whole > 0) || verdict.code === "not-one-job") return [line];
+    const rows = Object.entries(parts).map(([phase, title]) => {
+      const sum = report.phases[phase] ?? {};
+      return { title, color: color(phase), least: sum.merged_seconds_at_least ?? 0, most: sum.merged_seconds ?? 0 };
+    }).filter((row) => row.most > 0);
+    const rest = whole - verdict.file_io_seconds_at_most;
+    rows.push({ title: "everything else", color: "var(--grid)", least: rest, most: rest });
+    const all = Math.max(whole, rows.reduce((sum, row) => sum + row.most, 0));
+    const piece = (row, seconds, kind) => seconds > 0 && el("span",
+      { class: kind, width: `${((100 * seconds) / all).toFixed(3)}%`, color: row.color, title: row.title });
+    const percent = (seconds) => share(seconds, whole).replace(/ %$/, "");
+    const text = (row) => (row.least === row.most ? share(row.most, whole) : `${percent(row.least)} to ${share(row.most, whole)}`);
+    return [line,
+      el("div", { class: "strip", "data-chart": "run", "aria-hidden": "true" },
+        rows.flatMap((row) => [piece(row, row.least, "part"), piece(row, row.most - row.least, "part maybe")])),
+      el("ul", { class: "legend run" }, rows.map((row) => el("li", { class: "phase", color: row.color }, `${row.title} ${text(row)}`)))];
+  }
+
   function summary(data) {
     const { report } = data;
     const { totals } = report;
@@ -25,8 +50,9 @@ const sections = (() => {
       el("div", { class: "card", "data-key": key }, el("dt", {}, title), el("dd", {}, value), note ? el("dd", { class: "note" }, note) : null);
     const files = totals.directories ? `and ${count(totals.directories)} directories` : null;
     return [
-      el("p", { class: "command" }, el("code", {}, target(report))),
+      el("h1", { id: "summary-title", class: "command" }, el("code", {}, target(report))),
       el("p", { class: "about" }, about.join(" · ")),
+      ...verdict(report),
       el("dl", { class: "cards" },
         card("duration", duration(report.duration_seconds), "Run"),
         card("bytes_read", bytes(totals.bytes_read), "Read", `${count(totals.reads)} reads`),
@@ -45,12 +71,11 @@ const sections = (() => {
       [el("dt", {}, words(visible(key))), el("dd", {}, byKey(key, value))]);
     const subject = (one) => el("li", {}, `${visible(one.kind)} `, el("code", {}, visible(one.name)), one.pid ? ` (pid ${one.pid})` : null);
     const cards = report.findings.map((finding) =>
-      el("article", { class: `finding ${severities.includes(finding.severity) ? finding.severity : "low"}`, "data-code": finding.code },
-        el("h3", {}, el("span", { class: "severity" }, visible(finding.severity)), " ",
-          visible(finding.title ?? words(finding.code)), " ", el("code", {}, visible(finding.code))),
+      el("details", { class: `finding ${severities.includes(finding.severity) ? finding.severity : "low"}`, "data-code": finding.code },
+        el("summary", {}, el("span", { class: "severity" }, visible(finding.severity)), " ", visible(finding.title ?? words(finding.code)),
+          el("span", { class: "saving" }, `saves at most ${duration(finding.saves_at_most_seconds)}, ${share(finding.saves_at_most_seconds, report.duration_seconds)}`)),
         el("p", { class: "advice" }, visible(finding.advice ?? "")),
-        el("p", { class: "saving" }, `Saves at most ${duration(finding.saves_at_most_seconds)}, ${share(finding.saves_at_most_seconds, report.duration_seconds)} of the run; `,
-          `confidence ${visible(finding.confidence)}`,
+        el("p", { class: "note" }, el("code", {}, visible(finding.code)), `: confidence ${visible(finding.confidence)}`,
           finding.not_looked_at?.length ? `; not known: ${finding.not_looked_at.map(visible).join(", ")}` : null),
         el("dl", { class: "evidence" }, pairs(finding.evidence)),
         finding.subjects?.length ? el("details", {}, el("summary", {}, `${count(finding.subjects.length)} concerned`),

@@ -1,0 +1,106 @@
+//! Directories by what was done below them: a tree of many files is one line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::report::Report;
+
+/// Share of a directory's time that makes what is below it worth a line of its own.
+const MIN_SHARE: f64 = 0.5;
+/// Directories that are split at most: deep trees are narrow.
+const MAX_SPLITS: usize = 200;
+
+/// What was done to the files below a directory, or to one file.
+#[derive(Clone, Debug, Default)]
+pub struct Below {
+    pub path: Vec<u8>,
+    /// Regular files.
+    pub files: u64,
+    /// Nanoseconds in calls, summed.
+    pub ns: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// A directory of the tree, by its index.
+#[derive(Default)]
+struct Node {
+    sum: Below,
+    /// Of the files right in it.
+    own_ns: u64,
+    children: BTreeSet<usize>,
+}
+
+/// The places with the most time in calls, up to `count`: a directory that has most of its time in one directory below it
+/// gives way to that one.
+pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
+    let mut index: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let mut nodes: Vec<Node> = Vec::new();
+    for file in &report.files {
+        let path = report.model.file(file.file).path;
+        if !path.starts_with(b"/") || file.ns == 0 {
+            continue;
+        }
+        let mut below = None;
+        let ends = (0..path.len()).filter(|at| path[*at] == b'/');
+        for end in ends.collect::<Vec<_>>().into_iter().rev() {
+            let directory = &path[..end.max(1)];
+            let node = *index.entry(directory.to_vec()).or_insert_with(|| {
+                nodes.push(Node::default());
+                nodes.len() - 1
+            });
+            let sum = &mut nodes[node].sum;
+            sum.path = directory.to_vec();
+            sum.files += 1;
+            sum.ns += file.ns;
+            sum.bytes_read += file.bytes_read;
+            sum.bytes_written += file.bytes_written;
+            match below.replace(node) {
+                Some(below) => {
+                    nodes[node].children.insert(below);
+                }
+                None => nodes[node].own_ns += file.ns,
+            }
+        }
+    }
+    let Some(root) = index.get(b"/".as_slice()) else {
+        return Vec::new();
+    };
+    let mut places = vec![*root];
+    for _ in 0..MAX_SPLITS {
+        places.sort_by(|a, b| {
+            let (a, b) = (&nodes[*a].sum, &nodes[*b].sum);
+            b.ns.cmp(&a.ns).then_with(|| a.path.cmp(&b.path))
+        });
+        let shown = places.len().min(count);
+        let Some(at) = places[..shown]
+            .iter()
+            .position(|node| splits(&nodes, *node))
+        else {
+            break;
+        };
+        let node = places.swap_remove(at);
+        places.extend(&nodes[node].children);
+    }
+    places.truncate(count);
+    places
+        .into_iter()
+        .map(|node| nodes[node].sum.clone())
+        .collect()
+}
+
+/// Whether the directories below say more than the directory: it has hardly any files of its own, and they are few, or one
+/// has most of its time.
+fn splits(nodes: &[Node], node: usize) -> bool {
+    let Node {
+        sum,
+        own_ns,
+        children,
+    } = &nodes[node];
+    let most = children
+        .iter()
+        .map(|child| nodes[*child].sum.ns)
+        .max()
+        .unwrap_or(0);
+    let is_shared = (*own_ns as f64) > sum.ns as f64 * (1.0 - MIN_SHARE) / 2.0;
+    !children.is_empty() && !is_shared && most as f64 >= sum.ns as f64 * MIN_SHARE
+}

@@ -1,0 +1,198 @@
+//! Whether a run is bound by its file I/O, as far as its recording tells.
+//!
+//! What a thread waited for is not traced, so the verdict rests on bounds: the run cannot have waited for files for longer than
+//! some process was in a call on one. `NotIoBound` is a statement; `LikelyIoBound` rests on a finding; all else is unclear.
+
+use super::{
+    Report,
+    merged::Merged,
+    units::{count, duration, share, shares},
+};
+use crate::{
+    analysis::{
+        findings::{Confidence, Finding, Severity},
+        merged::by_group,
+    },
+    classify::phase::Phase,
+    model::{
+        counters::{Counters, MAJOR_FAULT_NS},
+        groups::Groups,
+        run::Target,
+    },
+};
+
+/// Share of the run up to which file I/O does not bound it.
+const MAX_UNBOUND_SHARE: f64 = 0.1;
+/// Share of the operations up to which lost ones do not put the bounds in doubt.
+const MAX_LOST_SHARE: f64 = 0.01;
+
+/// What is said of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No call on a file was seen.
+    NothingRecorded,
+    /// Calls have not returned for long.
+    CallsHang,
+    LikelyIoBound,
+    NotIoBound,
+    /// File I/O took its part of the run, and whether the job waited for it is not known.
+    Unclear,
+    /// All processes of a machine are no one job.
+    NotOneJob,
+}
+
+impl Verdict {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NothingRecorded => "nothing-recorded",
+            Self::CallsHang => "calls-hang",
+            Self::LikelyIoBound => "likely-io-bound",
+            Self::NotIoBound => "not-io-bound",
+            Self::Unclear => "unclear",
+            Self::NotOneJob => "not-one-job",
+        }
+    }
+}
+
+/// A verdict with its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Judgement<'a> {
+    pub verdict: Verdict,
+    /// Time in which some process was in a call on a file, or waited for a page of one, nanoseconds.
+    pub at_least_ns: u64,
+    pub at_most_ns: u64,
+    /// What the verdict rests on, if it is a finding.
+    pub finding: Option<&'a Finding>,
+}
+
+impl Judgement<'_> {
+    /// The verdict in one line.
+    pub fn text(&self, report: &Report<'_>) -> String {
+        let run = report.run.duration_ns;
+        let taken = shares(self.at_least_ns, self.at_most_ns, run);
+        match self.verdict {
+            Verdict::NothingRecorded => {
+                "NOTHING RECORDED: no traced process used a file".to_owned()
+            }
+            Verdict::CallsHang => {
+                let calls = &report.run.in_flight;
+                let longest = calls.iter().map(|call| call.ns).max().unwrap_or(0);
+                let what = match calls.len() as u64 {
+                    1 => "1 call has".to_owned(),
+                    many => format!("{} calls have", count(many)),
+                };
+                let longest = duration(longest);
+                format!("CALLS HANG: {what} not returned, the longest for {longest}")
+            }
+            Verdict::LikelyIoBound => format!("LIKELY I/O-BOUND: file I/O took {taken} of the run"),
+            Verdict::NotIoBound => {
+                let most = share(self.at_most_ns, run);
+                let most = match most.strip_prefix('<') {
+                    Some(most) => format!("less than {most}"),
+                    None => format!("at most {most}"),
+                };
+                format!("NOT I/O-BOUND: file I/O took {most} of the run")
+            }
+            Verdict::Unclear => {
+                format!(
+                    "NOT CLEAR: file I/O took {taken} of the run; whether the job waited is not known"
+                )
+            }
+            Verdict::NotOneJob => {
+                "All processes of the machine, each program by itself:".to_owned()
+            }
+        }
+    }
+}
+
+/// A program of a machine-wide recording, with its workers.
+pub struct Program {
+    /// Its first process, by index.
+    pub leader: u32,
+    /// How long it lived within the run, nanoseconds.
+    pub lifetime_ns: u64,
+    /// Merged time in calls on files, nanoseconds.
+    pub merged: Merged,
+    pub counters: Counters,
+}
+
+impl Report<'_> {
+    /// Judges the run.
+    pub(super) fn judge(&self) -> Judgement<'_> {
+        let merged = self.file_time(|_| true);
+        let processes = self.processes.iter();
+        let faults = processes.map(|process| process.sum.counters.v[MAJOR_FAULT_NS]);
+        let (longest, all) = (faults.clone().max().unwrap_or(0), faults.sum::<u64>());
+        let run = self.run.duration_ns;
+        let elsewhere = self.by_name.nanoseconds() + self.overflow.nanoseconds();
+        let at_most_ns = (merged.at_most + all + elsewhere).min(run);
+        let at_least_ns = merged.at_least.max(longest).min(at_most_ns);
+        let findings = &self.analysis.findings;
+        let hang = findings.iter().find(|finding| finding.code == "call-hangs");
+        let worst = findings.iter().find(|finding| {
+            let saving = &finding.saving;
+            saving.severity == Severity::High && saving.confidence >= Confidence::Medium
+        });
+        let operations = self.totals.counters.operations();
+        let is_recorded = operations > 0 || all > 0 || !self.run.in_flight.is_empty();
+        let lost: u64 = self.losses(true).values().sum();
+        let is_known = lost as f64 <= operations as f64 * MAX_LOST_SHARE;
+        let is_small = (at_most_ns as f64) < run as f64 * MAX_UNBOUND_SHARE;
+        let (verdict, finding) = match (hang, worst) {
+            (Some(hang), _) => (Verdict::CallsHang, Some(hang)),
+            _ if matches!(self.run.target, Target::All(_)) => (Verdict::NotOneJob, None),
+            _ if !is_recorded => (Verdict::NothingRecorded, None),
+            _ if is_small && is_known => (Verdict::NotIoBound, None),
+            (None, Some(worst)) => (Verdict::LikelyIoBound, Some(worst)),
+            (None, None) => (Verdict::Unclear, None),
+        };
+        Judgement {
+            verdict,
+            at_least_ns,
+            at_most_ns,
+            finding,
+        }
+    }
+
+    /// Merged time of the phases that are chosen, with a bound in recordings of the first version, too, which have none.
+    pub(super) fn file_time(&self, is_chosen: impl Fn(Phase) -> bool) -> Merged {
+        let merged = self.merged(is_chosen);
+        match merged.at_most {
+            0 => Merged {
+                at_most: merged.in_calls.min(self.run.duration_ns),
+                ..merged
+            },
+            _ => merged,
+        }
+    }
+
+    /// The programs of the recording, those with the most time in calls first.
+    pub(super) fn programs(&self) -> Vec<Program> {
+        let groups = Groups::new(self.model);
+        let slices = &self.analysis.series.slices;
+        let merged = by_group(slices, self.run.duration_ns, |process| groups.of(process));
+        let mut programs: Vec<Program> = Vec::new();
+        for (leader, (at_least, at_most)) in merged {
+            let mut counters = Counters::ZERO;
+            for (index, process) in self.processes.iter().enumerate() {
+                if groups.of(index as u32) == leader {
+                    counters.absorb(&process.sum.counters);
+                }
+            }
+            programs.push(Program {
+                leader,
+                lifetime_ns: self.breakdown_of(leader).whole_ns,
+                merged: Merged {
+                    at_least,
+                    at_most,
+                    in_calls: counters.nanoseconds(),
+                    uncertain: None,
+                },
+                counters,
+            });
+        }
+        programs.sort_by_key(|program| std::cmp::Reverse(program.merged.in_calls));
+        programs
+    }
+}
