@@ -162,7 +162,7 @@ fn sizes(model: &Model) -> Vec<u64> {
 }
 
 /// Bytes of the file up to the highest offset that was read or written.
-fn extent(counters: &Counters) -> u64 {
+pub fn extent(counters: &Counters) -> u64 {
     let v = &counters.v;
     // Not measured at detail basic: 0, as of a file of one byte.
     match v[MAX_BYTE_READ].max(v[MAX_BYTE_WRITTEN]) {

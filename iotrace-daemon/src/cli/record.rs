@@ -73,9 +73,10 @@ pub struct Args {
     format: Option<Format>,
     #[command(flatten)]
     pub text: TextOptions,
-    /// Time between two parts of the recording: what a killed recorder loses at most.
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_time)]
-    pub flush: Duration,
+    /// Flush interval: at most this much is lost if the recorder is killed, and no timeline is finer [default: 250ms in the
+    /// first 5 seconds, 1s up to half a minute, then 5s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub flush: Option<Duration>,
     /// Merged time over all processes: within bounds, or exactly, which makes each traced call dearer.
     #[arg(long, value_enum, default_value_t = MergedTime::Bounds, value_name = "HOW")]
     pub merged_time: MergedTime,

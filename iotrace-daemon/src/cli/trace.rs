@@ -22,6 +22,12 @@ use crate::{
     targets,
 };
 
+/// Until when since the start a flush interval holds, and the interval.
+const FLUSH_STAGES: [(Duration, Duration); 2] = [
+    (Duration::from_secs(5), Duration::from_millis(250)),
+    (Duration::from_secs(30), Duration::from_secs(1)),
+];
+const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// Exit code when `--duration` ends a program, as timeout(1)'s.
 const TIMED_OUT: i32 = 124;
 /// Between two looks at the processes.
@@ -136,10 +142,9 @@ impl Trace {
             .duration
             .map(|duration| session.started + duration);
         let mut look = ticks(TICK);
-        let mut flush = ticks(session.args.flush);
-        // There is nothing yet to look at and to flush.
+        let mut flush = Box::pin(tokio::time::sleep(flush_interval(session)));
+        // There is nothing yet to look at.
         look.reset();
-        flush.reset();
         let mut asked = false;
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
@@ -156,7 +161,7 @@ impl Trace {
                     Some(Taken::All(_)) => {
                         self.flush(session)?;
                         // Counted from here: a slow disk must not be given one part behind the other.
-                        flush.reset();
+                        flush.as_mut().reset((Instant::now() + flush_interval(session)).into());
                         asked = false;
                     }
                     None => if self.is_over(session) { return Ok(()) },
@@ -169,7 +174,7 @@ impl Trace {
                         return Ok(());
                     }
                 }
-                _ = flush.tick(), if !asked && !self.over => {
+                () = &mut flush, if !asked && !self.over => {
                     self.source.ask();
                     asked = true;
                 }
@@ -282,6 +287,21 @@ impl Trace {
         }
         Ok(())
     }
+}
+
+/// How long the next interval lasts: the start of a run is short and eventful.
+fn flush_interval(session: &Session) -> Duration {
+    const MIN: Duration = Duration::from_millis(10);
+    let schedule = || {
+        let elapsed = session.started.elapsed();
+        let is_in = |(until, _): &&(Duration, Duration)| elapsed < *until;
+        let stage = FLUSH_STAGES.iter().find(is_in);
+        stage.map_or(FLUSH_INTERVAL, |(_, interval)| *interval)
+    };
+    session
+        .args
+        .flush
+        .map_or_else(schedule, |given| given.max(MIN))
 }
 
 fn log_stats(stats: Stats) {

@@ -9,6 +9,7 @@
 
 mod block;
 pub mod diff;
+mod file_counts;
 mod html;
 mod json;
 mod library;
@@ -25,6 +26,7 @@ pub mod view;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
+use file_counts::{Share, SharedFiles, file_ns};
 pub use html::html;
 pub use json::{diff_json, json, summary_json, view_json};
 use phases::{PhaseSums, Phases};
@@ -33,7 +35,7 @@ pub use text::{Extent, Layout, SECTIONS, diff_text, escape, shorten, text, units
 use together::Moved;
 
 use crate::{
-    analysis::{Analysis, findings::thresholds::Thresholds},
+    analysis::{Analysis, findings::thresholds::Thresholds, uses},
     classify::{
         Classifier,
         context::{Sorted, sort},
@@ -76,6 +78,7 @@ pub struct Report<'a> {
     failures: BTreeMap<(u32, u32), FailureCount>,
     analysis: Analysis,
     moved: Moved,
+    shared: SharedFiles,
     /// Those that were read; none of a run that was not.
     nodes: &'a [Node],
 }
@@ -88,6 +91,8 @@ struct ProcessSum {
     phases: PhaseSums,
     /// Distinct regular files.
     files: u64,
+    /// Time in calls on regular files: reads, writes and syncs, others; nanoseconds.
+    file_ns: [u64; 3],
 }
 
 /// What was done to one file, by all processes.
@@ -101,6 +106,8 @@ struct FileSum {
     bytes_written: u64,
     /// Processes that used it.
     processes: u32,
+    /// Bytes to the end of the last access; at detail `basic` the size at first sight.
+    size: u64,
 }
 
 /// What was done on one mount.
@@ -152,6 +159,7 @@ impl<'a> Report<'a> {
             failures: BTreeMap::new(),
             nodes: &[],
             moved: Moved::default(),
+            shared: SharedFiles::default(),
         };
         report
             .processes
@@ -187,6 +195,7 @@ impl<'a> Report<'a> {
     fn add_file(&mut self, rows: impl Iterator<Item = &'a Row>) {
         let mut sum: Option<FileSum> = None;
         let mut phases = Phases::default();
+        let mut shares: Vec<Share> = Vec::new();
         for row in rows {
             let counters = row.cell.total();
             let process = &mut self.processes[row.process as usize];
@@ -197,12 +206,17 @@ impl<'a> Report<'a> {
             process.phases.add(&counters, sorted);
             if !self.model.file(row.file).is_directory() {
                 process.files += 1;
+                for (all, own) in process.file_ns.iter_mut().zip(file_ns(&counters)) {
+                    *all += own;
+                }
+                shares.push(Share::of(row.process, &counters));
                 process.phases.add_file(of_row);
             }
             sum.get_or_insert_with(|| FileSum::new(row.file))
                 .add(&counters);
         }
-        let Some(sum) = sum else { return };
+        let Some(mut sum) = sum else { return };
+        self.shared.add(sum.file, &shares);
         let file = self.model.file(sum.file);
         let (mount_point, fs_type) = self.model.mount_of(&file);
         let mount = self
@@ -214,6 +228,9 @@ impl<'a> Report<'a> {
             self.directories.push(sum);
         } else {
             mount.files += 1;
+            if sum.size == 0 && self.run.detail != "full" {
+                sum.size = file.size;
+            }
             self.phases.add_file(phases);
             self.files.push(sum);
         }
@@ -299,11 +316,13 @@ impl FileSum {
             bytes_read: 0,
             bytes_written: 0,
             processes: 0,
+            size: 0,
         }
     }
 
     fn add(&mut self, counters: &Counters) {
         use crate::model::counters::{BYTES_READ, BYTES_WRITTEN};
+        self.size = self.size.max(uses::extent(counters));
         self.operations += counters.operations();
         self.ns += counters.nanoseconds();
         self.bytes_read += counters.v[BYTES_READ];

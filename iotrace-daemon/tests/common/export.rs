@@ -102,6 +102,21 @@ pub fn by_pydarshan(log: &Path) -> Value {
     by_python(&environment("darshan"), SCRIPT, &[log])
 }
 
+/// What darshan-util's accumulator makes of the records of a log.
+#[track_caller]
+pub fn derived_metrics(log: &Path) -> Value {
+    const SCRIPT: &str = "import darshan, json, sys\n\
+        from darshan.backend.cffi_backend import accumulate_records\n\
+        report = darshan.DarshanReport(sys.argv[1], read_all=True)\n\
+        records = report.records['POSIX'].to_df()\n\
+        derived = accumulate_records(records, 'POSIX', report.metadata['job']['nprocs']).derived_metrics\n\
+        keys = ('count', 'total_read_volume_bytes', 'total_write_volume_bytes', 'total_max_offset_bytes', 'max_offset_bytes')\n\
+        categories = [{key: getattr(one, key) for key in keys} for one in derived.category_counters]\n\
+        print(json.dumps({'categories': categories, 'agg_time_by_slowest': derived.agg_time_by_slowest,\n\
+            'agg_perf_by_slowest': derived.agg_perf_by_slowest}))";
+    by_python(&environment("darshan"), SCRIPT, &[log])
+}
+
 /// The page that `darshan summary` makes of a log in `dir`.
 #[track_caller]
 pub fn summary(log: &Path, dir: &Path, options: &[&str]) -> String {

@@ -4,7 +4,9 @@ use super::{
     PROGRAM,
     common::{
         compare, directory,
-        export::{by_pydarshan, export, exported, record_program, refused, summary},
+        export::{
+            by_pydarshan, derived_metrics, export, exported, record_program, refused, summary,
+        },
         number, text,
     },
 };
@@ -44,6 +46,75 @@ const SAME_TIMES: [(&str, &str); 9] = [
     ("last_read_at", "POSIX_F_READ_END_TIMESTAMP"),
     ("last_close_at", "POSIX_F_CLOSE_END_TIMESTAMP"),
 ];
+
+/// A file that is only written.
+const MORE: &str = "write(root + b'/checkpoints/step_200.pt', [1 << 20, 5])\n";
+
+#[test]
+fn file_counts_are_those_of_darshans_accumulator() {
+    let (_keep, dir) = directory();
+    let finished = record_program(&format!("{PROGRAM}{MORE}"), &dir, &[]);
+    let report = finished.report();
+    let log = dir.join("log.darshan");
+    exported(
+        &finished.recording,
+        &["-f", "darshan", "-o", log.to_str().unwrap()],
+    );
+    let derived = derived_metrics(&log);
+    let counts = &report["file_counts"];
+    let categories = derived["categories"].as_array().expect("categories");
+    // As darshan-util numbers them.
+    for (name, of_darshan) in ["all", "read_only", "write_only", "read_write"]
+        .iter()
+        .zip(categories)
+    {
+        let own = &counts[*name];
+        assert_eq!(own["files"], of_darshan["count"], "{name}");
+        assert_eq!(
+            own["bytes_read"], of_darshan["total_read_volume_bytes"],
+            "{name}"
+        );
+        assert_eq!(
+            own["bytes_written"], of_darshan["total_write_volume_bytes"],
+            "{name}"
+        );
+        let last = number(of_darshan, "max_offset_bytes");
+        assert_eq!(
+            number(own, "largest_bytes"),
+            if last > 0 { last + 1 } else { 0 },
+            "{name}"
+        );
+        // Darshan has the offset of the last byte, and takes a file of which none was used for one of one byte.
+        if *name != "all" {
+            let sizes = number(of_darshan, "total_max_offset_bytes") + number(of_darshan, "count");
+            assert_eq!(number(own, "bytes"), sizes, "{name}");
+            assert!(number(own, "files") > 0, "no file {name}");
+        }
+    }
+    let seconds = derived["agg_time_by_slowest"].as_f64().expect("seconds");
+    let own = counts["slowest_seconds"].as_f64().expect("seconds");
+    assert!((own - seconds).abs() < 1e-6, "{own} and {seconds}");
+    let bandwidth = derived["agg_perf_by_slowest"].as_f64().expect("MiB/s") * 1_048_576.0;
+    let own = counts["bandwidth_by_slowest"].as_f64().expect("bytes/s");
+    assert!(
+        (own / bandwidth - 1.0).abs() < 1e-6,
+        "{own} and {bandwidth}"
+    );
+    let shared = counts["shared_files"].as_array().expect("shared files");
+    for file in shared {
+        let rows = compare::list(&report, "files").iter();
+        let rows: Vec<_> = rows.filter(|row| row["path"] == file["path"]).collect();
+        assert_eq!(number(file, "processes"), rows.len() as u64, "{file}");
+        let moved = |pid: &serde_json::Value| {
+            let row = rows.iter().find(|row| &row["pid"] == pid).expect("its row");
+            number(row, "bytes_read") + number(row, "bytes_written")
+        };
+        for one in [&file["slowest"], &file["fastest"]] {
+            assert_eq!(number(one, "bytes"), moved(&one["pid"]), "{file}");
+        }
+    }
+    assert!(!shared.is_empty(), "no shared file");
+}
 
 #[test]
 fn pydarshan_reads_the_recordings_numbers() {

@@ -16,7 +16,7 @@ use crate::{
     classify::{copies::Copy, phase::Phase},
     model::run::{Run, rfc3339},
     report::{
-        Report,
+        Report, file_counts,
         merged::{Breakdown, share},
     },
 };
@@ -99,6 +99,39 @@ pub(super) fn verdict(report: &Report<'_>) -> Json {
         "file_io_seconds_at_most": seconds(judgement.at_most_ns),
         "share_of_run_at_least": share(judgement.at_least_ns, run),
         "share_of_run_at_most": share(judgement.at_most_ns, run),
+    })
+}
+
+/// How many files were used and how.
+pub(super) fn file_counts(report: &Report<'_>) -> Json {
+    let counts = report.file_counts();
+    let share = |share: &file_counts::Share| json!({"pid": pid(report, share.process), "seconds": seconds(share.ns), "bytes": share.bytes});
+    let shared = report.shared.all().iter().map(|shared| {
+        let mut object = Map::new();
+        put_text(&mut object, "path", report.model.file(shared.file).path);
+        object.insert("processes".into(), shared.processes.into());
+        object.insert("slowest".into(), share(&shared.slowest));
+        object.insert("fastest".into(), share(&shared.fastest));
+        Json::Object(object)
+    });
+    let slowest = (counts.slowest.ns > 0).then(|| pid(report, counts.slowest.process));
+    let mean = |ns: u64| seconds(ns) / counts.processes.max(1) as f64;
+    json!({
+        "all": counts.all,
+        "read_only": counts.read_only,
+        "write_only": counts.write_only,
+        "read_write": counts.read_write,
+        "unique": counts.unique,
+        "shared": counts.shared,
+        "sizes": counts.sizes,
+        "shared_files": shared.collect::<Vec<_>>(),
+        "slowest_pid": slowest,
+        "slowest_seconds": seconds(counts.slowest.ns),
+        "bandwidth_by_slowest": counts.bandwidth(),
+        "processes": counts.processes,
+        "mean_read_seconds": mean(counts.read_ns),
+        "mean_write_seconds": mean(counts.write_ns),
+        "mean_meta_seconds": mean(counts.meta_ns),
     })
 }
 

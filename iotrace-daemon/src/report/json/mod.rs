@@ -119,6 +119,7 @@ impl Report<'_> {
         if self.has_nodes() {
             map.serialize_entry("nodes", &analysis::nodes(self))?;
         }
+        map.serialize_entry("file_counts", &analysis::file_counts(self))?;
         map.serialize_entry("in_flight", &analysis::in_flight(self.run))?;
         map.serialize_entry("remarks", &self.remarks())
     }

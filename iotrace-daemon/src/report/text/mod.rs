@@ -4,6 +4,7 @@ mod block;
 mod diff;
 mod escape;
 mod events;
+mod file_counts;
 mod files;
 mod findings;
 mod in_flight;
@@ -48,6 +49,7 @@ pub const SECTIONS: &[Section] = &[
     section("totals", overview::totals),
     section("processes", overview::processes),
     section("files", files::files),
+    section("file-counts", file_counts::file_counts),
     section("operations", operations::operations),
     section("sizes", operations::access_sizes),
     section("failures", operations::failures),

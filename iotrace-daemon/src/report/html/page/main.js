@@ -84,6 +84,7 @@
     sections.nodes(report.nodes),
     heat(),
     sections.sizes(data),
+    sections.fileCounts(report),
     sections.mounts(data),
     sections.devices(report.block),
     section("directories", "Directories", directories.controls, directories.place),

@@ -28,13 +28,15 @@ const sections = (() => {
       const sum = report.phases[phase] ?? {};
       return { title, color: color(phase), least: sum.merged_seconds_at_least ?? 0, most: sum.merged_seconds ?? 0 };
     }).filter((row) => row.most > 0);
+    const elsewhere = verdict.file_io_seconds_at_most - rows.reduce((sum, row) => sum + row.most, 0);
+    if (elsewhere > 0) rows.push({ title: "look-ups and page faults", color: "var(--phase-by_name)", least: 0, most: elsewhere });
     const rest = whole - verdict.file_io_seconds_at_most;
     rows.push({ title: "everything else", color: "var(--grid)", least: rest, most: rest });
     const all = Math.max(whole, rows.reduce((sum, row) => sum + row.most, 0));
     const piece = (row, seconds, kind) => seconds > 0 && el("span",
       { class: kind, width: `${((100 * seconds) / all).toFixed(3)}%`, color: row.color, title: row.title });
     const percent = (seconds) => share(seconds, whole).replace(/ %$/, "");
-    const text = (row) => (row.least === row.most ? share(row.most, whole) : `${percent(row.least)} to ${share(row.most, whole)}`);
+    const text = ({ least, most }) => (percent(least) === percent(most) ? share(most, whole) : `${percent(least)} to ${share(most, whole)}`);
     return [line,
       el("div", { class: "strip", "data-chart": "run", "aria-hidden": "true" },
         rows.flatMap((row) => [piece(row, row.least, "part"), piece(row, row.most - row.least, "part maybe")])),
@@ -113,6 +115,37 @@ const sections = (() => {
     return section("phases", "Phases", el("p", { class: "note" }, "Time inside I/O calls by what the files are for: summed over threads, and merged, with times that overlap counted once. "
         + (used.every((row) => row.sum.merged_exact !== false) ? "" : "Over several processes merged time is known within bounds.")),
       strip, table("Phases", columns, used), breakdown(report.breakdown));
+  }
+
+  /** How many files were used and how, as Darshan's summary has it. */
+  function fileCounts(report) {
+    const counts = report.file_counts;
+    if (!counts?.all.files) return null;
+    const kinds = [["all", "all"], ["read_only", "read only"], ["write_only", "written only"], ["read_write", "read and written"],
+      ["unique", "of one process"], ["shared", "of several processes"]];
+    const columns = (title) => [
+      { title, cell: ({ name }) => name },
+      { title: "Files", number: true, cell: ({ sum }) => count(sum.files) },
+      { title: "Mean size", number: true, cell: ({ sum }) => bytes(sum.bytes / Math.max(1, sum.files)) },
+      { title: "Largest", number: true, cell: ({ sum }) => bytes(sum.largest_bytes) },
+      { title: "Read", number: true, cell: ({ sum }) => bytes(sum.bytes_read) },
+      { title: "Written", number: true, cell: ({ sum }) => bytes(sum.bytes_written) },
+    ];
+    const sizes = counts.sizes.map((sum) => ({ sum, name: sum.to === null ? `from ${bytes(sum.from)}` : `below ${bytes(sum.to)}` }));
+    const shared = counts.shared_files;
+    return section("file-counts", "File counts",
+      table("Files by use", columns("Files"), kinds.map(([key, name]) => ({ name, sum: counts[key] }))),
+      table("Files by size", columns("Size"), sizes),
+      counts.slowest_pid != null && el("p", {}, `${bytes(counts.all.bytes_read + counts.all.bytes_written)} at ${rate(counts.bandwidth_by_slowest)} by the slowest process `
+        + `(${counts.slowest_pid}, ${duration(counts.slowest_seconds)} in calls on files).`),
+      shared.length > 0 && table("Shared files", [
+        { title: "Shared file", cell: (one) => el("code", {}, visible(one.path)) },
+        { title: "Processes", number: true, cell: (one) => count(one.processes) },
+        { title: "Slowest", number: true, cell: (one) => `${duration(one.slowest.seconds)} (${one.slowest.pid})` },
+        { title: "moved", number: true, cell: (one) => bytes(one.slowest.bytes) },
+        { title: "Fastest", number: true, cell: (one) => `${duration(one.fastest.seconds)} (${one.fastest.pid})` },
+        { title: "moved", number: true, cell: (one) => bytes(one.fastest.bytes) },
+      ], shared));
   }
 
   /** What came from storage, and how files were used as memory: of all, and by phase. */
@@ -359,5 +392,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, phases, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, devices, losses, target };
+  return { summary, findings, phases, fileCounts, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, devices, losses, target };
 })();
