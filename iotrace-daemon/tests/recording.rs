@@ -16,7 +16,7 @@ use iotrace_daemon::{
         run::{Clock, Run, Target},
     },
     recording::{self, Recorder},
-    report::{self, Report},
+    report::{self, Extent, Layout, Report},
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -206,7 +206,8 @@ fn json(model: &Model, run: &Run) -> serde_json::Value {
 
 fn text(model: &Model, run: &Run) -> String {
     let mut out = Vec::new();
-    report::text(&Report::new(model, run), false, &mut out).unwrap();
+    let (report, layout) = (Report::new(model, run), Layout::plain(Layout::FULL_WIDTH));
+    report::text(&report, &Extent::Full, layout, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

@@ -46,12 +46,16 @@ pub fn is_known(model: &Model) -> bool {
 
 /// Whether it does for these files.
 pub fn is_known_of(model: &Model, mut files: impl Iterator<Item = u32>) -> bool {
-    is_told(model)
-        && files.all(|file| THROUGH_PAGE_CACHE.contains(&model.mount_of(&model.file(file)).1))
+    is_told(model) && files.all(|file| goes_through(model, file))
+}
+
+/// Whether reads of a file go through the page cache, but for those with O_DIRECT.
+pub fn goes_through(model: &Model, file: u32) -> bool {
+    THROUGH_PAGE_CACHE.contains(&model.mount_of(&model.file(file)).1)
 }
 
 /// Whether the kernel told what came from storage: where it did, something of what was run did, or was mapped.
-fn is_told(model: &Model) -> bool {
+pub fn is_told(model: &Model) -> bool {
     let tells = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
     model.rows().iter().any(|row| tells(&row.cell.total()))
 }

@@ -24,6 +24,7 @@ mod session;
 mod sizes;
 mod snapshot;
 mod source;
+mod stage;
 mod ticks;
 mod times;
 mod top;

@@ -13,6 +13,7 @@ use super::{
     meter::Meter,
     newest,
     output::{self, Format, Place, TextOptions},
+    stage::{Tier, stage},
 };
 use crate::{
     classify::phase::Phase,
@@ -49,6 +50,10 @@ pub struct Args {
     /// One table of so many rows [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     top: Option<u64>,
+    /// Print which files to copy to a faster tier, for `rsync --files-from`: those with the most time in reads from storage for
+    /// their size that fit in this size, or in the room that this directory has.
+    #[arg(long, value_name = "DIR|SIZE", conflicts_with_all = ["full", "sections", "by", "phase", "top"])]
+    stage_to: Option<Tier>,
     /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -83,6 +88,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let report = Report::with(&job.model, &job.run, &classifier, &thresholds).of_nodes(&job.nodes);
+    let place = args.output.clone().map_or(Place::Stdout, Place::File);
+    if let Some(tier) = &args.stage_to {
+        if format == Format::Html {
+            bail!("write --format text or json: a list of files to copy is no page");
+        }
+        stage(&report, tier, format != Format::Text, &place)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_complete = job.nodes.iter().all(|node| node.complete);
     let view = args.choice().map(|choice| View::new(&report, choice));
     if view.is_some() && format == Format::Html {
@@ -108,7 +121,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }
     };
-    let place = args.output.clone().map_or(Place::Stdout, Place::File);
     place.write(&extent, write)?;
     Ok(ExitCode::SUCCESS)
 }

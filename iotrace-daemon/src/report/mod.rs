@@ -17,6 +17,7 @@ mod merged;
 mod nodes;
 mod overlapped;
 pub(crate) mod phases;
+pub mod staging;
 pub(crate) mod sum;
 mod text;
 mod together;
@@ -174,6 +175,16 @@ impl<'a> Report<'a> {
         report.moved = report.find_moved();
         report.sort();
         report
+    }
+
+    /// What was counted.
+    pub fn model(&self) -> &Model {
+        self.model
+    }
+
+    /// The run itself.
+    pub fn run(&self) -> &Run {
+        self.run
     }
 
     /// What the counts say of the job.

@@ -88,19 +88,17 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
         .collect()
 }
 
-/// Whether the directories below say more than the directory: it has hardly any files of its own, and they are few, or one
-/// has most of its time.
+/// Whether the directories below say more than the directory: it has hardly any files of its own, and one directory below has
+/// most of its time. The root says nothing at all.
 fn splits(nodes: &[Node], node: usize) -> bool {
     let Node {
         sum,
         own_ns,
         children,
     } = &nodes[node];
-    let most = children
-        .iter()
-        .map(|child| nodes[*child].sum.ns)
-        .max()
-        .unwrap_or(0);
+    let times = children.iter().map(|child| nodes[*child].sum.ns);
+    let most = times.max().unwrap_or(0);
     let is_shared = (*own_ns as f64) > sum.ns as f64 * (1.0 - MIN_SHARE) / 2.0;
-    !children.is_empty() && !is_shared && most as f64 >= sum.ns as f64 * MIN_SHARE
+    let is_root = sum.path == b"/" && *own_ns == 0;
+    !children.is_empty() && (is_root || !is_shared && most as f64 >= sum.ns as f64 * MIN_SHARE)
 }

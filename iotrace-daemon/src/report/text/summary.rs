@@ -155,7 +155,7 @@ fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
     };
     if merged.at_most > 0 {
         let faults = report.totals.counters.v[counters::TIMED_MAJOR_FAULTS];
-        let fact = format!("{} on mapped files waited for storage", count(faults));
+        let fact = format!("{} waits for storage", count(faults));
         lines.push(component("page faults", &merged, run, &fact));
     }
     let rest = Merged {
@@ -168,7 +168,7 @@ fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
         let processes = 0..report.processes.len() as u32;
         processes.map(|index| computing.of_process(index)).sum()
     };
-    let cpu = cpu.map(|ns| format!("CPU time of all processes {}", duration(ns)));
+    let cpu = cpu.map(|ns| format!("CPU time {}", duration(ns)));
     lines.push(component(
         "everything else",
         &rest,
@@ -207,7 +207,7 @@ fn training(report: &Report<'_>, sum: &Sum) -> String {
     let read = sum.counters.v[counters::BYTES_READ];
     let cached = share(sum.counters.cached(), read);
     match report.analysis.knows_cache && !cached.is_empty() {
-        true => format!("{} read, {cached} from page cache", bytes(read)),
+        true => format!("{} read, {cached} cached", bytes(read)),
         false => format!("{} read", bytes(read)),
     }
 }
@@ -239,7 +239,7 @@ fn startup(report: &Report<'_>, _: &Sum) -> String {
     let files = count(startup.files);
     match startup.not_found {
         0 => format!("{files} files"),
-        missing => format!("{files} files, {} failed look-ups", count(missing)),
+        missing => format!("{files} files, {} not found", count(missing)),
     }
 }
 
@@ -256,7 +256,7 @@ fn others(report: &Report<'_>) -> String {
     }
     let by_name = report.by_name.operations();
     if by_name > 0 {
-        facts.push(format!("{} calls by name", count(by_name)));
+        facts.push(format!("{} calls by path", count(by_name)));
     }
     facts.join(", ")
 }
