@@ -693,3 +693,20 @@ fn a_number_alone_is_of_seconds() {
     assert_eq!(finished.code(), 124, "{}", finished.stderr);
     assert!(started.elapsed() < Duration::from_secs(60));
 }
+
+#[test]
+fn the_start_of_a_run_is_flushed_often() {
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat /etc/hostname >/dev/null; sleep 0.1; done";
+    let parts = |iotrace: Iotrace| {
+        let finished = iotrace.command(sh(script));
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let meta = fs::read_to_string(finished.recording.join("meta.json")).unwrap();
+        let meta: Value = serde_json::from_str(&meta).unwrap();
+        // Of one interval there is one slice in the series, too.
+        let slices = compare::list(&finished.report(), "time_series").len();
+        (meta["parts"].as_array().unwrap().len(), slices)
+    };
+    let (often, slices) = parts(Iotrace::bare().entries("4096"));
+    assert!(often >= 3 && slices >= 3, "{often} parts, {slices} slices");
+    assert_eq!(parts(Iotrace::record()), (1, 1));
+}

@@ -16,7 +16,8 @@ use super::{
     stage::{Tier, stage},
 };
 use crate::{
-    classify::phase::Phase,
+    analysis::findings::thresholds::Thresholds,
+    classify::{Classifier, phase::Phase},
     memory::disk,
     recording,
     report::{
@@ -54,6 +55,10 @@ pub struct Args {
     /// their size that fit in this size, or in the room that this directory has.
     #[arg(long, value_name = "DIR|SIZE", conflicts_with_all = ["full", "sections", "by", "phase", "top"])]
     stage_to: Option<Tier>,
+    /// Compare runs of different size, each a recording: one row a run, with its bandwidth for each rank, the shares of reads and
+    /// checkpoints, and how near to the ideal line it is.
+    #[arg(long, conflicts_with_all = ["full", "sections", "by", "phase", "top", "stage_to"])]
+    scale: bool,
     /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -77,6 +82,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.text.are_given() && args.choice().is_some() {
         bail!("leave out --full and --section: --by, --phase and --top make one table");
+    }
+    if args.scale {
+        return scale(
+            &recordings,
+            &classifier,
+            &thresholds,
+            format,
+            args.output.as_deref(),
+        );
     }
     let job = recording::read_job_and_tell(&recordings, tell)?;
     drop(meter);
@@ -122,6 +136,35 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     place.write(&extent, write)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes one row a recording.
+fn scale(
+    recordings: &[PathBuf],
+    classifier: &Classifier,
+    thresholds: &Thresholds,
+    format: Format,
+    output: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    if format == Format::Html {
+        bail!("write --format text or json: a comparison of runs is no page");
+    }
+    let mut rows = Vec::new();
+    for directory in recordings {
+        let job = recording::read_job(std::slice::from_ref(directory))?;
+        let report = Report::with(&job.model, &job.run, classifier, thresholds);
+        rows.push(report.scale_row(directory.display().to_string()));
+    }
+    report::scale::compare(&mut rows);
+    let place = output.map_or(Place::Stdout, |file| Place::File(file.to_owned()));
+    place.write(&Extent::Full, |layout, out| match format {
+        Format::Text => report::scale_text(&rows, layout, out),
+        _ => {
+            serde_json::to_writer(&mut *out, &rows)?;
+            out.write_all(b"\n")
+        }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

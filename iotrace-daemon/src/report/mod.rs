@@ -17,6 +17,7 @@ mod merged;
 mod nodes;
 mod overlapped;
 pub(crate) mod phases;
+pub mod scale;
 pub mod staging;
 pub(crate) mod sum;
 mod text;
@@ -32,7 +33,9 @@ pub use html::html;
 pub use json::{diff_json, json, summary_json, view_json};
 use phases::{PhaseSums, Phases};
 use sum::Sum;
-pub use text::{Extent, Layout, SECTIONS, diff_text, escape, shorten, text, units, view_text};
+pub use text::{
+    Extent, Layout, SECTIONS, diff_text, escape, scale_text, shorten, text, units, view_text,
+};
 use together::Moved;
 
 use crate::{

@@ -15,6 +15,7 @@ mod operations;
 mod overview;
 mod phases;
 mod rollup;
+mod scale;
 mod summary;
 mod table;
 pub mod units;
@@ -25,6 +26,7 @@ use std::io::{self, Write};
 
 pub use diff::diff_text;
 pub use escape::{escape, shorten};
+pub use scale::scale_text;
 pub use table::Layout;
 use table::Page;
 pub use view::view_text;

@@ -41,15 +41,15 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
             continue;
         }
         let mut below = None;
-        let ends = (0..path.len()).filter(|at| path[*at] == b'/');
-        for end in ends.collect::<Vec<_>>().into_iter().rev() {
+        for end in (0..path.len()).rev().filter(|at| path[*at] == b'/') {
             let directory = &path[..end.max(1)];
-            let node = *index.entry(directory.to_vec()).or_insert_with(|| {
+            let node = index.get(directory).copied().unwrap_or_else(|| {
+                index.insert(directory.to_vec(), nodes.len());
                 nodes.push(Node::default());
+                nodes[nodes.len() - 1].sum.path = directory.to_vec();
                 nodes.len() - 1
             });
             let sum = &mut nodes[node].sum;
-            sum.path = directory.to_vec();
             sum.files += 1;
             sum.ns += file.ns;
             sum.bytes_read += file.bytes_read;
@@ -99,6 +99,6 @@ fn splits(nodes: &[Node], node: usize) -> bool {
     let times = children.iter().map(|child| nodes[*child].sum.ns);
     let most = times.max().unwrap_or(0);
     let is_shared = (*own_ns as f64) > sum.ns as f64 * (1.0 - MIN_SHARE) / 2.0;
-    let is_root = sum.path == b"/" && *own_ns == 0;
+    let is_root = sum.path == b"/";
     !children.is_empty() && (is_root || !is_shared && most as f64 >= sum.ns as f64 * MIN_SHARE)
 }
