@@ -676,6 +676,9 @@ fn what_is_left_out_or_mistaken_is_named_with_the_way_out() {
     };
     let said = refused(&["record", "python3", "train.py"]);
     assert!(said.contains("record -- python3 train.py"), "{said}");
+    let said = refused(&["record", "--report", "no/such/x.json", "--", "touch", "ran"]);
+    assert!(said.contains("no/such/x.json"), "{said}");
+    assert!(!dir.join("ran").exists(), "the program ran all the same");
     let said = refused(&["record", "--nonsense", "--", "true"]);
     assert!(!said.contains("before the program"), "{said}");
     let said = refused(&["report"]);

@@ -12,6 +12,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use rustix::fs::Access;
 
 use super::{
     child::Held,
@@ -184,6 +185,17 @@ impl Args {
             anyhow::bail!(
                 "leave out --full and --section, or write --format text: other formats have all sections"
             );
+        }
+        if let Place::File(file) = self.place() {
+            // Said before the program runs: it may run for days.
+            let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
+            let directory = directory.unwrap_or(Path::new("."));
+            rustix::fs::access(directory, Access::WRITE_OK).with_context(|| {
+                format!(
+                    "name a file for the report in a directory that can be written, not {}",
+                    file.display()
+                )
+            })?;
         }
         Ok(())
     }
