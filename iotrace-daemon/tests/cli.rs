@@ -699,7 +699,8 @@ fn a_number_alone_is_of_seconds() {
 
 #[test]
 fn the_start_of_a_run_is_flushed_often() {
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat /etc/hostname >/dev/null; sleep 0.1; done";
+    let script =
+        "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat /etc/hostname >/dev/null; sleep 0.1; done";
     let parts = |iotrace: Iotrace| {
         let finished = iotrace.command(sh(script));
         assert_eq!(finished.code(), 0, "{}", finished.stderr);

@@ -766,3 +766,57 @@ fn read_amplification() {
     );
     silent(&on_shards(30, false, "", &kept), "read-amplification");
 }
+
+/// Two loader workers in each epoch, which between them read 96 files of eight directories in the order that `order` makes of
+/// the list `names` and the number `epoch`.
+fn epochs_in_order(order: &str) -> Value {
+    let job = Job::new().flush("250ms");
+    for directory in 0..8 {
+        let directory = job.path(&format!("train/n{directory}"));
+        fs::create_dir_all(&directory).expect("a directory");
+        for file in 0..12 {
+            fs::write(directory.join(format!("{file}.jpg")), [0; 5_000]).expect("a file");
+        }
+    }
+    let program = format!(
+        "import os, random, sys, time\n\
+         names = [os.path.join(d, f) for d, _, fs in os.walk(sys.argv[1]) for f in fs]\n\
+         random.Random(5).shuffle(names)\n\
+         for epoch in range(3):\n  \
+           order = {order}\n  \
+           for worker in range(2):\n    \
+             if os.fork() == 0:\n      \
+               for name in order[worker::2]:\n        \
+                 open(name, 'rb', 0).read()\n        \
+                 time.sleep(random.random() * 0.002)\n      \
+               os._exit(0)\n  \
+           os.wait(); os.wait()\n"
+    );
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        "-c".into(),
+        program.into(),
+        job.path("train").into(),
+    ];
+    job.command(&command)
+}
+
+#[test]
+fn epochs_in_the_same_order() {
+    let report = epochs_in_order("names");
+    let finding = found(&report, "epochs-in-the-same-order");
+    assert_eq!(evidence(finding, "files"), 96.0);
+    assert_eq!(evidence(finding, "epochs_in_the_same_order"), 2.0);
+    assert_eq!(
+        (text(finding, "severity"), saves_at_most(finding)),
+        ("low", 0.0)
+    );
+    for silent_order in [
+        "random.Random(epoch).sample(names, len(names))",
+        "sorted(names)",
+        "[os.path.join(d, f) for d, _, fs in os.walk(sys.argv[1]) for f in fs]",
+    ] {
+        silent(&epochs_in_order(silent_order), "epochs-in-the-same-order");
+    }
+}

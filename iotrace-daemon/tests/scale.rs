@@ -79,7 +79,7 @@ fn ranks_that_do_not_hold_each_other_up_are_on_the_ideal_line() {
     };
     assert_eq!(of("ranks"), [1.0, 2.0, 4.0]);
     for (row, ranks) in rows.iter().zip([1, 2, 4]) {
-        assert_eq!(number(row, "bytes_read"), ranks * SHARE << 20);
+        assert_eq!(number(row, "bytes_read"), (ranks * SHARE) << 20);
         // One MiB at a time, each as slow as was set.
         let bandwidth = row["bandwidth_per_rank_bytes_per_second"].as_f64().unwrap();
         let set = 1_048_576_000.0 / MS as f64;

@@ -4,7 +4,10 @@
 //! it was read. The k-th epoch is the k-th pass over the files, from its first read to its last. Where every rank reads all
 //! the data, passes are counted by rank. Files of validation and test are left out where there are others.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use super::{
     page_cache,
@@ -77,6 +80,11 @@ pub struct Epoch {
     pub is_exact: bool,
     /// Bytes by process.
     pub by_process: BTreeMap<u32, u64>,
+    /// In which order each process read its files, hashed, and sorted over the processes; `None` where that is not known of
+    /// every file.
+    pub sequences: Option<Vec<u64>>,
+    /// Of the pairs of files that a process read one after the other, the share that lie in different directories.
+    pub directory_changes: f64,
 }
 
 impl Epoch {
@@ -367,7 +375,11 @@ impl Sum {
                 }
                 continue;
             }
-            let order = self.order.remove(&number).unwrap_or_default();
+            let mut order = self.order.remove(&number).unwrap_or_default();
+            for visits in order.values_mut() {
+                visits.sort_unstable();
+                visits.dedup_by_key(|(_, file)| *file);
+            }
             found.epochs.push(Epoch {
                 number: number + 1,
                 start: epoch.start,
@@ -377,7 +389,9 @@ impl Sum {
                 fetched: epoch.fetched.round() as u64,
                 read_ns: epoch.read_ns.round() as u64,
                 coverage: coverage.min(1.0),
-                order: order_of(model, order),
+                sequences: sequences(&order, epoch.files.len()),
+                directory_changes: directory_changes(model, &order),
+                order: order_of(model, &order),
                 is_exact: epoch.is_exact,
                 by_process: epoch
                     .by_process
@@ -443,12 +457,44 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
     passes
 }
 
+/// Files that each process visited, by when.
+type Visited = BTreeMap<u32, Vec<(i64, u32)>>;
+
+/// A hash of the files of each process in their order; `None` where not all `files` were visited.
+fn sequences(order: &Visited, files: usize) -> Option<Vec<u64>> {
+    let visited = order.values().flatten().map(|(_, file)| *file);
+    if visited.collect::<BTreeSet<u32>>().len() < files {
+        return None;
+    }
+    let hash = |visits: &Vec<(i64, u32)>| {
+        let mut hasher = DefaultHasher::new();
+        visits.iter().for_each(|(_, file)| file.hash(&mut hasher));
+        hasher.finish()
+    };
+    let mut hashes: Vec<u64> = order.values().map(hash).collect();
+    hashes.sort_unstable();
+    Some(hashes)
+}
+
+/// Of the pairs of files that a process read one after the other, the share that lie in different directories.
+fn directory_changes(model: &Model, order: &Visited) -> f64 {
+    let directory = |file: u32| {
+        let path = model.file(file).path;
+        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        &path[..end]
+    };
+    let (mut pairs, mut changes) = (0_u64, 0_u64);
+    for pair in order.values().flat_map(|visits| visits.windows(2)) {
+        pairs += 1;
+        changes += u64::from(directory(pair[0].1) != directory(pair[1].1));
+    }
+    changes as f64 / pairs.max(1) as f64
+}
+
 /// Whether the processes read files in the order of their names.
-fn order_of(model: &Model, order: BTreeMap<u32, Vec<(i64, u32)>>) -> Option<Order> {
+fn order_of(model: &Model, order: &Visited) -> Option<Order> {
     let (mut pairs, mut ascending, mut files) = (0_usize, 0_usize, 0_usize);
-    for mut visits in order.into_values() {
-        visits.sort_unstable();
-        visits.dedup_by_key(|(_, file)| *file);
+    for visits in order.values() {
         files += visits.len();
         for pair in visits.windows(2) {
             pairs += 1;

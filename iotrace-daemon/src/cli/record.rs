@@ -18,7 +18,7 @@ use super::{
     child::Held,
     config::Sorting,
     interrupt, live,
-    output::{Format, Place, TextOptions},
+    output::{Format, Place, TextOptions, is_special},
     remote::Remote,
     session::Session,
     sizes::parse_size,
@@ -186,7 +186,9 @@ impl Args {
                 "leave out --full and --section, or write --format text: other formats have all sections"
             );
         }
-        if let Place::File(file) = self.place() {
+        if let Place::File(file) = self.place()
+            && !is_special(&file)
+        {
             // Said before the program runs: it may run for days.
             let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
             let directory = directory.unwrap_or(Path::new("."));

@@ -270,7 +270,11 @@ fn counts_from_now_on_without_a_service() {
     }
     let (code, _, said) = ask(USER, nowhere, busy.pid(), &["--for", "1s"]);
     assert_eq!(code, Some(77));
-    for words in ["there is no service at /nowhere/iotrace.sock", "CAP_BPF"] {
+    for words in [
+        "run `sudo iotrace snapshot",
+        "not at /nowhere/iotrace.sock",
+        "CAP_BPF",
+    ] {
         assert!(said.contains(words), "{said}");
     }
 }

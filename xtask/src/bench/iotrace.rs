@@ -74,7 +74,9 @@ impl Recording {
         }
         let [messages, report] = ["messages", "report"].map(|name| scratch.join(name));
         let mut command = Command::new(run::target_dir()?.join("release/iotrace"));
-        command.args(["-v", "record", "--flush", "5s", "--format", "json", "--detail", detail]);
+        command.args([
+            "-v", "record", "--flush", "5s", "--format", "json", "--detail", detail,
+        ]);
         command.args(more);
         command.envs(variables.iter().copied());
         command.arg("--output").arg(&directory);

@@ -4,6 +4,7 @@
 //! to compare with.
 
 mod access;
+mod audit;
 mod causes;
 mod facts;
 mod hangs;
@@ -214,6 +215,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(passes::cold_first_epoch(data));
     findings.extend(passes::read_again_by_ranks(data, &facts));
     findings.extend(passes::read_amplification(data));
+    findings.extend(audit::same_order(data));
     let mut findings = causes::merge(data, findings);
     findings.sort_by_key(|finding| Reverse(finding.saving.at_most_ns));
     findings

@@ -711,3 +711,44 @@ fn one_cause_is_one_finding() {
     job.run.room_bytes.clear();
     assert_eq!(codes(&job), [("slow-mount", vec![])]);
 }
+
+/// Two epochs of 80 files in four directories, in these orders, by two workers that take every other file.
+fn in_orders(orders: [&[u64]; 2]) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    let path = |file: u64| format!("/data/n{}/{:02}.jpg", file % 4, file / 4);
+    for file in 0..80 {
+        job.file(&path(file), MIB);
+    }
+    for (epoch, order) in (0..).zip(orders) {
+        for worker in 0..2 {
+            let pid = 10 + epoch as u32 * 2 + worker;
+            job.worker(pid, 1);
+            let own = order.iter().skip(worker as usize).step_by(2);
+            for (turn, file) in (0..).zip(own) {
+                // One is a little slower in the second epoch: what is read at one time is chance.
+                let from = epoch * 50_000 + turn * (1_000 + epoch * u64::from(worker) * 7);
+                job.read(used(pid, &path(*file), from, from + 900), MIB);
+            }
+        }
+    }
+    job
+}
+
+#[test]
+fn epochs_in_the_same_order() {
+    let shuffled = |step: u64| -> Vec<u64> { (0..80).map(|turn| turn * step % 80).collect() };
+    let (one, other) = (shuffled(37), shuffled(23));
+    let found = in_orders([&one, &one]).finds("epochs-in-the-same-order");
+    assert_eq!(found.saving.at_most_ns, 0);
+    assert!(found.evidence.contains(&("files", Value::Count(80))));
+    in_orders([&one, &other]).finds_no("epochs-in-the-same-order");
+    // A walk over the directories, and the order of names.
+    let walk: Vec<u64> = (0..4)
+        .flat_map(|directory| (0..20).map(move |turn| turn * 7 % 20 * 4 + directory))
+        .collect();
+    in_orders([&walk, &walk]).finds_no("epochs-in-the-same-order");
+    let mut sorted: Vec<u64> = (0..80).collect();
+    sorted.sort_by_key(|file| (file % 4, file / 4));
+    in_orders([&sorted, &sorted]).finds_no("epochs-in-the-same-order");
+}

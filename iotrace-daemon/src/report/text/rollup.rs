@@ -45,8 +45,9 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
             let directory = &path[..end.max(1)];
             let node = index.get(directory).copied().unwrap_or_else(|| {
                 index.insert(directory.to_vec(), nodes.len());
-                nodes.push(Node::default());
-                nodes[nodes.len() - 1].sum.path = directory.to_vec();
+                let mut node = Node::default();
+                node.sum.path = directory.to_vec();
+                nodes.push(node);
                 nodes.len() - 1
             });
             let sum = &mut nodes[node].sum;

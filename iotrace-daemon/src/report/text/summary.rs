@@ -399,11 +399,10 @@ fn findings(report: &Report<'_>, columns: usize, shown: usize) -> Lines {
 
 fn finding_lines(report: &Report<'_>, finding: &Finding, number: usize, columns: usize) -> Lines {
     let saving = &finding.saving;
-    let saves = format!(
-        "{}, {}",
-        duration(saving.at_most_ns),
-        share(saving.at_most_ns, report.run.duration_ns)
-    );
+    let saves = match saving.at_most_ns {
+        0 => "no time".to_owned(),
+        ns => format!("{}, {}", duration(ns), share(ns, report.run.duration_ns)),
+    };
     let style = match saving.severity {
         Severity::Low => Style::Plain,
         Severity::Medium | Severity::High => Style::Warning,
