@@ -14,7 +14,7 @@ use serde_json::Value;
 /// MiB that each rank reads, and milliseconds for each.
 const SHARE: u64 = 12;
 const MS: u64 = 80;
-/// Starts so many ranks, each of which reads a file of its own, and waits for them.
+/// Starts one rank for each file, which reads it, and waits for all.
 const JOB: &str = r#"
 import subprocess, sys
 rank = '''

@@ -17,8 +17,8 @@ use crate::report::{
     units::{bytes, count, duration, share},
 };
 
-/// Part of the free room of a directory that is left free.
-const RESERVE: u64 = 20;
+/// One part in this many of the free room of a directory is left free.
+const RESERVE_PARTS: u64 = 20;
 
 /// The fast tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn look(directory: &Path) -> io::Result<(u32, u64)> {
     let room = room.f_bavail.saturating_mul(room.f_frsize);
     // As the kernel has it in itself: the minor number in 20 bits.
     let device = libc::major(stat.dev()) << 20 | libc::minor(stat.dev());
-    Ok((device, room - room / RESERVE))
+    Ok((device, room - room / RESERVE_PARTS))
 }
 
 /// Chooses the files, and writes the list to `place` and what it saves to standard error; as JSON both are one object.

@@ -291,7 +291,7 @@ impl Trace {
 
 /// How long the next interval lasts: the start of a run is short and eventful.
 fn flush_interval(session: &Session) -> Duration {
-    const MIN: Duration = Duration::from_millis(10);
+    const MIN_INTERVAL: Duration = Duration::from_millis(10);
     let schedule = || {
         let elapsed = session.started.elapsed();
         let is_in = |(until, _): &&(Duration, Duration)| elapsed < *until;
@@ -301,7 +301,7 @@ fn flush_interval(session: &Session) -> Duration {
     session
         .args
         .flush
-        .map_or_else(schedule, |given| given.max(MIN))
+        .map_or_else(schedule, |given| given.max(MIN_INTERVAL))
 }
 
 fn log_stats(stats: Stats) {

@@ -3,6 +3,8 @@
 //! What a thread waited for is not traced, so the verdict rests on bounds: the run cannot have waited for files for longer than
 //! some process was in a call on one. `NotIoBound` is a statement; `LikelyIoBound` rests on a finding; all else is unclear.
 
+use std::collections::BTreeMap;
+
 use super::{
     Report,
     merged::Merged,
@@ -172,14 +174,14 @@ impl Report<'_> {
         let groups = Groups::new(self.model);
         let slices = &self.analysis.series.slices;
         let merged = by_group(slices, self.run.duration_ns, |process| groups.of(process));
+        let mut sums: BTreeMap<u32, Counters> = BTreeMap::new();
+        for (index, process) in (0..).zip(&self.processes) {
+            let sum = sums.entry(groups.of(index)).or_insert(Counters::ZERO);
+            sum.absorb(&process.sum.counters);
+        }
         let mut programs: Vec<Program> = Vec::new();
         for (leader, (at_least, at_most)) in merged {
-            let mut counters = Counters::ZERO;
-            for (index, process) in self.processes.iter().enumerate() {
-                if groups.of(index as u32) == leader {
-                    counters.absorb(&process.sum.counters);
-                }
-            }
+            let counters = sums.remove(&leader).unwrap_or(Counters::ZERO);
             programs.push(Program {
                 leader,
                 lifetime_ns: self.breakdown_of(leader).whole_ns,

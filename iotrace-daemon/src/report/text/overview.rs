@@ -18,8 +18,8 @@ use crate::{
 
 /// Processes before the rest is summed up.
 const PROCESSES: usize = 15;
-/// A process has a row if its time in calls or its bytes are one of so many parts of the run's.
-const MIN_SHARE: u64 = 100;
+/// A process has a row if it has at least one part in this many of the time in calls or of the bytes.
+const ROW_PARTS: u64 = 100;
 
 /// What was traced.
 pub fn target(run: &Run) -> String {
@@ -213,7 +213,7 @@ pub fn processes(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     // Wrappers that look for a program and run it hardly do any I/O.
     let is_worth_a_row = |index: &u32| {
         let own = of(index);
-        own.nanoseconds() * MIN_SHARE >= all.nanoseconds() || own.bytes() * MIN_SHARE >= all.bytes()
+        own.nanoseconds() * ROW_PARTS >= all.nanoseconds() || own.bytes() * ROW_PARTS >= all.bytes()
     };
     let (worth, small): (Vec<u32>, Vec<u32>) =
         order.iter().partition(|index| is_worth_a_row(index));

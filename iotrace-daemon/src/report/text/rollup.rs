@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::Report;
 
-/// Share of a directory's time that makes what is below it worth a line of its own.
+/// Share of a directory's time from which on one directory below takes its place.
 const MIN_SHARE: f64 = 0.5;
 /// Directories that are split at most: deep trees are narrow.
 const MAX_SPLITS: usize = 200;
@@ -89,7 +89,7 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
         .collect()
 }
 
-/// Whether the directories below say more than the directory: it has hardly any files of its own, and one directory below has
+/// Whether the directories below say more than the directory: few of its files lie right in it, and one directory below has
 /// most of its time. The root says nothing at all.
 fn splits(nodes: &[Node], node: usize) -> bool {
     let Node {

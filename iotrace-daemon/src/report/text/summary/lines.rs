@@ -1,0 +1,52 @@
+//! Lines of the screen.
+
+use super::super::{escape::width, table::Style, units::count};
+
+/// Lines that belong together.
+pub type Lines = Vec<(Style, String)>;
+
+/// A number with its noun: `1 save`, `1,200 saves`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{} {many}", count(number)),
+    }
+}
+
+/// Words on at most `most` indented lines; an ellipsis stands for the rest.
+pub fn wrapped(style: Style, text: &str, columns: usize, indent: usize, most: usize) -> Lines {
+    let margin = " ".repeat(indent);
+    let mut lines: Vec<String> = vec![margin.clone()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        let is_first = lines[last].len() == indent;
+        let needed = width(&lines[last]) + usize::from(!is_first) + width(word);
+        if needed <= columns {
+            if !is_first {
+                lines[last].push(' ');
+            }
+            lines[last].push_str(word);
+        } else if lines.len() < most {
+            lines.push(format!("{margin}{word}"));
+        } else {
+            let clipped = clipped(&format!("{} {word}", lines[last]), columns);
+            lines[last] = clipped;
+            break;
+        }
+    }
+    lines.into_iter().map(|line| (style, line)).collect()
+}
+
+/// The beginning of a text, up to a word, if it is wider than the room.
+pub fn clipped(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for (at, _) in text.char_indices().filter(|(_, c)| *c == ' ') {
+        if width(&text[..at]) < room {
+            end = at;
+        }
+    }
+    format!("{}…", text[..end].trim_end())
+}
