@@ -679,6 +679,14 @@ fn what_is_left_out_or_mistaken_is_named_with_the_way_out() {
     let said = refused(&["record", "--report", "no/such/x.json", "--", "touch", "ran"]);
     assert!(said.contains("no/such/x.json"), "{said}");
     assert!(!dir.join("ran").exists(), "the program ran all the same");
+    // An argument of any bytes is no reason to panic.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    let odd = std::os::unix::ffi::OsStrExt::from_bytes(b"\xff.py");
+    let out = command
+        .args(["record", "python3"])
+        .arg::<&std::ffi::OsStr>(odd);
+    let out = out.current_dir(&dir).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
     let said = refused(&["record", "--nonsense", "--", "true"]);
     assert!(!said.contains("before the program"), "{said}");
     let said = refused(&["report"]);

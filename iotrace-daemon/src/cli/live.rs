@@ -31,11 +31,10 @@ pub fn service(named: Option<&Path>) -> Option<PathBuf> {
 pub fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
     match error.downcast_ref() {
         Some(KernelError::Privilege(_)) if !asked => {
-            let words: Vec<String> = std::env::args().skip(1).collect();
             error.context(format!(
                 "run `sudo iotrace {}`, or let the administrator turn the service's socket on (`socket` in [recordings], not \
                  at {})",
-                words.join(" "),
+                super::words().get(1..).unwrap_or_default().join(" "),
                 remote::place().display()
             ))
         }

@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
 /// The error of a wrong command line; of a program that is named without `--` before it, with the line that works.
 fn hinted(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let words: Vec<String> = std::env::args().collect();
+    let words = words();
     let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
@@ -133,6 +133,14 @@ fn hinted(mut error: clap::Error) -> clap::Error {
         );
     }
     error
+}
+
+/// The command line, for messages: an argument may have any bytes.
+fn words() -> Vec<String> {
+    let words = std::env::args_os();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Says an error, unless it is that nobody reads any more.
