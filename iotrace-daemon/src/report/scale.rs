@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Report, merged::share};
 use crate::{
     classify::phase::Phase,
-    model::counters::{BYTES_READ, BYTES_WRITTEN},
+    model::counters::{BYTES_READ, BYTES_WRITTEN, READ_NS},
 };
 
 /// One run of a table.
@@ -49,16 +49,10 @@ impl Report<'_> {
                     .map(|share| share.bytes as f64 * 1e9 / share.read_ns as f64)
                     .collect()
             }
-            None => {
-                let workers = self.analysis.epochs.epochs.iter();
-                let (bytes, ns) = workers.fold((0, 0), |(bytes, ns), epoch| {
-                    (bytes + epoch.bytes, ns + epoch.read_ns)
-                });
-                (ns > 0)
-                    .then(|| bytes as f64 * 1e9 / ns as f64)
-                    .into_iter()
-                    .collect()
-            }
+            None => match of(Phase::Training, READ_NS) {
+                0 => Vec::new(),
+                ns => vec![bytes_read as f64 * 1e9 / ns as f64],
+            },
         };
         let epochs = self.analysis.epochs.epochs.iter();
         let complete = epochs.filter(|epoch| epoch.is_complete());
