@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     page_cache,
+    saves::parent,
     uses::{Uses, Visit},
 };
 use crate::{
@@ -478,11 +479,7 @@ fn sequences(order: &Visited, files: usize) -> Option<Vec<u64>> {
 
 /// Of the pairs of files that a process read one after the other, the share that lie in different directories.
 fn directory_changes(model: &Model, order: &Visited) -> f64 {
-    let directory = |file: u32| {
-        let path = model.file(file).path;
-        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        &path[..end]
-    };
+    let directory = |file: u32| parent(model.file(file).path);
     let (mut pairs, mut changes) = (0_u64, 0_u64);
     for pair in order.values().flat_map(|visits| visits.windows(2)) {
         pairs += 1;

@@ -7,18 +7,22 @@ use crate::classify::phase::Phase;
 
 /// Of the phases that are chosen, over all processes of some intervals.
 pub fn of_slices(slices: &[Slice], run_ns: u64, is_chosen: impl Fn(Phase) -> bool) -> (u64, u64) {
-    let mut spans = Vec::new();
-    for slice in slices {
-        let mut by_process: BTreeMap<u32, Span> = BTreeMap::new();
-        for ((process, phase), span) in &slice.merged {
-            if is_chosen(Phase::ALL[*phase]) {
-                let entry = by_process.entry(*process);
-                entry.and_modify(|known| known.add(span)).or_insert(*span);
-            }
+    let spans = slices
+        .iter()
+        .flat_map(|slice| by_process(slice, &is_chosen));
+    over(spans.map(|(_, span)| bounds(&span)).collect(), run_ns)
+}
+
+/// What each process did in an interval in the phases that are chosen.
+fn by_process(slice: &Slice, is_chosen: impl Fn(Phase) -> bool) -> BTreeMap<u32, Span> {
+    let mut spans: BTreeMap<u32, Span> = BTreeMap::new();
+    for ((process, phase), span) in &slice.merged {
+        if is_chosen(Phase::ALL[*phase]) {
+            let entry = spans.entry(*process);
+            entry.and_modify(|known| known.add(span)).or_insert(*span);
         }
-        spans.extend(by_process.values().map(bounds));
     }
-    over(spans, run_ns)
+    spans
 }
 
 /// Over each group of processes, by its first process.
@@ -29,12 +33,7 @@ pub fn by_group(
 ) -> BTreeMap<u32, (u64, u64)> {
     let mut spans: BTreeMap<u32, Vec<(u64, u64, u64)>> = BTreeMap::new();
     for slice in slices {
-        let mut by_process: BTreeMap<u32, Span> = BTreeMap::new();
-        for ((process, _), span) in &slice.merged {
-            let entry = by_process.entry(*process);
-            entry.and_modify(|known| known.add(span)).or_insert(*span);
-        }
-        for (process, span) in by_process {
+        for (process, span) in by_process(slice, |_| true) {
             spans
                 .entry(group_of(process))
                 .or_default()

@@ -397,7 +397,8 @@ fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
     }
 }
 
-fn parent(path: &[u8]) -> &[u8] {
+/// The directory of a path.
+pub(super) fn parent(path: &[u8]) -> &[u8] {
     let slash = path.iter().rposition(|byte| *byte == b'/');
     slash.map_or(&[], |at| &path[..at])
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use rustix::{fs::FileType, termios::tcgetwinsize};
 
 use crate::{
@@ -44,11 +44,37 @@ pub enum Format {
 impl Format {
     /// The one that was given, or that the name of the report's file tells.
     pub fn of(given: Option<Self>, file: Option<&Path>) -> Self {
-        given.unwrap_or_else(|| match file.and_then(Path::extension) {
-            Some(extension) if extension == "html" || extension == "htm" => Self::Html,
-            Some(extension) if extension == "json" => Self::Json,
-            _ => Self::Text,
-        })
+        given
+            .or_else(|| file.and_then(Self::of_name))
+            .unwrap_or(Self::Text)
+    }
+
+    /// The one that the name of a file tells; `None` for a name that is of no report.
+    pub fn of_name(file: &Path) -> Option<Self> {
+        match file.extension()?.to_str()? {
+            "html" | "htm" => Some(Self::Html),
+            "json" => Some(Self::Json),
+            "txt" => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    /// Refuses a place that the format is not for; `option` names another.
+    pub fn check(
+        self,
+        text: &TextOptions,
+        place: &Place,
+        option: &'static str,
+    ) -> anyhow::Result<()> {
+        if self == Self::Html && *place == Place::Stdout && io::stdout().is_terminal() {
+            bail!("name a file with {option} FILE: a page is for a browser and not for a terminal");
+        }
+        if self != Self::Text && text.are_given() {
+            bail!(
+                "leave out --full and --section, or write --format text: other formats have all sections"
+            );
+        }
+        Ok(())
     }
 }
 

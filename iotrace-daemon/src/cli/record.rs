@@ -4,7 +4,7 @@
 //! and goes. At its end the hooks come off first, so that what is drained last is all there is.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -145,7 +145,7 @@ pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     let recorded = session.finish();
     // The report first: that the recording is incomplete is the last thing that is said.
-    let outcome = session.print().and(recorded);
+    let outcome = session.print(recorded.is_ok()).and(recorded);
     match (outcome, session.run.exit_code) {
         (Ok(()), code) => Ok(ExitCode::from(code.unwrap_or(0) as u8)),
         (Err(error), None) => Err(error),
@@ -160,10 +160,7 @@ pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
 impl Args {
     /// Tells a report's file from the recording's directory.
     fn find_report(&mut self) -> anyhow::Result<()> {
-        let is_report = |path: &PathBuf| {
-            let extension = path.extension().and_then(OsStr::to_str);
-            matches!(extension, Some("html" | "htm" | "json" | "txt")) && !path.is_dir()
-        };
+        let is_report = |path: &PathBuf| Format::of_name(path).is_some() && !path.is_dir();
         if self.output.as_ref().is_some_and(is_report) {
             if let Some(report) = &self.report {
                 anyhow::bail!(
@@ -173,20 +170,9 @@ impl Args {
             }
             self.report = self.output.take();
         }
-        if self.format() == Format::Html
-            && self.place() == Place::Stdout
-            && io::stdout().is_terminal()
-        {
-            anyhow::bail!(
-                "name a file with --report FILE: a page is for a browser and not for a terminal"
-            );
-        }
-        if self.text.are_given() && self.format() != Format::Text {
-            anyhow::bail!(
-                "leave out --full and --section, or write --format text: other formats have all sections"
-            );
-        }
-        if let Place::File(file) = self.place()
+        let place = self.place();
+        self.format().check(&self.text, &place, "--report")?;
+        if let Place::File(file) = place
             && !is_special(&file)
         {
             // Said before the program runs: it may run for days.

@@ -1,7 +1,7 @@
 //! `iotrace report`: the report of a recording, as `record` printed it, or of the recordings of a job's nodes.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -75,22 +75,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tell = |done, whole| meter.part("reading", done, whole);
     let format = Format::of(args.format, args.output.as_deref());
     let recordings = newest::or_newest(&args.recordings)?;
-    if args.text.are_given() && format != Format::Text {
-        bail!(
-            "leave out --full and --section, or write --format text: other formats have all sections"
-        );
-    }
+    let place = args.output.clone().map_or(Place::Stdout, Place::File);
+    format.check(&args.text, &place, "--output")?;
     if args.text.are_given() && args.choice().is_some() {
         bail!("leave out --full and --section: --by, --phase and --top make one table");
     }
     if args.scale {
-        return scale(
-            &recordings,
-            &classifier,
-            &thresholds,
-            format,
-            args.output.as_deref(),
-        );
+        return scale(&recordings, &classifier, &thresholds, format, &place);
     }
     let job = recording::read_job_and_tell(&recordings, tell)?;
     drop(meter);
@@ -102,7 +93,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     let report = Report::with(&job.model, &job.run, &classifier, &thresholds).of_nodes(&job.nodes);
-    let place = args.output.clone().map_or(Place::Stdout, Place::File);
     if let Some(tier) = &args.stage_to {
         if format == Format::Html {
             bail!("write --format text or json: a list of files to copy is no page");
@@ -116,9 +106,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!(
             "--by, --phase and --top make one table, and a page has all of them: leave them out, or the format"
         )
-    }
-    if format == Format::Html && args.output.is_none() && io::stdout().is_terminal() {
-        bail!("name a file with --output FILE: a page is for a browser and not for a terminal");
     }
     let extent = match view {
         Some(_) => Extent::Full,
@@ -145,7 +132,7 @@ fn scale(
     classifier: &Classifier,
     thresholds: &Thresholds,
     format: Format,
-    output: Option<&Path>,
+    place: &Place,
 ) -> anyhow::Result<ExitCode> {
     if format == Format::Html {
         bail!("write --format text or json: a comparison of runs is no page");
@@ -157,7 +144,6 @@ fn scale(
         rows.push(report.scale_row(directory.display().to_string()));
     }
     report::scale::compare(&mut rows);
-    let place = output.map_or(Place::Stdout, |file| Place::File(file.to_owned()));
     place.write(&Extent::Full, |layout, out| match format {
         Format::Text => report::scale_text(&rows, layout, out),
         _ => {

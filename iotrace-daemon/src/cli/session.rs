@@ -175,8 +175,8 @@ impl Session {
         format!("the recording {} is incomplete", self.directory.display())
     }
 
-    /// Writes the report, and where the recording is to standard error.
-    pub fn print(&self) -> anyhow::Result<()> {
+    /// Writes the report, and where the recording is to standard error. `is_complete`: whether all of it could be written.
+    pub fn print(&self, is_complete: bool) -> anyhow::Result<()> {
         let Sorting {
             classifier,
             thresholds,
@@ -185,7 +185,7 @@ impl Session {
         let (format, extent) = (self.args.format(), self.args.text.extent());
         let place = self.args.place();
         place.write(&extent, |layout, out| {
-            output::write(&report, format, &extent, true, layout, out)
+            output::write(&report, format, &extent, is_complete, layout, out)
         })?;
         if let Place::File(file) = &place {
             eprintln!("iotrace: report in {}", file.display());

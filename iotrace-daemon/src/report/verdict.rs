@@ -123,13 +123,10 @@ impl Report<'_> {
     /// Judges the run.
     pub(super) fn judge(&self) -> Judgement<'_> {
         let merged = self.file_time(|_| true);
-        let processes = self.processes.iter();
-        let faults = processes.map(|process| process.sum.counters.v[MAJOR_FAULT_NS]);
-        let (longest, all) = (faults.clone().max().unwrap_or(0), faults.sum::<u64>());
+        let faults = self.fault_time();
         let run = self.run.duration_ns;
-        let elsewhere = self.by_name.nanoseconds() + self.overflow.nanoseconds();
-        let at_most_ns = (merged.at_most + all + elsewhere).min(run);
-        let at_least_ns = merged.at_least.max(longest).min(at_most_ns);
+        let at_most_ns = (merged.at_most + faults.at_most + self.elsewhere_ns()).min(run);
+        let at_least_ns = merged.at_least.max(faults.at_least).min(at_most_ns);
         let findings = &self.analysis.findings;
         let hang = findings.iter().find(|finding| finding.code == "call-hangs");
         let worst = findings.iter().find(|finding| {
@@ -137,7 +134,7 @@ impl Report<'_> {
             saving.severity == Severity::High && saving.confidence >= Confidence::Medium
         });
         let operations = self.totals.counters.operations();
-        let is_recorded = operations > 0 || all > 0 || !self.run.in_flight.is_empty();
+        let is_recorded = operations > 0 || faults.at_most > 0 || !self.run.in_flight.is_empty();
         let lost: u64 = self.losses(true).values().sum();
         let is_known = lost as f64 <= operations as f64 * MAX_LOST_SHARE;
         let is_small = (at_most_ns as f64) < run as f64 * MAX_UNBOUND_SHARE;
@@ -155,6 +152,23 @@ impl Report<'_> {
             at_most_ns,
             finding,
         }
+    }
+
+    /// Time in page faults on mapped files that waited for storage: that of the process that waited most, and of all.
+    pub(super) fn fault_time(&self) -> Merged {
+        let processes = self.processes.iter();
+        let faults = processes.map(|process| process.sum.counters.v[MAJOR_FAULT_NS]);
+        let run = self.run.duration_ns;
+        Merged {
+            at_least: faults.clone().max().unwrap_or(0).min(run),
+            at_most: faults.sum::<u64>().min(run),
+            ..Merged::default()
+        }
+    }
+
+    /// Time in calls that belong to no file, nanoseconds, summed: they are in no phase.
+    pub(super) fn elsewhere_ns(&self) -> u64 {
+        self.by_name.nanoseconds() + self.overflow.nanoseconds()
     }
 
     /// Merged time of the phases that are chosen, with a bound in recordings of the first version, too, which have none.

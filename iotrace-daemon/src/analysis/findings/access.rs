@@ -7,7 +7,7 @@ use super::{
     thresholds::*,
 };
 use crate::{
-    analysis::epochs::Order,
+    analysis::{epochs::Order, saves::parent},
     classify::phase::{Class, Phase},
 };
 
@@ -159,9 +159,8 @@ pub fn small_files(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
 fn top_directories(data: &Data<'_>, facts: &Facts) -> Vec<Subject> {
     let mut counts = std::collections::BTreeMap::new();
     for fact in facts.of(Phase::Training).filter(|fact| fact.bytes_read > 0) {
-        let path = data.model.file(fact.file).path;
-        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        *counts.entry(&path[..end]).or_insert(0_u64) += 1;
+        let directory = parent(data.model.file(fact.file).path);
+        *counts.entry(directory).or_insert(0_u64) += 1;
     }
     largest(
         data,

@@ -39,21 +39,14 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
         }
     }
     let other = report.file_time(|phase| matches!(phase, Phase::Other(_)));
-    let elsewhere = report.by_name.nanoseconds() + report.overflow.nanoseconds();
     let merged = Merged {
-        at_most: (other.at_most + elsewhere).min(run),
+        at_most: (other.at_most + report.elsewhere_ns()).min(run),
         ..other
     };
     if merged.at_most > 0 {
         lines.push(component("other files", &merged, run, &others(report)));
     }
-    let faults = report.processes.iter();
-    let faults = faults.map(|process| process.sum.counters.v[counters::MAJOR_FAULT_NS]);
-    let merged = Merged {
-        at_least: faults.clone().max().unwrap_or(0).min(run),
-        at_most: faults.sum::<u64>().min(run),
-        ..Merged::default()
-    };
+    let merged = report.fault_time();
     if merged.at_most > 0 {
         let faults = report.totals.counters.v[counters::TIMED_MAJOR_FAULTS];
         let fact = format!("{} waits for storage", count(faults));
