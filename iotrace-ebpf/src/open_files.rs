@@ -12,7 +12,7 @@ use iotrace_common::{
     op,
 };
 
-use crate::{kernel::compare_exchange, maps::OPEN_FILES, thread::Thread};
+use crate::{kernel::compare_exchange, maps::OPEN_FILES, spans, thread::Thread};
 
 /// Last access of an open file as one process uses it.
 #[repr(C)]
@@ -87,7 +87,9 @@ pub fn begin(thread: *const Thread) -> *mut OpenFile {
         (*state).last_write = 0;
         (*state).used = thread.ended & !DIRECTION;
         (*state).unknown = u32::from(thread.op() != op::OPEN);
-        if !is_known {
+        // The address may have been that of another file, whose span is not this one's. Where spans are kept, the call was
+        // given its number before.
+        if !is_known || !spans::are_kept(thread) {
             (*state).span = 0;
         }
         ptr::write_volatile(file, identity(thread));

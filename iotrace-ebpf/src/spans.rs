@@ -13,10 +13,16 @@ use crate::{config::SPAN_PHASES, kernel::next, maps::SPANS, open_files, thread::
 /// Number of the span that the thread's call belongs to; 0: spans of its phase are not kept, or it has no open file.
 #[inline(always)]
 pub fn of(thread: &Thread) -> u32 {
-    if SPAN_PHASES.load() >> (thread.key.io.phase & 31) & 1 == 0 || thread.file == 0 {
+    if !are_kept(thread) || thread.file == 0 {
         return 0;
     }
     number(thread)
+}
+
+/// Whether spans of the phase of the thread's call are kept.
+#[inline(always)]
+pub fn are_kept(thread: &Thread) -> bool {
+    SPAN_PHASES.load() >> (thread.key.io.phase & 31) & 1 != 0
 }
 
 #[inline(never)]
