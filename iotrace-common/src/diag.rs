@@ -54,6 +54,7 @@ diagnostics! {
     31 DEVICES_UNLISTED "unlisted_device_mappings" false "Mappings of devices that are not told by device, because too many devices were mapped.";
     32 BLOCK_REQUESTS_LOST "block_requests_lost" true "Requests to block devices that are not counted, because too many were in flight, or to too many devices.";
     33 BLOCK_BYTES_LOST "block_bytes_lost" true "Bytes moved between devices and files that are in no device_bytes_read or device_bytes_written, because there was no room for another file.";
+    34 WAITS_LOST "waits_lost" false "Waits of threads that are in no account of waits, because their ring was full or the kernel had no memory for the thread: they count as time on a CPU.";
 }
 
 /// Kinds of what is skipped: together with [`SKIPPED`] itself, which holds all others, they are `skipped`.

@@ -24,9 +24,10 @@ pub mod trace;
 pub mod untyped;
 pub mod uring;
 pub mod value;
+pub mod waits;
 
 /// Version of everything in this crate that the kernel programs and the daemon must agree on.
-pub const ABI_VERSION: u64 = 14;
+pub const ABI_VERSION: u64 = 15;
 
 /// Helper number that stands for the kernel function `bpf_rdonly_cast` in the built object; no kernel has this helper.
 pub const CAST_MARKER: i32 = 0x7f00_0001;

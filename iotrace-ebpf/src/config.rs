@@ -103,6 +103,15 @@ constants! {
     TRACE_PATHS = 0;
     /// 1: only processes by these ids are traced; 2: only those by these names; 3: both must be.
     TRACE_WHO = 0;
+    /// 1: waits of threads are kept ([`crate::variant::waits`]).
+    WAITS = 0;
+    /// Records of one of their rings, a power of two.
+    WAIT_RECORDS_EACH = 1;
+    /// 1: `sched_switch` says the state of the task that leaves (Linux 5.18), 0: it is read from the task.
+    HAS_PREVIOUS_STATE = 0;
+    TASK_STATE = 0;
+    /// `task_struct.bpf_storage`: null where a task has no task storage.
+    TASK_STORAGE = 0;
     /// 1: this machine may show another CPU one's writes in another order.
     WEAKLY_ORDERED = 0;
 

@@ -12,7 +12,7 @@
 //! - `account`, `full`, `histogram`: the counters; `cells`: where they stand; `open_files`: last accesses; `spans`:
 //!   which calls are one use of a file
 //! - `flight`: merged time; `together`: that over all processes, where it is wanted
-//! - `trace`: every operation by itself, where that is wanted
+//! - `trace`: every operation by itself, where that is wanted; `ring`: where its records stand
 //! - `thread`: whose call it is, and what its start leaves for its end
 //! - `maps`, `config`, `kernel`, `events`, `diagnose`: what all of them stand on
 //! - `types`: which file it is, who does it, and what else is read from the kernel's structs; and the programs
@@ -38,6 +38,7 @@ mod histogram;
 mod kernel;
 mod maps;
 mod open_files;
+mod ring;
 mod spans;
 mod thread;
 mod together;

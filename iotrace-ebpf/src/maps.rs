@@ -19,11 +19,18 @@ use iotrace_common::{
     limits, phases,
     scope::Scope,
     together,
-    trace::{Missing, Operation, Owner, Ring},
+    trace::{Missing, Operation, Owner},
     value::{Cell, DeviceMappings, Failures, Io, IoFull, MERGED},
 };
 
-use crate::{flight::Flights, missing::Look, open_files::OpenFile, sort::Walk, together::Line};
+use crate::{
+    flight::Flights,
+    missing::Look,
+    open_files::OpenFile,
+    ring::{Records, Rings},
+    sort::Walk,
+    together::Line,
+};
 
 /// A generation's map type. Plain hashes: an LRU would evict live counters in silence. Preallocated, because a drain
 /// by lookup-and-delete is four times as fast then (293 ns an entry against 1,195).
@@ -198,11 +205,11 @@ pub static HISTOGRAMS: PerCpuArray<Histograms, { phases::COUNT }> = PerCpuArray:
 /// The operation trace: rings one behind the other, which the daemon maps into its memory. The loader gives them their
 /// size; where nothing is traced they have one record.
 #[btf_map]
-pub static TRACE_OPERATIONS: Array<Operation, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+pub static TRACE_OPERATIONS: Records<Operation> = Records::new();
 
 /// Where each ring's writer and reader stand.
 #[btf_map]
-pub static TRACE_RINGS: Array<Ring, 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+pub static TRACE_RINGS: Rings = Rings::new();
 
 /// Operations missing in the trace, by process (a hash: pids are sparse). Not preallocated: mostly empty.
 #[btf_map]

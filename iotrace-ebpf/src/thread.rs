@@ -22,6 +22,7 @@ use crate::{
     running::start_of,
     sort,
     together::Joined,
+    waits,
 };
 
 /// State of a thread's call.
@@ -164,6 +165,9 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     sort::forget(thread);
     (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
     thread.verdict = epoch << 1 | u32::from(traced);
+    if traced {
+        waits::begin(task);
+    }
     traced
 }
 

@@ -24,10 +24,9 @@ use crate::{
         TRACE_PATHS, TRACE_PHASES, TRACE_PIDS, TRACE_RECORDS, TRACE_SHORTEST, TRACE_WHO, TYPE_FILE,
     },
     diagnose, full,
-    kernel::{
-        Address, add, cpu, current, field, load_of, probe, probe_user, publish_next, registers_of,
-    },
+    kernel::{Address, add, cpu, current, field, load_of, probe, probe_user, registers_of},
     maps::{TRACE_MISSING, TRACE_OPERATIONS, TRACE_RINGS, scratch},
+    ring::{self, Put},
     thread::Thread,
 };
 
@@ -256,31 +255,12 @@ fn keep(thread: &Thread, offset: u64, length: u64, result: i64) {
     } else {
         cpu()
     };
-    let Some(ring) = TRACE_RINGS.get_ptr_mut(number) else {
-        return missed(thread, 0);
-    };
-    let records = TRACE_RECORDS.load();
-    // SAFETY: a map value; the head is this program's to write, the rest the daemon's.
-    let (head, tail, is_closed) = unsafe {
-        (
-            ptr::read_volatile(&raw const (*ring).head),
-            ptr::read_volatile(&raw const (*ring).tail),
-            ptr::read_volatile(&raw const (*ring).is_closed),
-        )
-    };
-    if is_closed != 0 {
-        return missed(thread, 1);
-    }
-    if head.wrapping_sub(tail) >= records {
-        return missed(thread, 0);
-    }
-    let index = number * records as u32 + (head & (records - 1)) as u32;
-    let Some(slot) = TRACE_OPERATIONS.get_ptr_mut(index) else {
-        return missed(thread, 0);
-    };
-    // SAFETY: a map value that the daemon does not look at before the head is past it.
-    unsafe {
-        *slot = Operation {
+    let put = ring::put(
+        &TRACE_RINGS,
+        &TRACE_OPERATIONS,
+        number,
+        TRACE_RECORDS.load(),
+        || Operation {
             key: thread.key.io,
             start: thread.entered,
             end: thread.ended,
@@ -289,8 +269,12 @@ fn keep(thread: &Thread, offset: u64, length: u64, result: i64) {
             result,
             op: thread.key.op,
             pad: 0,
-        };
-        publish_next(&raw mut (*ring).head, head);
+        },
+    );
+    match put {
+        Put::Kept => {}
+        Put::Lost => missed(thread, 0),
+        Put::LeftOut => missed(thread, 1),
     }
 }
 

@@ -189,6 +189,7 @@ fn options(args: &Args, detail: Detail) -> Options {
         page_cache: true,
         block: block::Wanted::Nothing,
         uprobes: Vec::new(),
+        waits: false,
     }
 }
 
@@ -198,6 +199,7 @@ fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
     let options = Options {
         map_entries: Some(1024),
         uprobes: libraries.filter_map(|name| name.parse().ok()).collect(),
+        waits: false,
         ..options(args, Detail::Basic)
     };
     let types = load::read_types(options.btf.as_deref())?;

@@ -492,6 +492,7 @@ fn options(config: &Config, verbose: u8) -> Options {
             false => block::Wanted::Nothing,
         },
         uprobes: Vec::new(),
+        waits: false,
     }
 }
 

@@ -73,6 +73,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         page_cache: true,
         block: block::Wanted::Nothing,
         uprobes: Vec::new(),
+        waits: false,
     };
     let types = load::read_types(None)?;
     let mut kernel = load::load(&options, &types, sorting.classifier.table())?;

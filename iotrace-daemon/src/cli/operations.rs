@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     drain::{
-        rings::Rings,
+        rings,
         tracer::{Control, Piece, Tracer},
     },
     host,
@@ -30,7 +30,7 @@ pub struct Operations {
 impl Operations {
     /// Starts both. `most_bytes`: what the parts in `directory` may take.
     pub fn start(
-        rings: Rings,
+        rings: rings::Operations,
         directory: &Directory,
         run: &Run,
         most_bytes: Option<u64>,

@@ -29,7 +29,7 @@ use super::{
     user::User,
 };
 use crate::{
-    drain::{Drain, rings::Rings},
+    drain::{Drain, rings},
     kernel::{
         Detail, HookChoice, Options, TraceOptions, block, load, selftest, trace::Filter,
         uprobes::Wanted,
@@ -116,6 +116,10 @@ pub struct Args {
     /// it.
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
     pub uprobe: Vec<Wanted>,
+    /// Keep what the main threads of processes wait for, too: storage by file, the loader's computing, the run queue, sleep,
+    /// page faults, the network.
+    #[arg(long)]
+    pub waits: bool,
     /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
     #[arg(long, value_name = "NAME", requires = "command")]
     user: Option<String>,
@@ -236,6 +240,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
             false => block::Wanted::Nothing,
         },
         uprobes: args.uprobe.clone(),
+        waits: args.waits,
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
@@ -262,8 +267,9 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         kernel.map_bytes() >> 20
     );
     drain.begin_block()?;
+    drain.begin_waits();
     drain.watch(kernel.take_threads());
-    let rings = Rings::take(&mut kernel)?;
+    let rings = rings::Operations::take(&mut kernel)?;
     let args = Args {
         detail: kernel.detail(),
         ..args
@@ -303,6 +309,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
+        ("--waits", args.waits),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => anyhow::bail!(

@@ -16,7 +16,7 @@ use super::{
     ticks::ticks,
 };
 use crate::{
-    drain::{Batch, Stats, collector::Taken, rings::Rings},
+    drain::{Batch, Stats, collector::Taken, rings},
     host,
     kernel::KernelError,
     targets,
@@ -41,7 +41,7 @@ pub struct Trace {
     /// Nothing more comes from the source.
     over: bool,
     /// The rings of the operation trace, before it begins.
-    rings: Option<Rings>,
+    rings: Option<rings::Operations>,
     operations: Option<Operations>,
     child: Option<Running>,
     signals: Signals,
@@ -69,7 +69,7 @@ impl Trace {
     }
 
     /// Has every operation of these rings kept, too.
-    pub fn keep_operations(&mut self, rings: Option<Rings>) {
+    pub fn keep_operations(&mut self, rings: Option<rings::Operations>) {
         self.rings = rings;
     }
 

@@ -107,7 +107,8 @@ fn collect(
     let mut sink = |batch| send(Taken::Batch(batch));
     let mut next = Instant::now() + DRAIN;
     loop {
-        let limit = LOOK.min(next.saturating_duration_since(Instant::now()));
+        let look = drain.look_at_waits().unwrap_or(LOOK);
+        let limit = look.min(next.saturating_duration_since(Instant::now()));
         let wake = drain.wait(asked.as_fd(), limit).map_err(failed_wait)?;
         let all = match wake {
             Wake::Look => false,

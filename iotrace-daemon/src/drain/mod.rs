@@ -15,6 +15,7 @@ mod threads;
 mod together;
 pub mod tracer;
 mod untyped;
+mod waits;
 pub mod wire;
 
 use std::{
@@ -43,6 +44,7 @@ use crate::{
         counters::Counters,
         input::{Event, Place, ProcessId, Searched},
         together::Times,
+        waits::Waited,
     },
 };
 use batch::Entries;
@@ -54,6 +56,7 @@ use threads::{Look, Watch};
 use together::Together;
 pub use untyped::Counts as Resolved;
 use untyped::Resolver;
+use waits::Waits;
 
 /// Events handed on at a time.
 const EVENTS: usize = 1024;
@@ -76,6 +79,8 @@ pub enum Batch {
     Together(Times),
     /// CPU time of threads.
     Threads(Look),
+    /// Time of main threads, by what it went to.
+    Waits(Vec<Waited>),
     /// Requests to block devices.
     Devices(Vec<(Device, Classes)>),
     /// Bytes moved between devices and files, by process and file.
@@ -148,6 +153,7 @@ impl Batch {
                     model.add_cpu(*process, time);
                 }
             }
+            Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
             Self::Together(times) => model.together_mut().add(&times),
             Self::Devices(devices) => {
                 for (device, classes) in devices {
@@ -219,6 +225,7 @@ pub struct Drain {
     together: Option<Together>,
     block: Option<Block>,
     watch: Option<Watch>,
+    waits: Option<Waits>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
     ring: RingBuf<MapData>,
@@ -289,6 +296,7 @@ impl Drain {
         let together = Together::take(kernel)?;
         let block = Block::take(kernel)?;
         let resolver = Resolver::take(kernel)?;
+        let waits = rings::waits(kernel)?.map(Waits::new);
         let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
             .map_err(|error| map_error("EVENTS", "open", &error))?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -300,6 +308,7 @@ impl Drain {
             together,
             block,
             watch: None,
+            waits,
             flipped: 0,
             ring,
             decoder,
@@ -319,6 +328,20 @@ impl Drain {
             block.sweep(false, &mut |_| ())?;
         }
         Ok(())
+    }
+
+    /// Lets what is told of waits begin now: until here it is of the self-test.
+    pub fn begin_waits(&mut self) {
+        if let Some(waits) = &mut self.waits {
+            waits.skip();
+        }
+    }
+
+    /// Reads the waits that have ended; how long nobody need look again, where there are any.
+    pub fn look_at_waits(&mut self) -> Option<Duration> {
+        let waits = self.waits.as_mut()?;
+        waits.look();
+        Some(waits::LOOK)
     }
 
     /// Looks at the threads; `anew`: what they did until now is not of this run.
@@ -451,6 +474,9 @@ impl Drain {
         if let Some(watch) = &mut self.watch {
             sink(Batch::Threads(watch.rest()));
         }
+        if let Some(waits) = &mut self.waits {
+            sink(Batch::Waits(waits.rest()));
+        }
         Ok(())
     }
 
@@ -497,6 +523,10 @@ impl Drain {
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
         if let Some(block) = &mut self.block {
             entries += block.sweep(last, sink)?;
+        }
+        if let Some(waits) = &mut self.waits {
+            waits.look();
+            sink(Batch::Waits(waits.sums()));
         }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;

@@ -1,4 +1,4 @@
-//! The rings of the operation trace, mapped into this process: read without a system call.
+//! Rings of records that the programs write, mapped into this process: read without a system call.
 
 use std::{
     io,
@@ -8,41 +8,45 @@ use std::{
 };
 
 use aya::maps::{HashMap, Map, MapData};
-use iotrace_common::trace::{Missing, Operation, Owner, Ring};
+use iotrace_common::{
+    trace::{Missing, Operation, Owner, Ring},
+    waits::Wait,
+};
 
 use crate::{
     kernel::{Kernel, KernelError, map_error, trace::Layout},
     model::input::ProcessId,
 };
 
-/// The rings, of which this is the one reader.
-pub struct Rings {
+/// Rings of records, of which this is the one reader.
+pub struct Rings<T> {
     layout: Layout,
-    operations: Mapping<Operation>,
+    records: Mapping<T>,
     places: Mapping<Ring>,
-    missing: HashMap<MapData, Owner, Missing>,
+    /// What they hold, for messages.
+    of: &'static str,
 }
 
-impl Rings {
-    /// Takes them out of the loaded programs; none where nothing is traced.
-    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
-        let Some(layout) = kernel.trace() else {
-            return Ok(None);
-        };
-        let missing = HashMap::try_from(kernel.take_map("TRACE_MISSING")?)
-            .map_err(|error| map_error("TRACE_MISSING", "open", &error))?;
-        let records = (layout.rings * layout.records) as usize;
-        Ok(Some(Self {
+impl<T: Record> Rings<T> {
+    /// Takes the maps of the records and of the rings out of the loaded programs.
+    fn of(
+        kernel: &mut Kernel,
+        layout: Layout,
+        [records, rings]: [&'static str; 2],
+        of: &'static str,
+    ) -> Result<Self, KernelError> {
+        let count = (layout.rings * layout.records) as usize;
+        Ok(Self {
             layout,
-            operations: Mapping::of(kernel, "TRACE_OPERATIONS", records)?,
-            places: Mapping::of(kernel, "TRACE_RINGS", layout.rings as usize)?,
-            missing,
-        }))
+            records: Mapping::of(kernel, records, count)?,
+            places: Mapping::of(kernel, rings, layout.rings as usize)?,
+            of,
+        })
     }
 
-    /// Appends at most `room` operations, those of each ring in the order of their ends; how full the fullest ring was,
+    /// Appends at most `room` records, those of each ring in the order in which they were written; how full the fullest ring was,
     /// in percent.
-    pub fn read(&mut self, mut room: usize, into: &mut Vec<Operation>) -> u64 {
+    pub fn read(&mut self, mut room: usize, into: &mut Vec<T>) -> u64 {
         let mut fullest = 0;
         for ring in 0..self.layout.rings {
             let (head, tail) = (self.head(ring), self.tail(ring));
@@ -52,7 +56,8 @@ impl Rings {
             let mut count = end.wrapping_sub(from);
             if count > u64::from(self.layout.records) {
                 // More than a ring holds: its head was overwritten, so its records are lost.
-                log::warn!("ring {ring} of the operation trace is damaged: what it held is lost");
+                let of = self.of;
+                log::warn!("ring {ring} of {of} is damaged: what it held is lost");
                 tail.store(end, Ordering::Release);
                 count = 0;
             }
@@ -68,19 +73,12 @@ impl Rings {
         fullest
     }
 
-    /// Passes by what is there, and forgets what is missing.
-    pub fn skip(&mut self) -> Result<(), KernelError> {
+    /// Passes by what is there.
+    pub fn skip(&self) {
         for ring in 0..self.layout.rings {
             let head = self.head(ring).load(Ordering::Acquire);
             self.tail(ring).store(head, Ordering::Release);
         }
-        let owners: Vec<Owner> = self.missing.keys().filter_map(Result::ok).collect();
-        for owner in owners {
-            self.missing
-                .remove(&owner)
-                .map_err(|error| map_error("TRACE_MISSING", "delete", &error))?;
-        }
-        Ok(())
     }
 
     /// Lets the programs record no more, and count what they leave out.
@@ -92,31 +90,16 @@ impl Rings {
         }
     }
 
-    /// What is missing so far, by process.
-    pub fn missing(&self) -> Result<Vec<(ProcessId, Missing)>, KernelError> {
-        let mut all = Vec::new();
-        for entry in self.missing.iter() {
-            let (owner, missing) =
-                entry.map_err(|error| map_error("TRACE_MISSING", "lookup", &error))?;
-            let process = ProcessId {
-                pid: owner.tgid,
-                start: owner.start,
-            };
-            all.push((process, missing));
-        }
-        Ok(all)
-    }
-
     /// Copies records of a ring, which the programs do not write while they are unread.
-    fn copy(&self, ring: u32, from: u64, count: usize, into: &mut Vec<Operation>) {
+    fn copy(&self, ring: u32, from: u64, count: usize, into: &mut Vec<T>) {
         let records = self.layout.records as usize;
         let first = from as usize & (records - 1);
         let straight = count.min(records - first);
         into.reserve(count);
         for (at, count) in [(first, straight), (0, count - straight)] {
-            // SAFETY: inside the ring's part of the mapping; the vector has room, and any bits are an operation.
+            // SAFETY: inside the ring's part of the mapping; the vector has room, and any bits are a record.
             unsafe {
-                let source = self.operations.start.as_ptr();
+                let source = self.records.start.as_ptr();
                 let source = source.add(ring as usize * records + at);
                 let end = into.as_mut_ptr().add(into.len());
                 ptr::copy_nonoverlapping(source, end, count);
@@ -140,6 +123,73 @@ impl Rings {
         unsafe { self.places.start.as_ptr().add(ring as usize) }
     }
 }
+
+/// The rings of the operation trace, and what found them full.
+pub struct Operations {
+    pub rings: Rings<Operation>,
+    missing: HashMap<MapData, Owner, Missing>,
+}
+
+impl Operations {
+    /// Takes them out of the loaded programs; none where nothing is traced.
+    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        let Some(layout) = kernel.trace() else {
+            return Ok(None);
+        };
+        let missing = HashMap::try_from(kernel.take_map("TRACE_MISSING")?)
+            .map_err(|error| map_error("TRACE_MISSING", "open", &error))?;
+        let maps = ["TRACE_OPERATIONS", "TRACE_RINGS"];
+        let rings = Rings::of(kernel, layout, maps, "the operation trace")?;
+        Ok(Some(Self { rings, missing }))
+    }
+
+    /// Passes by what is there, and forgets what is missing.
+    pub fn skip(&mut self) -> Result<(), KernelError> {
+        self.rings.skip();
+        let owners: Vec<Owner> = self.missing.keys().filter_map(Result::ok).collect();
+        for owner in owners {
+            self.missing
+                .remove(&owner)
+                .map_err(|error| map_error("TRACE_MISSING", "delete", &error))?;
+        }
+        Ok(())
+    }
+
+    /// What is missing so far, by process.
+    pub fn missing(&self) -> Result<Vec<(ProcessId, Missing)>, KernelError> {
+        let mut all = Vec::new();
+        for entry in self.missing.iter() {
+            let (owner, missing) =
+                entry.map_err(|error| map_error("TRACE_MISSING", "lookup", &error))?;
+            let process = ProcessId {
+                pid: owner.tgid,
+                start: owner.start,
+            };
+            all.push((process, missing));
+        }
+        Ok(all)
+    }
+}
+
+/// The rings of waits; none where they are not kept.
+pub fn waits(kernel: &mut Kernel) -> Result<Option<Rings<Wait>>, KernelError> {
+    let Some(layout) = kernel.waits() else {
+        return Ok(None);
+    };
+    let maps = ["WAIT_RECORDS", "WAIT_RINGS"];
+    Rings::of(kernel, layout, maps, "the waits of threads").map(Some)
+}
+
+/// A record of which any bits are a valid one.
+///
+/// # Safety
+/// It is made of integers alone, without padding.
+pub unsafe trait Record: Copy {}
+
+// SAFETY: its fields are integers; its padding is one of them.
+unsafe impl Record for Operation {}
+// SAFETY: its fields are integers, one behind the other.
+unsafe impl Record for Wait {}
 
 /// The elements of an array map in this process's memory, shared with the programs.
 struct Mapping<T> {

@@ -14,7 +14,7 @@ use std::{
 
 use iotrace_common::trace::{Missing, Operation};
 
-use super::{collector::hurry, rings::Rings};
+use super::{collector::hurry, rings::Operations};
 use crate::{host, kernel::KernelError, model::input::ProcessId};
 
 /// Operations of a piece; a part of the recording has one piece.
@@ -69,13 +69,13 @@ impl Control {
 
 impl Tracer {
     /// Starts to read. What stands in the rings already is passed by.
-    pub fn start(mut rings: Rings) -> Result<(Self, Receiver<Piece>), KernelError> {
-        rings.skip()?;
+    pub fn start(mut operations: Operations) -> Result<(Self, Receiver<Piece>), KernelError> {
+        operations.skip()?;
         let (orders, ordered) = channel();
         let (pieces, receiver) = sync_channel(WAITING);
         let thread = std::thread::Builder::new()
             .name("iotrace-trace".into())
-            .spawn(move || read(rings, &ordered, &pieces))
+            .spawn(move || read(operations, &ordered, &pieces))
             .map_err(failed)?;
         let orders = Control(orders);
         Ok((Self { thread, orders }, receiver))
@@ -95,7 +95,7 @@ impl Tracer {
 }
 
 fn read(
-    mut rings: Rings,
+    mut source: Operations,
     orders: &Receiver<Order>,
     pieces: &SyncSender<Piece>,
 ) -> Result<Duration, KernelError> {
@@ -106,14 +106,14 @@ fn read(
     loop {
         match orders.recv_timeout(look) {
             Ok(Order::Cut) => cut = true,
-            Ok(Order::Close) => rings.close(),
+            Ok(Order::Close) => source.rings.close(),
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         }
-        let fullest = rings.read(PIECE - operations.len(), &mut operations);
+        let fullest = source.rings.read(PIECE - operations.len(), &mut operations);
         look = if fullest > FAST { LOOK_SOON } else { LOOK };
         if operations.len() == PIECE || cut {
-            match pieces.try_send(piece(&rings, &mut operations)?) {
+            match pieces.try_send(piece(&source, &mut operations)?) {
                 Ok(()) => cut = false,
                 Err(TrySendError::Full(unsent)) => operations = unsent.operations,
                 // The writer has ended, which its own end will say.
@@ -122,18 +122,18 @@ fn read(
         }
     }
     loop {
-        rings.read(PIECE - operations.len(), &mut operations);
+        source.rings.read(PIECE - operations.len(), &mut operations);
         let is_last = operations.len() < PIECE;
-        if pieces.send(piece(&rings, &mut operations)?).is_err() || is_last {
+        if pieces.send(piece(&source, &mut operations)?).is_err() || is_last {
             return Ok(host::thread_cpu());
         }
     }
 }
 
-fn piece(rings: &Rings, operations: &mut Vec<Operation>) -> Result<Piece, KernelError> {
+fn piece(source: &Operations, operations: &mut Vec<Operation>) -> Result<Piece, KernelError> {
     Ok(Piece {
         operations: std::mem::take(operations),
-        missing: rings.missing()?,
+        missing: source.missing()?,
     })
 }
 

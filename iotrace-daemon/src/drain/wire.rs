@@ -47,6 +47,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         | Batch::Library(_)
         | Batch::Together(_)
         | Batch::Threads(_)
+        | Batch::Waits(_)
         | Batch::Devices(_)
         | Batch::Transfers(_) => {
             return None;

@@ -126,6 +126,14 @@ impl Kernel {
             }
             _ => {}
         }
+        if let Some(waits) = self.waits.clone() {
+            waits
+                .attach(&mut self.ebpf, &btf)
+                .map_err(|reason| KernelError::LeftOut {
+                    what: "--waits",
+                    reason,
+                })?;
+        }
         if let Err(reason) = self.load_threads(&btf) {
             log::warn!(
                 "CPU time is not counted, nor how much of the I/O overlapped with other work: {reason}"

@@ -37,6 +37,7 @@ use super::{
     uprobes::{self, Uprobes, Wanted},
     uring::{self, Uring},
     variant::{self, Variant},
+    waits::{self, Waits},
 };
 use crate::classify::{dfa::Table, phase::Phase};
 
@@ -95,6 +96,8 @@ pub struct Options {
     pub block: block::Wanted,
     /// Libraries whose functions are seen by uprobes.
     pub uprobes: Vec<Wanted>,
+    /// Whether waits of threads are kept.
+    pub waits: bool,
 }
 
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
@@ -164,6 +167,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
     }
     let left_out = [
         ("--uprobe", !options.uprobes.is_empty()),
+        ("--waits", options.waits),
         ("--trace", untyped && options.trace.is_some()),
         (
             "--block",
@@ -197,6 +201,13 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         true => cpu::find(types).map(Some),
         false => Ok(None),
     };
+    let waits = match options.waits {
+        true => Some(waits::find(types).map_err(|reason| KernelError::LeftOut {
+            what: "--waits",
+            reason,
+        })?),
+        false => None,
+    };
     let preemptible = Preemption::of(types).is_possible;
     let layout = options
         .trace
@@ -212,7 +223,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
             block.as_ref().ok(),
         ),
         cpu.as_ref().ok().and_then(Option::as_deref),
-        (layout, preemptible),
+        (layout, waits.as_ref(), preemptible),
     )?;
     if options.program_log {
         start_logger(&mut ebpf);
@@ -266,6 +277,7 @@ pub fn load(options: &Options, types: &Types, rules: &Table) -> Result<Kernel, K
         threads: None,
         merge_all: options.merge_all,
         trace: layout,
+        waits,
     };
     kernel.publish_scope()?;
     Ok(kernel)
@@ -277,7 +289,7 @@ fn open(
     types: &Types,
     (uring, pages, block): (Option<&Uring>, Option<&Pages>, Option<&Block>),
     cpu: Option<&[offsets::Setting]>,
-    (layout, preemptible): (Option<Layout>, bool),
+    (layout, waits, preemptible): (Option<Layout>, Option<&Waits>, bool),
 ) -> Result<Ebpf, KernelError> {
     let mut settings = match variant {
         Variant::Untyped => untyped::settings()?,
@@ -287,6 +299,7 @@ fn open(
     settings.extend(cpu.into_iter().flatten());
     settings.extend(pages.iter().flat_map(|pages| &pages.settings));
     settings.extend(block.iter().flat_map(|block| &block.settings));
+    settings.extend(waits.iter().flat_map(|waits| &waits.settings));
     if options.cgroup && variant != Variant::Untyped {
         settings.extend(cgroup::find(types).unwrap_or_else(|error| {
             log::warn!("the control groups of programs that end at once are not known: {error}");
@@ -394,6 +407,11 @@ fn open(
         loader
             .map_max_entries("TRACE_RINGS", layout.rings)
             .map_max_entries("TRACE_OPERATIONS", layout.rings * layout.records);
+    }
+    if let Some(Waits { layout, .. }) = waits {
+        loader
+            .map_max_entries("WAIT_RINGS", layout.rings)
+            .map_max_entries("WAIT_RECORDS", layout.rings * layout.records);
     }
     if filter.table().is_some() {
         loader.map_max_entries("RULES", 2);

@@ -43,6 +43,7 @@ mod uprobe_datatypes;
 pub mod uprobes;
 mod uring;
 mod variant;
+mod waits;
 
 use std::{
     fs,
@@ -71,6 +72,7 @@ pub use trace::TraceOptions;
 pub use uprobe_cost::{Cost, measure as measure_uprobes};
 use uring::Uring;
 use variant::Variant;
+use waits::Waits;
 
 /// The loaded programs and their maps.
 pub struct Kernel {
@@ -105,6 +107,8 @@ pub struct Kernel {
     threads: Option<cpu::Threads>,
     /// The rings of the operation trace, where there is one.
     trace: Option<trace::Layout>,
+    /// What its scheduler is like, where waits of threads are kept.
+    waits: Option<Waits>,
 }
 
 impl Kernel {
@@ -121,6 +125,11 @@ impl Kernel {
     /// The rings of the operation trace, where there is one.
     pub fn trace(&self) -> Option<trace::Layout> {
         self.trace
+    }
+
+    /// The rings of waits, where those are kept.
+    pub fn waits(&self) -> Option<trace::Layout> {
+        self.waits.as_ref().map(|waits| waits.layout)
     }
 
     /// Whether the programs keep merged time over all processes.

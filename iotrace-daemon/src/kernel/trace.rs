@@ -59,7 +59,7 @@ impl Layout {
 }
 
 /// CPUs that there may be, by the largest number of one.
-fn possible_cpus() -> u32 {
+pub fn possible_cpus() -> u32 {
     let text = fs::read_to_string(POSSIBLE_CPUS).unwrap_or_default();
     let last = text.trim().rsplit(['-', ',']).next();
     let last = last.and_then(|number| number.parse::<u32>().ok());

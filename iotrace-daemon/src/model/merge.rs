@@ -40,6 +40,7 @@ impl Model {
         }
         self.together.append(&other.together, node);
         self.computing.append(&other.computing, node, processes);
+        self.waits.append(other.waits, processes, &files);
         self.block.append(other.block, node, processes, &files);
         if let (Some(spans), Some(others)) = (&mut self.spans, other.spans) {
             spans.append(others, processes, &files);

@@ -42,6 +42,7 @@ pub mod run;
 pub mod spans;
 pub mod together;
 pub mod top;
+pub mod waits;
 
 use block::{Block, Owner};
 use computing::{Computing, CpuTime};
@@ -70,6 +71,7 @@ use rows::Rows;
 pub use rows::{Cell, Row};
 use spans::{Span, Spans};
 use together::Together;
+use waits::{Waited, Waits};
 
 /// A [`Place`] in the model, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +92,7 @@ pub struct Model {
     libraries: Libraries,
     together: Together,
     computing: Computing,
+    waits: Waits,
     block: Block,
     moves: Moves,
     /// By node; of one node where it is no job of several.
@@ -512,6 +515,23 @@ impl Model {
         self.block.add_transfers(owner, transfers);
     }
 
+    /// Adds time of the main thread of a process, nanoseconds.
+    pub fn add_waited(&mut self, waited: &Waited) {
+        let key = waits::Key {
+            process: self.processes.intern(waited.process),
+            leaf: waited.leaf,
+            by: waited.by.map(|by| self.processes.intern(by)),
+            file: waited.file.map(|file| self.files.intern(file)),
+            phase: waited.phase,
+        };
+        self.waits.add(key, waited.ns);
+    }
+
+    /// What main threads waited for.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
     /// Merged time over all processes, where it is kept.
     pub fn together(&self) -> &Together {
         &self.together
@@ -565,6 +585,7 @@ impl Model {
         }
         self.together.settle(bounds);
         self.computing.settle(bounds);
+        self.waits.settle();
         self.rows.settle();
         if let Some(spans) = &mut self.spans {
             spans.settle();

@@ -22,6 +22,7 @@ mod schema;
 mod table;
 mod tables;
 pub mod trace;
+mod waits;
 
 use std::{
     fs::File,

@@ -12,6 +12,7 @@ use super::{
         Tables, take_about, take_counters, take_cpu, take_done, take_failure, take_library,
         take_merged, take_missing, take_range, take_span,
     },
+    waits::take_waited,
 };
 use crate::model::{
     Model,
@@ -114,6 +115,10 @@ fn read_part(
     if looked > 0 {
         model.computing_mut().look(looked);
     }
+    read_table_if_there(directory, &tables.waits, |batch| {
+        bounds = Some(take_waited(batch, model)?);
+        Ok(())
+    })?;
     read_table_if_there(directory, &tables.merged, |batch| take_merged(batch, model))?;
     read_table(directory, &tables.missing, |batch| {
         take_missing(batch, model)

@@ -130,6 +130,7 @@ impl Recorder {
         phases.finish()?;
         self.write_spans(model, part, directory)?;
         self.write_cpu(model, part, directory)?;
+        self.write_waits(model, part, directory)?;
         if let Some(times) = model.together().interval() {
             let mut merged = TableWriter::create(directory, &self.tables.merged)?;
             for (group, time) in times.iter().enumerate() {
@@ -182,6 +183,24 @@ impl Recorder {
                 cpu.row(|batch| part.put_cpu(batch, process, time, length_ns))?;
             }
             cpu.finish()?;
+        }
+        Ok(())
+    }
+
+    /// What main threads waited for, where that is kept.
+    fn write_waits(
+        &self,
+        model: &Model,
+        part: &Part<'_>,
+        directory: &Directory,
+    ) -> Result<(), Error> {
+        let mut interval = model.waits().interval().peekable();
+        if interval.peek().is_some() {
+            let mut waits = TableWriter::create(directory, &self.tables.waits)?;
+            for (key, ns) in interval {
+                waits.row(|batch| part.put_waited(batch, model, key, ns))?;
+            }
+            waits.finish()?;
         }
         Ok(())
     }
@@ -294,6 +313,7 @@ fn has_news(model: &Model) -> bool {
         || model.libraries().has_news()
         || model.block().has_news()
         || model.computing().interval().next().is_some()
+        || model.waits().interval().next().is_some()
         || model.processes().iter().any(told)
 }
 

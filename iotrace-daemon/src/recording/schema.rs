@@ -247,6 +247,32 @@ pub fn cpu() -> Schema {
     }
 }
 
+/// Time of main threads in one interval, by what it went to.
+pub fn waits() -> Schema {
+    use Kind::{Bytes, Int, Text, Timestamp, Unsigned};
+    Schema {
+        name: "waits",
+        fields: vec![
+            required("interval_start", Timestamp),
+            required("interval_end", Timestamp),
+            required("host", Text),
+            required("pid", Int),
+            required("start_key", Int),
+            required("tid", Int),
+            required("leaf", Text),
+            optional("by_pid", Int),
+            optional("by_start_key", Int),
+            optional("path", Text),
+            optional("path_raw", Bytes),
+            optional("device", Text),
+            optional("inode", Unsigned),
+            optional("generation", Int),
+            required("phase", Text),
+            required("ns", Int),
+        ],
+    }
+}
+
 /// Merged time of one interval over all processes, by phases.
 pub fn merged() -> Schema {
     use Kind::{Int, Text, Timestamp};
@@ -419,13 +445,14 @@ mod tests {
         }
     }
 
-    fn all() -> [Schema; 11] {
+    fn all() -> [Schema; 12] {
         [
             files(),
             processes(),
             errors(),
             phases(),
             cpu(),
+            waits(),
             merged(),
             devices(),
             transfers(),

@@ -25,6 +25,7 @@ mod together;
 mod unseen;
 mod verdict;
 pub mod view;
+mod waits;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -95,3 +95,14 @@ pub mod uprobe_mark {
     #[inline(always)]
     pub fn mapped(_thread: &Thread) {}
 }
+
+/// What threads wait for.
+pub mod waits {
+    use crate::kernel::Address;
+
+    #[inline(always)]
+    pub fn begin(_task: Address) {}
+
+    #[inline(always)]
+    pub fn born(_parent: Address, _child: Address) {}
+}

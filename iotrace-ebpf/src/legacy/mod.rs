@@ -4,14 +4,14 @@
 //! - `task`: the running task is a number, and its fields are read by probes
 //! - `threads`: the state of threads stands in a hash
 //! - `atomic`: a kernel that can only add has locks made of additions
-//! - `aio`, `mappings`, `pages`, `uprobe_mark`, `uprobe_open`: where the common code calls what is left out
+//! - `aio`, `mappings`, `pages`, `uprobe_mark`, `uprobe_open`, `waits`: where the common code calls what is left out
 
 pub mod atomic;
 mod left_out;
 pub mod task;
 pub mod threads;
 
-pub use left_out::{aio, mappings, pages, uprobe_mark, uprobe_open};
+pub use left_out::{aio, mappings, pages, uprobe_mark, uprobe_open, waits};
 
 use core::ffi::c_void;
 

@@ -4,6 +4,7 @@
 //! - `task`, `threads`, `atomic`: on which both objects' common code stands; `maps`
 //! - `uring`: requests of io_uring; `aio`: those of libaio; `pages`: the page cache, and mapped files; `faults`: the time
 //!   of page faults; `mappings`: what msync is of
+//! - `waits`: what threads wait for, where that is wanted
 //! - `block`: requests to block devices, and whose bytes they move, where that is wanted
 //! - `uprobe` and the files beside it: functions of libraries, where they are wanted
 //! - `programs`: those that only this object has
@@ -25,6 +26,7 @@ pub mod uprobe_mark;
 pub mod uprobe_open;
 pub mod uprobe_stream;
 pub mod uring;
+pub mod waits;
 
 use core::ffi::c_void;
 

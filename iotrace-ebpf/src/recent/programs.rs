@@ -11,7 +11,7 @@ use aya_ebpf::{
     },
 };
 
-use super::{block, faults, pages, uprobe, uring};
+use super::{block, faults, pages, uprobe, uring, waits};
 use crate::{
     config::{COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT},
     enter, exit,
@@ -123,6 +123,39 @@ pub fn request_completed(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "block_bio_queue")]
 pub fn bio_queued(ctx: BtfTracePointContext) -> i32 {
     block::queued(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// TRACE_EVENT sched_switch: (bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+#[btf_tracepoint(function = "sched_switch")]
+pub fn task_switched(ctx: BtfTracePointContext) -> i32 {
+    waits::switched(
+        ctx.arg::<u64>(0) as u8 != 0,
+        ctx.arg::<*const c_void>(1),
+        ctx.arg::<*const c_void>(2),
+        || ctx.arg::<u64>(3) as u32,
+    );
+    0
+}
+
+/// TRACE_EVENT sched_waking: (struct task_struct *p)
+#[btf_tracepoint(function = "sched_waking")]
+pub fn task_waking(ctx: BtfTracePointContext) -> i32 {
+    waits::waking(ctx.arg::<*const c_void>(0));
+    0
+}
+
+/// TRACE_EVENT hrtimer_expire_entry: (struct hrtimer *hrtimer, ktime_t *now)
+#[btf_tracepoint(function = "hrtimer_expire_entry")]
+pub fn timer_begins(_ctx: BtfTracePointContext) -> i32 {
+    waits::in_timer(true);
+    0
+}
+
+/// TRACE_EVENT hrtimer_expire_exit: (struct hrtimer *hrtimer)
+#[btf_tracepoint(function = "hrtimer_expire_exit")]
+pub fn timer_ended(_ctx: BtfTracePointContext) -> i32 {
+    waits::in_timer(false);
     0
 }
 

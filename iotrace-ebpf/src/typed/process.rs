@@ -28,6 +28,7 @@ use crate::{
     maps::TARGETS,
     owner, pages, path,
     thread::{self, process_in_scope},
+    waits,
 };
 
 /// An exec with its command line; larger than the stack.
@@ -56,9 +57,16 @@ pub fn forked(parent: Address, child: Address) {
     let parent_tgid: u32 = probe(parent, &TASK_TGID);
     let child_tgid: u32 = probe(child, &TASK_TGID);
     let thread = child_tgid != probe::<u32>(child, &TASK_PID);
-    if thread || !FOLLOW.is_set() || !process_in_scope(parent_tgid) || !owner::may_trace(parent) {
+    if !process_in_scope(parent_tgid) || !owner::may_trace(parent) {
         return;
     }
+    if thread {
+        return waits::born(parent, child);
+    }
+    if !FOLLOW.is_set() {
+        return;
+    }
+    waits::born(parent, child);
     if !thread::all() && TARGETS.insert(child_tgid, 1, 0).is_err() {
         diagnose::count(diag::TARGETS_FULL);
         return;

@@ -7,6 +7,7 @@ mod entries;
 mod library;
 pub(super) mod phases;
 mod view;
+mod waits;
 
 use std::{
     collections::BTreeMap,
@@ -113,6 +114,7 @@ impl Report<'_> {
         map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
         map.serialize_entry("verdict", &analysis::verdict(self))?;
+        map.serialize_entry("waits", &waits::waits(self))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
         analysis_entries(map, self)?;

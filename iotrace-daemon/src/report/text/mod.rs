@@ -21,6 +21,7 @@ mod table;
 pub mod units;
 mod unseen;
 mod view;
+mod waits;
 
 use std::io::{self, Write};
 
@@ -44,6 +45,7 @@ pub const SECTIONS: &[Section] = &[
     section("findings", findings::findings),
     section("in-flight", in_flight::in_flight),
     section("nodes", nodes::nodes),
+    section("waits", waits::waits),
     section("phases", phases::phases),
     section("checkpoints", events::checkpoints),
     section("epochs", events::epochs),

@@ -274,6 +274,7 @@ fn load_programs(
         page_cache: settings.page_cache,
         block: block::Wanted::Nothing,
         uprobes: Vec::new(),
+        waits: false,
     };
     let types = load::read_types(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &types, &settings.rules)?;

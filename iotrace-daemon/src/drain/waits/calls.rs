@@ -1,0 +1,104 @@
+//! What a wait in a system call, or a wake-up out of one, tells.
+
+/// Calls that sleep until a time.
+const SLEEPS: [i64; 2] = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
+
+/// `io_pgetevents`, which libc has not on all architectures.
+const IO_PGETEVENTS: i64 = if cfg!(target_arch = "x86_64") {
+    333
+} else {
+    292
+};
+
+/// Calls on files that are not among the counted operations, or that wait for requests to files.
+const STORAGE: [i64; 11] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_getdents64,
+    libc::SYS_io_getevents,
+    IO_PGETEVENTS,
+    libc::SYS_io_submit,
+    libc::SYS_io_uring_enter,
+    libc::SYS_msync,
+    libc::SYS_readahead,
+    libc::SYS_sync,
+    libc::SYS_syncfs,
+];
+
+/// Calls that wait for descriptors which an interrupt can make ready.
+const DESCRIPTORS: [i64; 18] = [
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_splice,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+/// Those that newer architectures lack.
+#[cfg(target_arch = "x86_64")]
+const OLD_DESCRIPTORS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_DESCRIPTORS: [i64; 0] = [];
+
+/// Calls in which a thread wakes others, those of [`DESCRIPTORS`] included: a full pipe's reader wakes the writer.
+const WAKERS: [i64; 17] = [
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_epoll_ctl,
+    libc::SYS_execve,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_io_submit,
+    libc::SYS_io_uring_enter,
+    libc::SYS_kill,
+    libc::SYS_sendfile,
+    libc::SYS_shutdown,
+    libc::SYS_tgkill,
+    libc::SYS_tkill,
+    libc::SYS_wait4,
+];
+#[cfg(target_arch = "x86_64")]
+const OLD_WAKERS: [i64; 2] = [libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_WAKERS: [i64; 0] = [];
+
+/// Calls that wait for a child to end.
+const CHILDREN: [i64; 2] = [libc::SYS_wait4, libc::SYS_waitid];
+
+pub fn sleeps(nr: i32) -> bool {
+    SLEEPS.contains(&nr.into())
+}
+
+pub fn is_storage(nr: i32) -> bool {
+    STORAGE.contains(&nr.into())
+}
+
+pub fn waits_for_descriptors(nr: i32) -> bool {
+    let nr = nr.into();
+    DESCRIPTORS.contains(&nr) || OLD_DESCRIPTORS.contains(&nr)
+}
+
+/// Whether a thread in this call may have woken another; else it was interrupted.
+pub fn can_wake(nr: i32) -> bool {
+    let number = nr.into();
+    WAKERS.contains(&number) || OLD_WAKERS.contains(&number) || waits_for_descriptors(nr)
+}
+
+pub fn waits_for_child(nr: i32) -> bool {
+    CHILDREN.contains(&nr.into())
+}

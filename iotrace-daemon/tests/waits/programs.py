@@ -1,0 +1,261 @@
+"""Programs whose main thread waits, and that measure themselves what for: programs.py PROGRAM TRUTH DIRECTORY.
+
+The directory is on a filesystem of which each read of a MiB takes a while. TRUTH is written as JSON: seconds by kind of wait, and
+of the main thread `running` (its CPU time) and `whole`.
+"""
+
+import json
+import mmap
+import multiprocessing
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+
+MIB = 1 << 20
+now = time.monotonic
+SPIN = 0.012
+
+
+def files(directory):
+    return [os.path.join(directory, f"sample-{index:02}.bin") for index in range(24)]
+
+
+def read(path):
+    file = os.open(path, os.O_RDONLY)
+    data = os.read(file, MIB)
+    os.close(file)
+    return data
+
+
+def compute(seconds):
+    """Uses the CPU for so long, whoever else does."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+class Log:
+    """What a loader did and when: [kind, start, end]."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, kind, work):
+        start = now()
+        result = work()
+        self.rows.append([kind, start, now()])
+        return result
+
+    def within(self, waits):
+        """Seconds by kind within these waits."""
+        sums = {}
+        for kind, start, end in self.rows:
+            for begin, until in waits:
+                both = min(end, until) - max(start, begin)
+                sums[kind] = sums.get(kind, 0) + max(both, 0)
+        return sums
+
+
+def own_reads(directory):
+    """No loader: the thread reads itself."""
+    log = Log()
+    for path in files(directory):
+        log.add("storage", lambda: read(path))
+        compute(SPIN)
+    return {"storage": sum(end - start for _, start, end in log.rows)}
+
+
+def load(paths, send, close):
+    """A loader: reads and decodes each file, then sends; at the end what it did."""
+    log = Log()
+    for path in paths:
+        log.add("storage", lambda: read(path))
+        log.add("loader_cpu", lambda: compute(SPIN))
+        send(b"x" * 100)
+    close(log.rows)
+
+
+def consume(count, receive):
+    """Takes samples, and computes; when it waited."""
+    waits = []
+    for _ in range(count):
+        start = now()
+        receive()
+        waits.append((start, now()))
+        compute(0.003)
+    return waits
+
+
+def by_pipe(directory):
+    """One worker process and a pipe."""
+    paths = files(directory)
+    ours, theirs = multiprocessing.Pipe()
+    log = Log()
+    worker = multiprocessing.Process(
+        target=load, args=(paths, theirs.send_bytes, theirs.send)
+    )
+    worker.start()
+    waits = consume(len(paths), ours.recv_bytes)
+    log.rows = ours.recv()
+    worker.join()
+    return log.within(waits)
+
+
+def by_socket(directory):
+    """One worker process and a pair of Unix sockets, as tensors in shared memory are sent."""
+    paths = files(directory)
+    ours, theirs = socket.socketpair()
+    log = Log()
+    done = multiprocessing.SimpleQueue()
+    worker = multiprocessing.Process(target=load, args=(paths, theirs.sendall, done.put))
+    worker.start()
+
+    def receive():
+        left = 100
+        while left:
+            left -= len(ours.recv(left))
+
+    waits = consume(len(paths), receive)
+    log.rows = done.get()
+    worker.join()
+    return log.within(waits)
+
+
+def by_tcp(directory):
+    """Another rank on this host, over the loopback interface."""
+    paths = files(directory)
+    listener = socket.create_server(("127.0.0.1", 0))
+    log = Log()
+    done = multiprocessing.SimpleQueue()
+
+    def other():
+        there = socket.create_connection(listener.getsockname())
+        there.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        load(paths, there.sendall, done.put)
+
+    worker = multiprocessing.Process(target=other)
+    worker.start()
+    ours, _ = listener.accept()
+
+    def receive():
+        left = 100
+        while left:
+            left -= len(ours.recv(left))
+
+    waits = consume(len(paths), receive)
+    log.rows = done.get()
+    worker.join()
+    return log.within(waits)
+
+
+def by_thread(directory):
+    """A thread of the same process and a queue."""
+    paths = files(directory)
+    samples, done = queue.Queue(2), queue.Queue()
+    worker = threading.Thread(target=load, args=(paths, samples.put, done.put))
+    worker.start()
+    waits = []
+    for _ in paths:
+        start = now()
+        samples.get()
+        waits.append((start, now()))
+        time.sleep(0.001)
+    log = Log()
+    log.rows = done.get()
+    worker.join()
+    return {"storage": log.within(waits)["storage"], "sleep": 0.001 * len(paths)}
+
+
+def by_chain(directory):
+    """A worker that waits for a worker: what the first one waits for is storage all the same."""
+    paths = files(directory)
+    middle, end = multiprocessing.Pipe()
+    ours, theirs = multiprocessing.Pipe()
+    log = Log()
+
+    def pass_on():
+        for _ in paths:
+            theirs.send_bytes(middle.recv_bytes())
+        theirs.send(middle.recv())
+
+    first = multiprocessing.Process(target=load, args=(paths, end.send_bytes, end.send))
+    second = multiprocessing.Process(target=pass_on)
+    first.start()
+    second.start()
+    waits = consume(len(paths), ours.recv_bytes)
+    log.rows = ours.recv()
+    first.join()
+    second.join()
+    return log.within(waits)
+
+
+def polling(directory):
+    """Looks every so often whether a sample is there."""
+    flag = multiprocessing.Value("i", 0)
+
+    def other():
+        for path in files(directory)[:8]:
+            read(path)
+        flag.value = 1
+
+    worker = multiprocessing.Process(target=other)
+    worker.start()
+    slept = 0
+    while not flag.value:
+        start = now()
+        time.sleep(0.005)
+        slept += now() - start
+    worker.join()
+    return {"sleep": slept, "storage": 0}
+
+
+def timeouts(directory):
+    """A wait with a timeout that passes."""
+    ours, theirs = multiprocessing.Pipe()
+    start = now()
+    for _ in range(30):
+        assert not ours.poll(0.01)
+    return {"sleep": now() - start, "network": 0}
+
+
+def crowded(directory):
+    """Two processes on one CPU."""
+    os.sched_setaffinity(0, {0})
+    worker = multiprocessing.Process(target=compute, args=(1.0,))
+    worker.start()
+    start = now()
+    compute(0.6)
+    delayed = now() - start - 0.6
+    worker.join()
+    return {"run_queue": delayed}
+
+
+def mapped(directory):
+    """A mapped file whose pages come from storage."""
+    log = Log()
+    for path in files(directory):
+        with open(path, "rb") as file:
+            data = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            log.add("page_fault", lambda: sum(data[:: 1 << 16]))
+            data.close()
+    return {"page_fault": sum(end - start for _, start, end in log.rows)}
+
+
+def main():
+    name, truth, directory = sys.argv[1:]
+    start = now()
+    before = time.thread_time()
+    told = globals()[name](directory)
+    told["pid"] = os.getpid()
+    told["running"] = time.thread_time() - before
+    told["whole"] = now() - start
+    with open(truth, "w") as file:
+        json.dump(told, file)
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("fork")
+    main()
