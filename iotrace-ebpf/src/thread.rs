@@ -11,6 +11,8 @@ use iotrace_common::{
 
 #[cfg(not(feature = "untyped"))]
 pub use crate::variant::threads::of_other;
+#[cfg(not(feature = "legacy"))]
+pub use crate::variant::threads::of_registers;
 pub use crate::variant::threads::{of, release};
 
 use crate::{

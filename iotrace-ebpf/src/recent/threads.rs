@@ -52,7 +52,13 @@ pub fn of(registers: Address, create: bool) -> Option<&'static mut Thread> {
 /// The state of another task's thread, which may be running; null if it has none. The verifier must know the task's type.
 #[inline(always)]
 pub fn of_other(task: Address) -> *const Thread {
-    let Some(own) = owner(registers_of(task)) else {
+    of_registers(task, registers_of(task))
+}
+
+/// As [`of_other`], where the task's registers are known.
+#[inline(always)]
+pub fn of_registers(task: Address, registers: Address) -> *const Thread {
+    let Some(own) = owner(registers) else {
         return ptr::null();
     };
     if let Some(slot) = place(own) {

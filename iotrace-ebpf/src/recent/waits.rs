@@ -115,7 +115,11 @@ fn of(task: Address) -> *mut Waiter {
 /// The CPU goes from one task to the other. `state`: what the first one's was, where the tracepoint says so.
 #[inline(always)]
 pub fn switched(preempted: bool, previous: Address, next: Address, state: impl FnOnce() -> u32) {
-    let leaves = of(previous);
+    let (leaves, comes) = (of(previous), of(next));
+    if leaves.is_null() && comes.is_null() {
+        return;
+    }
+    let now = now();
     if !leaves.is_null() {
         let state = if preempted {
             0
@@ -129,14 +133,13 @@ pub fn switched(preempted: bool, previous: Address, next: Address, state: impl F
         unsafe {
             (*leaves).state = state;
             (*leaves).flags = 0;
-            ptr::write_volatile(&raw mut (*leaves).off, now());
+            ptr::write_volatile(&raw mut (*leaves).off, now);
         }
     }
-    let comes = of(next);
     // SAFETY: a map value; nobody wakes a thread that is being switched to.
     unsafe {
         if !comes.is_null() && (*comes).off != 0 {
-            tell(&*comes, next);
+            tell(&*comes, next, now);
             ((*comes).off, (*comes).woken) = (0, 0);
         }
     }
@@ -144,16 +147,17 @@ pub fn switched(preempted: bool, previous: Address, next: Address, state: impl F
 
 /// Writes the record of a wait that has ended.
 #[inline(always)]
-fn tell(waiter: &Waiter, task: Address) {
+fn tell(waiter: &Waiter, task: Address, now: u64) {
+    let (nr, thread) = call_of(task);
     let mut wait = Wait {
         off: waiter.off,
         woken: waiter.woken,
-        on: now(),
+        on: now,
         start: waiter.start,
         by_tid: waiter.by_tid,
         by_tgid: waiter.by_tgid,
         state: waiter.state,
-        nr: call_of(task),
+        nr,
         by_nr: waiter.by_nr,
         file: FileId::NONE,
         flags: waiter.flags,
@@ -169,8 +173,7 @@ fn tell(waiter: &Waiter, task: Address) {
     } else if wait.woken < wait.off {
         wait.woken = wait.off;
     }
-    let thread = thread::of_other(task);
-    if is_in_operation(thread) && wait.nr != NO_CALL {
+    if nr != NO_CALL && is_in_operation(thread) {
         // SAFETY: a map value, whose thread is not running yet.
         unsafe {
             wait.file = (*thread).key.io.file;
@@ -192,11 +195,13 @@ fn is_in_operation(thread: *const Thread) -> bool {
     !thread.is_null() && unsafe { ptr::read_volatile(&raw const (*thread).state) == state::RUNNING }
 }
 
-/// Number of the system call that a task is in; [`NO_CALL`].
+/// Number of the system call that a task is in, [`NO_CALL`], and the state of its thread, null if it has none.
 #[inline(always)]
-fn call_of(task: Address) -> i32 {
+fn call_of(task: Address) -> (i32, *const Thread) {
+    let registers = registers_of(task);
     // SAFETY: the registers that the task entered the kernel with; the field is the number.
-    unsafe { load::<i32>(registers_of(task), &REGS_NR) }
+    let nr = unsafe { load::<i32>(registers, &REGS_NR) };
+    (nr, thread::of_registers(task, registers))
 }
 
 /// The running task wakes another, or is where an interrupt does.
@@ -221,11 +226,12 @@ pub fn waking(task: Address) {
         waiter.by_tgid = load(waker, &TASK_TGID);
         (waiter.by_nr, waiter.flags) = if is_kernel {
             (NO_CALL, flag::BY_KERNEL)
-        } else if is_in_operation(thread::of_other(waker)) {
-            // Operations on files wake nobody who waits for anything else: it was interrupted.
-            (NO_CALL, 0)
         } else {
-            (call_of(waker), 0)
+            match call_of(waker) {
+                // Operations on files wake nobody who waits for anything else: it was interrupted.
+                (_, thread) if is_in_operation(thread) => (NO_CALL, 0),
+                (nr, _) => (nr, 0),
+            }
         };
     }
     if IN_TIMER.get(0).is_some_and(|in_timer| *in_timer != 0) {

@@ -1,8 +1,8 @@
-//! `cargo xtask bench mmap`, `uring`, `uprobe` and `block`: what iotrace adds where no plain system call is seen.
+//! `cargo xtask bench mmap`, `uring`, `uprobe`, `block` and `waits`: what iotrace adds where no plain system call is seen.
 //!
 //! Each measures one thing that a worker does over and over, under all variants in turn, round by round, as `bench
 //! syscall` does: a page fault on a mapped file that is in the page cache, a read by io_uring, an `fread` of one byte, a
-//! direct read from the disk.
+//! direct read from the disk, a round trip between two threads.
 
 use std::fs;
 use std::path::Path;
@@ -116,6 +116,19 @@ pub const BLOCK: Subject = Subject {
         BASIC,
         variant("iotrace basic, --block", Who::Worker, "basic", REQUESTS),
         variant("the same, elsewhere", Who::Another, "basic", REQUESTS),
+    ],
+};
+
+const KEEP_WAITS: &[&str] = &["--waits"];
+
+pub const WAITS: Subject = Subject {
+    call: Call::Wake,
+    variants: &[
+        UNTRACED,
+        BASIC,
+        variant("iotrace basic, --waits", Who::Worker, "basic", KEEP_WAITS),
+        ELSEWHERE,
+        variant("the same, --waits", Who::Another, "basic", KEEP_WAITS),
     ],
 };
 

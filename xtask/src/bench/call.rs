@@ -16,6 +16,7 @@ pub enum Call {
     UringRead,
     Fread,
     DirectRead,
+    Wake,
 }
 
 impl Call {
@@ -32,7 +33,13 @@ impl Call {
     ];
 
     /// Those that are none of the system calls that iotrace counts.
-    const BEYOND: [Self; 4] = [Self::Fault, Self::UringRead, Self::Fread, Self::DirectRead];
+    const BEYOND: [Self; 5] = [
+        Self::Fault,
+        Self::UringRead,
+        Self::Fread,
+        Self::DirectRead,
+        Self::Wake,
+    ];
 
     /// As the worker is asked for it.
     pub fn word(self) -> &'static str {
@@ -50,6 +57,7 @@ impl Call {
             Self::UringRead => "uring-read",
             Self::Fread => "fread",
             Self::DirectRead => "direct-read",
+            Self::Wake => "wake",
         }
     }
 
@@ -71,6 +79,9 @@ impl Call {
                 "fread of 1 byte (tmpfs), out of the stream's buffer but for one in 4,096"
             }
             Self::DirectRead => "direct pread of 4 KiB from the disk: one request to its device",
+            Self::Wake => {
+                "round trip of a byte between two threads on one CPU: two waits and two wake-ups"
+            }
         }
     }
 
@@ -84,7 +95,7 @@ impl Call {
     pub fn is_read(self) -> bool {
         !matches!(
             self,
-            Self::Getppid | Self::Stat | Self::OpenClose | Self::Fault
+            Self::Getppid | Self::Stat | Self::OpenClose | Self::Fault | Self::Wake
         )
     }
 

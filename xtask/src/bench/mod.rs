@@ -53,6 +53,8 @@ pub enum Bench {
     Uprobe(beyond::Options),
     /// Measure what a request to a block device costs more.
     Block(beyond::Options),
+    /// Measure what a wait of a thread costs more.
+    Waits(beyond::Options),
     /// Measure what the operation trace costs, and how many operations it keeps up with, beside other tracers.
     Trace(trace::Options),
     /// Measure the service's CPU time, memory and slowdown at several rates of operations.
@@ -100,7 +102,8 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Mmap(options)
         | Bench::Uring(options)
         | Bench::Uprobe(options)
-        | Bench::Block(options) => &options.common,
+        | Bench::Block(options)
+        | Bench::Waits(options) => &options.common,
         Bench::Daemon(options) => &options.common,
         Bench::Scrape(options) => &options.common,
     };
@@ -118,6 +121,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Uring(options) => beyond::run(options, &beyond::URING),
         Bench::Uprobe(options) => beyond::run(options, &beyond::UPROBE),
         Bench::Block(options) => beyond::run(options, &beyond::BLOCK),
+        Bench::Waits(options) => beyond::run(options, &beyond::WAITS),
     }
 }
 

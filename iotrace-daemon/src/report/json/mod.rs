@@ -114,9 +114,9 @@ impl Report<'_> {
         map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;
         map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
         map.serialize_entry("verdict", &analysis::verdict(self))?;
-        map.serialize_entry("waits", &waits::waits(self))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
+        map.serialize_entry("waits", &waits::waits(self))?;
         analysis_entries(map, self)?;
         if self.has_nodes() {
             map.serialize_entry("nodes", &analysis::nodes(self))?;

@@ -1,14 +1,15 @@
 //! The loops of what is no plain system call: page faults, requests of io_uring, calls of the C library's streams, and
-//! reads that a device must serve.
+//! reads that a device must serve, threads that wait for each other.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::ptr;
+use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use io_uring::{IoUring, opcode, types};
@@ -29,6 +30,7 @@ thread_local! {
     static MAPPING: RefCell<Option<Mapping>> = const { RefCell::new(None) };
     static RING: RefCell<Option<IoUring>> = const { RefCell::new(None) };
     static DIRECT: RefCell<Option<Direct>> = const { RefCell::new(None) };
+    static PARTNER: RefCell<Option<Partner>> = const { RefCell::new(None) };
     static STREAM: RefCell<Option<Stream>> = const { RefCell::new(None) };
 }
 
@@ -41,6 +43,40 @@ struct Direct {
 /// Bytes of one read, aligned as any device wants them.
 #[repr(align(4096))]
 struct Aligned([u8; 4096]);
+
+/// The ends of two pipes, of which another thread has the others: it sends back what it gets.
+struct Partner {
+    there: io::PipeWriter,
+    back: io::PipeReader,
+}
+
+impl Partner {
+    fn new() -> Result<Self> {
+        let (mut reader, there) = io::pipe()?;
+        let (back, mut writer) = io::pipe()?;
+        thread::spawn(move || {
+            let mut byte = [0];
+            while reader.read_exact(&mut byte).is_ok() && writer.write_all(&byte).is_ok() {}
+        });
+        Ok(Self { there, back })
+    }
+}
+
+/// Sends a byte to another thread on this CPU and waits until it comes back, `count` times.
+pub fn wakes(count: u64) -> Result<()> {
+    PARTNER.with_borrow_mut(|partner| {
+        let partner = match partner {
+            Some(partner) => partner,
+            None => partner.insert(Partner::new()?),
+        };
+        let mut byte = [1];
+        for _ in 0..count {
+            partner.there.write_all(&byte)?;
+            partner.back.read_exact(&mut byte)?;
+        }
+        Ok(())
+    })
+}
 
 /// Reads 4 KiB past the page cache, `count` times.
 pub fn direct_reads(path: &Path, count: u64) -> Result<()> {

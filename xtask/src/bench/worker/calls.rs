@@ -60,6 +60,7 @@ impl Places {
             Call::UringRead => beyond::reads_by_uring(&self.memory, count),
             Call::Fread => beyond::reads_of_stream(&self.name, count),
             Call::DirectRead => beyond::direct_reads(&self.paths[1], count),
+            Call::Wake => beyond::wakes(count),
         }
     }
 
