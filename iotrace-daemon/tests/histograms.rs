@@ -78,6 +78,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         page_cache: true,
         block: iotrace_daemon::kernel::block::Wanted::Nothing,
         uprobes: Vec::new(),
+        waits: false,
     };
     let types = load::read_types(None).unwrap();
     let mut kernel = load::load(&options, &types, Classifier::builtin().table()).unwrap();

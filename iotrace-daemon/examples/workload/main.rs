@@ -17,6 +17,7 @@ mod service;
 mod threads;
 mod uring;
 mod visit;
+mod waits;
 
 use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 
@@ -72,6 +73,7 @@ fn main() {
         }
         "uring" => uring::run(&mut truth, &dir),
         "merged" => merged::run(&mut truth, &dir),
+        "waits" => return waits::run(),
         "visit" => visit::all(&mut truth, &dir),
         "renamed" => visit::renamed(&mut truth, &dir),
         "in-turn" => in_turn(&dir, std::env::args_os().skip(3)),
