@@ -21,6 +21,7 @@ pub mod startup;
 #[cfg(test)]
 mod tests;
 pub mod uses;
+pub mod waits;
 
 use balance::Balance;
 use epochs::Epochs;
@@ -29,6 +30,7 @@ use saves::Event;
 use series::Series;
 use startup::Startup;
 use uses::Uses;
+use waits::Waits;
 
 use crate::{
     classify::{context::Sorted, copies::Copies},
@@ -48,6 +50,8 @@ pub struct Analysis {
     pub balance: Balance,
     pub startup: Startup,
     pub series: Series,
+    /// What main threads waited for, where that was kept.
+    pub waits: Waits,
     /// The gravest first.
     pub findings: Vec<Finding>,
     /// Files that were copied, by start.
@@ -73,6 +77,7 @@ impl Analysis {
             balance: balance::balance(model, &uses, &groups),
             startup: Startup::new(model, &uses, sorted),
             series: Series::default(),
+            waits: Waits::new(model, sorted, &groups),
             findings: Vec::new(),
             copies,
         };

@@ -25,7 +25,6 @@ mod together;
 mod unseen;
 mod verdict;
 pub mod view;
-mod waits;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -1,7 +1,8 @@
 //! Whether a run is bound by its file I/O, as far as its recording tells.
 //!
-//! What a thread waited for is not traced, so the verdict rests on bounds: the run cannot have waited for files for longer than
-//! some process was in a call on one. `NotIoBound` is a statement; `LikelyIoBound` rests on a finding; all else is unclear.
+//! Where waits were kept, the verdict is what the main threads waited for. Else it rests on bounds: the run cannot have waited for
+//! files for longer than some process was in a call on one. `NotIoBound` is a statement; `LikelyIoBound` rests on a finding; all
+//! else is unclear.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,9 @@ use super::{
 };
 use crate::{
     analysis::{
-        findings::{Confidence, Finding, Severity},
+        findings::{Confidence, Finding, Severity, not_looked_at},
         merged::by_group,
+        waits::{Exposed, Kind},
     },
     classify::phase::Phase,
     model::{
@@ -36,6 +38,10 @@ pub enum Verdict {
     /// Calls have not returned for long.
     CallsHang,
     LikelyIoBound,
+    /// Main threads waited for storage, for their loader's computing, or for a CPU.
+    WaitsForStorage,
+    WaitsForLoader,
+    WaitsForCpus,
     NotIoBound,
     /// File I/O took its part of the run, and whether the job waited for it is not known.
     Unclear,
@@ -50,6 +56,9 @@ impl Verdict {
             Self::NothingRecorded => "nothing-recorded",
             Self::CallsHang => "calls-hang",
             Self::LikelyIoBound => "likely-io-bound",
+            Self::WaitsForStorage => "waits-for-storage",
+            Self::WaitsForLoader => "waits-for-loader",
+            Self::WaitsForCpus => "waits-for-cpus",
             Self::NotIoBound => "not-io-bound",
             Self::Unclear => "unclear",
             Self::NotOneJob => "not-one-job",
@@ -66,6 +75,8 @@ pub struct Judgement<'a> {
     pub at_most_ns: u64,
     /// What the verdict rests on, if it is a finding.
     pub finding: Option<&'a Finding>,
+    /// What it rests on, if waits are known.
+    pub exposed: Option<Exposed>,
 }
 
 impl Judgement<'_> {
@@ -88,6 +99,18 @@ impl Judgement<'_> {
                 format!("CALLS HANG: {what} not returned, the longest for {longest}")
             }
             Verdict::LikelyIoBound => format!("LIKELY I/O-BOUND: file I/O took {taken} of the run"),
+            Verdict::WaitsForStorage => self.waited("I/O-BOUND", "for storage", Exposed::storage),
+            Verdict::WaitsForLoader => {
+                let of = |exposed: &Exposed| exposed.of(Kind::LoaderCpu);
+                self.waited("LOADER-BOUND", "for the loader's computing", of)
+            }
+            Verdict::WaitsForCpus => {
+                let of = |exposed: &Exposed| exposed.of(Kind::RunQueue);
+                self.waited("TOO FEW CPUS", "for a CPU", of)
+            }
+            Verdict::NotIoBound if self.exposed.is_some() => {
+                self.waited("NOT I/O-BOUND", "for storage", Exposed::storage)
+            }
             Verdict::NotIoBound => {
                 let most = share(self.at_most_ns, run);
                 let most = match most.strip_prefix('<') {
@@ -108,6 +131,45 @@ impl Judgement<'_> {
     }
 }
 
+impl Judgement<'_> {
+    /// What main threads waited for, in a line.
+    fn waited(&self, verdict: &str, what: &str, of: impl Fn(&Exposed) -> u64) -> String {
+        let Some(exposed) = &self.exposed else {
+            return verdict.to_owned();
+        };
+        let ns = of(exposed);
+        let (who, whole) = match exposed.threads {
+            1 => ("the main thread", duration(exposed.whole)),
+            threads => (
+                "main threads",
+                format!("{} in {}", duration(exposed.whole), count(threads)),
+            ),
+        };
+        let part = match share(ns, exposed.whole) {
+            part if part.is_empty() => "0 %".to_owned(),
+            part => part,
+        };
+        format!(
+            "{verdict}: {who} waited {part} of the time {what} ({} of {whole})",
+            duration(ns)
+        )
+    }
+}
+
+/// The verdict by what main threads waited for: what they waited for longest, if that is worth a word.
+fn by_waits(exposed: &Exposed) -> Verdict {
+    let waited = [
+        (exposed.storage(), Verdict::WaitsForStorage),
+        (exposed.of(Kind::LoaderCpu), Verdict::WaitsForLoader),
+        (exposed.of(Kind::RunQueue), Verdict::WaitsForCpus),
+    ];
+    let longest = waited.into_iter().max_by_key(|(ns, _)| *ns);
+    match longest {
+        Some((ns, verdict)) if ns as f64 >= exposed.whole as f64 * MAX_UNBOUND_SHARE => verdict,
+        _ => Verdict::NotIoBound,
+    }
+}
+
 /// A program of a machine-wide recording, with its workers.
 pub struct Program {
     /// Its first process, by index.
@@ -120,6 +182,12 @@ pub struct Program {
 }
 
 impl Report<'_> {
+    /// What findings do not rest on.
+    pub(super) fn not_looked_at(&self) -> Vec<&'static str> {
+        let has_waits = !self.model.waits().is_empty();
+        not_looked_at(&self.totals.counters, self.run, has_waits)
+    }
+
     /// Judges the run.
     pub(super) fn judge(&self) -> Judgement<'_> {
         let merged = self.file_time(|_| true);
@@ -138,19 +206,24 @@ impl Report<'_> {
         let lost: u64 = self.losses(true).values().sum();
         let is_known = lost as f64 <= operations as f64 * MAX_LOST_SHARE;
         let is_small = (at_most_ns as f64) < run as f64 * MAX_UNBOUND_SHARE;
-        let (verdict, finding) = match (hang, worst) {
-            (Some(hang), _) => (Verdict::CallsHang, Some(hang)),
+        let exposed = self.analysis.waits.exposed(self.run);
+        let waited = exposed.as_ref().filter(|_| is_known).map(by_waits);
+        let waited = waited.filter(|verdict| is_recorded || *verdict != Verdict::NotIoBound);
+        let (verdict, finding) = match (hang, waited, worst) {
+            (Some(hang), ..) => (Verdict::CallsHang, Some(hang)),
             _ if matches!(self.run.target, Target::All(_)) => (Verdict::NotOneJob, None),
+            (None, Some(verdict), _) => (verdict, None),
             _ if !is_recorded => (Verdict::NothingRecorded, None),
             _ if is_small && is_known => (Verdict::NotIoBound, None),
-            (None, Some(worst)) => (Verdict::LikelyIoBound, Some(worst)),
-            (None, None) => (Verdict::Unclear, None),
+            (None, None, Some(worst)) => (Verdict::LikelyIoBound, Some(worst)),
+            (None, None, None) => (Verdict::Unclear, None),
         };
         Judgement {
             verdict,
             at_least_ns,
             at_most_ns,
             finding,
+            exposed,
         }
     }
 

@@ -192,6 +192,44 @@ def by_chain(directory):
     return log.within(waits)
 
 
+def hidden(directory):
+    """A worker that is always ahead: it reads most of the time, and nobody waits for it."""
+    paths = files(directory) * 2
+    ours, theirs = multiprocessing.Pipe()
+    worker = multiprocessing.Process(
+        target=load, args=(paths, theirs.send_bytes, lambda rows: None)
+    )
+    worker.start()
+    time.sleep(0.2)
+    for _ in paths:
+        ours.recv_bytes()
+        compute(0.06)
+    worker.join()
+    return {"storage": 0, "loader_cpu": 0, "sleep": 0.2}
+
+
+def decoding(directory):
+    """A worker that computes far longer than it reads."""
+    paths = files(directory)
+    ours, theirs = multiprocessing.Pipe()
+    log = Log()
+
+    def decode():
+        own = Log()
+        read(paths[0])
+        for _ in paths:
+            own.add("loader_cpu", lambda: compute(0.04))
+            theirs.send_bytes(b"x")
+        theirs.send(own.rows)
+
+    worker = multiprocessing.Process(target=decode)
+    worker.start()
+    waits = consume(len(paths), ours.recv_bytes)
+    log.rows = ours.recv()
+    worker.join()
+    return log.within(waits)
+
+
 def polling(directory):
     """Looks every so often whether a sample is there."""
     flag = multiprocessing.Value("i", 0)

@@ -4,7 +4,12 @@ use super::{Data, Finding, Subject, input::MORE_READERS};
 use crate::model::Model;
 
 /// Findings that say that time went, not why. Those before are the less telling ones.
-const SYMPTOM_CODES: [&str; 3] = ["input-bound", "cold-first-epoch", BANDWIDTH_REACHED];
+const SYMPTOM_CODES: [&str; 4] = [
+    "storage-bound",
+    "input-bound",
+    "cold-first-epoch",
+    BANDWIDTH_REACHED,
+];
 const BANDWIDTH_REACHED: &str = "bandwidth-of-mount-reached";
 
 /// Findings that say why reads of training data take time.

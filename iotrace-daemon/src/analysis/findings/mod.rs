@@ -15,6 +15,7 @@ mod saving;
 mod starting;
 mod storage;
 pub mod thresholds;
+mod waits;
 mod workers;
 
 use std::cmp::Reverse;
@@ -24,7 +25,7 @@ use thresholds::Thresholds;
 
 pub use looked::{LOOKED_AT, not_looked_at};
 
-use super::{Analysis, merged::of_slices, uses::Uses};
+use super::{Analysis, merged::of_slices, uses::Uses, waits::Exposed};
 use crate::{
     classify::{context::Sorted, phase::Phase},
     model::{Model, run::Run},
@@ -90,6 +91,8 @@ pub struct Saving {
     pub confidence: Confidence,
     /// What might make it less, and was not looked at.
     pub not_looked_at: &'static [&'static str],
+    /// Whether the job did not wait for what it would save.
+    is_hidden: bool,
 }
 
 /// What is not known without tracing waits: reads may be ahead of their use.
@@ -135,6 +138,9 @@ pub struct Finding {
     pub also: Vec<&'static str>,
 }
 
+/// Share of the run below which the job did not wait.
+const MIN_WAITED_SHARE: f64 = 0.01;
+
 /// Subjects that a finding names.
 const SUBJECTS: usize = 10;
 
@@ -152,6 +158,11 @@ impl Data<'_> {
     /// A threshold.
     fn limit(&self, index: usize) -> f64 {
         self.thresholds[index]
+    }
+
+    /// What main threads waited for, where that is known.
+    fn exposed(&self) -> Option<Exposed> {
+        self.analysis.waits.exposed(self.run)
     }
 
     /// Nanoseconds as a share of the run; 0 for a run without time.
@@ -181,12 +192,24 @@ impl Data<'_> {
         confidence: Confidence,
         not_looked_at: &'static [&'static str],
     ) -> Saving {
-        let at_most_ns = at_most_ns.min(self.run.duration_ns);
+        let mut at_most_ns = at_most_ns.min(self.run.duration_ns);
+        let (mut confidence, mut not_looked_at) = (confidence, not_looked_at);
+        let mut is_hidden = false;
+        if let (Some(exposed), [MAYBE_COMPUTING, rest @ ..]) = (self.exposed(), not_looked_at) {
+            // It is known whether the job computed meanwhile.
+            at_most_ns = at_most_ns.min(exposed.improvable);
+            not_looked_at = rest;
+            is_hidden = self.share_of_run(at_most_ns) < MIN_WAITED_SHARE;
+            if confidence == Confidence::Medium {
+                confidence = Confidence::High;
+            }
+        }
         Saving {
             at_most_ns,
             severity: Severity::of_share(self.share_of_run(at_most_ns)),
             confidence,
             not_looked_at,
+            is_hidden,
         }
     }
 }
@@ -216,6 +239,10 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(passes::read_again_by_ranks(data, &facts));
     findings.extend(passes::read_amplification(data));
     findings.extend(audit::same_order(data));
+    findings.extend(waits::storage_bound(data));
+    findings.extend(waits::decode_bound(data));
+    findings.extend(waits::too_few_cpus(data));
+    findings.retain(|finding: &Finding| !finding.saving.is_hidden);
     let mut findings = causes::merge(data, findings);
     findings.sort_by_key(|finding| Reverse(finding.saving.at_most_ns));
     findings

@@ -57,6 +57,7 @@ thresholds! {
     SLOW_FACTOR "slow_factor" 5.0 "How much slower than the median of its kind a file, or than the others a mount, is slow.";
     SLOW_SHARE "slow_share" 0.1 "Share of the time in reads of its phase that a slow file takes, of all time in calls that a slow mount does.";
     HANG_SECONDS "hang_seconds" 5.0 "Time in a call that has not returned from which on it hangs.";
+    WAITED_SHARE "waited_share" 0.1 "Share of their time that main threads waited for one kind of thing from which on it holds the job up.";
     AUDITED_FILES "audited_files" 64.0 "Files of an epoch below which its order says nothing.";
     COLD_FACTOR "cold_factor" 3.0 "How many times longer than the later ones a first epoch reads that is cold.";
     COLD_SECONDS "cold_seconds" 5.0 "Time in its reads beyond theirs.";

@@ -7,7 +7,7 @@ use crate::{
     analysis::{
         balance::{Cohort, Share},
         epochs::Epoch,
-        findings::{Finding, LOOKED_AT, Subject, Value, not_looked_at},
+        findings::{Finding, LOOKED_AT, Subject, Value},
         merged::of_slices,
         saves::Event,
         series::{Flow, Slice},
@@ -81,10 +81,7 @@ pub(super) fn analysis_entries<M: SerializeMap>(
         ),
     )?;
     map.serialize_entry("looked_at", &LOOKED_AT)?;
-    map.serialize_entry(
-        "not_looked_at",
-        &not_looked_at(&report.totals.counters, report.run),
-    )
+    map.serialize_entry("not_looked_at", &report.not_looked_at())
 }
 
 /// Whether the run is bound by its file I/O.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::{Report, analysis::put_text, seconds};
-use crate::report::waits::{Kind, Waiter};
+use crate::analysis::waits::{Kind, Waiter, rank_of};
 
 /// Files of a thread that are told one by one; the others have no path.
 const MAX_FILES: usize = 10_000;
@@ -13,8 +13,8 @@ pub fn waits(report: &Report<'_>) -> Json {
     if report.model.waits().is_empty() {
         return Json::Null;
     }
-    let waiters = report.waiters();
-    waiters.iter().map(|waiter| one(report, waiter)).collect()
+    let waiters = report.analysis.waits.waiters.iter();
+    waiters.map(|waiter| one(report, waiter)).collect()
 }
 
 fn one(report: &Report<'_>, waiter: &Waiter) -> Json {
@@ -41,7 +41,7 @@ fn one(report: &Report<'_>, waiter: &Waiter) -> Json {
     json!({
         "pid": pid,
         "tid": pid,
-        "rank": report.rank_of(waiter.process),
+        "rank": rank_of(report.model, waiter.process),
         "running_seconds": seconds(waiter.running),
         "waiting_seconds": seconds(waiter.waiting()),
         "leaves": leaves.into_iter().collect::<Map<_, _>>(),

@@ -8,7 +8,7 @@ use super::{
     units::{bytes, count, duration, share, some_rate},
 };
 use crate::{
-    analysis::findings::{Finding, LOOKED_AT, Severity, Subject, Value, not_looked_at},
+    analysis::findings::{Finding, LOOKED_AT, Severity, Subject, Value},
     report::Report,
 };
 
@@ -26,7 +26,7 @@ pub fn findings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for finding in findings {
         finding_lines(report, page, finding)?;
     }
-    let unseen = not_looked_at(&report.totals.counters, report.run).join(", ");
+    let unseen = report.not_looked_at().join(", ");
     page.prose(Style::Dim, &format!("Not looked at: {unseen}."))
 }
 

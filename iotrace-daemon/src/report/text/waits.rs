@@ -7,9 +7,9 @@ use super::{
     table::{Page, Style, Table},
     units::{count, duration, share},
 };
-use crate::report::{
-    Report,
-    waits::{Kind, Waiter},
+use crate::{
+    analysis::waits::{Kind, Waiter, rank_of},
+    report::Report,
 };
 
 /// Threads and files of a thread that are shown.
@@ -20,7 +20,7 @@ const MIN_SHARE: f64 = 0.05;
 
 /// What the main thread of each program or rank waited for.
 pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let waiters = report.waiters();
+    let waiters = &report.analysis.waits.waiters;
     if waiters.is_empty() {
         return Ok(());
     }
@@ -42,7 +42,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 fn one(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io::Result<()> {
     let (whole, waiting) = (waiter.whole(), waiter.waiting());
     let process = &report.model.processes()[waiter.process as usize];
-    let rank = report.rank_of(waiter.process);
+    let rank = rank_of(report.model, waiter.process);
     let rank = rank.map_or_else(String::new, |rank| format!("rank {rank}, "));
     let comm = escape(&process.about.comm);
     page.section(&format!(

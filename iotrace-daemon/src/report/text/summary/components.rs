@@ -1,5 +1,7 @@
 //! What the time of the run went into, and its epochs and saves.
 
+use std::cmp::Reverse;
+
 use super::{
     super::{
         escape::{shorten, width},
@@ -9,7 +11,11 @@ use super::{
     lines::{Lines, counted},
 };
 use crate::{
-    analysis::{epochs::Epoch, saves::Event},
+    analysis::{
+        epochs::Epoch,
+        saves::Event,
+        waits::{Exposed, Kind},
+    },
     classify::phase::Phase,
     model::counters,
     report::{Report, merged::Merged, sum::Sum, verdict::Judgement},
@@ -17,13 +23,15 @@ use crate::{
 
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 12;
+/// Share of a thread's time from which on what it did is shown.
+const MIN_SHOWN_SHARE: f64 = 0.01;
 /// A first epoch that takes this many times as long as the median of the others is named.
 const MIN_SLOW_EPOCH: f64 = 1.5;
 
 /// What the time of the run went into.
 pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
     let run = report.run.duration_ns;
-    let mut lines = Vec::new();
+    let mut lines: Lines = judgement.exposed.iter().map(waited).collect();
     for (phase, name, facts) in [
         (Phase::Training, "training reads", training as Facts),
         (Phase::Checkpoint, "checkpoints", saves),
@@ -70,6 +78,23 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
         &cpu.unwrap_or_default(),
     ));
     lines
+}
+
+/// What the main threads did with their time, the longest first.
+fn waited(exposed: &Exposed) -> (Style, String) {
+    let mut parts: Vec<(u64, &str)> = vec![(exposed.running, "ran")];
+    parts.extend(Kind::ALL.map(|kind| (exposed.of(kind), kind.label())));
+    parts.sort_by_key(|(ns, _)| Reverse(*ns));
+    let is_seen = |(ns, _): &&(u64, &str)| *ns as f64 >= exposed.whole as f64 * MIN_SHOWN_SHARE;
+    let parts = parts.iter().filter(is_seen);
+    let parts: Vec<String> = parts
+        .map(|(ns, what)| format!("{what} {}", share(*ns, exposed.whole)))
+        .collect();
+    let who = match exposed.threads {
+        1 => "main thread".to_owned(),
+        threads => format!("{} main threads", count(threads)),
+    };
+    (Style::Plain, format!(" {who:<15} {}", parts.join(", ")))
 }
 
 type Facts = fn(&Report<'_>, &Sum) -> String;

@@ -18,7 +18,6 @@ use super::{
     units::{count, duration, share, shares, some_bytes},
 };
 use crate::{
-    analysis::findings::not_looked_at,
     model::counters,
     report::{
         Report,
@@ -103,7 +102,12 @@ fn head(report: &Report<'_>, columns: usize) -> String {
 /// The verdict in one line.
 fn verdict(report: &Report<'_>, judgement: &Judgement<'_>) -> (Style, String) {
     let style = match judgement.verdict {
-        Verdict::NothingRecorded | Verdict::CallsHang | Verdict::LikelyIoBound => Style::Warning,
+        Verdict::NothingRecorded
+        | Verdict::CallsHang
+        | Verdict::LikelyIoBound
+        | Verdict::WaitsForStorage
+        | Verdict::WaitsForLoader
+        | Verdict::WaitsForCpus => Style::Warning,
         Verdict::NotIoBound => Style::Good,
         Verdict::Unclear | Verdict::NotOneJob => Style::Plain,
     };
@@ -139,7 +143,7 @@ fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
 
 /// What was not looked at, and whether anything is missing.
 fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Lines {
-    let unseen = not_looked_at(&report.totals.counters, report.run).join(", ");
+    let unseen = report.not_looked_at().join(", ");
     let lost: u64 = report.losses(true).values().sum();
     let calls = report.run.in_flight.len() as u64;
     let mut lines = Vec::new();
