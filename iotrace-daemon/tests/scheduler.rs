@@ -10,10 +10,20 @@ const NEAR_NS: f64 = 10_000_000.0;
 
 #[test]
 fn waits_add_up_to_what_the_kernel_says() {
+    compare(Iotrace::record());
+}
+
+/// As before Linux 5.18, whose tracepoint does not tell it.
+#[test]
+fn waits_add_up_where_the_state_is_read_from_the_task() {
+    compare(Iotrace::record().env("IOTRACE_TEST_OFFSET", "HAS_PREVIOUS_STATE=0"));
+}
+
+fn compare(iotrace: Iotrace) {
     let (_keep, dir) = directory();
     let workload = workload();
     let command = [workload.to_str().unwrap(), "waits", dir.to_str().unwrap()];
-    let finished = Iotrace::record().args(["--waits"]).command(command);
+    let finished = iotrace.args(["--waits"]).command(command);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (truth, report) = finished.truth_and_report();
     assert_eq!(report["notes"]["waits_lost"], 0);

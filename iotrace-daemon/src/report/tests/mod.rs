@@ -119,6 +119,7 @@ fn json_has_the_schema() {
         "start_time",
         "duration_seconds",
         "verdict",
+        "waits",
         "file_counts",
         "totals",
         "phases",
