@@ -887,6 +887,41 @@ fn paper_has_no_buttons_and_says_what_is_left_out() {
 }
 
 #[test]
+fn waits_are_those_of_the_json_report() {
+    let script = "import os, time\nfor _ in range(8): os.stat('/'); time.sleep(0.1)";
+    let finished = Iotrace::bare().flush("200ms").args(["--waits"]).command([
+        common::python().as_os_str(),
+        OsStr::new("-c"),
+        OsStr::new(script),
+    ]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    let waiter = &report["waits"][0];
+    let file = finished.recording.with_file_name("page.html");
+    page_of(&finished.recording, &file);
+    let mut page = Page::open(&file);
+    let text = page.text("#waits");
+    let slept = duration(waiter["leaves"]["sleep"].as_f64().unwrap());
+    assert!(text.contains(&format!("sleep {slept}")), "{slept}: {text}");
+    let ran = duration(waiter["running_seconds"].as_f64().unwrap());
+    assert!(text.contains(&format!("running {ran}")), "{ran}: {text}");
+    let intervals = waiter["intervals"].as_array().expect("intervals");
+    let columns = page.eval("document.querySelectorAll('#waits .lane > div').length");
+    assert!(intervals.len() > 2, "{intervals:?}");
+    assert_eq!(columns.as_u64(), Some(intervals.len() as u64));
+    let sum: f64 = intervals
+        .iter()
+        .map(|interval| interval["leaves"]["sleep"].as_f64().unwrap())
+        .sum();
+    let whole = waiter["leaves"]["sleep"].as_f64().unwrap();
+    assert!((sum - whole).abs() < 1e-6, "{sum} of {whole}");
+    let tall =
+        page.eval("document.querySelector('#waits .lane span').getBoundingClientRect().height > 1");
+    assert_eq!(tall, true);
+    no_faults(&mut page);
+}
+
+#[test]
 fn an_empty_recording_is_a_page_too() {
     let (_keep, dir) = directory();
     let (recording, file) = (dir.join("recording"), dir.join("page.html"));

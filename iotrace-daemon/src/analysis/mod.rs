@@ -77,7 +77,7 @@ impl Analysis {
             balance: balance::balance(model, &uses, &groups),
             startup: Startup::new(model, &uses, sorted),
             series: Series::default(),
-            waits: Waits::new(model, sorted, &groups),
+            waits: Waits::new(model, run, sorted, &groups),
             findings: Vec::new(),
             copies,
         };

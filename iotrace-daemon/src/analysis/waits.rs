@@ -19,7 +19,7 @@ use crate::{
         Model,
         groups::Groups,
         run::Run,
-        waits::{Key, Leaf},
+        waits::{Interval, Key, Leaf},
     },
 };
 
@@ -95,6 +95,8 @@ pub struct Waiter {
     pub kinds: [u64; Kind::ALL.len()],
     /// Of storage, by file and phase; no file: operations that name none. The longest first.
     pub files: Vec<(Option<u32>, Phase, u64)>,
+    /// In order, where the run is judged by it.
+    pub steps: Vec<Step>,
     /// Processes that computed while it waited for them.
     pub loaders: BTreeSet<u32>,
     /// In calls that wait for the end of a child.
@@ -133,6 +135,17 @@ impl Waiter {
     }
 }
 
+/// What a thread did in an interval: of waits, those that ended in it.
+#[derive(Debug)]
+pub struct Step {
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+    pub running: u64,
+    /// By number of the kind.
+    pub kinds: [u64; Kind::ALL.len()],
+}
+
 /// What main threads waited for.
 #[derive(Debug, Default)]
 pub struct Waits {
@@ -146,7 +159,7 @@ pub struct Waits {
 
 impl Waits {
     /// Puts the waits of a run together, whose files are `sorted`.
-    pub fn new(model: &Model, sorted: &[Sorted], groups: &Groups) -> Self {
+    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], groups: &Groups) -> Self {
         let mut by_process: BTreeMap<u32, Vec<(&Key, u64)>> = BTreeMap::new();
         for (key, ns) in model.waits().all() {
             if groups.of(key.process) == key.process {
@@ -168,6 +181,9 @@ impl Waits {
         });
         let ranks = waiters.iter().take_while(|waiter| rank(waiter).is_some());
         let judged = ranks.count().max(1).min(waiters.len());
+        for waiter in &mut waiters[..judged] {
+            waiter.steps = steps(model, run, groups, waiter.process);
+        }
         Self { waiters, judged }
     }
 
@@ -234,37 +250,28 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         running: 0,
         kinds: [0; Kind::ALL.len()],
         files: Vec::new(),
+        steps: Vec::new(),
         loaders: BTreeSet::new(),
         for_child: 0,
     };
     let mut files: BTreeMap<(Option<u32>, &str), (Phase, u64)> = BTreeMap::new();
     for (key, ns) in rows {
-        let kind = match key.leaf {
-            Leaf::Running => {
-                waiter.running += ns;
-                continue;
+        let Some(kind) = kind_of(groups, process, key.leaf, key.by) else {
+            match key.leaf {
+                Leaf::OfThatForChild => waiter.for_child += ns,
+                _ => waiter.running += ns,
             }
-            Leaf::OfThatForChild => {
-                waiter.for_child += ns;
-                continue;
-            }
-            Leaf::Computing if key.by.is_some_and(|by| groups.of(by) == process) => {
-                waiter.loaders.extend(key.by);
-                Kind::LoaderCpu
-            }
-            Leaf::Storage => {
+            continue;
+        };
+        match kind {
+            Kind::LoaderCpu => waiter.loaders.extend(key.by),
+            Kind::Storage => {
                 let phase = phase_of(sorted, key);
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
                 file.1 += ns;
-                Kind::Storage
             }
-            Leaf::Computing | Leaf::Other => Kind::Other,
-            Leaf::RunQueue => Kind::RunQueue,
-            Leaf::Sleep => Kind::Sleep,
-            Leaf::PageFault => Kind::PageFault,
-            Leaf::Network => Kind::Network,
-            Leaf::Unresolved => Kind::Unresolved,
-        };
+            _ => {}
+        }
         waiter.kinds[kind as usize] += ns;
     }
     let files = files.into_iter();
@@ -275,6 +282,51 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         .files
         .sort_by_key(|(file, _, ns)| (Reverse(*ns), *file));
     waiter
+}
+
+/// The kind of a leaf; none of a thread that ran, and of what counts twice.
+fn kind_of(groups: &Groups, process: u32, leaf: Leaf, by: Option<u32>) -> Option<Kind> {
+    Some(match leaf {
+        Leaf::Running | Leaf::OfThatForChild => return None,
+        Leaf::Computing if by.is_some_and(|by| groups.of(by) == process) => Kind::LoaderCpu,
+        Leaf::Computing | Leaf::Other => Kind::Other,
+        Leaf::Storage => Kind::Storage,
+        Leaf::RunQueue => Kind::RunQueue,
+        Leaf::Sleep => Kind::Sleep,
+        Leaf::PageFault => Kind::PageFault,
+        Leaf::Network => Kind::Network,
+        Leaf::Unresolved => Kind::Unresolved,
+    })
+}
+
+/// What the main thread of a process did over time.
+fn steps(model: &Model, run: &Run, groups: &Groups, process: u32) -> Vec<Step> {
+    let intervals = model.waits().history().iter();
+    let step = |interval: &Interval| {
+        let mut step = Step {
+            start: interval.bounds.start - run.start_unix_ns,
+            end: interval.bounds.end - run.start_unix_ns,
+            running: 0,
+            kinds: [0; Kind::ALL.len()],
+        };
+        let first = (process, Leaf::ALL[0], None);
+        let of_process = interval
+            .sums
+            .range(first..)
+            .take_while(|((of, ..), _)| *of == process);
+        for ((_, leaf, by), ns) in of_process {
+            match kind_of(groups, process, *leaf, *by) {
+                Some(kind) => step.kinds[kind as usize] += ns,
+                None if *leaf == Leaf::Running => step.running += ns,
+                None => {}
+            }
+        }
+        step
+    };
+    let steps = intervals.map(step);
+    steps
+        .filter(|step| step.running > 0 || step.kinds.iter().any(|ns| *ns > 0))
+        .collect()
 }
 
 /// The phase of a wait for storage: as the kernel side sorted the file, or where no rule matched its name then, what it turned

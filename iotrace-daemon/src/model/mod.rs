@@ -585,7 +585,7 @@ impl Model {
         }
         self.together.settle(bounds);
         self.computing.settle(bounds);
-        self.waits.settle();
+        self.waits.settle(bounds);
         self.rows.settle();
         if let Some(spans) = &mut self.spans {
             spans.settle();

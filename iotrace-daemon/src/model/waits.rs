@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotrace_common::key::FileId;
 
-use super::input::ProcessId;
+use super::{history::Bounds, input::ProcessId};
 
 /// What a thread did, or waited for. Each nanosecond has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +100,15 @@ pub struct Key {
 pub struct Waits {
     /// Total and the part since the last flush, nanoseconds.
     all: BTreeMap<Key, (u64, u64)>,
+    history: Vec<Interval>,
+}
+
+/// What main threads did in an interval, without the files.
+#[derive(Debug)]
+pub struct Interval {
+    pub bounds: Bounds,
+    /// By process and leaf, and whose thread was in it: nanoseconds of waits that ended in the interval.
+    pub sums: BTreeMap<(u32, Leaf, Option<u32>), u64>,
 }
 
 impl Waits {
@@ -126,8 +135,20 @@ impl Waits {
         self.all.is_empty()
     }
 
-    /// Ends the interval.
-    pub fn settle(&mut self) {
+    /// Settled intervals, of one node each.
+    pub fn history(&self) -> &[Interval] {
+        &self.history
+    }
+
+    /// Ends the interval, which had these bounds.
+    pub fn settle(&mut self, bounds: Bounds) {
+        let mut sums = BTreeMap::new();
+        for (key, ns) in self.interval() {
+            *sums.entry((key.process, key.leaf, key.by)).or_insert(0) += ns;
+        }
+        if !sums.is_empty() {
+            self.history.push(Interval { bounds, sums });
+        }
         self.all
             .values_mut()
             .for_each(|(_, interval)| *interval = 0);
@@ -144,6 +165,14 @@ impl Waits {
             };
             self.all.entry(key).or_default().0 += total;
         }
+        let moved = |((process, leaf, by), ns): ((u32, Leaf, Option<u32>), u64)| {
+            ((process + processes, leaf, by.map(|by| by + processes)), ns)
+        };
+        self.history
+            .extend(other.history.into_iter().map(|interval| Interval {
+                sums: interval.sums.into_iter().map(moved).collect(),
+                ..interval
+            }));
     }
 }
 
@@ -173,7 +202,7 @@ mod tests {
         };
         let mut waits = Waits::default();
         waits.add(key, 5);
-        waits.settle();
+        waits.settle(Bounds { start: 0, end: 9 });
         waits.add(key, 7);
         let of = |waits: &Waits| waits.interval().map(|(_, ns)| ns).collect::<Vec<_>>();
         assert_eq!((of(&waits), waits.all().next().unwrap().1), (vec![7], 12));
@@ -185,5 +214,9 @@ mod tests {
             (11, Some(10), Some(3), 12)
         );
         assert_eq!(of(&job), [0; 0]);
+        let [interval] = job.history() else {
+            panic!("one interval");
+        };
+        assert_eq!(interval.sums.get(&(11, Leaf::Storage, Some(10))), Some(&5));
     }
 }

@@ -63,7 +63,7 @@ pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
             ("run_queue_seconds", seconds(exposed.of(Kind::RunQueue))),
         ],
         subjects: Vec::new(),
-        advice: "Faster storage will not help. If there are idle CPUs, use more loader workers; else do less for a sample: decode to \
+        advice: "Faster storage does not shorten this part. If there are idle CPUs, use more loader workers; else do less for a sample: decode to \
                  the size that is needed, store decoded samples, or decode on the GPU."
             .into(),
         also: Vec::new(),

@@ -7,6 +7,7 @@ use super::{
     files::{Directories, Files, Folded, Listed, Use},
     over_time::{Heat, Series},
     processes::Processes,
+    waits::{Lane, lanes},
 };
 use crate::report::{Report, json::Summary, text::escape};
 
@@ -29,6 +30,7 @@ pub struct Data<'a> {
     /// None where no interval has anything.
     series: Option<Series>,
     heat: Heat,
+    waits: Vec<Lane>,
     processes: Processes,
     /// Processes that are not listed.
     folded_processes: usize,
@@ -53,6 +55,7 @@ impl<'a> Data<'a> {
             phases: PHASES,
             series,
             heat,
+            waits: lanes(report),
             folded_processes: report.processes.len() - processes.len(),
             processes,
             mounts: Mounts::new(report),

@@ -9,6 +9,7 @@ mod data;
 mod files;
 mod over_time;
 mod processes;
+mod waits;
 
 use std::{
     fs::File,

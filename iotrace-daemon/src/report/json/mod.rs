@@ -88,15 +88,15 @@ pub(super) struct Summary<'a>(pub &'a Report<'a>);
 impl Serialize for Summary<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.0.head_entries(&mut map)?;
+        self.0.head_entries(&mut map, false)?;
         self.0.tail_entries(&mut map, false)?;
         map.end()
     }
 }
 
 impl Report<'_> {
-    /// What stands before the lists.
-    fn head_entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+    /// What stands before the lists; `is_whole` as in [`Self::tail_entries`].
+    fn head_entries<M: SerializeMap>(&self, map: &mut M, is_whole: bool) -> Result<(), M::Error> {
         let run = self.run;
         map.serialize_entry("format_version", &FORMAT_VERSION)?;
         map.serialize_entry("iotrace_version", &run.iotrace_version)?;
@@ -116,7 +116,7 @@ impl Report<'_> {
         map.serialize_entry("verdict", &analysis::verdict(self))?;
         map.serialize_entry("totals", &Totals(self))?;
         map.serialize_entry("phases", &PhasesJson::whole(self))?;
-        map.serialize_entry("waits", &waits::waits(self))?;
+        map.serialize_entry("waits", &waits::waits(self, is_whole))?;
         analysis_entries(map, self)?;
         if self.has_nodes() {
             map.serialize_entry("nodes", &analysis::nodes(self))?;
@@ -152,7 +152,7 @@ impl Report<'_> {
 impl Serialize for Report<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.head_entries(&mut map)?;
+        self.head_entries(&mut map, true)?;
         map.serialize_entry("time_series", &series(self))?;
         map.serialize_entry(
             "processes",

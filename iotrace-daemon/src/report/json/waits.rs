@@ -3,24 +3,32 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::{Report, analysis::put_text, seconds};
-use crate::analysis::waits::{Kind, Waiter, rank_of};
+use crate::analysis::waits::{Kind, Step, Waiter, rank_of};
 
 /// Files of a thread that are told one by one; the others have no path.
 const MAX_FILES: usize = 10_000;
+/// The same without long lists.
+const MAX_SUMMARY_FILES: usize = 20;
 
-/// One object per waiting thread; null where waits were not kept.
-pub fn waits(report: &Report<'_>) -> Json {
+/// One object per waiting thread; null where waits were not kept. `is_whole`: with lists that may be long.
+pub fn waits(report: &Report<'_>, is_whole: bool) -> Json {
     if report.model.waits().is_empty() {
         return Json::Null;
     }
     let waiters = report.analysis.waits.waiters.iter();
-    waiters.map(|waiter| one(report, waiter)).collect()
+    waiters
+        .map(|waiter| one(report, waiter, is_whole))
+        .collect()
 }
 
-fn one(report: &Report<'_>, waiter: &Waiter) -> Json {
+fn one(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
     let pid = report.model.processes()[waiter.process as usize].id.pid;
-    let leaves = Kind::ALL.map(|kind| (kind.name().to_owned(), json!(seconds(waiter.of(kind)))));
-    let (told, rest) = waiter.files.split_at(waiter.files.len().min(MAX_FILES));
+    let most = if is_whole {
+        MAX_FILES
+    } else {
+        MAX_SUMMARY_FILES
+    };
+    let (told, rest) = waiter.files.split_at(waiter.files.len().min(most));
     let mut files: Vec<Json> = told
         .iter()
         .map(|(file, phase, ns)| {
@@ -38,13 +46,34 @@ fn one(report: &Report<'_>, waiter: &Waiter) -> Json {
         let ns = rest.iter().map(|(_, _, ns)| ns).sum();
         files.push(json!({"path": null, "phase": null, "seconds": seconds(ns)}));
     }
-    json!({
+    let mut object = json!({
         "pid": pid,
         "tid": pid,
         "rank": rank_of(report.model, waiter.process),
         "running_seconds": seconds(waiter.running),
         "waiting_seconds": seconds(waiter.waiting()),
-        "leaves": leaves.into_iter().collect::<Map<_, _>>(),
+        "leaves": leaves(&waiter.kinds),
         "files": files,
-    })
+    });
+    if is_whole && !waiter.steps.is_empty() {
+        let step = |step: &Step| {
+            json!({
+                "start": step.start as f64 / 1e9,
+                "end": step.end as f64 / 1e9,
+                "running_seconds": seconds(step.running),
+                "leaves": leaves(&step.kinds),
+            })
+        };
+        object["intervals"] = waiter.steps.iter().map(step).collect();
+    }
+    object
+}
+
+/// Seconds by kind.
+fn leaves(kinds: &[u64; Kind::ALL.len()]) -> Json {
+    let named = Kind::ALL.map(|kind| {
+        let ns = kinds[kind as usize];
+        (kind.name().to_owned(), json!(seconds(ns)))
+    });
+    Json::Object(Map::from_iter(named))
 }

@@ -7,7 +7,7 @@ const dom = (() => {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) {
       if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else if (name === "width") node.style.width = value;
+      else if (name === "width" || name === "height" || name === "flex") node.style[name] = value;
       else if (name === "color") node.style.setProperty("--color", value);
       else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
     }

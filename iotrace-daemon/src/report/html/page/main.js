@@ -74,6 +74,7 @@
     dom.el("section", { id: "summary", "aria-labelledby": "summary-title" }, ...sections.summary(data), incomplete),
     section("timeline", "Timeline", ...overTime()),
     sections.findings(report),
+    sections.waits(data),
     sections.phases(data),
     sections.storage(report),
     sections.events("checkpoints", "Checkpoints", "Checkpoint", report.checkpoints),

@@ -88,6 +88,53 @@ const sections = (() => {
     return section("findings", "Findings", ...(cards.length ? cards : [none]), unseen);
   }
 
+  const waited = {
+    running: ["running", "var(--phase-restore)"], storage: ["storage", "var(--write)"], loader_cpu: ["loader computing", "var(--phase-startup)"],
+    run_queue: ["a CPU", "var(--phase-by_name)"], sleep: ["sleep", "var(--grid)"], page_fault: ["page faults", "var(--critical)"],
+    network: ["network", "var(--read)"], other: ["other processes and devices", "var(--phase-other)"], unresolved: ["not known", "var(--soft)"],
+  };
+
+  /** What main threads waited for: of each a bar, a column for each step, and the files. */
+  function waits(data) {
+    const all = data.report.waits;
+    if (!all?.length) return null;
+    const length = (one) => one.running_seconds + one.waiting_seconds;
+    const longest = Math.max(...all.map(length));
+    const shown = all.filter((one) => length(one) >= longest / 20).slice(0, 16);
+    return section("waits", "Waits", el("p", { class: "note" }, "What the main thread of each rank or program did with its time. Storage that computing hid is not here."),
+      shown.map((one) => waiter(one, length(one), data.waits.find((lane) => lane.pid === one.pid))));
+  }
+
+  function waiter(one, whole, lane) {
+    const seconds = { running: one.running_seconds, ...one.leaves };
+    const kinds = Object.keys(waited).filter((kind) => seconds[kind] > 0);
+    const files = one.files.filter((file) => file.path);
+    return el("div", { class: "waiter", "data-pid": String(one.pid) },
+      el("h3", {}, one.rank === null ? `Process ${one.pid}` : `Rank ${one.rank}, process ${one.pid}`),
+      el("div", { class: "strip", "data-chart": "waits", "aria-hidden": "true" }, kinds.map((kind) =>
+        el("span", { class: "part", width: `${((100 * seconds[kind]) / whole).toFixed(3)}%`, color: waited[kind][1], title: waited[kind][0] }))),
+      el("ul", { class: "legend run" }, kinds.map((kind) =>
+        el("li", { class: "phase", color: waited[kind][1] }, `${waited[kind][0]} ${duration(seconds[kind])}, ${share(seconds[kind], whole)}`))),
+      lane ? over(lane) : null,
+      files.length ? el("details", {}, el("summary", {}, "Files that it waited for"), table("Files that it waited for", [
+        { title: "File", cell: (file) => visible(file.path) },
+        { title: "Phase", cell: (file) => named(file.phase) },
+        { title: "Waited", number: true, cell: (file) => duration(file.seconds) },
+        { title: "of its time", number: true, cell: (file) => share(file.seconds, whole) },
+      ], files)) : null);
+  }
+
+  /** A column for each step, as wide as the step is long. */
+  function over(lane) {
+    const kinds = Object.keys(waited).filter((kind) => lane.seconds[kind]);
+    return el("div", { class: "lane", role: "img", "aria-label": "Over time" }, lane.start.map((start, step) => {
+      const all = kinds.reduce((sum, kind) => sum + lane.seconds[kind][step], 0);
+      const text = kinds.filter((kind) => lane.seconds[kind][step] > 0).map((kind) => `${waited[kind][0]} ${share(lane.seconds[kind][step], all)}`);
+      return el("div", { flex: `${lane.end[step] - start} 1 0`, title: `from ${duration(start)}: ${text.join(", ")}` }, kinds.map((kind) =>
+        lane.seconds[kind][step] > 0 && el("span", { height: `${((100 * lane.seconds[kind][step]) / all).toFixed(2)}%`, color: waited[kind][1] })));
+    }));
+  }
+
   function phases(data) {
     const { report } = data;
     const rows = Object.entries(report.phases).map(([phase, sum]) => ({ phase, sum, seconds: inside(sum) }));
@@ -392,5 +439,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, phases, fileCounts, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, devices, losses, target };
+  return { summary, findings, waits, phases, fileCounts, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, devices, losses, target };
 })();

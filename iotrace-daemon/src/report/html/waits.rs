@@ -1,0 +1,59 @@
+//! What main threads waited for over time.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    analysis::waits::{Kind, Waiter},
+    report::Report,
+};
+
+/// Threads that have a chart, and steps of one: neighbours are put together.
+const LANES: usize = 16;
+const STEPS: usize = 400;
+const RUNNING: &str = "running";
+
+/// What one thread did in each step.
+#[derive(Serialize)]
+pub struct Lane {
+    pid: u32,
+    /// Seconds since the start of the run.
+    start: Vec<f64>,
+    end: Vec<f64>,
+    /// Seconds by what they went to, `running` included; only what took any.
+    seconds: BTreeMap<&'static str, Vec<f64>>,
+}
+
+/// The threads that the run is judged by.
+pub fn lanes(report: &Report<'_>) -> Vec<Lane> {
+    let judged = report.analysis().waits.judged().iter().take(LANES);
+    judged.map(|waiter| lane(report, waiter)).collect()
+}
+
+fn lane(report: &Report<'_>, waiter: &Waiter) -> Lane {
+    let mut lane = Lane {
+        pid: report.model.processes()[waiter.process as usize].id.pid,
+        start: Vec::new(),
+        end: Vec::new(),
+        seconds: BTreeMap::new(),
+    };
+    let merged = waiter.steps.len().div_ceil(STEPS).max(1);
+    for steps in waiter.steps.chunks(merged) {
+        lane.start.push(steps[0].start as f64 / 1e9);
+        lane.end.push(steps[steps.len() - 1].end as f64 / 1e9);
+        let mut put = |name, ns: u64| {
+            lane.seconds.entry(name).or_default().push(ns as f64 / 1e9);
+        };
+        put(RUNNING, steps.iter().map(|step| step.running).sum());
+        for kind in Kind::ALL {
+            put(
+                kind.name(),
+                steps.iter().map(|step| step.kinds[kind as usize]).sum(),
+            );
+        }
+    }
+    lane.seconds
+        .retain(|_, seconds| seconds.iter().any(|one| *one > 0.0));
+    lane
+}
