@@ -30,58 +30,78 @@ const MIN_SEEN_SHARE: f64 = 0.5;
 const MAX_UNRESOLVED_SHARE: f64 = 0.1;
 const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
-/// What a thread waited for, as reports name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
-    Storage,
-    LoaderCpu,
-    RunQueue,
-    Sleep,
-    PageFault,
-    Network,
-    Other,
-    Unresolved,
+/// What a thread can wait for.
+pub const WAITS: [Leaf; 8] = [
+    Leaf::Storage,
+    Leaf::Computing,
+    Leaf::RunQueue,
+    Leaf::Sleep,
+    Leaf::PageFault,
+    Leaf::Network,
+    Leaf::Other,
+    Leaf::Unresolved,
+];
+
+/// A leaf in a few words, behind "waited for".
+pub fn label(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Storage => "storage",
+        Leaf::Computing => "loader computing",
+        Leaf::RunQueue => "a CPU",
+        Leaf::Sleep => "sleep",
+        Leaf::PageFault => "page faults",
+        Leaf::Network => "network",
+        Leaf::Other => "other processes and devices",
+        Leaf::Unresolved => "not known",
+        Leaf::Running => "ran",
+        Leaf::OfThatForChild => "children",
+    }
 }
 
-impl Kind {
-    pub const ALL: [Self; 8] = [
-        Self::Storage,
-        Self::LoaderCpu,
-        Self::RunQueue,
-        Self::Sleep,
-        Self::PageFault,
-        Self::Network,
-        Self::Other,
-        Self::Unresolved,
-    ];
+/// A leaf as JSON has it: computing is the loader's alone.
+pub fn name(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Computing => "loader_cpu",
+        _ => leaf.name(),
+    }
+}
 
-    /// In a few words, behind "waited for".
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Storage => "storage",
-            Self::LoaderCpu => "loader computing",
-            Self::RunQueue => "a CPU",
-            Self::Sleep => "sleep",
-            Self::PageFault => "page faults",
-            Self::Network => "network",
-            Self::Other => "other processes and devices",
-            Self::Unresolved => "not known",
-        }
+/// Time by leaf, nanoseconds; computing is the loader's alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent([u64; Leaf::ALL.len()]);
+
+impl Spent {
+    pub fn of(&self, leaf: Leaf) -> u64 {
+        self.0[leaf as usize]
     }
 
-    /// As JSON has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Storage => "storage",
-            Self::LoaderCpu => "loader_cpu",
-            Self::RunQueue => "run_queue",
-            Self::Sleep => "sleep",
-            Self::PageFault => "page_fault",
-            Self::Network => "network",
-            Self::Other => "other",
-            Self::Unresolved => "unresolved",
-        }
+    pub fn add(&mut self, leaf: Leaf, ns: u64) {
+        self.0[leaf as usize] += ns;
+    }
+
+    /// Of a thread that waited.
+    pub fn waiting(&self) -> u64 {
+        WAITS.map(|leaf| self.of(leaf)).iter().sum()
+    }
+
+    /// Of a thread that ran or waited.
+    pub fn whole(&self) -> u64 {
+        self.of(Leaf::Running) + self.waiting()
+    }
+
+    /// Of a thread that waited for storage, by operations and by page faults.
+    pub fn storage(&self) -> u64 {
+        self.of(Leaf::Storage) + self.of(Leaf::PageFault)
+    }
+
+    /// What faster input could save of it at most: all that it waited for storage, its loader and a CPU.
+    fn improvable(&self) -> u64 {
+        self.storage() + self.of(Leaf::Computing) + self.of(Leaf::RunQueue)
+    }
+
+    /// Whether a thread did little but wait for programs that it ran.
+    fn is_launcher(&self) -> bool {
+        self.of(Leaf::OfThatForChild) as f64 >= self.whole() as f64 * LAUNCHER_SHARE
     }
 }
 
@@ -90,49 +110,13 @@ impl Kind {
 pub struct Waiter {
     /// Index of its process.
     pub process: u32,
-    pub running: u64,
-    /// By number of the kind. They add up to the time it waited.
-    pub kinds: [u64; Kind::ALL.len()],
+    pub spent: Spent,
     /// Of storage, by file and phase; no file: operations that name none. The longest first.
     pub files: Vec<(Option<u32>, Phase, u64)>,
     /// In order, where the run is judged by it.
     pub steps: Vec<Step>,
     /// Processes that computed while it waited for them.
     pub loaders: BTreeSet<u32>,
-    /// In calls that wait for the end of a child.
-    for_child: u64,
-}
-
-impl Waiter {
-    /// How long it waited.
-    pub fn waiting(&self) -> u64 {
-        self.kinds.iter().sum()
-    }
-
-    /// How long it is known.
-    pub fn whole(&self) -> u64 {
-        self.running + self.waiting()
-    }
-
-    pub fn of(&self, kind: Kind) -> u64 {
-        self.kinds[kind as usize]
-    }
-
-    /// What faster input could save of it at most: all that it waited for storage, its loader and a CPU.
-    fn improvable(&self) -> u64 {
-        let kinds = [
-            Kind::Storage,
-            Kind::PageFault,
-            Kind::LoaderCpu,
-            Kind::RunQueue,
-        ];
-        kinds.map(|kind| self.of(kind)).iter().sum()
-    }
-
-    /// Whether it did little but wait for programs that it ran.
-    fn is_launcher(&self) -> bool {
-        self.for_child as f64 >= self.whole() as f64 * LAUNCHER_SHARE
-    }
 }
 
 /// What a thread did in an interval: of waits, those that ended in it.
@@ -141,9 +125,7 @@ pub struct Step {
     /// Nanoseconds since the start of the run.
     pub start: i64,
     pub end: i64,
-    pub running: u64,
-    /// By number of the kind.
-    pub kinds: [u64; Kind::ALL.len()],
+    pub spent: Spent,
 }
 
 /// What main threads waited for.
@@ -168,15 +150,15 @@ impl Waits {
         }
         let of = |(process, rows): (u32, Vec<_>)| waiter(sorted, groups, process, &rows);
         let mut waiters: Vec<Waiter> = by_process.into_iter().map(of).collect();
-        if waiters.iter().any(|waiter| !waiter.is_launcher()) {
-            waiters.retain(|waiter| !waiter.is_launcher());
+        if waiters.iter().any(|waiter| !waiter.spent.is_launcher()) {
+            waiters.retain(|waiter| !waiter.spent.is_launcher());
         }
         let rank = |waiter: &Waiter| rank_of(model, waiter.process);
         waiters.sort_by_key(|waiter| {
             (
                 rank(waiter).is_none(),
                 rank(waiter),
-                Reverse(waiter.whole()),
+                Reverse(waiter.spent.whole()),
             )
         });
         let ranks = waiters.iter().take_while(|waiter| rank(waiter).is_some());
@@ -194,19 +176,23 @@ impl Waits {
 
     /// What these waited for, as far as it tells what the run waited for: all of it was seen, and it is known what for.
     pub fn exposed(&self, run: &Run) -> Option<Exposed> {
-        let judged = self.judged();
-        let sum = |of: fn(&Waiter) -> u64| judged.iter().map(of).sum::<u64>();
+        let judged = self.judged().iter().map(|waiter| &waiter.spent);
+        let mut spent = Spent::default();
+        for (leaf, of) in judged
+            .clone()
+            .flat_map(|of| Leaf::ALL.map(|leaf| (leaf, of)))
+        {
+            spent.add(leaf, of.of(leaf));
+        }
         let exposed = Exposed {
             threads: judged.len() as u64,
-            whole: sum(Waiter::whole),
-            running: sum(|waiter| waiter.running),
-            kinds: Kind::ALL.map(|kind| judged.iter().map(|waiter| waiter.of(kind)).sum()),
-            improvable: judged.iter().map(Waiter::improvable).max().unwrap_or(0),
+            spent,
+            improvable: judged.clone().map(Spent::improvable).max().unwrap_or(0),
         };
         let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
-        let seen = judged.iter().map(Waiter::whole).max().unwrap_or(0);
+        let seen = judged.map(Spent::whole).max().unwrap_or(0);
         let is_seen = seen as f64 >= run.duration_ns as f64 * MIN_SEEN_SHARE;
-        let is_resolved = exposed.share(Kind::Unresolved) <= MAX_UNRESOLVED_SHARE;
+        let is_resolved = exposed.share(spent.of(Leaf::Unresolved)) <= MAX_UNRESOLVED_SHARE;
         (lost == 0 && is_seen && is_resolved).then_some(exposed)
     }
 }
@@ -215,26 +201,15 @@ impl Waits {
 #[derive(Clone, Copy, Debug)]
 pub struct Exposed {
     pub threads: u64,
-    pub whole: u64,
-    pub running: u64,
-    kinds: [u64; Kind::ALL.len()],
+    pub spent: Spent,
     /// Of the thread with the most: all that faster input could save.
     pub improvable: u64,
 }
 
 impl Exposed {
-    pub fn of(&self, kind: Kind) -> u64 {
-        self.kinds[kind as usize]
-    }
-
-    /// As a share of the time that the threads are known.
-    pub fn share(&self, kind: Kind) -> f64 {
-        self.of(kind) as f64 / self.whole.max(1) as f64
-    }
-
-    /// Storage, by operations and by page faults.
-    pub fn storage(&self) -> u64 {
-        self.of(Kind::Storage) + self.of(Kind::PageFault)
+    /// A time as a share of that for which the threads are known.
+    pub fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.spent.whole().max(1) as f64
     }
 }
 
@@ -247,32 +222,24 @@ pub fn rank_of(model: &Model, process: u32) -> Option<u32> {
 fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]) -> Waiter {
     let mut waiter = Waiter {
         process,
-        running: 0,
-        kinds: [0; Kind::ALL.len()],
+        spent: Spent::default(),
         files: Vec::new(),
         steps: Vec::new(),
         loaders: BTreeSet::new(),
-        for_child: 0,
     };
     let mut files: BTreeMap<(Option<u32>, &str), (Phase, u64)> = BTreeMap::new();
     for (key, ns) in rows {
-        let Some(kind) = kind_of(groups, process, key.leaf, key.by) else {
-            match key.leaf {
-                Leaf::OfThatForChild => waiter.for_child += ns,
-                _ => waiter.running += ns,
-            }
-            continue;
-        };
-        match kind {
-            Kind::LoaderCpu => waiter.loaders.extend(key.by),
-            Kind::Storage => {
+        let leaf = reported(groups, process, key.leaf, key.by);
+        match leaf {
+            Leaf::Computing => waiter.loaders.extend(key.by),
+            Leaf::Storage => {
                 let phase = phase_of(sorted, key);
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
                 file.1 += ns;
             }
             _ => {}
         }
-        waiter.kinds[kind as usize] += ns;
+        waiter.spent.add(leaf, *ns);
     }
     let files = files.into_iter();
     waiter.files = files
@@ -284,19 +251,13 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
     waiter
 }
 
-/// The kind of a leaf; none of a thread that ran, and of what counts twice.
-fn kind_of(groups: &Groups, process: u32, leaf: Leaf, by: Option<u32>) -> Option<Kind> {
-    Some(match leaf {
-        Leaf::Running | Leaf::OfThatForChild => return None,
-        Leaf::Computing if by.is_some_and(|by| groups.of(by) == process) => Kind::LoaderCpu,
-        Leaf::Computing | Leaf::Other => Kind::Other,
-        Leaf::Storage => Kind::Storage,
-        Leaf::RunQueue => Kind::RunQueue,
-        Leaf::Sleep => Kind::Sleep,
-        Leaf::PageFault => Kind::PageFault,
-        Leaf::Network => Kind::Network,
-        Leaf::Unresolved => Kind::Unresolved,
-    })
+/// A leaf as it is reported of the main thread of `process`: what others than its own threads and workers compute is theirs.
+fn reported(groups: &Groups, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
+    let is_own = |by| groups.of(by) == process;
+    match leaf {
+        Leaf::Computing if !by.is_some_and(is_own) => Leaf::Other,
+        leaf => leaf,
+    }
 }
 
 /// What the main thread of a process did over time.
@@ -306,8 +267,7 @@ fn steps(model: &Model, run: &Run, groups: &Groups, process: u32) -> Vec<Step> {
         let mut step = Step {
             start: interval.bounds.start - run.start_unix_ns,
             end: interval.bounds.end - run.start_unix_ns,
-            running: 0,
-            kinds: [0; Kind::ALL.len()],
+            spent: Spent::default(),
         };
         let first = (process, Leaf::ALL[0], None);
         let of_process = interval
@@ -315,18 +275,12 @@ fn steps(model: &Model, run: &Run, groups: &Groups, process: u32) -> Vec<Step> {
             .range(first..)
             .take_while(|((of, ..), _)| *of == process);
         for ((_, leaf, by), ns) in of_process {
-            match kind_of(groups, process, *leaf, *by) {
-                Some(kind) => step.kinds[kind as usize] += ns,
-                None if *leaf == Leaf::Running => step.running += ns,
-                None => {}
-            }
+            step.spent.add(reported(groups, process, *leaf, *by), *ns);
         }
         step
     };
     let steps = intervals.map(step);
-    steps
-        .filter(|step| step.running > 0 || step.kinds.iter().any(|ns| *ns > 0))
-        .collect()
+    steps.filter(|step| step.spent.whole() > 0).collect()
 }
 
 /// The phase of a wait for storage: as the kernel side sorted the file, or where no rule matched its name then, what it turned

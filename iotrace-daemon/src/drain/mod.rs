@@ -341,7 +341,7 @@ impl Drain {
     pub fn look_at_waits(&mut self) -> Option<Duration> {
         let waits = self.waits.as_mut()?;
         waits.look();
-        Some(waits::LOOK)
+        Some(waits::LOOK_INTERVAL)
     }
 
     /// Looks at the threads; `anew`: what they did until now is not of this run.

@@ -47,7 +47,7 @@ impl Leaf {
         Self::OfThatForChild,
     ];
 
-    /// As it stands in recordings.
+    /// Its name in recordings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",

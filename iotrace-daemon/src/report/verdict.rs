@@ -15,13 +15,14 @@ use crate::{
     analysis::{
         findings::{Confidence, Finding, Severity, not_looked_at},
         merged::by_group,
-        waits::{Exposed, Kind},
+        waits::{Exposed, Spent},
     },
     classify::phase::Phase,
     model::{
         counters::{Counters, MAJOR_FAULT_NS},
         groups::Groups,
         run::Target,
+        waits::Leaf,
     },
 };
 
@@ -99,17 +100,17 @@ impl Judgement<'_> {
                 format!("CALLS HANG: {what} not returned, the longest for {longest}")
             }
             Verdict::LikelyIoBound => format!("LIKELY I/O-BOUND: file I/O took {taken} of the run"),
-            Verdict::WaitsForStorage => self.waited("I/O-BOUND", "for storage", Exposed::storage),
+            Verdict::WaitsForStorage => self.waited("I/O-BOUND", "for storage", Spent::storage),
             Verdict::WaitsForLoader => {
-                let of = |exposed: &Exposed| exposed.of(Kind::LoaderCpu);
+                let of = |spent: &Spent| spent.of(Leaf::Computing);
                 self.waited("LOADER-BOUND", "for the loader's computing", of)
             }
             Verdict::WaitsForCpus => {
-                let of = |exposed: &Exposed| exposed.of(Kind::RunQueue);
+                let of = |spent: &Spent| spent.of(Leaf::RunQueue);
                 self.waited("TOO FEW CPUS", "for a CPU", of)
             }
             Verdict::NotIoBound if self.exposed.is_some() => {
-                self.waited("NOT I/O-BOUND", "for storage", Exposed::storage)
+                self.waited("NOT I/O-BOUND", "for storage", Spent::storage)
             }
             Verdict::NotIoBound => {
                 let most = share(self.at_most_ns, run);
@@ -133,24 +134,24 @@ impl Judgement<'_> {
 
 impl Judgement<'_> {
     /// What main threads waited for, in a line.
-    fn waited(&self, verdict: &str, what: &str, of: impl Fn(&Exposed) -> u64) -> String {
+    fn waited(&self, verdict: &str, what: &str, of: impl Fn(&Spent) -> u64) -> String {
         let Some(exposed) = &self.exposed else {
             return verdict.to_owned();
         };
-        let ns = of(exposed);
-        let (who, whole) = match exposed.threads {
-            1 => ("the main thread", duration(exposed.whole)),
+        let (ns, whole) = (of(&exposed.spent), exposed.spent.whole());
+        let (who, in_all) = match exposed.threads {
+            1 => ("the main thread", duration(whole)),
             threads => (
                 "main threads",
-                format!("{} in {}", duration(exposed.whole), count(threads)),
+                format!("{} in {}", duration(whole), count(threads)),
             ),
         };
-        let part = match share(ns, exposed.whole) {
+        let part = match share(ns, whole) {
             part if part.is_empty() => "0 %".to_owned(),
             part => part,
         };
         format!(
-            "{verdict}: {who} waited {part} of the time {what} ({} of {whole})",
+            "{verdict}: {who} waited {part} of the time {what} ({} of {in_all})",
             duration(ns)
         )
     }
@@ -159,13 +160,13 @@ impl Judgement<'_> {
 /// The verdict by what main threads waited for: what they waited for longest, if that is worth a word.
 fn by_waits(exposed: &Exposed) -> Verdict {
     let waited = [
-        (exposed.storage(), Verdict::WaitsForStorage),
-        (exposed.of(Kind::LoaderCpu), Verdict::WaitsForLoader),
-        (exposed.of(Kind::RunQueue), Verdict::WaitsForCpus),
+        (exposed.spent.storage(), Verdict::WaitsForStorage),
+        (exposed.spent.of(Leaf::Computing), Verdict::WaitsForLoader),
+        (exposed.spent.of(Leaf::RunQueue), Verdict::WaitsForCpus),
     ];
     let longest = waited.into_iter().max_by_key(|(ns, _)| *ns);
     match longest {
-        Some((ns, verdict)) if ns as f64 >= exposed.whole as f64 * MAX_UNBOUND_SHARE => verdict,
+        Some((ns, verdict)) if exposed.share(ns) >= MAX_UNBOUND_SHARE => verdict,
         _ => Verdict::NotIoBound,
     }
 }

@@ -89,6 +89,13 @@ def consume(count, receive):
     return waits
 
 
+def receive(connection):
+    """One sample, from a socket."""
+    left = 100
+    while left:
+        left -= len(connection.recv(left))
+
+
 def by_pipe(directory):
     """One worker process and a pipe."""
     paths = files(directory)
@@ -112,13 +119,7 @@ def by_socket(directory):
     done = multiprocessing.SimpleQueue()
     worker = multiprocessing.Process(target=load, args=(paths, theirs.sendall, done.put))
     worker.start()
-
-    def receive():
-        left = 100
-        while left:
-            left -= len(ours.recv(left))
-
-    waits = consume(len(paths), receive)
+    waits = consume(len(paths), lambda: receive(ours))
     log.rows = done.get()
     worker.join()
     return log.within(waits)
@@ -139,13 +140,7 @@ def by_tcp(directory):
     worker = multiprocessing.Process(target=other)
     worker.start()
     ours, _ = listener.accept()
-
-    def receive():
-        left = 100
-        while left:
-            left -= len(ours.recv(left))
-
-    waits = consume(len(paths), receive)
+    waits = consume(len(paths), lambda: receive(ours))
     log.rows = done.get()
     worker.join()
     return log.within(waits)

@@ -1,17 +1,14 @@
 //! Findings on what main threads waited for, where waits were kept: they rest on no bound.
 
 use super::{Confidence, Data, Finding, Subject, Value, largest, seconds, thresholds::*};
-use crate::analysis::waits::{Exposed, Kind};
+use crate::{analysis::waits::Exposed, model::waits::Leaf};
 
 /// The job waited for storage.
 pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
     let exposed = data.exposed()?;
-    let ns = exposed.storage();
+    let ns = exposed.spent.storage();
     let judged = data.analysis.waits.judged();
-    let most = judged
-        .iter()
-        .map(|waiter| waiter.of(Kind::Storage) + waiter.of(Kind::PageFault))
-        .max()?;
+    let most = judged.iter().map(|waiter| waiter.spent.storage()).max()?;
     let share = worth_it(data, &exposed, ns)?;
     let files = judged.iter().flat_map(|waiter| &waiter.files);
     let known = files.filter_map(|(file, _, ns)| file.map(|file| (file, *ns)));
@@ -26,7 +23,7 @@ pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
         evidence: vec![
             ("waited_seconds", seconds(ns)),
             ("share_of_time", Value::Share(share)),
-            ("page_fault_seconds", seconds(exposed.of(Kind::PageFault))),
+            ("page_fault_seconds", seconds(exposed.spent.of(Leaf::PageFault))),
             ("files", Value::Count(by_file.len() as u64)),
         ],
         subjects: largest(data, by_file, |(_, ns)| *ns, |(file, _)| Subject::File(*file)),
@@ -40,13 +37,13 @@ pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
 /// The job waited for its loader's computing.
 pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
     let exposed = data.exposed()?;
-    let ns = exposed.of(Kind::LoaderCpu);
+    let ns = exposed.spent.of(Leaf::Computing);
     let share = worth_it(data, &exposed, ns)?;
     let judged = data.analysis.waits.judged();
     let loaders: usize = judged.iter().map(|waiter| waiter.loaders.len()).sum();
     let most = judged
         .iter()
-        .map(|waiter| waiter.of(Kind::LoaderCpu))
+        .map(|waiter| waiter.spent.of(Leaf::Computing))
         .max()?;
     Some(Finding {
         code: "decode-bound",
@@ -60,7 +57,7 @@ pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
             ("waited_seconds", seconds(ns)),
             ("share_of_time", Value::Share(share)),
             ("loader_processes", Value::Count(loaders as u64)),
-            ("run_queue_seconds", seconds(exposed.of(Kind::RunQueue))),
+            ("run_queue_seconds", seconds(exposed.spent.of(Leaf::RunQueue))),
         ],
         subjects: Vec::new(),
         advice: "Faster storage does not shorten this part. If there are idle CPUs, use more loader workers; else do less for a sample: decode to \
@@ -73,12 +70,12 @@ pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
 /// The job, or what it waited for, was ready to run and had no CPU.
 pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
     let exposed = data.exposed()?;
-    let ns = exposed.of(Kind::RunQueue);
+    let ns = exposed.spent.of(Leaf::RunQueue);
     let share = worth_it(data, &exposed, ns)?;
     let judged = data.analysis.waits.judged();
     let most = judged
         .iter()
-        .map(|waiter| waiter.of(Kind::RunQueue))
+        .map(|waiter| waiter.spent.of(Leaf::RunQueue))
         .max()?;
     Some(Finding {
         code: "too-few-cpus",
@@ -105,6 +102,6 @@ fn who(exposed: &Exposed) -> String {
 
 /// The share of the time that went into a kind of wait, if it is enough for a finding.
 fn worth_it(data: &Data<'_>, exposed: &Exposed, ns: u64) -> Option<f64> {
-    let share = ns as f64 / exposed.whole.max(1) as f64;
+    let share = exposed.share(ns);
     (share >= data.limit(WAITED_SHARE)).then_some(share)
 }

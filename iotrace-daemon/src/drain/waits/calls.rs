@@ -1,7 +1,7 @@
 //! What a wait in a system call, or a wake-up out of one, tells.
 
 /// Calls that sleep until a time.
-const SLEEPS: [i64; 2] = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
+const SLEEP_CALLS: [i64; 2] = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
 
 /// `io_pgetevents`, which libc has not on all architectures.
 const IO_PGETEVENTS: i64 = if cfg!(target_arch = "x86_64") {
@@ -11,7 +11,7 @@ const IO_PGETEVENTS: i64 = if cfg!(target_arch = "x86_64") {
 };
 
 /// Calls on files that are not among the counted operations, or that wait for requests to files.
-const STORAGE: [i64; 11] = [
+const STORAGE_CALLS: [i64; 11] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_getdents64,
@@ -26,7 +26,7 @@ const STORAGE: [i64; 11] = [
 ];
 
 /// Calls that wait for descriptors which an interrupt can make ready.
-const DESCRIPTORS: [i64; 18] = [
+const DESCRIPTOR_CALLS: [i64; 18] = [
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_connect,
@@ -48,12 +48,12 @@ const DESCRIPTORS: [i64; 18] = [
 ];
 /// Those that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
-const OLD_DESCRIPTORS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select];
+const OLD_DESCRIPTOR_CALLS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_select];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_DESCRIPTORS: [i64; 0] = [];
+const OLD_DESCRIPTOR_CALLS: [i64; 0] = [];
 
-/// Calls in which a thread wakes others, those of [`DESCRIPTORS`] included: a full pipe's reader wakes the writer.
-const WAKERS: [i64; 17] = [
+/// Calls in which a thread wakes others, those of [`DESCRIPTOR_CALLS`] included: a full pipe's reader wakes the writer.
+const WAKING_CALLS: [i64; 17] = [
     libc::SYS_clone,
     libc::SYS_clone3,
     libc::SYS_close,
@@ -73,32 +73,34 @@ const WAKERS: [i64; 17] = [
     libc::SYS_wait4,
 ];
 #[cfg(target_arch = "x86_64")]
-const OLD_WAKERS: [i64; 2] = [libc::SYS_fork, libc::SYS_vfork];
+const OLD_WAKING_CALLS: [i64; 2] = [libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD_WAKERS: [i64; 0] = [];
+const OLD_WAKING_CALLS: [i64; 0] = [];
 
 /// Calls that wait for a child to end.
-const CHILDREN: [i64; 2] = [libc::SYS_wait4, libc::SYS_waitid];
+const CHILD_CALLS: [i64; 2] = [libc::SYS_wait4, libc::SYS_waitid];
 
 pub fn sleeps(nr: i32) -> bool {
-    SLEEPS.contains(&nr.into())
+    SLEEP_CALLS.contains(&nr.into())
 }
 
 pub fn is_storage(nr: i32) -> bool {
-    STORAGE.contains(&nr.into())
+    STORAGE_CALLS.contains(&nr.into())
 }
 
 pub fn waits_for_descriptors(nr: i32) -> bool {
     let nr = nr.into();
-    DESCRIPTORS.contains(&nr) || OLD_DESCRIPTORS.contains(&nr)
+    DESCRIPTOR_CALLS.contains(&nr) || OLD_DESCRIPTOR_CALLS.contains(&nr)
 }
 
 /// Whether a thread in this call may have woken another; else it was interrupted.
 pub fn can_wake(nr: i32) -> bool {
     let number = nr.into();
-    WAKERS.contains(&number) || OLD_WAKERS.contains(&number) || waits_for_descriptors(nr)
+    WAKING_CALLS.contains(&number)
+        || OLD_WAKING_CALLS.contains(&number)
+        || waits_for_descriptors(nr)
 }
 
 pub fn waits_for_child(nr: i32) -> bool {
-    CHILDREN.contains(&nr.into())
+    CHILD_CALLS.contains(&nr.into())
 }

@@ -14,7 +14,7 @@ use resolve::Resolver;
 /// How late a record may come behind those of other CPUs: its program may be held up while it writes.
 const LATE_NS: u64 = 20_000_000;
 /// Time between two looks at the rings.
-pub const LOOK: Duration = Duration::from_millis(20);
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The rings, and what their records mean.
 pub struct Waits {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    analysis::waits::{Kind, Waiter},
+    analysis::waits::{WAITS, Waiter, name},
+    model::waits::Leaf,
     report::Report,
 };
 
 /// Threads that have a chart, and steps of one: neighbours are put together.
 const LANES: usize = 16;
 const STEPS: usize = 400;
-const RUNNING: &str = "running";
 
 /// What one thread did in each step.
 #[derive(Serialize)]
@@ -42,15 +42,12 @@ fn lane(report: &Report<'_>, waiter: &Waiter) -> Lane {
     for steps in waiter.steps.chunks(merged) {
         lane.start.push(steps[0].start as f64 / 1e9);
         lane.end.push(steps[steps.len() - 1].end as f64 / 1e9);
-        let mut put = |name, ns: u64| {
-            lane.seconds.entry(name).or_default().push(ns as f64 / 1e9);
-        };
-        put(RUNNING, steps.iter().map(|step| step.running).sum());
-        for kind in Kind::ALL {
-            put(
-                kind.name(),
-                steps.iter().map(|step| step.kinds[kind as usize]).sum(),
-            );
+        for leaf in [Leaf::Running].into_iter().chain(WAITS) {
+            let ns: u64 = steps.iter().map(|step| step.spent.of(leaf)).sum();
+            lane.seconds
+                .entry(name(leaf))
+                .or_default()
+                .push(ns as f64 / 1e9);
         }
     }
     lane.seconds

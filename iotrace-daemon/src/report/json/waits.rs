@@ -3,7 +3,10 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::{Report, analysis::put_text, seconds};
-use crate::analysis::waits::{Kind, Step, Waiter, rank_of};
+use crate::{
+    analysis::waits::{Spent, Step, WAITS, Waiter, name, rank_of},
+    model::waits::Leaf,
+};
 
 /// Files of a thread that are told one by one; the others have no path.
 const MAX_FILES: usize = 10_000;
@@ -50,9 +53,9 @@ fn one(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
         "pid": pid,
         "tid": pid,
         "rank": rank_of(report.model, waiter.process),
-        "running_seconds": seconds(waiter.running),
-        "waiting_seconds": seconds(waiter.waiting()),
-        "leaves": leaves(&waiter.kinds),
+        "running_seconds": seconds(waiter.spent.of(Leaf::Running)),
+        "waiting_seconds": seconds(waiter.spent.waiting()),
+        "leaves": leaves(&waiter.spent),
         "files": files,
     });
     if is_whole && !waiter.steps.is_empty() {
@@ -60,8 +63,8 @@ fn one(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
             json!({
                 "start": step.start as f64 / 1e9,
                 "end": step.end as f64 / 1e9,
-                "running_seconds": seconds(step.running),
-                "leaves": leaves(&step.kinds),
+                "running_seconds": seconds(step.spent.of(Leaf::Running)),
+                "leaves": leaves(&step.spent),
             })
         };
         object["intervals"] = waiter.steps.iter().map(step).collect();
@@ -69,11 +72,8 @@ fn one(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
     object
 }
 
-/// Seconds by kind.
-fn leaves(kinds: &[u64; Kind::ALL.len()]) -> Json {
-    let named = Kind::ALL.map(|kind| {
-        let ns = kinds[kind as usize];
-        (kind.name().to_owned(), json!(seconds(ns)))
-    });
+/// Seconds by what was waited for.
+fn leaves(spent: &Spent) -> Json {
+    let named = WAITS.map(|leaf| (name(leaf).to_owned(), json!(seconds(spent.of(leaf)))));
     Json::Object(Map::from_iter(named))
 }

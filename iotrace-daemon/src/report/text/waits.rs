@@ -8,7 +8,8 @@ use super::{
     units::{count, duration, share},
 };
 use crate::{
-    analysis::waits::{Kind, Waiter, rank_of},
+    analysis::waits::{WAITS, Waiter, rank_of},
+    model::waits::Leaf,
     report::Report,
 };
 
@@ -24,8 +25,12 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if waiters.is_empty() {
         return Ok(());
     }
-    let longest = waiters.iter().map(Waiter::whole).max().unwrap_or(0);
-    let is_long = |waiter: &&Waiter| waiter.whole() as f64 >= longest as f64 * MIN_SHARE;
+    let longest = waiters
+        .iter()
+        .map(|waiter| waiter.spent.whole())
+        .max()
+        .unwrap_or(0);
+    let is_long = |waiter: &&Waiter| waiter.spent.whole() as f64 >= longest as f64 * MIN_SHARE;
     let shown: Vec<&Waiter> = waiters.iter().filter(is_long).take(MAX_WAITERS).collect();
     for waiter in &shown {
         one(report, waiter, page)?;
@@ -40,7 +45,8 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 fn one(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io::Result<()> {
-    let (whole, waiting) = (waiter.whole(), waiter.waiting());
+    let spent = &waiter.spent;
+    let (whole, waiting) = (spent.whole(), spent.waiting());
     let process = &report.model.processes()[waiter.process as usize];
     let rank = rank_of(report.model, waiter.process);
     let rank = rank.map_or_else(String::new, |rank| format!("rank {rank}, "));
@@ -48,21 +54,21 @@ fn one(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io::Result<
     page.section(&format!(
         "Waits of {rank}{comm} {} (main thread): ran {} of {}, waited {} ({})",
         process.id.pid,
-        duration(waiter.running),
+        duration(spent.of(Leaf::Running)),
         duration(whole),
         duration(waiting),
         share(waiting, whole),
     ))?;
     let mut table = Table::new(&["WAITED", "SHARE"]);
-    let mut kinds: Vec<Kind> = Kind::ALL.to_vec();
-    kinds.retain(|kind| waiter.of(*kind) > 0);
-    kinds.sort_by_key(|kind| std::cmp::Reverse(waiter.of(*kind)));
-    for kind in &kinds {
-        let ns = waiter.of(*kind);
+    let mut leaves = WAITS.to_vec();
+    leaves.retain(|leaf| spent.of(*leaf) > 0);
+    leaves.sort_by_key(|leaf| std::cmp::Reverse(spent.of(*leaf)));
+    for leaf in &leaves {
+        let ns = spent.of(*leaf);
         table.row(vec![duration(ns), share(ns, whole)]);
     }
     table.push_column(page, "FOR", |row, room| {
-        shorten(meaning(kinds[row], waiter).as_bytes(), room)
+        shorten(meaning(leaves[row], waiter).as_bytes(), room)
     });
     page.table(table)?;
     let files = waiter.files.len();
@@ -85,18 +91,19 @@ fn one(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io::Result<
     }
 }
 
-fn meaning(kind: Kind, waiter: &Waiter) -> String {
-    match kind {
-        Kind::Storage => "operations on files, its own or its loader's".into(),
-        Kind::LoaderCpu => match waiter.loaders.len() as u64 {
+fn meaning(leaf: Leaf, waiter: &Waiter) -> String {
+    match leaf {
+        Leaf::Storage => "operations on files, its own or its loader's".into(),
+        Leaf::Computing => match waiter.loaders.len() as u64 {
             0 | 1 => "the loader, which computed".into(),
             many => format!("the loader, which computed in {} processes", count(many)),
         },
-        Kind::RunQueue => "a CPU".into(),
-        Kind::Sleep => "a time to pass: sleeps, polling".into(),
-        Kind::PageFault => "pages of memory or of mapped files".into(),
-        Kind::Network => "the network, or an interrupt".into(),
-        Kind::Other => "other processes, devices and locks".into(),
-        Kind::Unresolved => "what is not known".into(),
+        Leaf::RunQueue => "a CPU".into(),
+        Leaf::Sleep => "a time to pass: sleeps, polling".into(),
+        Leaf::PageFault => "pages of memory or of mapped files".into(),
+        Leaf::Network => "the network, or an interrupt".into(),
+        Leaf::Other => "other processes, devices and locks".into(),
+        Leaf::Unresolved => "what is not known".into(),
+        Leaf::Running | Leaf::OfThatForChild => String::new(),
     }
 }

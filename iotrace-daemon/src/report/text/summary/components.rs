@@ -14,10 +14,10 @@ use crate::{
     analysis::{
         epochs::Epoch,
         saves::Event,
-        waits::{Exposed, Kind},
+        waits::{Exposed, WAITS, label},
     },
     classify::phase::Phase,
-    model::counters,
+    model::{counters, waits::Leaf},
     report::{Report, merged::Merged, sum::Sum, verdict::Judgement},
 };
 
@@ -82,13 +82,14 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
 
 /// What the main threads did with their time, the longest first.
 fn waited(exposed: &Exposed) -> (Style, String) {
-    let mut parts: Vec<(u64, &str)> = vec![(exposed.running, "ran")];
-    parts.extend(Kind::ALL.map(|kind| (exposed.of(kind), kind.label())));
-    parts.sort_by_key(|(ns, _)| Reverse(*ns));
-    let is_seen = |(ns, _): &&(u64, &str)| *ns as f64 >= exposed.whole as f64 * MIN_SHOWN_SHARE;
-    let parts = parts.iter().filter(is_seen);
+    let spent = &exposed.spent;
+    let mut leaves = vec![Leaf::Running];
+    leaves.extend(WAITS);
+    leaves.retain(|leaf| exposed.share(spent.of(*leaf)) >= MIN_SHOWN_SHARE);
+    leaves.sort_by_key(|leaf| Reverse(spent.of(*leaf)));
+    let parts = leaves.iter();
     let parts: Vec<String> = parts
-        .map(|(ns, what)| format!("{what} {}", share(*ns, exposed.whole)))
+        .map(|leaf| format!("{} {}", label(*leaf), share(spent.of(*leaf), spent.whole())))
         .collect();
     let who = match exposed.threads {
         1 => "main thread".to_owned(),
