@@ -197,8 +197,15 @@ fn an_interrupt_reaches_the_program_and_the_report_comes() {
 fn an_interrupt_before_tracing_begins_is_told() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let (_keep, dir) = directory();
+        // It waits for a writer, so that the signal never comes too late.
+        let (_other, other) = directory();
+        let types = other.join("types");
+        let made = Command::new("mkfifo").arg(&types).status().unwrap();
+        assert!(made.success());
         let child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-            .args(["record", "-o", "recording", "--", "touch", "ran"])
+            .args(["record", "-o", "recording", "--btf"])
+            .arg(&types)
+            .args(["--", "touch", "ran"])
             .current_dir(&dir)
             .stderr(Stdio::piped())
             .spawn()

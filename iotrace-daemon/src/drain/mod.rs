@@ -403,6 +403,9 @@ impl Drain {
                 Decoded::Event(event) => events.push(event),
                 Decoded::Fill => fill = true,
                 Decoded::ThreadEnd(end) => {
+                    if let Some(waits) = &mut self.waits {
+                        waits.ended(&end);
+                    }
                     if let Some(watch) = &mut self.watch {
                         watch.ended(end);
                     }

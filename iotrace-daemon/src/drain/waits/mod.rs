@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use iotrace_common::waits::Wait;
 
-use super::rings::Rings;
+use super::{rings::Rings, threads::Ended};
 use crate::{host, model::waits::Waited};
 use resolve::Resolver;
 
@@ -42,6 +42,19 @@ impl Waits {
     pub fn look(&mut self) {
         let until = host::monotonic().saturating_sub(LATE_NS);
         self.take(until);
+    }
+
+    /// A thread has ended: it ran since its last wait.
+    pub fn ended(&mut self, thread: &Ended) {
+        self.pending.push(Wait {
+            off: thread.time,
+            woken: thread.time,
+            on: thread.time,
+            tid: thread.tid,
+            tgid: thread.process.pid,
+            start: thread.process.start,
+            ..Wait::default()
+        });
     }
 
     /// Time by what it went to, since the last call.
