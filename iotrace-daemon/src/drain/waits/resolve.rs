@@ -250,13 +250,8 @@ impl Resolver {
     /// What a thread did from `start` to `end`, when it woke another one.
     fn copy(&mut self, tid: u32, start: u64, end: u64, pieces: &mut Vec<Piece>, depth: u32) {
         let unresolved = self.number(Source::of(Leaf::Unresolved));
-        let mut put = |start, end, source| {
-            if start < end {
-                pieces.push(Piece { start, end, source });
-            }
-        };
         let Some(thread) = self.threads.get(&tid).filter(|_| depth > 0) else {
-            return put(start, end, unresolved);
+            return put(pieces, start, end, unresolved);
         };
         let (by, known_from) = (thread.process, thread.known_from);
         if start < known_from {
@@ -264,7 +259,7 @@ impl Resolver {
             match thread.parent.filter(|parent| *parent != tid) {
                 // Before it was born, its parent led there.
                 Some(parent) => self.copy(parent, start, until, pieces, depth - 1),
-                None => put(start, until, unresolved),
+                None => put(pieces, start, until, unresolved),
             }
         }
         let from = start.max(known_from);
@@ -277,20 +272,20 @@ impl Resolver {
         };
         let mut at = from;
         let first = thread.pieces.partition_point(|piece| piece.end <= from);
-        let mut put = |start, end, source| {
-            if start < end {
-                pieces.push(Piece { start, end, source });
-            }
-        };
         for piece in thread.pieces.range(first..) {
             if piece.start >= end {
                 break;
             }
-            put(at, piece.start, computing);
-            put(piece.start.max(at), piece.end.min(end), piece.source);
+            put(pieces, at, piece.start, computing);
+            put(
+                pieces,
+                piece.start.max(at),
+                piece.end.min(end),
+                piece.source,
+            );
             at = piece.end.max(at);
         }
-        put(at, end, computing);
+        put(pieces, at, end, computing);
     }
 
     fn number(&mut self, source: Source) -> u32 {
@@ -306,6 +301,13 @@ impl Resolver {
             self.sources.push(source);
             self.sources.len() as u32 - 1
         })
+    }
+}
+
+/// Adds a piece, if it has any length.
+fn put(pieces: &mut Vec<Piece>, start: u64, end: u64, source: u32) {
+    if start < end {
+        pieces.push(Piece { start, end, source });
     }
 }
 
