@@ -1,121 +1,13 @@
-//! Builds the kernel crate and puts its objects into `OUT_DIR`, where `include_bytes_aligned!` takes
-//! them from; and names this build's version and commit (`IOTRACE_VERSION`).
+//! Names this build's version and commit (`IOTRACE_VERSION`).
 
-use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::{env, path::Path, process::Command};
 
-#[path = "build/kernel_crate.rs"]
-mod kernel_crate;
-#[path = "build/toolchain.rs"]
-mod toolchain;
-
-use kernel_crate::{Machine, OBJECTS, PACKAGE};
-use toolchain::Toolchain;
-
-/// The mend for everything that is missing.
-const SETUP: &str =
-    "`cargo xtask setup` installs what is missing, `cargo xtask setup --check` names it";
-
-fn main() -> ExitCode {
-    let package = path_variable("CARGO_MANIFEST_DIR");
-    let root = package
+fn main() {
+    let package = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it for every build script");
+    let root = Path::new(&package)
         .parent()
         .expect("the package is a directory of the workspace");
-    export_version(root);
-    match build_kernel_crate(root) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: the kernel crate {PACKAGE} was not built: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Builds the objects. Their warnings become ours; their errors end the build.
-fn build_kernel_crate(root: &Path) -> Result<(), String> {
-    rerun_if_changed(root);
-    let toolchain = Toolchain::find(env!("CARGO_PKG_RUST_VERSION"))
-        .map_err(|why| format!("no compiler with the sources of `core`: {why}\n{SETUP}"))?;
-    let linker = toolchain::installed("bpf-linker")
-        .ok_or_else(|| format!("bpf-linker was not found\n{SETUP}"))?;
-    for tool in [&toolchain.rustc, &linker] {
-        println!("cargo::rerun-if-changed={}", tool.display());
-    }
-
-    let machine = Machine {
-        arch: variable("CARGO_CFG_TARGET_ARCH"),
-        big_endian: variable("CARGO_CFG_TARGET_ENDIAN") == "big",
-    };
-    let out = path_variable("OUT_DIR");
-    for (name, features) in OBJECTS {
-        build_object(
-            &toolchain,
-            &linker,
-            &machine,
-            features,
-            root,
-            &out.join(name),
-        )?;
-    }
-    Ok(())
-}
-
-/// Builds the kernel crate with `features` and puts the object at `to`.
-fn build_object(
-    toolchain: &Toolchain,
-    linker: &Path,
-    machine: &Machine,
-    features: &str,
-    root: &Path,
-    to: &Path,
-) -> Result<(), String> {
-    // Not an object's name, which would be in its way. One for all: they differ in the last crate alone.
-    let target_dir = to.with_file_name("kernel-target");
-    let mut cargo = kernel_crate::cargo(toolchain, "build", features, machine, root, &target_dir);
-    let linker_variable = machine.target().replace('-', "_").to_uppercase();
-    cargo.env(format!("CARGO_TARGET_{linker_variable}_LINKER"), linker);
-    let output = cargo
-        .output()
-        .map_err(|error| format!("cannot run {cargo:?}: {error}"))?;
-
-    let messages = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(format!("{} with {toolchain}\n{messages}", output.status));
-    }
-    for line in messages.lines().filter(|line| !line.is_empty()) {
-        println!("cargo::warning={line}");
-    }
-    let object = target_dir
-        .join(machine.target())
-        .join("release")
-        .join(PACKAGE);
-    fs::copy(&object, to).map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
-    Ok(())
-}
-
-/// Names what the object is made of, beside the tools, which are named once they are found.
-fn rerun_if_changed(root: &Path) {
-    for part in [
-        PACKAGE,
-        "iotrace-common",
-        "Cargo.toml",
-        "Cargo.lock",
-        "iotrace-daemon/build",
-    ] {
-        println!("cargo::rerun-if-changed={}", root.join(part).display());
-    }
-    for name in [toolchain::RUSTC_VARIABLE, "CARGO_HOME", "RUSTUP_HOME"] {
-        println!("cargo::rerun-if-env-changed={name}");
-    }
-}
-
-/// Sets `IOTRACE_VERSION`: the package's version, and the commit where there is one.
-///
-/// A modified working tree is not told: the script does not run again for every edit, so the word
-/// would often be stale.
-fn export_version(root: &Path) {
+    println!("cargo::rerun-if-changed=build.rs");
     let version = env!("CARGO_PKG_VERSION");
     match commit(root) {
         Some(commit) => println!("cargo::rustc-env=IOTRACE_VERSION={version} ({commit})"),
@@ -147,14 +39,4 @@ fn git(root: &Path, args: &[&str]) -> Option<String> {
         .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim_end().to_owned())
-}
-
-/// A variable that cargo sets for every build script.
-fn variable(name: &str) -> String {
-    env::var(name).unwrap_or_else(|error| panic!("cargo did not set {name}: {error}"))
-}
-
-/// The same, as a path.
-fn path_variable(name: &str) -> PathBuf {
-    PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("cargo did not set {name}")))
 }

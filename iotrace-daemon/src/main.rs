@@ -1,7 +1,212 @@
-//! The `iotrace` binary: arguments in, exit code out.
+//! The `iotrace` binary: subcommands, logging, exit codes.
+//!
+//! Reports go to standard output, everything else to standard error. A closed pipe is no error.
 
-use std::process::ExitCode;
+mod check;
+mod child;
+mod config;
+mod daemon;
+mod diff;
+mod export;
+mod interrupt;
+mod live;
+mod manual;
+mod meter;
+mod newest;
+mod operations;
+mod output;
+mod phases;
+mod progress;
+mod record;
+mod remote;
+mod report;
+mod session;
+mod sizes;
+mod snapshot;
+mod source;
+mod stage;
+mod ticks;
+mod times;
+mod top;
+mod trace;
+mod user;
 
+use std::{io, process::ExitCode};
+
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
+use iotrace_recording::memory;
+
+use iotrace_service::socket::protocol::{Code, Refusal};
+use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
+
+/// The kernel programs in this binary.
+const PROGRAMS: Programs = Programs {
+    recent: iotrace_programs::RECENT,
+    legacy: iotrace_programs::LEGACY,
+    untyped: iotrace_programs::UNTYPED,
+};
+
+/// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.
+#[derive(Debug, Parser)]
+#[command(name = "iotrace", version = env!("IOTRACE_VERSION"), max_term_width = 100)]
+struct Cli {
+    /// Say more on standard error; twice: the kernel programs' own messages, too.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Trace a program, running processes or the whole system, and report what it did.
+    Record(Box<record::Args>),
+    /// Trace the whole system for as long as it runs, and export metrics by job.
+    Daemon(Box<daemon::Args>),
+    /// Show live processes and files by phase, in the terminal.
+    Top(top::Args),
+    /// Print what a process has done until now, from the running service.
+    Snapshot(snapshot::Args),
+    /// Print the report of a recording.
+    Report(report::Args),
+    /// Compare two recordings, before and after a change.
+    Diff(diff::Args),
+    /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
+    Export(export::Args),
+    /// List, explain and check the rules that sort files into phases.
+    Phases(phases::Args),
+    /// Say whether this host can run iotrace, and what is missing.
+    Check(check::Args),
+    /// Print shell completions: `iotrace completions bash > /etc/bash_completion.d/iotrace`.
+    Completions(manual::CompletionsArgs),
+    /// Print a manual page: `iotrace man record | man -l -`.
+    Man(manual::ManArgs),
+}
+
+/// The definition of the command line, for manual pages and completions.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs iotrace with the arguments of this process.
 fn main() -> ExitCode {
-    iotrace_daemon::cli::main()
+    memory::configure();
+    let cli = Cli::try_parse().unwrap_or_else(|error| hinted(error).exit());
+    start_log(cli.verbose);
+    let result = match cli.command {
+        Command::Record(args) => record::run(*args, cli.verbose),
+        Command::Daemon(args) => daemon::run(&args, cli.verbose),
+        Command::Top(args) => top::run(&args),
+        Command::Snapshot(args) => snapshot::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::Phases(args) => phases::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            tell(&error);
+            if closed_pipe(&error) {
+                return ExitCode::SUCCESS;
+            }
+            exit_code(&error)
+        }
+    }
+}
+
+/// The error of a wrong command line; of a program that is named without `--` before it, with the line that works.
+fn hinted(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let words = words();
+    let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let at = words.iter().position(|word| word == named);
+    let (Some(at), "record") = (at, words.get(1).map_or("", String::as_str)) else {
+        return error;
+    };
+    if error.kind() == ErrorKind::UnknownArgument && !named.starts_with('-') {
+        let line = format!("{} -- {}", words[..at].join(" "), words[at..].join(" "));
+        let tip = format!("put `--` before the program: {}", harmless(&line));
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![tip.into()]),
+        );
+    }
+    error
+}
+
+/// The command line, for messages: an argument may have any bytes.
+fn words() -> Vec<String> {
+    let words = std::env::args_os();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Says an error, unless it is that nobody reads any more.
+fn tell(error: &anyhow::Error) {
+    if !closed_pipe(error) {
+        eprintln!("iotrace: {}", harmless(&chain(error.as_ref())));
+    }
+}
+
+/// The text without what would control a terminal: an error may quote a file that anybody wrote.
+fn harmless(text: &str) -> String {
+    let escape = |c: char| match c {
+        '\n' => c.to_string(),
+        _ if c.is_control() => c.escape_default().to_string(),
+        _ => c.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+fn start_log(verbose: u8) {
+    let level = match verbose {
+        0 => log::LevelFilter::Warn,
+        1 => log::LevelFilter::Info,
+        _ => log::LevelFilter::Debug,
+    };
+    env_logger::Builder::new()
+        .filter_level(level)
+        .parse_default_env()
+        .format_target(false)
+        .init();
+}
+
+/// Exit code of an error: 77 where a privilege or a kernel feature is missing, 127 and 126 as a shell's for a command
+/// that is not there or cannot run, 1 for all else.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if let Some(error) = error.downcast_ref::<KernelError>() {
+        return ExitCode::from(error.exit_code());
+    }
+    if let Some(refusal) = error.downcast_ref::<Refusal>()
+        && refusal.code == Code::Denied
+    {
+        return ExitCode::from(77);
+    }
+    if let Some(error) = error.downcast_ref::<child::NotStarted>() {
+        return ExitCode::from(error.exit_code());
+    }
+    ExitCode::FAILURE
+}
+
+fn closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::command().debug_assert();
+    }
 }

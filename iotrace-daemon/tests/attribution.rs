@@ -1,6 +1,6 @@
 //! Paths and environments of real systems, and the unit that each process of them belongs to.
 
-use iotrace_daemon::service::attribution::{Unit, unit};
+use iotrace_service::attribution::{Unit, unit};
 
 const CONTAINER: &str = "2fa1b5c8d9e00112233445566778899aabbccddeeff00112233445566778899a";
 const POD: &str = "3f1c2a4b-5d6e-4f70-8192-a3b4c5d6e7f8";

@@ -21,15 +21,13 @@ use iotrace_common::{
     op,
     trace::Operation,
 };
-use iotrace_daemon::{
-    model::{
-        Model,
-        counters::*,
-        input::{Place, ProcessId},
-        run::Run,
-    },
-    recording::{Directory, Recorder, trace::TraceWriter},
+use iotrace_model::{
+    Model,
+    counters::*,
+    input::{Place, ProcessId},
+    run::Run,
 };
+use iotrace_recording::{Directory, Recorder, trace::TraceWriter};
 use serde_json::Value;
 
 const SECOND: u64 = 1_000_000_000;

@@ -13,7 +13,7 @@ use common::{
     number, text,
 };
 use iotrace_common::op;
-use iotrace_daemon::recording::trace::{Row, Trace};
+use iotrace_recording::trace::{Row, Trace};
 use serde_json::Value;
 
 /// Reads and writes by two threads and a child, and calls that fail or move nothing.

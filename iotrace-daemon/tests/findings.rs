@@ -20,7 +20,6 @@ use common::{
     slow::{Slow, Speed},
     text,
 };
-use iotrace_daemon::recording;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -560,7 +559,7 @@ for index in range(many):
 "#;
 
 /// Where the program looked in vain beneath `top`, by the recording.
-fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, recording::Recorded, Value) {
+fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, iotrace_recording::Recorded, Value) {
     let command = [
         "-S".as_ref(),
         "-c".as_ref(),
@@ -575,7 +574,7 @@ fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, recording::Recorded
         .env("LD_LIBRARY_PATH", "")
         .command(command);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let mut beneath = BTreeMap::new();
     for (_, path, count) in recorded.model.missing().all() {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));

@@ -2,6 +2,7 @@
 
 mod common;
 
+use iotrace_tracer::kernel::Programs;
 use std::{
     io::Write as _,
     process::{Command, Stdio},
@@ -13,11 +14,9 @@ use iotrace_common::{
     op,
     value::IoFull,
 };
-use iotrace_daemon::{
-    classify::Classifier,
-    drain::{Batch, Drain},
-    kernel::{ByPhase, Detail, HookChoice, Options, load},
-};
+use iotrace_phases::Classifier;
+use iotrace_tracer::drain::{Batch, Drain};
+use iotrace_tracer::kernel::{ByPhase, Detail, HookChoice, Options, load};
 
 /// What the counters of all threads hold, as a histogram would show it: all operations of a class in its first bucket.
 #[derive(Default)]
@@ -76,12 +75,18 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         program_log: false,
         trace: None,
         page_cache: true,
-        block: iotrace_daemon::kernel::block::Wanted::Nothing,
+        block: iotrace_tracer::kernel::block::Wanted::Nothing,
         uprobes: Vec::new(),
         waits: false,
     };
+    let programs = Programs {
+        recent: iotrace_programs::RECENT,
+        legacy: iotrace_programs::LEGACY,
+        untyped: iotrace_programs::UNTYPED,
+    };
     let types = load::read_types(None).unwrap();
-    let mut kernel = load::load(&options, &types, Classifier::builtin().table()).unwrap();
+    let mut kernel =
+        load::load(&options, &programs, &types, Classifier::builtin().table()).unwrap();
     let mut drain = Drain::new(&mut kernel).unwrap();
     kernel.attach_what_there_is(hook).unwrap();
     let mut shell = Command::new("sh")

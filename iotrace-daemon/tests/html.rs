@@ -16,17 +16,15 @@ use std::{
 use browser::Page;
 use common::{Iotrace, directory, number, run::Finished, text};
 use iotrace_common::key::FileId;
-use iotrace_daemon::{
-    model::{
-        FailureCount, Model,
-        counters::{self, Counters},
-        history::Bounds,
-        input::{Event, FileName, Place, ProcessId},
-        run::{Clock, Run, Target},
-    },
-    recording::Recorder,
-    report::{Report, html, units},
+use iotrace_model::{
+    FailureCount, Model,
+    counters::{self, Counters},
+    history::Bounds,
+    input::{Event, FileName, Place, ProcessId},
+    run::{Clock, Run, Target},
 };
+use iotrace_recording::Recorder;
+use iotrace_report::{Report, html, units};
 use serde_json::Value;
 
 /// In nanoseconds.
@@ -620,7 +618,7 @@ fn a_hostile_name_is_text_and_nothing_else() {
         .collect();
     let escaped: Vec<String> = paths
         .iter()
-        .map(|path| iotrace_daemon::report::escape(path.as_os_str().as_bytes()))
+        .map(|path| iotrace_report::escape(path.as_os_str().as_bytes()))
         .collect();
     for path in &escaped {
         assert!(shown.contains(path), "{path:?} is not in {shown:?}");
@@ -654,7 +652,7 @@ fn run() -> Run {
         duration_ns: 0,
         clock: Clock::default(),
         clock_step_ns: 0,
-        merged_time: iotrace_daemon::model::run::MergedTime::default(),
+        merged_time: iotrace_model::run::MergedTime::default(),
         block: false,
         memory_bytes: 16 << 30,
         room_bytes: BTreeMap::new(),

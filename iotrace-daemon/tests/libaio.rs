@@ -10,7 +10,7 @@ use common::{
     compiled, directory, fio, number, text,
 };
 use iotrace_common::op;
-use iotrace_daemon::recording::trace::Trace;
+use iotrace_recording::trace::Trace;
 
 const HOOKS: [&str; 2] = ["btf", "tracepoint"];
 

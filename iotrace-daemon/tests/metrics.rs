@@ -9,22 +9,20 @@ use iotrace_common::{
     histogram::{Durations, class},
     op,
 };
-use iotrace_daemon::{
-    classify::phase::Phase,
-    kernel::{ByPhase, HookState, ProgramRuns},
-    model::{
-        block::{Classes, Device},
-        run::Clock,
-    },
-    service::{
-        attribution,
-        config::Config,
-        metrics::{Exporter, Format},
-        own::Usage,
-        shared::{Draining, Memory, Recordings, Service, Shared, State},
-        totals::{Key, Mount, NO_MOUNT, Saved, Sums, Totals, UNKNOWN, Value},
-    },
+use iotrace_model::{
+    block::{Classes, Device},
+    run::Clock,
 };
+use iotrace_phases::phase::Phase;
+use iotrace_service::{
+    attribution,
+    config::Config,
+    metrics::{Exporter, Format},
+    own::Usage,
+    shared::{Draining, Memory, Recordings, Service, Shared, State},
+    totals::{Key, Mount, NO_MOUNT, Saved, Sums, Totals, UNKNOWN, Value},
+};
+use iotrace_tracer::kernel::{ByPhase, HookState, ProgramRuns};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
 

@@ -6,7 +6,7 @@ mod common;
 use std::{collections::BTreeMap, path::Path};
 
 use common::{Iotrace, directory, number, text};
-use iotrace_daemon::recording::trace::Trace;
+use iotrace_recording::trace::Trace;
 use serde_json::Value;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/overlap.py");
@@ -14,7 +14,7 @@ const PHASES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "othe
 
 /// Starts and ends of all operations on files, nanoseconds since the Unix epoch, by phase without its class.
 fn spans(recording: &Path) -> BTreeMap<&'static str, Vec<(i64, i64)>> {
-    use iotrace_daemon::classify::phase::Phase;
+    use iotrace_phases::phase::Phase;
     let trace = Trace::open(recording).unwrap_or_else(|error| panic!("{error}"));
     let mut spans: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for row in trace.expect("a trace").rows() {

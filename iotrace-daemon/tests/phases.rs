@@ -11,14 +11,11 @@ use std::{
 };
 
 use common::{Iotrace, compare, directory, number, text, truth};
-use iotrace_daemon::{
-    classify::{
-        Classifier,
-        phase::{Class, Direction, Phase},
-        rules::Rule,
-    },
-    model::Model,
-    recording,
+use iotrace_model::Model;
+use iotrace_phases::{
+    Classifier,
+    phase::{Class, Direction, Phase},
+    rules::Rule,
 };
 
 const FILES: usize = 4_000;
@@ -163,7 +160,7 @@ fn kernel_and_user_space_agree() {
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (_, report) = finished.truth_and_report();
     compare::nothing_lost(&report);
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let used = used(&recorded.model);
     let mut by_phase: HashMap<u16, usize> = HashMap::new();
     let mut check = |path: &Path, is_directory: bool, directions: &[Direction]| {
@@ -207,7 +204,7 @@ fn filesystems_without_storage_are_sorted_by_their_type() {
         "/proc/self/stat",
         "/sys/kernel/mm/transparent_hugepage/enabled",
     ]);
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let used = used(&recorded.model);
     let system = Phase::Other(Some(Class::System)).code();
     let of_type: Vec<_> = used
@@ -243,7 +240,7 @@ fn merged(hook: &str, detail: &str) {
     let (truth, report) = finished.truth_and_report();
     assert_eq!(number(&report["losses"], "unmerged_calls"), 0);
     let unsure = number(&report["losses"], "merged_uncertain_ns");
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let live = recorded.model.processes();
     for case in truth["merged"].as_array().expect("cases") {
         let role = text(case, "role");
@@ -278,7 +275,7 @@ fn merged(hook: &str, detail: &str) {
 
 /// By files and by process the merged time is the same.
 fn check_rows(model: &Model) {
-    use iotrace_daemon::model::counters::{UNION_READ_NS, UNION_WRITE_NS};
+    use iotrace_model::counters::{UNION_READ_NS, UNION_WRITE_NS};
     for (index, process) in model.processes().iter().enumerate() {
         let rows = model
             .rows()
@@ -303,7 +300,7 @@ fn a_rename_sorts_a_file_again() {
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (truth, report) = finished.truth_and_report();
     compare::nothing_lost(&report);
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let saver = &truth::processes(&truth)[0];
     compare::same(saver, &report);
     let used = used(&recorded.model);
@@ -347,7 +344,7 @@ fn phases_survive_the_recording() {
     let finished =
         Iotrace::record().command(["/bin/cat".as_ref(), dir.join("images.npy").as_os_str()]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let [process] = recorded.model.processes() else {
         panic!("one process")
     };
@@ -393,7 +390,7 @@ fn the_users_rules_hold_in_the_kernel_and_in_the_report() {
             (text(row, "phase"), text(row, "rule")),
             ("training", "shards")
         );
-        let recorded = recording::read(&finished.recording).expect("the recording");
+        let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
         let codes = &used(&recorded.model)[dir.join("a.shard").as_os_str().as_bytes()];
         assert_eq!(
             codes,
@@ -445,7 +442,7 @@ fn rules_for_a_filesystem_hold_in_the_kernel() {
         there.as_os_str(),
     ]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let recorded = recording::read(&finished.recording).expect("the recording");
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let used = used(&recorded.model);
     for (file, phase) in [(here, Phase::Restore), (there, Phase::Training)] {
         let codes = &used[file.as_os_str().as_bytes()];

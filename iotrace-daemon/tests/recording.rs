@@ -8,16 +8,14 @@ use std::{
 };
 
 use iotrace_common::{key::FileId, op};
-use iotrace_daemon::{
-    model::{
-        Model,
-        counters::{self, Counters},
-        input::{Event, FileName, Place, ProcessId},
-        run::{Clock, Run, Target},
-    },
-    recording::{self, Recorder},
-    report::{self, Extent, Layout, Report},
+use iotrace_model::{
+    Model,
+    counters::{self, Counters},
+    input::{Event, FileName, Place, ProcessId},
+    run::{Clock, Run, Target},
 };
+use iotrace_recording::{self, Recorder};
+use iotrace_report::{self, Extent, Layout, Report};
 
 const SECOND: u64 = 1_000_000_000;
 const P: ProcessId = ProcessId { pid: 100, start: 7 };
@@ -43,7 +41,7 @@ fn run() -> Run {
             realtime_minus_boottime_ns: 1_763_681_000_000_000_002,
         },
         clock_step_ns: 0,
-        merged_time: iotrace_daemon::model::run::MergedTime::default(),
+        merged_time: iotrace_model::run::MergedTime::default(),
         block: false,
         memory_bytes: 16 << 30,
         room_bytes: std::collections::BTreeMap::new(),
@@ -200,19 +198,19 @@ fn record(directory: &Path) -> (Model, Run) {
 
 fn json(model: &Model, run: &Run) -> serde_json::Value {
     let mut out = Vec::new();
-    report::json(&Report::new(model, run), &mut out).unwrap();
+    iotrace_report::json(&Report::new(model, run), &mut out).unwrap();
     serde_json::from_slice(&out).unwrap()
 }
 
 fn text(model: &Model, run: &Run) -> String {
     let mut out = Vec::new();
     let (report, layout) = (Report::new(model, run), Layout::plain(Layout::FULL_WIDTH));
-    report::text(&report, &Extent::Full, layout, &mut out).unwrap();
+    iotrace_report::text(&report, &Extent::Full, layout, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn error(directory: &Path) -> String {
-    recording::read(directory)
+    iotrace_recording::read(directory)
         .err()
         .expect("an error")
         .to_string()
@@ -237,7 +235,7 @@ fn the_report_is_the_same_again() {
         ["meta.json", "part-000001", "part-000002"],
         "an empty interval has no part"
     );
-    let recorded = recording::read(scratch.path()).unwrap();
+    let recorded = iotrace_recording::read(scratch.path()).unwrap();
     recorded.model.check().unwrap();
     assert!(recorded.complete);
     assert_eq!(recorded.run, run);
@@ -267,7 +265,7 @@ fn what_a_killed_recorder_leaves_is_read() {
     let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(&directory, &run).unwrap();
     assert!(
-        !recording::read(&directory).unwrap().complete,
+        !iotrace_recording::read(&directory).unwrap().complete,
         "killed before the first flush"
     );
     first_interval(&mut model);
@@ -280,7 +278,7 @@ fn what_a_killed_recorder_leaves_is_read() {
     fs::write(directory.join("meta.json.tmp"), "{").unwrap();
     fs::create_dir(directory.join("part-000002.tmp")).unwrap();
     fs::write(directory.join("part-000002.tmp/files.parquet"), "PAR1").unwrap();
-    let recorded = recording::read(&directory).unwrap();
+    let recorded = iotrace_recording::read(&directory).unwrap();
     assert!(!recorded.complete);
     let again = json(&recorded.model, &recorded.run);
     // Shares are of a run that is as long as the recording tells.
@@ -350,10 +348,10 @@ fn a_changed_bit_is_told() {
         fs::write(&path, &whole).unwrap();
     }
     assert!(changes > 200, "{changes}");
-    recording::read(scratch.path()).expect("whole again");
+    iotrace_recording::read(scratch.path()).expect("whole again");
     // A recording of an earlier version has no checksums.
     fs::remove_file(scratch.path().join("part-000001/checksums")).unwrap();
-    recording::read(scratch.path()).expect("as before");
+    iotrace_recording::read(scratch.path()).expect("as before");
 }
 
 #[test]
@@ -368,7 +366,7 @@ fn changed_bytes_never_panic() {
         let mut changed = whole.clone();
         changed[position] ^= 0xff;
         fs::write(&path, changed).unwrap();
-        if let Err(error) = recording::read(scratch.path()) {
+        if let Err(error) = iotrace_recording::read(scratch.path()) {
             assert!(
                 error.to_string().contains("files.parquet is damaged"),
                 "{error}"
@@ -476,12 +474,12 @@ fn a_full_disk_loses_nothing() {
         ["meta.json", "part-000001"],
         "nothing is left of the part"
     );
-    assert!(recording::read(&directory).is_ok());
+    assert!(iotrace_recording::read(&directory).is_ok());
     fs::remove_file(&filler).unwrap();
     model.add(Q, Place::File(file(9)), &counted(&[(counters::WRITES, 1)]));
     run.duration_ns = 7 * SECOND;
     recorder.finish(&mut model, &run).unwrap();
-    let recorded = recording::read(&directory).unwrap();
+    let recorded = iotrace_recording::read(&directory).unwrap();
     assert_eq!(json(&recorded.model, &recorded.run), json(&model, &run));
 }
 
@@ -505,12 +503,12 @@ fn two_hundred_thousand_files_are_counted_each() {
         }
     }
     recorder.finish(&mut model, &run).unwrap();
-    let recorded = recording::read(scratch.path()).unwrap();
+    let recorded = iotrace_recording::read(scratch.path()).unwrap();
     assert_eq!(recorded.model.rows().len() as u64, FILES);
     assert_eq!(recorded.model.tally(), model.tally());
     assert_eq!(recorded.model.tally().bytes_read, FILES * (FILES + 1) / 2);
     let mut out = Counter::default();
-    report::json(&Report::new(&recorded.model, &recorded.run), &mut out).unwrap();
+    iotrace_report::json(&Report::new(&recorded.model, &recorded.run), &mut out).unwrap();
     assert_eq!(out.rows, FILES);
 }
 

@@ -10,15 +10,13 @@ use std::{
 
 use common::made;
 use iotrace_common::key::FileId;
-use iotrace_daemon::{
-    model::{
-        Model,
-        counters::*,
-        input::{Place, ProcessId},
-        run::Run,
-    },
-    recording::Recorder,
+use iotrace_model::{
+    Model,
+    counters::*,
+    input::{Place, ProcessId},
+    run::Run,
 };
+use iotrace_recording::Recorder;
 use serde_json::Value;
 
 const SECOND: u64 = 1_000_000_000;

@@ -15,13 +15,11 @@ use std::{
 
 use common::{Iotrace, directory, run::wait_for};
 use iotrace_common::{key::FileId, op};
-use iotrace_daemon::{
-    classify::phase::Phase,
-    model::counters,
-    recording::{
-        self,
-        trace::{Row, Trace},
-    },
+use iotrace_model::counters;
+use iotrace_phases::phase::Phase;
+use iotrace_recording::{
+    self,
+    trace::{Row, Trace},
 };
 
 /// A process, and a file of it; none for calls by path.
@@ -72,7 +70,7 @@ fn sums_of_rows(trace: &Trace) -> Sums {
 
 /// What the counters of the same recording say.
 fn sums_of_counters(recording: &Path) -> Sums {
-    let model = recording::read(recording).unwrap().model;
+    let model = iotrace_recording::read(recording).unwrap().model;
     let mut sums = Sums::new();
     let mut add = |place: Place, counters: &counters::Counters| {
         let sum = sums.entry(place).or_insert([0; op::COUNT + 4]);
@@ -562,7 +560,7 @@ fn filters_choose_programs_by_their_name() {
         .current_dir(&dir)
         .command(["sh", "-c", "cat a; head -c1 a; wc a; tail -c1 a"]);
     let trace = open(&run.recording);
-    let model = recording::read(&run.recording).unwrap().model;
+    let model = iotrace_recording::read(&run.recording).unwrap().model;
     let comms: BTreeSet<String> = rows(&trace)
         .iter()
         .map(|row| {
@@ -644,7 +642,7 @@ fn a_killed_recorder_leaves_what_it_had_flushed() {
     assert!(trace.operations > 0);
     let rows = rows(&trace);
     assert_eq!(rows.len() as u64, trace.operations);
-    assert!(!recording::read(&run.recording).unwrap().complete);
+    assert!(!iotrace_recording::read(&run.recording).unwrap().complete);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use common::{
     number,
 };
 use iotrace_common::op;
-use iotrace_daemon::recording::trace::Trace;
+use iotrace_recording::trace::Trace;
 use serde_json::Value;
 
 const SIZE: u64 = 1 << 20;

@@ -23,10 +23,10 @@ mod test;
 mod vm;
 
 /// The command line for the kernel crate, the same that builds it into the daemon.
-#[path = "../../iotrace-daemon/build/kernel_crate.rs"]
+#[path = "../../iotrace-daemon/crates/programs/build/kernel_crate.rs"]
 mod kernel_crate;
 /// The search for the kernel crate's compiler, the same that the daemon's build makes.
-#[path = "../../iotrace-daemon/build/toolchain.rs"]
+#[path = "../../iotrace-daemon/crates/programs/build/toolchain.rs"]
 mod toolchain;
 
 /// iotrace's development tasks.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotrace_common::key::FileId;
-use iotrace_daemon::model::{
+use iotrace_model::{
     input::{Event, FileName},
     run::{Clock, MergedTime, Run, Target},
 };

@@ -1,0 +1,194 @@
+//! Balance over workers and ranks: how evenly those that read training files at one time shared the work.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::uses::Uses;
+use iotrace_model::{Model, groups::Groups};
+
+/// A worker that read less than this share of the mean counts as idle.
+const IDLE: f64 = 0.1;
+/// Siblings that began so near to readers are of their kind, nanoseconds.
+const TOGETHER: i64 = 5_000_000_000;
+
+/// What one process, or one rank, read.
+#[derive(Clone, Debug, Default)]
+pub struct Share {
+    /// Index of the process; of the first one of a rank.
+    pub process: u32,
+    pub bytes: u64,
+    pub read_ns: u64,
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+}
+
+/// Processes, or ranks, that read at one time.
+#[derive(Clone, Debug)]
+pub struct Cohort {
+    pub start: i64,
+    pub end: i64,
+    /// In order of their bytes, the one with the most first.
+    pub shares: Vec<Share>,
+    /// Of them: those that read next to nothing.
+    pub idle: Vec<u32>,
+}
+
+impl Cohort {
+    /// How far the one with the most bytes is above the mean, as a share of the mean.
+    pub fn imbalance(&self) -> f64 {
+        let sum: u64 = self.shares.iter().map(|share| share.bytes).sum();
+        let mean = sum as f64 / self.shares.len().max(1) as f64;
+        let most = self.shares.first().map_or(0, |share| share.bytes);
+        if mean > 0.0 {
+            most as f64 / mean - 1.0
+        } else {
+            0.0
+        }
+    }
+
+    /// Bytes of all.
+    pub fn bytes(&self) -> u64 {
+        self.shares.iter().map(|share| share.bytes).sum()
+    }
+}
+
+/// Balance of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Balance {
+    /// Workers of one rank that read at one time, in order.
+    pub workers: Vec<Cohort>,
+    /// All ranks, where there are several.
+    pub ranks: Option<Cohort>,
+}
+
+/// Finds who read at one time, and how much each.
+pub fn balance(model: &Model, uses: &Uses, groups: &Groups) -> Balance {
+    let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
+    for visit in &uses.visits {
+        let share = shares.entry(visit.process).or_insert(Share {
+            process: visit.process,
+            start: visit.start,
+            end: visit.end,
+            ..Share::default()
+        });
+        share.bytes += visit.bytes;
+        share.read_ns += visit.read_ns;
+        share.start = share.start.min(visit.start);
+        share.end = share.end.max(visit.end);
+    }
+    let mut ranks: BTreeMap<u32, Vec<Share>> = BTreeMap::new();
+    for share in shares.values() {
+        ranks
+            .entry(groups.of(share.process))
+            .or_default()
+            .push(share.clone());
+    }
+    let of_ranks: Vec<Share> = ranks
+        .iter()
+        .map(|(rank, shares)| sum(*rank, shares))
+        .collect();
+    Balance {
+        ranks: (of_ranks.len() > 1).then(|| Cohort::new(model, of_ranks)),
+        workers: ranks
+            .into_values()
+            .flat_map(|shares| cohorts(model, shares))
+            .collect(),
+    }
+}
+
+fn sum(process: u32, shares: &[Share]) -> Share {
+    Share {
+        process,
+        bytes: shares.iter().map(|share| share.bytes).sum(),
+        read_ns: shares.iter().map(|share| share.read_ns).sum(),
+        start: shares.iter().map(|share| share.start).min().unwrap_or(0),
+        end: shares.iter().map(|share| share.end).max().unwrap_or(0),
+    }
+}
+
+/// Workers whose times touch, in cohorts of at least two.
+fn cohorts(model: &Model, mut shares: Vec<Share>) -> Vec<Cohort> {
+    shares.sort_by_key(|share| (share.start, share.process));
+    let mut cohorts: Vec<Vec<Share>> = Vec::new();
+    let mut end = i64::MIN;
+    for share in shares {
+        if share.start > end || cohorts.is_empty() {
+            cohorts.push(Vec::new());
+        }
+        end = end.max(share.end);
+        cohorts
+            .last_mut()
+            .into_iter()
+            .for_each(|cohort| cohort.push(share.clone()));
+    }
+    let known: HashSet<u32> = cohorts
+        .iter()
+        .flatten()
+        .map(|share| share.process)
+        .collect();
+    for cohort in &mut cohorts {
+        let idle = siblings(model, cohort, &known);
+        cohort.extend(idle);
+    }
+    cohorts
+        .into_iter()
+        .filter(|cohort| cohort.len() > 1)
+        .map(|shares| Cohort::new(model, shares))
+        .collect()
+}
+
+/// Processes that were forked beside those of a cohort of at least two and read nothing.
+fn siblings(model: &Model, cohort: &[Share], known: &HashSet<u32>) -> Vec<Share> {
+    let about = |process: u32| &model.processes()[process as usize].about;
+    let Some(first) = cohort.first().filter(|_| cohort.len() > 1) else {
+        return Vec::new();
+    };
+    let model_about = about(first.process);
+    let parent = model_about.parent;
+    let started = model_about.start_boottime as i64;
+    let are_siblings = cohort
+        .iter()
+        .all(|share| about(share.process).parent == parent && about(share.process).execs == 0);
+    if !are_siblings || parent == 0 || started == 0 {
+        return Vec::new();
+    }
+    let node = model.processes()[first.process as usize].node;
+    let is_sibling = |index: &u32| {
+        let (process, about) = (&model.processes()[*index as usize], about(*index));
+        let near = (about.start_boottime as i64 - started).abs() <= TOGETHER;
+        // A shell's children before it became the program that trains have its process id as parent, too.
+        let is_alike = (&about.exe, &about.args) == (&model_about.exe, &model_about.args);
+        process.node == node && about.parent == parent && about.execs == 0 && near && is_alike
+    };
+    let all = 0..model.processes().len() as u32;
+    let idle = all
+        .filter(|index| !known.contains(index))
+        .filter(is_sibling);
+    idle.map(|process| Share {
+        process,
+        start: first.start,
+        end: first.start,
+        ..Share::default()
+    })
+    .collect()
+}
+
+impl Cohort {
+    fn new(model: &Model, mut shares: Vec<Share>) -> Self {
+        let pid = |process: u32| model.processes()[process as usize].id.pid;
+        shares.sort_by_key(|share| (std::cmp::Reverse(share.bytes), pid(share.process)));
+        let mut cohort = Self {
+            start: shares.iter().map(|share| share.start).min().unwrap_or(0),
+            end: shares.iter().map(|share| share.end).max().unwrap_or(0),
+            shares,
+            idle: Vec::new(),
+        };
+        let mean = cohort.bytes() as f64 / cohort.shares.len() as f64;
+        let idle = cohort
+            .shares
+            .iter()
+            .filter(|share| (share.bytes as f64) < mean * IDLE);
+        cohort.idle = idle.map(|share| share.process).collect();
+        cohort
+    }
+}

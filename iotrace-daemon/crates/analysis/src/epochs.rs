@@ -1,0 +1,507 @@
+//! Epochs: passes over the training files, told from files that are read again.
+//!
+//! A file has been passed over once when as many bytes of it were read as it has, or when it was opened and about all of
+//! it was read. The k-th epoch is the k-th pass over the files, from its first read to its last. Where every rank reads all
+//! the data, passes are counted by rank. Files of validation and test are left out where there are others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use super::{
+    page_cache,
+    saves::parent,
+    uses::{Uses, Visit},
+};
+use iotrace_model::{
+    Model,
+    counters::{BYTES_READ, MMAPS},
+    groups::Groups,
+};
+use iotrace_phases::{
+    context::Sorted,
+    phase::{Direction, Phase},
+};
+
+/// A pass may lack so much, of the bytes of one file and of the bytes of all.
+const NEARLY: f64 = 0.05;
+/// Passes over one file in one interval; more are a file that is no data set.
+const MOST_PASSES: f64 = 10_000.0;
+/// Files of one pass from which on their order says something.
+const ORDERED: usize = 8;
+const EVALUATION: [&str; 7] = [
+    "val",
+    "valid",
+    "validation",
+    "test",
+    "testing",
+    "eval",
+    "dev",
+];
+
+/// How the files of an epoch were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Sequential,
+    Shuffled,
+}
+
+impl Order {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sequential => "sequential",
+            Self::Shuffled => "shuffled",
+        }
+    }
+}
+
+/// One pass.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    /// From 1.
+    pub number: u32,
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+    /// Distinct files.
+    pub files: u64,
+    pub bytes: u64,
+    /// Of those, or ahead of them, what was fetched from storage.
+    pub fetched: u64,
+    /// Nanoseconds in reads, summed.
+    pub read_ns: u64,
+    /// Of the bytes of all files, the share that this pass read.
+    pub coverage: f64,
+    pub order: Option<Order>,
+    /// Whether start and end are known, not put between known ones.
+    pub is_exact: bool,
+    /// Bytes by process.
+    pub by_process: BTreeMap<u32, u64>,
+    /// In which order each process read its files, hashed, and sorted over the processes; `None` where that is not known of
+    /// every file.
+    pub sequences: Option<Vec<u64>>,
+    /// Of the pairs of files that a process read one after the other, the share that lie in different directories.
+    pub directory_changes: f64,
+}
+
+impl Epoch {
+    /// Whether it read all there is.
+    pub fn is_complete(&self) -> bool {
+        self.coverage >= 1.0 - NEARLY
+    }
+
+    /// Bytes that were in the page cache already; at least, where readahead fetched more than was read.
+    pub fn cached(&self) -> u64 {
+        self.bytes.saturating_sub(self.fetched)
+    }
+
+    /// Bytes per second inside reads; `None` without any.
+    pub fn speed(&self) -> Option<f64> {
+        (self.read_ns > 0).then(|| self.bytes as f64 * 1e9 / self.read_ns as f64)
+    }
+}
+
+/// The epochs of a run, or why there are none.
+#[derive(Clone, Debug, Default)]
+pub struct Epochs {
+    pub epochs: Vec<Epoch>,
+    /// Training files that were read, and their bytes.
+    pub files: u64,
+    pub bytes: u64,
+    /// Ranks that each read everything; 1 where they share the data.
+    pub copies: u32,
+    /// Why passes are not told, where files were read.
+    pub untold: Option<&'static str>,
+    /// Whether what came from storage tells what the page cache had.
+    pub knows_cache: bool,
+}
+
+/// One file's reads in one rank.
+struct FileReads<'a> {
+    visits: Vec<&'a Visit>,
+    size: u64,
+}
+
+/// A pass over one file.
+struct Pass {
+    number: u32,
+    start: i64,
+    end: i64,
+    bytes: f64,
+    fetched: f64,
+    read_ns: f64,
+    process: u32,
+    is_exact: bool,
+}
+
+/// Finds the epochs.
+pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
+    let mut visits: Vec<&Visit> = uses.visits.iter().collect();
+    visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
+    let mut files: Vec<&[&Visit]> = visits.chunk_by(|a, b| a.file == b.file).collect();
+    let is_evaluation = |reads: &&[&Visit]| is_of_evaluation(model.file(reads[0].file).path);
+    if files.iter().any(|reads| !is_evaluation(reads)) {
+        files.retain(|reads| !is_evaluation(reads));
+    }
+    let mut found = Epochs {
+        files: files.len() as u64,
+        bytes: files
+            .iter()
+            .map(|reads| uses.sizes[reads[0].file as usize])
+            .sum(),
+        copies: 1,
+        knows_cache: page_cache::is_known_of(model, files.iter().map(|reads| reads[0].file)),
+        ..Epochs::default()
+    };
+    if files.is_empty() {
+        return found;
+    }
+    let ranks: BTreeSet<u32> = files
+        .iter()
+        .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
+        .collect();
+    let mut shared = Sum::default();
+    for reads in &files {
+        shared.add(&FileReads {
+            visits: reads.to_vec(),
+            size: uses.sizes[reads[0].file as usize],
+        });
+    }
+    // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
+    let is_copied = ranks.len() > 1
+        && are_copies(&files, uses, groups, ranks.len())
+        && !shared.is_one_behind_the_other();
+    if !is_copied {
+        shared.finish(model, &mut found);
+        return found;
+    }
+    found.copies = ranks.len() as u32;
+    let mut copied = Sum::default();
+    for reads in files {
+        let size = uses.sizes[reads[0].file as usize];
+        for rank in &ranks {
+            let of_rank = |visit: &&Visit| groups.of(visit.process) == *rank;
+            copied.add(&FileReads {
+                visits: reads.iter().copied().filter(of_rank).collect(),
+                size,
+            });
+        }
+    }
+    copied.finish(model, &mut found);
+    found
+}
+
+/// Why passes over mapped files are not told.
+pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";
+
+/// Share of the bytes of the training files that were read from which on mapped ones make passes unknown.
+pub const MAPPED_SHARE: f64 = 0.1;
+
+/// Bytes of the training files that were mapped, and not read as a whole too.
+pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
+    let mut mapped: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in model.rows() {
+        let phase = sorted[row.file as usize].phase(Direction::Read);
+        let total = row.cell.total();
+        let size = uses.sizes[row.file as usize];
+        if phase == Phase::Training && total.v[MMAPS] > 0 && total.v[BYTES_READ] < size {
+            mapped.insert(row.file, size);
+        }
+    }
+    mapped.values().sum()
+}
+
+/// Whether the path is of data that a model is only tried on.
+pub fn is_of_evaluation(path: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(path).to_ascii_lowercase();
+    let mut words = text.split(['/', '.', '_', '-']);
+    words.any(|word| EVALUATION.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
+}
+
+/// Whether every rank read every file in full, and equally often.
+fn are_copies(files: &[&[&Visit]], uses: &Uses, groups: &Groups, ranks: usize) -> bool {
+    let is_copied = |reads: &&&[&Visit]| {
+        let size = uses.sizes[reads[0].file as usize];
+        let mut passes: HashMap<u32, f64> = HashMap::new();
+        for (visit, share) in reads.iter().zip(shares(reads, size)) {
+            *passes.entry(groups.of(visit.process)).or_default() += share;
+        }
+        let mut rounded = passes.values().map(|passes| passes.round() as u64);
+        let first = rounded.next().unwrap_or(0);
+        let is_whole = passes
+            .values()
+            .all(|passes| (passes - passes.round()).abs() < NEARLY);
+        passes.len() == ranks && first > 0 && is_whole && rounded.all(|passes| passes == first)
+    };
+    let copied = files.iter().filter(is_copied).count();
+    copied as f64 >= files.len() as f64 * (1.0 - NEARLY)
+}
+
+/// How often each visit passed over its file; at most so often as is worth a place each.
+///
+/// A header is read twice, a footer left out: what one process read of the file from an open to its close, over however
+/// many intervals, passed over it once if it was about the file.
+fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
+    let share = |visit: &&Visit| {
+        let share = if size == 0 {
+            1.0
+        } else {
+            visit.bytes as f64 / size as f64
+        };
+        share.min(MOST_PASSES)
+    };
+    let mut shares: Vec<f64> = visits.iter().map(share).collect();
+    // By process: the visits since an open, and how many opens are not closed.
+    let mut chains: HashMap<u32, (Vec<usize>, i64)> = HashMap::new();
+    for (index, visit) in visits.iter().enumerate() {
+        let (chain, open) = chains.entry(visit.process).or_default();
+        if chain.is_empty() && visit.opens != 1 {
+            continue;
+        }
+        chain.push(index);
+        *open += visit.opens as i64 - visit.closes as i64;
+        if *open <= 0 {
+            let total: f64 = chain.iter().map(|index| shares[*index]).sum();
+            if (0.75..1.5).contains(&total) {
+                chain.iter().for_each(|index| shares[*index] /= total);
+            }
+            (*chain, *open) = (Vec::new(), 0);
+        }
+    }
+    shares
+}
+
+/// What a number of passes over files sums up to.
+#[derive(Default)]
+struct Sum {
+    /// Bytes of all files, for all ranks.
+    bytes: f64,
+    epochs: BTreeMap<u32, Filling>,
+    /// Visits of whole files by epoch and process: when, and which file.
+    order: BTreeMap<u32, BTreeMap<u32, Vec<(i64, u32)>>>,
+}
+
+struct Filling {
+    start: i64,
+    end: i64,
+    files: BTreeSet<u32>,
+    bytes: f64,
+    fetched: f64,
+    read_ns: f64,
+    /// Bytes of the files that were passed over, at most once each.
+    covered: f64,
+    is_exact: bool,
+    by_process: BTreeMap<u32, f64>,
+}
+
+impl Sum {
+    fn add(&mut self, reads: &FileReads<'_>) {
+        let Some(first) = reads.visits.first() else {
+            return;
+        };
+        let weight = (reads.size.max(1)) as f64;
+        self.bytes += weight;
+        let mut covered: BTreeMap<u32, f64> = BTreeMap::new();
+        for pass in passes(reads) {
+            *covered.entry(pass.number).or_default() += pass.bytes;
+            let epoch = self.epochs.entry(pass.number).or_insert(Filling {
+                start: pass.start,
+                end: pass.end,
+                files: BTreeSet::new(),
+                bytes: 0.0,
+                fetched: 0.0,
+                read_ns: 0.0,
+                covered: 0.0,
+                is_exact: true,
+                by_process: BTreeMap::new(),
+            });
+            epoch.start = epoch.start.min(pass.start);
+            epoch.end = epoch.end.max(pass.end);
+            epoch.files.insert(first.file);
+            epoch.bytes += pass.bytes;
+            epoch.fetched += pass.fetched;
+            epoch.read_ns += pass.read_ns;
+            epoch.is_exact &= pass.is_exact;
+            *epoch.by_process.entry(pass.process).or_default() += pass.bytes;
+            if pass.is_exact {
+                let of_process = self.order.entry(pass.number).or_default();
+                of_process
+                    .entry(pass.process)
+                    .or_default()
+                    .push((pass.start, first.file));
+            }
+        }
+        for (number, bytes) in covered {
+            if let Some(epoch) = self.epochs.get_mut(&number) {
+                let share = if reads.size == 0 { 1.0 } else { bytes / weight };
+                let share = if share > 0.75 { 1.0 } else { share };
+                epoch.covered += weight * share;
+            }
+        }
+    }
+
+    /// Whether each pass begins when the one before is, nearly, over.
+    fn is_one_behind_the_other(&self) -> bool {
+        let epochs: Vec<&Filling> = self.epochs.values().collect();
+        epochs.windows(2).all(|pair| {
+            let length = pair[0].end - pair[0].start;
+            pair[1].start >= pair[0].end - length / 10
+        })
+    }
+
+    fn finish(mut self, model: &Model, found: &mut Epochs) {
+        let coverage = |epoch: &Filling| epoch.covered / self.bytes;
+        let partial = self
+            .epochs
+            .values()
+            .filter(|epoch| (NEARLY..1.0 - NEARLY).contains(&coverage(epoch)));
+        if partial.count() > 1 {
+            found.untold = Some("the files were read unevenly, some often and some seldom");
+            return;
+        }
+        for (number, epoch) in std::mem::take(&mut self.epochs) {
+            let coverage = epoch.covered / self.bytes;
+            // What little was read behind the last pass is of it.
+            if let Some(last) = found.epochs.last_mut().filter(|_| coverage < NEARLY) {
+                last.end = last.end.max(epoch.end);
+                last.bytes += epoch.bytes.round() as u64;
+                last.fetched += epoch.fetched.round() as u64;
+                last.read_ns += epoch.read_ns.round() as u64;
+                for (process, bytes) in epoch.by_process {
+                    *last.by_process.entry(process).or_default() += bytes.round() as u64;
+                }
+                continue;
+            }
+            let mut order = self.order.remove(&number).unwrap_or_default();
+            for visits in order.values_mut() {
+                visits.sort_unstable();
+                visits.dedup_by_key(|(_, file)| *file);
+            }
+            found.epochs.push(Epoch {
+                number: number + 1,
+                start: epoch.start,
+                end: epoch.end,
+                files: epoch.files.len() as u64,
+                bytes: epoch.bytes.round() as u64,
+                fetched: epoch.fetched.round() as u64,
+                read_ns: epoch.read_ns.round() as u64,
+                coverage: coverage.min(1.0),
+                sequences: sequences(&order, epoch.files.len()),
+                directory_changes: directory_changes(model, &order),
+                order: order_of(model, &order),
+                is_exact: epoch.is_exact,
+                by_process: epoch
+                    .by_process
+                    .into_iter()
+                    .map(|(p, b)| (p, b.round() as u64))
+                    .collect(),
+            });
+        }
+    }
+}
+
+/// The passes over one file, in parts: one visit may end one pass and begin the next.
+fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
+    let mut passes = Vec::new();
+    let mut done = 0.0_f64;
+    let shares = shares(&reads.visits, reads.size);
+    for (visit, share) in reads.visits.iter().zip(shares) {
+        let end = done + share;
+        // What begins with an open may be the next pass where nearly all was read before; what goes on is not.
+        let slack = if visit.opens > 0 { NEARLY } else { 1e-9 };
+        let first = (done + slack).floor();
+        let last = (end - NEARLY).floor().max(first);
+        let span = (visit.end - visit.start) as f64;
+        let mut number = first;
+        // What the first pass fetched the next one finds in the page cache.
+        let mut fetched = visit.fetched as f64;
+        while number <= last {
+            // The part of the visit that is of this pass.
+            let from = if number == first { done } else { number };
+            let to = if number == last { end } else { number + 1.0 };
+            let part = if share > 0.0 {
+                (to - from) / share
+            } else {
+                1.0
+            };
+            let at = |moment: f64| {
+                visit.start + (span * (moment - done) / share.max(f64::MIN_POSITIVE)) as i64
+            };
+            let ahead = if number == last {
+                fetched
+            } else {
+                fetched.min(visit.bytes as f64 * part)
+            };
+            fetched -= ahead;
+            passes.push(Pass {
+                number: number as u32,
+                start: if number == first {
+                    visit.start
+                } else {
+                    at(from)
+                },
+                end: if number == last { visit.end } else { at(to) },
+                bytes: visit.bytes as f64 * part,
+                fetched: ahead,
+                read_ns: visit.read_ns as f64 * part,
+                process: visit.process,
+                is_exact: visit.is_exact && first == last,
+            });
+            number += 1.0;
+        }
+        done = end;
+    }
+    passes
+}
+
+/// Files that each process visited, by when.
+type Visited = BTreeMap<u32, Vec<(i64, u32)>>;
+
+/// A hash of the files of each process in their order; `None` where not all `files` were visited.
+fn sequences(order: &Visited, files: usize) -> Option<Vec<u64>> {
+    let visited = order.values().flatten().map(|(_, file)| *file);
+    if visited.collect::<BTreeSet<u32>>().len() < files {
+        return None;
+    }
+    let hash = |visits: &Vec<(i64, u32)>| {
+        let mut hasher = DefaultHasher::new();
+        visits.iter().for_each(|(_, file)| file.hash(&mut hasher));
+        hasher.finish()
+    };
+    let mut hashes: Vec<u64> = order.values().map(hash).collect();
+    hashes.sort_unstable();
+    Some(hashes)
+}
+
+/// Of the pairs of files that a process read one after the other, the share that lie in different directories.
+fn directory_changes(model: &Model, order: &Visited) -> f64 {
+    let directory = |file: u32| parent(model.file(file).path);
+    let (mut pairs, mut changes) = (0_u64, 0_u64);
+    for pair in order.values().flat_map(|visits| visits.windows(2)) {
+        pairs += 1;
+        changes += u64::from(directory(pair[0].1) != directory(pair[1].1));
+    }
+    changes as f64 / pairs.max(1) as f64
+}
+
+/// Whether the processes read files in the order of their names.
+fn order_of(model: &Model, order: &Visited) -> Option<Order> {
+    let (mut pairs, mut ascending, mut files) = (0_usize, 0_usize, 0_usize);
+    for visits in order.values() {
+        files += visits.len();
+        for pair in visits.windows(2) {
+            pairs += 1;
+            ascending += usize::from(model.file(pair[0].1).path < model.file(pair[1].1).path);
+        }
+    }
+    if files < ORDERED || pairs < ORDERED / 2 {
+        return None;
+    }
+    match ascending as f64 / pairs as f64 {
+        share if share >= 0.9 => Some(Order::Sequential),
+        share if (0.25..=0.75).contains(&share) => Some(Order::Shuffled),
+        _ => None,
+    }
+}

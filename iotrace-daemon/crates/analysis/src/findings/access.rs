@@ -1,0 +1,204 @@
+//! Findings on how files are accessed: tiny calls, many small files, an open for every sample.
+
+use super::{
+    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value,
+    facts::{Facts, FileFacts},
+    largest, seconds,
+    thresholds::*,
+};
+use crate::{epochs::Order, saves::parent};
+use iotrace_phases::phase::{Class, Phase};
+
+/// Phases whose calls are looked at: what libraries and the kernel's own files do is not the job's to change.
+const PHASES: [Phase; 6] = [
+    Phase::Training,
+    Phase::Checkpoint,
+    Phase::Restore,
+    Phase::Other(None),
+    Phase::Other(Some(Class::Cache)),
+    Phase::Other(Some(Class::Log)),
+];
+
+/// Largest size of a tiny read or write, bytes.
+const TINY_BYTES: u64 = 10 << 10;
+/// Calls after an open that take a small file as a whole: a header and the rest.
+const CALLS_OF_A_SMALL_FILE: u64 = 2;
+
+/// Reads, and writes, of at most 10 KiB that are most of their phase.
+pub fn tiny(data: &Data<'_>, facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for phase in PHASES {
+        findings.extend(tiny_in(data, facts, phase, true));
+        findings.extend(tiny_in(data, facts, phase, false));
+    }
+    findings
+}
+
+fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Option<Finding> {
+    let calls_of = |fact: &FileFacts| {
+        if is_read {
+            (fact.tiny_reads, fact.reads)
+        } else {
+            (fact.tiny_writes, fact.writes)
+        }
+    };
+    let (mut tiny, mut all, mut ns) = (0, 0, 0);
+    for fact in facts.of(phase) {
+        let (few, many) = calls_of(fact);
+        // A small file cannot be read or written by larger calls.
+        let is_small = data.uses.sizes[fact.file as usize] <= TINY_BYTES;
+        if is_small && few <= fact.opens * CALLS_OF_A_SMALL_FILE {
+            continue;
+        }
+        tiny += few;
+        all += many;
+        ns += if is_read { fact.read_ns } else { fact.write_ns };
+    }
+    let share = tiny as f64 / all.max(1) as f64;
+    if (tiny as f64) < data.limit(TINY_CALLS) || share < data.limit(TINY_SHARE) {
+        return None;
+    }
+    let (code, verb, advice) = if is_read {
+        (
+            "tiny-reads",
+            "reads",
+            "Read larger blocks: a buffered reader of 1 MiB or more, or several records in one call.",
+        )
+    } else {
+        (
+            "tiny-writes",
+            "writes",
+            "Write larger blocks: buffer 1 MiB or more before it is written, and flush a log less often.",
+        )
+    };
+    let mut evidence = vec![
+        ("calls", Value::Count(tiny)),
+        ("share_of_calls", Value::Share(share)),
+        ("phase", Value::Text(phase.to_string())),
+        ("seconds", seconds(ns)),
+    ];
+    let sizes = facts.sizes.get(&phase);
+    let common = sizes.and_then(|sizes| {
+        sizes
+            .iter()
+            .filter(|(size, _)| **size <= TINY_BYTES)
+            .max_by_key(|(_, calls)| **calls)
+    });
+    evidence.extend(common.map(|(size, _)| ("commonest_bytes", Value::Bytes(*size))));
+    Some(Finding {
+        code,
+        saving: data.saving(
+            data.wall(phase, (ns as f64 * share) as u64),
+            Confidence::Medium,
+            &[MAYBE_COMPUTING],
+        ),
+        title: format!(
+            "{:.0} % of the {verb} in phase {phase} are of at most 10 KiB",
+            share * 100.0
+        ),
+        evidence,
+        subjects: largest(
+            data,
+            facts.of(phase).filter(|fact| calls_of(fact).0 > 0),
+            |fact| calls_of(fact).0,
+            |fact| Subject::File(fact.file),
+        ),
+        advice: advice.into(),
+        also: Vec::new(),
+    })
+}
+
+/// Many small training files in an order that is not theirs.
+pub fn small_files(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
+    let epochs = &data.analysis.epochs;
+    let is_shuffled = epochs
+        .epochs
+        .iter()
+        .any(|epoch| epoch.order == Some(Order::Shuffled));
+    let (mut files, mut opens, mut reads, mut bytes, mut ns) = (0_u64, 0, 0, 0, 0);
+    let mut size = 0;
+    for fact in facts.of(Phase::Training).filter(|fact| fact.bytes_read > 0) {
+        files += 1;
+        opens += fact.opens;
+        reads += fact.reads;
+        bytes += fact.bytes_read;
+        ns += fact.read_ns + fact.meta_ns;
+        size += data.uses.sizes[fact.file as usize];
+    }
+    let mean = size as f64 / files.max(1) as f64;
+    if !is_shuffled
+        || (files as f64) < data.limit(SMALL_FILES)
+        || mean > data.limit(SMALL_FILE_BYTES)
+    {
+        return None;
+    }
+    let directories = top_directories(data, facts);
+    Some(Finding {
+        code: "small-files-at-random",
+        saving: data.saving(data.wall(Phase::Training, ns), Confidence::Medium, &[MAYBE_COMPUTING]),
+        title: format!("{files} small training files are opened in random order"),
+        evidence: vec![
+            ("files", Value::Count(files)),
+            ("mean_file_bytes", Value::Bytes(mean as u64)),
+            ("opens", Value::Count(opens)),
+            ("reads", Value::Count(reads)),
+            ("bytes_read", Value::Bytes(bytes)),
+            ("seconds", seconds(ns)),
+        ],
+        subjects: directories,
+        advice: "Pack the samples into shards (WebDataset tar, TFRecord, MDS, HDF5) of 100 MB or more, shuffle the shards and \
+                 within a buffer, or stage the tree to a local disk."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// The directories with the most training files.
+fn top_directories(data: &Data<'_>, facts: &Facts) -> Vec<Subject> {
+    let mut counts = std::collections::BTreeMap::new();
+    for fact in facts.of(Phase::Training).filter(|fact| fact.bytes_read > 0) {
+        let directory = parent(data.model.file(fact.file).path);
+        *counts.entry(directory).or_insert(0_u64) += 1;
+    }
+    largest(
+        data,
+        counts,
+        |(_, files)| *files,
+        |(path, _)| Subject::Directory(path.to_vec()),
+    )
+}
+
+/// Training files that are opened anew for a small part each.
+pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
+    let concerned = || {
+        facts
+            .of(Phase::Training)
+            .filter(|fact| fact.sample_opens > 0)
+    };
+    let (mut opens, mut files, mut bytes, mut read_ns, mut meta_ns) = (0_u64, 0_u64, 0, 0, 0);
+    for fact in concerned() {
+        files += 1;
+        opens += fact.sample_opens;
+        bytes += fact.sample_bytes;
+        read_ns += fact.sample_read_ns;
+        meta_ns += fact.sample_meta_ns;
+    }
+    if (opens as f64) < data.limit(SAMPLE_OPENS) {
+        return None;
+    }
+    Some(Finding {
+        code: "open-per-sample",
+        saving: data.saving(data.wall(Phase::Training, meta_ns), Confidence::Medium, &[MAYBE_COMPUTING]),
+        title: format!("{files} training files are opened {opens} times, for a small part of them each time"),
+        evidence: vec![
+            ("opens", Value::Count(opens)),
+            ("files", Value::Count(files)),
+            ("bytes_per_open", Value::Bytes(bytes / opens.max(1))),
+            ("metadata_seconds", seconds(meta_ns)),
+            ("read_seconds", seconds(read_ns)),
+        ],
+        subjects: largest(data, concerned(), |fact| fact.sample_opens, |fact| Subject::File(fact.file)),
+        advice: "Keep the file open for the life of the worker (open it on the first sample, not in every __getitem__).".into(),
+        also: Vec::new(),
+    })
+}

@@ -1,0 +1,38 @@
+//! What findings rest on, and what they do not look at.
+
+use iotrace_model::{
+    counters::{Counters, FAULTS, MMAPS, TIMED_MAJOR_FAULTS},
+    run::{Run, Target},
+};
+
+/// What is looked at in every run.
+pub const LOOKED_AT: [&str; 5] = [
+    "reads and writes",
+    "syncs",
+    "opens and look-ups",
+    "page faults on mapped files",
+    "calls that have not returned",
+];
+
+/// What was not looked at in a run with these totals.
+pub fn not_looked_at(totals: &Counters, run: &Run, waits: bool) -> Vec<&'static str> {
+    let is_mapped = totals.v[MMAPS] > 0;
+    let tells_faults = totals.v[FAULTS] + totals.v[TIMED_MAJOR_FAULTS] > 0;
+    let conditions = [
+        (true, "the GPU"),
+        (!waits, "what threads waited for (--waits)"),
+        (true, "sockets"),
+        (
+            run.detail != "full",
+            "sizes of reads and writes (--detail full)",
+        ),
+        (is_mapped && !tells_faults, "waits for mapped files"),
+        (!run.block, "how busy the devices were (--block)"),
+        (
+            !matches!(run.target, Target::All(_)),
+            "other processes (--all)",
+        ),
+    ];
+    let unseen = conditions.into_iter().filter(|(is_so, _)| *is_so);
+    unseen.map(|(_, what)| what).collect()
+}

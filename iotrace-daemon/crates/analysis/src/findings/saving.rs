@@ -1,0 +1,179 @@
+//! Findings on checkpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Subject, Value, largest,
+    seconds, thresholds::*,
+};
+use crate::saves::Event;
+use iotrace_model::groups::Groups;
+
+/// Time of all saves, one behind the other.
+fn time(saves: &[Event]) -> u64 {
+    saves.iter().map(Event::ns).sum()
+}
+
+/// Whether the saves are known to have held up training.
+fn confidence(saves: &[Event]) -> Confidence {
+    if saves.iter().all(|save| save.training_stopped == Some(true)) {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    }
+}
+
+fn files(data: &Data<'_>, saves: &[Event]) -> Vec<Subject> {
+    let files: BTreeSet<u32> = saves
+        .iter()
+        .flat_map(|save| save.files.iter().copied())
+        .collect();
+    largest(
+        data,
+        files,
+        |file| data.uses.sizes[*file as usize],
+        |file| Subject::File(*file),
+    )
+}
+
+/// Saves that spend their time in syncs.
+pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
+    let saves = &data.analysis.checkpoints;
+    let time = time(saves);
+    // Of one process the syncs come one behind the other; of several they overlap, so the longest of them counts.
+    let syncs: u64 = saves
+        .iter()
+        .map(|save| save.sync_ns / save.processes.len().max(1) as u64)
+        .sum();
+    let share = syncs as f64 / time.max(1) as f64;
+    if (time as f64) < data.limit(SAVE_SECONDS) * 1e9 || share < data.limit(FSYNC_SHARE) {
+        return None;
+    }
+    let bytes: u64 = saves.iter().map(|save| save.bytes).sum();
+    Some(Finding {
+        code: "checkpoint-bound-by-fsync",
+        saving: data.saving(syncs, confidence(saves), &[MAYBE_COMPUTING]),
+        title: format!("{:.0} % of the time of checkpoints is spent in fsync", share.min(1.0) * 100.0),
+        evidence: vec![
+            ("checkpoints", Value::Count(saves.len() as u64)),
+            ("fsync_seconds", Value::Seconds(syncs as f64 / 1e9)),
+            ("checkpoint_seconds", seconds(time)),
+            ("fsync_share", Value::Share(share.min(1.0))),
+            ("fsyncs", Value::Count(saves.iter().map(|save| save.syncs).sum())),
+            ("bytes_written", Value::Bytes(bytes)),
+        ],
+        subjects: files(data, saves),
+        advice: "Save to a faster local disk and copy on from there, save in the background (asynchronous checkpointing), or \
+                 sync once for the whole checkpoint and not once for every file."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// Saves that one of several ranks writes alone.
+pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
+    let saves = &data.analysis.checkpoints;
+    let ranks = data.analysis.balance.ranks.as_ref()?.shares.len();
+    let (time, bytes) = (
+        time(saves),
+        saves.iter().map(|save| save.bytes).sum::<u64>(),
+    );
+    let groups = Groups::new(data.model);
+    let mut by_rank: BTreeMap<u32, u64> = BTreeMap::new();
+    for (process, bytes) in saves.iter().flat_map(|save| &save.by_process) {
+        *by_rank.entry(groups.of(*process)).or_default() += bytes;
+    }
+    let (writer, most) = by_rank.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+    let share = most as f64 / bytes.max(1) as f64;
+    let busy_ns: u64 = saves
+        .iter()
+        .map(|save| save.data_ns + save.sync_ns + save.meta_ns)
+        .sum();
+    let busy = busy_ns as f64 / time.max(1) as f64;
+    if (time as f64) < data.limit(SAVE_SECONDS) * 1e9
+        || share < data.limit(WRITER_SHARE)
+        || busy < data.limit(WRITER_BUSY)
+    {
+        return None;
+    }
+    Some(Finding {
+        code: "checkpoint-by-one-writer",
+        saving: data.saving(time - time / ranks.max(1) as u64, confidence(saves), &[MAYBE_COMPUTING, OTHER_STORAGE_USERS]),
+        title: format!("One of {ranks} ranks writes {:.0} % of the bytes of all checkpoints", share * 100.0),
+        evidence: vec![
+            ("ranks", Value::Count(ranks as u64)),
+            ("share_of_bytes", Value::Share(share)),
+            ("bytes_written", Value::Bytes(bytes)),
+            ("checkpoint_seconds", seconds(time)),
+            ("seconds_in_calls", seconds(busy_ns)),
+        ],
+        subjects: vec![Subject::Process(writer)],
+        advice: "Save sharded: let every rank write its part (torch.distributed.checkpoint, DeepSpeed ZeRO, Orbax).".into(),
+        also: Vec::new(),
+    })
+}
+
+/// Saves for which training waits: training data were read before and after, and not meanwhile. What comes after the last
+/// read of the run holds up nothing, and a pause that is not longer than those without a save is none.
+pub fn stalled(data: &Data<'_>) -> Option<Finding> {
+    let saves = &data.analysis.checkpoints;
+    let usual = usual_pause(data);
+    let stall = |save: &Event| match (save.training_stopped, save.training_pause_ns) {
+        (Some(true), Some(pause)) => pause.saturating_sub(usual).min(save.ns()),
+        _ => 0,
+    };
+    let stopped: Vec<Event> = saves
+        .iter()
+        .filter(|save| stall(save) > 0)
+        .cloned()
+        .collect();
+    let ns: u64 = stopped.iter().map(stall).sum();
+    let share = data.share_of_run(ns);
+    if stopped.is_empty() || share < data.limit(STALL_SHARE) {
+        return None;
+    }
+    Some(Finding {
+        code: "training-stalled-by-checkpoints",
+        saving: data.saving(ns, Confidence::Medium, &["whether training went on with data that it had read before"]),
+        title: format!("Training reads stand still during checkpoints, {:.0} % of the run", share * 100.0),
+        evidence: vec![
+            ("checkpoints", Value::Count(saves.len() as u64)),
+            ("stopped", Value::Count(stopped.len() as u64)),
+            ("seconds", seconds(ns)),
+            ("share_of_run", Value::Share(share)),
+            ("usual_pause_seconds", seconds(usual)),
+        ],
+        subjects: files(data, &stopped),
+        advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
+                 often."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// The median of the pauses between reads of training data that no save is in, nanoseconds; 0 without any.
+fn usual_pause(data: &Data<'_>) -> u64 {
+    let mut reads: Vec<(i64, i64)> = data
+        .uses
+        .visits
+        .iter()
+        .map(|visit| (visit.start, visit.end))
+        .collect();
+    reads.sort_unstable();
+    let saves = &data.analysis.checkpoints;
+    let has_save = |from: i64, to: i64| saves.iter().any(|save| save.start < to && from < save.end);
+    let mut pauses = Vec::new();
+    let mut reached = i64::MAX;
+    for (start, end) in reads {
+        if start > reached && !has_save(reached, start) {
+            pauses.push((start - reached) as u64);
+        }
+        reached = if reached == i64::MAX {
+            end
+        } else {
+            reached.max(end)
+        };
+    }
+    pauses.sort_unstable();
+    pauses.get(pauses.len() / 2).copied().unwrap_or(0)
+}

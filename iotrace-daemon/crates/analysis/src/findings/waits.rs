@@ -1,0 +1,117 @@
+//! Findings on what main threads waited for, where waits were kept: they rest on no bound.
+
+use super::{Confidence, Data, Finding, Subject, Value, largest, seconds, thresholds::*};
+use crate::waits::{Exposed, Spent};
+use iotrace_model::waits::Leaf;
+
+/// The job waited for storage.
+pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
+    let waited = waited(data, Spent::storage)?;
+    let judged = data.analysis.waits.judged();
+    let files = judged.iter().flat_map(|waiter| &waiter.files);
+    let known = files.filter_map(|(file, _, ns)| file.map(|file| (file, *ns)));
+    let mut by_file = std::collections::BTreeMap::new();
+    for (file, ns) in known {
+        *by_file.entry(file).or_insert(0_u64) += ns;
+    }
+    Some(Finding {
+        code: "storage-bound",
+        saving: data.saving(waited.most_ns, Confidence::High, &[]),
+        title: waited.title("storage"),
+        evidence: waited.evidence([
+            ("page_fault_seconds", seconds(waited.exposed.spent.of(Leaf::PageFault))),
+            ("files", Value::Count(by_file.len() as u64)),
+        ]),
+        subjects: largest(data, by_file, |(_, ns)| *ns, |(file, _)| Subject::File(*file)),
+        advice: "Read earlier or from faster storage: more loader workers and prefetching if the storage is not busy, a copy of these \
+                 files on a faster tier (`iotrace report --stage-to`) if it is."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// The job waited for its loader's computing.
+pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
+    let waited = waited(data, |spent| spent.of(Leaf::Computing))?;
+    let judged = data.analysis.waits.judged();
+    let loaders: usize = judged.iter().map(|waiter| waiter.loaders.len()).sum();
+    Some(Finding {
+        code: "decode-bound",
+        saving: data.saving(waited.most_ns, Confidence::Medium, &["whether there are CPUs for more workers"]),
+        title: waited.title("the computing of the loader"),
+        evidence: waited.evidence([
+            ("loader_processes", Value::Count(loaders as u64)),
+            ("run_queue_seconds", seconds(waited.exposed.spent.of(Leaf::RunQueue))),
+        ]),
+        subjects: Vec::new(),
+        advice: "Faster storage does not shorten this part. If there are idle CPUs, use more loader workers; else do less for a sample: decode to \
+                 the size that is needed, store decoded samples, or decode on the GPU."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// The job, or what it waited for, was ready to run and had no CPU.
+pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
+    let waited = waited(data, |spent| spent.of(Leaf::RunQueue))?;
+    Some(Finding {
+        code: "too-few-cpus",
+        saving: data.saving(waited.most_ns, Confidence::Medium, &[]),
+        title: waited.title("a CPU"),
+        evidence: waited.evidence([]),
+        subjects: Vec::new(),
+        advice: "Give the job more CPUs (--cpus-per-task, the cgroup's quota, the affinity), or run fewer workers and fewer threads in \
+                 each (OMP_NUM_THREADS, torch.set_num_threads)."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// What the job waited for one kind of thing, where that is enough for a finding.
+struct Waited {
+    exposed: Exposed,
+    /// Of all threads that the run is judged by, and of the one with the most.
+    ns: u64,
+    most_ns: u64,
+}
+
+fn waited(data: &Data<'_>, of: impl Fn(&Spent) -> u64) -> Option<Waited> {
+    let exposed = data.exposed()?;
+    let judged = data.analysis.waits.judged().iter();
+    let waited = Waited {
+        ns: of(&exposed.spent),
+        most_ns: judged.map(|waiter| of(&waiter.spent)).max()?,
+        exposed,
+    };
+    (waited.share() >= data.limit(WAITED_SHARE)).then_some(waited)
+}
+
+impl Waited {
+    fn share(&self) -> f64 {
+        self.exposed.share(self.ns)
+    }
+
+    fn title(&self, what: &str) -> String {
+        let who = match self.exposed.threads {
+            1 => "The main thread waited".to_owned(),
+            threads => format!("The main threads of {threads} ranks waited"),
+        };
+        format!(
+            "{who} for {what}, {:.0} % of the time",
+            self.share() * 100.0
+        )
+    }
+
+    /// The evidence of all of these findings, and `more`.
+    fn evidence<const N: usize>(
+        &self,
+        more: [(&'static str, Value); N],
+    ) -> Vec<(&'static str, Value)> {
+        let mut evidence = vec![
+            ("waited_seconds", seconds(self.ns)),
+            ("share_of_time", Value::Share(self.share())),
+        ];
+        evidence.extend(more);
+        evidence
+    }
+}

@@ -1,0 +1,100 @@
+//! What a run's counts say of the job: saves, loads, epochs, balance, startup, a time series, and findings.
+//!
+//! ```text
+//! model (rows, intervals) + classify (phase of each file)
+//!   -> uses       one pass over the intervals: visits of training files, touches of saves and loads, the series
+//!   -> saves, epochs, balance, startup -> findings
+//! ```
+//!
+//! [`Analysis::new`] is a pure function, the same of a model that `record` fills and of one read back. `docs/phases.md`
+//! defines each result, `docs/findings.md` the findings. Nothing is said that the data at hand does not tell.
+
+pub mod balance;
+pub mod epochs;
+pub mod findings;
+pub mod merged;
+mod naming;
+pub mod page_cache;
+pub mod phases;
+pub mod saves;
+pub mod series;
+pub mod startup;
+pub mod sum;
+#[cfg(test)]
+mod tests;
+pub mod uses;
+pub mod waits;
+
+use balance::Balance;
+use epochs::Epochs;
+use findings::{Finding, thresholds::Thresholds};
+use saves::Event;
+use series::Series;
+use startup::Startup;
+use uses::Uses;
+use waits::Waits;
+
+use iotrace_model::{Model, groups::Groups, run::Run};
+use iotrace_phases::{context::Sorted, copies::Copies};
+
+/// What one run says.
+#[derive(Debug)]
+pub struct Analysis {
+    /// Checkpoint events, by their start.
+    pub checkpoints: Vec<Event>,
+    /// Loads of models and checkpoints, by their start.
+    pub restores: Vec<Event>,
+    pub epochs: Epochs,
+    /// Whether what came from storage tells what the page cache had, for all that was read.
+    pub knows_cache: bool,
+    pub balance: Balance,
+    pub startup: Startup,
+    pub series: Series,
+    /// What main threads waited for, where that was kept.
+    pub waits: Waits,
+    /// The gravest first.
+    pub findings: Vec<Finding>,
+    /// Files that were copied, by start.
+    pub copies: Copies,
+}
+
+impl Analysis {
+    /// Analyses a run whose files are `sorted`, by their index.
+    pub fn new(
+        model: &Model,
+        run: &Run,
+        sorted: &[Sorted],
+        copies: Copies,
+        thresholds: &Thresholds,
+    ) -> Self {
+        let uses = Uses::new(model, run, sorted, &copies);
+        let groups = Groups::new(model);
+        let mut analysis = Self {
+            checkpoints: saves::saves(model, &uses),
+            restores: saves::loads(model, &uses),
+            epochs: epochs::epochs(model, &uses, &groups),
+            knows_cache: page_cache::is_known(model),
+            balance: balance::balance(model, &uses, &groups),
+            startup: Startup::new(model, &uses, sorted),
+            series: Series::default(),
+            waits: Waits::new(model, run, sorted, &groups),
+            findings: Vec::new(),
+            copies,
+        };
+        let mapped = epochs::mapped_bytes(model, &uses, sorted);
+        if mapped as f64 > analysis.epochs.bytes as f64 * epochs::MAPPED_SHARE {
+            analysis.epochs.epochs.clear();
+            analysis.epochs.untold = Some(epochs::MAPPED);
+        }
+        analysis.findings = findings::find(&findings::Data {
+            model,
+            run,
+            sorted,
+            uses: &uses,
+            analysis: &analysis,
+            thresholds,
+        });
+        analysis.series = uses.series;
+        analysis
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether what came from storage tells what the page cache had: reads that go around it fetch nothing into it, either.
+
+use iotrace_model::{
+    Model,
+    counters::{BYTES_FETCHED, BYTES_READ, Counters, FAULTS},
+};
+
+/// Filesystems whose reads go through the page cache but for O_DIRECT, and those without storage. Not among them are
+/// those that may go around it unseen: FUSE with direct I/O, ZFS and Spectrum Scale with caches of their own.
+const THROUGH_PAGE_CACHE: [&str; 27] = [
+    "bcachefs",
+    "btrfs",
+    "cgroup",
+    "cgroup2",
+    "cifs",
+    "devtmpfs",
+    "erofs",
+    "exfat",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "iso9660",
+    "nfs",
+    "nfs4",
+    "ntfs3",
+    "overlay",
+    "proc",
+    "ramfs",
+    "securityfs",
+    "smb3",
+    "squashfs",
+    "sysfs",
+    "tmpfs",
+    "tracefs",
+    "vfat",
+    "xfs",
+];
+
+/// Whether it does for all that was read.
+pub fn is_known(model: &Model) -> bool {
+    let read = |counters: &Counters| counters.v[BYTES_READ] > 0;
+    let rows = model.rows().iter().filter(|row| read(&row.cell.total()));
+    is_known_of(model, rows.map(|row| row.file))
+}
+
+/// Whether it does for these files.
+pub fn is_known_of(model: &Model, mut files: impl Iterator<Item = u32>) -> bool {
+    is_told(model) && files.all(|file| goes_through(model, file))
+}
+
+/// Whether reads of a file go through the page cache, but for those with O_DIRECT.
+pub fn goes_through(model: &Model, file: u32) -> bool {
+    THROUGH_PAGE_CACHE.contains(&model.mount_of(&model.file(file)).1)
+}
+
+/// Whether the kernel told what came from storage: where it did, something of what was run did, or was mapped.
+pub fn is_told(model: &Model) -> bool {
+    let tells = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
+    model.rows().iter().any(|row| tells(&row.cell.total()))
+}

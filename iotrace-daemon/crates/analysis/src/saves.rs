@@ -1,0 +1,476 @@
+//! Checkpoint events and loads: files that were written, or read, as one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{
+    naming::{Key, is_description, key},
+    uses::{Touch, Uses, Visit},
+};
+use iotrace_model::Model;
+
+const SECOND: i64 = 1_000_000_000;
+/// Longest pause within the save of one step, nanoseconds.
+pub const STEP_GAP: i64 = 60 * SECOND;
+/// Longest pause within a save whose names tell no step, and within a load, nanoseconds.
+pub const GAP: i64 = 10 * SECOND;
+/// Files without a step (`latest`, `checkpoint`) belong to the step that is saved so near to them, nanoseconds.
+const NEAR: i64 = 2 * SECOND;
+/// A file, or a write of it, is small beside another with so many times its bytes.
+const SMALL_PART: u64 = 16;
+/// Bytes up to which files that describe a model are no model themselves.
+const DESCRIPTION_BYTES: u64 = 1 << 20;
+/// Paths that an event names.
+const NAMED: usize = 8;
+
+/// One save, or one load.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The step's directory, or the largest file.
+    pub name: Vec<u8>,
+    pub directory: Vec<u8>,
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+    /// Distinct files, by index.
+    pub files: BTreeSet<u32>,
+    /// By index.
+    pub processes: BTreeSet<u32>,
+    pub bytes: u64,
+    /// Nanoseconds in calls that move data, summed, as below.
+    pub data_ns: u64,
+    pub meta_ns: u64,
+    pub syncs: u64,
+    pub sync_ns: u64,
+    pub mmaps: u64,
+    /// Bytes by process, for the balance over writers.
+    pub by_process: BTreeMap<u32, u64>,
+    /// Whether start and end are known, not put between known ones.
+    pub is_exact: bool,
+    /// Whether training files were not read meanwhile; `None` where that cannot be told.
+    pub training_stopped: Option<bool>,
+    /// Where it stopped: nanoseconds from the last read before the event to the first one behind it.
+    pub training_pause_ns: Option<u64>,
+    /// Nanoseconds from the start of the save before.
+    pub interval_ns: Option<u64>,
+    is_step: bool,
+}
+
+impl Event {
+    /// Nanoseconds from start to end.
+    pub fn ns(&self) -> u64 {
+        u64::try_from(self.end - self.start).unwrap_or(0)
+    }
+
+    /// Longest pause within the event, nanoseconds: after so long nothing comes to it.
+    pub fn longest_pause(&self) -> i64 {
+        if self.is_step { STEP_GAP } else { GAP }
+    }
+
+    /// Bytes per second from start to end; `None` for a moment.
+    pub fn bandwidth(&self) -> Option<f64> {
+        (self.ns() > 0).then(|| self.bytes as f64 * 1e9 / self.ns() as f64)
+    }
+
+    fn of(part: &Part, key: &Key) -> Self {
+        let touch = &part.touch;
+        Self {
+            name: Vec::new(),
+            directory: key.directory.clone(),
+            start: touch.start,
+            end: touch.end,
+            files: [touch.file].into(),
+            processes: [touch.process].into(),
+            bytes: touch.bytes,
+            data_ns: touch.data_ns,
+            meta_ns: touch.meta_ns,
+            syncs: touch.syncs,
+            sync_ns: touch.sync_ns,
+            mmaps: touch.mmaps,
+            by_process: [(touch.process, touch.bytes)].into(),
+            is_exact: part.is_exact,
+            training_stopped: None,
+            training_pause_ns: None,
+            interval_ns: None,
+            is_step: key.is_step,
+        }
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+        self.files.extend(other.files);
+        self.processes.extend(other.processes);
+        self.bytes += other.bytes;
+        self.data_ns += other.data_ns;
+        self.meta_ns += other.meta_ns;
+        self.syncs += other.syncs;
+        self.sync_ns += other.sync_ns;
+        self.mmaps += other.mmaps;
+        for (process, bytes) in other.by_process {
+            *self.by_process.entry(process).or_default() += bytes;
+        }
+        self.is_exact &= other.is_exact;
+    }
+}
+
+/// What one process did to one file, once.
+#[derive(Clone, Copy)]
+struct Part {
+    touch: Touch,
+    is_exact: bool,
+}
+
+/// The saves of a run, in order.
+pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
+    let parts = parts(&uses.saved, true);
+    let mut events = group(model, &parts, true, &uses.sizes);
+    attach(&mut events);
+    add_renames(uses, &mut events);
+    add_directory_syncs(model, uses, &mut events);
+    finish(model, uses, &mut events);
+    let mut before = None;
+    for event in &mut events {
+        event.interval_ns = before.map(|start| u64::try_from(event.start - start).unwrap_or(0));
+        before = Some(event.start);
+    }
+    let training = Training::new(&uses.visits);
+    for event in &mut events {
+        event.training_stopped = training.stopped(event.start, event.end);
+        event.training_pause_ns = (event.training_stopped == Some(true))
+            .then(|| training.pause(event))
+            .flatten();
+    }
+    events
+}
+
+/// The loads of a run, in order.
+pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
+    let parts = parts(&uses.loaded, false);
+    let mut events = group(model, &parts, false, &uses.sizes);
+    // A program that looks at a model's description has loaded nothing yet.
+    events.retain(|event| {
+        let mut files = event.files.iter();
+        event.bytes > DESCRIPTION_BYTES || !files.all(|file| is_description(model.file(*file).path))
+    });
+    finish(model, uses, &mut events);
+    events
+}
+
+/// The uses of each file: what goes on in the next interval is one with the one before, unless the file was opened anew.
+fn parts(touches: &[Touch], is_save: bool) -> Vec<Part> {
+    let mut order: Vec<&Touch> = touches.iter().collect();
+    order.sort_by_key(|touch| (touch.file, touch.process, touch.start));
+    let mut parts: Vec<Part> = Vec::new();
+    let mut open = 0_i64;
+    for touch in order {
+        let is_same = parts.last().is_some_and(|part: &Part| {
+            (part.touch.file, part.touch.process) == (touch.file, touch.process)
+        });
+        if !is_same {
+            open = 0;
+        }
+        let goes_on = is_same && (open > 0 || touch.opens == 0);
+        open = (open + touch.opens as i64 - touch.closes as i64).max(0);
+        match parts.last_mut() {
+            Some(part) if goes_on => part.go_on(touch),
+            _ => parts.extend(split(touch, is_save)),
+        }
+    }
+    parts
+}
+
+impl Part {
+    fn go_on(&mut self, touch: &Touch) {
+        let own = &mut self.touch;
+        own.end = own.end.max(touch.end);
+        own.bytes += touch.bytes;
+        own.calls += touch.calls;
+        own.data_ns += touch.data_ns;
+        own.meta_ns += touch.meta_ns;
+        own.syncs += touch.syncs;
+        own.sync_ns += touch.sync_ns;
+        own.mmaps += touch.mmaps;
+        own.extent = own.extent.max(touch.extent);
+    }
+}
+
+/// The saves in one interval of a file that was written over: as often as its bytes are there, if it was opened so often.
+fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
+    let whole = Part {
+        touch: *touch,
+        is_exact: true,
+    };
+    let times = if is_save && touch.extent > 0 {
+        (touch.bytes + touch.extent / 2) / touch.extent
+    } else {
+        1
+    };
+    let times = times.min(touch.opens);
+    let Some((first_end, last_start)) = touch.between.filter(|_| times > 1) else {
+        return vec![whole];
+    };
+    let step = (last_start - first_end) / times as i64;
+    let share = |value: u64, index: u64| value * (index + 1) / times - value * index / times;
+    let part = |index: u64| {
+        let (start, end) = match index {
+            0 => (touch.start, first_end),
+            _ if index == times - 1 => (last_start, touch.end),
+            _ => (
+                first_end + step * index as i64,
+                first_end + step * (index as i64 + 1),
+            ),
+        };
+        Part {
+            touch: Touch {
+                start,
+                end: end.max(start),
+                between: None,
+                bytes: share(touch.bytes, index),
+                calls: share(touch.calls, index),
+                data_ns: share(touch.data_ns, index),
+                meta_ns: share(touch.meta_ns, index),
+                syncs: share(touch.syncs, index),
+                sync_ns: share(touch.sync_ns, index),
+                mmaps: share(touch.mmaps, index),
+                ..*touch
+            },
+            is_exact: false,
+        }
+    };
+    (0..times).map(part).collect()
+}
+
+/// Puts parts with one key into events, in time.
+fn group(model: &Model, parts: &[Part], is_save: bool, sizes: &[u64]) -> Vec<Event> {
+    let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
+    let mut keys: HashMap<u32, Key> = HashMap::new();
+    for part in parts {
+        let file = part.touch.file;
+        let key = keys.entry(file).or_insert_with(|| {
+            let mut key = key(model.file(file).path);
+            if !is_save {
+                // A load is of what lies together, whatever its names.
+                (key.number, key.is_step) = (None, false);
+            }
+            key
+        });
+        by_key.entry(key.clone()).or_default().push(part);
+    }
+    let mut events = Vec::new();
+    for (key, mut parts) in by_key {
+        parts.sort_by_key(|part| (part.touch.start, part.touch.file));
+        let (main, small) = divide(model, &parts, is_save);
+        let mut rounds = rounds(model, &key, &main, is_save, sizes);
+        // A manifest is written more than once in a save, before or after the data.
+        for part in small {
+            let distance = |event: &Event| {
+                (part.touch.start - event.end)
+                    .max(event.start - part.touch.end)
+                    .max(0)
+            };
+            match rounds.iter_mut().min_by_key(|event| distance(event)) {
+                Some(event) if distance(event) <= gap_of(&key) => {
+                    event.absorb(Event::of(part, &key));
+                }
+                _ => rounds.push(Event::of(part, &key)),
+            }
+        }
+        events.append(&mut rounds);
+    }
+    events.sort_by_key(|event| (event.start, event.end));
+    events
+}
+
+/// Longest pause within an event.
+fn gap_of(key: &Key) -> i64 {
+    if key.is_step { STEP_GAP } else { GAP }
+}
+
+/// The parts that a save consists of, and those of files that are small beside them, or of a file that moved far more at
+/// another time.
+fn divide<'a>(model: &Model, parts: &[&'a Part], is_save: bool) -> (Vec<&'a Part>, Vec<&'a Part>) {
+    if !is_save {
+        return (parts.to_vec(), Vec::new());
+    }
+    let mut most: HashMap<(u32, &[u8]), u64> = HashMap::new();
+    let key = |part: &Part| (part.touch.process, model.file(part.touch.file).path);
+    for part in parts {
+        let most = most.entry(key(part)).or_default();
+        *most = part.touch.bytes.max(*most);
+    }
+    let largest = most.values().copied().max().unwrap_or(0);
+    parts.iter().copied().partition(|part| {
+        let of_file = most[&key(part)];
+        part.touch.bytes >= of_file / SMALL_PART && of_file >= largest / SMALL_PART
+    })
+}
+
+/// Puts the main parts of one key into events: a path that is used again begins the next. `sizes`: by file.
+fn rounds(model: &Model, key: &Key, parts: &[&Part], is_save: bool, sizes: &[u64]) -> Vec<Event> {
+    let mut events = Vec::new();
+    // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
+    let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
+    let mut event: Option<Event> = None;
+    for part in parts {
+        let Touch {
+            process,
+            file,
+            bytes,
+            ..
+        } = part.touch;
+        let path = model.file(file).path;
+        let earlier = used.get(path).copied();
+        // Several processes may write parts of one file; what is more than all of it is written again.
+        let again = is_save
+            && earlier.is_some_and(|(by, of, before)| {
+                let size = sizes[file as usize];
+                by == process || of != file || before + bytes > size + size / SMALL_PART
+            });
+        match &mut event {
+            Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
+                event.absorb(Event::of(part, key));
+            }
+            _ => {
+                events.extend(event.replace(Event::of(part, key)));
+                used.clear();
+            }
+        }
+        let before = used.get(path).map_or(0, |(_, _, before)| *before);
+        used.insert(path, (process, file, before + bytes));
+    }
+    events.extend(event);
+    events
+}
+
+/// Puts events without a step to the steps that were saved beside them.
+fn attach(events: &mut Vec<Event>) {
+    let (mut steps, rest): (Vec<_>, Vec<_>) = events.drain(..).partition(|event| event.is_step);
+    for event in rest {
+        let is_beside = |step: &&mut Event| {
+            let near = event.start - step.end <= NEAR && step.start - event.end <= NEAR;
+            near && step.directory.starts_with(&event.directory)
+        };
+        match steps
+            .iter_mut()
+            .filter(is_beside)
+            .min_by_key(|step| (step.end - event.start).abs())
+        {
+            Some(step) => {
+                let directory = step.directory.clone();
+                step.absorb(event);
+                step.directory = directory;
+            }
+            None => events.push(event),
+        }
+    }
+    events.append(&mut steps);
+    events.sort_by_key(|event| (event.start, event.end));
+}
+
+/// Lets a save last until its files have their names: a rename over a file that was there writes out what is new first.
+fn add_renames(uses: &Uses, events: &mut [Event]) {
+    for (file, process, at) in &uses.renamed {
+        let is_before = |event: &&mut Event| {
+            let is_of = event.files.contains(file) && event.processes.contains(process);
+            is_of && event.start <= *at && *at - event.end <= NEAR
+        };
+        if let Some(event) = events.iter_mut().rev().find(is_before) {
+            event.end = event.end.max(*at);
+        }
+    }
+}
+
+/// Adds the syncs of a save's directory, or the one above it, that came right behind it.
+fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
+    for sync in &uses.directory_syncs {
+        let path = model.file(sync.file).path;
+        let is_behind = |event: &&mut Event| {
+            let is_place = event.directory == path || parent(&event.directory) == path;
+            is_place && sync.start >= event.start && sync.start - event.end <= NEAR
+        };
+        if let Some(event) = events.iter_mut().rev().find(is_behind) {
+            event.end = event.end.max(sync.end);
+            event.syncs += sync.syncs;
+            event.sync_ns += sync.ns;
+            event.processes.insert(sync.process);
+        }
+    }
+}
+
+/// The directory of a path.
+pub(super) fn parent(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    slash.map_or(&[], |at| &path[..at])
+}
+
+/// Names the events, and leaves out those in which nothing moved.
+fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
+    events.retain(|event| event.bytes + event.mmaps > 0);
+    for event in events {
+        let largest = event
+            .files
+            .iter()
+            .max_by_key(|file| uses.sizes[**file as usize]);
+        let largest = largest.map_or(&[][..], |file| model.file(*file).path);
+        let is_own = event.is_step && largest.starts_with(&event.directory);
+        let in_step_directory = is_own && key(largest).number.is_none();
+        event.name = if in_step_directory || event.files.len() > NAMED {
+            event.directory.clone()
+        } else {
+            largest.to_vec()
+        };
+    }
+}
+
+/// When training files were read.
+struct Training {
+    /// Starts and ends of reads, each in order.
+    moments: Vec<i64>,
+    /// By start; with each the latest end of all up to it.
+    spans: Vec<(i64, i64)>,
+}
+
+impl Training {
+    fn new(visits: &[Visit]) -> Self {
+        let mut moments: Vec<i64> = visits
+            .iter()
+            .filter(|v| v.is_exact)
+            .flat_map(|v| [v.start, v.end])
+            .collect();
+        moments.sort_unstable();
+        let mut spans: Vec<(i64, i64)> = visits.iter().map(|v| (v.start, v.end)).collect();
+        spans.sort_unstable();
+        let mut latest = i64::MIN;
+        for (_, end) in &mut spans {
+            latest = latest.max(*end);
+            *end = latest;
+        }
+        Self { moments, spans }
+    }
+
+    /// Whether no training file was read between two moments; `None` where nothing was read at all, and where reads may
+    /// have been on either side only.
+    fn stopped(&self, start: i64, end: i64) -> Option<bool> {
+        if self.spans.is_empty() {
+            return None;
+        }
+        let from = self.moments.partition_point(|moment| *moment <= start);
+        if self.moments.get(from).is_some_and(|moment| *moment < end) {
+            return Some(false);
+        }
+        // No span begins before the end and ends behind the start.
+        let before = self.spans.partition_point(|(from, _)| *from < end);
+        match before.checked_sub(1).map(|at| self.spans[at].1) {
+            Some(latest) if latest > start => None,
+            _ => Some(true),
+        }
+    }
+
+    /// From the last read before an event to the first behind it; `None` where there is none on one side.
+    fn pause(&self, event: &Event) -> Option<u64> {
+        let at = self.spans.partition_point(|(from, _)| *from < event.end);
+        let before = self.spans.get(at.checked_sub(1)?)?.1;
+        let behind = self.spans.get(at)?.0;
+        u64::try_from(behind - before).ok()
+    }
+}

@@ -1,0 +1,217 @@
+//! What went on in each interval, by phase and by process.
+
+use std::collections::BTreeMap;
+
+use iotrace_model::counters::{
+    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST, LAST,
+    MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
+};
+use iotrace_phases::phase::{Direction, Phase};
+
+/// Calls, bytes and time in calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Calls of all kinds, failed ones included.
+    pub operations: u64,
+    /// Calls that failed.
+    pub failures: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Bytes fetched from storage.
+    pub bytes_fetched: u64,
+    /// Bytes that page faults mapped.
+    pub mapped_bytes: u64,
+    /// Nanoseconds in calls, summed over calls and threads, as all below.
+    pub read_ns: u64,
+    pub write_ns: u64,
+    pub meta_ns: u64,
+    pub sync_ns: u64,
+    pub failed_ns: u64,
+    /// Nanoseconds in calls, those that overlap in one process and phase counted once: what ended with reads, and with
+    /// all else.
+    pub union_read_ns: u64,
+    pub union_rest_ns: u64,
+}
+
+impl Flow {
+    /// What these counters hold.
+    pub fn of(counters: &Counters) -> Self {
+        let v = &counters.v;
+        Self {
+            operations: counters.operations(),
+            failures: v[FAILURES],
+            bytes_read: v[BYTES_READ],
+            bytes_written: v[BYTES_WRITTEN],
+            bytes_fetched: v[BYTES_FETCHED],
+            mapped_bytes: v[MAPPED_BYTES],
+            read_ns: v[READ_NS],
+            write_ns: v[WRITE_NS],
+            meta_ns: v[META_NS],
+            sync_ns: v[SYNC_NS],
+            failed_ns: v[FAILED_NS],
+            union_read_ns: v[UNION_READ_NS],
+            union_rest_ns: v[UNION_WRITE_NS],
+        }
+    }
+
+    /// Adds another.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.failures += other.failures;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.bytes_fetched += other.bytes_fetched;
+        self.mapped_bytes += other.mapped_bytes;
+        self.read_ns += other.read_ns;
+        self.write_ns += other.write_ns;
+        self.meta_ns += other.meta_ns;
+        self.sync_ns += other.sync_ns;
+        self.failed_ns += other.failed_ns;
+        self.union_read_ns += other.union_read_ns;
+        self.union_rest_ns += other.union_rest_ns;
+    }
+
+    /// Nanoseconds in calls of all kinds.
+    pub fn ns(&self) -> u64 {
+        self.read_ns + self.write_ns + self.meta_ns + self.sync_ns + self.failed_ns
+    }
+
+    /// Merged time, where this is what one process did in one phase; of several at most this.
+    pub fn merged_ns(&self) -> u64 {
+        self.union_read_ns + self.union_rest_ns
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_read + self.bytes_written
+    }
+}
+
+/// When one process was in calls of one phase, within one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The calls lie between these moments, `CLOCK_MONOTONIC` nanoseconds.
+    pub first: u64,
+    pub last: u64,
+    /// Merged time.
+    pub ns: u64,
+}
+
+impl Span {
+    /// Of some calls.
+    fn of(counters: &Counters, ns: u64) -> Self {
+        Self {
+            first: counters.v[FIRST],
+            last: counters.v[LAST],
+            ns,
+        }
+    }
+
+    /// Adds calls of the same process.
+    pub fn add(&mut self, other: &Self) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        self.ns += other.ns;
+    }
+
+    /// From when to when the merged time is. The end of a call accounts for what is in flight beside it, too: where that
+    /// began before the interval, it has been so without a gap.
+    pub fn bounds(&self) -> (u64, u64) {
+        let end = self.last.max(self.first);
+        (self.first.min(end.saturating_sub(self.ns)), end)
+    }
+}
+
+/// One interval.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// Nanoseconds since the start of the run.
+    pub start_ns: i64,
+    pub end_ns: i64,
+    /// By the place of the phase in [`Phase::ALL`]; calls that opened no file are in none.
+    pub phases: [Flow; Phase::ALL.len()],
+    /// By process and the place of the phase, where there is merged time.
+    pub merged: Vec<((u32, usize), Span)>,
+    /// By process, with its calls that opened no file.
+    pub processes: Vec<(u32, Flow)>,
+}
+
+/// All intervals in which something happened, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    pub slices: Vec<Slice>,
+}
+
+/// A slice that is being filled.
+#[derive(Default)]
+pub(super) struct Filling {
+    bounds: Option<(i64, i64)>,
+    phases: [Flow; Phase::ALL.len()],
+    processes: BTreeMap<u32, Flow>,
+    /// By process and phase.
+    merged: BTreeMap<(u32, usize), Span>,
+    series: Series,
+}
+
+impl Filling {
+    /// Adds what one process did between two moments.
+    pub fn add(
+        &mut self,
+        bounds: (i64, i64),
+        process: u32,
+        phases: &[(Phase, Direction)],
+        counters: &Counters,
+    ) {
+        let flow = &Flow::of(counters);
+        if self.bounds != Some(bounds) {
+            self.close();
+            self.bounds = Some(bounds);
+        }
+        self.processes.entry(process).or_default().add(flow);
+        for (phase, direction) in phases {
+            let mut part = *flow;
+            if phases.len() > 1 {
+                part = match direction {
+                    Direction::Read => Flow {
+                        bytes_read: flow.bytes_read,
+                        read_ns: flow.read_ns,
+                        union_read_ns: flow.union_read_ns,
+                        ..Flow::default()
+                    },
+                    Direction::Write => Flow {
+                        bytes_read: 0,
+                        read_ns: 0,
+                        union_read_ns: 0,
+                        ..part
+                    },
+                };
+            }
+            let phase = usize::from(phase.code()) - 1;
+            self.phases[phase].add(&part);
+            let span = Span::of(counters, part.merged_ns());
+            if span.ns > 0 {
+                let entry = self.merged.entry((process, phase));
+                entry.and_modify(|known| known.add(&span)).or_insert(span);
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let Some((start_ns, end_ns)) = self.bounds.take() else {
+            return;
+        };
+        self.series.slices.push(Slice {
+            start_ns,
+            end_ns,
+            phases: std::mem::take(&mut self.phases),
+            merged: std::mem::take(&mut self.merged).into_iter().collect(),
+            processes: std::mem::take(&mut self.processes).into_iter().collect(),
+        });
+    }
+
+    /// The series.
+    pub fn finish(mut self) -> Series {
+        self.close();
+        self.series
+    }
+}

@@ -1,0 +1,329 @@
+//! Epochs, balance and the series.
+
+use super::job::{Job, Use, ms};
+use crate::epochs::Order;
+use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
+use iotrace_phases::phase::Phase;
+
+const MIB: u64 = 1 << 20;
+
+/// One pass of each of `pids` over its share of `shards` files of 4 MiB, one file after the other, from `from` on.
+fn pass(job: &mut Job, pids: &[u32], shards: &[u64], from: u64) {
+    for (turn, shard) in shards.iter().enumerate() {
+        let pid = pids[turn % pids.len()];
+        let start = from + (turn / pids.len()) as u64 * 100;
+        let path = format!("/data/shard-{shard:03}.tar");
+        job.read(
+            Use {
+                pid,
+                path: &path,
+                from: start,
+                to: start + 90,
+            },
+            4 * MIB,
+        );
+    }
+}
+
+fn known(job: &mut Job, shards: u64) {
+    (0..shards).for_each(|shard| {
+        job.file(&format!("/data/shard-{shard:03}.tar"), 4 * MIB);
+    });
+}
+
+fn shuffled(count: u64, seed: u64) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..count).collect();
+    let mut state = seed + 1;
+    for index in (1..order.len()).rev() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        order.swap(index, (state >> 33) as usize % (index + 1));
+    }
+    order
+}
+
+#[test]
+fn passes_over_mapped_files_are_not_told() {
+    let mut job = Job::new(5_000);
+    known(&mut job, 1);
+    job.program(1, 0);
+    for from in [100, 2_000] {
+        let used = Use {
+            pid: 1,
+            path: "/data/shard-000.tar",
+            from,
+            to: from + 500,
+        };
+        job.count(
+            used,
+            &[(OPENS, 1), (MMAPS, 1), (FAULTS, 7), (MAPPED_BYTES, 4 * MIB)],
+        );
+        job.flush(from + 1_000);
+    }
+    let found = job.analysis().epochs;
+    assert_eq!((found.files, found.epochs.len()), (0, 0));
+    assert!(found.untold.is_some_and(|reason| reason.contains("mapped")));
+}
+
+#[test]
+fn workers_that_live_on_read_everything_again() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 20);
+    job.program(1, 0);
+    [2, 3].into_iter().for_each(|pid| job.worker(pid, 1));
+    for epoch in 0..3 {
+        pass(&mut job, &[2, 3], &shuffled(20, epoch + 7), epoch * 5_000);
+        job.flush((epoch + 1) * 5_000);
+    }
+    let found = job.analysis().epochs;
+    let epochs: Vec<_> = found
+        .epochs
+        .iter()
+        .map(|e| (e.number, ms(e.start), ms(e.end), e.files, e.bytes))
+        .collect();
+    assert_eq!(
+        epochs,
+        [
+            (1, 0, 989, 20, 80 * MIB),
+            (2, 5_000, 5_989, 20, 80 * MIB),
+            (3, 10_000, 10_989, 20, 80 * MIB)
+        ]
+    );
+    assert!(
+        found
+            .epochs
+            .iter()
+            .all(|epoch| epoch.is_complete() && epoch.is_exact)
+    );
+    assert!(
+        found
+            .epochs
+            .iter()
+            .all(|epoch| epoch.order == Some(Order::Shuffled))
+    );
+    assert_eq!((found.files, found.bytes, found.copies), (20, 80 * MIB, 1));
+}
+
+#[test]
+fn two_epochs_between_two_flushes_are_still_told_apart() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 10);
+    job.program(1, 0);
+    for epoch in 0..2 {
+        pass(&mut job, &[1], &(0..10).collect::<Vec<_>>(), epoch * 2_000);
+    }
+    let found = job.analysis().epochs;
+    assert_eq!(
+        found
+            .epochs
+            .iter()
+            .map(|e| (ms(e.start), ms(e.end)))
+            .collect::<Vec<_>>(),
+        [(0, 989), (2_000, 2_989)]
+    );
+    assert!(
+        found
+            .epochs
+            .iter()
+            .all(|epoch| epoch.is_exact && epoch.order == Some(Order::Sequential))
+    );
+    pass(&mut job, &[1], &(0..10).collect::<Vec<_>>(), 4_000);
+    let found = job.analysis().epochs;
+    assert_eq!(found.epochs.len(), 3, "how often is exact");
+    assert!(!found.epochs[1].is_exact, "when the second was is not");
+}
+
+#[test]
+fn the_last_epoch_may_be_a_part() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 20);
+    job.program(1, 0);
+    pass(&mut job, &[1], &shuffled(20, 3), 0);
+    job.flush(5_000);
+    pass(&mut job, &[1], &shuffled(20, 5)[..8], 5_000);
+    let found = job.analysis().epochs.epochs;
+    assert_eq!(
+        found
+            .iter()
+            .map(|e| (e.files, e.is_complete()))
+            .collect::<Vec<_>>(),
+        [(20, true), (8, false)]
+    );
+    assert_eq!((found[1].coverage * 100.0).round(), 40.0);
+}
+
+#[test]
+fn ranks_that_share_the_data_and_ranks_that_all_read_it() {
+    let shared = {
+        let mut job = Job::new(20_000);
+        known(&mut job, 20);
+        [10, 20].into_iter().for_each(|pid| job.program(pid, 1));
+        for epoch in 0..3 {
+            pass(
+                &mut job,
+                &[10, 20],
+                &shuffled(20, epoch * 3 + 1),
+                epoch * 5_000,
+            );
+            job.flush((epoch + 1) * 5_000);
+        }
+        job.analysis().epochs
+    };
+    assert_eq!((shared.epochs.len(), shared.copies), (3, 1));
+    let copied = {
+        let mut job = Job::new(20_000);
+        known(&mut job, 20);
+        [10, 20].into_iter().for_each(|pid| job.program(pid, 1));
+        for epoch in 0..3 {
+            pass(&mut job, &[10], &shuffled(20, epoch * 3 + 1), epoch * 5_000);
+            pass(
+                &mut job,
+                &[20],
+                &shuffled(20, epoch * 5 + 2),
+                epoch * 5_000 + 20,
+            );
+            job.flush((epoch + 1) * 5_000);
+        }
+        job.analysis().epochs
+    };
+    assert_eq!((copied.epochs.len(), copied.copies), (3, 2));
+    assert_eq!(
+        (copied.epochs[0].files, copied.epochs[0].bytes),
+        (20, 160 * MIB)
+    );
+}
+
+#[test]
+fn one_file_that_stays_open_is_passed_over_by_its_bytes() {
+    use iotrace_model::counters::*;
+    let mut job = Job::new(60_000);
+    job.file("/data/train.bin", 100 * MIB);
+    job.program(1, 0);
+    for interval in 0..10_u64 {
+        let used = Use {
+            pid: 1,
+            path: "/data/train.bin",
+            from: interval * 5_000,
+            to: interval * 5_000 + 4_900,
+        };
+        job.count(
+            used,
+            &[
+                (OPENS, u64::from(interval == 0)),
+                (READS, 25),
+                (BYTES_READ, 25 * MIB),
+                (READ_NS, 1_000),
+            ],
+        );
+        job.flush((interval + 1) * 5_000);
+    }
+    let found = job.analysis().epochs.epochs;
+    assert_eq!(
+        found
+            .iter()
+            .map(|e| (e.bytes / MIB, e.is_complete()))
+            .collect::<Vec<_>>(),
+        [(100, true), (100, true), (50, false)]
+    );
+}
+
+#[test]
+fn validation_is_no_part_of_an_epoch() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 10);
+    job.file("/data/val/v.tar", 4 * MIB);
+    job.program(1, 0);
+    for epoch in 0..3 {
+        pass(&mut job, &[1], &shuffled(10, epoch + 1), epoch * 5_000);
+        for index in 0..5 {
+            let from = epoch * 5_000 + 2_000 + index * 100;
+            job.read(
+                Use {
+                    pid: 1,
+                    path: "/data/val/v.tar",
+                    from,
+                    to: from + 90,
+                },
+                4 * MIB,
+            );
+        }
+        job.flush((epoch + 1) * 5_000);
+    }
+    let found = job.analysis().epochs;
+    assert_eq!((found.epochs.len(), found.files), (3, 10));
+}
+
+#[test]
+fn files_that_are_drawn_anew_each_time_have_no_epochs() {
+    let mut job = Job::new(60_000);
+    known(&mut job, 20);
+    job.program(1, 0);
+    for draw in 0..40_u64 {
+        let shard = (draw * draw * 7 + draw * 3) % 20;
+        job.read(
+            Use {
+                pid: 1,
+                path: &format!("/data/shard-{shard:03}.tar"),
+                from: draw * 100,
+                to: draw * 100 + 90,
+            },
+            4 * MIB,
+        );
+        job.flush(draw * 100 + 100);
+    }
+    let found = job.analysis().epochs;
+    assert!(
+        found.epochs.is_empty() && found.untold.is_some(),
+        "{:?}",
+        found.epochs
+    );
+}
+
+#[test]
+fn the_series_sums_up_to_the_run() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 4);
+    for epoch in 0..2 {
+        pass(&mut job, &[1], &[0, 1, 2, 3], epoch * 5_000);
+        job.write(
+            Use {
+                pid: 9,
+                path: "/out/step_1.ckpt",
+                from: epoch * 5_000 + 1_000,
+                to: epoch * 5_000 + 1_100,
+            },
+            MIB,
+            10,
+        );
+        job.flush((epoch + 1) * 5_000);
+    }
+    let slices = job.analysis().series.slices;
+    assert_eq!(
+        slices
+            .iter()
+            .map(|s| (ms(s.start_ns), ms(s.end_ns)))
+            .collect::<Vec<_>>(),
+        [(0, 5_000), (5_000, 10_000)]
+    );
+    let training = usize::from(Phase::Training.code()) - 1;
+    let checkpoint = usize::from(Phase::Checkpoint.code()) - 1;
+    for slice in &slices {
+        assert_eq!(slice.phases[training].bytes_read, 16 * MIB);
+        assert_eq!(slice.phases[checkpoint].bytes_written, MIB);
+        assert_eq!(
+            slice
+                .processes
+                .iter()
+                .map(|(_, flow)| flow.bytes())
+                .sum::<u64>(),
+            17 * MIB
+        );
+    }
+    let operations: u64 = slices
+        .iter()
+        .flat_map(|s| s.phases)
+        .map(|flow| flow.operations)
+        .sum();
+    assert_eq!(operations, job.model.tally().operations);
+}

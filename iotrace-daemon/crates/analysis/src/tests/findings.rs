@@ -1,0 +1,752 @@
+//! Each finding: a job that has it, and one that nearly does.
+
+use iotrace_common::op;
+
+use super::job::{Job, Use, id};
+use crate::findings::{Confidence, Severity, Subject, Value, thresholds};
+use iotrace_model::{counters::*, input::Place, run::CallInFlight};
+
+const MIB: u64 = 1 << 20;
+
+fn used(pid: u32, path: &str, from: u64, to: u64) -> Use<'_> {
+    Use {
+        pid,
+        path,
+        from,
+        to,
+    }
+}
+
+/// Reads of 85 bytes that are so many of 1,100 calls.
+fn with_tiny_reads(tiny: u64) -> Job {
+    let mut job = Job::new(10_000);
+    let all = 1_100;
+    job.count(
+        used(1, "/data/labels.csv", 0, 100),
+        &[
+            (READS, all),
+            (READ_SIZE_0_100, tiny),
+            (READ_SIZE_10K_100K, all - tiny),
+            (BYTES_READ, tiny * 85),
+            (READ_NS, 1_000_000),
+        ],
+    );
+    job
+}
+
+#[test]
+fn tiny_reads() {
+    let found = with_tiny_reads(1_050).finds("tiny-reads");
+    assert!(found.evidence.contains(&("calls", Value::Count(1_050))));
+    assert_eq!(found.subjects.len(), 1);
+    with_tiny_reads(999).finds_no("tiny-reads");
+    let mut nearly = with_tiny_reads(1_050);
+    nearly.thresholds = nearly.thresholds.clone().with(thresholds::TINY_SHARE, 0.99);
+    nearly.finds_no("tiny-reads");
+    // The read of zero bytes that says that the file ends is no tiny read.
+    let mut ends = Job::new(10_000);
+    ends.count(
+        used(1, "/data/a.csv", 0, 100),
+        &[
+            (READS, 3_000),
+            (ZERO_READS, 1_400),
+            (READ_SIZE_0_100, 1_400),
+            (READ_SIZE_10K_100K, 1_600),
+            (BYTES_READ, 1 << 24),
+            (READ_NS, 1),
+        ],
+    );
+    ends.finds_no("tiny-reads");
+}
+
+#[test]
+fn tiny_writes() {
+    let writes = |tiny: u64, large: u64| {
+        let mut job = Job::new(10_000);
+        let counters = [
+            (WRITES, tiny + large),
+            (WRITE_SIZE_100_1K, tiny),
+            (WRITE_SIZE_1M_4M, large),
+            (BYTES_WRITTEN, 1 << 20),
+            (WRITE_NS, 9),
+        ];
+        job.count(used(1, "/out/events.out.tfevents.1", 0, 100), &counters);
+        job
+    };
+    writes(2_000, 10).finds("tiny-writes");
+    writes(2_000, 2_001).finds_no("tiny-writes");
+}
+
+/// So many files of `size` bytes in a tree, read once in the given order.
+fn with_tree(files: u64, size: u64, is_shuffled: bool) -> Job {
+    let mut job = Job::new(10_000_000);
+    job.program(1, 0);
+    for turn in 0..files {
+        let index = if is_shuffled {
+            turn * 7_919 % files
+        } else {
+            turn
+        };
+        let path = format!("/data/train/n{:02}/{index:06}.jpg", index % 7);
+        let path = if is_shuffled {
+            path
+        } else {
+            format!("/data/train/n00/{index:06}.jpg")
+        };
+        job.file(&path, size);
+        job.read(used(1, &path, turn * 10, turn * 10 + 9), size);
+    }
+    job
+}
+
+#[test]
+fn small_files_at_random() {
+    let found = with_tree(1_201, 100 << 10, true).finds("small-files-at-random");
+    assert!(found.evidence.contains(&("files", Value::Count(1_201))));
+    assert!(
+        matches!(&found.subjects[0], Subject::Directory(path) if path.starts_with(b"/data/train/n"))
+    );
+    with_tree(997, 100 << 10, true).finds_no("small-files-at-random");
+    with_tree(1_201, 100 << 10, false).finds_no("small-files-at-random");
+    with_tree(1_201, 2 << 20, true).finds_no("small-files-at-random");
+}
+
+/// Look-ups that found nothing, beside opens that did.
+fn with_lookups(not_found: u64, opens: u64) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    job.model.add(id(1), Place::ByName, &{
+        let mut counters = Counters::ZERO;
+        counters.v[FAILURES] = not_found;
+        counters.v[FAILED_NS] = not_found * 500_000;
+        counters
+    });
+    job.model.add_failures(
+        id(1),
+        Place::ByName,
+        op::OPEN as u32,
+        2,
+        not_found,
+        not_found * 500_000,
+    );
+    job.count(
+        used(1, "/usr/lib/python3/os.py", 0, 10),
+        &[(OPENS, opens), (META_NS, 1_000)],
+    );
+    job
+}
+
+#[test]
+fn startup_metadata_storm() {
+    let found = with_lookups(2_000, 3_000).finds("startup-metadata-storm");
+    assert!(found.evidence.contains(&("not_found", Value::Count(2_000))));
+    assert!(matches!(found.subjects[0], Subject::Process(0)));
+    with_lookups(999, 10).finds_no("startup-metadata-storm");
+    with_lookups(1_100, 8_900).finds_no("startup-metadata-storm");
+}
+
+#[test]
+fn open_per_sample() {
+    let opened = |opens: u64, bytes: u64| {
+        let mut job = Job::new(10_000);
+        job.file("/data/train.h5", 100 * MIB);
+        job.program(1, 0);
+        let counters = [
+            (OPENS, opens),
+            (CLOSES, opens),
+            (READS, opens),
+            (BYTES_READ, bytes),
+            (META_NS, 2_000_000_000),
+            (READ_NS, 1),
+        ];
+        job.count(used(1, "/data/train.h5", 0, 9_000), &counters);
+        job
+    };
+    let found = opened(1_500, 100 * MIB).finds("open-per-sample");
+    assert!(
+        found
+            .evidence
+            .contains(&("bytes_per_open", Value::Bytes(100 * MIB / 1_500)))
+    );
+    opened(999, 100 * MIB).finds_no("open-per-sample");
+    // Each open reads about all of it: passes, not samples.
+    opened(1_500, 1_500 * 90 * MIB).finds_no("open-per-sample");
+}
+
+/// Saves of 2 s with so much of it in fsync.
+fn with_saves(sync: u64) -> Job {
+    let mut job = Job::new(100_000);
+    for step in 0..2_u64 {
+        let path = format!("/out/step_{step}.ckpt");
+        job.write(
+            used(1, &path, step * 20_000, step * 20_000 + 2_000),
+            64 * MIB,
+            sync,
+        );
+    }
+    job
+}
+
+#[test]
+fn checkpoint_bound_by_fsync() {
+    let found = with_saves(1_500).finds("checkpoint-bound-by-fsync");
+    assert!(
+        found
+            .evidence
+            .contains(&("fsync_share", Value::Share(0.75)))
+    );
+    with_saves(900).finds_no("checkpoint-bound-by-fsync");
+}
+
+/// Two ranks that read; the first writes `first` of 100 MiB of a checkpoint, the other the rest.
+fn with_writers(first: u64) -> Job {
+    let mut job = Job::new(100_000);
+    for rank in [10, 20] {
+        job.program(rank, 1);
+        job.read(
+            used(rank, &format!("/data/shard-{rank}.tar"), 0, 100),
+            16 * MIB,
+        );
+    }
+    job.write(used(10, "/out/step_1.ckpt", 10_000, 13_000), first * MIB, 0);
+    if first < 100 {
+        job.write(
+            used(20, "/out/step_1.rank1.ckpt", 10_000, 11_000),
+            (100 - first) * MIB,
+            0,
+        );
+    }
+    job
+}
+
+#[test]
+fn checkpoint_by_one_writer() {
+    let found = with_writers(100).finds("checkpoint-by-one-writer");
+    assert!(found.evidence.contains(&("ranks", Value::Count(2))));
+    with_writers(60).finds_no("checkpoint-by-one-writer");
+    // With one rank there is no other that could write.
+    with_saves(0).finds_no("checkpoint-by-one-writer");
+}
+
+/// Reads before and behind a save of so many milliseconds in a run of 10 s.
+fn with_pause(length: u64, is_read_meanwhile: bool) -> Job {
+    let mut job = Job::new(10_000);
+    job.read(used(2, "/data/a.tar", 0, 900), 16 * MIB);
+    job.write(
+        used(1, "/out/step_1.ckpt", 1_000, 1_000 + length),
+        64 * MIB,
+        0,
+    );
+    if is_read_meanwhile {
+        job.read(used(2, "/data/b.tar", 1_100, 1_200), MIB);
+    }
+    job.read(used(2, "/data/c.tar", 5_000, 5_900), 16 * MIB);
+    job
+}
+
+#[test]
+fn training_stalled_by_checkpoints() {
+    let found = with_pause(1_000, false).finds("training-stalled-by-checkpoints");
+    assert!(
+        found
+            .evidence
+            .contains(&("share_of_run", Value::Share(0.1)))
+    );
+    with_pause(400, false).finds_no("training-stalled-by-checkpoints");
+    with_pause(1_000, true).finds_no("training-stalled-by-checkpoints");
+    // Nothing is read after the last save.
+    let mut last = Job::new(10_000);
+    last.read(used(2, "/data/a.tar", 0, 900), 16 * MIB);
+    last.write(used(1, "/out/step_1.ckpt", 1_000, 5_000), 64 * MIB, 0);
+    last.finds_no("training-stalled-by-checkpoints");
+    // It pauses as long without a save.
+    let mut slow = Job::new(20_000);
+    for start in [0, 3_000, 6_000, 9_000, 12_000] {
+        slow.read(used(2, "/data/a.tar", start, start + 900), 16 * MIB);
+    }
+    slow.write(used(1, "/out/step_1.ckpt", 4_000, 5_500), 64 * MIB, 0);
+    slow.finds_no("training-stalled-by-checkpoints");
+}
+
+/// Four forked workers that read so many MiB each; none for one that reads nothing.
+fn with_workers(mib: [u64; 4]) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    for (index, mib) in mib.into_iter().enumerate() {
+        let pid = 2 + index as u32;
+        job.worker(pid, 1);
+        if mib > 0 {
+            job.read(
+                used(pid, &format!("/data/shard-{index}.tar"), 10, 5_000),
+                mib * MIB,
+            );
+        }
+    }
+    job
+}
+
+#[test]
+fn unbalanced_workers() {
+    let found = with_workers([100, 50, 50, 60]).finds("unbalanced-workers");
+    assert!(matches!(found.subjects[0], Subject::Process(1)));
+    with_workers([70, 50, 50, 60]).finds_no("unbalanced-workers");
+    // Few bytes say nothing.
+    with_workers([3, 1, 1, 1]).finds_no("unbalanced-workers");
+}
+
+#[test]
+fn idle_workers() {
+    let found = with_workers([50, 50, 0, 0]).finds("idle-workers");
+    assert_eq!(found.subjects.len(), 2);
+    with_workers([50, 50, 20, 20]).finds_no("idle-workers");
+    with_workers([50, 50, 0, 0]).finds_no("unbalanced-workers");
+}
+
+#[test]
+fn unbalanced_ranks() {
+    let ranks = |second: u64| {
+        let mut job = Job::new(10_000);
+        for (rank, mib) in [(10, 100), (20, second)] {
+            job.program(rank, 1);
+            job.read(
+                used(rank, &format!("/data/shard-{rank}.tar"), 0, 5_000),
+                mib * MIB,
+            );
+        }
+        job
+    };
+    ranks(40).finds("unbalanced-ranks");
+    ranks(80).finds_no("unbalanced-ranks");
+}
+
+/// Training files of 1 GiB on Lustre, read in `slow` ms, beside 1 GiB on the local disk that was read in `fast` ms.
+fn on_two_mounts(slow: u64, fast: u64, stored: u64) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    job.file("/lustre/data/train.tar", 1 << 30);
+    job.read(used(1, "/lustre/data/train.tar", 0, slow), 1 << 30);
+    let model = used(1, "/models/a.safetensors", 0, fast);
+    job.read(model, 1 << 30);
+    job.count(model, &[(BYTES_FETCHED, stored)]);
+    job
+}
+
+#[test]
+fn stage_the_data_set() {
+    let found = on_two_mounts(20_000, 2_000, 1 << 30).finds("stage-the-data-set");
+    assert!(found.evidence.contains(&("bytes", Value::Bytes(1 << 30))));
+    assert!(found.saving.at_most_ns.abs_diff(18_000_000_000) < 10_000_000);
+    on_two_mounts(20_000, 11_000, 1 << 30).finds_no("stage-the-data-set");
+    // The page cache is as fast on any mount.
+    on_two_mounts(20_000, 2_000, 0).finds_no("stage-the-data-set");
+    let mut full = on_two_mounts(20_000, 2_000, 1 << 30);
+    full.run.room_bytes.insert("/".into(), 1 << 29);
+    full.finds_no("stage-the-data-set");
+}
+
+/// Two epochs over 64 MiB, each of so many milliseconds in reads.
+fn with_epochs(ms: u64) -> Job {
+    with_epochs_of([ms, ms])
+}
+
+fn with_epochs_of(ms: [u64; 2]) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    for (epoch, ms) in (0..2).zip(ms) {
+        for shard in 0..4 {
+            let path = format!("/data/shard-{shard}.tar");
+            if epoch == 0 {
+                job.file(&path, 16 * MIB);
+            }
+            let from = epoch * 40_000 + shard * ms / 4;
+            job.read(used(1, &path, from, from + ms / 4), 16 * MIB);
+        }
+        job.flush((epoch + 1) * 40_000);
+    }
+    job
+}
+
+#[test]
+fn data_set_fits_in_memory() {
+    with_epochs(20_000).finds("data-set-fits-in-memory");
+    with_epochs(400).finds_no("data-set-fits-in-memory");
+    let mut small = with_epochs(20_000);
+    small.run.memory_bytes = 100 * MIB;
+    small.finds_no("data-set-fits-in-memory");
+    small.run.memory_bytes = 0;
+    small.finds_no("data-set-fits-in-memory");
+}
+
+#[test]
+fn slow_file() {
+    let read = |last: u64| {
+        let mut job = Job::new(100_000);
+        job.program(1, 0);
+        for shard in 0..8 {
+            let length = if shard == 7 { last } else { 400 };
+            let from = shard * 1_000;
+            job.read(
+                used(1, &format!("/data/shard-{shard}.tar"), from, from + length),
+                16 * MIB,
+            );
+        }
+        job
+    };
+    let found = read(4_000).finds("slow-file");
+    assert_eq!(found.subjects, [Subject::File(7)]);
+    read(1_600).finds_no("slow-file");
+}
+
+#[test]
+fn slow_mount() {
+    // Without room on the other there is nothing to stage to.
+    let without_room = |slow, fast, stored| {
+        let mut job = on_two_mounts(slow, fast, stored);
+        job.run.room_bytes.clear();
+        job
+    };
+    let found = without_room(20_000, 2_000, 1 << 30).finds("slow-mount");
+    assert_eq!(found.saving.at_most_ns, 18_000_000_000);
+    without_room(20_000, 5_000, 1 << 30).finds_no("slow-mount");
+    // The page cache is as fast on any mount.
+    without_room(20_000, 2_000, 0).finds_no("slow-mount");
+    // Nothing to compare with.
+    with_epochs(20_000).finds_no("slow-mount");
+}
+
+#[test]
+fn at_detail_basic_sizes_say_nothing() {
+    let mut job = Job::new(10_000);
+    job.count(
+        used(1, "/data/labels.csv", 0, 100),
+        &[(READS, 50_000), (BYTES_READ, 50_000 * 85), (READ_NS, 1)],
+    );
+    job.finds_no("tiny-reads");
+}
+
+#[test]
+fn a_run_without_anything_has_no_finding() {
+    assert!(Job::new(1_000).analysis().findings.is_empty());
+    assert!(Job::new(0).analysis().findings.is_empty());
+}
+
+/// Reads of training data by one process for so many milliseconds of ten seconds.
+fn with_reader(pid: u32, ms: u64) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    if pid != 1 {
+        job.worker(pid, 1);
+    }
+    let ns = ms * 1_000_000;
+    job.count(
+        used(pid, "/data/train.tfrecord", 0, ms),
+        &[
+            (OPENS, 1),
+            (CLOSES, 1),
+            (READS, 100),
+            (BYTES_READ, 100 * MIB),
+            (READ_NS, ns),
+            (UNION_READ_NS, ns),
+        ],
+    );
+    job
+}
+
+#[test]
+fn input_bound() {
+    let found = with_reader(1, 9_200).finds("input-bound");
+    assert!(
+        found
+            .evidence
+            .contains(&("share_of_run", Value::Share(0.92)))
+    );
+    assert!(found.advice.contains("more workers"));
+    with_reader(1, 2_000).finds_no("input-bound");
+    // A worker that waits for half of the time reads ahead of use.
+    with_reader(2, 5_000).finds_no("input-bound");
+    with_reader(2, 9_500).finds("input-bound");
+}
+
+#[test]
+fn mapped_input_waits() {
+    let with_faults = |ms: u64| {
+        let mut job = Job::new(8_000);
+        job.program(1, 0);
+        job.count(
+            used(1, "/data/train.tfrecord", 0, ms),
+            &[
+                (OPENS, 1),
+                (MMAPS, 1),
+                (FAULTS, 5_000),
+                (TIMED_MAJOR_FAULTS, 5_000),
+                (MAJOR_FAULT_NS, ms * 1_000_000),
+            ],
+        );
+        job
+    };
+    let found = with_faults(7_300).finds("mapped-input-waits");
+    assert!(found.evidence.contains(&("faults", Value::Count(5_000))));
+    with_faults(700).finds_no("mapped-input-waits");
+}
+
+#[test]
+fn small_files_are_not_read_by_larger_calls() {
+    let mut job = Job::new(10_000);
+    for index in 0..600 {
+        job.count(
+            used(1, &format!("/data/{index}.csv"), 0, 100),
+            &[
+                (OPENS, 1),
+                (READS, 2),
+                (READ_SIZE_1K_10K, 2),
+                (BYTES_READ, 7 << 10),
+                (READ_NS, 1_000_000),
+                (MAX_BYTE_READ, (7 << 10) - 1),
+            ],
+        );
+    }
+    job.finds_no("tiny-reads");
+}
+
+#[test]
+fn a_call_that_hangs() {
+    let with_call = |seconds: u64| {
+        let mut job = Job::new(100_000);
+        job.run.in_flight.push(CallInFlight {
+            pid: 7,
+            tid: 8,
+            operation: "write".into(),
+            path: Some("/lustre/out/model.pt".into()),
+            mount_point: Some("/lustre".into()),
+            fs_type: Some("lustre".into()),
+            phase: 3,
+            began_before: false,
+            start_unix_ns: 0,
+            ns: seconds * 1_000_000_000,
+        });
+        job
+    };
+    let found = with_call(60).finds("call-hangs");
+    assert_eq!(found.subjects, [Subject::Mount(b"/lustre".to_vec())]);
+    with_call(3).finds_no("call-hangs");
+}
+
+/// Two epochs over 64 MiB that take so many milliseconds each; of the second, so much comes from storage.
+fn with_cold_epoch(first: u64, second: u64, fetched_again: u64) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    for (epoch, ms, fetched) in [(0, first, 16 * MIB), (1, second, fetched_again)] {
+        for shard in 0..4 {
+            let path = format!("/data/shard-{shard}.tar");
+            if epoch == 0 {
+                job.file(&path, 16 * MIB);
+            }
+            let from = epoch * 40_000 + shard * ms / 4;
+            let one = used(1, &path, from, from + ms / 4);
+            job.read_from_storage(one, 16 * MIB, fetched);
+        }
+        job.flush((epoch + 1) * 40_000);
+    }
+    job
+}
+
+#[test]
+fn cold_first_epoch() {
+    let found = with_cold_epoch(20_000, 1_000, 0).finds("cold-first-epoch");
+    assert_eq!(found.saving.at_most_ns, 19_000_000_000);
+    assert_eq!(found.saving.severity, Severity::Medium);
+    // Less than five seconds; less than three times as long; no faster the second time.
+    with_cold_epoch(4_000, 100, 0).finds_no("cold-first-epoch");
+    with_cold_epoch(20_000, 8_000, 0).finds_no("cold-first-epoch");
+    with_cold_epoch(20_000, 1_000, 16 * MIB).finds_no("cold-first-epoch");
+    with_epochs(20_000).finds_no("cold-first-epoch");
+    let found = with_epochs_of([20_000, 1_000]).finds("cold-first-epoch");
+    assert_eq!(
+        found.saving.confidence,
+        Confidence::Low,
+        "the kernel does not tell"
+    );
+}
+
+/// Two ranks that each read the first `mib` of 64 MiB in four shards, once.
+fn with_ranks(shards: [&[u64]; 2]) -> Job {
+    let mut job = Job::new(10_000);
+    for shard in 0..4 {
+        job.file(&format!("/data/shard-{shard}.tar"), 16 * MIB);
+    }
+    for (rank, shards) in [10, 20].into_iter().zip(shards) {
+        job.program(rank, 1);
+        for (turn, shard) in shards.iter().enumerate() {
+            let from = turn as u64 * 1_000;
+            let path = format!("/data/shard-{shard}.tar");
+            job.read(used(rank, &path, from, from + 900), 16 * MIB);
+        }
+    }
+    job
+}
+
+#[test]
+fn read_again_by_ranks() {
+    let found = with_ranks([&[0, 1, 2, 3], &[1, 0, 3, 2]]).finds("read-again-by-ranks");
+    assert!(found.evidence.contains(&("ranks", Value::Count(2))));
+    assert_eq!(found.saving.at_most_ns, 3_600_000_000);
+    with_ranks([&[0, 2], &[1, 3]]).finds_no("read-again-by-ranks");
+    // Validation on one of them.
+    with_ranks([&[0, 1, 2, 3], &[]]).finds_no("read-again-by-ranks");
+}
+
+/// Shards of 4 MiB that are opened one behind the other, so often each, and of which so many bytes are read in each open.
+fn with_opens(shards: u64, opens: u64, bytes: u64) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    for turn in 0..shards * opens {
+        let path = format!("/data/shard-{}.tar", turn % shards);
+        job.file(&path, 4 * MIB);
+        let from = turn * 1_000;
+        job.count(
+            used(1, &path, from, from + 900),
+            &[
+                (OPENS, 1),
+                (CLOSES, 1),
+                (READS, bytes / MIB),
+                (BYTES_READ, bytes),
+                (READ_NS, 900_000_000),
+                (MAX_BYTE_READ, 4 * MIB - 1),
+            ],
+        );
+        job.flush(from + 1_000);
+    }
+    job
+}
+
+#[test]
+fn read_amplification() {
+    let found = with_opens(4, 1, 20 * MIB).finds("read-amplification");
+    assert!(
+        found
+            .evidence
+            .contains(&("bytes_of_the_files", Value::Bytes(16 * MIB)))
+    );
+    // Four of the five reads of 900 ms each, of four files.
+    assert_eq!(found.saving.at_most_ns / 1_000_000, 2_880);
+    with_opens(1, 3, 20 * MIB).finds("read-amplification");
+    // A file that is kept open for five epochs.
+    with_opens(1, 1, 20 * MIB).finds_no("read-amplification");
+    with_opens(4, 3, 4 * MIB).finds_no("read-amplification");
+}
+
+/// Intervals of a second in which one to three readers read together so many MiB from storage.
+fn with_readers(mib: [u64; 3]) -> Job {
+    let mut job = Job::new(9_000);
+    job.program(1, 0);
+    let path = "/data/train.tar";
+    job.file(path, 4 << 30);
+    for second in 0..9_u64 {
+        let readers = second / 3 + 1;
+        let bytes = mib[readers as usize - 1] * MIB;
+        let ns = readers * 1_000_000_000;
+        job.count(
+            used(1, path, second * 1_000, second * 1_000 + 1_000),
+            &[
+                (OPENS, u64::from(second == 0)),
+                (READS, 100),
+                (BYTES_READ, bytes),
+                (BYTES_FETCHED, bytes),
+                (READ_NS, ns),
+                (UNION_READ_NS, 1_000_000_000),
+            ],
+        );
+        job.flush((second + 1) * 1_000);
+    }
+    job
+}
+
+#[test]
+fn bandwidth_of_mount_reached() {
+    let found = with_readers([100, 100, 102]).finds("bandwidth-of-mount-reached");
+    assert!(found.subjects == [Subject::Mount(b"/".to_vec())]);
+    assert_eq!(found.also, ["input-bound"], "it says why");
+    assert!(!found.advice.contains("Read with more"), "{}", found.advice);
+    with_readers([100, 190, 270]).finds_no("bandwidth-of-mount-reached");
+    // The same number of readers all the time says nothing of more.
+    with_reader(1, 9_200).finds_no("bandwidth-of-mount-reached");
+}
+
+#[test]
+fn severity_is_the_share_of_the_run_that_can_be_saved() {
+    // Every call is tiny, and all of them take a millisecond.
+    let found = with_tiny_reads(1_100).finds("tiny-reads");
+    assert_eq!(found.saving.at_most_ns, 1_000_000);
+    assert_eq!(found.saving.severity, Severity::Low);
+    // Four threads read for ten seconds each within ten.
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    job.count(
+        used(1, "/data/labels.csv", 0, 10_000),
+        &[
+            (READS, 2_000),
+            (READ_SIZE_0_100, 2_000),
+            (BYTES_READ, 100_000),
+            (READ_NS, 40_000_000_000),
+            (UNION_READ_NS, 9_000_000_000),
+        ],
+    );
+    let found = job.finds("tiny-reads");
+    assert_eq!(found.saving.at_most_ns, 9_000_000_000);
+    assert_eq!(found.saving.severity, Severity::High);
+}
+
+#[test]
+fn one_cause_is_one_finding() {
+    let mut job = on_two_mounts(60_000, 2_000, 1 << 30);
+    let codes = |job: &Job| {
+        let findings = job.analysis().findings.into_iter();
+        findings
+            .map(|finding| (finding.code, finding.also))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&job), [("stage-the-data-set", vec!["slow-mount"])]);
+    job.run.room_bytes.clear();
+    assert_eq!(codes(&job), [("slow-mount", vec![])]);
+}
+
+/// Two epochs of 80 files in four directories, in these orders, by two workers that take every other file.
+fn in_orders(orders: [&[u64]; 2]) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    let path = |file: u64| format!("/data/n{}/{:02}.jpg", file % 4, file / 4);
+    for file in 0..80 {
+        job.file(&path(file), MIB);
+    }
+    for (epoch, order) in (0..).zip(orders) {
+        for worker in 0..2 {
+            let pid = 10 + epoch as u32 * 2 + worker;
+            job.worker(pid, 1);
+            let own = order.iter().skip(worker as usize).step_by(2);
+            for (turn, file) in (0..).zip(own) {
+                // One is a little slower in the second epoch: what is read at one time is chance.
+                let from = epoch * 50_000 + turn * (1_000 + epoch * u64::from(worker) * 7);
+                job.read(used(pid, &path(*file), from, from + 900), MIB);
+            }
+        }
+    }
+    job
+}
+
+#[test]
+fn epochs_in_the_same_order() {
+    let shuffled = |step: u64| -> Vec<u64> { (0..80).map(|turn| turn * step % 80).collect() };
+    let (one, other) = (shuffled(37), shuffled(23));
+    let found = in_orders([&one, &one]).finds("epochs-in-the-same-order");
+    assert_eq!(found.saving.at_most_ns, 0);
+    assert!(found.evidence.contains(&("files", Value::Count(80))));
+    in_orders([&one, &other]).finds_no("epochs-in-the-same-order");
+    // A walk over the directories, and the order of names.
+    let walk: Vec<u64> = (0..4)
+        .flat_map(|directory| (0..20).map(move |turn| turn * 7 % 20 * 4 + directory))
+        .collect();
+    in_orders([&walk, &walk]).finds_no("epochs-in-the-same-order");
+    let mut sorted: Vec<u64> = (0..80).collect();
+    sorted.sort_by_key(|file| (file % 4, file / 4));
+    in_orders([&sorted, &sorted]).finds_no("epochs-in-the-same-order");
+}

@@ -1,0 +1,257 @@
+//! A job that is made up: processes, files, and what was done when.
+
+use std::collections::BTreeMap;
+
+use iotrace_common::key::FileId;
+
+use crate::{
+    Analysis,
+    findings::{Finding, thresholds::Thresholds},
+};
+use iotrace_model::{
+    Model,
+    counters::*,
+    history::Bounds,
+    input::{Event, FileName, Place, ProcessId},
+    run::{Clock, Run, Target},
+};
+use iotrace_phases::{Classifier, context::sort, copies::Copies};
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+/// When the run starts, by the monotonic clock and since the epoch, nanoseconds.
+const START: u64 = 1_000 * MS;
+
+/// A job whose times are milliseconds since its start.
+pub struct Job {
+    pub model: Model,
+    pub run: Run,
+    files: BTreeMap<String, FileId>,
+    flushed: u64,
+    pub thresholds: Thresholds,
+}
+
+/// One use of a file, from when to when.
+#[derive(Clone, Copy)]
+pub struct Use<'a> {
+    pub pid: u32,
+    pub path: &'a str,
+    pub from: u64,
+    pub to: u64,
+}
+
+impl Job {
+    /// A job of so many milliseconds on a local disk and a network filesystem, `/lustre`.
+    pub fn new(duration: u64) -> Self {
+        let mut model = Model::with_history();
+        model.update_mounts(
+            b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:40 / /lustre rw - lustre mgs:/fs rw\n",
+        );
+        let run = Run {
+            iotrace_version: "0".into(),
+            host: "n1".into(),
+            kernel: "6".into(),
+            boot_id: "b".into(),
+            hook: "btf".into(),
+            detail: "full".into(),
+            target: Target::All(true),
+            exit_code: None,
+            start_unix_ns: START as i64,
+            duration_ns: duration * MS,
+            clock: Clock::default(),
+            clock_step_ns: 0,
+            merged_time: iotrace_model::run::MergedTime::default(),
+            block: false,
+            memory_bytes: 16 << 30,
+            room_bytes: [("/".to_owned(), 1 << 40)].into(),
+            in_flight: Vec::new(),
+            losses: BTreeMap::new(),
+            trace: None,
+            uprobes: Vec::new(),
+        };
+        Self {
+            model,
+            run,
+            files: BTreeMap::new(),
+            flushed: 0,
+            thresholds: Thresholds::default(),
+        }
+    }
+
+    /// A process that runs a program of its own.
+    pub fn program(&mut self, pid: u32, parent: u32) {
+        self.model.event(Event::Exec {
+            process: id(pid),
+            start_boottime: u64::from(pid),
+            parent,
+            uid: 0,
+            comm: b"python3".to_vec(),
+            args: vec![b"train.py".to_vec()],
+        });
+    }
+
+    /// A worker that is forked.
+    pub fn worker(&mut self, pid: u32, parent: u32) {
+        self.model.event(Event::Fork {
+            parent: id(parent),
+            child: id(pid),
+            child_start_boottime: u64::from(pid),
+            uid: 0,
+            comm: b"python3".to_vec(),
+        });
+    }
+
+    /// Makes a file known with its size.
+    pub fn file(&mut self, path: &str, size: u64) -> FileId {
+        let inode = self.files.len() as u64 + 1;
+        let device = if path.starts_with("/lustre") {
+            40
+        } else {
+            8 << 20 | 1
+        };
+        let file = FileId {
+            device,
+            generation: 1,
+            inode,
+        };
+        self.model.event(Event::File(FileName {
+            file,
+            path: path.as_bytes().to_vec(),
+            size,
+            mode: 0o100_644,
+            magic: 0xef53,
+            block_size: 4096,
+            truncated: false,
+            deleted: false,
+        }));
+        self.files.insert(path.into(), file);
+        file
+    }
+
+    /// Counters of a use: `values`, and the stamps of an open, of reads or writes, and of a close.
+    fn add(&mut self, used: Use<'_>, values: &[(usize, u64)], first: usize, last: usize) {
+        let file = self.files.get(used.path).copied();
+        let file = file.unwrap_or_else(|| self.file(used.path, 0));
+        let mut counters = Counters::ZERO;
+        values
+            .iter()
+            .for_each(|(index, value)| counters.v[*index] = *value);
+        let (from, to) = (START + used.from * MS, START + used.to * MS);
+        if counters.v[OPENS] > 0 {
+            (counters.v[FIRST_OPEN], counters.v[LAST_OPEN]) = (from, from + 1);
+        }
+        (counters.v[first], counters.v[last]) = (from + 2, to - 2);
+        if counters.v[CLOSES] > 0 {
+            (counters.v[FIRST_CLOSE], counters.v[LAST_CLOSE]) = (to - 1, to);
+        }
+        (counters.v[FIRST], counters.v[LAST]) = (from, to);
+        self.model.add(id(used.pid), Place::File(file), &counters);
+    }
+
+    /// Opens a file, reads so many bytes of it in calls of at most 1 MiB, and closes it; all the time is in reads.
+    pub fn read(&mut self, used: Use<'_>, bytes: u64) {
+        self.read_from_storage(used, bytes, 0);
+    }
+
+    /// The same, of which so many bytes are fetched from storage.
+    pub fn read_from_storage(&mut self, used: Use<'_>, bytes: u64, fetched: u64) {
+        let calls = bytes.div_ceil(1 << 20).max(1);
+        let ns = (used.to - used.from) * MS;
+        let size = if bytes / calls > 102_400 {
+            READ_SIZE_100K_1M
+        } else {
+            READ_SIZE_10K_100K
+        };
+        let values = [
+            (OPENS, 1),
+            (CLOSES, 1),
+            (READS, calls),
+            (size, calls),
+            (BYTES_READ, bytes),
+            (READ_NS, ns),
+            (META_NS, 1_000),
+            (MAX_BYTE_READ, bytes - 1),
+            (BYTES_FETCHED, fetched),
+        ];
+        self.add(used, &values, FIRST_READ, LAST_READ);
+    }
+
+    /// Opens a file, writes it whole, syncs it for so many milliseconds if for any, and closes it.
+    pub fn write(&mut self, used: Use<'_>, bytes: u64, sync: u64) {
+        let calls = bytes.div_ceil(1 << 20);
+        let ns = (used.to - used.from - sync) * MS;
+        let values = [
+            (OPENS, 1),
+            (CLOSES, 1),
+            (WRITES, calls),
+            (BYTES_WRITTEN, bytes),
+            (WRITE_NS, ns),
+            (FSYNCS, u64::from(sync > 0)),
+            (SYNC_NS, sync * MS),
+            (MAX_BYTE_WRITTEN, bytes - 1),
+        ];
+        self.add(used, &values, FIRST_WRITE, LAST_WRITE);
+    }
+
+    /// Any counters on a file.
+    pub fn count(&mut self, used: Use<'_>, values: &[(usize, u64)]) {
+        self.add(used, values, FIRST_READ, LAST_READ);
+    }
+
+    /// Ends an interval.
+    pub fn flush(&mut self, at: u64) {
+        let bounds = Bounds {
+            start: (START + self.flushed * MS) as i64,
+            end: (START + at * MS) as i64,
+        };
+        self.flushed = at;
+        self.model.settle(bounds);
+    }
+
+    pub fn analysis(&self) -> Analysis {
+        let copies = Copies::of(&self.model);
+        let sorted = sort(&self.model, Classifier::builtin(), &copies);
+        Analysis::new(&self.model, &self.run, &sorted, copies, &self.thresholds)
+    }
+
+    /// The finding of this code, if it is found.
+    pub fn finding(&self, code: &str) -> Option<Finding> {
+        self.analysis()
+            .findings
+            .into_iter()
+            .find(|finding| finding.code == code)
+    }
+
+    /// Fails unless this code is found, with a subject where there are any to name, and advice.
+    #[track_caller]
+    pub fn finds(&self, code: &str) -> Finding {
+        let codes: Vec<_> = self
+            .analysis()
+            .findings
+            .iter()
+            .map(|finding| finding.code)
+            .collect();
+        let finding = self
+            .finding(code)
+            .unwrap_or_else(|| panic!("{code} is not in {codes:?}"));
+        assert!(
+            !finding.evidence.is_empty() && !finding.advice.is_empty() && !finding.title.is_empty()
+        );
+        finding
+    }
+
+    /// Fails if this code is found.
+    #[track_caller]
+    pub fn finds_no(&self, code: &str) {
+        assert!(self.finding(code).is_none(), "{:?}", self.finding(code));
+    }
+}
+
+pub fn id(pid: u32) -> ProcessId {
+    ProcessId { pid, start: pid }
+}
+
+/// Milliseconds of a moment of the analysis.
+pub fn ms(ns: i64) -> i64 {
+    ns.div_euclid(MS as i64)
+}

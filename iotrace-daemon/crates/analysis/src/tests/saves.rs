@@ -1,0 +1,261 @@
+//! Checkpoint events and loads.
+
+use super::job::{Job, Use, id, ms};
+use iotrace_model::input::Event;
+
+const MIB: u64 = 1 << 20;
+
+fn used(pid: u32, path: &str, from: u64, to: u64) -> Use<'_> {
+    Use {
+        pid,
+        path,
+        from,
+        to,
+    }
+}
+
+fn rename(job: &mut Job, from: &str, to: &str) {
+    let (from, to) = (from.as_bytes().to_vec(), to.as_bytes().to_vec());
+    job.model.event(Event::Rename {
+        process: id(1),
+        time: 0,
+        from,
+        to,
+        exchange: false,
+    });
+}
+
+/// Start, end, files and bytes of each save.
+fn saves(job: &Job) -> Vec<(i64, i64, usize, u64)> {
+    let saves = job.analysis().checkpoints;
+    saves
+        .iter()
+        .map(|save| (ms(save.start), ms(save.end), save.files.len(), save.bytes))
+        .collect()
+}
+
+#[test]
+fn pytorch_each_step_is_one_save() {
+    let mut job = Job::new(60_000);
+    for step in 0..3_u64 {
+        let path = format!("/out/model-epoch-{step:03}.pt");
+        let start = 1_000 + step * 300;
+        job.write(used(1, &path, start, start + 100), 64 * MIB, 40);
+    }
+    assert_eq!(
+        saves(&job),
+        [
+            (1_000, 1_100, 1, 64 * MIB),
+            (1_300, 1_400, 1, 64 * MIB),
+            (1_600, 1_700, 1, 64 * MIB)
+        ]
+    );
+    let found = job.analysis().checkpoints;
+    assert_eq!(found[1].sync_ns, 40_000_000);
+    assert_eq!(
+        (found[0].interval_ns, found[1].interval_ns),
+        (None, Some(300_000_000))
+    );
+    assert_eq!(
+        found[0].bandwidth().map(f64::round),
+        Some(640.0 * MIB as f64)
+    );
+    assert!(found.iter().all(|save| save.is_exact));
+}
+
+#[test]
+fn pytorch_model_and_optimizer_of_one_step_are_one_save() {
+    let mut job = Job::new(60_000);
+    job.write(used(1, "/out/model_100.pt", 1_000, 1_500), 8 * MIB, 0);
+    job.write(used(1, "/out/optim_100.pt", 1_500, 2_500), 16 * MIB, 0);
+    job.flush(5_000);
+    job.write(used(1, "/out/model_200.pt", 9_000, 9_500), 8 * MIB, 0);
+    job.write(used(1, "/out/optim_200.pt", 9_500, 9_900), 16 * MIB, 0);
+    assert_eq!(
+        saves(&job),
+        [(1_000, 2_500, 2, 24 * MIB), (9_000, 9_900, 2, 24 * MIB)]
+    );
+}
+
+#[test]
+fn deepspeed_shards_of_all_ranks_and_the_pointer_are_one_save() {
+    let mut job = Job::new(60_000);
+    for rank in 0..4_u32 {
+        let path = format!("/out/global_step10/zero_pp_rank_{rank}_mp_rank_00_optim_states.pt");
+        job.write(
+            used(10 + rank, &path, 1_000 + u64::from(rank) * 10, 3_000),
+            10 * MIB,
+            0,
+        );
+    }
+    job.write(
+        used(
+            10,
+            "/out/global_step10/mp_rank_00_model_states.pt",
+            1_000,
+            2_000,
+        ),
+        5 * MIB,
+        0,
+    );
+    job.write(used(10, "/out/latest", 3_100, 3_110), 13, 0);
+    let found = job.analysis().checkpoints;
+    assert_eq!(found.len(), 1);
+    assert_eq!((ms(found[0].start), ms(found[0].end)), (1_000, 3_110));
+    assert_eq!(
+        (
+            found[0].files.len(),
+            found[0].processes.len(),
+            found[0].bytes
+        ),
+        (6, 4, 45 * MIB + 13)
+    );
+    assert_eq!(found[0].name, b"/out/global_step10");
+}
+
+#[test]
+fn orbax_the_renamed_directory_is_the_step() {
+    let mut job = Job::new(60_000);
+    for step in [100, 200_u64] {
+        let temporary = format!("/out/{step}.orbax-checkpoint-tmp");
+        for file in ["default/manifest.ocdbt", "_CHECKPOINT_METADATA"] {
+            job.write(
+                used(1, &format!("{temporary}/{file}"), step * 10, step * 10 + 50),
+                MIB,
+                0,
+            );
+        }
+        rename(&mut job, &temporary, &format!("/out/{step}"));
+    }
+    let found = job.analysis().checkpoints;
+    assert_eq!(
+        found
+            .iter()
+            .map(|save| save.name.as_slice())
+            .collect::<Vec<_>>(),
+        [b"/out/100".as_slice(), b"/out/200"]
+    );
+    assert_eq!(
+        saves(&job),
+        [(1_000, 1_050, 2, 2 * MIB), (2_000, 2_050, 2, 2 * MIB)]
+    );
+}
+
+#[test]
+fn lightning_a_checkpoint_that_is_renamed_over_the_last_is_a_new_save() {
+    let mut job = Job::new(60_000);
+    for (index, from) in [1_000, 2_000, 3_000].into_iter().enumerate() {
+        let temporary = format!("/tmp/tmp{index}");
+        job.write(used(1, &temporary, from, from + 100), MIB, 0);
+        rename(&mut job, &temporary, "/out/last.ckpt");
+    }
+    assert_eq!(saves(&job).len(), 3);
+    assert_eq!(job.analysis().checkpoints[2].name, b"/out/last.ckpt");
+}
+
+#[test]
+fn keras_a_file_written_over_in_place_is_as_many_saves() {
+    let mut job = Job::new(60_000);
+    for from in [1_000, 2_000] {
+        job.write(
+            used(1, "/out/model.weights.h5", from, from + 200),
+            4 * MIB,
+            0,
+        );
+    }
+    // Both lie in one interval: the first and the last use are known.
+    assert_eq!(
+        saves(&job),
+        [(1_000, 1_199, 1, 4 * MIB), (2_000, 2_200, 1, 4 * MIB)]
+    );
+    job.write(used(1, "/out/model.weights.h5", 3_000, 3_200), 4 * MIB, 0);
+    let found = job.analysis().checkpoints;
+    assert_eq!(found.len(), 3);
+    assert!(!found[1].is_exact, "when the second was is not known");
+    assert_eq!(found.iter().map(|save| save.bytes).sum::<u64>(), 12 * MIB);
+}
+
+#[test]
+fn a_save_that_lasts_over_flushes_is_one() {
+    let mut job = Job::new(60_000);
+    let parts = [
+        (1_000, 5_000, true, false),
+        (5_000, 10_000, false, false),
+        (10_000, 12_000, false, true),
+    ];
+    for (from, to, opens, closes) in parts {
+        use iotrace_model::counters::*;
+        job.count(
+            used(1, "/out/model.ckpt", from, to),
+            &[
+                (OPENS, u64::from(opens)),
+                (CLOSES, u64::from(closes)),
+                (WRITES, 10),
+                (BYTES_WRITTEN, 10 * MIB),
+                (LAST_WRITE, 0),
+            ],
+        );
+        job.flush(to);
+    }
+    assert_eq!(saves(&job), [(1_000, 12_000, 1, 30 * MIB)]);
+}
+
+#[test]
+fn training_reads_go_on_or_stop() {
+    let mut job = Job::new(60_000);
+    for shard in 0..10_u64 {
+        job.read(
+            used(
+                2,
+                &format!("/data/shard-{shard}.tar"),
+                shard * 100,
+                shard * 100 + 90,
+            ),
+            MIB,
+        );
+    }
+    job.write(used(1, "/out/step_1.ckpt", 410, 560), MIB, 0);
+    job.write(used(1, "/out/step_2.ckpt", 1_000, 2_000), MIB, 0);
+    job.read(used(2, "/data/shard-11.tar", 2_100, 2_200), MIB);
+    let found = job.analysis().checkpoints;
+    assert_eq!(found[0].training_stopped, Some(false));
+    assert_eq!(found[1].training_stopped, Some(true));
+    assert_eq!(
+        found[1].training_pause_ns.map(|ns| ns / 1_000_000),
+        Some(1_110)
+    );
+    // A worker that kept its file open over a save may have read or not.
+    let mut job = Job::new(60_000);
+    job.read(used(2, "/data/shard-0.tar", 100, 5_000), MIB);
+    job.write(used(1, "/out/step_1.ckpt", 1_000, 2_000), MIB, 0);
+    assert_eq!(job.analysis().checkpoints[0].training_stopped, None);
+}
+
+#[test]
+fn safetensors_that_are_read_are_a_load_and_no_save() {
+    let mut job = Job::new(60_000);
+    for part in 1..=3_u64 {
+        let path = format!("/models/llama/model-0000{part}-of-00003.safetensors");
+        job.read(used(1, &path, part * 100, part * 100 + 90), 100 * MIB);
+    }
+    let analysis = job.analysis();
+    assert!(analysis.checkpoints.is_empty());
+    let [load] = analysis.restores.as_slice() else {
+        panic!("{:?}", analysis.restores)
+    };
+    assert_eq!(
+        (load.files.len(), load.bytes, load.directory.as_slice()),
+        (3, 300 * MIB, b"/models/llama".as_slice())
+    );
+}
+
+#[test]
+fn a_checkpoint_that_is_removed_later_ends_when_it_was_closed() {
+    let mut job = Job::new(60_000);
+    job.write(used(1, "/out/step_1.ckpt", 1_000, 1_200), MIB, 0);
+    job.count(
+        used(1, "/out/step_1.ckpt", 4_000, 4_100),
+        &[(iotrace_model::counters::UNLINKS, 1)],
+    );
+    assert_eq!(saves(&job), [(1_000, 1_200, 1, MIB)]);
+}

@@ -1,0 +1,471 @@
+//! One pass over the intervals of a run: reads of training files, saves and loads as they are told apart there, and the
+//! series.
+//!
+//! An interval gives for each process and file how often it was opened, how many bytes moved, and when the first and the
+//! last open, read, write and close were. So one or two uses of a file in one interval are known with their times, and of
+//! more the number is known and the times of those between are not: [`Visit::is_exact`] says so.
+
+use std::collections::HashSet;
+
+use iotrace_model::{
+    Model, Spot,
+    counters::*,
+    history::{Bounds, Delta},
+    run::Run,
+};
+use iotrace_phases::{
+    context::Sorted,
+    copies::Copies,
+    phase::{Direction, Phase},
+    used::Used,
+};
+
+use super::series::{Filling, Series};
+
+/// A read of a training file, as one process did it: one open with what was read, or all reads of one interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit {
+    pub file: u32,
+    pub process: u32,
+    /// Nanoseconds since the start of the run, as all moments here.
+    pub start: i64,
+    pub end: i64,
+    pub bytes: u64,
+    /// Bytes that were fetched from storage for it.
+    pub fetched: u64,
+    /// Nanoseconds in reads, summed.
+    pub read_ns: u64,
+    /// Opens and closes in it.
+    pub opens: u64,
+    pub closes: u64,
+    /// Whether the times are known, not put between the known ones.
+    pub is_exact: bool,
+}
+
+/// What one process did to one file of a save or a load in one interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    pub file: u32,
+    pub process: u32,
+    pub start: i64,
+    pub end: i64,
+    /// Where it was opened more than once: the end of the first use and the start of the last.
+    pub between: Option<(i64, i64)>,
+    pub bytes: u64,
+    pub opens: u64,
+    pub closes: u64,
+    pub mmaps: u64,
+    /// Calls that move data.
+    pub calls: u64,
+    pub data_ns: u64,
+    pub meta_ns: u64,
+    pub syncs: u64,
+    pub sync_ns: u64,
+    /// Bytes of the file that the run has reached.
+    pub extent: u64,
+}
+
+impl Touch {
+    /// A use that nothing goes on with.
+    fn alone(self) -> Self {
+        Self {
+            between: None,
+            opens: 1,
+            closes: 1,
+            ..self
+        }
+    }
+}
+
+/// What a process did in a directory around a sync of it.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectorySync {
+    /// The directory, by index.
+    pub file: u32,
+    pub process: u32,
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+    pub syncs: u64,
+    /// Nanoseconds in syncs.
+    pub ns: u64,
+}
+
+/// Longest time after the last write until a close that is of the same save, nanoseconds.
+const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
+/// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
+const MAX_PAUSE_NS: u64 = 10_000_000_000;
+
+/// What the pass found.
+#[derive(Default)]
+pub struct Uses {
+    pub visits: Vec<Visit>,
+    pub saved: Vec<Touch>,
+    pub loaded: Vec<Touch>,
+    pub directory_syncs: Vec<DirectorySync>,
+    /// Files whose uses are known one by one, and that were renamed: file, process, when.
+    pub renamed: Vec<(u32, u32, i64)>,
+    pub series: Series,
+    /// By file: the largest size that was seen, bytes.
+    pub sizes: Vec<u64>,
+}
+
+impl Uses {
+    /// Goes over the intervals of a run.
+    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], copies: &Copies) -> Self {
+        let bounds = Bounds {
+            start: run.start_unix_ns,
+            end: run.start_unix_ns.saturating_add_unsigned(run.duration_ns),
+        };
+        // What a process did with a file on the whole says what each interval's part of it is.
+        let rows = model.rows().iter();
+        let used = rows.map(|row| Used::new(&row.cell.total(), &sorted[row.file as usize]));
+        let mut pass = Pass {
+            model,
+            run,
+            sorted,
+            copies,
+            spanned: spanned(model),
+            used: used.collect(),
+            uses: Self {
+                sizes: sizes(model),
+                ..Self::default()
+            },
+            filling: Filling::default(),
+        };
+        model.each_interval(bounds, |bounds, delta| pass.take(bounds, &delta));
+        pass.take_spans();
+        let mut uses = pass.uses;
+        uses.series = pass.filling.finish();
+        uses
+    }
+}
+
+/// Processes and files whose uses are known one by one; none where there were too many to keep.
+fn spanned(model: &Model) -> HashSet<(u32, u32)> {
+    let spans = model.spans().filter(|spans| spans.are_complete());
+    spans.map_or_else(HashSet::new, |spans| spans.places().collect())
+}
+
+/// The size of each file: at first sight, or as far as it was read and written since.
+fn sizes(model: &Model) -> Vec<u64> {
+    let files = 0..model.file_count() as u32;
+    let mut sizes: Vec<u64> = files.map(|index| model.file(index).size).collect();
+    for row in model.rows() {
+        let counters = row.cell.total();
+        let size = &mut sizes[row.file as usize];
+        *size = (*size).max(extent(&counters));
+    }
+    sizes
+}
+
+/// Bytes of the file up to the highest offset that was read or written.
+pub fn extent(counters: &Counters) -> u64 {
+    let v = &counters.v;
+    // Not measured at detail basic: 0, as of a file of one byte.
+    match v[MAX_BYTE_READ].max(v[MAX_BYTE_WRITTEN]) {
+        0 => 0,
+        highest => highest + 1,
+    }
+}
+
+struct Pass<'a> {
+    model: &'a Model,
+    run: &'a Run,
+    sorted: &'a [Sorted],
+    copies: &'a Copies,
+    /// Processes and files whose uses are known one by one.
+    spanned: HashSet<(u32, u32)>,
+    /// By row.
+    used: Vec<Used>,
+    uses: Uses,
+    filling: Filling,
+}
+
+impl Pass<'_> {
+    fn take(&mut self, bounds: Bounds, delta: &Delta) {
+        let Delta {
+            process,
+            spot,
+            row,
+            counters,
+        } = delta;
+        let start = self.run.start_unix_ns;
+        let bounds = (bounds.start - start, bounds.end - start);
+        let (Spot::File(file), Some(row)) = (*spot, *row) else {
+            self.filling.add(bounds, *process, &[], counters);
+            return;
+        };
+        let used = self.used[row as usize];
+        let phases: Vec<_> = used.phases(&self.sorted[file as usize]).collect();
+        let process = *process;
+        self.filling.add(bounds, process, &phases, counters);
+        let is_spanned = self.spanned.contains(&(process, file));
+        if self.model.file(file).is_directory() {
+            // Of more than one the times are not known.
+            if !is_spanned && counters.v[FSYNCS] + counters.v[FDATASYNCS] == 1 {
+                self.directory(file, process, counters);
+            }
+            return;
+        }
+        for phase in phases {
+            match phase {
+                (Phase::Training, Direction::Read) if !self.copies.are_all_reads(process, file) => {
+                    self.visit(file, process, counters)
+                }
+                (Phase::Checkpoint, Direction::Write) if !is_spanned => {
+                    let touch = self.written(file, process, counters);
+                    self.uses.saved.extend(touch);
+                }
+                (Phase::Restore, Direction::Read) if !is_spanned => {
+                    let touch = self.read(file, process, counters);
+                    self.uses.loaded.extend(touch);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes saves and loads from the uses that are known one by one.
+    fn take_spans(&mut self) {
+        let Some(spans) = self.model.spans() else {
+            return;
+        };
+        for (process, file, at) in spans.renames() {
+            if self.spanned.contains(&(process, file)) {
+                self.uses.renamed.push((file, process, self.at(at)));
+            }
+        }
+        for one in spans.uses() {
+            if !self.spanned.contains(&(one.process, one.file)) {
+                continue;
+            }
+            let pieces = one.pieces.iter();
+            let pieces: Vec<Counters> = pieces
+                .map(|index| spans.all()[*index as usize].cell.total())
+                .collect();
+            if self.model.file(one.file).is_directory() {
+                for piece in &pieces {
+                    self.directory(one.file, one.process, piece);
+                }
+                continue;
+            }
+            let sorted = &self.sorted[one.file as usize];
+            if sorted.phase(Direction::Write) == Phase::Checkpoint {
+                for counters in self.rounds(one.file, &pieces) {
+                    let touch = self.written(one.file, one.process, &counters);
+                    self.uses.saved.extend(touch.map(Touch::alone));
+                }
+            }
+            // What its own writer reads back is no load, and neither is what is copied.
+            let is_restore = sorted.phase(Direction::Read) == Phase::Restore;
+            let first = one.pieces[0];
+            if is_restore && !self.copies.is_read_back(first) && !self.copies.has_span(first) {
+                let touch = self.read(one.file, one.process, &one.counters);
+                self.uses.loaded.extend(touch.map(Touch::alone));
+            }
+        }
+    }
+
+    /// The writes of one use of a file, by save: a file that is kept open is written again for the next one, from its
+    /// beginning or after a long while. What comes after the last write or sync is left out, but for a close soon after.
+    fn rounds(&self, file: u32, pieces: &[Counters]) -> Vec<Counters> {
+        let moves = |counters: &Counters| {
+            let v = &counters.v;
+            v[WRITES] + v[TRANSFER_WRITES] + v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES] > 0
+        };
+        let size = self.uses.sizes[file as usize];
+        let written: u64 = pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]).sum();
+        let is_rewritten = size > 0 && written > size + size / 10;
+        let mut rounds: Vec<Counters> = Vec::new();
+        // What came before the first write since the last round: an open, mostly.
+        let mut before: Option<Counters> = None;
+        for piece in pieces {
+            let mut counters = piece.clone();
+            if let Some(before) = before.take() {
+                counters.absorb(&before);
+            }
+            if !moves(piece) {
+                match rounds.last_mut() {
+                    Some(last)
+                        if !is_rewritten
+                            && piece.v[CLOSES] > 0
+                            && piece.v[FIRST] < last.v[LAST] + CLOSE_WITHIN_NS =>
+                    {
+                        counters.absorb(last);
+                        *last = counters;
+                    }
+                    _ => before = Some(counters),
+                }
+                continue;
+            }
+            match rounds.last_mut() {
+                Some(last) if !is_rewritten && piece.v[FIRST] < last.v[LAST] + MAX_PAUSE_NS => {
+                    counters.absorb(last);
+                    *last = counters;
+                }
+                _ => rounds.push(counters),
+            }
+        }
+        rounds
+    }
+
+    fn at(&self, monotonic: u64) -> i64 {
+        self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
+    }
+
+    /// The first of these moments that is one, in their order of preference.
+    fn first_of(&self, moments: [u64; 3]) -> i64 {
+        let moment = moments.into_iter().find(|moment| *moment != 0);
+        self.at(moment.unwrap_or(self.run.clock.monotonic_ns(self.run.start_unix_ns)))
+    }
+
+    fn directory(&mut self, file: u32, process: u32, counters: &Counters) {
+        let v = &counters.v;
+        let syncs = v[FSYNCS] + v[FDATASYNCS];
+        if syncs > 0 {
+            self.uses.directory_syncs.push(DirectorySync {
+                file,
+                process,
+                start: self.at(v[FIRST]),
+                end: self.at(v[LAST]),
+                syncs,
+                ns: v[SYNC_NS],
+            });
+        }
+    }
+
+    fn visit(&mut self, file: u32, process: u32, counters: &Counters) {
+        let v = &counters.v;
+        let bytes = v[BYTES_READ];
+        if bytes == 0 {
+            return;
+        }
+        let start = self.first_of([v[FIRST_READ], v[FIRST], 0]);
+        let end = self.first_of([v[LAST_READ], v[LAST], 0]).max(start);
+        let size = self.uses.sizes[file as usize];
+        // The open that wrote the file is none of those that read it.
+        let opens = v[OPENS] - u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
+        let whole = Visit {
+            file,
+            process,
+            start,
+            end,
+            bytes,
+            fetched: counters.fetched_by_reads(),
+            read_ns: v[READ_NS],
+            opens,
+            closes: v[CLOSES],
+            is_exact: opens <= 1,
+        };
+        // As many passes as opens, where each open read about the file; more than so many are not worth a place each.
+        let is_each_whole = opens > 0 && size > 0 && bytes / opens >= size - size / 4;
+        if opens < 2 || !is_each_whole || opens > 1_000 {
+            self.uses.visits.push(whole);
+            return;
+        }
+        let first_end = self.first_of([v[FIRST_CLOSE], 0, 0]).clamp(start, end);
+        let last_start = self.first_of([v[LAST_OPEN], 0, 0]).clamp(first_end, end);
+        let step = (last_start - first_end) / opens as i64;
+        let mut fetched = whole.fetched;
+        for index in 0..opens {
+            // What the first one fetched the next one finds in the page cache.
+            let part = match index {
+                _ if index == opens - 1 => fetched,
+                _ => fetched.min(size),
+            };
+            fetched -= part;
+            let (from, to) = match index {
+                0 => (start, first_end),
+                _ if index == opens - 1 => (last_start, end),
+                _ => (
+                    first_end + step * index as i64,
+                    first_end + step * (index as i64 + 1),
+                ),
+            };
+            self.uses.visits.push(Visit {
+                start: from,
+                end: to,
+                bytes: bytes / opens,
+                fetched: part,
+                read_ns: v[READ_NS] / opens,
+                opens: 1,
+                closes: 1,
+                is_exact: v[FIRST_CLOSE] != 0 && (index == 0 || index == opens - 1),
+                ..whole
+            });
+        }
+    }
+
+    fn touch(&self, file: u32, process: u32, counters: &Counters) -> Touch {
+        let v = &counters.v;
+        let start = self.first_of([v[FIRST_OPEN], v[FIRST], 0]);
+        let between = (v[OPENS] > 1 && v[FIRST_CLOSE] != 0)
+            .then(|| (self.at(v[FIRST_CLOSE]), self.at(v[LAST_OPEN])));
+        Touch {
+            file,
+            process,
+            start,
+            end: start,
+            between,
+            bytes: 0,
+            opens: v[OPENS],
+            closes: v[CLOSES],
+            mmaps: v[MMAPS],
+            calls: 0,
+            data_ns: 0,
+            meta_ns: v[META_NS],
+            syncs: v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES],
+            sync_ns: v[SYNC_NS],
+            extent: extent(counters),
+        }
+    }
+
+    /// A write of a checkpoint's file: from the first open, or where it was opened before from the first write, to the
+    /// last write, close, sync or rename.
+    fn written(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
+        let v = &counters.v;
+        let calls = v[WRITES] + v[TRANSFER_WRITES];
+        let syncs = v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES];
+        let is_the_end = v[CLOSES] > 0 && v[OPENS] + v[READS] + v[TRANSFER_READS] + v[MMAPS] == 0;
+        if calls + syncs + v[RENAMES] == 0 && !is_the_end {
+            return None;
+        }
+        let start = self.first_of([v[FIRST_OPEN], v[FIRST_WRITE], v[FIRST]]);
+        // What else was done with the file since (it was read back, removed) is no part of the save.
+        let is_only_saved = v[READS] + v[TRANSFER_READS] + v[UNLINKS] + v[STATS] == 0;
+        let has_stamps = v[LAST_WRITE] != 0 || v[LAST_CLOSE] != 0;
+        let end = if has_stamps && !is_only_saved {
+            self.at(v[LAST_WRITE].max(v[LAST_CLOSE]))
+        } else {
+            self.at(v[LAST])
+        };
+        Some(Touch {
+            start,
+            end: end.max(start),
+            bytes: v[BYTES_WRITTEN],
+            mmaps: 0,
+            calls,
+            data_ns: v[WRITE_NS],
+            ..self.touch(file, process, counters)
+        })
+    }
+
+    /// A load of a file: from its first open to its last read or close.
+    fn read(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
+        let v = &counters.v;
+        let calls = v[READS] + v[TRANSFER_READS];
+        if calls + v[MMAPS] == 0 {
+            return None;
+        }
+        let touch = self.touch(file, process, counters);
+        let end = self.first_of([v[LAST_READ].max(v[LAST_CLOSE]), v[LAST], 0]);
+        Some(Touch {
+            end: end.max(touch.start),
+            bytes: v[BYTES_READ],
+            calls,
+            data_ns: v[READ_NS],
+            ..touch
+        })
+    }
+}

@@ -1,0 +1,296 @@
+//! What the main thread of each program or rank waited for.
+//!
+//! `iotrace_model::waits` has the time by leaf; here it is put together by waiter. Computing counts as the loader's
+//! where the waiter's own process or one of its workers did it.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use iotrace_common::diag;
+
+use iotrace_model::{
+    Model,
+    groups::Groups,
+    run::Run,
+    waits::{Interval, Key, Leaf},
+};
+use iotrace_phases::{
+    context::Sorted,
+    phase::{Direction, Phase},
+};
+
+/// Share of a thread's time in calls that wait for a child's end from which its process is a launcher.
+const LAUNCHER_SHARE: f64 = 0.9;
+/// Share of the run that a thread must be known for to judge the run by it, and of its time that may be unresolved.
+const MIN_SEEN_SHARE: f64 = 0.5;
+const MAX_UNRESOLVED_SHARE: f64 = 0.1;
+const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
+
+/// What a thread can wait for.
+pub const WAITS: [Leaf; 8] = [
+    Leaf::Storage,
+    Leaf::Computing,
+    Leaf::RunQueue,
+    Leaf::Sleep,
+    Leaf::PageFault,
+    Leaf::Network,
+    Leaf::Other,
+    Leaf::Unresolved,
+];
+
+/// A leaf in a few words, behind "waited for".
+pub fn label(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Storage => "storage",
+        Leaf::Computing => "loader computing",
+        Leaf::RunQueue => "a CPU",
+        Leaf::Sleep => "sleep",
+        Leaf::PageFault => "page faults",
+        Leaf::Network => "network",
+        Leaf::Other => "other processes and devices",
+        Leaf::Unresolved => "not known",
+        Leaf::Running => "ran",
+        Leaf::OfThatForChild => "children",
+    }
+}
+
+/// A leaf as JSON has it: computing is the loader's alone.
+pub fn name(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Computing => "loader_cpu",
+        _ => leaf.name(),
+    }
+}
+
+/// Time by leaf, nanoseconds; computing is the loader's alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent([u64; Leaf::ALL.len()]);
+
+impl Spent {
+    pub fn of(&self, leaf: Leaf) -> u64 {
+        self.0[leaf as usize]
+    }
+
+    pub fn add(&mut self, leaf: Leaf, ns: u64) {
+        self.0[leaf as usize] += ns;
+    }
+
+    /// Of a thread that waited.
+    pub fn waiting(&self) -> u64 {
+        WAITS.map(|leaf| self.of(leaf)).iter().sum()
+    }
+
+    /// Of a thread that ran or waited.
+    pub fn whole(&self) -> u64 {
+        self.of(Leaf::Running) + self.waiting()
+    }
+
+    /// Of a thread that waited for storage, by operations and by page faults.
+    pub fn storage(&self) -> u64 {
+        self.of(Leaf::Storage) + self.of(Leaf::PageFault)
+    }
+
+    /// What faster input could save of it at most: all that it waited for storage, its loader and a CPU.
+    fn improvable(&self) -> u64 {
+        self.storage() + self.of(Leaf::Computing) + self.of(Leaf::RunQueue)
+    }
+
+    /// Whether a thread did little but wait for programs that it ran.
+    fn is_launcher(&self) -> bool {
+        self.of(Leaf::OfThatForChild) as f64 >= self.whole() as f64 * LAUNCHER_SHARE
+    }
+}
+
+/// What one main thread did with its time, nanoseconds.
+#[derive(Debug)]
+pub struct Waiter {
+    /// Index of its process.
+    pub process: u32,
+    pub spent: Spent,
+    /// Of storage, by file and phase; no file: operations that name none. The longest first.
+    pub files: Vec<(Option<u32>, Phase, u64)>,
+    /// In order, where the run is judged by it.
+    pub steps: Vec<Step>,
+    /// Processes that computed while it waited for them.
+    pub loaders: BTreeSet<u32>,
+}
+
+/// What a thread did in an interval: of waits, those that ended in it.
+#[derive(Debug)]
+pub struct Step {
+    /// Nanoseconds since the start of the run.
+    pub start: i64,
+    pub end: i64,
+    pub spent: Spent,
+}
+
+/// What main threads waited for.
+#[derive(Debug, Default)]
+pub struct Waits {
+    /// Of programs and ranks: ranks by their number, then the others by how long they are known. Launchers only where there
+    /// is nothing else.
+    pub waiters: Vec<Waiter>,
+    /// How many of them, from the first one, the run is judged by: all ranks, or where there are none the thread that is
+    /// known for longest.
+    judged: usize,
+}
+
+impl Waits {
+    /// Puts the waits of a run together, whose files are `sorted`.
+    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], groups: &Groups) -> Self {
+        let mut by_process: BTreeMap<u32, Vec<(&Key, u64)>> = BTreeMap::new();
+        for (key, ns) in model.waits().all() {
+            if groups.of(key.process) == key.process {
+                by_process.entry(key.process).or_default().push((key, ns));
+            }
+        }
+        let of = |(process, rows): (u32, Vec<_>)| waiter(sorted, groups, process, &rows);
+        let mut waiters: Vec<Waiter> = by_process.into_iter().map(of).collect();
+        if waiters.iter().any(|waiter| !waiter.spent.is_launcher()) {
+            waiters.retain(|waiter| !waiter.spent.is_launcher());
+        }
+        let rank = |waiter: &Waiter| rank_of(model, waiter.process);
+        waiters.sort_by_key(|waiter| {
+            (
+                rank(waiter).is_none(),
+                rank(waiter),
+                Reverse(waiter.spent.whole()),
+            )
+        });
+        let ranks = waiters.iter().take_while(|waiter| rank(waiter).is_some());
+        let judged = ranks.count().max(1).min(waiters.len());
+        for waiter in &mut waiters[..judged] {
+            waiter.steps = steps(model, run, groups, waiter.process);
+        }
+        Self { waiters, judged }
+    }
+
+    /// The threads that the run is judged by.
+    pub fn judged(&self) -> &[Waiter] {
+        &self.waiters[..self.judged]
+    }
+
+    /// What these waited for, as far as it tells what the run waited for: all of it was seen, and it is known what for.
+    pub fn exposed(&self, run: &Run) -> Option<Exposed> {
+        let judged = self.judged().iter().map(|waiter| &waiter.spent);
+        let mut spent = Spent::default();
+        for (leaf, of) in judged
+            .clone()
+            .flat_map(|of| Leaf::ALL.map(|leaf| (leaf, of)))
+        {
+            spent.add(leaf, of.of(leaf));
+        }
+        let exposed = Exposed {
+            threads: judged.len() as u64,
+            spent,
+            improvable: judged.clone().map(Spent::improvable).max().unwrap_or(0),
+        };
+        let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
+        let seen = judged.map(Spent::whole).max().unwrap_or(0);
+        let is_seen = seen as f64 >= run.duration_ns as f64 * MIN_SEEN_SHARE;
+        let is_resolved = exposed.share(spent.of(Leaf::Unresolved)) <= MAX_UNRESOLVED_SHARE;
+        (lost == 0 && is_seen && is_resolved).then_some(exposed)
+    }
+}
+
+/// Waits of the threads that a run is judged by, together; nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Exposed {
+    pub threads: u64,
+    pub spent: Spent,
+    /// Of the thread with the most: all that faster input could save.
+    pub improvable: u64,
+}
+
+impl Exposed {
+    /// A time as a share of that for which the threads are known.
+    pub fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.spent.whole().max(1) as f64
+    }
+}
+
+/// Number of the rank that a process is.
+pub fn rank_of(model: &Model, process: u32) -> Option<u32> {
+    let role = &model.processes()[process as usize].about.role;
+    role.rank.map(|rank| rank.number)
+}
+
+fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]) -> Waiter {
+    let mut waiter = Waiter {
+        process,
+        spent: Spent::default(),
+        files: Vec::new(),
+        steps: Vec::new(),
+        loaders: BTreeSet::new(),
+    };
+    let mut files: BTreeMap<(Option<u32>, &str), (Phase, u64)> = BTreeMap::new();
+    for (key, ns) in rows {
+        let leaf = reported(groups, process, key.leaf, key.by);
+        match leaf {
+            Leaf::Computing => waiter.loaders.extend(key.by),
+            Leaf::Storage => {
+                let phase = phase_of(sorted, key);
+                let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
+                file.1 += ns;
+            }
+            _ => {}
+        }
+        waiter.spent.add(leaf, *ns);
+    }
+    let files = files.into_iter();
+    waiter.files = files
+        .map(|((file, _), (phase, ns))| (file, phase, ns))
+        .collect();
+    waiter
+        .files
+        .sort_by_key(|(file, _, ns)| (Reverse(*ns), *file));
+    waiter
+}
+
+/// A leaf as it is reported of the main thread of `process`: what others than its own threads and workers compute is theirs.
+fn reported(groups: &Groups, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
+    let is_own = |by| groups.of(by) == process;
+    match leaf {
+        Leaf::Computing if !by.is_some_and(is_own) => Leaf::Other,
+        leaf => leaf,
+    }
+}
+
+/// What the main thread of a process did over time.
+fn steps(model: &Model, run: &Run, groups: &Groups, process: u32) -> Vec<Step> {
+    let intervals = model.waits().history().iter();
+    let step = |interval: &Interval| {
+        let mut step = Step {
+            start: interval.bounds.start - run.start_unix_ns,
+            end: interval.bounds.end - run.start_unix_ns,
+            spent: Spent::default(),
+        };
+        let first = (process, Leaf::ALL[0], None);
+        let of_process = interval
+            .sums
+            .range(first..)
+            .take_while(|((of, ..), _)| *of == process);
+        for ((_, leaf, by), ns) in of_process {
+            step.spent.add(reported(groups, process, *leaf, *by), *ns);
+        }
+        step
+    };
+    let steps = intervals.map(step);
+    steps.filter(|step| step.spent.whole() > 0).collect()
+}
+
+/// The phase of a wait for storage: as the kernel side sorted the file, or where no rule matched its name then, what it turned
+/// out to be.
+fn phase_of(sorted: &[Sorted], key: &Key) -> Phase {
+    let known = Phase::from_code(key.phase);
+    let Some(file) = key.file.filter(|_| known == Phase::UNMATCHED) else {
+        return known;
+    };
+    let sorted = &sorted[file as usize];
+    match sorted.phase(Direction::Write) {
+        Phase::Checkpoint => Phase::Checkpoint,
+        _ => sorted.phase(Direction::Read),
+    }
+}

@@ -1,0 +1,274 @@
+//! Counters at rest: most are zero for most files, so a row keeps only those that are not.
+//!
+//! Layout: a bitmap with one bit per counter and one for each table; then the values that are not zero, in order,
+//! as LEB128; moments as their distance behind the first operation or before the last; then the tables, each as its
+//! length and its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
+
+use super::{
+    counters::{COUNT, Counters, FIRST, LAST, Merge, TABLE, Unit},
+    top::SLOTS,
+};
+
+const SIZES_BIT: usize = COUNT;
+const STRIDES_BIT: usize = COUNT + 1;
+const BITMAP: usize = (COUNT + 2).div_ceil(8);
+
+/// [`Counters`], sparsely encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packed(Box<[u8]>);
+
+impl Packed {
+    /// Whether nothing is counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The counters, whole again.
+    pub fn unpack(&self) -> Counters {
+        let mut counters = Counters::ZERO;
+        self.add_to(&mut counters);
+        counters
+    }
+
+    /// The encoded form.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Adds these counters to newer ones.
+    pub fn add_to(&self, newer: &mut Counters) {
+        Self::add_bytes_to(&self.0, newer);
+    }
+
+    /// As [`Packed::add_to`], from the encoded form.
+    pub fn add_bytes_to(bytes: &[u8], newer: &mut Counters) {
+        let Some((bitmap, values)) = bytes.split_at_checked(BITMAP) else {
+            return;
+        };
+        let mut values = Values(values);
+        let (mut first, mut last) = (0_u64, 0_u64);
+        let mut peak = None;
+        for (byte, mut bits) in bitmap.iter().copied().enumerate() {
+            while bits != 0 {
+                let index = byte * 8 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if index >= COUNT {
+                    break;
+                }
+                let stored = values.next();
+                let value = match origin(index) {
+                    Origin::Zero => stored,
+                    Origin::First => first.wrapping_add(stored),
+                    Origin::Last => last.wrapping_sub(stored),
+                };
+                match index {
+                    FIRST => first = value,
+                    LAST => last = value,
+                    _ => {}
+                }
+                newer.absorb_value(index, value, &mut peak);
+            }
+        }
+        if has(bitmap, SIZES_BIT) {
+            values.with_table(|sizes| newer.absorb_sizes(sizes));
+        }
+        if has(bitmap, STRIDES_BIT) {
+            values.with_table(|strides| newer.absorb_strides(strides));
+        }
+    }
+}
+
+fn has(bitmap: &[u8], bit: usize) -> bool {
+    bitmap[bit / 8] & (1 << (bit % 8)) != 0
+}
+
+impl From<&Counters> for Packed {
+    fn from(counters: &Counters) -> Self {
+        // Room for the usual row; a full one with both tables grows it.
+        let mut bytes = Vec::with_capacity(256);
+        bytes.resize(BITMAP, 0);
+        for (index, value) in counters
+            .v
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, value)| *value != 0)
+        {
+            bytes[index / 8] |= 1 << (index % 8);
+            let (first, last) = (counters.v[FIRST], counters.v[LAST]);
+            let stored = match origin(index) {
+                Origin::Zero => value,
+                Origin::First => value.wrapping_sub(first),
+                Origin::Last => last.wrapping_sub(value),
+            };
+            put_varint(&mut bytes, stored);
+        }
+        for (bit, table) in [
+            (SIZES_BIT, &counters.sizes),
+            (STRIDES_BIT, &counters.strides),
+        ] {
+            let entries = table.entries();
+            if entries.is_empty() {
+                continue;
+            }
+            bytes[bit / 8] |= 1 << (bit % 8);
+            put_varint(&mut bytes, entries.len() as u64);
+            for (value, count) in entries {
+                put_varint(&mut bytes, *value);
+                put_varint(&mut bytes, *count);
+            }
+        }
+        if bytes.len() == BITMAP {
+            return Self::default();
+        }
+        Self(bytes.as_slice().into()) // exactly as long as it is: `into_boxed_slice` would reallocate in place
+    }
+}
+
+/// Where a value is counted from. Moments are stored as their distance to an end of the time that they lie in: they
+/// are small then, and right at that end they take one byte.
+enum Origin {
+    Zero,
+    /// Behind the first operation.
+    First,
+    /// Before the last operation.
+    Last,
+}
+
+fn origin(index: usize) -> Origin {
+    let descriptor = &TABLE[index];
+    match (descriptor.unit, descriptor.merge) {
+        (Unit::Moment, Merge::Max) if index != LAST => Origin::Last,
+        (Unit::Moment, _) if index != FIRST => Origin::First,
+        _ => Origin::Zero,
+    }
+}
+
+/// Appends a number as LEB128.
+pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// Reads what [`put_varint`] wrote; 0 behind the end.
+struct Values<'a>(&'a [u8]);
+
+impl Values<'_> {
+    fn with_table(&mut self, take: impl FnOnce(&[(u64, u64)])) {
+        let mut entries = [(0, 0); SLOTS];
+        let len = SLOTS.min(self.next() as usize);
+        entries[..len].fill_with(|| (self.next(), self.next()));
+        take(&entries[..len]);
+    }
+
+    fn next(&mut self) -> u64 {
+        take_varint(&mut self.0)
+    }
+}
+
+/// Takes a number off the front that [`put_varint`] appended; 0 behind the end.
+pub(super) fn take_varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    let mut shift = 0;
+    while let Some((byte, rest)) = bytes.split_first() {
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+        shift += 7;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::*;
+
+    fn assert_same(a: &Counters, b: &Counters) {
+        assert_eq!(a.v, b.v);
+        assert_eq!(a.sizes.entries(), b.sizes.entries());
+        assert_eq!(a.strides.entries(), b.strides.entries());
+    }
+
+    #[test]
+    fn comes_back_whole() {
+        let mut counters = Counters::ZERO;
+        assert!(Packed::from(&counters).is_empty());
+        assert_same(&Packed::default().unpack(), &counters);
+        for (index, value) in counters.v.iter_mut().enumerate() {
+            *value = u64::MAX >> (index % 64);
+        }
+        for slot in 1..=SLOTS as u64 {
+            counters.sizes.add(u64::MAX - slot, slot);
+            counters.strides.add(slot, u64::MAX);
+        }
+        assert_same(&Packed::from(&counters).unpack(), &counters);
+        counters.v[FIRST] = 0; // a moment without a first one
+        assert_same(&Packed::from(&counters).unpack(), &counters);
+    }
+
+    #[test]
+    fn adds_to_newer_counters() {
+        let mut older = Counters::ZERO;
+        older.v[SLOWEST_WRITE_NS] = 10;
+        older.v[SLOWEST_WRITE_BYTES] = 100;
+        older.v[FIRST] = 1_000;
+        older.v[LAST] = 2_000;
+        older.sizes.add(4096, 1);
+        let mut newer = Counters::ZERO;
+        newer.v[SLOWEST_WRITE_NS] = 7;
+        newer.v[SLOWEST_WRITE_BYTES] = 70;
+        newer.v[FIRST] = 1_500;
+        newer.v[LAST] = 1_600;
+        newer.sizes.add(512, 3);
+        Packed::from(&older).add_to(&mut newer);
+        assert_eq!(
+            (newer.v[SLOWEST_WRITE_NS], newer.v[SLOWEST_WRITE_BYTES]),
+            (10, 100)
+        );
+        assert_eq!((newer.v[FIRST], newer.v[LAST]), (1_000, 2_000));
+        assert_eq!(newer.sizes.entries(), [(4096, 1), (512, 3)]);
+    }
+
+    #[test]
+    fn a_small_file_takes_few_bytes() {
+        let t = 13 * 86_400 * 1_000_000_000u64; // two weeks after boot
+        let mut counters = Counters::ZERO;
+        for (index, value) in [
+            (OPENS, 1),
+            (READS, 2),
+            (CLOSES, 1),
+            (ZERO_READS, 1),
+            (BYTES_READ, 110_000),
+            (READ_NS, 60_000),
+            (META_NS, 9_000),
+            (FIRST, t),
+            (LAST, t + 80_000),
+            (READ_SIZE_0_100, 1),
+            (READ_SIZE_100K_1M, 1),
+            (CONSECUTIVE_READS, 1),
+            (SEQUENTIAL_READS, 1),
+            (MAX_BYTE_READ, 109_999),
+            (SLOWEST_READ_NS, 50_000),
+            (SLOWEST_READ_BYTES, 110_000),
+            (FIRST_OPEN, t),
+            (FIRST_READ, t + 5_000),
+            (FIRST_CLOSE, t + 75_000),
+            (LAST_OPEN, t + 4_000),
+            (LAST_READ, t + 70_000),
+            (LAST_CLOSE, t + 80_000),
+            (MERGED_READ_NS, 60_000),
+            (MERGED_META_NS, 9_000),
+        ] {
+            counters.v[index] = value;
+        }
+        counters.sizes.add(110_000, 1);
+        let bytes = Packed::from(&counters).0.len();
+        assert!(bytes <= 72, "{bytes} bytes");
+    }
+}

@@ -1,0 +1,206 @@
+//! Processes that run already: who they are, who descends from them, and whether they may be traced.
+//!
+//! Reads /proc; nothing else leaves.
+
+use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
+
+use iotrace_common::key::start_key;
+
+use crate::{About, environ::Role, input::ProcessId};
+
+/// Why a process cannot be traced.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error("no process {0}: it has ended, or the pid is of another pid namespace")]
+    Gone(u32),
+    #[error("process {pid} belongs to user {owner}: run as root to trace it")]
+    Foreign { pid: u32, owner: u32 },
+    #[error("{0} is a thread: give its process, {1}")]
+    Thread(u32, u32),
+    #[error("/proc/{pid} cannot be read: {source}")]
+    Unreadable { pid: u32, source: io::Error },
+}
+
+/// Checks that process `pid` is there and may be traced.
+pub fn check(pid: u32) -> Result<(), TargetError> {
+    let status = fs::read_to_string(proc(pid, "status")).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => TargetError::Gone(pid),
+        _ => TargetError::Unreadable { pid, source },
+    })?;
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.split_whitespace().next())
+    };
+    if let Some(tgid) = field("Tgid:").and_then(|text| text.parse().ok())
+        && tgid != pid
+    {
+        return Err(TargetError::Thread(pid, tgid));
+    }
+    // A process whose first thread has ended is shown as a zombie, too, while others run.
+    if field("State:") == Some("Z") && threads(pid) <= 1 {
+        return Err(TargetError::Gone(pid));
+    }
+    // SAFETY: geteuid has no preconditions.
+    let own = unsafe { libc::geteuid() };
+    match field("Uid:").and_then(|text| text.parse().ok()) {
+        Some(owner) if own != 0 && owner != own => Err(TargetError::Foreign { pid, owner }),
+        _ => Ok(()),
+    }
+}
+
+fn threads(pid: u32) -> usize {
+    fs::read_dir(proc(pid, "task")).map_or(0, Iterator::count)
+}
+
+/// All descendants of `roots`, the roots included.
+pub fn descendants(roots: &[u32]) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in all() {
+        if let Some(stat) = stat(pid) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = roots.to_vec();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        for child in children.remove(pid).unwrap_or_default() {
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// What /proc says of the process that has this pid now, without its memory, which the process can keep from being read
+/// for as long as it wants; `None` if there is none.
+pub fn glance(pid: u32) -> Option<About> {
+    let stat = stat(pid)?;
+    Some(About {
+        start_boottime: stat.start_ticks * tick(),
+        parent: stat.parent,
+        uid: fs::metadata(format!("/proc/{pid}"))
+            .ok()
+            .map(|metadata| metadata.uid()),
+        comm: stat.comm,
+        ..About::default()
+    })
+}
+
+/// The same with its program, arguments and environment.
+pub fn look(pid: u32) -> Option<About> {
+    Some(About {
+        exe: fs::read_link(proc(pid, "exe"))
+            .map(|path| path.into_os_string().into_encoded_bytes())
+            .unwrap_or_default(),
+        args: arguments(pid),
+        role: Role::of(&fs::read(proc(pid, "environ")).unwrap_or_default()),
+        ..glance(pid)?
+    })
+}
+
+/// Whether what /proc said is of this process, and not of another that had or got its pid.
+pub fn is_of(about: &About, process: ProcessId) -> bool {
+    is_start(process, about.start_boottime)
+}
+
+/// Whether what /proc says is of the process that was first seen, and not made, at its start.
+pub fn is_of_first_sight(about: &About, process: ProcessId) -> bool {
+    const HALF: u32 = 1 << 31;
+    process.start.wrapping_sub(start_key(about.start_boottime)) < HALF
+}
+
+/// Whether a process started then: /proc counts in ticks, the kernel's key in 2^20 ns, the same within one of each.
+fn is_start(process: ProcessId, start_boottime: u64) -> bool {
+    process.start.wrapping_sub(start_key(start_boottime)) <= start_key(tick()) + 1
+}
+
+/// Whether this process is there, and not another that got its pid.
+pub fn is_there(process: ProcessId) -> bool {
+    stat(process.pid).is_some_and(|stat| is_start(process, stat.start_ticks * tick()))
+}
+
+/// Every process of the system.
+pub fn all() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+struct Stat {
+    comm: Vec<u8>,
+    parent: u32,
+    start_ticks: u64,
+}
+
+/// proc(5): /proc/PID/stat. The name stands in parentheses and may hold any byte, those included.
+fn stat(pid: u32) -> Option<Stat> {
+    let bytes = fs::read(proc(pid, "stat")).ok()?;
+    let (open, close) = (
+        bytes.iter().position(|b| *b == b'(')?,
+        bytes.iter().rposition(|b| *b == b')')?,
+    );
+    let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    Some(Stat {
+        comm: bytes.get(open + 1..close)?.to_vec(),
+        parent: fields.get(1)?.parse().ok()?,
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
+}
+
+fn arguments(pid: u32) -> Vec<Vec<u8>> {
+    let bytes = fs::read(proc(pid, "cmdline")).unwrap_or_default();
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if bytes.is_empty() {
+        vec![]
+    } else {
+        bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+    }
+}
+
+fn proc(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+/// Length of a clock tick, nanoseconds.
+fn tick() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    1_000_000_000 / u64::try_from(ticks).unwrap_or(100).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_described_and_not_mistaken() {
+        let pid = std::process::id();
+        let about = look(pid).unwrap();
+        assert!(about.exe.starts_with(b"/"));
+        assert!(!about.args.is_empty());
+        let start = start_key(about.start_boottime);
+        assert!(is_of(&about, ProcessId { pid, start }));
+        // A process of this pid that started at another time.
+        assert!(!is_of(
+            &about,
+            ProcessId {
+                pid,
+                start: start.wrapping_sub(1000)
+            }
+        ));
+        check(pid).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_named() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(matches!(check(pid), Err(TargetError::Gone(gone)) if gone == pid));
+    }
+}

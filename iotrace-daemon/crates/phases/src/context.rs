@@ -1,0 +1,302 @@
+//! What a path alone does not tell and the whole run does: whether files that may be weights or data were data.
+//!
+//! Only the built-in rules that are named here are second-guessed. `docs/phases.md` has the
+//! framework behind each case, and what cannot be told.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    Classifier,
+    copies::Copies,
+    dfa::Verdict,
+    phase::{Class, Direction, Phase},
+};
+use iotrace_model::{
+    Model,
+    counters::{BYTES_READ, BYTES_WRITTEN},
+    groups::Groups,
+};
+
+/// Rules that take a read for a load of weights.
+const TAKEN_FOR_WEIGHTS: [&str; 1] = ["weights-loaded"];
+/// Rules that take a write for a save of weights.
+const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
+/// Rules that take a read for one of data.
+const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
+/// Files of one kind in one directory from which on they are data; weights in so many parts have names of their own.
+const FAMILY: usize = 16;
+
+/// Why a read is sorted otherwise than by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// One rank, workers included, read it at least twice over, as epochs do, and this run did not write it.
+    ReadAgain,
+    /// Many of its kind in its directory were read: a sample per file.
+    Family,
+    /// Its index (`.idx` for `.bin`) was used too.
+    Index,
+    /// It was saved in this run.
+    SavedHere,
+    /// It was written as data are made: its reads are of data.
+    Prepared,
+    /// All that was read of it, or written to it, was one end of a copy.
+    Copied,
+    /// All that was read of it had been written by the same process before.
+    ReadBack,
+}
+
+impl Reason {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadAgain => "read_again",
+            Self::Family => "family",
+            Self::Index => "index",
+            Self::SavedHere => "saved_here",
+            Self::Prepared => "prepared",
+            Self::Copied => "copied",
+            Self::ReadBack => "read_back",
+        }
+    }
+
+    const fn phase(self) -> Phase {
+        match self {
+            Self::ReadAgain | Self::Family | Self::Index => Phase::Training,
+            Self::SavedHere => Phase::Restore,
+            Self::Prepared => Phase::Other(Some(Class::Cache)),
+            Self::Copied | Self::ReadBack => Phase::UNMATCHED,
+        }
+    }
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sorted {
+    pub verdict: Verdict,
+    /// By [`Direction::index`]: why it is of another phase than the verdict's.
+    pub reasons: [Option<Reason>; 2],
+}
+
+impl Sorted {
+    /// The phase of the file used in `direction`.
+    pub fn phase(&self, direction: Direction) -> Phase {
+        match self.reasons[direction.index()] {
+            Some(reason) => reason.phase(),
+            None => self.verdict.phase(direction),
+        }
+    }
+}
+
+/// Sorts all files of a run, by their index in the model, given its copies. A renamed file is sorted by its newest name.
+pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sorted> {
+    let by_path = |index| {
+        let file = model.file(index);
+        let verdict = if file.path.is_empty() {
+            Verdict::NONE
+        } else {
+            let (_, fs_type) = model.mount_of(&file);
+            classifier.verdict(file.path, file.is_directory(), fs_type)
+        };
+        Sorted {
+            verdict,
+            reasons: [None; 2],
+        }
+    };
+    let mut sorted: Vec<Sorted> = (0..model.file_count() as u32).map(by_path).collect();
+    let found = Ambiguous::of(&sorted, classifier).reasons(model);
+    for (file, reason) in found {
+        sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
+    }
+    for file in prepared(model, &sorted, classifier) {
+        sorted[file as usize].reasons[Direction::Write.index()] = Some(Reason::Prepared);
+    }
+    apply_copies(model, copies, &mut sorted);
+    sorted
+}
+
+/// What happened to a file in one direction, over all processes.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    /// Whether anything was read, or written, at all.
+    any: bool,
+    /// Whether a process did so otherwise than to copy it.
+    other: bool,
+    /// Whether a process read what it had not written before, otherwise than to copy it.
+    foreign: bool,
+}
+
+/// Takes out of training, checkpoints and restores what was copied, and what its own writer read back.
+fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
+    let mut ends = vec![[Ends::default(); 2]; sorted.len()];
+    for row in model.rows() {
+        let total = row.cell.total();
+        let (process, file) = (row.process, row.file);
+        let [read, written] = &mut ends[file as usize];
+        if total.v[BYTES_READ] > 0 {
+            let is_copied = copies.are_all_reads(process, file);
+            read.any = true;
+            read.other |= !is_copied;
+            read.foreign |= !is_copied && !copies.is_only_read_back(process, file);
+        }
+        if total.v[BYTES_WRITTEN] > 0 {
+            written.any = true;
+            written.other |= !copies.are_all_writes(process, file);
+        }
+    }
+    // What was saved under a name that is no checkpoint's becomes one by its copy.
+    let is_saved = |file: u32, sorted: &[Sorted]| {
+        !ends[file as usize][Direction::Write.index()].any
+            || sorted[file as usize].phase(Direction::Write) == Phase::Checkpoint
+    };
+    let is_second: HashSet<u32> = copies
+        .all
+        .iter()
+        .filter(|copy| is_saved(copy.source, sorted))
+        .map(|copy| copy.target)
+        .collect();
+    for (index, (file, [read, written])) in sorted.iter_mut().zip(&ends).enumerate() {
+        let is_restore = file.phase(Direction::Read) == Phase::Restore;
+        if read.any && !read.other {
+            file.reasons[Direction::Read.index()] = Some(Reason::Copied);
+        } else if read.any && !read.foreign && is_restore {
+            file.reasons[Direction::Read.index()] = Some(Reason::ReadBack);
+        }
+        if written.any && !written.other && is_second.contains(&(index as u32)) {
+            file.reasons[Direction::Write.index()] = Some(Reason::Copied);
+        }
+    }
+}
+
+/// Files that were taken for saves of weights, and whose reads are of data.
+fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
+    let rules = classifier.rules().all();
+    let is_guess = |file: &Sorted| {
+        let rule = file.verdict.rule(Direction::Write).map(|rule| &rules[rule]);
+        rule.is_some_and(|rule| rule.is_builtin_of(&WRITTEN_FOR_WEIGHTS))
+            && file.phase(Direction::Read) == Phase::Training
+    };
+    let guessed: Vec<bool> = sorted.iter().map(is_guess).collect();
+    let rows = model.rows().iter().filter(|row| guessed[row.file as usize]);
+    rows.filter(|row| row.cell.total().v[BYTES_READ] > 0)
+        .map(|row| row.file)
+        .collect()
+}
+
+/// Files whose reads may be of another phase.
+struct Ambiguous {
+    /// By index: taken for weights.
+    weights: HashSet<u32>,
+    /// By index: taken for data, and a checkpoint where written.
+    data: HashSet<u32>,
+}
+
+impl Ambiguous {
+    fn of(sorted: &[Sorted], classifier: &Classifier) -> Self {
+        let rules = classifier.rules().all();
+        let is_by = |sorted: &Sorted, names: &[&str]| {
+            let rule = sorted
+                .verdict
+                .rule(Direction::Read)
+                .map(|rule| &rules[rule]);
+            rule.is_some_and(|rule| rule.is_builtin_of(names))
+        };
+        let chosen = |names: &[&str]| {
+            let files = sorted.iter().enumerate();
+            files
+                .filter(|(_, sorted)| is_by(sorted, names))
+                .map(|(index, _)| index as u32)
+                .collect()
+        };
+        let mut data: HashSet<u32> = chosen(&TAKEN_FOR_DATA);
+        data.retain(|file| {
+            sorted[*file as usize].verdict.phase(Direction::Write) == Phase::Checkpoint
+        });
+        Self {
+            weights: chosen(&TAKEN_FOR_WEIGHTS),
+            data,
+        }
+    }
+
+    fn reasons(&self, model: &Model) -> HashMap<u32, Reason> {
+        let mut reasons = HashMap::new();
+        if self.weights.is_empty() && self.data.is_empty() {
+            return reasons;
+        }
+        let groups = Groups::new(model);
+        let mut read: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut written: HashSet<u32> = HashSet::new();
+        for row in model.rows() {
+            let is_data = self.data.contains(&row.file);
+            if !is_data && !self.weights.contains(&row.file) {
+                continue;
+            }
+            let total = row.cell.total();
+            if total.v[BYTES_WRITTEN] > 0 {
+                written.insert(row.file);
+                if is_data {
+                    reasons.insert(row.file, Reason::SavedHere);
+                }
+            }
+            if !is_data && total.v[BYTES_READ] > 0 {
+                *read.entry((row.file, groups.of(row.process))).or_default() += total.v[BYTES_READ];
+            }
+        }
+        for ((file, _), bytes) in &read {
+            if !written.contains(file) && is_again(model, *file, *bytes) {
+                reasons.insert(*file, Reason::ReadAgain);
+            }
+        }
+        let read: HashSet<u32> = read.into_keys().map(|(file, _)| file).collect();
+        self.families(model, &read, &mut reasons);
+        self.indexed(model, &read, &mut reasons);
+        reasons
+    }
+
+    fn families(&self, model: &Model, read: &HashSet<u32>, reasons: &mut HashMap<u32, Reason>) {
+        let mut families: HashMap<(&[u8], &[u8]), Vec<u32>> = HashMap::new();
+        for file in read {
+            let (directory, extension) = family(model.file(*file).path);
+            families
+                .entry((directory, extension))
+                .or_default()
+                .push(*file);
+        }
+        for members in families.values().filter(|members| members.len() >= FAMILY) {
+            for file in members {
+                reasons.entry(*file).or_insert(Reason::Family);
+            }
+        }
+    }
+
+    /// Data with an index beside it, as Megatron's.
+    fn indexed(&self, model: &Model, read: &HashSet<u32>, reasons: &mut HashMap<u32, Reason>) {
+        let stem = |path: &'_ [u8], ending: &[u8]| path.strip_suffix(ending).map(<[u8]>::to_vec);
+        let wanted: HashMap<Vec<u8>, u32> = read
+            .iter()
+            .filter_map(|file| Some((stem(model.file(*file).path, b".bin")?, *file)))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        for index in 0..model.file_count() as u32 {
+            let stem = stem(model.file(index).path, b".idx");
+            if let Some(file) = stem.and_then(|stem| wanted.get(&stem)) {
+                reasons.entry(*file).or_insert(Reason::Index);
+            }
+        }
+    }
+}
+
+/// Whether so many bytes are the file twice over.
+fn is_again(model: &Model, file: u32, bytes: u64) -> bool {
+    let size = model.file(file).size;
+    size > 0 && bytes >= size.saturating_mul(2)
+}
+
+/// Directory and extension of a path.
+fn family(path: &[u8]) -> (&[u8], &[u8]) {
+    let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    let (directory, name) = path.split_at(slash);
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    (directory, &name[dot.unwrap_or(name.len())..])
+}

@@ -1,0 +1,115 @@
+//! Recordings: a directory of Parquet parts, one per flush, that outlives the recorder however it ends.
+//!
+//! ```text
+//! let mut recorder = Recorder::create(directory, &run)?;
+//! recorder.flush(&mut model, &run)?;              // every few seconds; ends the model's interval
+//! recorder.finish(&mut model, &run)?;             // the last part, and `complete: true`
+//! let Recorded { model, run, complete } = recording::read(directory)?;
+//! let Job { model, run, nodes } = recording::read_job(&directories)?;     // one node each
+//! ```
+//!
+//! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
+//! whole. `docs/recording-format.md` describes the files.
+
+mod batch;
+mod block;
+mod checksums;
+pub mod directory;
+mod job;
+pub mod memory;
+mod meta;
+mod reader;
+mod recorder;
+mod schema;
+mod table;
+mod tables;
+pub mod trace;
+mod waits;
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+pub use job::{Job, Node, read_job, read_job_and_tell};
+pub use reader::{Recorded, read};
+pub use recorder::Recorder;
+
+pub use crate::directory::Directory;
+
+/// Version of the format. It rises when a reader of the version before would misread.
+pub const FORMAT_VERSION: u32 = 1;
+
+pub const META: &str = "meta.json";
+const PART: &str = "part-";
+/// Ending of what is not in its place yet; readers pass it by.
+const UNFINISHED: &str = ".tmp";
+
+/// Opens a file of a recording. Whoever wrote the recording may have put a pipe or a device there, which never ends.
+fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = options.read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}
+
+/// Why a recording cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0} is not empty: recordings are never overwritten, name another directory")]
+    NotEmpty(PathBuf),
+    #[error("{0} is no recording: it has no meta.json")]
+    NotARecording(PathBuf),
+    #[error(
+        "{path} is a recording of format {found}, this iotrace reads up to {FORMAT_VERSION}: update iotrace"
+    )]
+    Newer { path: PathBuf, found: u64 },
+    #[error(
+        "{first} and {second} are both of {host}: name one recording of each node, and report on the other by itself"
+    )]
+    SameNode {
+        host: String,
+        first: PathBuf,
+        second: PathBuf,
+    },
+    #[error("{path} is damaged: {cause}; take it from a copy of the recording")]
+    Damaged { path: PathBuf, cause: String },
+    #[error("cannot {action} {path}: {source}{hint}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+        hint: &'static str,
+    },
+}
+
+impl Error {
+    fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let hint = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; name a directory that can be written"
+            }
+            _ => "",
+        };
+        Self::Io {
+            action,
+            path: path.into(),
+            source,
+            hint,
+        }
+    }
+
+    fn damaged(path: impl Into<PathBuf>, cause: impl ToString) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            cause: cause.to_string(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What many lists of the page have: the same sums, a column for each.
+
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+
+use iotrace_model::counters::{
+    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAULTS, MAJOR_FAULT_NS, MAJOR_FAULTS,
+    MAPPED_BYTES, MAPPED_BYTES_DIRTIED,
+};
+
+/// Counters of the page cache and of mapped files that have a column, and its name.
+const PAGES: [(usize, &str); 6] = [
+    (BYTES_FETCHED, "bytes_fetched"),
+    (MAPPED_BYTES, "mapped_bytes"),
+    (MAPPED_BYTES_DIRTIED, "mapped_bytes_dirtied"),
+    (FAULTS, "faults"),
+    (MAJOR_FAULTS, "major_faults"),
+    (MAJOR_FAULT_NS, "major_fault_ns"),
+];
+
+/// Columns of these, of which those that are 0 throughout are left out.
+#[derive(Default)]
+struct PageColumns([Vec<u64>; PAGES.len()]);
+
+impl Serialize for PageColumns {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for ((_, name), column) in PAGES.iter().zip(&self.0) {
+            if column.iter().any(|value| *value != 0) {
+                map.serialize_entry(name, column)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// Sums of many things, by column. Durations are nanoseconds, so that they add up.
+#[derive(Default, Serialize)]
+pub struct Columns {
+    operations: Vec<u64>,
+    bytes_read: Vec<u64>,
+    bytes_written: Vec<u64>,
+    ns: Vec<u64>,
+    #[serde(flatten)]
+    pages: PageColumns,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    pub operations: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Nanoseconds inside calls, summed over threads.
+    pub ns: u64,
+    /// By [`PAGES`].
+    #[serde(skip)]
+    pub pages: [u64; PAGES.len()],
+}
+
+impl Columns {
+    /// Columns of `length` zeros.
+    pub fn zeros(length: usize) -> Self {
+        let zeros = || vec![0; length];
+        Self {
+            operations: zeros(),
+            bytes_read: zeros(),
+            bytes_written: zeros(),
+            ns: zeros(),
+            pages: PageColumns(std::array::from_fn(|_| zeros())),
+        }
+    }
+
+    pub fn push(&mut self, amount: &Amount) {
+        self.operations.push(amount.operations);
+        self.bytes_read.push(amount.bytes_read);
+        self.bytes_written.push(amount.bytes_written);
+        self.ns.push(amount.ns);
+        for (column, value) in self.pages.0.iter_mut().zip(amount.pages) {
+            column.push(value);
+        }
+    }
+
+    /// Adds to what stands at `index`.
+    pub fn add(&mut self, index: usize, amount: &Amount) {
+        self.operations[index] += amount.operations;
+        self.bytes_read[index] += amount.bytes_read;
+        self.bytes_written[index] += amount.bytes_written;
+        self.ns[index] += amount.ns;
+        for (column, value) in self.pages.0.iter_mut().zip(amount.pages) {
+            column[index] += value;
+        }
+    }
+
+    /// Whether nothing was added.
+    pub fn is_zero(&self) -> bool {
+        let Self {
+            operations,
+            bytes_read,
+            bytes_written,
+            ns,
+            pages: _,
+        } = self;
+        [operations, bytes_read, bytes_written, ns]
+            .iter()
+            .all(|column| column.iter().all(|value| *value == 0))
+    }
+}
+
+impl Amount {
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.bytes_read += other.bytes_read;
+        self.bytes_written += other.bytes_written;
+        self.ns += other.ns;
+        for (sum, value) in self.pages.iter_mut().zip(other.pages) {
+            *sum += value;
+        }
+    }
+
+    /// Takes a part of it away.
+    pub fn take(&mut self, part: &Self) {
+        self.operations = self.operations.saturating_sub(part.operations);
+        self.bytes_read = self.bytes_read.saturating_sub(part.bytes_read);
+        self.bytes_written = self.bytes_written.saturating_sub(part.bytes_written);
+        self.ns = self.ns.saturating_sub(part.ns);
+    }
+}
+
+impl From<&Counters> for Amount {
+    fn from(counters: &Counters) -> Self {
+        Self {
+            operations: counters.operations(),
+            bytes_read: counters.v[BYTES_READ],
+            bytes_written: counters.v[BYTES_WRITTEN],
+            ns: counters.nanoseconds(),
+            pages: PAGES.map(|(index, _)| counters.v[index]),
+        }
+    }
+}

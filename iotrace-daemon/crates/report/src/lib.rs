@@ -1,0 +1,354 @@
+//! What a run did, summed up: a pure function of the model and the run, written as text, as JSON or as a page.
+//!
+//! ```text
+//! let report = Report::new(&model, &run);                  // or with_rules(&model, &run, &classifier)
+//! report::text(&report, &Extent::Summary, layout, &mut out)?;    // for people
+//! report::json(&report, &mut out)?;           // for programs: docs/report-json.md
+//! report::html(&report, complete, &mut out)?; // for a browser: docs/report-html.md
+//! ```
+
+mod block;
+pub mod diff;
+mod file_counts;
+mod html;
+mod json;
+mod library;
+mod merged;
+mod nodes;
+mod overlapped;
+pub mod scale;
+pub mod staging;
+mod text;
+mod together;
+mod unseen;
+mod verdict;
+pub mod view;
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use file_counts::{Share, SharedFiles, file_ns};
+pub use html::html;
+use iotrace_analysis::phases::{PhaseSums, Phases};
+use iotrace_analysis::sum::Sum;
+pub use json::{diff_json, json, summary_json, view_json};
+pub use text::{
+    Extent, Layout, SECTIONS, diff_text, escape, scale_text, shorten, text, units, view_text,
+};
+use together::Moved;
+
+use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
+use iotrace_model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run};
+use iotrace_phases::{
+    Classifier,
+    context::{Sorted, sort},
+    copies::{Copies, Copy},
+};
+use iotrace_recording::Node;
+
+/// Version of the JSON report. It rises when a name or a meaning changes, not when a name is added.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// One run, summed up.
+pub struct Report<'a> {
+    model: &'a Model,
+    run: &'a Run,
+    classifier: &'a Classifier,
+    /// What each file is, by its index.
+    sorted: Vec<Sorted>,
+    /// Over all files.
+    phases: PhaseSums,
+    /// Over everything.
+    totals: Sum,
+    /// Calls that named no open file, over all processes.
+    by_name: Counters,
+    /// Operations whose own counter had no room, over all processes.
+    overflow: Counters,
+    /// By index of the process.
+    processes: Vec<ProcessSum>,
+    /// Indices of the processes, in order of their start.
+    process_order: Vec<u32>,
+    /// Indices of the rows, by process and path.
+    row_order: Vec<u32>,
+    /// Regular files, over all processes.
+    files: Vec<FileSum>,
+    directories: Vec<FileSum>,
+    /// By mount point and filesystem type.
+    mounts: BTreeMap<(Vec<u8>, String), MountSum>,
+    /// By operation class and errno.
+    failures: BTreeMap<(u32, u32), FailureCount>,
+    analysis: Analysis,
+    moved: Moved,
+    shared: SharedFiles,
+    /// Those that were read; none of a run that was not.
+    nodes: &'a [Node],
+}
+
+/// What one process did.
+#[derive(Default)]
+struct ProcessSum {
+    sum: Sum,
+    /// Over its files.
+    phases: PhaseSums,
+    /// Distinct regular files.
+    files: u64,
+    /// Time in calls on regular files: reads, writes and syncs, others; nanoseconds.
+    file_ns: [u64; 3],
+}
+
+/// What was done to one file, by all processes.
+#[derive(Clone)]
+struct FileSum {
+    file: u32,
+    operations: u64,
+    /// Nanoseconds inside calls.
+    ns: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    /// Processes that used it.
+    processes: u32,
+    /// Bytes to the end of the last access; at detail `basic` the size at first sight.
+    size: u64,
+}
+
+/// What was done on one mount.
+#[derive(Default)]
+struct MountSum {
+    files: u64,
+    operations: u64,
+    ns: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+impl<'a> Report<'a> {
+    /// Sums up `model`, by the built-in rules.
+    pub fn new(model: &'a Model, run: &'a Run) -> Self {
+        Self::with_rules(model, run, Classifier::builtin())
+    }
+
+    /// Sums up `model`, by the rules of `classifier`.
+    pub fn with_rules(model: &'a Model, run: &'a Run, classifier: &'a Classifier) -> Self {
+        Self::with(model, run, classifier, &Thresholds::default())
+    }
+
+    /// Sums up `model`, by the rules of `classifier`; findings by `thresholds`.
+    pub fn with(
+        model: &'a Model,
+        run: &'a Run,
+        classifier: &'a Classifier,
+        thresholds: &Thresholds,
+    ) -> Self {
+        let copies = Copies::of(model);
+        let sorted = sort(model, classifier, &copies);
+        let mut report = Self {
+            analysis: Analysis::new(model, run, &sorted, copies, thresholds),
+            model,
+            run,
+            classifier,
+            sorted,
+            phases: PhaseSums::default(),
+            totals: Sum::default(),
+            by_name: Counters::ZERO,
+            overflow: Counters::ZERO,
+            processes: Vec::new(),
+            process_order: Vec::new(),
+            row_order: Vec::new(),
+            files: Vec::new(),
+            directories: Vec::new(),
+            mounts: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            nodes: &[],
+            moved: Moved::default(),
+            shared: SharedFiles::default(),
+        };
+        report
+            .processes
+            .resize_with(model.processes().len(), ProcessSum::default);
+        report.add_rows();
+        report.add_processes();
+        for (key, count) in model.failures().all() {
+            let sum = report.failures.entry((key.op, key.errno)).or_default();
+            sum.calls += count.calls;
+            sum.ns += count.ns;
+        }
+        report.moved = report.find_moved();
+        report.sort();
+        report
+    }
+
+    /// What was counted.
+    pub fn model(&self) -> &Model {
+        self.model
+    }
+
+    /// The run itself.
+    pub fn run(&self) -> &Run {
+        self.run
+    }
+
+    /// What the counts say of the job.
+    pub fn analysis(&self) -> &Analysis {
+        &self.analysis
+    }
+
+    /// Rows, grouped by file so that each file is summed over its processes in passing.
+    fn add_rows(&mut self) {
+        let rows = self.model.rows();
+        let mut order: Vec<u32> = (0..rows.len() as u32).collect();
+        order.sort_unstable_by_key(|index| rows[*index as usize].file);
+        for group in order.chunk_by(|a, b| rows[*a as usize].file == rows[*b as usize].file) {
+            self.add_file(group.iter().map(|index| &rows[*index as usize]));
+        }
+        self.row_order = order;
+    }
+
+    fn add_file(&mut self, rows: impl Iterator<Item = &'a Row>) {
+        let mut sum: Option<FileSum> = None;
+        let mut phases = Phases::default();
+        let mut shares: Vec<Share> = Vec::new();
+        for row in rows {
+            let counters = row.cell.total();
+            let process = &mut self.processes[row.process as usize];
+            let sorted = &self.sorted[row.file as usize];
+            let of_row = self.phases.add(&counters, sorted);
+            phases = phases.union(of_row);
+            process.sum.add(&counters);
+            process.phases.add(&counters, sorted);
+            if !self.model.file(row.file).is_directory() {
+                process.files += 1;
+                for (all, own) in process.file_ns.iter_mut().zip(file_ns(&counters)) {
+                    *all += own;
+                }
+                shares.push(Share::of(row.process, &counters));
+                process.phases.add_file(of_row);
+            }
+            sum.get_or_insert_with(|| FileSum::new(row.file))
+                .add(&counters);
+        }
+        let Some(mut sum) = sum else { return };
+        self.shared.add(sum.file, &shares);
+        let file = self.model.file(sum.file);
+        let (mount_point, fs_type) = self.model.mount_of(&file);
+        let mount = self
+            .mounts
+            .entry((mount_point.to_vec(), fs_type.to_owned()))
+            .or_default();
+        mount.add(&sum);
+        if file.is_directory() {
+            self.directories.push(sum);
+        } else {
+            mount.files += 1;
+            if sum.size == 0 && self.run.detail != "full" {
+                sum.size = file.size;
+            }
+            self.phases.add_file(phases);
+            self.files.push(sum);
+        }
+    }
+
+    fn add_processes(&mut self) {
+        for (process, sum) in self.model.processes().iter().zip(&mut self.processes) {
+            let (by_name, overflow) = (process.by_name.total(), process.overflow.total());
+            sum.sum.add(&by_name);
+            sum.sum.add(&overflow);
+            self.by_name.absorb(&by_name);
+            self.overflow.absorb(&overflow);
+            self.totals.absorb(&sum.sum);
+        }
+    }
+
+    /// Puts processes and rows into an order that does not depend on the order of arrival.
+    /// A moment of `CLOCK_MONOTONIC` as nanoseconds since the start of the run.
+    fn moment(&self, monotonic: u64) -> i64 {
+        self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
+    }
+
+    /// From the end of the save whose file was copied to the end of the copy, nanoseconds; `None` for copies of other files.
+    fn lag_ns(&self, copy: &Copy) -> Option<u64> {
+        let saves = self.analysis.checkpoints.iter();
+        let saved = saves
+            .filter(|save| save.files.contains(&copy.source) && save.end <= self.moment(copy.end));
+        let end = saved.map(|save| save.end).max()?;
+        u64::try_from(self.moment(copy.end) - end).ok()
+    }
+
+    fn sort(&mut self) {
+        let (model, processes) = (self.model, self.model.processes());
+        self.process_order = (0..processes.len() as u32).collect();
+        self.process_order.sort_unstable_by_key(|index| {
+            let process = &processes[*index as usize];
+            (
+                process.about.start_boottime,
+                process.id.start,
+                process.id.pid,
+            )
+        });
+        let mut ranks = vec![0; processes.len()];
+        for (rank, index) in self.process_order.iter().enumerate() {
+            ranks[*index as usize] = rank;
+        }
+        let key = |index: &u32| {
+            let row = &model.rows()[*index as usize];
+            let file = model.file(row.file);
+            (ranks[row.process as usize], file.path, file.id)
+        };
+        self.row_order.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+    }
+
+    /// Failures of one process in one place.
+    fn failures_at(
+        &self,
+        process: u32,
+        spot: Spot,
+    ) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
+        self.model.failures().at(process, spot)
+    }
+
+    /// The first `n` of `files` by `key`, largest first, without those where it is 0.
+    fn largest(&self, files: &[FileSum], n: usize, key: impl Fn(&FileSum) -> u64) -> Vec<FileSum> {
+        let rank = |sum: &FileSum| {
+            let file = self.model.file(sum.file);
+            (Reverse(key(sum)), file.path, file.id)
+        };
+        let mut some: Vec<FileSum> = files.iter().filter(|sum| key(sum) > 0).cloned().collect();
+        some.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
+        some.truncate(n);
+        some
+    }
+}
+
+impl FileSum {
+    fn new(file: u32) -> Self {
+        Self {
+            file,
+            operations: 0,
+            ns: 0,
+            bytes_read: 0,
+            bytes_written: 0,
+            processes: 0,
+            size: 0,
+        }
+    }
+
+    fn add(&mut self, counters: &Counters) {
+        use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN};
+        self.size = self.size.max(uses::extent(counters));
+        self.operations += counters.operations();
+        self.ns += counters.nanoseconds();
+        self.bytes_read += counters.v[BYTES_READ];
+        self.bytes_written += counters.v[BYTES_WRITTEN];
+        self.processes += 1;
+    }
+}
+
+impl MountSum {
+    fn add(&mut self, sum: &FileSum) {
+        self.operations += sum.operations;
+        self.ns += sum.ns;
+        self.bytes_read += sum.bytes_read;
+        self.bytes_written += sum.bytes_written;
+    }
+}
+
+#[cfg(test)]
+mod tests;

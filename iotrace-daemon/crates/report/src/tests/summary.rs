@@ -1,0 +1,194 @@
+//! The first screen of runs of different kinds.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::{training::*, *};
+use iotrace_model::{
+    counters::*,
+    run::{CallInFlight, Target},
+};
+
+/// The first screen at a width, checked for what holds of each.
+fn screen(model: &Model, run: &Run, width: usize) -> String {
+    let text = written(model, run, &Extent::Summary, Layout::plain(width));
+    println!("{text}");
+    // Two lines are left for where the recording is.
+    assert!(text.lines().count() <= 22, "{text}");
+    for line in text.lines() {
+        assert!(line.width() <= width, "{line}");
+        assert_eq!(line.trim_end(), line);
+    }
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
+    text
+}
+
+/// What holds of it must be there, and nothing else.
+fn says(text: &str, wanted: &[&str], unwanted: &[&str]) {
+    for word in wanted {
+        assert!(text.contains(word), "no {word:?} in\n{text}");
+    }
+    for word in unwanted {
+        assert!(!text.contains(word), "{word:?} in\n{text}");
+    }
+}
+
+/// One process that was in reads of a file for so long, from the start of the run.
+fn reading(path: &[u8], ns: u64) -> Model {
+    let mut model = Model::with_history();
+    model.event(name(1, path, 0o100_644));
+    let start = SECOND_OF_START;
+    let mut counters = counted(&[
+        (OPENS, 1),
+        (READS, 2),
+        (BYTES_READ, 110_000),
+        (READ_NS, ns),
+        (UNION_READ_NS, ns),
+    ]);
+    for (index, at) in [(FIRST, 0), (LAST, ns), (FIRST_READ, 0), (LAST_READ, ns)] {
+        counters.v[index] = start + at;
+    }
+    model.add(process(1), place(1), &counters);
+    let end = run().start_unix_ns + run().duration_ns as i64;
+    model.settle(iotrace_model::history::Bounds {
+        start: run().start_unix_ns,
+        end,
+    });
+    model
+}
+
+const TRAINING: &[u8] = b"/data/train/a.bin";
+/// The start of the run by the monotonic clock, nanoseconds.
+const SECOND_OF_START: u64 = 780_000_000_000;
+
+#[test]
+fn every_width_has_one_screen() {
+    for width in [80, 100, 200] {
+        let text = screen(&training(), &run(), width);
+        says(
+            &text,
+            &[
+                "python3 examples/train.py",
+                "exit 0",
+                "training reads",
+                "Nothing lost",
+            ],
+            &["LOST", "job 4711"],
+        );
+    }
+}
+
+#[test]
+fn little_io_is_no_bound_and_much_is_not_called_none() {
+    let little = screen(&reading(TRAINING, 620_000_000), &run(), 80);
+    says(
+        &little,
+        &["NOT I/O-BOUND: file I/O took at most 5 % of the run"],
+        &["NOT CLEAR"],
+    );
+    let more = screen(&reading(b"/opt/thing", 3_720_000_000), &run(), 80);
+    says(
+        &more,
+        &["NOT CLEAR: file I/O took 30 % of the run"],
+        &["NOT I/O-BOUND"],
+    );
+    // What was lost may have been all of it.
+    let mut lossy = run();
+    lossy.losses.insert("lost_operations".into(), 5_000);
+    let text = screen(&reading(TRAINING, 620_000_000), &lossy, 80);
+    says(
+        &text,
+        &["NOT CLEAR", "5,000 operations or records LOST"],
+        &["NOT I/O-BOUND", "Nothing lost"],
+    );
+}
+
+#[test]
+fn a_run_in_reads_is_likely_bound_by_them() {
+    let text = screen(&reading(TRAINING, 11_500_000_000), &run(), 80);
+    says(
+        &text,
+        &[
+            "LIKELY I/O-BOUND: file I/O took 93 % of the run",
+            "To change",
+            "11.5 s, 93 %",
+        ],
+        &["NOT"],
+    );
+    let report = as_json(&reading(TRAINING, 11_500_000_000), &run());
+    assert_eq!(report["verdict"]["code"], "likely-io-bound");
+    assert_eq!(report["verdict"]["finding"], "input-bound");
+    let share = report["verdict"]["share_of_run_at_most"].as_f64().unwrap();
+    assert!((share - 11.5 / 12.4).abs() < 1e-6, "{share}");
+}
+
+#[test]
+fn nothing_recorded_is_said_and_nothing_is_advised() {
+    let text = screen(&Model::with_history(), &run(), 80);
+    says(
+        &text,
+        &["NOTHING RECORDED", "Nothing lost"],
+        &["Nothing to change", "To change", "0 %"],
+    );
+}
+
+#[test]
+fn hung_calls_come_first() {
+    let mut run = run();
+    run.in_flight.push(CallInFlight {
+        pid: 1,
+        tid: 1,
+        operation: "read".into(),
+        path: Some("/data/train/a.bin".into()),
+        mount_point: Some("/data".into()),
+        fs_type: Some("nfs4".into()),
+        phase: 0,
+        began_before: false,
+        start_unix_ns: run.start_unix_ns,
+        ns: 12_000_000_000,
+    });
+    let text = screen(&reading(TRAINING, 620_000_000), &run, 80);
+    says(
+        &text,
+        &["CALLS HANG: 1 call has not returned, the longest for 12.0 s"],
+        &["NOT I/O-BOUND"],
+    );
+}
+
+#[test]
+fn a_machine_is_no_one_job() {
+    let mut run = run();
+    run.target = Target::All(true);
+    run.exit_code = None;
+    let text = screen(&training(), &run, 80);
+    says(
+        &text,
+        &["each program by itself", "OF ITS  LIFETIME"],
+        &["I/O-BOUND", "everything else"],
+    );
+}
+
+#[test]
+fn a_tree_of_files_is_one_line() {
+    let mut model = Model::with_history();
+    for inode in 0..100_000_u64 {
+        let path = format!("/data/train/n{:04}/{inode}.jpg", inode % 1_000);
+        model.event(name(inode + 1, path.as_bytes(), 0o100_644));
+        let counters = counted(&[
+            (OPENS, 1),
+            (READS, 1),
+            (BYTES_READ, 7_000),
+            (READ_NS, 1_000),
+        ]);
+        model.add(process(1), place(inode + 1), &counters);
+    }
+    let text = screen(&model, &run(), 80);
+    says(&text, &["100,000  /data/train\n"], &["n0000"]);
+}
+
+#[test]
+fn hostile_names_do_not_reach_the_terminal() {
+    let mut run = run();
+    run.target = Target::Command(vec!["\x1b[31mx".into(), "\n".repeat(300)]);
+    run.host = "h\x1b]0;t\x07".into();
+    screen(&training(), &run, 80);
+}

@@ -1,0 +1,102 @@
+//! Findings in the text report: what is wrong, in numbers, and what to do.
+
+use std::io;
+
+use super::{
+    escape::{escape, shorten},
+    table::{Page, Style},
+    units::{bytes, count, duration, share, some_rate},
+};
+use crate::Report;
+use iotrace_analysis::findings::{Finding, LOOKED_AT, Severity, Subject, Value};
+
+/// Subjects that are shown.
+const SUBJECTS: usize = 3;
+
+/// All findings, or that there are none.
+pub fn findings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    page.section("Findings")?;
+    let findings = &report.analysis.findings;
+    if findings.is_empty() {
+        let text = format!("Nothing to change in {}.", LOOKED_AT.join(", "));
+        page.prose(Style::Good, &text)?;
+    }
+    for finding in findings {
+        finding_lines(report, page, finding)?;
+    }
+    let unseen = report.not_looked_at().join(", ");
+    page.prose(Style::Dim, &format!("Not looked at: {unseen}."))
+}
+
+fn finding_lines(report: &Report<'_>, page: &mut Page<'_>, finding: &Finding) -> io::Result<()> {
+    let saving = &finding.saving;
+    let style = match saving.severity {
+        Severity::Low => Style::Plain,
+        Severity::Medium | Severity::High => Style::Warning,
+    };
+    let title = escape(finding.title.as_bytes());
+    page.prose(
+        style,
+        &format!("[{}] {}: {title}.", saving.severity.name(), finding.code),
+    )?;
+    let mut saves = format!(
+        "Saves at most {}, {} of the run; confidence {}",
+        duration(saving.at_most_ns),
+        share(saving.at_most_ns, report.run.duration_ns),
+        saving.confidence.name()
+    );
+    if !saving.not_looked_at.is_empty() {
+        saves += &format!("; not known: {}", saving.not_looked_at.join(", "));
+    }
+    page.indented(Style::Plain, &saves)?;
+    let evidence: Vec<String> = finding
+        .evidence
+        .iter()
+        .map(|(name, value)| format!("{} {}", label(name), shown(value)))
+        .collect();
+    page.indented(Style::Plain, &evidence.join("; "))?;
+    let shown = finding.subjects.iter().take(SUBJECTS);
+    for subject in shown {
+        let text = subject_text(report, subject, page.width() - 6);
+        page.line(Style::Dim, &format!("      {text}"))?;
+    }
+    let rest = finding.subjects.len().saturating_sub(SUBJECTS);
+    if rest > 0 {
+        page.line(
+            Style::Dim,
+            &format!("      and {rest} more in the JSON report"),
+        )?;
+    }
+    page.indented(Style::Good, &finding.advice)
+}
+
+/// The name of a number without its unit, which its value has.
+fn label(name: &str) -> String {
+    let name = name.strip_suffix("_bytes_per_second").unwrap_or(name);
+    name.replace('_', " ")
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Count(value) => count(*value),
+        Value::Bytes(value) => bytes(*value),
+        Value::Seconds(value) => duration((value * 1e9) as u64),
+        Value::Share(value) => format!("{:.0} %", value * 100.0),
+        Value::Rate(value) => some_rate(Some(*value)),
+        Value::Text(text) => escape(text.as_bytes()),
+    }
+}
+
+fn subject_text(report: &Report<'_>, subject: &Subject, room: usize) -> String {
+    match subject {
+        Subject::File(file) => shorten(report.model.file(*file).path, room),
+        Subject::Process(index) => {
+            let process = &report.model.processes()[*index as usize];
+            let command = super::overview::command(process);
+            let pid = format!("process {} ", process.id.pid);
+            let room = room.saturating_sub(pid.len());
+            pid + &shorten(&command, room)
+        }
+        Subject::Directory(path) | Subject::Mount(path) => shorten(path, room),
+    }
+}

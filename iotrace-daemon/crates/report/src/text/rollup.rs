@@ -1,0 +1,105 @@
+//! Directories by what was done below them: a tree of many files is one line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Report;
+
+/// Share of a directory's time from which on one directory below takes its place.
+const MIN_SHARE: f64 = 0.5;
+/// Directories that are split at most: deep trees are narrow.
+const MAX_SPLITS: usize = 200;
+
+/// What was done to the files below a directory, or to one file.
+#[derive(Clone, Debug, Default)]
+pub struct Below {
+    pub path: Vec<u8>,
+    /// Regular files.
+    pub files: u64,
+    /// Nanoseconds in calls, summed.
+    pub ns: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+/// A directory of the tree, by its index.
+#[derive(Default)]
+struct Node {
+    sum: Below,
+    /// Of the files right in it.
+    own_ns: u64,
+    children: BTreeSet<usize>,
+}
+
+/// The places with the most time in calls, up to `count`: a directory that has most of its time in one directory below it
+/// gives way to that one.
+pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
+    let mut index: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    let mut nodes: Vec<Node> = Vec::new();
+    for file in &report.files {
+        let path = report.model.file(file.file).path;
+        if !path.starts_with(b"/") || file.ns == 0 {
+            continue;
+        }
+        let mut below = None;
+        for end in (0..path.len()).rev().filter(|at| path[*at] == b'/') {
+            let directory = &path[..end.max(1)];
+            let node = index.get(directory).copied().unwrap_or_else(|| {
+                index.insert(directory.to_vec(), nodes.len());
+                let mut node = Node::default();
+                node.sum.path = directory.to_vec();
+                nodes.push(node);
+                nodes.len() - 1
+            });
+            let sum = &mut nodes[node].sum;
+            sum.files += 1;
+            sum.ns += file.ns;
+            sum.bytes_read += file.bytes_read;
+            sum.bytes_written += file.bytes_written;
+            match below.replace(node) {
+                Some(below) => {
+                    nodes[node].children.insert(below);
+                }
+                None => nodes[node].own_ns += file.ns,
+            }
+        }
+    }
+    let Some(root) = index.get(b"/".as_slice()) else {
+        return Vec::new();
+    };
+    let mut places = vec![*root];
+    for _ in 0..MAX_SPLITS {
+        places.sort_by(|a, b| {
+            let (a, b) = (&nodes[*a].sum, &nodes[*b].sum);
+            b.ns.cmp(&a.ns).then_with(|| a.path.cmp(&b.path))
+        });
+        let shown = places.len().min(count);
+        let Some(at) = places[..shown]
+            .iter()
+            .position(|node| splits(&nodes, *node))
+        else {
+            break;
+        };
+        let node = places.swap_remove(at);
+        places.extend(&nodes[node].children);
+    }
+    places.truncate(count);
+    places
+        .into_iter()
+        .map(|node| nodes[node].sum.clone())
+        .collect()
+}
+
+/// Whether the directories below say more than the directory: few of its files lie right in it, and one directory below has
+/// most of its time. The root says nothing at all.
+fn splits(nodes: &[Node], node: usize) -> bool {
+    let Node {
+        sum,
+        own_ns,
+        children,
+    } = &nodes[node];
+    let times = children.iter().map(|child| nodes[*child].sum.ns);
+    let most = times.max().unwrap_or(0);
+    let is_shared = (*own_ns as f64) > sum.ns as f64 * (1.0 - MIN_SHARE) / 2.0;
+    let is_root = sum.path == b"/";
+    !children.is_empty() && (is_root || !is_shared && most as f64 >= sum.ns as f64 * MIN_SHARE)
+}

@@ -1,0 +1,245 @@
+//! What the time of the run went into, and its epochs and saves.
+
+use std::cmp::Reverse;
+
+use super::{
+    super::{
+        escape::{shorten, width},
+        table::Style,
+        units::{bytes, count, duration, rate, share, shares},
+    },
+    lines::{Lines, counted},
+};
+use crate::{Report, merged::Merged, verdict::Judgement};
+use iotrace_analysis::sum::Sum;
+use iotrace_analysis::{
+    epochs::Epoch,
+    saves::Event,
+    waits::{Exposed, WAITS, label},
+};
+use iotrace_model::{counters, waits::Leaf};
+use iotrace_phases::phase::Phase;
+
+/// Columns of a bar.
+const BAR_COLUMNS: usize = 12;
+/// Share of a thread's time from which on what it did is shown.
+const MIN_SHOWN_SHARE: f64 = 0.01;
+/// A first epoch that takes this many times as long as the median of the others is named.
+const MIN_SLOW_EPOCH: f64 = 1.5;
+
+/// What the time of the run went into.
+pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
+    let run = report.run.duration_ns;
+    let mut lines: Lines = judgement.exposed.iter().map(waited).collect();
+    for (phase, name, facts) in [
+        (Phase::Training, "training reads", training as Facts),
+        (Phase::Checkpoint, "checkpoints", saves),
+        (Phase::Restore, "model loads", loads),
+        (Phase::Startup, "startup", startup),
+    ] {
+        let Some((sum, _)) = report.phases.named(phase.name()) else {
+            continue;
+        };
+        let merged = report.file_time(|other| other == phase);
+        if merged.at_most > 0 {
+            lines.push(component(name, &merged, run, &facts(report, &sum)));
+        }
+    }
+    let other = report.file_time(|phase| matches!(phase, Phase::Other(_)));
+    let merged = Merged {
+        at_most: (other.at_most + report.elsewhere_ns()).min(run),
+        ..other
+    };
+    if merged.at_most > 0 {
+        lines.push(component("other files", &merged, run, &others(report)));
+    }
+    let merged = report.fault_time();
+    if merged.at_most > 0 {
+        let faults = report.totals.counters.v[counters::TIMED_MAJOR_FAULTS];
+        let fact = format!("{} waits for storage", count(faults));
+        lines.push(component("page faults", &merged, run, &fact));
+    }
+    let rest = Merged {
+        at_least: run - judgement.at_most_ns,
+        at_most: run - judgement.at_least_ns,
+        ..Merged::default()
+    };
+    let cpu: Option<u64> = {
+        let computing = report.model.computing();
+        let processes = 0..report.processes.len() as u32;
+        processes.map(|index| computing.of_process(index)).sum()
+    };
+    let cpu = cpu.map(|ns| format!("CPU time {}", duration(ns)));
+    lines.push(component(
+        "everything else",
+        &rest,
+        run,
+        &cpu.unwrap_or_default(),
+    ));
+    lines
+}
+
+/// What the main threads did with their time, the longest first.
+fn waited(exposed: &Exposed) -> (Style, String) {
+    let spent = &exposed.spent;
+    let mut leaves = vec![Leaf::Running];
+    leaves.extend(WAITS);
+    leaves.retain(|leaf| exposed.share(spent.of(*leaf)) >= MIN_SHOWN_SHARE);
+    leaves.sort_by_key(|leaf| Reverse(spent.of(*leaf)));
+    let parts = leaves.iter();
+    let parts: Vec<String> = parts
+        .map(|leaf| format!("{} {}", label(*leaf), share(spent.of(*leaf), spent.whole())))
+        .collect();
+    let who = match exposed.threads {
+        1 => "main thread".to_owned(),
+        threads => format!("{} main threads", count(threads)),
+    };
+    (Style::Plain, format!(" {who:<15} {}", parts.join(", ")))
+}
+
+type Facts = fn(&Report<'_>, &Sum) -> String;
+
+fn component(name: &str, time: &Merged, run: u64, facts: &str) -> (Style, String) {
+    let bound = if time.is_exact() { "" } else { "≤" };
+    let text = format!(
+        " {name:<15} {:>8}  {}  {:>8}  {facts}",
+        shares(time.at_least, time.at_most, run),
+        bar(time.at_least, time.at_most, run),
+        format!("{bound}{}", duration(time.at_most)),
+    );
+    (Style::Plain, text)
+}
+
+/// A bar of what is sure, and lighter what is not.
+fn bar(at_least: u64, at_most: u64, whole: u64) -> String {
+    let columns = |ns: u64| (ns as f64 / whole.max(1) as f64 * BAR_COLUMNS as f64).round() as usize;
+    let (sure, all) = (
+        columns(at_least).min(BAR_COLUMNS),
+        columns(at_most).min(BAR_COLUMNS),
+    );
+    let mut bar = "█".repeat(sure) + &"░".repeat(all - sure);
+    if all == 0 && at_most > 0 {
+        bar.push('▏');
+    }
+    let missing = BAR_COLUMNS - width(&bar);
+    bar + &" ".repeat(missing)
+}
+
+fn training(report: &Report<'_>, sum: &Sum) -> String {
+    let read = sum.counters.v[counters::BYTES_READ];
+    let cached = share(sum.counters.cached(), read);
+    match report.analysis.knows_cache && !cached.is_empty() {
+        true => format!("{} read, {cached} cached", bytes(read)),
+        false => format!("{} read", bytes(read)),
+    }
+}
+
+fn saves(report: &Report<'_>, sum: &Sum) -> String {
+    let saves = report.analysis.checkpoints.len() as u64;
+    let written = bytes(sum.counters.v[counters::BYTES_WRITTEN]);
+    format!("{written} written, {}", counted(saves, "save", "saves"))
+}
+
+fn loads(report: &Report<'_>, sum: &Sum) -> String {
+    let loads = report.analysis.restores.len() as u64;
+    let read = bytes(sum.counters.v[counters::BYTES_READ]);
+    format!("{read} read, {}", counted(loads, "load", "loads"))
+}
+
+fn startup(report: &Report<'_>, _: &Sum) -> String {
+    let startup = &report.analysis.startup;
+    let files = count(startup.files);
+    match startup.not_found {
+        0 => format!("{files} files"),
+        missing => format!("{files} files, {} not found", count(missing)),
+    }
+}
+
+fn others(report: &Report<'_>) -> String {
+    let sum = report.phases.named(Phase::UNMATCHED.name());
+    let v = sum.map_or([0; 2], |(sum, _)| {
+        [counters::BYTES_READ, counters::BYTES_WRITTEN].map(|index| sum.counters.v[index])
+    });
+    let mut facts: Vec<String> = Vec::new();
+    for (moved, what) in v.into_iter().zip(["read", "written"]) {
+        if moved > 0 {
+            facts.push(format!("{} {what}", bytes(moved)));
+        }
+    }
+    let by_name = report.by_name.operations();
+    if by_name > 0 {
+        facts.push(format!("{} calls by path", count(by_name)));
+    }
+    facts.join(", ")
+}
+
+/// Epochs and saves, one line each.
+pub fn events(report: &Report<'_>, columns: usize) -> Lines {
+    let mut lines: Vec<String> = epochs_line(report).into_iter().collect();
+    lines.extend(saves_line(report));
+    let clip = |text: String| (Style::Plain, shorten(text.as_bytes(), columns));
+    lines.into_iter().map(clip).collect()
+}
+
+fn saves_line(report: &Report<'_>) -> Option<String> {
+    let saves = &report.analysis.checkpoints;
+    let mut times: Vec<u64> = saves.iter().map(Event::ns).collect();
+    times.sort_unstable();
+    let (least, most) = (*times.first()?, *times.last()?);
+    let all: u64 = times.iter().sum();
+    let moved: u64 = saves.iter().map(|save| save.bytes).sum();
+    let mean = bytes(moved / saves.len() as u64);
+    let mut facts = vec![format!("{} of {mean}", count(saves.len() as u64))];
+    if all > 0 {
+        let (least, most) = (duration(least), duration(most));
+        facts.push(match least == most {
+            true => most,
+            false => format!("{least} to {most}"),
+        });
+        let synced: u64 = saves.iter().map(|save| save.sync_ns).sum();
+        if synced > 0 {
+            facts.push(format!("{} of it in sync", share(synced.min(all), all)));
+        }
+        facts.push(rate(moved, all));
+    }
+    Some(format!(" Saves: {}", facts.join(", ")))
+}
+
+fn epochs_line(report: &Report<'_>) -> Option<String> {
+    let epochs = &report.analysis.epochs;
+    if epochs.files == 0 {
+        return None;
+    }
+    let data = format!("{} in {} files", bytes(epochs.bytes), count(epochs.files));
+    if epochs.untold.is_some() || epochs.epochs.is_empty() {
+        return Some(format!(" Epochs: not known; data: {data}"));
+    }
+    let whole: Vec<&Epoch> = epochs
+        .epochs
+        .iter()
+        .filter(|epoch| epoch.is_complete())
+        .collect();
+    let times: Vec<u64> = whole
+        .iter()
+        .map(|epoch| u64::try_from(epoch.end - epoch.start).unwrap_or(0))
+        .collect();
+    let mut later = times.get(1..).unwrap_or_default().to_vec();
+    later.sort_unstable();
+    let median = later.get(later.len() / 2).copied();
+    let time = match (times.first(), median) {
+        (Some(first), Some(median)) if *first as f64 >= median as f64 * MIN_SLOW_EPOCH => {
+            let is_cold = epochs.knows_cache && whole[0].fetched * 2 > whole[0].bytes;
+            let why = if is_cold { " (from storage)" } else { "" };
+            let (first, median) = (duration(*first), duration(median));
+            format!(": first {first}{why}, then {median}")
+        }
+        (Some(_), Some(median)) => format!(", {} each", duration(median)),
+        (Some(first), None) => format!(", {}", duration(*first)),
+        _ => String::new(),
+    };
+    let parts = match epochs.epochs.len() - whole.len() {
+        0 => String::new(),
+        parts => format!(", {parts} in part"),
+    };
+    Some(format!(" Epochs: {}{parts} of {data}{time}", whole.len()))
+}

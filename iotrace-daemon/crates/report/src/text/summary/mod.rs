@@ -1,0 +1,218 @@
+//! The first screen: is the run bound by its I/O, where did the time go, what to change, and can this be trusted.
+
+use std::io;
+
+mod changes;
+mod components;
+mod lines;
+
+use changes::findings;
+use components::{components, events};
+use lines::{Lines, clipped, counted, wrapped};
+
+use super::{
+    escape::{escape, shorten, width},
+    overview::{command, target},
+    rollup::rollup,
+    table::{Page, Style},
+    units::{count, duration, share, shares, some_bytes},
+};
+use crate::{
+    Report,
+    verdict::{Judgement, Verdict},
+};
+use iotrace_model::counters;
+
+/// Lines of the screen; two more are left for where the recording is.
+const MAX_LINES: usize = 22;
+/// Remarks on the recording that are shown.
+const MAX_REMARKS: usize = 2;
+const MAX_FINDINGS: usize = 2;
+const MAX_PLACES: usize = 3;
+/// Programs of a machine that are shown.
+const MAX_PROGRAMS: usize = 8;
+
+/// Writes the screen.
+pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let judgement = report.judge();
+    let columns = page.width();
+    let mut above: Lines = vec![(Style::Title, head(report, columns))];
+    above.push(verdict(report, &judgement));
+    for remark in report.remarks().iter().take(MAX_REMARKS) {
+        let text = escape(remark.as_bytes());
+        above.extend(wrapped(Style::Warning, &text, columns, 1, 2));
+    }
+    let mut told: Lines = Vec::new();
+    match judgement.verdict {
+        Verdict::NothingRecorded => {
+            let text = "No traced process made a call on a file, or waited for a page of one.";
+            above.push((Style::Plain, format!(" {text}")));
+        }
+        Verdict::NotOneJob => above.extend(programs(report, columns)),
+        _ => {
+            let lines = components(report, &judgement).into_iter();
+            above.extend(lines.map(|(style, text)| (style, clipped(&text, columns))));
+            told = events(report, columns);
+        }
+    }
+    let trust = trust(report, &judgement, columns);
+    let changes = |shown| match judgement.verdict {
+        Verdict::NothingRecorded => Vec::new(),
+        _ => findings(report, columns, shown),
+    };
+    let rest = MAX_LINES.saturating_sub(above.len() + trust.len());
+    let mut below = changes(MAX_FINDINGS);
+    if below.len() + told.len() > rest {
+        below = changes(1);
+    }
+    told.truncate(rest.saturating_sub(below.len()));
+    let room = rest.saturating_sub(told.len() + below.len());
+    above.append(&mut told);
+    // A heading without a line says nothing.
+    if room > 1 && !matches!(judgement.verdict, Verdict::NotOneJob) {
+        above.extend(places(report, columns, (room - 1).min(MAX_PLACES)));
+    }
+    for (style, text) in above.into_iter().chain(below).chain(trust) {
+        page.line(style, &text)?;
+    }
+    Ok(())
+}
+
+/// What ran, for how long, and how it ended.
+fn head(report: &Report<'_>, columns: usize) -> String {
+    let run = report.run;
+    let is_used = |sum: &&crate::ProcessSum| sum.sum.counters.operations() > 0;
+    let processes = report.processes.iter().filter(is_used).count() as u64;
+    let mut facts = vec![duration(run.duration_ns)];
+    facts.extend(run.exit_code.map(|code| format!("exit {code}")));
+    facts.push(counted(processes, "process", "processes"));
+    facts.push(match report.has_nodes() {
+        true => format!("{} nodes", report.nodes.len()),
+        false => shorten(run.host.as_bytes(), 20),
+    });
+    let facts = facts.join("  ");
+    let room = columns.saturating_sub(width(&facts) + 2);
+    let what = shorten(target(run).as_bytes(), room);
+    let gap = " ".repeat(columns.saturating_sub(width(&what) + width(&facts)));
+    format!("{what}{gap}{facts}")
+}
+
+/// The verdict in one line.
+fn verdict(report: &Report<'_>, judgement: &Judgement<'_>) -> (Style, String) {
+    let style = match judgement.verdict {
+        Verdict::NothingRecorded
+        | Verdict::CallsHang
+        | Verdict::LikelyIoBound
+        | Verdict::WaitsForStorage
+        | Verdict::WaitsForLoader
+        | Verdict::WaitsForCpus => Style::Warning,
+        Verdict::NotIoBound => Style::Good,
+        Verdict::Unclear | Verdict::NotOneJob => Style::Plain,
+    };
+    (style, judgement.text(report))
+}
+
+/// Where the time in calls went.
+fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
+    let whole = report.totals.counters.nanoseconds();
+    let places = rollup(report, rows);
+    if places.is_empty() {
+        return Vec::new();
+    }
+    let heading = format!(
+        " {:<10} {:>5} {:>9} {:>9} {:>9}  WHERE",
+        "IN CALLS", "", "READ", "WRITTEN", "FILES"
+    );
+    let mut lines = vec![(Style::Dim, heading)];
+    for place in places {
+        let text = format!(
+            " {:<10} {:>5} {:>9} {:>9} {:>9}  ",
+            duration(place.ns),
+            share(place.ns, whole),
+            some_bytes(place.bytes_read),
+            some_bytes(place.bytes_written),
+            count(place.files),
+        );
+        let path = shorten(&place.path, columns.saturating_sub(width(&text)));
+        lines.push((Style::Plain, text + &path));
+    }
+    lines
+}
+
+/// What was not looked at, and whether anything is missing.
+fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Lines {
+    let unseen = report.not_looked_at().join(", ");
+    let lost: u64 = report.losses(true).values().sum();
+    let calls = report.run.in_flight.len() as u64;
+    let mut lines = Vec::new();
+    if calls > 0 && judgement.verdict != Verdict::CallsHang {
+        let what = counted(calls, "call had", "calls had");
+        let text = format!(" {what} not returned at the end: --section in-flight");
+        lines.push((Style::Warning, text));
+    }
+    let lost = match lost {
+        0 => "Nothing lost.".to_owned(),
+        lost => {
+            let text = format!(
+                " {} operations or records LOST: --section losses",
+                count(lost)
+            );
+            lines.push((Style::Warning, text));
+            String::new()
+        }
+    };
+    lines.extend(wrapped(
+        Style::Dim,
+        &format!("{lost} Not looked at: {unseen}."),
+        columns,
+        1,
+        2,
+    ));
+    lines
+}
+
+/// The programs of a machine, each judged by itself.
+fn programs(report: &Report<'_>, columns: usize) -> Lines {
+    let programs = report.programs();
+    let heading = format!(
+        " {:>9} {:>9} {:>9} {:>9} {:>9}  PROGRAM",
+        "OF ITS", "LIFETIME", "IN FILES", "READ", "WRITTEN"
+    );
+    let mut lines = vec![(Style::Dim, heading)];
+    for program in programs.iter().take(MAX_PROGRAMS) {
+        let merged = &program.merged;
+        let lifetime = program.lifetime_ns;
+        let v = &program.counters.v;
+        let bound = if merged.is_exact() { "" } else { "≤" };
+        let text = format!(
+            " {:>9} {:>9} {:>9} {:>9} {:>9}  ",
+            shares(
+                merged.at_least.min(lifetime),
+                merged.at_most.min(lifetime),
+                lifetime
+            ),
+            duration(lifetime),
+            format!("{bound}{}", duration(merged.at_most)),
+            some_bytes(v[counters::BYTES_READ]),
+            some_bytes(v[counters::BYTES_WRITTEN]),
+        );
+        let process = &report.model.processes()[program.leader as usize];
+        let job = process.about.role.job.as_deref();
+        let job = job
+            .map(|job| format!("job {} ", escape(job.as_bytes())))
+            .unwrap_or_default();
+        let room = columns.saturating_sub(width(&text) + width(&job));
+        lines.push((
+            Style::Plain,
+            text + &job + &shorten(&command(process), room),
+        ));
+    }
+    let rest = programs.len().saturating_sub(MAX_PROGRAMS);
+    if rest > 0 {
+        lines.push((
+            Style::Dim,
+            format!(" and {} more: --section processes", count(rest as u64)),
+        ));
+    }
+    lines
+}

@@ -1,0 +1,135 @@
+use std::path::Path;
+
+use clap::Parser;
+
+use super::*;
+
+const SHIPPED: &str = include_str!("../../../../../deploy/iotrace.toml");
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+fn parse(text: &str) -> Result<Config, String> {
+    let path = Path::new("/x.toml");
+    let parsed = Config::parse(text, path).and_then(|config| config.checked(text, path));
+    parsed.map_err(|error| error.to_string())
+}
+
+/// The shipped file with its keys uncommented: lines that are a comment of `key = value`.
+fn uncommented() -> String {
+    let uncomment = |line: &str| {
+        let key = line
+            .strip_prefix("# ")
+            .and_then(|rest| rest.split_once(" = "));
+        match key {
+            Some((key, _)) if key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') => {
+                line[2..].to_owned()
+            }
+            _ => line.to_owned(),
+        }
+    };
+    SHIPPED
+        .lines()
+        .map(uncomment)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_shipped_file_changes_nothing() {
+    assert_eq!(parse(SHIPPED), Ok(Config::default()));
+}
+
+#[test]
+fn the_shipped_file_shows_every_key_with_its_default() {
+    let text = uncommented();
+    let shown = parse(&text).unwrap();
+    let keys = serde_json::to_value(&shown).unwrap();
+    for (section, values) in keys.as_object().unwrap() {
+        for (key, value) in values.as_object().unwrap() {
+            assert!(!value.is_null(), "{section}.{key} is not shown");
+            if key != "users" {
+                let line = format!("# {key} = ");
+                assert!(SHIPPED.contains(&line), "{section}.{key} is not shown");
+            }
+        }
+    }
+    // Keys without a default are shown by an example.
+    let mut without_examples = shown;
+    without_examples.trace.btf = None;
+    without_examples.trace.rules = None;
+    without_examples.http.tls_certificate = None;
+    without_examples.http.tls_key = None;
+    without_examples.http.users.clear();
+    without_examples.recordings.group = None;
+    assert_eq!(without_examples, Config::default());
+}
+
+#[test]
+fn errors_name_the_line() {
+    for (text, expected) in [
+        ("[http]\nport = 1\n", "/x.toml:2: unknown field `port`"),
+        ("\n[htp]\n", "/x.toml:2: unknown field `htp`"),
+        (
+            "[http]\n\nlisten = \"here\"",
+            "/x.toml:3: invalid socket address",
+        ),
+        (
+            "[metrics]\nlinger = \"soon\"",
+            "/x.toml:2: `soon` is no duration",
+        ),
+        ("[metrics]\nmax_series = -1", "/x.toml:2: invalid value"),
+        (
+            "[metrics]\nmax_series = 5",
+            "/x.toml:2: max_series is at least",
+        ),
+        (
+            "[http]\ntls_key = \"/k\"",
+            "/x.toml:2: tls_certificate and tls_key",
+        ),
+        (
+            "[http.users]\nada = \"plain\"",
+            "/x.toml:2: not a bcrypt hash",
+        ),
+        ("trace = [", "/x.toml:1: "),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.starts_with(expected), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_flag_wins_over_the_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        &file,
+        "[http]\nlisten = \"127.0.0.1:1\"\n[metrics]\nlinger = \"3m\"\n",
+    )
+    .unwrap();
+    let path = file.path().to_str().unwrap();
+    let cli = Cli::parse_from(["x", "--config", path, "--listen", "[::1]:2"]);
+    let config = cli.flags.config().unwrap();
+    assert_eq!(config.http.listen, "[::1]:2".parse().unwrap());
+    assert_eq!(config.metrics.linger, Span(Duration::from_secs(180)));
+    assert_eq!(config.metrics.max_series, Metrics::default().max_series);
+    let missing = Cli::parse_from(["x", "--config", "/nowhere/x.toml"]);
+    let error = missing.flags.config().unwrap_err().to_string();
+    assert!(error.contains("/nowhere/x.toml"), "{error}");
+    let wrong = Cli::parse_from(["x", "--config", path, "--max-series", "5"]);
+    let error = wrong.flags.config().unwrap_err().to_string();
+    assert!(error.contains("flags and environment"), "{error}");
+}
+
+#[test]
+fn says_what_a_reload_cannot_change() {
+    let old = Config::default();
+    let mut new = Config::default();
+    new.metrics.max_series = 500;
+    assert!(old.fixed_changes(&new).is_empty());
+    new.http.listen = "[::1]:2".parse().unwrap();
+    new.trace.hook = HookChoice::Tracepoint;
+    assert_eq!(old.fixed_changes(&new), ["trace.hook", "http.listen"]);
+}

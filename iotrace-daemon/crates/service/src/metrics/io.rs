@@ -1,0 +1,178 @@
+//! What was done on files: by unit, phase and mount, and the histograms by phase.
+
+use std::{collections::BTreeMap, fmt};
+
+use iotrace_common::{
+    bucket::SIZE_BOUNDS,
+    histogram::{DURATION_BOUNDS, Histograms, class},
+    op,
+};
+use prometheus_client::{
+    encoding::{EncodeCounterValue, NoLabelSet},
+    metrics::MetricType,
+    registry::Unit,
+};
+
+use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
+use crate::totals::{Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value};
+use iotrace_model::errno;
+use iotrace_phases::phase::Phase;
+use iotrace_tracer::kernel::ByPhase;
+
+impl Out<'_> {
+    pub fn io(&mut self, totals: &Totals) -> fmt::Result {
+        let calls: Vec<_> = (op::NAMES.into_iter().zip(0..))
+            .map(|(name, op)| (name, Value::Calls(op)))
+            .collect();
+        let times: Vec<_> = (Value::GROUPS.into_iter().zip(0..))
+            .map(|(name, group)| (name, Value::Time(group)))
+            .collect();
+        let bytes = [("read", Value::BytesRead), ("write", Value::BytesWritten)];
+        let plain = |value| [("", value)];
+        let help = "Operations on files that succeeded.";
+        self.cells(totals, ("iotrace_operations", None, help), &calls, |n| n)?;
+        let help = "Bytes read from and written to files.";
+        self.cells(totals, ("iotrace", Some(&Unit::Bytes), help), &bytes, |n| n)?;
+        self.pages(totals)?;
+        let help = "Time inside operations, summed over threads.";
+        let name = ("iotrace_io", Some(&Unit::Seconds), help);
+        self.cells(totals, name, &times, seconds)?;
+        let help = "Time in which a process had an operation of the phase under way, overlap counted once; summed over processes.";
+        let name = ("iotrace_merged_io", Some(&Unit::Seconds), help);
+        self.cells(totals, name, &plain(Value::Merged), seconds)?;
+        let help = "Reads that returned no bytes, which end files; in the operations as well.";
+        let name = ("iotrace_zero_length_reads", None, help);
+        self.cells(totals, name, &plain(Value::ZeroReads), |n| n)?;
+        let help = "Files that the unit used for the first time.";
+        let name = ("iotrace_files_seen", None, help);
+        self.cells(totals, name, &plain(Value::Files), |n| n)?;
+        self.errors(totals)
+    }
+
+    /// What came from storage, and files used as memory.
+    fn pages(&mut self, totals: &Totals) -> fmt::Result {
+        let fetched = [("read", Value::Fetched), ("fault", Value::FetchedMapped)];
+        let faults = [("minor", Value::MinorFaults), ("major", Value::MajorFaults)];
+        let help = "Bytes fetched from storage, readahead included, by reads and by page faults.";
+        let name = ("iotrace_fetched", Some(&Unit::Bytes), help);
+        self.cells(totals, name, &fetched, |n| n)?;
+        let help = "Bytes of mapped files that page faults mapped, at least.";
+        let name = ("iotrace_mapped", Some(&Unit::Bytes), help);
+        self.cells(totals, name, &[("", Value::Mapped)], |n| n)?;
+        let help = "Page faults on mapped files; major ones waited for storage.";
+        self.cells(totals, ("iotrace_page_faults", None, help), &faults, |n| n)?;
+        let help =
+            "Time inside page faults on mapped files that waited for storage; in no other metric.";
+        let name = ("iotrace_major_fault", Some(&Unit::Seconds), help);
+        self.cells(totals, name, &[("", Value::MajorFaultTime)], seconds)?;
+        let help = "Page faults on mapped files whose time is known.";
+        let name = ("iotrace_timed_major_faults", None, help);
+        self.cells(totals, name, &[("", Value::TimedMajorFaults)], |n| n)
+    }
+
+    fn errors(&mut self, totals: &Totals) -> fmt::Result {
+        let of_cell = |(key, cell): (&Key, &Cell)| {
+            let key = *key;
+            let errors: Vec<_> = cell.errors().collect();
+            errors.into_iter().map(move |((op, errno), count)| {
+                let mut labels = cell_labels(totals, key);
+                let operation = op::NAMES.get(op as usize).copied().unwrap_or("unknown");
+                labels.push(label("operation", operation));
+                labels.push(match errno {
+                    ERRNO_OTHER => label("errno", "other"),
+                    errno => label("errno", errno::name(errno)),
+                });
+                (labels, count)
+            })
+        };
+        let rows = totals.cells().iter().flat_map(of_cell);
+        let help = "Operations that failed, by error.";
+        self.counters("iotrace_errors", None, help, rows)
+    }
+
+    /// One counter of every cell, `names` labelled by what it counts.
+    fn cells<N: EncodeCounterValue>(
+        &mut self,
+        totals: &Totals,
+        (name, unit, help): (&str, Option<&Unit>, &str),
+        names: &[(&'static str, Value)],
+        value: impl Fn(u64) -> N,
+    ) -> fmt::Result {
+        let rows = totals.cells().iter().flat_map(|(key, cell)| {
+            let counted = names.iter().map(|(name, value)| (*name, cell.get(*value)));
+            counted
+                .filter(|(_, count)| *count != 0)
+                .map(|(operation, count)| {
+                    let mut labels = cell_labels(totals, *key);
+                    if !operation.is_empty() {
+                        labels.push(label("operation", operation));
+                    }
+                    (labels, value(count))
+                })
+        });
+        self.counters(name, unit, help, rows)
+    }
+
+    pub fn histograms(&mut self, by_kernel: &ByPhase) -> fmt::Result {
+        let mut by_phase: BTreeMap<Phase, Histograms> = BTreeMap::new();
+        for (code, histograms) in (0..).zip(by_kernel) {
+            let phase = by_phase.entry(Phase::from_code(code)).or_default();
+            phase.add(histograms);
+        }
+        let (name, help) = ("iotrace_operation_duration", "Time of operations.");
+        let bounds = DURATION_BOUNDS.map(seconds);
+        let rows = by_phase.iter().flat_map(|(phase, histograms)| {
+            let classes = class::NAMES.into_iter().zip(&histograms.durations);
+            classes.map(|(class, durations)| {
+                (*phase, class, seconds(durations.ns), &durations.calls[..])
+            })
+        });
+        self.histogram(name, Unit::Seconds, help, &bounds, rows)?;
+        let name = "iotrace_operation_size";
+        let help = "Bytes moved by reads, those of no bytes left out, and by writes.";
+        let bounds = SIZE_BOUNDS.map(|bytes| bytes as f64);
+        let rows = by_phase.iter().flat_map(|(phase, histograms)| {
+            let classes = ["read", "write"].into_iter().zip(&histograms.sizes);
+            classes.map(|(class, sizes)| (*phase, class, sizes.bytes as f64, &sizes.calls[..]))
+        });
+        self.histogram(name, Unit::Bytes, help, &bounds, rows)
+    }
+
+    /// One histogram by phase and class of operation: of each, the sum and the counts by bucket.
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        unit: Unit,
+        help: &str,
+        bounds: &[f64],
+        rows: impl Iterator<Item = (Phase, &'static str, f64, &'a [u64])>,
+    ) -> fmt::Result {
+        let kind = MetricType::Histogram;
+        let mut metric = self.0.encode_descriptor(name, help, Some(&unit), kind)?;
+        for (phase, class, sum, calls) in rows {
+            let count = calls.iter().sum();
+            if count == 0 {
+                continue;
+            }
+            let bounds = bounds.iter().copied().chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(calls.iter().copied()).collect();
+            let labels = [label("phase", phase_name(phase)), label("operation", class)];
+            metric
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
+fn cell_labels(totals: &Totals, key: Key) -> Vec<Label<'_>> {
+    let unit = totals.units().get(key.unit);
+    let mut labels = unit_labels(unit);
+    labels.push(label("phase", phase_name(key.phase)));
+    if key.mount != NO_MOUNT {
+        let mount = totals.mount(key.mount);
+        labels.push(label("mountpoint", &mount.mountpoint));
+        labels.push(label("fstype", &mount.fstype));
+    }
+    labels
+}

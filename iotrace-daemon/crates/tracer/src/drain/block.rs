@@ -1,0 +1,78 @@
+//! What was counted of the block layer: two maps in two generations, and the names of the devices.
+
+use std::{collections::BTreeMap, fs};
+
+use iotrace_common::block::{DeviceKey, Requests, TransferKey, Transfers};
+
+use super::{Batch, batch::Entries, generations::Generations};
+use crate::kernel::{Kernel, KernelError};
+use iotrace_model::block::{Classes, Device};
+
+/// The maps.
+pub struct Block {
+    devices: Generations<DeviceKey, Requests>,
+    files: Generations<TransferKey, Transfers>,
+    names: BTreeMap<u32, String>,
+}
+
+impl Block {
+    /// Takes the maps out of the loaded programs, where they fill them.
+    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        if !kernel.counts_block() {
+            return Ok(None);
+        }
+        let devices = ["BLOCK_DEVICES", "BLOCK_DEVICES_A", "BLOCK_DEVICES_B"];
+        let files = ["BLOCK_FILES", "BLOCK_FILES_A", "BLOCK_FILES_B"];
+        Ok(Some(Self {
+            devices: Generations::take(kernel, devices)?,
+            files: Generations::take(kernel, files)?,
+            names: BTreeMap::new(),
+        }))
+    }
+
+    /// Empties them; how many entries there were.
+    pub fn sweep(
+        &mut self,
+        last: bool,
+        sink: &mut impl FnMut(Batch),
+    ) -> Result<usize, KernelError> {
+        let mut sums = BTreeMap::new();
+        let devices = self
+            .devices
+            .sweep_if_used(last, |entries| add(&mut sums, &entries))?;
+        let named = sums.into_iter().map(|(number, classes)| {
+            let name = self.names.entry(number).or_insert_with(|| name_of(number));
+            let device = Device {
+                number,
+                name: name.clone(),
+            };
+            (device, classes)
+        });
+        let named: Vec<(Device, Classes)> = named.collect();
+        if !named.is_empty() {
+            sink(Batch::Devices(named));
+        }
+        let files = self
+            .files
+            .sweep_if_used(last, |entries| sink(Batch::Transfers(entries)))?;
+        Ok(devices + files)
+    }
+}
+
+fn add(sums: &mut BTreeMap<u32, Classes>, (keys, values): &Entries<DeviceKey, Requests>) {
+    for (key, requests) in keys.iter().zip(values) {
+        let classes = sums.entry(key.device).or_default();
+        if let Some(sum) = classes.get_mut(usize::from(key.class)) {
+            sum.add(requests);
+        }
+    }
+}
+
+/// Name of a device as it stands in /dev; its number where it has gone.
+fn name_of(number: u32) -> String {
+    let number = format!("{}:{}", number >> 20, number & 0xf_ffff);
+    let events = fs::read_to_string(format!("/sys/dev/block/{number}/uevent"));
+    let name = events.as_deref().unwrap_or_default().lines();
+    let mut name = name.filter_map(|line| line.strip_prefix("DEVNAME="));
+    name.next().map_or(number, str::to_owned)
+}

@@ -1,0 +1,540 @@
+//! Takes what the programs left: counters out of the idle generation, events off the ring buffer.
+//!
+//! The only reader of the counter maps. What leaves: [`Batch`]es, which know how to enter a
+//! [`Model`]. A thread of its own ([`collector`]) makes them, so that neither a slow disk nor a
+//! long report lets the maps fill up.
+
+mod batch;
+mod block;
+mod cells;
+pub mod collector;
+mod events;
+mod generations;
+pub mod rings;
+mod threads;
+mod together;
+pub mod tracer;
+mod untyped;
+mod waits;
+pub mod wire;
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use aya::maps::{MapData, RingBuf};
+use iotrace_common::{
+    block::{TransferKey, Transfers},
+    event::{self, Header},
+    key::{FailureKey, FileId, IoKey, LookKey},
+    library::{CallKey, Calls},
+    value::{Failures, Io, IoFull},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Detail, Kernel, KernelError, cpu::Threads, map_error};
+use batch::Entries;
+use block::Block;
+use cells::Cells;
+use events::{Decoded, Decoder};
+use generations::Generations;
+use iotrace_model::host;
+use iotrace_model::{
+    FailureCount, Model,
+    block::{Classes, Device},
+    counters::Counters,
+    input::{Event, Place, ProcessId, Searched},
+    together::Times,
+    waits::Waited,
+};
+use threads::{Look, Watch};
+use together::Together;
+pub use untyped::Counts as Resolved;
+use untyped::Resolver;
+use waits::Waits;
+
+/// Events handed on at a time.
+const EVENTS: usize = 1024;
+
+/// What was taken, on its way to the model.
+pub enum Batch {
+    Events(Vec<Event>),
+    /// Counters per thread and file.
+    Basic(Entries<IoKey, Io>),
+    Full(Entries<IoKey, IoFull>),
+    /// Counters per thread, of operations whose own entry had no room.
+    BasicOverflow(Entries<IoKey, Io>),
+    FullOverflow(Entries<IoKey, IoFull>),
+    Failures(Entries<FailureKey, Failures>),
+    /// Look-ups that found nothing, by process and directory.
+    Missing(Entries<LookKey, Failures>),
+    /// Calls of libraries, by thread, function and file.
+    Library(Entries<CallKey, Calls>),
+    /// Merged time over all processes.
+    Together(Times),
+    /// CPU time of threads.
+    Threads(Look),
+    /// Time of main threads, by what it went to.
+    Waits(Vec<Waited>),
+    /// Requests to block devices.
+    Devices(Vec<(Device, Classes)>),
+    /// Bytes moved between devices and files, by process and file.
+    Transfers(Entries<TransferKey, Transfers>),
+}
+
+impl Batch {
+    /// Files that were mapped as code, by whom and when.
+    pub fn mapped(&self) -> Vec<(ProcessId, u64, FileId)> {
+        let Self::Events(events) = self else {
+            return Vec::new();
+        };
+        let mapped = events.iter().filter_map(|event| match event {
+            Event::Mapped {
+                process,
+                time,
+                file,
+            } => Some((*process, *time, *file)),
+            _ => None,
+        });
+        mapped.collect()
+    }
+
+    /// Enters it into the model.
+    pub fn apply(self, model: &mut Model) {
+        match self {
+            Self::Events(events) => events.into_iter().for_each(|event| model.event(event)),
+            Self::Basic(entries) => apply(&entries, model, place_of),
+            Self::Full(entries) => apply(&entries, model, place_of),
+            Self::BasicOverflow(entries) => apply(&entries, model, |_| Place::Overflow),
+            Self::FullOverflow(entries) => apply(&entries, model, |_| Place::Overflow),
+            Self::Failures((keys, values)) => {
+                for (key, failures) in keys.iter().zip(&values) {
+                    let (process, place) = (process_of(&key.io), place_of(&key.io));
+                    model.add_failures(
+                        process,
+                        place,
+                        key.op,
+                        key.errno,
+                        failures.calls,
+                        failures.ns,
+                    );
+                }
+            }
+            Self::Missing((keys, values)) => {
+                for (key, looks) in keys.iter().zip(&values) {
+                    let process = ProcessId {
+                        pid: key.tgid,
+                        start: key.start,
+                    };
+                    let searched = Searched {
+                        base: key.base,
+                        hash: key.directory,
+                    };
+                    let count = FailureCount {
+                        calls: looks.calls,
+                        ns: looks.ns,
+                    };
+                    model.add_missing(process, searched, count);
+                }
+            }
+            Self::Library((keys, values)) => {
+                for (key, calls) in keys.iter().zip(&values) {
+                    model.add_library_calls(key, calls);
+                }
+            }
+            Self::Threads(look) => {
+                model.computing_mut().look(look.length_ns);
+                for (process, time) in &look.processes {
+                    model.add_cpu(*process, time);
+                }
+            }
+            Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
+            Self::Together(times) => model.together_mut().add(&times),
+            Self::Devices(devices) => {
+                for (device, classes) in devices {
+                    model.block_mut().add_device(device, &classes);
+                }
+            }
+            Self::Transfers((keys, values)) => {
+                for (key, transfers) in keys.iter().zip(&values) {
+                    let process = ProcessId {
+                        pid: key.tgid,
+                        start: key.start,
+                    };
+                    let process = (key.tgid != 0).then_some(process);
+                    let file = (!key.file.is_none()).then_some(key.file);
+                    model.add_transfers(process, file, transfers);
+                }
+            }
+        }
+    }
+}
+
+fn apply<V>((keys, values): &Entries<IoKey, V>, model: &mut Model, place: impl Fn(&IoKey) -> Place)
+where
+    for<'a> Counters: From<&'a V>,
+{
+    for (key, value) in keys.iter().zip(values) {
+        let counters = Counters::from(value);
+        let place = place(key);
+        model.add_sorted(process_of(key), place, key.phase_code(), &counters);
+        if let (Place::File(file), 1..) = (place, key.span()) {
+            model.add_span(process_of(key), file, key.span(), &counters);
+        }
+    }
+}
+
+fn process_of(key: &IoKey) -> ProcessId {
+    ProcessId {
+        pid: key.tgid,
+        start: key.start,
+    }
+}
+
+fn place_of(key: &IoKey) -> Place {
+    if key.file.is_none() {
+        Place::ByName
+    } else {
+        Place::File(key.file)
+    }
+}
+
+/// The counters of one detail, and their overflow.
+enum Counts {
+    Basic {
+        io: Cells<Io>,
+        overflow: Generations<IoKey, Io>,
+    },
+    Full {
+        io: Cells<IoFull>,
+        overflow: Generations<IoKey, IoFull>,
+    },
+}
+
+/// Empties the maps and the ring buffer.
+pub struct Drain {
+    counts: Counts,
+    failures: Generations<FailureKey, Failures>,
+    missing: Generations<LookKey, Failures>,
+    library: Generations<CallKey, Calls>,
+    together: Option<Together>,
+    block: Option<Block>,
+    watch: Option<Watch>,
+    waits: Option<Waits>,
+    /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
+    flipped: u64,
+    ring: RingBuf<MapData>,
+    decoder: Decoder,
+    /// Where the programs know no files.
+    resolver: Option<Resolver>,
+    stats: Stats,
+}
+
+/// Takes merged time over all processes, where it is kept; at once behind the change of the generations, so that it is of
+/// the same calls, but for those that end in between.
+fn merged(
+    together: &mut Option<Together>,
+    sink: &mut impl FnMut(Batch),
+) -> Result<(), KernelError> {
+    if let Some(together) = together {
+        sink(Batch::Together(together.look()?));
+    }
+    Ok(())
+}
+
+/// Why a wait has ended.
+pub enum Wake {
+    /// The kernel side has something, or time is up.
+    Look,
+    /// A byte came through the pipe.
+    Asked,
+    /// The other end of the pipe was closed.
+    Stop,
+}
+
+/// What draining has done and cost so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Stats {
+    /// Drains of the counters.
+    pub drains: u64,
+    /// Entries taken out of the counter maps.
+    pub entries: u64,
+    /// Entries that the last drain took.
+    pub last_entries: u64,
+    /// Records of the ring buffer that could not be decoded.
+    pub damaged: u64,
+    /// Time in drains, nanoseconds.
+    pub drain_ns: u64,
+    /// The longest drain, nanoseconds.
+    pub slowest_drain_ns: u64,
+}
+
+impl Drain {
+    /// Takes the maps out of the loaded programs.
+    pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
+        let counts = match kernel.detail() {
+            Detail::Basic => Counts::Basic {
+                io: Cells::take(kernel, "CELLS")?,
+                overflow: Generations::take(kernel, ["OVERFLOW", "OVERFLOW_A", "OVERFLOW_B"])?,
+            },
+            Detail::Full => Counts::Full {
+                io: Cells::take(kernel, "CELLS_FULL")?,
+                overflow: Generations::take(
+                    kernel,
+                    ["OVERFLOW_FULL", "OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
+                )?,
+            },
+        };
+        let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
+        let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
+        let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
+        let together = Together::take(kernel)?;
+        let block = Block::take(kernel)?;
+        let resolver = Resolver::take(kernel)?;
+        let waits = rings::waits(kernel)?.map(Waits::new);
+        let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
+            .map_err(|error| map_error("EVENTS", "open", &error))?;
+        let (decoder, stats) = (Decoder::default(), Stats::default());
+        Ok(Self {
+            counts,
+            failures,
+            missing,
+            library,
+            together,
+            block,
+            watch: None,
+            waits,
+            flipped: 0,
+            ring,
+            decoder,
+            resolver,
+            stats,
+        })
+    }
+
+    /// Counts CPU time, too.
+    pub fn watch(&mut self, threads: Option<Threads>) {
+        self.watch = threads.map(Watch::begin);
+    }
+
+    /// Lets what is counted of block devices begin now: until here it is not of this run.
+    pub fn begin_block(&mut self) -> Result<(), KernelError> {
+        if let Some(block) = &mut self.block {
+            block.sweep(false, &mut |_| ())?;
+        }
+        Ok(())
+    }
+
+    /// Lets what is told of waits begin now: until here it is of the self-test.
+    pub fn begin_waits(&mut self) {
+        if let Some(waits) = &mut self.waits {
+            waits.skip();
+        }
+    }
+
+    /// Reads the waits that have ended; how long nobody need look again, where there are any.
+    pub fn look_at_waits(&mut self) -> Option<Duration> {
+        let waits = self.waits.as_mut()?;
+        waits.look();
+        Some(waits::LOOK_INTERVAL)
+    }
+
+    /// Looks at the threads; `anew`: what they did until now is not of this run.
+    fn look(&mut self, anew: bool, sink: &mut impl FnMut(Batch)) {
+        let Some(watch) = &mut self.watch else { return };
+        let looked = if anew {
+            watch.begin_anew()
+        } else {
+            let look = watch.look(self.flipped);
+            look.map(|look| sink(Batch::Threads(look)))
+        };
+        if let Err(error) = looked {
+            log::warn!("CPU time is not counted any more: {error}");
+            self.watch = None;
+        }
+    }
+
+    /// Waits until the kernel side wants a look, something is asked through `asked`, or time is up.
+    pub fn wait(&self, asked: BorrowedFd<'_>, limit: Duration) -> io::Result<Wake> {
+        let watch = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut watched = [watch(self.ring.as_raw_fd()), watch(asked.as_raw_fd())];
+        let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: two entries, alive for the call.
+        let found =
+            unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, limit) };
+        if found < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted {
+                Ok(Wake::Look)
+            } else {
+                Err(error)
+            };
+        }
+        Ok(match watched[1].revents {
+            0 => Wake::Look,
+            // What was asked before the other end was closed comes first.
+            events if events & libc::POLLIN != 0 => Wake::Asked,
+            _ => Wake::Stop,
+        })
+    }
+
+    /// Takes all events off the ring buffer; true: a generation is half full, drain it now.
+    pub fn events(&mut self, sink: &mut impl FnMut(Batch)) -> bool {
+        let mut events = Vec::new();
+        let mut fill = false;
+        while let Some(record) = self.ring.next() {
+            let decoded = match &mut self.resolver {
+                Some(resolver) => match resolver.decode(&record, &mut events) {
+                    Some(decoded) => decoded,
+                    None => continue,
+                },
+                None => self.decoder.decode(&record),
+            };
+            match decoded {
+                Decoded::Event(event) => events.push(event),
+                Decoded::Fill => fill = true,
+                Decoded::ThreadEnd(end) => {
+                    if let Some(waits) = &mut self.waits {
+                        waits.ended(&end);
+                    }
+                    if let Some(watch) = &mut self.watch {
+                        watch.ended(end);
+                    }
+                }
+                Decoded::Pending => {}
+                Decoded::Damaged => self.stats.damaged += 1,
+            }
+            if events.len() >= EVENTS {
+                sink(Batch::Events(std::mem::take(&mut events)));
+            }
+        }
+        if !events.is_empty() {
+            sink(Batch::Events(events));
+        }
+        fill
+    }
+
+    /// Hands each record of the ring buffer on as it is; true: a generation is half full, drain it now.
+    fn records(&mut self, mut take: impl FnMut(Header, &[u8])) -> bool {
+        let mut fill = false;
+        while let Some(record) = self.ring.next() {
+            match events::header(&record) {
+                Some(header) if header.kind == event::FILL => fill = true,
+                Some(header) => take(header, &record),
+                None => self.stats.damaged += 1,
+            }
+        }
+        fill
+    }
+
+    /// Drains the counters of the current generation.
+    pub fn counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
+        self.resolved(sink, false)
+    }
+
+    /// As [`Self::sweep`]. Where the programs know no files, what they count is of handles, each of which they told of before.
+    fn resolved(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
+        if self.resolver.is_none() {
+            return self.sweep(sink, last);
+        }
+        let mut swept = Vec::new();
+        self.sweep(&mut |batch| swept.push(batch), last)?;
+        self.events(sink);
+        if let Some(resolver) = &mut self.resolver {
+            swept
+                .into_iter()
+                .for_each(|batch| sink(resolver.resolve(batch)));
+            resolver.prune();
+        }
+        Ok(())
+    }
+
+    /// What was found out of handles, where the programs know no files.
+    pub fn files(&self) -> Option<&Resolved> {
+        self.resolver.as_ref().map(Resolver::counts)
+    }
+
+    /// Lets that begin at 0, after the self-test.
+    pub fn zero_files(&mut self) {
+        if let Some(resolver) = &mut self.resolver {
+            resolver.zero();
+        }
+    }
+
+    /// Drains all that is left, when the hooks are off.
+    pub fn rest(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
+        self.rest_of_counters(sink)?;
+        self.events(sink);
+        if let Some(watch) = &mut self.watch {
+            sink(Batch::Threads(watch.rest()));
+        }
+        if let Some(waits) = &mut self.waits {
+            sink(Batch::Waits(waits.rest()));
+        }
+        Ok(())
+    }
+
+    /// Drains the counters that are left, when the hooks are off.
+    pub fn rest_of_counters(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
+        // Waits for the programs that still ran when their hooks came off.
+        self.resolved(sink, false)?;
+        self.resolved(sink, true)
+    }
+
+    /// What draining has cost so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Empties the counter maps; `last`: both generations, in place.
+    fn sweep(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
+        let started = Instant::now();
+        self.flipped = host::monotonic();
+        let mut entries = match &mut self.counts {
+            Counts::Basic { io, overflow } => {
+                io.flip()?;
+                overflow.wait_for_programs()?;
+                merged(&mut self.together, sink)?;
+                io.sweep(last, |entries| sink(Batch::Basic(entries)))?
+                    + overflow.sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?
+            }
+            Counts::Full { io, overflow } => {
+                io.flip()?;
+                overflow.wait_for_programs()?;
+                merged(&mut self.together, sink)?;
+                io.sweep(last, |entries| sink(Batch::Full(entries)))?
+                    + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
+            }
+        };
+        entries += self
+            .failures
+            .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;
+        entries += self
+            .missing
+            .sweep_if_used(last, |entries| sink(Batch::Missing(entries)))?;
+        entries += self
+            .library
+            .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
+        if let Some(block) = &mut self.block {
+            entries += block.sweep(last, sink)?;
+        }
+        if let Some(waits) = &mut self.waits {
+            waits.look();
+            sink(Batch::Waits(waits.sums()));
+        }
+        let ns = started.elapsed().as_nanos() as u64;
+        self.stats.drains += 1;
+        self.stats.entries += entries as u64;
+        self.stats.last_entries = entries as u64;
+        self.stats.drain_ns += ns;
+        self.stats.slowest_drain_ns = self.stats.slowest_drain_ns.max(ns);
+        Ok(())
+    }
+}

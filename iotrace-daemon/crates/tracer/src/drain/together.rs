@@ -1,0 +1,46 @@
+//! Merged time over all processes: the map of it, which only grows, as what came since the last look.
+
+use aya::maps::{MapData, PerCpuArray};
+use iotrace_common::together::{GROUPS, Time};
+
+use crate::kernel::{Kernel, KernelError, map_error};
+use iotrace_model::together::Times;
+
+const MAP: &str = "TOGETHER_NS";
+
+/// The map, and what stood in it at the last look.
+pub struct Together {
+    map: PerCpuArray<MapData, Time>,
+    before: Times,
+}
+
+impl Together {
+    /// Takes the map out of the loaded programs, where they keep it.
+    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        if !kernel.merges_all() {
+            return Ok(None);
+        }
+        let map = PerCpuArray::try_from(kernel.take_map(MAP)?)
+            .map_err(|error| map_error(MAP, "open", &error))?;
+        let before = Times::default();
+        Ok(Some(Self { map, before }))
+    }
+
+    /// What came since the last look.
+    pub fn look(&mut self) -> Result<Times, KernelError> {
+        let mut news = [Time::default(); GROUPS];
+        for (group, (news, before)) in (0..).zip(news.iter_mut().zip(&mut self.before)) {
+            let values = self.map.get(&group, 0);
+            let values = values.map_err(|error| map_error(MAP, "look up", &error))?;
+            let mut now = Time::default();
+            for value in values.iter() {
+                now.ns += value.ns;
+                now.unsure_ns += value.unsure_ns;
+            }
+            news.ns = now.ns - before.ns;
+            news.unsure_ns = now.unsure_ns - before.unsure_ns;
+            *before = now;
+        }
+        Ok(news)
+    }
+}

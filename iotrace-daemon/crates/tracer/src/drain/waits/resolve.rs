@@ -1,0 +1,322 @@
+//! What a wait was for: where one thread woke another, the wait is what the waker did in that very time.
+//!
+//! Waits come in the order in which they ended. A waker ran when it woke, so all its own waits until then have come before:
+//! each wait is resolved once, into pieces with one leaf each, and copied from there.
+
+use std::collections::{HashMap, VecDeque, hash_map::Entry};
+
+use iotrace_common::{
+    key::FileId,
+    waits::{NO_CALL, Wait, flag},
+};
+
+use super::calls;
+use iotrace_model::{
+    input::ProcessId,
+    waits::{Leaf, Waited},
+};
+
+/// States of a thread that a debugger or a signal stopped (`__TASK_STOPPED`, `__TASK_TRACED`).
+const STOPPED: u32 = 4 | 8;
+/// Pieces that are kept of one thread, and of all: about 48 MB. What is older is not known any more.
+const THREAD_PIECES: usize = 1 << 16;
+const ALL_PIECES: usize = 1 << 21;
+/// Pieces of each thread that stay when there are too many.
+const KEPT_PIECES: usize = 1 << 10;
+/// Threads that are kept, and how long one is that does nothing, nanoseconds, where there are more.
+const THREADS: usize = 1 << 16;
+const IDLE_NS: u64 = 60_000_000_000;
+/// Different sources that are told apart. Those after them have no file.
+const SOURCES: usize = 1 << 20;
+/// Births that are followed back: a chain of threads that make threads while one waits.
+const DEEPEST: u32 = 64;
+
+/// What a piece of a wait was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source {
+    leaf: Leaf,
+    by: Option<ProcessId>,
+    file: Option<FileId>,
+    phase: u16,
+}
+
+impl Source {
+    fn of(leaf: Leaf) -> Self {
+        Self {
+            leaf,
+            by: None,
+            file: None,
+            phase: 0,
+        }
+    }
+}
+
+/// A stretch of time in which a thread did not run, `CLOCK_MONOTONIC` nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u64,
+    end: u64,
+    /// Number of its [`Source`].
+    source: u32,
+}
+
+struct Thread {
+    process: ProcessId,
+    /// From when on all is known of it.
+    known_from: u64,
+    /// Where it was born at that time: its parent.
+    parent: Option<u32>,
+    /// End of its last wait.
+    on: u64,
+    /// Its waits in order; between them it ran.
+    pieces: VecDeque<Piece>,
+}
+
+/// Threads, and what their waits were for.
+#[derive(Default)]
+pub struct Resolver {
+    /// By thread id.
+    threads: HashMap<u32, Thread>,
+    /// Pieces of all threads.
+    piece_count: usize,
+    sources: Vec<Source>,
+    numbers: HashMap<Source, u32>,
+    /// Of main threads, since it was last taken: by process and number of the source, nanoseconds.
+    sums: HashMap<(ProcessId, u32), u64>,
+}
+
+impl Resolver {
+    /// Takes the next wait. They come by [`Wait::on`].
+    pub fn add(&mut self, wait: &Wait) {
+        let process = ProcessId {
+            pid: wait.tgid,
+            start: wait.start,
+        };
+        let ran_from = self.meet(wait, process);
+        let Some(ran_from) = ran_from else { return };
+        // A record that comes too late has its time taken from it by those before.
+        let off = wait.off.max(ran_from);
+        let woken = wait.woken.clamp(off, wait.on.max(off));
+        let on = wait.on.max(woken);
+        let mut pieces = Vec::new();
+        self.blocked(wait, off, woken, &mut pieces);
+        if on > woken {
+            let source = self.number(Source::of(Leaf::RunQueue));
+            pieces.push(Piece {
+                start: woken,
+                end: on,
+                source,
+            });
+        }
+        if wait.tid == wait.tgid {
+            let running = self.number(Source::of(Leaf::Running));
+            let mut add = |source, ns| *self.sums.entry((process, source)).or_default() += ns;
+            add(running, off - ran_from);
+            for piece in &pieces {
+                add(piece.source, piece.end - piece.start);
+            }
+            if calls::waits_for_child(wait.nr) {
+                let child = self.number(Source::of(Leaf::OfThatForChild));
+                *self.sums.entry((process, child)).or_default() += on - off;
+            }
+        }
+        if let Some(thread) = self.threads.get_mut(&wait.tid) {
+            thread.on = on;
+            self.piece_count += pieces.len();
+            thread.pieces.extend(pieces);
+            let over = thread.pieces.len().saturating_sub(THREAD_PIECES);
+            self.piece_count -= thread.forget(over);
+        }
+        if self.piece_count > ALL_PIECES {
+            for thread in self.threads.values_mut() {
+                let over = thread.pieces.len().saturating_sub(KEPT_PIECES);
+                self.piece_count -= thread.forget(over);
+            }
+        }
+    }
+
+    /// Takes the sums since the last time.
+    pub fn take(&mut self) -> Vec<Waited> {
+        let sums = std::mem::take(&mut self.sums).into_iter();
+        let sums = sums.filter(|(_, ns)| *ns > 0);
+        sums.map(|((process, source), ns)| {
+            let Source {
+                leaf,
+                by,
+                file,
+                phase,
+            } = self.sources[source as usize];
+            Waited {
+                process,
+                leaf,
+                by,
+                file,
+                phase,
+                ns,
+            }
+        })
+        .collect()
+    }
+
+    /// The thread of a wait: since when it ran before; none where that was its first record, which says only when it began.
+    fn meet(&mut self, wait: &Wait, process: ProcessId) -> Option<u64> {
+        let is_born = wait.flags & flag::BORN != 0;
+        if self.threads.len() >= THREADS && !self.threads.contains_key(&wait.tid) {
+            let oldest = wait.on.saturating_sub(IDLE_NS);
+            self.threads.retain(|_, thread| {
+                let keep = thread.on > oldest;
+                self.piece_count -= if keep { 0 } else { thread.pieces.len() };
+                keep
+            });
+        }
+        let new = |from| Thread {
+            process,
+            known_from: from,
+            parent: is_born.then_some(wait.by_tid),
+            on: from,
+            pieces: VecDeque::new(),
+        };
+        match self.threads.entry(wait.tid) {
+            Entry::Occupied(known) if !is_born && known.get().process == process => {
+                Some(known.get().on)
+            }
+            // Another thread has its number now, or it leads a process that it was a thread of.
+            Entry::Occupied(mut known) => {
+                self.piece_count -= known.get().pieces.len();
+                known.insert(new(wait.off));
+                Some(wait.off)
+            }
+            Entry::Vacant(place) => {
+                place.insert(new(wait.off));
+                Some(wait.off)
+            }
+        }
+    }
+
+    /// What a thread waited for until it was woken.
+    fn blocked(&mut self, wait: &Wait, off: u64, woken: u64, pieces: &mut Vec<Piece>) {
+        if off >= woken {
+            return;
+        }
+        let has = |flag| wait.flags & flag != 0;
+        let leaf = if wait.state & STOPPED != 0 {
+            Leaf::Other
+        } else if has(flag::IN_OPERATION) || calls::is_storage(wait.nr) {
+            Leaf::Storage
+        } else if wait.nr == NO_CALL {
+            Leaf::PageFault
+        } else if calls::sleeps(wait.nr) {
+            Leaf::Sleep
+        } else if has(flag::WAKER_UNSEEN) {
+            Leaf::Unresolved
+        } else if has(flag::BY_TIMER) {
+            Leaf::Sleep
+        } else if has(flag::BY_KERNEL) || !calls::can_wake(wait.by_nr) {
+            if calls::waits_for_descriptors(wait.nr) {
+                Leaf::Network
+            } else {
+                Leaf::Other
+            }
+        } else if self.knows(wait.by_tid, wait.by_tgid) && wait.by_tid != wait.tid {
+            return self.copy(wait.by_tid, off, woken, pieces, DEEPEST);
+        } else {
+            Leaf::Other
+        };
+        let source = match leaf {
+            Leaf::Storage => Source {
+                leaf,
+                by: Some(ProcessId {
+                    pid: wait.tgid,
+                    start: wait.start,
+                }),
+                file: (!wait.file.is_none()).then_some(wait.file),
+                phase: wait.phase,
+            },
+            _ => Source::of(leaf),
+        };
+        let source = self.number(source);
+        pieces.push(Piece {
+            start: off,
+            end: woken,
+            source,
+        });
+    }
+
+    fn knows(&self, tid: u32, tgid: u32) -> bool {
+        let thread = self.threads.get(&tid);
+        thread.is_some_and(|thread| thread.process.pid == tgid)
+    }
+
+    /// What a thread did from `start` to `end`, when it woke another one.
+    fn copy(&mut self, tid: u32, start: u64, end: u64, pieces: &mut Vec<Piece>, depth: u32) {
+        let unresolved = self.number(Source::of(Leaf::Unresolved));
+        let Some(thread) = self.threads.get(&tid).filter(|_| depth > 0) else {
+            return put(pieces, start, end, unresolved);
+        };
+        let (by, known_from) = (thread.process, thread.known_from);
+        if start < known_from {
+            let until = known_from.min(end);
+            match thread.parent.filter(|parent| *parent != tid) {
+                // Before it was born, its parent led there.
+                Some(parent) => self.copy(parent, start, until, pieces, depth - 1),
+                None => put(pieces, start, until, unresolved),
+            }
+        }
+        let from = start.max(known_from);
+        let computing = self.number(Source {
+            by: Some(by),
+            ..Source::of(Leaf::Computing)
+        });
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        let mut at = from;
+        let first = thread.pieces.partition_point(|piece| piece.end <= from);
+        for piece in thread.pieces.range(first..) {
+            if piece.start >= end {
+                break;
+            }
+            put(pieces, at, piece.start, computing);
+            put(
+                pieces,
+                piece.start.max(at),
+                piece.end.min(end),
+                piece.source,
+            );
+            at = piece.end.max(at);
+        }
+        put(pieces, at, end, computing);
+    }
+
+    fn number(&mut self, source: Source) -> u32 {
+        let source = match self.sources.len() >= SOURCES && !self.numbers.contains_key(&source) {
+            true => Source {
+                file: None,
+                by: None,
+                ..source
+            },
+            false => source,
+        };
+        *self.numbers.entry(source).or_insert_with(|| {
+            self.sources.push(source);
+            self.sources.len() as u32 - 1
+        })
+    }
+}
+
+/// Adds a piece, if it has any length.
+fn put(pieces: &mut Vec<Piece>, start: u64, end: u64, source: u32) {
+    if start < end {
+        pieces.push(Piece { start, end, source });
+    }
+}
+
+impl Thread {
+    /// Forgets its oldest pieces; how many.
+    fn forget(&mut self, count: usize) -> usize {
+        if let Some(last) = count.checked_sub(1).and_then(|last| self.pieces.get(last)) {
+            (self.known_from, self.parent) = (last.end, None);
+        }
+        self.pieces.drain(..count).count()
+    }
+}

@@ -1,0 +1,492 @@
+//! The hooks: which there are, and how each comes on and off.
+//!
+//! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
+//! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`, and those
+//! of io_uring (`uring`), of the page cache and mapped files (`pages`), where a software event of perf is among them, and
+//! of the block layer (`block`).
+
+use std::path::Path;
+
+use aya::{
+    Btf, Ebpf, Endianness,
+    programs::{BtfTracePoint, ProgramError, ProgramInfo, TracePoint},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Detached, Kernel, KernelError, block, calls,
+    cpu::Threads,
+    error::{chain, errno_of, hint},
+    pages, untyped, variant,
+};
+use iotrace_model::run::RAW;
+
+/// Which hook kind the user wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum HookChoice {
+    /// The first that this kernel can do.
+    Auto,
+    /// The BTF raw tracepoints sys_enter and sys_exit: exact under load, off in milliseconds.
+    Btf,
+    /// One tracepoint per system call: cheaper for calls that are not traced.
+    Tracepoint,
+}
+
+/// Which hook kind is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    Btf,
+    Tracepoint,
+    /// Raw tracepoints of programs that know no types.
+    Raw,
+}
+
+impl Hook {
+    /// As it stands in reports and recordings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Btf => "btf",
+            Self::Tracepoint => "tracepoint",
+            Self::Raw => RAW,
+        }
+    }
+}
+
+/// One hook, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HookState {
+    pub name: String,
+    /// Whether nothing can be counted without it.
+    pub required: bool,
+    pub attached: bool,
+    /// Why it is not attached, and what that costs.
+    pub reason: Option<String>,
+}
+
+/// What is not known without a process hook.
+const COSTS: &str = "processes are known by their I/O alone, and those that end at once by no name";
+
+const PROCESS_HOOKS: [(&str, &str); 3] = [
+    ("process_fork", "sched_process_fork"),
+    ("process_exec", "sched_process_exec"),
+    ("process_exit", "sched_process_exit"),
+];
+/// Why there are no per-syscall tracepoints, and what to do.
+pub const NO_TRACEFS: &str = "no syscall tracepoints in /sys/kernel/tracing\n\
+                              mount -t tracefs tracefs /sys/kernel/tracing; the kernel needs\n\
+                              CONFIG_FTRACE_SYSCALLS, the reader CAP_DAC_READ_SEARCH";
+
+const TRACEFS: [&str; 2] = [
+    "/sys/kernel/tracing/events/syscalls",
+    "/sys/kernel/debug/tracing/events/syscalls",
+];
+
+impl Kernel {
+    /// Attaches the hooks of the chosen kind; returns the kind.
+    pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
+        if let Some(costs) = self.is_untyped() {
+            if choice != HookChoice::Auto {
+                return Err(KernelError::LeftOut {
+                    what: "--hook",
+                    reason: variant::WITHOUT_TYPES.into(),
+                });
+            }
+            log::warn!("{costs}");
+            untyped::attach(&mut self.ebpf)?;
+            self.hook = Some(Hook::Raw);
+            return Ok(Hook::Raw);
+        }
+        let btf = kernel_btf(self.btf.as_deref())?;
+        attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
+        if let Err(reason) = self.attach_uring(&btf) {
+            log::warn!("io_uring is not accounted: {reason}");
+        }
+        match self.attach_page_cache(&btf) {
+            Err(reason) if reason != pages::OFF => log::warn!(
+                "what comes from storage and what from memory is not told apart: {reason}"
+            ),
+            _ => {}
+        }
+        match self.attach_mapped(&btf) {
+            Err(reason) if reason != pages::OFF => {
+                log::warn!("the use of mapped files is not accounted: {reason}");
+            }
+            _ => {}
+        }
+        match self.attach_fault_ends() {
+            Err(reason) if reason != pages::OFF => {
+                log::warn!("the time of page faults is not known: {reason}");
+            }
+            _ => {}
+        }
+        match self.attach_block(&btf) {
+            Err(reason) if reason != block::OFF => {
+                log::warn!("requests to block devices are not counted: {reason}");
+            }
+            _ => {}
+        }
+        if let Some(waits) = self.waits.clone() {
+            waits
+                .attach(&mut self.ebpf, &btf)
+                .map_err(|reason| KernelError::LeftOut {
+                    what: "--waits",
+                    reason,
+                })?;
+        }
+        if let Err(reason) = self.load_threads(&btf) {
+            log::warn!(
+                "CPU time is not counted, nor how much of the I/O overlapped with other work: {reason}"
+            );
+        }
+        self.attach_calls(choice, &btf)
+    }
+
+    /// Loads the iterator over threads where CPU time is to be counted, or says why not.
+    fn load_threads(&mut self, btf: &Btf) -> Result<(), String> {
+        if self.cpu.clone()? {
+            self.threads = Some(Threads::load(&mut self.ebpf, btf)?);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::attach`], where all processes are traced: the hooks that follow processes may be missing.
+    pub fn attach_what_there_is(
+        &mut self,
+        choice: HookChoice,
+    ) -> Result<(Hook, Vec<HookState>), KernelError> {
+        let btf = kernel_btf(self.btf.as_deref())?;
+        let mut hooks = Vec::new();
+        for process_hook in PROCESS_HOOKS {
+            let reason = attach_raw(&mut self.ebpf, &[process_hook], &btf).err();
+            hooks.push(HookState {
+                name: process_hook.1.into(),
+                required: false,
+                attached: reason.is_none(),
+                reason: reason.map(|error| format!("{error}; {COSTS}")),
+            });
+        }
+        let reason = self.attach_uring(&btf).err();
+        hooks.push(HookState {
+            name: "io_uring".into(),
+            required: false,
+            attached: reason.is_none(),
+            reason: reason.map(|reason| format!("{reason}; its requests are not accounted")),
+        });
+        let optional = |name: &str, reason: Option<String>| HookState {
+            name: name.into(),
+            required: false,
+            attached: reason.is_none(),
+            reason,
+        };
+        let reason = self.attach_page_cache(&btf).err();
+        let cost = |reason| format!("{reason}; bytes_fetched is not counted");
+        hooks.push(optional("page_cache", reason.map(cost)));
+        let reason = self.attach_mapped(&btf).err();
+        let cost = |reason| format!("{reason}; faults and mapped_bytes are not counted");
+        hooks.push(optional("mmap", reason.map(cost)));
+        let reason = self.attach_fault_ends().err();
+        let cost = |reason| format!("{reason}; major_fault_seconds is not counted");
+        hooks.push(optional("fault_time", reason.map(cost)));
+        // Without being asked for it is none of the hooks.
+        match self.attach_block(&btf) {
+            Err(reason) if reason == block::OFF => {}
+            attached => {
+                let cost = |reason| format!("{reason}; requests to block devices are not counted");
+                hooks.push(optional("block", attached.err().map(cost)));
+            }
+        }
+        let hook = self.attach_calls(choice, &btf)?;
+        hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
+            name: match hook {
+                Hook::Btf | Hook::Raw => name.into(),
+                Hook::Tracepoint => format!("syscalls/{name}_*"),
+            },
+            required: true,
+            attached: true,
+            reason: None,
+        }));
+        Ok((hook, hooks))
+    }
+
+    /// Attaches the hooks on io_uring, or says why not.
+    fn attach_uring(&mut self, btf: &Btf) -> Result<(), String> {
+        let uring = self.uring.clone()?;
+        uring
+            .attach(&mut self.ebpf, btf)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Attaches the hook on the page cache, or says why not.
+    fn attach_page_cache(&mut self, btf: &Btf) -> Result<(), String> {
+        let pages = self.pages.clone()?;
+        pages
+            .attach_cache(&mut self.ebpf, btf)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Attaches the hooks on mapped files, or says why not.
+    fn attach_mapped(&mut self, btf: &Btf) -> Result<(), String> {
+        let pages = self.pages.clone()?;
+        pages.attach_mapped(&mut self.ebpf, btf)
+    }
+
+    /// Attaches to the end of major page faults, or says why not.
+    fn attach_fault_ends(&mut self) -> Result<(), String> {
+        let pages = self.pages.clone()?;
+        pages.attach_fault_ends(&mut self.ebpf)
+    }
+
+    /// Attaches the hooks on the block layer, or says why not.
+    fn attach_block(&mut self, btf: &Btf) -> Result<(), String> {
+        let block = self.block.clone()?;
+        block.attach(&mut self.ebpf, btf)
+    }
+
+    fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {
+        let hook = match choice {
+            HookChoice::Btf => self.attach_pair(btf)?,
+            HookChoice::Tracepoint => self.attach_tracepoints()?,
+            HookChoice::Auto => match self.attach_pair(btf) {
+                Ok(hook) => hook,
+                // What it may not do by one kind, it may not by the other.
+                Err(error @ KernelError::Privilege(_)) => return Err(error),
+                Err(error) => {
+                    log::warn!("falling back to one tracepoint per system call: {error}");
+                    self.attach_tracepoints()?
+                }
+            },
+        };
+        self.hook = Some(hook);
+        Ok(hook)
+    }
+
+    fn attach_pair(&mut self, btf: &Btf) -> Result<Hook, KernelError> {
+        self.misses.attach(&mut self.ebpf, btf)?;
+        Ok(Hook::Btf)
+    }
+
+    fn attach_tracepoints(&mut self) -> Result<Hook, KernelError> {
+        self.variant
+            .has_all()
+            .map_err(|reason| KernelError::LeftOut {
+                what: "--hook tracepoint",
+                reason,
+            })?;
+        attach_tracepoints(&mut self.ebpf)
+    }
+
+    /// Attaches one more copy of the pair where calls are being lost for want of it. Without it, they stay counted as lost.
+    pub fn attach_more(&mut self) {
+        const SKIPPED: &str = "the kernel skips system call programs that it has preempted";
+        match self.misses.attach_more(&mut self.ebpf, self.btf.as_deref()) {
+            Ok(true) => log::warn!("{SKIPPED}: attached one more copy of them"),
+            Ok(false) => {}
+            Err(error) => {
+                let error = chain(&error);
+                log::warn!("{SKIPPED}, and calls are lost: no further copy of them: {error}");
+            }
+        }
+    }
+
+    /// Takes all hooks off. A program may still be running when this returns, but none begins.
+    ///
+    /// The kernel takes about 80 ms for each per-syscall tracepoint, and some for each uprobe, so those are left to a process
+    /// of their own that outlives this one; until they are off they find no process in scope.
+    pub fn detach(mut self) -> Result<Detached, KernelError> {
+        let missed = self.missed();
+        match self.hook {
+            Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
+            Some(Hook::Raw) => untyped::detach(&mut self.ebpf),
+            _ => {
+                self.misses.detach(&mut self.ebpf);
+                if self.uprobes.are_attached() {
+                    self.leave_hooks_to_another()?;
+                }
+            }
+        }
+        let Self { diagnostics, .. } = self;
+        Ok(Detached {
+            diagnostics,
+            missed,
+        })
+    }
+
+    /// Lets a process of its own take the hooks off.
+    fn leave_hooks_to_another(&mut self) -> Result<(), KernelError> {
+        let pids: Vec<u32> = self.targets.keys().filter_map(Result::ok).collect();
+        for pid in pids {
+            self.remove_target(pid)?;
+        }
+        self.scope.all = 0;
+        self.publish_scope()?;
+        // SAFETY: the child calls only setsid, close and _exit: its descriptors are closed by its end, which drops
+        // the last references to the hooks.
+        match unsafe { libc::fork() } {
+            -1 => Err(KernelError::Io {
+                what: "a process to take the hooks off cannot be made".into(),
+                source: std::io::Error::last_os_error(),
+            }),
+            0 => {
+                // SAFETY: as above. The standard streams are closed first, so that no pipe waits for this process.
+                unsafe {
+                    libc::setsid();
+                    for stream in 0..3 {
+                        libc::close(stream);
+                    }
+                    libc::_exit(0)
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
+pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
+    let read = match file {
+        Some(file) => Btf::parse_file(file, Endianness::default()),
+        None => Btf::from_sys_fs(),
+    };
+    read.map_err(|error| KernelError::Load {
+        reason: chain(&error),
+        hint: "\niotrace attaches by the kernel's type information",
+    })
+}
+
+/// Loads the programs, then attaches them: the verifier takes milliseconds, and the hooks are to come on together.
+pub fn attach_raw(
+    ebpf: &mut Ebpf,
+    hooks: &[(&'static str, &str)],
+    btf: &Btf,
+) -> Result<(), KernelError> {
+    for (name, hook) in hooks {
+        let program: &mut BtfTracePoint = program(ebpf, name)?;
+        program
+            .load(hook, btf)
+            .map_err(|error| program_error(name, hook, &error))?;
+        log_size(name, program.info());
+    }
+    for (name, hook) in hooks {
+        let program: &mut BtfTracePoint = program(ebpf, name)?;
+        program
+            .attach()
+            .map_err(|error| attach_error(hook, &error))?;
+    }
+    Ok(())
+}
+
+/// Says how much of its limit of a million steps the verifier took for a program.
+pub fn log_size(name: &str, info: Result<ProgramInfo, ProgramError>) {
+    let steps = info.ok().and_then(|info| info.verified_instruction_count());
+    log::debug!("program {name}: verified in {} steps", steps.unwrap_or(0));
+}
+
+fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
+    let events = tracefs_events().ok_or_else(|| KernelError::Attach {
+        hook: "syscalls/sys_enter_*".into(),
+        reason: NO_TRACEFS.into(),
+        hint: "",
+    })?;
+    const PROGRAMS: [(&str, &str); 2] = [("call_exit", "sys_exit_"), ("call_enter", "sys_enter_")];
+    for (name, prefix) in PROGRAMS {
+        let program: &mut TracePoint = program(ebpf, name)?;
+        program
+            .load()
+            .map_err(|error| program_error(name, prefix, &error))?;
+        log_size(name, program.info());
+    }
+    for (name, prefix) in PROGRAMS {
+        let program: &mut TracePoint = program(ebpf, name)?;
+        for traced in calls::traced() {
+            let hook = format!("{prefix}{}", tracepoint_name(traced.name));
+            // A call that this kernel is built without has no tracepoint, and no caller.
+            if events.join(&hook).exists() {
+                program
+                    .attach("syscalls", &hook)
+                    .map_err(|error| attach_error(&hook, &error))?;
+            }
+        }
+    }
+    Ok(Hook::Tracepoint)
+}
+
+/// Where tracefs shows the per-syscall tracepoints.
+pub fn tracefs_events() -> Option<&'static Path> {
+    TRACEFS.iter().map(Path::new).find(|path| path.exists())
+}
+
+/// The kernel names the tracepoints after its functions, a few of which are not named as the calls.
+fn tracepoint_name(call: &str) -> &str {
+    match call {
+        "stat" => "newstat",
+        "lstat" => "newlstat",
+        "fstat" => "newfstat",
+        // As the list of arm64 names it.
+        "fstatat" => "newfstatat",
+        "sendfile" => "sendfile64",
+        other => other,
+    }
+}
+
+pub fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    let missing = KernelError::Missing {
+        kind: "program",
+        name,
+    };
+    let Some(program) = ebpf.program_mut(name) else {
+        return Err(missing);
+    };
+    program.try_into().map_err(|_| missing)
+}
+
+pub fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
+    let ProgramError::LoadError {
+        io_error,
+        verifier_log,
+    } = error
+    else {
+        let (reason, hint) = (chain(error), hint(errno_of(error)));
+        return KernelError::Program {
+            program,
+            hook: hook.into(),
+            reason,
+            hint,
+        };
+    };
+    if io_error.raw_os_error() == Some(libc::EPERM) {
+        return KernelError::Privilege(io_error.to_string());
+    }
+    let log = verifier_log.to_string();
+    log::debug!("verifier log of {program}:\n{log}");
+    let reason = format!("{io_error}; the verifier says: {}", verdict(&log));
+    KernelError::Program {
+        program,
+        hook: hook.into(),
+        reason,
+        hint: "",
+    }
+}
+
+/// The line of a verifier's log that says what it refused: the last one before its statistics.
+fn verdict(log: &str) -> &str {
+    const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns_"];
+    let told = |line: &&str| !STATISTICS.iter().any(|start| line.starts_with(start));
+    log.lines()
+        .rev()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .find(told)
+        .unwrap_or("nothing")
+}
+
+pub fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
+    KernelError::Attach {
+        hook: hook.into(),
+        reason: chain(error),
+        hint: hint(errno_of(error)),
+    }
+}

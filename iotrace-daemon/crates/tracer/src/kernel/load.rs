@@ -1,0 +1,582 @@
+//! Loads the programs: constants set, maps sized, the object's version checked.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::{Path, PathBuf},
+};
+
+use aya::{
+    Ebpf, EbpfLoader,
+    maps::{Array, HashMap, Map, PerCpuArray},
+    programs::ProgramType,
+    sys::{BpfHelper, is_helper_supported},
+};
+use iotrace_common::{ABI_VERSION, limits, scope::Scope as CurrentScope};
+use object::{Object as _, ObjectSection as _};
+use serde::{Deserialize, Serialize};
+use tokio::io::{Interest, unix::AsyncFd};
+
+use super::{
+    Kernel, KernelError,
+    block::{self, Block},
+    btf::Types,
+    calls, cast, cgroup,
+    copies::Misses,
+    cpu,
+    diagnostics::Diagnostics,
+    error::{chain, errno_of, hint},
+    fdinfo,
+    histograms::Counted,
+    offsets,
+    pages::{self, Pages},
+    preemption::Preemption,
+    probe, rules,
+    trace::{Filter, Layout, TraceOptions},
+    untyped,
+    uprobes::{self, Uprobes, Wanted},
+    uring::{self, Uring},
+    variant::{self, Programs, Variant},
+    waits::{self, Waits},
+};
+use iotrace_phases::{dfa::Table, phase::Phase};
+
+/// Where the kernel shows its own type information.
+pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// How much is kept per file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Detail {
+    /// Calls, bytes, time and failures.
+    Basic,
+    /// As basic, and all that Darshan's POSIX record holds.
+    Full,
+}
+
+impl Detail {
+    /// As it stands in reports and recordings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What to load.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub detail: Detail,
+    /// Whether the children of targets become targets.
+    pub follow: bool,
+    /// Whether the environment of what calls exec is sent.
+    pub environment: bool,
+    /// Whether the control group of what calls exec is sent.
+    pub cgroup: bool,
+    /// Whether the directories are counted in which files were looked for that are not there.
+    pub missing: bool,
+    /// Whether histograms of durations and sizes are kept.
+    pub histograms: bool,
+    /// Whether CPU time is counted.
+    pub cpu: bool,
+    /// Whether merged time over all processes is kept.
+    pub merge_all: bool,
+    /// Entries of a generation of the per-file counters; `None`: the built-in number for the detail.
+    pub map_entries: Option<u32>,
+    /// The kernel's type information, where it is not at [`KERNEL_BTF`].
+    pub btf: Option<PathBuf>,
+    /// Whether the programs' own diagnostics are compiled in.
+    pub program_log: bool,
+    /// Whether every operation is kept, and which.
+    pub trace: Option<TraceOptions>,
+    /// Whether what comes from storage and the use of mapped files are counted.
+    pub page_cache: bool,
+    /// What is counted of the block layer; files only where the page cache is counted, too.
+    pub block: block::Wanted,
+    /// Libraries whose functions are seen by uprobes.
+    pub uprobes: Vec<Wanted>,
+    /// Whether waits of threads are kept.
+    pub waits: bool,
+}
+
+/// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
+/// environment variable.
+const OFFSET_OVERRIDE: &str = "IOTRACE_TEST_OFFSET";
+
+/// Maps of the block layer, which shrink to one entry where it is not counted.
+const BLOCK_MAPS: [&str; 6] = [
+    "BLOCK_REQUESTS",
+    "BLOCK_DEPTH",
+    "BLOCK_DEVICES_A",
+    "BLOCK_DEVICES_B",
+    "BLOCK_FILES_A",
+    "BLOCK_FILES_B",
+];
+
+impl Options {
+    fn entries(&self) -> u32 {
+        let built_in = match self.detail {
+            Detail::Basic => limits::IO_ENTRIES_BASIC,
+            Detail::Full => limits::IO_ENTRIES_FULL,
+        };
+        self.map_entries.unwrap_or(built_in).max(1)
+    }
+}
+
+/// Reads the type information of the running kernel, or of `file`.
+pub fn read_types(file: Option<&Path>) -> Result<Types, KernelError> {
+    let path = file.unwrap_or(Path::new(KERNEL_BTF));
+    let data = fs::read(path).map_err(|source| KernelError::NoBtf {
+        path: path.into(),
+        source,
+    })?;
+    Types::parse(data).ok_or_else(|| KernelError::BadBtf { path: path.into() })
+}
+
+/// As [`read_types`]; none where the kernel shows none and no file is given. Then the programs do without.
+pub fn types_if_any(file: Option<&Path>) -> Result<Types, KernelError> {
+    match read_types(file) {
+        Err(KernelError::NoBtf { source, .. })
+            if file.is_none()
+                && source.kind() == io::ErrorKind::NotFound
+                && cfg!(target_arch = "x86_64") =>
+        {
+            Ok(Types::none())
+        }
+        other => other,
+    }
+}
+
+/// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet. Without types
+/// the detail is [`Detail::Basic`].
+pub fn load(
+    options: &Options,
+    programs: &Programs,
+    types: &Types,
+    rules: &Table,
+) -> Result<Kernel, KernelError> {
+    let mut options = options.clone();
+    let variant = Variant::of_this_kernel(types);
+    let untyped = variant == Variant::Untyped;
+    if untyped {
+        options.detail = Detail::Basic;
+    }
+    let options = &options;
+    let object = variant.object(programs);
+    check_abi(object)?;
+    if probe::is_confidential() {
+        return Err(KernelError::Lockdown);
+    }
+    if probe::pid_namespace().is_err() {
+        return Err(KernelError::PidNamespace);
+    }
+    let left_out = [
+        ("--uprobe", !options.uprobes.is_empty()),
+        ("--waits", options.waits),
+        ("--trace", untyped && options.trace.is_some()),
+        (
+            "--block",
+            untyped && options.block != block::Wanted::Nothing,
+        ),
+    ];
+    if let Err(reason) = variant.has_all()
+        && let Some((what, _)) = left_out.iter().find(|(_, is_wanted)| *is_wanted)
+    {
+        return Err(KernelError::LeftOut { what, reason });
+    }
+    let filter = options.trace.as_ref().map(|trace| &trace.filter);
+    if filter.is_some_and(Filter::is_by_path) && !walks_paths(variant) {
+        return Err(KernelError::LeftOut {
+            what: "--trace-filter by path or phase",
+            reason: NO_WALKS.into(),
+        });
+    }
+    let uring = variant.has_all().and_then(|()| uring::find(types));
+    let pages = match options.page_cache {
+        true => variant.has_all().and_then(|()| pages::find(types)),
+        false => Err(pages::OFF.into()),
+    };
+    let block = match (&pages, options.block) {
+        (_, block::Wanted::Nothing) => Err(block::OFF.into()),
+        (Err(reason), block::Wanted::Files) => Err(format!("the page cache is not seen: {reason}")),
+        (_, wanted) => variant.has_all().and_then(|()| block::find(types, wanted)),
+    };
+    let cpu = match options.cpu {
+        true if untyped => Err(variant::WITHOUT_TYPES.into()),
+        true => cpu::find(types).map(Some),
+        false => Ok(None),
+    };
+    let waits = match options.waits {
+        true => Some(waits::find(types).map_err(|reason| KernelError::LeftOut {
+            what: "--waits",
+            reason,
+        })?),
+        false => None,
+    };
+    let preemptible = Preemption::of(types).is_possible;
+    let layout = options
+        .trace
+        .as_ref()
+        .map(|trace| Layout::of(trace.buffer_bytes, preemptible));
+    let mut ebpf = open(
+        (variant, object),
+        options,
+        types,
+        (
+            uring.as_ref().ok(),
+            pages.as_ref().ok(),
+            block.as_ref().ok(),
+        ),
+        cpu.as_ref().ok().and_then(Option::as_deref),
+        (layout, waits.as_ref(), preemptible),
+    )?;
+    if options.program_log {
+        start_logger(&mut ebpf);
+    }
+    let map_bytes = ebpf
+        .maps()
+        .filter_map(|(_, map)| fdinfo(map_fd(map)?, "memlock"))
+        .sum();
+    let mut take = |name: &'static str| {
+        ebpf.take_map(name)
+            .ok_or(KernelError::Missing { kind: "map", name })
+    };
+    let trace = options.trace.as_ref();
+    let traced = trace.and_then(|trace| trace.filter.table());
+    let rules = rules::put(take("RULES")?, rules, traced)?;
+    let targets = HashMap::try_from(take("TARGETS")?)
+        .map_err(|error| super::map_error("TARGETS", "open", &error))?;
+    let named = HashMap::try_from(take("NAMED")?)
+        .map_err(|error| super::map_error("NAMED", "open", &error))?;
+    let scope_map = Array::try_from(take("SCOPE")?)
+        .map_err(|error| super::map_error("SCOPE", "open", &error))?;
+    let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
+        .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
+    let devices = HashMap::try_from(take("DEVICES")?)
+        .map_err(|error| super::map_error("DEVICES", "open", &error))?;
+    let histograms = match options.histograms {
+        true => Some(Counted::new(take("HISTOGRAMS")?)?),
+        false => None,
+    };
+    let mut kernel = Kernel {
+        ebpf,
+        variant,
+        _rules: rules,
+        targets,
+        named,
+        scope_map,
+        scope: CurrentScope::default(),
+        diagnostics: Diagnostics::new(diagnostics, devices),
+        histograms,
+        misses: Misses::new(preemptible),
+        btf: options.btf.clone(),
+        uring,
+        pages,
+        block,
+        uprobes: Uprobes::new(&options.uprobes),
+        hook: None,
+        detail: options.detail,
+        entries: options.entries(),
+        map_bytes,
+        cpu: cpu.map(|settings| settings.is_some()),
+        threads: None,
+        merge_all: options.merge_all,
+        trace: layout,
+        waits,
+    };
+    kernel.publish_scope()?;
+    Ok(kernel)
+}
+
+fn open(
+    (variant, object): (Variant, &[u8]),
+    options: &Options,
+    types: &Types,
+    (uring, pages, block): (Option<&Uring>, Option<&Pages>, Option<&Block>),
+    cpu: Option<&[offsets::Setting]>,
+    (layout, waits, preemptible): (Option<Layout>, Option<&Waits>, bool),
+) -> Result<Ebpf, KernelError> {
+    let mut settings = match variant {
+        Variant::Untyped => untyped::settings()?,
+        _ => offsets::resolve(types)?,
+    };
+    settings.extend(uring.iter().flat_map(|uring| &uring.settings));
+    settings.extend(cpu.into_iter().flatten());
+    settings.extend(pages.iter().flat_map(|pages| &pages.settings));
+    settings.extend(block.iter().flat_map(|block| &block.settings));
+    settings.extend(waits.iter().flat_map(|waits| &waits.settings));
+    if options.cgroup && variant != Variant::Untyped {
+        settings.extend(cgroup::find(types).unwrap_or_else(|error| {
+            log::warn!("the control groups of programs that end at once are not known: {error}");
+            Vec::new()
+        }));
+    }
+    let mut object = object.to_vec();
+    if variant != Variant::Untyped {
+        settings.extend(cast::apply(&mut object, types));
+    }
+    let entries = options.entries();
+    let sets = entries.div_ceil(2).next_power_of_two();
+    let full = options.detail == Detail::Full;
+    let has_loop = walks_paths(variant);
+    settings.extend([
+        ("FULL", u64::from(full)),
+        ("FOLLOW", u64::from(options.follow)),
+        ("ENVIRONMENT", u64::from(options.environment)),
+        ("MERGE_ALL", u64::from(options.merge_all)),
+        ("SPAN_PHASES", span_phases(has_loop)),
+        ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
+        // Without `bpf_loop` no path can be hashed.
+        ("COUNT_MISSING", u64::from(options.missing && has_loop)),
+        ("SELF_TGID", u64::from(std::process::id())),
+        ("CELLS_EACH", u64::from(entries)),
+        ("SET_MASK", u64::from(sets - 1)),
+        ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
+        ("HAS_LOOP", u64::from(has_loop)),
+        ("PREEMPTIBLE", u64::from(preemptible)),
+    ]);
+    if variant != Variant::Untyped {
+        settings.extend(mappings(types));
+    }
+    let filter = options
+        .trace
+        .as_ref()
+        .map(|trace| trace.filter.clone())
+        .unwrap_or_default();
+    settings.extend(filter.settings());
+    settings.extend([
+        ("TRACE", u64::from(layout.is_some())),
+        (
+            "TRACE_RECORDS",
+            layout.map_or(1, |rings| rings.records.into()),
+        ),
+        ("UPROBES", u64::from(!options.uprobes.is_empty())),
+        ("MARKS", u64::from(uprobes::marks(&options.uprobes))),
+        ("CPUS", aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),
+        ("WEAKLY_ORDERED", u64::from(!cfg!(target_arch = "x86_64"))),
+    ]);
+    override_for_test(&mut settings);
+    let (pids, names) = (filter.pids(), filter.names());
+    let (native, compat) = (calls::native_table(), calls::compat_table());
+    let actions = untyped::actions();
+    let requests = iotrace_common::uring::table();
+    let log_level: u8 = if options.program_log { 5 } else { 0 };
+    let mut loader = EbpfLoader::new();
+    loader
+        .allow_unsupported_maps()
+        .override_global("CALLS", &native, true)
+        .override_global("COMPAT_TRACED", &compat, true)
+        .override_global("URING_REQUESTS", &requests, true)
+        .override_global("TRACE_PIDS", &pids, true)
+        .override_global("TRACE_NAMES", names.as_slice(), true)
+        // The programs for kernels without type information have no messages.
+        .override_global("AYA_LOG_LEVEL", &log_level, variant != Variant::Untyped);
+    if variant == Variant::Untyped {
+        loader
+            .override_global("ACTIONS", &actions, true)
+            .map_max_entries("NAMED", 1);
+    }
+    for (global, value) in &settings {
+        loader.override_global(global, value, true);
+    }
+    // Maps of the detail that is not kept shrink to one entry.
+    let (cells, other_cells, other_overflow) = if full {
+        ("CELLS_FULL", "CELLS", ["OVERFLOW_A", "OVERFLOW_B"])
+    } else {
+        (
+            "CELLS",
+            "CELLS_FULL",
+            ["OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
+        )
+    };
+    loader
+        .map_max_entries(cells, 2 * entries)
+        .map_max_entries("SETS", sets)
+        .map_max_entries(other_cells, 1)
+        .map_max_entries(other_overflow[0], 1)
+        .map_max_entries(other_overflow[1], 1);
+    if options.uprobes.is_empty() {
+        loader
+            .map_max_entries("HANDLES", 1)
+            .map_max_entries("MAPPED", 1);
+    }
+    if block.is_none() {
+        for map in BLOCK_MAPS {
+            loader.map_max_entries(map, 1);
+        }
+    }
+    if !options.histograms {
+        loader.map_max_entries("HISTOGRAMS", 1);
+    }
+    if let Some(layout) = layout {
+        loader
+            .map_max_entries("TRACE_RINGS", layout.rings)
+            .map_max_entries("TRACE_OPERATIONS", layout.rings * layout.records);
+    }
+    if let Some(Waits { layout, .. }) = waits {
+        loader
+            .map_max_entries("WAIT_RINGS", layout.rings)
+            .map_max_entries("WAIT_RECORDS", layout.rings * layout.records);
+    }
+    if filter.table().is_some() {
+        loader.map_max_entries("RULES", 2);
+    }
+    if !full {
+        loader.map_max_entries("LAST_ENDS", 1);
+    }
+    loader.load(&object).map_err(|error| {
+        let errno = errno_of(&error);
+        let text = chain(&error);
+        match errno {
+            Some(libc::EPERM) => KernelError::Privilege(text),
+            _ => KernelError::Load {
+                reason: text,
+                hint: hint(errno),
+            },
+        }
+    })
+}
+
+/// Phases whose spans are kept, as bits by [`Phase::code`]: those of which saves, loads and copies are made. Temporary names
+/// of checkpoints match no rule. Where the programs sort no files, those of all.
+fn span_phases(sorts: bool) -> u64 {
+    const KEPT: [Phase; 3] = [Phase::Checkpoint, Phase::Restore, Phase::UNMATCHED];
+    if sorts {
+        KEPT.iter().map(|phase| 1 << phase.code()).sum()
+    } else {
+        1
+    }
+}
+
+/// Why nothing is chosen by its path where [`walks_paths`] is false.
+const NO_WALKS: &str =
+    "in this kernel no paths are walked, which takes the helper bpf_loop (Linux 5.17)";
+
+/// Whether the programs walk paths of any depth, and sort files by them.
+fn walks_paths(variant: Variant) -> bool {
+    variant == Variant::Recent && has_loop()
+}
+
+/// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.
+fn has_loop() -> bool {
+    is_helper_supported(ProgramType::TracePoint, BpfHelper::BPF_FUNC_loop).unwrap_or(false)
+}
+
+/// What finds the file of a mapping (`bpf_find_vma`, Linux 5.17); nothing where this kernel lacks it.
+fn mappings(types: &Types) -> Vec<offsets::Setting> {
+    let helper = BpfHelper::BPF_FUNC_find_vma;
+    let supported = is_helper_supported(ProgramType::TracePoint, helper).unwrap_or(false);
+    let file = types.offset("vm_area_struct", "vm_file");
+    match (file, types.offset("super_block", "s_flags")) {
+        (Some(file), Some(flags)) if supported => vec![
+            ("VMA_FILE", file),
+            ("SB_FLAGS", flags),
+            ("FINDS_MAPPINGS", 1),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// Compares the object's version of the shared types with this binary's.
+fn check_abi(object: &[u8]) -> Result<(), KernelError> {
+    let found = object::File::parse(object)
+        .ok()
+        .and_then(|file| {
+            file.section_by_name("iotrace_abi")?
+                .data()
+                .ok()?
+                .try_into()
+                .ok()
+        })
+        .map(u64::from_ne_bytes)
+        .ok_or(KernelError::Missing {
+            kind: "section",
+            name: "iotrace_abi",
+        })?;
+    if found == ABI_VERSION {
+        Ok(())
+    } else {
+        Err(KernelError::Abi {
+            found,
+            expected: ABI_VERSION,
+        })
+    }
+}
+
+fn override_for_test(settings: &mut [offsets::Setting]) {
+    let Ok(text) = std::env::var(OFFSET_OVERRIDE) else {
+        return;
+    };
+    let Some((name, value)) = text.split_once('=') else {
+        return;
+    };
+    for (global, offset) in settings.iter_mut() {
+        if *global == name {
+            *offset = value.parse().unwrap_or(*offset);
+        }
+    }
+}
+
+/// Passes the programs' own messages to this process's log. Without a reader they are dropped, which is no error.
+fn start_logger(ebpf: &mut Ebpf) {
+    let logger = match aya_log::EbpfLogger::init(ebpf) {
+        Ok(logger) => logger,
+        Err(error) => return log::warn!("no messages of the kernel programs: {error}"),
+    };
+    // SAFETY: the logger owns its descriptor and gives the same one as long as it lives.
+    match unsafe { AsyncFd::register_with_interest(logger, Interest::READABLE) } {
+        Ok(mut logger) => {
+            tokio::spawn(async move {
+                while let Ok(mut ready) = logger.readable_mut().await {
+                    ready.get_inner_mut().flush();
+                    ready.clear_ready();
+                }
+            });
+        }
+        Err(error) => log::warn!("no messages of the kernel programs: {error}"),
+    }
+}
+
+/// Descriptor of a map.
+fn map_fd(map: &Map) -> Option<i32> {
+    let data = match map {
+        Map::Array(data)
+        | Map::ArrayOfMaps(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::RingBuf(data)
+        | Map::Unsupported(data) => data,
+        _ => return None,
+    };
+    Some(data.fd().as_fd().as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_speaks_this_version() {
+        check_abi(iotrace_programs::RECENT).unwrap();
+        check_abi(iotrace_programs::LEGACY).unwrap();
+        check_abi(iotrace_programs::UNTYPED).unwrap();
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let object = iotrace_programs::RECENT;
+        let at = object
+            .windows(8)
+            .enumerate()
+            .filter(|(_, bytes)| *bytes == ABI_VERSION.to_ne_bytes())
+            .map(|(at, _)| at)
+            .find(|at| {
+                let mut copy = object.to_vec();
+                copy[*at] = 99;
+                matches!(check_abi(&copy), Err(KernelError::Abi { found: 99, .. }))
+            });
+        assert!(at.is_some());
+    }
+}

@@ -1,0 +1,550 @@
+//! `iotrace daemon`: the whole machine, for as long as it runs, as metrics.
+//!
+//! The same kernel side, drain and model as `record --all`; once a second one interval of the model goes to the service.
+
+use crate::PROGRAMS;
+use std::{
+    collections::VecDeque,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc::{Receiver, channel},
+};
+
+use super::{config::Sorting, live, ticks::ticks};
+use iotrace_model::host;
+use iotrace_model::targets;
+use iotrace_model::{
+    Model,
+    run::{Clock, Target, rfc3339},
+};
+use iotrace_service::{
+    config::{Config, Flags},
+    findings::Looks,
+    http::Server,
+    intake::Intake,
+    notify::Notifier,
+    shared::{Draining, Memory, Recordings, Service, Shared, State},
+    snapshot::{Families, Snapshot},
+    socket::{self, Question, Socket},
+    totals::Totals,
+};
+use iotrace_tracer::drain::{
+    Drain, Stats,
+    collector::{Collector, Taken},
+};
+use iotrace_tracer::in_flight;
+use iotrace_tracer::kernel::{
+    Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
+};
+
+/// Questions of the socket's clients that wait to be heard.
+const QUESTIONS: usize = 64;
+/// Between two intervals.
+const TICK: Duration = Duration::from_secs(1);
+/// Ticks between two looks at what changes slowly: mounts, losses, processes whose end was missed.
+const SLOW: u64 = 10;
+/// Processes that have ended, from which on the model forgets them.
+const ENDED: usize = 1000;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    flags: Flags,
+    /// Read the configuration and the files that it names, say what is wrong with them, and do no more.
+    #[arg(long)]
+    check_config: bool,
+}
+
+/// Runs `iotrace daemon`.
+pub fn run(args: &Args, verbose: u8) -> anyhow::Result<ExitCode> {
+    let config = args.flags.config()?;
+    if args.check_config {
+        check(&args.flags, &config)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut daemon = Daemon::start(args.flags.clone(), config, verbose)?;
+        daemon.follow().await?;
+        daemon.end()
+    })?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens and reads all that a configuration names.
+fn check(flags: &Flags, config: &Config) -> anyhow::Result<()> {
+    let named = config.trace.rules.clone().or_else(|| flags.file());
+    Sorting::read(named.as_deref())?;
+    Server::check(&config.http)?;
+    if config.trace.btf.is_some() {
+        // A file that is named is a matter of the configuration, not of the kernel.
+        load::read_types(config.trace.btf.as_deref())
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
+    socket::check(config)?;
+    Ok(())
+}
+
+/// The running service.
+struct Daemon {
+    flags: Flags,
+    config: Config,
+    kernel: Kernel,
+    collector: Collector,
+    model: Model,
+    intake: Intake,
+    /// The kernel measures run times as long as this is here.
+    measuring: Option<Measuring>,
+    shared: Arc<Shared>,
+    server: Server,
+    socket: Option<Socket>,
+    /// What clients of the socket ask, and who waits for an answer.
+    questions: Receiver<Question>,
+    waiting: Vec<Question>,
+    families: Families,
+    started_unix_ns: i64,
+    clock: Clock,
+    notifier: Notifier,
+    signals: Signals,
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+impl Daemon {
+    /// Opens the endpoint, loads, attaches, tests, and lets the counting begin.
+    fn start(flags: Flags, config: Config, verbose: u8) -> anyhow::Result<Self> {
+        // Environments of all users pass through this memory: nobody gets a dump of it, or may look into it.
+        // SAFETY: a plain call.
+        if unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } != 0 {
+            log::warn!("core dumps stay on: {}", std::io::Error::last_os_error());
+        }
+        let notifier = Notifier::from_environment().context("systemd's NOTIFY_SOCKET")?;
+        // Before anything else, so that a reload that comes early does not end it.
+        let signals = Signals::new()?;
+        let named = config.trace.rules.clone().or_else(|| flags.file());
+        let Sorting {
+            classifier,
+            thresholds,
+        } = Sorting::read(named.as_deref())?;
+        let types = load::read_types(config.trace.btf.as_deref())?;
+        let mut kernel = load::load(
+            &options(&config, verbose),
+            &PROGRAMS,
+            &types,
+            classifier.table(),
+        )?;
+        drop(types);
+        let mut drain = Drain::new(&mut kernel)?;
+        let (hook, hooks) = kernel.attach_what_there_is(config.trace.hook)?;
+        selftest::run(&mut kernel, &mut drain)?;
+        kernel.zero_losses()?;
+        let run = host::run(
+            env!("IOTRACE_VERSION"),
+            Target::All(true),
+            hook.name(),
+            kernel.detail().name(),
+        )?;
+        let measuring = match config.trace.program_stats.then(Measuring::start) {
+            Some(Err(error)) => {
+                log::warn!("program_stats: {error}");
+                None
+            }
+            measuring => measuring.and_then(Result::ok),
+        };
+        let classifier = Arc::new(classifier);
+        let (clock, started_unix_ns) = (run.clock, run.start_unix_ns);
+        let slurm_steps = config.metrics.slurm_steps;
+        let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
+        let intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
+        let service = Service {
+            version: env!("IOTRACE_VERSION"),
+            host: run.host,
+            kernel: run.kernel,
+            started: rfc3339(run.start_unix_ns),
+            hook: run.hook,
+            detail: run.detail,
+            hooks,
+            clock: run.clock,
+            warnings: Vec::new(),
+            unaccounted: kernel.losses()?,
+            drain: Draining {
+                map_entries_limit: kernel.map_entries().into(),
+                map_bytes: kernel.map_bytes(),
+                ..Draining::default()
+            },
+            programs: Vec::new(),
+            memory: Memory::default(),
+            recordings: Recordings::default(),
+            config: config.clone(),
+        };
+        let mut totals = Totals::new(config.metrics.max_series);
+        bound_top(&mut totals, &config);
+        let shared = Arc::new(Shared::new(State {
+            totals,
+            histograms: kernel.histograms()?,
+            devices: Vec::new(),
+            service,
+        }));
+        let server = Server::start(&config.http, Arc::clone(&shared))?;
+        let (asked, questions) = channel(QUESTIONS);
+        let socket =
+            Socket::start(&config, PROGRAMS, classifier.table(), asked).unwrap_or_else(|error| {
+                log::warn!("{error}");
+                let reason = Some(error.to_string());
+                shared.with(|state| state.service.recordings.reason = reason);
+                None
+            });
+        if let Some(socket) = &socket {
+            shared.with(|state| state.service.recordings = socket.state());
+        }
+        let mut daemon = Self {
+            intake,
+            measuring,
+            flags,
+            config,
+            kernel,
+            collector: Collector::start(drain)?,
+            model: Model::with_spans(),
+            shared,
+            server,
+            socket,
+            questions,
+            waiting: Vec::new(),
+            families: Families::default(),
+            started_unix_ns,
+            clock,
+            notifier,
+            signals,
+        };
+        daemon.model.update_mounts(&host::machine_mountinfo()?);
+        daemon.kernel.trace_all()?;
+        eprintln!("iotrace: listening on {}", daemon.server.address());
+        let status = daemon.summary();
+        daemon.notifier.ready(&status);
+        Ok(daemon)
+    }
+
+    /// Takes what comes until a signal says that it is enough.
+    async fn follow(&mut self) -> anyhow::Result<()> {
+        let mut tick = ticks(TICK);
+        let mut watchdog = ticks(
+            self.notifier
+                .watchdog()
+                .unwrap_or(Duration::from_secs(3600)),
+        );
+        let mut number = 0;
+        // Whether each drain that was asked for ends an interval, or only answers questions.
+        let mut asked = VecDeque::new();
+        loop {
+            tokio::select! {
+                taken = self.collector.next() => match taken {
+                    Some(Taken::Batch(batch)) => {
+                        let intake = &mut self.intake;
+                        self.shared.with(|state| intake.see(&batch, &mut state.totals));
+                        batch.apply(&mut self.model);
+                    }
+                    Some(Taken::All(stats)) => {
+                        // Those who asked since the drain began wait for the next one.
+                        let (ends_interval, count) = asked.pop_front().unwrap_or((true, 0));
+                        self.answer(count);
+                        if ends_interval {
+                            number += 1;
+                            self.take(stats, number)?;
+                        }
+                        if !self.waiting.is_empty() && asked.is_empty() {
+                            asked.push_back((false, self.waiting.len()));
+                            self.collector.ask();
+                        }
+                    }
+                    // The thread has ended for a reason, which the end will say.
+                    None => return Ok(()),
+                },
+                _ = tick.tick() => {
+                    asked.push_back((true, 0));
+                    self.collector.ask();
+                }
+                Some(question) = self.questions.recv() => {
+                    self.waiting.push(question);
+                    // Where a drain goes on, the next one answers all that came meanwhile.
+                    if asked.is_empty() {
+                        asked.push_back((false, self.waiting.len()));
+                        self.collector.ask();
+                    }
+                }
+                _ = watchdog.tick() => if self.shared.is_healthy() { self.notifier.alive() },
+                _ = self.signals.hangup.recv() => self.reload(),
+                _ = self.signals.interrupt.recv() => return Ok(()),
+                _ = self.signals.terminate.recv() => return Ok(()),
+            }
+        }
+    }
+
+    /// Answers the questions that came first.
+    fn answer(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        // Processes that were there before.
+        live::describe(&mut self.model, targets::glance);
+        let now = host::realtime().unwrap_or(0);
+        let in_flight = in_flight::of_all(&self.kernel.in_flight(), &self.model, &self.clock);
+        for question in self.waiting.drain(..count).collect::<Vec<_>>() {
+            let whom = (question.pid, question.uid);
+            let snapshot = self.families.snapshot(&self.model, whom, &in_flight);
+            let snapshot = snapshot.map(|snapshot| Snapshot {
+                time_unix_ns: now,
+                since_unix_ns: self.since(question.pid),
+                ..snapshot
+            });
+            // Who asked may have gone.
+            let _ = question.reply.send(snapshot);
+        }
+    }
+
+    /// From when on a process is counted, nanoseconds since the Unix epoch.
+    fn since(&self, pid: u32) -> i64 {
+        let start = targets::glance(pid).map_or(0, |about| {
+            self.clock.unix_ns_of_boottime(about.start_boottime)
+        });
+        start.max(self.started_unix_ns)
+    }
+
+    /// Takes one interval.
+    fn take(&mut self, stats: Stats, number: u64) -> Result<(), KernelError> {
+        let now = Instant::now();
+        self.kernel.attach_more();
+        // After the drain that this interval ends with: they hold no less than the counters.
+        let (losses, histograms) = (self.kernel.losses()?, self.kernel.histograms()?);
+        let programs = match &self.measuring {
+            Some(_) => self.kernel.program_runs(),
+            None => Vec::new(),
+        };
+        let unmeasured = self.config.trace.program_stats && self.measuring.is_none();
+        let devices = self.model.block().devices();
+        let devices = devices.map(|(_, device, classes)| (device.clone(), *classes));
+        let devices = devices.collect();
+        let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
+        let families = &self.families;
+        let is_slow = number.is_multiple_of(SLOW);
+        let in_flight = match is_slow {
+            true => in_flight::of_all(&self.kernel.in_flight(), model, &self.clock),
+            false => Vec::new(),
+        };
+        intake.read_ahead(model);
+        self.shared.with(|state| {
+            intake.take(model, &mut state.totals, now);
+            state.histograms = histograms;
+            state.devices = devices;
+            state.service.unaccounted = losses;
+            state
+                .service
+                .unaccounted
+                .insert("damaged_events".into(), stats.damaged);
+            state.service.drain.update(stats);
+            state.service.programs = programs;
+            state.service.memory.files = model.file_count() as u64;
+            state.service.memory.reads_given_up = intake.processes().reads_given_up();
+            state.service.memory.processes = intake.processes().count() as u64;
+            if let Some(socket) = &self.socket {
+                state.service.recordings = socket.state();
+            }
+            if is_slow {
+                intake.take_in_flight(in_flight, &mut state.totals);
+                intake.expire(&mut state.totals, config.metrics.linger.0, now);
+                intake.look(&mut state.totals, now);
+                state.service.warnings = warnings(&state.service, intake, unmeasured);
+                let tables = state.totals.tables().into_iter();
+                let tables = tables.chain(intake.tables()).chain(families.tables());
+                let tables = tables.chain([("model_mounts", model.mounts().len())]);
+                state.service.memory.tables = tables
+                    .map(|(table, entries)| (table, entries as u64))
+                    .collect();
+            }
+        });
+        let seen = intake.go_on(model, config.metrics.findings, now);
+        self.shared.with(|state| {
+            seen.enter(&mut state.totals);
+            state.service.memory.findings_skipped = intake.findings_skipped();
+            state.service.memory.crowded_out = intake.crowded_out();
+        });
+        let is_over = self.model.file_count() > config.memory.max_files * 5 / 4;
+        if is_over && !is_slow {
+            self.forget()?;
+        }
+        if is_slow {
+            self.forget()?;
+            match host::machine_mountinfo() {
+                Ok(text) => {
+                    self.model.update_mounts(&text);
+                    self.model.forget_mounts(&text);
+                    self.intake.update_mounts(&text);
+                }
+                Err(error) => log::warn!("the mounts cannot be read: {error}"),
+            }
+            self.notifier.status(&self.summary());
+        }
+        self.shared.looked();
+        Ok(())
+    }
+
+    /// Lets the model forget what is old, when there is enough of it.
+    fn forget(&mut self) -> Result<(), KernelError> {
+        let known = self.intake.processes().living();
+        let ended = self.model.processes().len().saturating_sub(known);
+        let max_files = self.config.memory.max_files;
+        if self.model.file_count() <= max_files && ended < ENDED.max(known) {
+            return Ok(());
+        }
+        let processes = self.intake.processes();
+        self.families
+            .fold(&self.model, |process| processes.knows(process));
+        let forgotten = self.intake.forget(&mut self.model, max_files);
+        self.kernel.forget_names_of(&forgotten)?;
+        self.shared.with(|state| {
+            state.service.memory.forgotten_files += forgotten.len() as u64;
+        });
+        Ok(())
+    }
+
+    /// Reads the configuration again. One that is wrong changes nothing.
+    fn reload(&mut self) {
+        self.notifier.reloading();
+        match self.flags.config() {
+            Ok(new) => self.change(new),
+            Err(error) => log::error!("nothing is reloaded: {error}"),
+        }
+        self.notifier.ready(&self.summary());
+    }
+
+    fn change(&mut self, new: Config) {
+        let fixed = self.config.fixed_changes(&new);
+        if !fixed.is_empty() {
+            log::warn!("takes effect at the next start: {}", fixed.join(", "));
+        }
+        if let Err(error) = self.server.reload(&new.http) {
+            log::error!("the users and the certificate stay as they were: {error}");
+        }
+        if let Some(socket) = &self.socket {
+            socket.reload(&new);
+        }
+        self.config = new;
+        let config = &self.config;
+        self.shared.with(|state| {
+            state.totals.set_limit(config.metrics.max_series);
+            bound_top(&mut state.totals, config);
+            state.service.config = config.clone();
+        });
+        eprintln!("iotrace: the configuration is reloaded");
+    }
+
+    /// One line on how it is.
+    fn summary(&self) -> String {
+        self.shared.with(|state| {
+            let hooks = &state.service.hooks;
+            let attached = hooks.iter().filter(|hook| hook.attached).count();
+            format!(
+                "{attached} of {} hooks attached, {} units, {} series",
+                hooks.len(),
+                state.totals.units().all().count(),
+                state.totals.series()
+            )
+        })
+    }
+
+    /// Takes the hooks off.
+    fn end(self) -> anyhow::Result<()> {
+        self.notifier.stopping();
+        drop(self.socket);
+        let drained = self.collector.stop(drop);
+        self.kernel.detach()?;
+        drained?;
+        Ok(())
+    }
+}
+
+fn options(config: &Config, verbose: u8) -> Options {
+    Options {
+        detail: config.trace.detail,
+        follow: true,
+        environment: true,
+        cgroup: true,
+        cpu: false,
+        merge_all: false,
+        missing: false,
+        histograms: config.metrics.histograms,
+        map_entries: Some(config.trace.map_entries),
+        btf: config.trace.btf.clone(),
+        program_log: verbose > 1,
+        trace: None,
+        page_cache: config.trace.page_cache,
+        block: match config.trace.block {
+            true => block::Wanted::Devices,
+            false => block::Wanted::Nothing,
+        },
+        uprobes: Vec::new(),
+        waits: false,
+    }
+}
+
+fn bound_top(totals: &mut Totals, config: &Config) {
+    totals.directories.set_limit(config.metrics.top_directories);
+    totals.processes.set_limit(config.metrics.top_processes);
+}
+
+/// What is missing, and what to do. `unmeasured`: the run time of the programs was asked for, and is not measured.
+fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String> {
+    let hooks = service.hooks.iter().filter(|hook| !hook.attached);
+    let mut warnings: Vec<String> = hooks
+        .map(|hook| {
+            let reason = hook.reason.as_deref().unwrap_or_default();
+            format!("hook {} is not attached: {reason}", hook.name)
+        })
+        .collect();
+    if let Some(reason) = &service.recordings.reason {
+        warnings.push(format!("no recordings for users: {reason}"));
+    }
+    let refused = intake.processes().refused();
+    if refused > 0 {
+        warnings.push(format!(
+            "the environment of {refused} processes could not be read, so batch jobs are told by their cgroups alone: \
+             give the service CAP_SYS_PTRACE"
+        ));
+    }
+    if capabilities::SYS_NICE.is_held() == Some(false) {
+        warnings.push(
+            "the draining thread has no priority, so under load more operations are counted without their file: give \
+             the service CAP_SYS_NICE"
+                .into(),
+        );
+    }
+    if unmeasured {
+        warnings.push(
+            "the run time of the kernel programs is not measured: program_stats needs CAP_SYS_ADMIN"
+                .into(),
+        );
+    }
+    warnings
+}

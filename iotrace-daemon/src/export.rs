@@ -1,0 +1,226 @@
+//! `iotrace export`: a recording in the format of another tool.
+
+use std::{
+    fs,
+    io::{self, BufWriter, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{
+    meter::Meter,
+    newest,
+    output::{is_special, save},
+    phases,
+    sizes::parse_size,
+};
+use iotrace_export::{
+    Export, Names, Selection, chrome, darshan,
+    table::{self, By, Encoding},
+    tensorboard,
+};
+use iotrace_recording::memory::disk;
+use iotrace_recording::{self, Job};
+
+/// Formats of other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A log that Darshan's tools and PyDarshan read; the recording must have detail full.
+    Darshan,
+    /// Trace events, gzipped, for Perfetto and TensorBoard's trace viewer.
+    Chrome,
+    /// Event files for TensorBoard: curves of bandwidth, merged time and checkpoints, and histograms of access sizes.
+    Tensorboard,
+    /// Comma-separated values, with a line of names.
+    Csv,
+    /// One JSON object with a list of rows.
+    Json,
+}
+
+impl Format {
+    fn is_binary(self) -> bool {
+        matches!(self, Self::Darshan | Self::Chrome | Self::Tensorboard)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The recording's directory; those of several nodes make one job [default: the newest recording here]
+    #[arg(value_name = "DIR")]
+    recordings: Vec<PathBuf>,
+    /// What to write.
+    #[arg(short, long, value_enum)]
+    format: Format,
+    /// Write to this file [default: standard output]. Of tensorboard it may be a directory, which is made where it is not
+    /// there.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file where it is there.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// What one row of csv and json is of.
+    #[arg(long, value_enum, default_value_t = By::File)]
+    by: By,
+    /// Most records of files in a darshan log: readers get slow with many. The files with the fewest bytes beyond are
+    /// folded by directory.
+    #[arg(long, value_name = "NUMBER", default_value_t = darshan::MOST_RECORDS, value_parser = most_records)]
+    max_records: usize,
+    /// Only these phases, or classes of `other`: training, checkpoint, log...; may be given more than once.
+    #[arg(long = "phase", value_name = "PHASE")]
+    phases: Vec<String>,
+    /// Only these processes; may be given more than once.
+    #[arg(long = "process", value_name = "PID")]
+    pids: Vec<u32>,
+    /// Replace paths, hosts, program names and command lines by a hash, under a key that is thrown away.
+    #[arg(long)]
+    anonymize: bool,
+    /// Most memory that a recording may take, e.g. 500M: the rest is kept in a file on disk, in TMPDIR or /var/tmp
+    /// [default: half of what is available]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// Rules that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+}
+
+fn most_records(text: &str) -> Result<usize, String> {
+    let number = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if number < 2 {
+        return Err("it must be 2 or more".into());
+    }
+    Ok(number)
+}
+
+/// Runs `iotrace export`.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(output) = &args.output {
+        if args.format != Format::Tensorboard {
+            check_place(output, args.force)?;
+        }
+    } else if args.format.is_binary() && io::stdout().is_terminal() {
+        bail!("this format is not for a terminal: name a file with --output FILE");
+    }
+    let selection = Selection::new(&args.pids, &args.phases).map_err(|name| {
+        anyhow::anyhow!("there is no phase {name:?}: `iotrace phases list` names them")
+    })?;
+    let classifier = phases::compile(args.rules.as_deref())?;
+    disk::begin(args.memory);
+    let mut meter = Meter::new();
+    let tell = |done, whole| meter.part("reading", done, whole);
+    let recordings = newest::or_newest(&args.recordings)?;
+    let job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
+    for node in job.nodes.iter().filter(|node| !node.complete) {
+        log::warn!(
+            "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \
+             holds",
+            node.directory.display()
+        );
+    }
+    if args.by == By::Operation {
+        needs_trace(args.format, &job)?;
+    }
+    let there = job.model.processes();
+    for pid in selection.pids() {
+        if !there.iter().any(|process| process.id.pid == *pid) {
+            bail!("no process {pid} was recorded: `iotrace report` lists those that were");
+        }
+    }
+    let names = if args.anonymize {
+        Names::anonymous()
+    } else {
+        Names::plain()
+    };
+    let export = Export::new(&job, &classifier, &selection, &names);
+    // Made before the file is: not every recording can be one.
+    let log = match args.format {
+        Format::Darshan => darshan::log(&export, args.max_records)?,
+        _ => Vec::new(),
+    };
+    if args.output.is_none() && io::stdout().is_terminal() {
+        meter.off(); // what is written goes there
+    }
+    let mut write = |out: &mut dyn Write| {
+        let out = meter.over("writing", out);
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        match args.format {
+            Format::Darshan => out.write_all(&log)?,
+            Format::Chrome => chrome::write(&export, &mut out)?,
+            Format::Tensorboard => tensorboard::write(&export, &mut out)?,
+            Format::Csv => table::write(&export, args.by, Encoding::Csv, &mut out)?,
+            Format::Json => table::write(&export, args.by, Encoding::Json, &mut out)?,
+        }
+        out.flush()
+    };
+    match &args.output {
+        Some(output) if args.format == Format::Tensorboard => {
+            let output = event_file(output, &export)?;
+            check_place(&output, args.force)?;
+            save(&output, |file| write(file))?;
+        }
+        Some(output) => save(output, |file| write(file))?,
+        None => write(&mut io::stdout().lock())?,
+    }
+    if let Some((directory, error)) = disk::failure() {
+        log::warn!(
+            "{} has no room for what was more than --memory allows ({error}): it was kept in memory; name another \
+             directory by TMPDIR",
+            directory.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fails where operations are asked for that nobody can have.
+fn needs_trace(format: Format, job: &Job) -> anyhow::Result<()> {
+    if !matches!(format, Format::Csv | Format::Json) {
+        bail!(
+            "--by is for csv and json: darshan and chrome have the operations wherever a recording has them"
+        );
+    }
+    match job.nodes.iter().find(|node| node.run.trace.is_none()) {
+        Some(node) => bail!(
+            "{} has no operation trace: `iotrace record --trace` keeps one",
+            node.directory.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Fails where something is in the place of the export that must not be replaced.
+fn check_place(output: &Path, force: bool) -> anyhow::Result<()> {
+    if is_special(output) {
+        return Ok(());
+    }
+    match fs::symlink_metadata(output) {
+        Ok(there) if there.is_dir() => {
+            bail!("{} is a directory: name a file in it", output.display())
+        }
+        Ok(_) if !force => {
+            bail!(
+                "{} is there already: name another file, or replace it with --force",
+                output.display()
+            )
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot write {}", output.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The file that TensorBoard finds: the one that was named, or one in the directory that was.
+fn event_file(output: &Path, export: &Export<'_>) -> anyhow::Result<PathBuf> {
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    if tensorboard::is_file_name(&name) && !output.is_dir() {
+        return Ok(output.to_owned());
+    }
+    fs::create_dir_all(output).with_context(|| {
+        format!(
+            "{} cannot be made a directory: name one, or a file with tfevents in its name",
+            output.display()
+        )
+    })?;
+    Ok(output.join(tensorboard::file_name(export)))
+}

@@ -1,0 +1,115 @@
+//! Counting for a moment and not for a recording: what `top` and `snapshot --for` begin with.
+//!
+//! Root has kernel programs of its own; a user without privileges has those of the service, which count that user's own
+//! processes.
+
+use crate::PROGRAMS;
+use std::path::{Path, PathBuf};
+
+use super::{
+    config::Sorting,
+    remote::{self, Remote},
+    source::Source,
+};
+use iotrace_model::targets;
+use iotrace_model::{About, Model};
+use iotrace_service::socket::protocol::Record;
+use iotrace_tracer::drain::Drain;
+use iotrace_tracer::kernel::{
+    Detail, HookChoice, KernelError, Losses, Options, block, capabilities, load, selftest,
+};
+
+/// The socket of the service that is to count: the one that is named, or the one that there is where this process may
+/// not trace itself.
+pub fn service(named: Option<&Path>) -> Option<PathBuf> {
+    let there = || Some(remote::place()).filter(|path| path.exists() && !capabilities::may_trace());
+    named.map(Path::to_owned).or_else(there)
+}
+
+/// Says what else could be done where a privilege is missing.
+pub fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(KernelError::Privilege(_)) if !asked => {
+            error.context(format!(
+                "run `sudo iotrace {}`, or let the administrator turn the service's socket on (`socket` in [recordings], not \
+                 at {})",
+                super::words().get(1..).unwrap_or_default().join(" "),
+                remote::place().display()
+            ))
+        }
+        _ => error,
+    }
+}
+
+/// Lets the counting begin, of these processes and their descendants, or of all where none is named.
+pub fn open(pids: &[u32], named: Option<&Path>, sorting: &Sorting) -> anyhow::Result<Source> {
+    pids.iter().try_for_each(|pid| targets::check(*pid))?;
+    let socket = service(named);
+    let source = match &socket {
+        Some(socket) => {
+            let record = Record::new(Detail::Basic, true, pids.to_vec());
+            Remote::start(socket, record).map(Source::Service)
+        }
+        None => own(pids, sorting),
+    };
+    source.map_err(|error| explain(error, socket.is_some()))
+}
+
+fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
+    let options = Options {
+        detail: Detail::Basic,
+        follow: true,
+        environment: false,
+        cgroup: false,
+        histograms: false,
+        cpu: false,
+        merge_all: false,
+        missing: false,
+        map_entries: None,
+        btf: None,
+        program_log: false,
+        trace: None,
+        page_cache: true,
+        block: block::Wanted::Nothing,
+        uprobes: Vec::new(),
+        waits: false,
+    };
+    let types = load::read_types(None)?;
+    let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
+    drop(types);
+    let mut drain = Drain::new(&mut kernel)?;
+    kernel.attach(HookChoice::Auto)?;
+    selftest::run(&mut kernel, &mut drain)?;
+    kernel.zero_losses()?;
+    if pids.is_empty() {
+        kernel.trace_all()?;
+    }
+    // Twice: a child made between the first look and its parent's becoming a target is not followed.
+    let find = || targets::descendants(pids);
+    for pid in find().into_iter().chain(find()) {
+        kernel.add_target(pid)?;
+    }
+    Ok(Source::own(kernel, drain)?)
+}
+
+/// Asks /proc, by `look`, for the processes that no event has told of.
+pub fn describe(model: &mut Model, look: fn(u32) -> Option<About>) {
+    let unknown: Vec<_> = model.undescribed().collect();
+    for process in unknown {
+        let about = look(process.pid);
+        if let Some(about) = about.filter(|about| targets::is_of(about, process)) {
+            model.describe_process(process, about);
+        }
+    }
+}
+
+/// Whether process `pid` has ended.
+pub fn has_ended(pid: u32) -> bool {
+    matches!(targets::check(pid), Err(targets::TargetError::Gone(_)))
+}
+
+/// Operations that no counter holds.
+pub fn lost(losses: &Losses) -> u64 {
+    let reasons = ["lost_operations", "exit_missed", "recursion_misses"];
+    reasons.iter().filter_map(|name| losses.get(*name)).sum()
+}

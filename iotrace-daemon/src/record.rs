@@ -1,0 +1,349 @@
+//! `iotrace record`: trace a program, processes or the system; write a recording; report.
+//!
+//! Order matters: the program is made and held, the hooks come on and prove themselves, the program becomes a target
+//! and goes. At its end the hooks come off first, so that what is drained last is all there is.
+
+use crate::PROGRAMS;
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use rustix::fs::Access;
+
+use super::{
+    child::Held,
+    config::Sorting,
+    interrupt, live,
+    output::{Format, Place, TextOptions, is_special},
+    remote::Remote,
+    session::Session,
+    sizes::parse_size,
+    source::Source,
+    tell,
+    times::parse_time,
+    trace::Trace,
+    user::User,
+};
+use iotrace_model::run::MergedTime;
+use iotrace_model::targets;
+use iotrace_service::socket::protocol::Record;
+use iotrace_tracer::drain::{Drain, rings};
+use iotrace_tracer::kernel::{
+    Detail, HookChoice, Options, TraceOptions, block, load, selftest, trace::Filter,
+    uprobes::Wanted,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("scope").required(true).args(["pid", "all", "command"]))]
+pub struct Args {
+    /// Trace this process, with its threads and descendants; may be given several times.
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// Trace every process of the system.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Do not follow the children of the traced processes.
+    #[arg(long)]
+    pub no_follow: bool,
+    /// Stop after this time, e.g. 30s, 5m, 2h; a number alone is of seconds. A program is ended.
+    #[arg(short, long, value_name = "TIME", value_parser = parse_time)]
+    pub duration: Option<Duration>,
+    /// How much to keep per file.
+    #[arg(long, value_enum, default_value_t = Detail::Full)]
+    pub detail: Detail,
+    /// How to see system calls.
+    #[arg(long, value_enum, default_value_t = HookChoice::Auto)]
+    hook: HookChoice,
+    /// Directory for the recording [default: iotrace-DATE-TIME-PID.d here]. A name that ends in .html, .json or .txt is that
+    /// of a file for the report.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Write the report to this file, or to `stdout` or `stderr` [default: stdout; the text report of a program whose output
+    /// goes to a file or a pipe: stderr]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Report as text, as JSON or as a page for a browser [default: as the name of the file ends, else text]. The output of a
+    /// program goes to stderr where the report is not text and goes to stdout.
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    #[command(flatten)]
+    pub text: TextOptions,
+    /// Flush interval: at most this much is lost if the recorder is killed, and no timeline is finer [default: 250ms in the
+    /// first 5 seconds, 1s up to half a minute, then 5s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub flush: Option<Duration>,
+    /// Merged time over all processes: within bounds, or exactly, which makes each traced call dearer.
+    #[arg(long, value_enum, default_value_t = MergedTime::Bounds, value_name = "HOW")]
+    pub merged_time: MergedTime,
+    /// Entries of each of the two generations of kernel counters; the self-test alone needs 3.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=1 << 24))]
+    map_entries: Option<u32>,
+    /// The running kernel's type information, where it is not at /sys/kernel/btf/vmlinux.
+    #[arg(long, value_name = "FILE")]
+    btf: Option<PathBuf>,
+    /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Let the service at this Unix socket count, as it does by itself for users without privileges.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Count neither what comes from storage and what from the page cache, nor the use of mapped files.
+    #[arg(long)]
+    no_page_cache: bool,
+    /// Count requests to block devices, too: by device, and their bytes by process and file.
+    #[arg(long, conflicts_with = "no_page_cache")]
+    pub block: bool,
+    /// Keep every operation by itself, too: who, which file, where, how much, when, with what result.
+    #[arg(long)]
+    pub trace: bool,
+    /// Most room for these operations on disk, e.g. 500M, 10G: what comes then is counted, and left out.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "trace")]
+    pub trace_max_size: Option<u64>,
+    /// Keep only some: phase=NAME, path=GLOB, min-duration=TIME, pid=PID, comm=NAME; may be given several times. Of one
+    /// key any value will do, of several keys each must be met.
+    #[arg(long, value_name = "KEY=VALUE", requires = "trace")]
+    pub trace_filter: Vec<String>,
+    /// Room for operations on their way out of the kernel, on all CPUs together.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", requires = "trace")]
+    trace_buffer: u64,
+    /// See calls of these libraries by uprobes, too: stdio, cufile, hdf5, mpiio, marker; NAME:FILE for one file of
+    /// it.
+    #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
+    pub uprobe: Vec<Wanted>,
+    /// Keep what the main threads of processes wait for, too: storage by file, the loader's computing, the run queue, sleep,
+    /// page faults, the network.
+    #[arg(long)]
+    pub waits: bool,
+    /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
+    #[arg(long, value_name = "NAME", requires = "command")]
+    user: Option<String>,
+    /// The program to trace, with its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Runs `iotrace record`.
+pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
+    interrupt::end_before_tracing();
+    args.find_report()?;
+    for pid in &args.pid {
+        targets::check(*pid)?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let service = live::service(args.socket.as_deref());
+    let recorded = runtime.block_on(async {
+        match &service {
+            Some(socket) => record_by_service(args, socket).await,
+            None => record(args, verbose).await,
+        }
+    });
+    let mut session = recorded.map_err(|error| live::explain(error, service.is_some()))?;
+    runtime.shutdown_background();
+    let recorded = session.finish();
+    // The report first: that the recording is incomplete is the last thing that is said.
+    let outcome = session.print(recorded.is_ok()).and(recorded);
+    match (outcome, session.run.exit_code) {
+        (Ok(()), code) => Ok(ExitCode::from(code.unwrap_or(0) as u8)),
+        (Err(error), None) => Err(error),
+        (Err(error), Some(code)) => {
+            // A program must not fail because its tracer did.
+            tell(&error);
+            Ok(ExitCode::from(code as u8))
+        }
+    }
+}
+
+impl Args {
+    /// Tells a report's file from the recording's directory.
+    fn find_report(&mut self) -> anyhow::Result<()> {
+        let is_report = |path: &PathBuf| Format::of_name(path).is_some() && !path.is_dir();
+        if self.output.as_ref().is_some_and(is_report) {
+            if let Some(report) = &self.report {
+                anyhow::bail!(
+                    "leave out --output or --report: both name a file for the report, and that is {}",
+                    report.display()
+                );
+            }
+            self.report = self.output.take();
+        }
+        let place = self.place();
+        self.format().check(&self.text, &place, "--report")?;
+        if let Place::File(file) = place
+            && !is_special(&file)
+        {
+            // Said before the program runs: it may run for days.
+            let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
+            let directory = directory.unwrap_or(Path::new("."));
+            rustix::fs::access(directory, Access::WRITE_OK).with_context(|| {
+                format!(
+                    "name a file for the report in a directory that can be written, not {}",
+                    file.display()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How the report is written.
+    pub fn format(&self) -> Format {
+        Format::of(self.format, self.report.as_deref())
+    }
+
+    /// Where it goes.
+    pub fn place(&self) -> Place {
+        let is_apart = self.command.is_empty() || io::stdout().is_terminal();
+        match &self.report {
+            Some(name) => Place::of(name),
+            None if self.format() == Format::Text && !is_apart => Place::Stderr,
+            None => Place::Stdout,
+        }
+    }
+
+    /// Whether standard output is for the report alone.
+    fn keeps_stdout(&self) -> bool {
+        self.format() != Format::Text && self.place() == Place::Stdout
+    }
+}
+
+async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
+    let options = Options {
+        detail: args.detail,
+        follow: args.all || !args.no_follow,
+        environment: true,
+        cgroup: false,
+        missing: true,
+        cpu: true,
+        merge_all: args.merged_time == MergedTime::Exact,
+        histograms: false,
+        map_entries: args.map_entries,
+        btf: args.btf.clone(),
+        program_log: verbose > 1,
+        trace: if args.trace {
+            Some(TraceOptions {
+                buffer_bytes: args.trace_buffer,
+                filter: Filter::new(&args.trace_filter).context("--trace-filter")?,
+            })
+        } else {
+            None
+        },
+        page_cache: !args.no_page_cache,
+        block: match args.block {
+            true => block::Wanted::Files,
+            false => block::Wanted::Nothing,
+        },
+        uprobes: args.uprobe.clone(),
+        waits: args.waits,
+    };
+    // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
+    let sorting = Sorting::read(args.rules.as_deref())?;
+    let types = load::types_if_any(options.btf.as_deref())?;
+    let held = hold(&args)?;
+    let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
+    drop(types);
+    let mut drain = Drain::new(&mut kernel)?;
+    let hook = kernel.attach(args.hook)?;
+    selftest::run(&mut kernel, &mut drain)?;
+    kernel.zero_losses()?;
+    drain.zero_files();
+    let running = if args.all {
+        targets::all().collect()
+    } else {
+        targets::descendants(&args.pid)
+    };
+    kernel.probe_libraries(&running)?;
+    log::info!(
+        "hook {}, detail {}, {} entries in each of two generations, {} MiB of kernel maps",
+        hook.name(),
+        kernel.detail().name(),
+        kernel.map_entries(),
+        kernel.map_bytes() >> 20
+    );
+    drain.begin_block()?;
+    drain.begin_waits();
+    drain.watch(kernel.take_threads());
+    let rings = rings::Operations::take(&mut kernel)?;
+    let args = Args {
+        detail: kernel.detail(),
+        ..args
+    };
+    let signals = interrupt::tracing_begins()?;
+    let session = Session::new(args, sorting, hook.name())?;
+    let mut trace = Trace::new(Source::own(kernel, drain)?, signals);
+    trace.keep_operations(rings);
+    follow(trace, session, held).await
+}
+
+async fn record_by_service(args: Args, socket: &Path) -> anyhow::Result<Session> {
+    refuse_what_the_service_decides(&args)?;
+    let sorting = Sorting::read(args.rules.as_deref())?;
+    let held = hold(&args)?;
+    // The program has its own already: what is recorded is for this user alone, wherever it is written.
+    // SAFETY: a plain call.
+    unsafe { libc::umask(0o077) };
+    let pids = match &held {
+        Some(held) => vec![held.pid()],
+        None => args.pid.clone(),
+    };
+    let remote = Remote::start(socket, Record::new(args.detail, !args.no_follow, pids))?;
+    let signals = interrupt::tracing_begins()?;
+    let session = Session::new(args, sorting, &remote.hook)?;
+    follow(Trace::new(Source::Service(remote), signals), session, held).await
+}
+
+fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
+    let given = [
+        ("--all", args.all),
+        ("--hook", args.hook != HookChoice::Auto),
+        ("--map-entries", args.map_entries.is_some()),
+        ("--btf", args.btf.is_some()),
+        ("--merged-time", args.merged_time != MergedTime::Bounds),
+        ("--trace", args.trace),
+        ("--no-page-cache", args.no_page_cache),
+        ("--block", args.block),
+        ("--uprobe", !args.uprobe.is_empty()),
+        ("--waits", args.waits),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => anyhow::bail!(
+            "{flag} is not for recordings that the service makes: leave it out, or run iotrace as root without it"
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Makes the program's process, where there is a program.
+fn hold(args: &Args) -> anyhow::Result<Option<Held>> {
+    if args.command.is_empty() {
+        return Ok(None);
+    }
+    let user = args.user.as_deref().map(User::find).transpose()?;
+    let held = Held::new(&args.command, user, args.keeps_stdout())
+        .context("a process for the command cannot be made")?;
+    Ok(Some(held))
+}
+
+/// Records from the start of the processes' being traced to the end.
+async fn follow(
+    mut trace: Trace,
+    mut session: Session,
+    held: Option<Held>,
+) -> anyhow::Result<Session> {
+    if let Err(error) = trace.begin(&mut session, held) {
+        // Nothing was traced: what is left behind would only be an empty recording.
+        session.discard();
+        trace.abandon()?;
+        return Err(error);
+    }
+    trace.follow(&mut session).await?;
+    if let Err(error) = trace.end(&mut session).await {
+        session.lost = Some(error);
+    }
+    Ok(session)
+}

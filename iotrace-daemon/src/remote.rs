@@ -1,0 +1,225 @@
+//! The client's side of the service's socket: asks for a recording, and takes in what is counted.
+//!
+//! A thread reads, so that a slow disk here never lets the service wait.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use iotrace_service::{
+    config::DEFAULT_SOCKET,
+    socket::protocol::{Answer, Ask, Record, Refusal, Request, Sums, VERSION, Wish, line},
+};
+use iotrace_tracer::drain::{Batch, collector::Taken, wire::Unpacker};
+
+/// Longest line of the service: losses by reason.
+const LINE: u64 = 64 << 10;
+/// Most bytes behind a line: all events that the kernel's ring buffer holds, and more.
+const BYTES: u32 = 64 << 20;
+/// Names the socket, where that is not at its usual place.
+const PLACE: &str = "IOTRACE_SOCKET";
+
+/// Where the service's socket is, unless a flag says so.
+pub fn place() -> PathBuf {
+    std::env::var_os(PLACE).map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+}
+
+/// Asks the service at `path`.
+pub fn ask(path: &Path, ask: Ask) -> anyhow::Result<BufReader<UnixStream>> {
+    let mut stream = UnixStream::connect(path).with_context(|| {
+        format!(
+            "no service answers at {}: it must run (`iotrace daemon`) with `socket` set in its [recordings], you must be in \
+             the socket's group, and `--socket` names it where it is elsewhere",
+            path.display()
+        )
+    })?;
+    let request = Request {
+        iotrace: VERSION,
+        ask,
+    };
+    // Who refuses without a look at the request may have closed already: what it said can still be read.
+    let written = stream.write_all(&line(&request));
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(error).context("the service does not take a request");
+    }
+    Ok(BufReader::new(stream))
+}
+
+/// Reads one line of the service.
+pub fn answer(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Answer> {
+    let mut text = Vec::new();
+    let read = reader.take(LINE).read_until(b'\n', &mut text);
+    read.context("the service has gone")?;
+    if !text.ends_with(b"\n") {
+        anyhow::bail!("the service has gone");
+    }
+    let answer = serde_json::from_slice(&text)
+        .context("the service says what this iotrace does not know")?;
+    match answer {
+        Answer::Error { code, message } => Err(Refusal::new(code, message).into()),
+        answer => Ok(answer),
+    }
+}
+
+/// A recording that the service makes.
+pub struct Remote {
+    stream: UnixStream,
+    heard: UnboundedReceiver<Heard>,
+    /// As they were last said.
+    sums: Sums,
+    pub hook: String,
+    pub start_unix_ns: i64,
+    over: Option<Over>,
+}
+
+/// How it ended.
+enum Over {
+    /// Well; for a reason of the service's, where it has one.
+    Ended(Option<String>),
+    /// What came after the last look is missing.
+    Lost(String),
+}
+
+enum Heard {
+    Batch(Batch),
+    All(Sums),
+    Over(Sums, Over),
+}
+
+impl Remote {
+    /// Asks for a recording; returns when the processes are traced.
+    pub fn start(path: &Path, record: Record) -> anyhow::Result<Self> {
+        let mut reader = ask(path, Ask::Record(record))?;
+        let Answer::Begun {
+            hook,
+            start_unix_ns,
+        } = answer(&mut reader)?
+        else {
+            anyhow::bail!("the service does not begin with what it should");
+        };
+        let stream = reader.get_ref().try_clone()?;
+        let (sender, heard) = unbounded_channel();
+        std::thread::Builder::new()
+            .name("iotrace-hear".into())
+            .spawn(move || hear(reader, &sender))?;
+        Ok(Self {
+            stream,
+            heard,
+            sums: Sums::default(),
+            hook,
+            start_unix_ns,
+            over: None,
+        })
+    }
+
+    /// Asks for everything that was done until now.
+    pub fn ask(&mut self) {
+        self.say(Wish::All);
+    }
+
+    /// What comes next; `None` when nothing more does.
+    pub async fn next(&mut self) -> Option<Taken> {
+        let heard = self.heard.recv().await?;
+        self.take(heard)
+    }
+
+    /// What was not counted, as it was last said.
+    pub fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    /// Why it ended, where the client did not ask for it.
+    pub fn reason(&self) -> Option<&str> {
+        match self.over.as_ref()? {
+            Over::Ended(reason) => reason.as_deref(),
+            Over::Lost(reason) => Some(reason),
+        }
+    }
+
+    /// Whether something is missing at its end.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.over, Some(Over::Lost(_)))
+    }
+
+    /// Ends it; the rest goes to `take`.
+    pub async fn end(&mut self, mut take: impl FnMut(Batch)) {
+        self.say(Wish::Stop);
+        while self.over.is_none() {
+            let Some(heard) = self.heard.recv().await else {
+                return;
+            };
+            if let Some(Taken::Batch(batch)) = self.take(heard) {
+                take(batch);
+            }
+        }
+    }
+
+    fn take(&mut self, heard: Heard) -> Option<Taken> {
+        match heard {
+            Heard::Batch(batch) => Some(Taken::Batch(batch)),
+            Heard::All(sums) => {
+                let stats = sums.drains;
+                self.sums = sums;
+                Some(Taken::All(stats))
+            }
+            Heard::Over(sums, over) => {
+                if !matches!(over, Over::Lost(_)) {
+                    self.sums = sums;
+                }
+                self.over = Some(over);
+                None
+            }
+        }
+    }
+
+    fn say(&mut self, wish: Wish) {
+        // A service that has gone does not hear it, which `next` tells of.
+        let _ = self.stream.write_all(&line(&wish));
+    }
+}
+
+/// Takes in what the service says until it says no more.
+fn hear(mut reader: BufReader<UnixStream>, heard: &UnboundedSender<Heard>) {
+    // The other end is there until the recording is over.
+    let send = |what| drop(heard.send(what));
+    let mut unpacker = Unpacker::default();
+    let lost = loop {
+        match hear_one(&mut reader, &mut unpacker) {
+            Ok(Heard::Over(sums, over)) => return send(Heard::Over(sums, over)),
+            Ok(what) => send(what),
+            Err(error) => break error,
+        }
+    };
+    let over = Over::Lost(format!("{lost:#}"));
+    send(Heard::Over(Sums::default(), over));
+}
+
+fn hear_one(reader: &mut BufReader<UnixStream>, unpacker: &mut Unpacker) -> anyhow::Result<Heard> {
+    let counted = |mut sums: Sums, unpacker: &Unpacker| {
+        sums.drains.damaged += unpacker.damaged();
+        sums
+    };
+    Ok(match answer(reader)? {
+        Answer::Batch { kind, bytes } => {
+            anyhow::ensure!(bytes <= BYTES, "the service sends more than can be");
+            let mut body = vec![0; bytes as usize];
+            reader
+                .read_exact(&mut body)
+                .context("the service has gone")?;
+            let batch = unpacker.unpack(kind, &body);
+            Heard::Batch(batch.context("what the service sends breaks off")?)
+        }
+        Answer::All(sums) => Heard::All(counted(sums, unpacker)),
+        Answer::End { sums, reason } => Heard::Over(counted(sums, unpacker), Over::Ended(reason)),
+        Answer::Error { .. } | Answer::Begun { .. } | Answer::Snapshot(_) => {
+            anyhow::bail!("the service says what does not belong here")
+        }
+    })
+}

@@ -1,0 +1,194 @@
+//! What one run of `record` keeps: the model, the recording on disk, and what the report will say of the run.
+
+use std::{
+    collections::HashMap,
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use iotrace_common::in_flight::Head;
+
+use super::{
+    config::Sorting,
+    output::{self, Place},
+    progress::Progress,
+    record::Args,
+    report::next_steps,
+};
+use iotrace_model::host;
+use iotrace_model::targets;
+use iotrace_model::{
+    About, Model,
+    run::{RAW, Run, Target},
+};
+use iotrace_recording::{self, Directory, Recorder};
+use iotrace_report::Report;
+use iotrace_tracer::in_flight::{self, Earlier};
+
+/// What is kept while recording, and after the hooks are off.
+pub struct Session {
+    pub args: Args,
+    pub model: Model,
+    pub run: Run,
+    /// What the kernel side sorts by, and the report too.
+    sorting: Sorting,
+    recorder: Option<Recorder>,
+    pub directory: PathBuf,
+    pub started: Instant,
+    pub progress: Progress,
+    /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.
+    pub known: HashMap<u32, About>,
+    /// Calls that had begun before.
+    pub earlier: Earlier,
+    /// Why what came last is missing.
+    pub lost: Option<anyhow::Error>,
+}
+
+impl Session {
+    pub fn new(args: Args, sorting: Sorting, hook: &str) -> anyhow::Result<Self> {
+        let target = if args.all {
+            Target::All(true)
+        } else if args.command.is_empty() {
+            Target::Pids(args.pid.clone())
+        } else {
+            Target::Command(
+                args.command
+                    .iter()
+                    .map(|arg| arg.to_string_lossy().into_owned())
+                    .collect(),
+            )
+        };
+        let mut run = host::run(env!("IOTRACE_VERSION"), target, hook, args.detail.name())?;
+        run.merged_time = args.merged_time;
+        run.block = args.block;
+        let directory = args.output.clone().unwrap_or_else(|| host::directory(&run));
+        let recorder = Recorder::create(&directory, &run)?;
+        Ok(Self {
+            args,
+            model: Model::with_history(),
+            run,
+            sorting,
+            recorder: Some(recorder),
+            directory,
+            started: Instant::now(),
+            progress: Progress::new(),
+            known: HashMap::new(),
+            earlier: Earlier::default(),
+            lost: None,
+        })
+    }
+
+    /// The directory of the recording, while it is written.
+    pub fn output(&self) -> Option<&Directory> {
+        self.recorder.as_ref().map(Recorder::directory)
+    }
+
+    /// Lets the run's time begin.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        self.started = Instant::now();
+        self.run.start_unix_ns = host::realtime()?;
+        Ok(())
+    }
+
+    /// Takes down that the service let it begin a moment ago.
+    pub fn began(&mut self, start_unix_ns: i64) {
+        let ago = self.run.start_unix_ns.saturating_sub(start_unix_ns);
+        let ago = Duration::from_nanos(u64::try_from(ago).unwrap_or(0));
+        self.run.start_unix_ns = start_unix_ns;
+        self.started = self.started.checked_sub(ago).unwrap_or(self.started);
+    }
+
+    /// Asks /proc for the processes that no event has told of.
+    pub fn describe(&mut self) {
+        let unknown: Vec<_> = self.model.undescribed().collect();
+        for process in unknown {
+            let about =
+                targets::look(process.pid).or_else(|| self.known.get(&process.pid).cloned());
+            let is_of = |about: &About| {
+                targets::is_of(about, process)
+                    || self.run.hook == RAW && targets::is_of_first_sight(about, process)
+            };
+            if let Some(about) = about.filter(is_of) {
+                self.model.describe_process(process, about);
+            }
+        }
+    }
+
+    /// Takes down which calls have not returned.
+    pub fn take_in_flight(&mut self, heads: &[Head]) {
+        self.tick();
+        self.run.in_flight = in_flight::describe(heads, &self.earlier, &self.model, &self.run);
+    }
+
+    /// Takes down how long the run has lasted.
+    pub fn tick(&mut self) {
+        self.run.duration_ns = self.started.elapsed().as_nanos() as u64;
+    }
+
+    /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
+    pub fn flush(&mut self) {
+        self.tick();
+        self.progress.clear();
+        if let Err(error) = self.write_part() {
+            log::error!("{error}; what was counted is kept for the next flush");
+        }
+    }
+
+    /// Takes the recording away again.
+    pub fn discard(&mut self) {
+        if let Some(Err(error)) = self.recorder.take().map(Recorder::discard) {
+            log::warn!("{error}");
+        }
+    }
+
+    /// Writes the last part.
+    pub fn finish(&mut self) -> anyhow::Result<()> {
+        self.progress.clear();
+        self.run.room_bytes = host::room(&self.model);
+        if let Some(lost) = self.lost.take() {
+            // What there is, and no word that it is complete.
+            if let Err(error) = self.write_part() {
+                log::error!("{error}");
+            }
+            return Err(lost).with_context(|| self.incomplete());
+        }
+        match self.recorder.take() {
+            Some(recorder) => recorder
+                .finish(&mut self.model, &self.run)
+                .with_context(|| self.incomplete()),
+            None => Ok(()),
+        }
+    }
+
+    fn write_part(&mut self) -> Result<(), iotrace_recording::Error> {
+        match &mut self.recorder {
+            Some(recorder) => recorder.flush(&mut self.model, &self.run),
+            None => Ok(()),
+        }
+    }
+
+    fn incomplete(&self) -> String {
+        format!("the recording {} is incomplete", self.directory.display())
+    }
+
+    /// Writes the report, and where the recording is to standard error. `is_complete`: whether all of it could be written.
+    pub fn print(&self, is_complete: bool) -> anyhow::Result<()> {
+        let Sorting {
+            classifier,
+            thresholds,
+        } = &self.sorting;
+        let report = Report::with(&self.model, &self.run, classifier, thresholds);
+        let (format, extent) = (self.args.format(), self.args.text.extent());
+        let place = self.args.place();
+        place.write(&extent, |layout, out| {
+            output::write(&report, format, &extent, is_complete, layout, out)
+        })?;
+        if let Place::File(file) = &place {
+            eprintln!("iotrace: report in {}", file.display());
+        }
+        next_steps(std::slice::from_ref(&self.directory), &mut io::stderr())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! `iotrace top`: live processes and files by phase, in the terminal.
+//!
+//! ```text
+//! mod      where counts come from, the keys, the loop
+//! state    one interval of the model -> lines, sorted and filtered (pure)
+//! view     lines -> the screen
+//! ```
+
+mod state;
+mod view;
+
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use ratatui::{
+    DefaultTerminal,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{config::Sorting, live, source::Source};
+use iotrace_model::host;
+use iotrace_model::targets;
+use iotrace_model::{Model, history::Bounds, run::Clock};
+use iotrace_tracer::drain::collector::Taken;
+use iotrace_tracer::in_flight;
+use state::{Lines, State};
+
+/// Files from which on those are forgotten that are not in use.
+const FILES: usize = 100_000;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only these processes, with their descendants [default: all; without privileges, all of one's own]
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+    /// Time between two looks.
+    #[arg(short, long, default_value = "1s", value_parser = crate::times::parse_time)]
+    interval: Duration,
+    /// Begin with files instead of processes.
+    #[arg(long)]
+    files: bool,
+    /// Show only lines that have this text.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Rules that come before the built-in ones [default: as of `iotrace record`]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Let the service at this Unix socket count, as it does by itself for users without privileges.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+/// Runs `iotrace top`.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        io::stdout().is_terminal() && io::stdin().is_terminal(),
+        "top needs a terminal: for a file or a pipe there is `iotrace snapshot` and `iotrace record`"
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(async {
+        let sorting = Sorting::read(args.rules.as_deref())?;
+        let source = live::open(&args.pid, args.socket.as_deref(), &sorting)?;
+        let mut top = Top::new(args, source, sorting)?;
+        let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+        let shown = top.follow(&mut terminal).await;
+        ratatui::restore();
+        let ended = top.source.abandon();
+        shown?;
+        ended?;
+        anyhow::Ok(())
+    });
+    runtime.shutdown_background();
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+struct Top {
+    source: Source,
+    sorting: Sorting,
+    /// Those that were named.
+    pids: Vec<u32>,
+    model: Model,
+    state: State,
+    interval: Duration,
+    /// When the last look was.
+    looked: Instant,
+}
+
+impl Top {
+    fn new(args: &Args, source: Source, sorting: Sorting) -> io::Result<Self> {
+        let mut model = Model::default();
+        model.update_mounts(&host::mountinfo()?);
+        Ok(Self {
+            source,
+            sorting,
+            pids: args.pid.clone(),
+            model,
+            state: State::new(args.files, args.filter.clone()),
+            interval: args.interval.max(Duration::from_millis(100)),
+            looked: Instant::now(),
+        })
+    }
+
+    /// Shows what comes until a key or a signal says that it is enough.
+    async fn follow(&mut self, terminal: &mut DefaultTerminal) -> anyhow::Result<()> {
+        let mut keys = keys();
+        let mut terminate = signal(SignalKind::terminate())?;
+        // Control-C in the terminal is a key.
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut look = interval(self.interval);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        look.reset();
+        loop {
+            terminal.draw(|frame| view::draw(frame, &mut self.state))?;
+            // Counts come in many batches; only what is to be seen is drawn.
+            loop {
+                tokio::select! {
+                    taken = self.source.next() => match taken {
+                        Some(Taken::Batch(batch)) => {
+                            batch.apply(&mut self.model);
+                            continue;
+                        }
+                        Some(Taken::All(_)) => self.take()?,
+                        None => anyhow::bail!(
+                            "nothing more is counted: {}",
+                            self.source.reason().unwrap_or("the kernel side has ended")
+                        ),
+                    },
+                    _ = look.tick() => {
+                        self.source.look();
+                        self.source.ask();
+                        continue;
+                    }
+                    key = keys.recv() => match key {
+                        Some(key) => if self.press(key) { return Ok(()) },
+                        None => return Ok(()),
+                    },
+                    _ = terminate.recv() => return Ok(()),
+                    _ = interrupt.recv() => return Ok(()),
+                }
+                break;
+            }
+        }
+    }
+
+    /// Takes an interval off the model.
+    fn take(&mut self) -> anyhow::Result<()> {
+        let now = Instant::now();
+        let period = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        live::describe(&mut self.model, targets::look);
+        self.state.ended = self
+            .pids
+            .iter()
+            .copied()
+            .filter(|pid| live::has_ended(*pid))
+            .collect();
+        let lines = Lines::of(&self.model, &self.sorting.classifier, period);
+        let lost = live::lost(&self.source.losses()?);
+        self.state.take(lines, lost);
+        let heads = self.source.in_flight();
+        let calls = in_flight::of_all(&heads, &self.model, &Clock::default());
+        self.state.in_flight = calls.into_iter().map(|(_, call)| call).collect();
+        self.model.settle(Bounds { start: 0, end: 0 });
+        self.forget()?;
+        Ok(())
+    }
+
+    /// Lets the model forget what was there before, when that is much. Names come again where the kernel side is ours.
+    fn forget(&mut self) -> anyhow::Result<()> {
+        if self.model.file_count() < FILES {
+            return Ok(());
+        }
+        if let Source::Own { kernel, .. } = &mut self.source {
+            self.model
+                .forget(|process| process.about.end.is_none(), |_| false);
+            kernel.forget_names()?;
+            self.model.update_mounts(&host::mountinfo()?);
+        }
+        Ok(())
+    }
+
+    /// Does what a key says; true: that is the end.
+    fn press(&mut self, key: KeyEvent) -> bool {
+        let state = &mut self.state;
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return matches!(key.code, KeyCode::Char('c'));
+        }
+        if state.typing {
+            match key.code {
+                KeyCode::Enter => state.typing = false,
+                KeyCode::Esc => {
+                    state.typing = false;
+                    state.filter.clear();
+                }
+                KeyCode::Backspace => drop(state.filter.pop()),
+                KeyCode::Char(letter) => state.filter.push(letter),
+                _ => {}
+            }
+            return false;
+        }
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Tab => state.turn(),
+            KeyCode::Char('s') | KeyCode::Right => state.sort_by(1),
+            KeyCode::Char('S') | KeyCode::Left => state.sort_by(-1),
+            KeyCode::Char('r') => state.reverse(),
+            KeyCode::Char('/') => state.typing = true,
+            KeyCode::Char(' ') => state.pause(),
+            KeyCode::Char('t') => state.shows_totals = !state.shows_totals,
+            KeyCode::Down | KeyCode::Char('j') => state.scroll(1),
+            KeyCode::Up | KeyCode::Char('k') => state.scroll(-1),
+            KeyCode::PageDown => state.scroll(10),
+            KeyCode::PageUp => state.scroll(-10),
+            KeyCode::Home => state.scroll(isize::MIN),
+            _ => {}
+        }
+        false
+    }
+}
+
+/// Keys that are pressed, and a harmless one when the terminal has another size.
+fn keys() -> UnboundedReceiver<KeyEvent> {
+    let (sender, keys) = unbounded_channel();
+    std::thread::spawn(move || {
+        loop {
+            let key = match event::read() {
+                Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => key,
+                Ok(Event::Resize(..)) => KeyEvent::from(KeyCode::Null),
+                Ok(_) => continue,
+                Err(_) => return,
+            };
+            if sender.send(key).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}

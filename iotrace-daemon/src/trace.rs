@@ -1,0 +1,335 @@
+//! The running trace: from the moment the processes come into scope to the moment the hooks are off and the maps empty.
+
+use std::{
+    io,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use super::{
+    child::{self, Held, Running},
+    interrupt::Signals,
+    live,
+    operations::Operations,
+    session::Session,
+    source::Source,
+    ticks::ticks,
+};
+use iotrace_model::host;
+use iotrace_model::targets;
+use iotrace_tracer::drain::{Batch, Stats, collector::Taken, rings};
+use iotrace_tracer::kernel::KernelError;
+
+/// Until when since the start a flush interval holds, and the interval.
+const FLUSH_STAGES: [(Duration, Duration); 2] = [
+    (Duration::from_secs(5), Duration::from_millis(250)),
+    (Duration::from_secs(30), Duration::from_secs(1)),
+];
+const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
+/// Exit code when `--duration` ends a program, as timeout(1)'s.
+const TIMED_OUT: i32 = 124;
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(200);
+/// What a program gets between the signal that is to end it and SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The running trace.
+pub struct Trace {
+    source: Source,
+    /// Nothing more comes from the source.
+    over: bool,
+    /// The rings of the operation trace, before it begins.
+    rings: Option<rings::Operations>,
+    operations: Option<Operations>,
+    child: Option<Running>,
+    signals: Signals,
+    /// When the program that is to end will be killed.
+    ending: Option<Instant>,
+    timed_out: bool,
+    /// Whether the program was sent SIGKILL.
+    killed: bool,
+}
+
+impl Trace {
+    /// Starts to drain; nothing is in scope yet.
+    pub fn new(source: Source, signals: Signals) -> Self {
+        Self {
+            source,
+            over: false,
+            rings: None,
+            operations: None,
+            child: None,
+            signals,
+            ending: None,
+            timed_out: false,
+            killed: false,
+        }
+    }
+
+    /// Has every operation of these rings kept, too.
+    pub fn keep_operations(&mut self, rings: Option<rings::Operations>) {
+        self.rings = rings;
+    }
+
+    /// Takes the hooks off without a last look.
+    pub fn abandon(self) -> Result<(), KernelError> {
+        self.source.abandon()
+    }
+
+    /// Puts the processes into scope and lets the program go.
+    pub fn begin(&mut self, session: &mut Session, held: Option<Held>) -> anyhow::Result<()> {
+        session.model.update_mounts(&host::mountinfo()?);
+        session.begin()?;
+        if let Some(rings) = self.rings.take() {
+            let (args, run) = (&session.args, &session.run);
+            let (most_bytes, filter) = (args.trace_max_size, &args.trace_filter);
+            if let Some(directory) = session.output() {
+                let started = Operations::start(rings, directory, run, most_bytes, filter);
+                self.operations = Some(started?);
+            }
+        }
+        match &mut self.source {
+            Source::Service(remote) => session.began(remote.start_unix_ns),
+            Source::Own { kernel, .. } => {
+                if let Some(held) = &held {
+                    kernel.add_target(held.pid())?;
+                } else if session.args.all {
+                    kernel.trace_all()?;
+                }
+            }
+        }
+        if let Some(held) = held {
+            self.child = Some(held.release()?);
+        } else if !session.args.all {
+            self.add_running(session)?;
+        }
+        if self.child.is_none() {
+            self.source.begin_anew();
+        }
+        Ok(())
+    }
+
+    /// Puts processes that run into scope, and takes down who they are.
+    fn add_running(&mut self, session: &mut Session) -> Result<(), KernelError> {
+        let roots = session.args.pid.clone();
+        let follow = !session.args.no_follow;
+        let find = || {
+            if follow {
+                targets::descendants(&roots)
+            } else {
+                roots.clone()
+            }
+        };
+        // Twice: a child made between the first look and its parent's becoming a target is not followed.
+        for pid in find().into_iter().chain(find()) {
+            if let Source::Own { kernel, .. } = &mut self.source {
+                kernel.add_target(pid)?;
+            }
+            session.earlier.look(pid);
+            session
+                .known
+                .extend(targets::look(pid).map(|about| (pid, about)));
+        }
+        Ok(())
+    }
+
+    /// Follows the processes until they end, time is up or a signal comes.
+    pub async fn follow(&mut self, session: &mut Session) -> anyhow::Result<()> {
+        let deadline = session
+            .args
+            .duration
+            .map(|duration| session.started + duration);
+        let mut look = ticks(TICK);
+        let mut flush = Box::pin(tokio::time::sleep(flush_interval(session)));
+        // There is nothing yet to look at.
+        look.reset();
+        let mut asked = false;
+        loop {
+            let next = [deadline.filter(|_| !self.timed_out), self.ending]
+                .into_iter()
+                .flatten()
+                .min();
+            tokio::select! {
+                taken = self.source.next(), if !self.over => match taken {
+                    Some(Taken::Batch(batch)) => {
+                        let mapped = batch.mapped();
+                        batch.apply(&mut session.model);
+                        self.source.probe(&mapped, &session.model);
+                    }
+                    Some(Taken::All(_)) => {
+                        self.flush(session)?;
+                        // Counted from here: a slow disk must not be given one part behind the other.
+                        flush.as_mut().reset((Instant::now() + flush_interval(session)).into());
+                        asked = false;
+                    }
+                    None => if self.is_over(session) { return Ok(()) },
+                },
+                _ = look.tick() => {
+                    self.source.look();
+                    session.describe();
+                    session.progress.show(session.started.elapsed(), &session.model);
+                    if targets_ended(session) {
+                        return Ok(());
+                    }
+                }
+                () = &mut flush, if !asked && !self.over => {
+                    self.source.ask();
+                    asked = true;
+                }
+                status = ended(&mut self.child) => {
+                    session.run.exit_code = Some(child::exit_code(status?));
+                    return Ok(());
+                }
+                _ = self.signals.interrupt.recv() => if self.interrupted(session, libc::SIGINT) { return Ok(()) },
+                _ = self.signals.terminate.recv() => if self.interrupted(session, libc::SIGTERM) { return Ok(()) },
+                () = until(next) => if self.time_is_up() { return Ok(()) },
+            }
+        }
+    }
+
+    /// Writes a part, of all that was done until it was asked for.
+    fn flush(&self, session: &mut Session) -> anyhow::Result<()> {
+        session.run.losses = self.source.losses()?;
+        session.run.uprobes = self.source.probed();
+        if let Some(operations) = &self.operations {
+            operations.cut();
+            session.run.trace = Some(operations.summary());
+        }
+        session.model.update_mounts(&host::mountinfo()?);
+        session.take_in_flight(&self.source.in_flight());
+        session.flush();
+        Ok(())
+    }
+
+    /// Handles the end of what the source has; true: stop now. A program goes on when the service has ended its
+    /// recording. If no reason is known yet, the end will say it.
+    fn is_over(&mut self, session: &mut Session) -> bool {
+        self.over = true;
+        session.tick();
+        let Some(reason) = self.source.reason() else {
+            return true;
+        };
+        session.progress.clear();
+        log::warn!("the recording ends here: {reason}");
+        self.child.is_none()
+    }
+
+    /// Handles a signal to iotrace; true: stop now. A program gets it first, and iotrace stops at its end; a second
+    /// signal stops iotrace alone.
+    fn interrupted(&mut self, session: &mut Session, signal: i32) -> bool {
+        let Some(child) = &self.child else {
+            return true;
+        };
+        if self.ending.is_some() {
+            session.run.exit_code = Some(128 + signal);
+            return true;
+        }
+        child.signal(signal);
+        self.ending = Some(Instant::now() + GRACE);
+        false
+    }
+
+    /// Handles the end of `--duration`, or of the grace after it; true: stop now.
+    fn time_is_up(&mut self) -> bool {
+        let Some(child) = &self.child else {
+            return true;
+        };
+        if self.ending.is_some() {
+            if self.killed {
+                // A call that hangs in the kernel outlives SIGKILL.
+                log::warn!(
+                    "the program does not end, killed or not: the recording ends without it"
+                );
+                return true;
+            }
+            child.signal(libc::SIGKILL);
+            self.killed = true;
+            self.ending = Some(Instant::now() + GRACE);
+            return false;
+        }
+        self.timed_out = true;
+        self.ending = Some(Instant::now() + GRACE);
+        child.signal(libc::SIGTERM);
+        false
+    }
+
+    /// Takes the hooks off, and everything that is left out of the maps.
+    pub async fn end(self, session: &mut Session) -> anyhow::Result<()> {
+        if !self.over {
+            session.tick();
+        }
+        session.describe();
+        session.model.update_mounts(&host::mountinfo()?);
+        session.run.uprobes = self.source.probed();
+        let in_flight = self.source.in_flight();
+        let take = |batch: Batch| batch.apply(&mut session.model);
+        let (losses, stats, lost) = self.source.end(take).await?;
+        session.run.losses = losses;
+        session.lost = lost;
+        if let Some(operations) = self.operations {
+            session.run.trace = Some(operations.finish()?);
+        }
+        session.run.clock_step_ns = host::clock_step(&session.run.clock)?;
+        session
+            .run
+            .losses
+            .insert("damaged_events".into(), stats.damaged);
+        log_stats(stats);
+        // Processes that the last batches told of, and names of files.
+        session.describe();
+        if !self.over {
+            session.take_in_flight(&in_flight);
+        }
+        if self.timed_out && self.child.is_some() {
+            session.run.exit_code = Some(TIMED_OUT);
+        }
+        Ok(())
+    }
+}
+
+/// How long the next interval lasts: the start of a run is short and eventful.
+fn flush_interval(session: &Session) -> Duration {
+    const MIN_INTERVAL: Duration = Duration::from_millis(10);
+    let schedule = || {
+        let elapsed = session.started.elapsed();
+        let is_in = |(until, _): &&(Duration, Duration)| elapsed < *until;
+        let stage = FLUSH_STAGES.iter().find(is_in);
+        stage.map_or(FLUSH_INTERVAL, |(_, interval)| *interval)
+    };
+    session
+        .args
+        .flush
+        .map_or_else(schedule, |given| given.max(MIN_INTERVAL))
+}
+
+fn log_stats(stats: Stats) {
+    log::info!(
+        "{} drains took {:?} ({:?} at most) for {} entries",
+        stats.drains,
+        Duration::from_nanos(stats.drain_ns),
+        Duration::from_nanos(stats.slowest_drain_ns),
+        stats.entries
+    );
+}
+
+/// Whether all processes given by pid have ended.
+fn targets_ended(session: &Session) -> bool {
+    let pids = &session.args.pid;
+    !pids.is_empty() && pids.iter().all(|pid| live::has_ended(*pid))
+}
+
+/// Waits for the program's end; for ever where there is none.
+async fn ended(child: &mut Option<Running>) -> io::Result<ExitStatus> {
+    match child {
+        Some(child) => child.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a moment; for ever where there is none.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,99 @@
+//! The user that a traced program runs as: `record --user`.
+
+use std::{
+    ffi::{CStr, CString, OsStr, OsString},
+    io,
+    os::unix::ffi::OsStrExt as _,
+};
+
+use anyhow::{Context as _, bail};
+
+use iotrace_recording::directory::effective_user;
+
+/// Room for the texts of one entry of the user database, bytes.
+const ENTRY_BYTES: usize = 64 << 10;
+/// Most groups of a user, as the kernel allows.
+const MAX_GROUPS: usize = 65_536;
+
+/// A user of this host.
+pub struct User {
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+    groups: Vec<libc::gid_t>,
+    /// HOME, USER, LOGNAME and SHELL.
+    pub environment: [(&'static str, OsString); 4],
+}
+
+impl User {
+    /// Looks a user up by name.
+    pub fn find(name: &str) -> anyhow::Result<Self> {
+        if effective_user() != 0 {
+            bail!("--user {name:?}: only root can run a command as another user");
+        }
+        let c_name = CString::new(name).context("--user")?;
+        // SAFETY: all zeros are a valid passwd, which has integers and pointers.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        let mut texts = vec![0; ENTRY_BYTES];
+        // SAFETY: the pointers are to values that live for the call, and the length is that of the buffer.
+        let error = unsafe {
+            libc::getpwnam_r(
+                c_name.as_ptr(),
+                &raw mut entry,
+                texts.as_mut_ptr(),
+                texts.len(),
+                &raw mut found,
+            )
+        };
+        if error != 0 {
+            let error = io::Error::from_raw_os_error(error);
+            return Err(error).with_context(|| format!("--user {name:?} cannot be looked up"));
+        }
+        if found.is_null() {
+            bail!("--user {name:?}: there is no such user");
+        }
+        // SAFETY: the entry was found, so its texts end with NUL and lie in the buffer, which lives.
+        let text = |text| unsafe { OsStr::from_bytes(CStr::from_ptr(text).to_bytes()).to_owned() };
+        let mut groups = vec![0; MAX_GROUPS];
+        let mut count = MAX_GROUPS as libc::c_int;
+        // SAFETY: the count is the length of the vector.
+        let listed = unsafe {
+            libc::getgrouplist(
+                c_name.as_ptr(),
+                entry.pw_gid,
+                groups.as_mut_ptr(),
+                &raw mut count,
+            )
+        };
+        if listed < 0 {
+            bail!("--user {name:?} is in more than {MAX_GROUPS} groups");
+        }
+        groups.truncate(usize::try_from(count)?);
+        Ok(Self {
+            uid: entry.pw_uid,
+            gid: entry.pw_gid,
+            groups,
+            environment: [
+                ("HOME", text(entry.pw_dir)),
+                ("USER", name.into()),
+                ("LOGNAME", name.into()),
+                ("SHELL", text(entry.pw_shell)),
+            ],
+        })
+    }
+
+    /// Makes this process one of the user's; async-signal-safe.
+    pub fn assume(&self) -> io::Result<()> {
+        // SAFETY: plain calls; the pointer and the length are those of one vector.
+        let is_done = unsafe {
+            libc::setgroups(self.groups.len(), self.groups.as_ptr()) == 0
+                && libc::setresgid(self.gid, self.gid, self.gid) == 0
+                && libc::setresuid(self.uid, self.uid, self.uid) == 0
+        };
+        if is_done {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
