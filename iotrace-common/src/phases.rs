@@ -1,4 +1,4 @@
-//! The table that sorts files into phases, as the kernel programs have it. `iotrace_daemon::classify::dfa` makes it and
+//! The table that sorts files into phases, as the kernel programs have it. `iotrace_phases::dfa` makes it and
 //! describes the walk; both sides walk it alike.
 
 use core::mem::size_of;

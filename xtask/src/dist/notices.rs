@@ -16,7 +16,7 @@ const BEGINNINGS: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
 /// What is in the binary and is no crate.
 const OTHERS: [(&str, &str); 1] = [(
     "uPlot (the HTML report)",
-    "iotrace-daemon/src/report/html/vendor/uplot/LICENSE",
+    "iotrace-daemon/crates/report/src/html/vendor/uplot/LICENSE",
 )];
 
 /// Every text once, under the names of those that have it.

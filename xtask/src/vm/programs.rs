@@ -12,6 +12,8 @@ use crate::{cmd, run};
 use super::arch::Arch;
 use super::plan;
 
+/// The package that builds `iotrace`, and its tests.
+const PACKAGE: &str = "iotrace-daemon";
 /// The program that the tests trace.
 const WORKLOAD: &str = "workload";
 
@@ -36,9 +38,17 @@ pub fn build(arch: Arch) -> Result<Programs> {
     let mut artifacts = cargo(
         arch,
         &target,
-        &["build", "--bin", "iotrace", "--example", WORKLOAD],
+        &[
+            "build",
+            "--package",
+            PACKAGE,
+            "--bin",
+            "iotrace",
+            "--example",
+            WORKLOAD,
+        ],
     )?;
-    let mut tests = vec!["test", "--no-run"];
+    let mut tests = vec!["test", "--package", PACKAGE, "--no-run"];
     tests.extend(plan::FILES.iter().flat_map(|file| ["--test", file.name]));
     artifacts.extend(cargo(arch, &target, &tests)?);
     let tests = plan::FILES
@@ -54,15 +64,15 @@ pub fn build(arch: Arch) -> Result<Programs> {
 
 /// What user-mode QEMU has no call for: process_vm_readv(2), bpf(2).
 const NOT_EMULATED: [&str; 2] = [
-    "service::environment::tests::memory_has_what_the_file_has",
+    "environment::tests::memory_has_what_the_file_has",
     "kernel::preemption::tests::what_is_seen_is_what_the_release_does",
 ];
 
 /// Runs the unit tests of a processor that this machine does not have.
 pub fn unit_tests(arch: Arch, emulator: &str) -> Result<()> {
     let target = run::target_dir()?.join("vm");
-    let mut cargo = static_cargo(arch, &target, &["test", "--lib"]);
-    cargo.args(["--package", "iotrace-common"]);
+    let mut cargo = static_cargo(arch, &target, &["test", "--workspace", "--lib"]);
+    cargo.args(["--exclude", "iotrace-ebpf", "--exclude", "xtask"]);
     cargo.env(variable(arch, "RUNNER"), emulator);
     cargo.arg("--");
     for test in NOT_EMULATED {
@@ -87,7 +97,7 @@ fn cargo(arch: Arch, target: &Path, args: &[&str]) -> Result<Vec<Value>> {
 fn static_cargo(arch: Arch, target: &Path, args: &[&str]) -> Command {
     let mut cargo = cmd::cargo();
     cargo.args(args);
-    cargo.args(["--locked", "--release", "--package", "iotrace-daemon"]);
+    cargo.args(["--locked", "--release"]);
     cargo.args(["--target", arch.target()]);
     cargo.arg("--target-dir").arg(target);
     // Nothing here needs more than names in a backtrace, and every byte is copied into each machine.
