@@ -19,8 +19,9 @@ pub fn task(options: &Options) -> Result<()> {
         "--package",
         "iotrace-daemon",
         "--test",
-        "churn",
+        "service",
         "--",
+        "churn::",
         "--nocapture",
     ];
     test::with(

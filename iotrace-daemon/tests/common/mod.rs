@@ -33,14 +33,12 @@ pub fn directory() -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// The test's own counting program, which Cargo builds beside the tests.
+/// The counting program: that of the package `iotrace-workload`, in the directory of `iotrace`.
 pub fn workload() -> PathBuf {
-    let path = Path::new(env!("CARGO_BIN_EXE_iotrace"))
-        .with_file_name("examples")
-        .join("workload");
+    let path = Path::new(env!("CARGO_BIN_EXE_iotrace")).with_file_name("workload");
     assert!(
         path.exists(),
-        "{} is missing: `cargo test` builds it, `cargo test --test NAME` does not (cargo build --example workload)",
+        "run `cargo build --package iotrace-workload`, which makes {}: `cargo test --test NAME` does not",
         path.display()
     );
     path

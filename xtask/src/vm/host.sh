@@ -1,6 +1,6 @@
 #!/bin/sh
 # What iotrace says and does on hosts of every kind: `host.sh CASE`, ended with 0 where that is right. The programs are
-# $IOTRACE and $EXACT, a file of tests.
+# $IOTRACE and $KERNEL, the tests that trace.
 
 # refused CODE WORD COMMAND...: it ends with that code, and says the word on standard error.
 refused() {
@@ -17,7 +17,7 @@ refused() {
 exact() {
     export TMPDIR="$1"
     mkdir -p "$TMPDIR"
-    "$EXACT" --exact every_call_btf_full --test-threads 1 && "$EXACT" --exact odd_files --test-threads 1
+    "$KERNEL" --exact exact::every_call_btf_full --test-threads 1 && "$KERNEL" --exact exact::odd_files --test-threads 1
 }
 
 # patiently COMMAND...: until it succeeds.
@@ -60,8 +60,8 @@ overlayfs)
 # What there is one of for each CPU, and threads that move from one to another.
 many_cpus)
     [ "$(nproc)" = 8 ] || { echo "$(nproc) CPUs"; exit 1; }
-    "$EXACT" --exact every_call_btf_full --test-threads 1 &&
-        "$EXACT" --exact sixteen_threads_on_many_files --test-threads 1
+    "$KERNEL" --exact exact::every_call_btf_full --test-threads 1 &&
+        "$KERNEL" --exact exact::sixteen_threads_on_many_files --test-threads 1
     ;;
 # Whatever the kernel has, iotrace finds: there is nothing that it says it cannot tell.
 every_hook)
@@ -138,7 +138,7 @@ hot_plugged_cpu)
     sleep 10
     echo 0 >$online
     (sleep 3; echo 1 >$online) &
-    "$EXACT" --exact sixteen_threads_on_one_file --test-threads 1
+    "$KERNEL" --exact exact::sixteen_threads_on_one_file --test-threads 1
     code=$?
     wait
     grep -q 1 $online || exit 1

@@ -37,11 +37,7 @@ pub fn write(
     archive.entry(Path::new("/dev/console"), 0o020_600, (5, 1), &[]);
     let busybox = apt.unpacked("busybox", &["busybox-static".to_owned()])?;
     archive.file(Path::new("/bin/busybox"), &busybox.join("usr/bin/busybox"))?;
-    let tests = programs.tests.iter().map(|file| &file.binary);
-    for program in [&programs.iotrace, &programs.workload]
-        .into_iter()
-        .chain(tests)
-    {
+    for program in [&programs.iotrace, &programs.workload, &programs.kernel] {
         archive.file(program, program)?;
     }
     for (index, module) in kernel.modules.iter().enumerate() {

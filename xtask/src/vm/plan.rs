@@ -4,17 +4,17 @@ use anyhow::{Context as _, Result, bail};
 
 use super::arch::Arch;
 use super::kernels::Release;
-use super::programs::{Programs, TestFile};
+use super::programs::Programs;
 
 /// A file of tests that runs in the machines.
-pub struct File {
-    pub name: &'static str,
+struct File {
+    name: &'static str,
     /// Tests that cannot run there, each with the reason.
-    pub without: &'static [(&'static str, &'static str)],
+    without: &'static [(&'static str, &'static str)],
 }
 
 /// Files whose tests need nothing but iotrace and the counting program.
-pub const FILES: &[File] = &[
+const FILES: &[File] = &[
     File {
         name: EXACT,
         without: &[],
@@ -207,19 +207,23 @@ pub struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Checks that the chosen tests are there.
     pub fn new(programs: &'a Programs, words: &'a [String]) -> Result<Self> {
-        for (file, built) in FILES.iter().zip(&programs.tests) {
-            if let Some((name, _)) = file
-                .without
-                .iter()
-                .find(|(name, _)| !built.tests.iter().any(|test| test == name))
-            {
+        let plan = Self { programs, words };
+        for file in FILES {
+            let tests: Vec<_> = plan.names(file).collect();
+            if tests.is_empty() {
+                bail!(
+                    "no test is in the file {}: take it out of the plan",
+                    file.name
+                );
+            }
+            let mut without = file.without.iter();
+            if let Some((name, _)) = without.find(|(name, _)| !tests.contains(name)) {
                 bail!(
                     "{}::{name} is left out, and there is none: take it out of the plan",
                     file.name
                 );
             }
         }
-        let plan = Self { programs, words };
         if plan.machines(NEWEST).is_empty() {
             bail!("no test has one of these in its name: {}", words.join(", "));
         }
@@ -251,14 +255,14 @@ impl<'a> Plan<'a> {
         if machine.only.is_none() && release >= HAS_EVERY_HOOK {
             jobs.push(self.host(EVERY_HOOK, release));
         }
-        for (file, built) in FILES.iter().zip(&self.programs.tests) {
+        for file in FILES {
             let is_for = match file.name {
                 OLDER => is_older,
                 UNTYPED => self.programs.arch == Arch::Amd64,
                 _ => true,
             };
             if is_for && machine.only.is_none_or(|only| only == file.name) {
-                jobs.extend(self.tests(file, built, release));
+                jobs.extend(self.tests(file, release));
             }
         }
         if is_older {
@@ -289,33 +293,35 @@ impl<'a> Plan<'a> {
     /// One test on a kernel that loses nothing.
     pub fn job(&self, file: &str, test: &str) -> Result<Job> {
         let name = format!("{file}::{test}");
-        let mut files = FILES.iter().zip(&self.programs.tests);
-        let jobs = files.find(|(known, _)| known.name == file);
-        jobs.and_then(|(file, built)| {
-            let jobs = self.tests(file, built, RECENT);
-            jobs.into_iter().find(|job| job.name == name)
-        })
-        .with_context(|| format!("there is no test {name}"))
+        let jobs = FILES.iter().filter(|known| known.name == file);
+        let mut jobs = jobs.flat_map(|file| self.tests(file, RECENT));
+        jobs.find(|job| job.name == name)
+            .with_context(|| format!("there is no test {name}"))
+    }
+
+    /// The names of a file's tests, without the file's.
+    fn names(&self, file: &File) -> impl Iterator<Item = &'a str> {
+        let tests = self.programs.tests.iter();
+        tests.filter_map(|test| test.strip_prefix(file.name)?.strip_prefix("::"))
     }
 
     /// The tests of a file.
-    fn tests(&self, file: &File, built: &TestFile, release: Release) -> Vec<Job> {
-        let left_out = |test: &&String| !file.without.iter().any(|(name, _)| name == test);
+    fn tests(&self, file: &File, release: Release) -> Vec<Job> {
+        let is_taken = |test: &&str| !file.without.iter().any(|(name, _)| name == test);
         let in_turn = self.runner(release);
-        let tests = built.tests.iter().filter(left_out).map(|test| {
+        let tests = self.names(file).filter(is_taken).map(|test| {
             let at_once = AT_ONCE
                 .iter()
                 .any(|word| file.name == *word || test.contains(word));
             let runner = if at_once { "" } else { &in_turn };
+            let name = format!("{}::{test}", file.name);
+            let kernel = self.programs.kernel.display();
             Job {
-                name: format!("{}::{test}", file.name),
                 limit: LIMIT,
                 is_test: true,
                 exit_code: 0,
-                command: format!(
-                    "{runner}{} --exact {test} --test-threads 1 --nocapture",
-                    built.binary.display()
-                ),
+                command: format!("{runner}{kernel} --exact {name} --test-threads 1 --nocapture"),
+                name,
             }
         });
         tests.collect()
@@ -332,19 +338,17 @@ impl<'a> Plan<'a> {
 
     /// A case of [`HOST`].
     fn host(&self, case: &str, release: Release) -> Job {
-        let exact = FILES.iter().zip(&self.programs.tests);
-        let exact = exact.filter(|(file, _)| file.name == EXACT);
-        let binary: String = exact
-            .map(|(_, built)| built.binary.display().to_string())
-            .collect();
-        let iotrace = self.programs.iotrace.display();
+        let (iotrace, kernel) = (
+            self.programs.iotrace.display(),
+            self.programs.kernel.display(),
+        );
         let runner = self.runner(release);
         Job {
             name: format!("host::{case}"),
             limit: LIMIT,
             is_test: false,
             exit_code: 0,
-            command: format!("env IOTRACE={iotrace} EXACT={binary} {runner}/bin/sh {HOST} {case}"),
+            command: format!("env IOTRACE={iotrace} KERNEL={kernel} {runner}/bin/sh {HOST} {case}"),
         }
     }
 

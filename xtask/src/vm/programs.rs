@@ -10,55 +10,44 @@ use serde_json::Value;
 use crate::{cmd, run};
 
 use super::arch::Arch;
-use super::plan;
 
 /// The package that builds `iotrace`, and its tests.
 const PACKAGE: &str = "iotrace-daemon";
-/// The program that the tests trace.
-const WORKLOAD: &str = "workload";
+/// The program that the tests trace, and its package.
+const WORKLOAD: (&str, &str) = ("workload", "iotrace-workload");
+/// The program of the tests that trace.
+const KERNEL: &str = "kernel";
 
 /// What goes into the machines, at the paths where it was built: tests look for iotrace there.
 pub struct Programs {
     pub arch: Arch,
     pub iotrace: PathBuf,
     pub workload: PathBuf,
-    pub tests: Vec<TestFile>,
-}
-
-/// A file of tests, and the tests in it.
-pub struct TestFile {
-    pub binary: PathBuf,
+    /// The tests that trace.
+    pub kernel: PathBuf,
+    /// Their names, `FILE::NAME`.
     pub tests: Vec<String>,
 }
 
 /// Builds them into a directory of their own, whose flags are not the usual ones.
 pub fn build(arch: Arch) -> Result<Programs> {
     let target = run::target_dir()?.join("vm");
-    // Apart: `cargo test --example` builds the tests of an example and not the example.
-    let mut artifacts = cargo(
+    let (workload, package) = WORKLOAD;
+    // Apart: `cargo test` builds the program only for tests of its own package.
+    let packages = ["build", "--package", package, "--package", PACKAGE];
+    let mut artifacts = cargo(arch, &target, &packages)?;
+    artifacts.extend(cargo(
         arch,
         &target,
-        &[
-            "build",
-            "--package",
-            PACKAGE,
-            "--bin",
-            "iotrace",
-            "--example",
-            WORKLOAD,
-        ],
-    )?;
-    let mut tests = vec!["test", "--package", PACKAGE, "--no-run"];
-    tests.extend(plan::FILES.iter().flat_map(|file| ["--test", file.name]));
-    artifacts.extend(cargo(arch, &target, &tests)?);
-    let tests = plan::FILES
-        .iter()
-        .map(|file| test_file(arch, &artifacts, file.name));
+        &["test", "--package", PACKAGE, "--no-run", "--test", KERNEL],
+    )?);
+    let kernel = executable(&artifacts, "test", KERNEL)?;
     Ok(Programs {
         arch,
         iotrace: executable(&artifacts, "bin", "iotrace")?,
-        workload: executable(&artifacts, "example", WORKLOAD)?,
-        tests: tests.collect::<Result<_>>()?,
+        workload: executable(&artifacts, "bin", workload)?,
+        tests: tests_of(arch, &kernel)?,
+        kernel,
     })
 }
 
@@ -117,12 +106,6 @@ fn static_cargo(arch: Arch, target: &Path, args: &[&str]) -> Command {
 fn variable(arch: Arch, what: &str) -> String {
     let target = arch.target().replace('-', "_").to_uppercase();
     format!("CARGO_TARGET_{target}_{what}")
-}
-
-fn test_file(arch: Arch, artifacts: &[Value], name: &str) -> Result<TestFile> {
-    let binary = executable(artifacts, "test", name)?;
-    let tests = tests_of(arch, &binary)?;
-    Ok(TestFile { binary, tests })
 }
 
 /// The file that cargo says it built for a target. Of `iotrace` that is the program, not its own unit tests, which

@@ -2,7 +2,7 @@
 //!
 //! [`environ`] and `cgroup` read the texts of /proc, [`unit`] decides between what they say: the cgroup if it names a job
 //! or a user, since anybody can write anything into an environment. `docs/metrics.md` has the
-//! table of paths that are understood, and `tests/attribution.rs` reads them.
+//! table of paths that are understood, and `tests/service/attribution.rs` reads them.
 
 pub mod cgroup;
 

@@ -1,0 +1,11 @@
+//! The command line: what it runs, says and refuses, its reports and its pages.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_input;
+mod check;
+mod cli;
+mod output;
+mod pages;
+mod report_phases;

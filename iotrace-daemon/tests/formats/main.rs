@@ -1,0 +1,17 @@
+//! Recordings, and everything that is made of them: reports, pages, exports, answers to SQL.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod browser;
+mod darshan;
+mod diff;
+mod export;
+mod export_jobs;
+mod export_many;
+mod export_trace;
+mod html;
+mod recording;
+mod report_jobs;
+mod sql;
+mod tensorboard;

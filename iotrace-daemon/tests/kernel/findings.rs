@@ -1,0 +1,819 @@
+//! Each finding: a real program that has the fault, traced, and one that nearly has it.
+//!
+//! The programs are the jobs of `programs/jobs.py`. Where a job has to be slow, its files lie on a filesystem that is
+//! as slow as is said here (`common::slow`), so that the machine's own speed matters little.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::common::{
+    Iotrace,
+    cache::drop_pages,
+    directory, number, python,
+    slow::{Slow, Speed},
+    text,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// A job in a directory of its own.
+struct Job {
+    dir: PathBuf,
+    thresholds: &'static str,
+    flush: &'static str,
+    /// Gone after the run.
+    mounted: Vec<Slow>,
+    _keep: TempDir,
+}
+
+impl Job {
+    fn new() -> Self {
+        let (keep, dir) = directory();
+        Self {
+            dir,
+            thresholds: "",
+            flush: "1h",
+            mounted: Vec::new(),
+            _keep: keep,
+        }
+    }
+
+    /// A file of zeros that takes no room.
+    fn file(self, name: &str, size: u64) -> Self {
+        let file = fs::File::create(self.path(name)).expect("a file");
+        file.set_len(size).expect("its size");
+        self
+    }
+
+    /// A slow filesystem at `name`.
+    fn slow(mut self, name: &str, files: &[(&str, u64, Speed)], speed: Speed) -> Self {
+        let mounted = Slow::mount(&self.path(name), files, speed);
+        self.mounted.push(mounted);
+        self
+    }
+
+    /// With other thresholds than the usual ones.
+    fn thresholds(mut self, thresholds: &'static str) -> Self {
+        self.thresholds = thresholds;
+        self
+    }
+
+    fn flush(mut self, flush: &'static str) -> Self {
+        self.flush = flush;
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The report of a job of `programs/jobs.py` on the file or directory `name`.
+    fn run(&self, job: &str, name: &str, options: &[&str]) -> Value {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/jobs.py");
+        let mut command = vec![python().into_os_string(), "-S".into(), script.into()];
+        command.extend([job.into(), "--path".into(), self.path(name).into()]);
+        command.extend(options.iter().map(Into::into));
+        self.command(&command)
+    }
+
+    fn command(&self, command: &[std::ffi::OsString]) -> Value {
+        let rules = self.path("thresholds.toml");
+        fs::write(&rules, format!("[thresholds]\n{}\n", self.thresholds)).expect("thresholds");
+        let finished = Iotrace::record()
+            .entries("16384")
+            .flush(self.flush)
+            .args(["--rules".as_ref(), rules.as_os_str()])
+            .command(command);
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let report = finished.report();
+        series_adds_up(&report);
+        report
+    }
+}
+
+/// Over all intervals the series is what the totals, the processes and their phases say.
+fn series_adds_up(report: &Value) {
+    let slices = report["time_series"].as_array().expect("a series");
+    let of = |key: &str| -> f64 {
+        let processes = slices.iter().flat_map(|slice| {
+            let processes = slice["processes"].as_array().expect("processes");
+            processes.iter().map(|process| &process[key])
+        });
+        processes
+            .map(|value| value.as_f64().expect("a number"))
+            .sum()
+    };
+    let totals = &report["totals"];
+    for key in ["failures", "bytes_read", "bytes_written"] {
+        assert_eq!(of(key), number(totals, key) as f64, "{key}");
+    }
+    let seconds = |value: &Value, key: &str| value[key].as_f64().unwrap_or_default();
+    for (name, phase) in report["phases"].as_object().expect("phases") {
+        let least = seconds(phase, "merged_seconds_at_least");
+        let most = seconds(phase, "merged_seconds");
+        let each: Vec<f64> = report["processes"]
+            .as_array()
+            .expect("processes")
+            .iter()
+            .map(|process| seconds(&process["phases"][name], "merged_seconds"))
+            .collect();
+        let (largest, sum) = (
+            each.iter().copied().fold(0.0, f64::max),
+            each.iter().sum::<f64>(),
+        );
+        // Within bounds that are at least as near as those by process alone.
+        assert!(
+            least <= most + 1e-9 && most <= sum + 1e-9,
+            "{name}: {least} {most} {each:?}"
+        );
+        assert!(largest <= most + 1e-9, "{name}: {most} {each:?}");
+        if each.iter().filter(|seconds| **seconds > 0.0).count() <= 1 {
+            assert!(
+                (most - least).abs() < 1e-9 && phase["merged_exact"] == true,
+                "{name}"
+            );
+            let series: f64 = slices
+                .iter()
+                .map(|slice| seconds(&slice["phases"][name], "merged_seconds"))
+                .sum();
+            assert!((series - sum).abs() < 1e-6, "{name}: {series} and {sum}");
+        }
+    }
+}
+
+fn find<'a>(report: &'a Value, code: &str) -> Option<&'a Value> {
+    let findings = report["findings"].as_array().expect("findings");
+    findings
+        .iter()
+        .find(|finding| text(finding, "code") == code)
+}
+
+/// The finding, which must be there.
+#[track_caller]
+fn found<'a>(report: &'a Value, code: &str) -> &'a Value {
+    find(report, code).unwrap_or_else(|| {
+        panic!(
+            "no {code}: {:#}\nphases {:#}\ncheckpoints {:#}\nepochs {:#}\nbalance {:#}",
+            report["findings"],
+            report["phases"],
+            report["checkpoints"],
+            report["epochs"],
+            report["balance"]
+        )
+    })
+}
+
+/// Fails where there is such a finding.
+#[track_caller]
+fn silent(report: &Value, code: &str) {
+    let finding = find(report, code);
+    assert!(finding.is_none(), "{:#}", finding.unwrap_or(&Value::Null));
+}
+
+/// Names of the subjects of a kind.
+fn subjects<'a>(finding: &'a Value, kind: &str) -> Vec<&'a str> {
+    let all = finding["subjects"].as_array().expect("subjects").iter();
+    all.filter(|subject| text(subject, "kind") == kind)
+        .map(|subject| text(subject, "name"))
+        .collect()
+}
+
+fn evidence(finding: &Value, name: &str) -> f64 {
+    let value = &finding["evidence"][name];
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {name}: {:#}", finding["evidence"]))
+}
+
+/// Seconds of the run.
+fn saves_at_most(finding: &Value) -> f64 {
+    finding["saves_at_most_seconds"].as_f64().expect("a saving")
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn tiny_reads() {
+    let job = Job::new().file("data_batch_1.bin", 300 * MIB);
+    // As the published run of CIFAR-10: 94 % of 50,000 reads of 84 to 86 bytes.
+    let report = job.run(
+        "records",
+        "data_batch_1.bin",
+        &["--records", "47000", "--blocks", "3000"],
+    );
+    let finding = found(&report, "tiny-reads");
+    assert_eq!(evidence(finding, "calls"), 47_000.0);
+    assert!((evidence(finding, "share_of_calls") - 0.94).abs() < 1e-9);
+    assert!((84.0..=86.0).contains(&evidence(finding, "commonest_bytes")));
+    assert_eq!(
+        subjects(finding, "file"),
+        [job.path("data_batch_1.bin").to_str().unwrap()]
+    );
+    let nearly = ["--records", "1100", "--blocks", "1200"];
+    silent(
+        &job.run("records", "data_batch_1.bin", &nearly),
+        "tiny-reads",
+    );
+}
+
+#[test]
+fn tiny_writes() {
+    let job = Job::new();
+    let report = job.run(
+        "log",
+        "train.log",
+        &["--records", "1500", "--blocks", "200"],
+    );
+    let finding = found(&report, "tiny-writes");
+    assert_eq!(evidence(finding, "calls"), 1_500.0);
+    assert_eq!(evidence(finding, "commonest_bytes"), 19.0);
+    silent(
+        &job.run("log", "train.log", &["--records", "990"]),
+        "tiny-writes",
+    );
+}
+
+#[test]
+fn small_files_at_random() {
+    let job = Job::new();
+    fs::create_dir(job.path("train")).unwrap();
+    for index in 0..1_200 {
+        fs::write(job.path(&format!("train/{index:04}.jpg")), [0; 3_000]).unwrap();
+    }
+    let report = job.run("tree", "train", &["--shuffle"]);
+    let finding = found(&report, "small-files-at-random");
+    assert_eq!(evidence(finding, "files"), 1_200.0);
+    assert_eq!(evidence(finding, "mean_file_bytes"), 3_000.0);
+    assert_eq!(
+        subjects(finding, "directory"),
+        [job.path("train").to_str().unwrap()]
+    );
+    silent(&job.run("tree", "train", &[]), "small-files-at-random");
+}
+
+#[test]
+fn open_per_sample() {
+    let job = Job::new().file("train.h5", 16 * MIB);
+    let report = job.run("samples", "train.h5", &["--records", "1200"]);
+    let finding = found(&report, "open-per-sample");
+    assert_eq!(evidence(finding, "opens"), 1_200.0);
+    assert_eq!(evidence(finding, "bytes_per_open"), f64::from(16 << 10));
+    let nearly = ["--records", "1200", "--every", "2"];
+    silent(&job.run("samples", "train.h5", &nearly), "open-per-sample");
+}
+
+/// A job that saves twice, with so many milliseconds in writes and in syncs for each.
+fn saving(write: u64, fsync: u64) -> Value {
+    let speed = Speed {
+        write: ms(write / 2),
+        fsync: ms(fsync),
+        ..Speed::default()
+    };
+    let job = Job::new().slow("out", &[], speed);
+    job.run("saves", "out", &["--records", "2", "--blocks", "2"])
+}
+
+#[test]
+fn checkpoint_bound_by_fsync() {
+    let report = saving(100, 700);
+    let finding = found(&report, "checkpoint-bound-by-fsync");
+    assert_eq!(evidence(finding, "fsyncs"), 2.0);
+    assert!(evidence(finding, "fsync_seconds") >= 1.4);
+    assert!(evidence(finding, "fsync_share") > 0.7);
+    assert_eq!(subjects(finding, "file").len(), 2);
+    silent(&saving(700, 100), "checkpoint-bound-by-fsync");
+}
+
+/// Two ranks that write so many MiB each of the checkpoint, at 300 ms each.
+fn writing(writes: [&str; 2]) -> (Value, PathBuf) {
+    let speed = Speed {
+        write: ms(300),
+        ..Speed::default()
+    };
+    let shard = |name| (name, 4 * MIB, Speed::default());
+    let files = [shard("shard-0.tfrecord"), shard("shard-1.tfrecord")];
+    let job = Job::new().slow("out", &files, speed);
+    let options = ["--shares", "4", "4", "--writes", writes[0], writes[1]];
+    let report = job.run("ranks", "out", &options);
+    (report, job.dir)
+}
+
+#[test]
+fn checkpoint_by_one_writer() {
+    let (report, _) = writing(["5", "0"]);
+    let finding = found(&report, "checkpoint-by-one-writer");
+    assert_eq!(evidence(finding, "ranks"), 2.0);
+    assert_eq!(evidence(finding, "bytes_written"), (5 * MIB) as f64);
+    silent(&writing(["5", "4"]).0, "checkpoint-by-one-writer");
+}
+
+#[test]
+fn training_stalled_by_checkpoints() {
+    let speed = Speed {
+        write: ms(150),
+        ..Speed::default()
+    };
+    let files = [("train.tfrecord", MIB, Speed::default())];
+    let options = ["--records", "3", "--blocks", "4"];
+    let job = || Job::new().slow("out", &files, speed).flush("100ms");
+    let report = job().run("steps", "out", &options);
+    let finding = found(&report, "training-stalled-by-checkpoints");
+    assert_eq!(evidence(finding, "stopped"), 3.0);
+    assert!(evidence(finding, "seconds") >= 1.7);
+    let beside = [options.as_slice(), &["--beside"]].concat();
+    silent(
+        &job().run("steps", "out", &beside),
+        "training-stalled-by-checkpoints",
+    );
+}
+
+/// Readers of shards that are as large.
+fn sharing(what: &str, shares: &[&str]) -> Value {
+    let mut job = Job::new();
+    fs::create_dir(job.path("data")).unwrap();
+    for index in 0..shares.len() {
+        job = job.file(&format!("data/shard-{index}.tfrecord"), 64 * MIB);
+    }
+    let writes = vec!["0"; shares.len()];
+    let options = [&["--shares"], shares, &["--writes"], &writes].concat();
+    job.run(what, "data", &options)
+}
+
+#[test]
+fn unbalanced_workers() {
+    let report = sharing("workers", &["24", "8", "8", "8"]);
+    let finding = found(&report, "unbalanced-workers");
+    assert!((evidence(finding, "imbalance") - 1.0).abs() < 1e-6);
+    assert_eq!(evidence(finding, "most_bytes"), (24 * MIB) as f64);
+    silent(
+        &sharing("workers", &["12", "10", "9", "9"]),
+        "unbalanced-workers",
+    );
+}
+
+#[test]
+fn unbalanced_ranks() {
+    let report = sharing("ranks", &["32", "8", "8"]);
+    let finding = found(&report, "unbalanced-ranks");
+    assert!((evidence(finding, "imbalance") - 1.0).abs() < 1e-6);
+    silent(&sharing("ranks", &["19", "16", "16"]), "unbalanced-ranks");
+}
+
+#[test]
+fn idle_workers() {
+    let report = sharing("workers", &["12", "12", "12", "0"]);
+    let finding = found(&report, "idle-workers");
+    assert_eq!(
+        (evidence(finding, "workers"), evidence(finding, "idle")),
+        (4.0, 1.0)
+    );
+    silent(
+        &sharing("workers", &["12", "12", "12", "4"]),
+        "idle-workers",
+    );
+}
+
+const SHARDS: [&str; 8] = [
+    "0.tfrecord",
+    "1.tfrecord",
+    "2.tfrecord",
+    "3.tfrecord",
+    "4.tfrecord",
+    "5.tfrecord",
+    "6.tfrecord",
+    "7.tfrecord",
+];
+
+/// Eight shards of 3 MiB on a mount of so many milliseconds for each MiB, read at one time in each epoch; `other` MiB
+/// are written to the disk, and as many read from it.
+fn reading(read: u64, is_cached: bool, epochs: &str, other: &str, is_read: bool) -> Value {
+    let speed = Speed {
+        read: ms(read),
+        is_cached,
+        ..Speed::default()
+    };
+    let files = SHARDS.map(|name| (name, 3 * MIB, speed));
+    let job = Job::new().slow("data", &files, speed);
+    let path = job.path("model.ckpt");
+    let mut options = vec!["--records", epochs, "--names"];
+    options.extend(SHARDS);
+    options.extend(["--blocks", other, "--other", path.to_str().unwrap()]);
+    let stored = job.path("stored.bin");
+    fs::write(&stored, vec![1; other.parse::<usize>().unwrap() << 20]).expect("a file");
+    drop_pages(&stored);
+    if is_read {
+        options.extend(["--read", stored.to_str().unwrap()]);
+    }
+    job.run("epochs", "data", &options)
+}
+
+#[test]
+fn stage_the_data_set() {
+    // Nine times 24 MiB by eight threads at 5 MB/s each, and a disk from which 24 MiB are read: some 6 s to gain.
+    let report = reading(230, false, "9", "24", true);
+    let finding = found(&report, "stage-the-data-set");
+    assert_eq!(evidence(finding, "files"), 8.0);
+    assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
+    assert!(evidence(finding, "room_bytes") > evidence(finding, "bytes"));
+    let (now, then) = (
+        evidence(finding, "bandwidth_bytes_per_second"),
+        evidence(finding, "other_bandwidth_bytes_per_second"),
+    );
+    let gain = evidence(finding, "seconds") * (1.0 - now / then);
+    let saved = saves_at_most(finding);
+    assert!((saved - gain).abs() < 1e-6 && gain > 5.0);
+    // By the clock, not by the eight threads'.
+    assert!(evidence(finding, "read_seconds") > 5.0 * evidence(finding, "seconds"));
+    assert!(saved < report["duration_seconds"].as_f64().unwrap());
+    let mounts = subjects(finding, "mount");
+    assert!(
+        mounts.len() == 2 && mounts[0].ends_with("/data"),
+        "{mounts:?}"
+    );
+    // What is written goes to memory, and says nothing of the disk.
+    silent(&reading(230, false, "9", "24", false), "stage-the-data-set");
+    // Nothing to compare with: of so little the disk's bandwidth is not told.
+    silent(&reading(230, false, "9", "8", true), "stage-the-data-set");
+}
+
+#[test]
+fn data_set_fits_in_memory() {
+    let report = reading(120, false, "3", "0", false);
+    let finding = found(&report, "data-set-fits-in-memory");
+    assert_eq!(evidence(finding, "epochs"), 3.0);
+    assert!(evidence(finding, "later_read_seconds") > 5.0);
+    // The later epochs come from the page cache.
+    let cached = reading(120, true, "3", "0", false);
+    assert_eq!(cached["epochs"].as_array().unwrap().len(), 3);
+    silent(&cached, "data-set-fits-in-memory");
+}
+
+/// Five shards, of which one takes so many milliseconds for each MiB and the others 100.
+fn with_slow_file(read: u64) -> Value {
+    let file = |name, read| {
+        let speed = Speed {
+            read: ms(read),
+            ..Speed::default()
+        };
+        (name, 3 * MIB, speed)
+    };
+    let mut files: Vec<_> = SHARDS[..5].iter().map(|name| file(*name, 50)).collect();
+    files[2].2.read = ms(read);
+    let job = Job::new().slow("data", &files, Speed::default());
+    let names = [&["--names"], &SHARDS[..5]].concat();
+    job.run("epochs", "data", &names)
+}
+
+#[test]
+fn slow_file() {
+    let report = with_slow_file(500);
+    let finding = found(&report, "slow-file");
+    assert!(subjects(finding, "file")[0].ends_with("/data/2.tfrecord"));
+    assert!(evidence(finding, "read_seconds") >= 1.5);
+    silent(&with_slow_file(120), "slow-file");
+}
+
+#[test]
+fn slow_mount() {
+    let report = reading(60, false, "1", "24", true);
+    let finding = found(&report, "slow-mount");
+    assert!(subjects(finding, "mount")[0].ends_with("/data"));
+    assert_eq!(evidence(finding, "bytes"), (24 * MIB) as f64);
+    // As slow, and nothing beside it.
+    silent(&reading(60, false, "1", "0", false), "slow-mount");
+}
+
+/// A program that is started with so many directories in which its libraries are looked for, and not found.
+fn searching(directories: usize, thresholds: &'static str) -> (Value, PathBuf) {
+    let job = Job::new().thresholds(thresholds);
+    let paths = (0..directories).map(|index| job.path(&format!("lib{index:03}")));
+    let paths: Vec<PathBuf> = paths.collect();
+    for path in &paths {
+        fs::create_dir(path).unwrap();
+    }
+    let list = std::env::join_paths(paths).expect("paths");
+    let mut variable = std::ffi::OsString::from("LD_LIBRARY_PATH=");
+    variable.push(list);
+    let program = ["-S", "-c", "import ssl, sqlite3, bz2, lzma, ctypes"];
+    let mut command = vec!["/usr/bin/env".into(), variable, python().into()];
+    command.extend(program.map(Into::into));
+    (job.command(&command), job.dir)
+}
+
+#[test]
+fn startup_metadata_storm() {
+    // Look-ups on a local disk cost microseconds each: without a threshold of time they are a storm.
+    const ANY_TIME: &str = "not_found_seconds = 0\nnot_found_run_share = 0";
+    silent(&searching(300, "").0, "startup-metadata-storm");
+    let (report, dir) = searching(300, ANY_TIME);
+    let finding = found(&report, "startup-metadata-storm");
+    assert!(evidence(finding, "not_found") >= 1_200.0);
+    assert!(evidence(finding, "searched_directories") >= 300.0);
+    // It names the directories that were searched; the interpreter's own may be among them.
+    let directories = subjects(finding, "directory");
+    let ours = directories
+        .iter()
+        .filter(|name| Path::new(name).starts_with(&dir));
+    assert!(
+        directories.len() == 8 && ours.count() >= 6,
+        "{directories:?}"
+    );
+    let startup = &report["startup"];
+    assert_eq!(number(startup, "not_found_unlisted"), 0, "{startup:#}");
+    assert!(number(startup, "not_found") >= 1_200);
+    // The loader of a processor with AVX-512 looks into 40 directories beneath each.
+    silent(&searching(2, ANY_TIME).0, "startup-metadata-storm");
+}
+
+/// Looks for files in every way that there is, and so often as the names say.
+const LOOKS: &str = r#"
+import contextlib, os, sys
+top, many = sys.argv[1], int(sys.argv[2])
+def attempt(call, *args, **more):
+    with contextlib.suppress(OSError):
+        call(*args, **more)
+os.makedirs(top + "/here/beneath")
+os.chdir(top + "/here")
+beneath = os.open(top + "/here/beneath", os.O_RDONLY)
+for _ in range(5):
+    for path in (top + "/absolute/x", "relative/x", "./x", "../up/x", "x", "beneath//twice/./x"):
+        for call in (os.stat, os.lstat, os.readlink, lambda p: os.open(p, os.O_RDONLY), lambda p: os.access(p, 0)):
+            attempt(call, path)
+    attempt(os.stat, "by/x", dir_fd=beneath)
+    attempt(os.readlink, "x", dir_fd=beneath)
+    attempt(os.stat, top + "/here")
+    attempt(os.unlink, "gone/x")
+for index in range(many):
+    attempt(os.stat, f"/nowhere/{index}/x")
+"#;
+
+/// Where the program looked in vain beneath `top`, by the recording.
+fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, iotrace_recording::Recorded, Value) {
+    let command = [
+        "-S".as_ref(),
+        "-c".as_ref(),
+        LOOKS.as_ref(),
+        top.as_os_str(),
+        many.as_ref(),
+    ];
+    let command = std::iter::once(python().into_os_string())
+        .chain(command.map(std::ffi::OsStr::to_os_string));
+    // Without what cargo sets, which the loader would look through; the report lists a hundred directories.
+    let finished = Iotrace::record()
+        .env("LD_LIBRARY_PATH", "")
+        .command(command);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
+    let mut beneath = BTreeMap::new();
+    for (_, path, count) in recorded.model.missing().all() {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        if let Ok(path) = path.strip_prefix(top) {
+            *beneath
+                .entry(path.to_string_lossy().into_owned())
+                .or_default() += count.calls;
+        }
+    }
+    (beneath, recorded, finished.report())
+}
+
+#[test]
+fn searched_directories_are_those_of_the_program() {
+    let (_keep, dir) = directory();
+    let (beneath, _, report) = looked(&dir.join("top"), "0");
+    let expected = [
+        // Of the top itself, when the program made it.
+        ("", 1),
+        ("absolute", 25),
+        ("here", 50),
+        ("here/beneath", 5),
+        ("here/beneath/by", 5),
+        ("here/beneath/twice", 25),
+        ("here/relative", 25),
+        ("up", 25),
+    ];
+    let expected = expected.map(|(path, calls)| (path.to_owned(), calls));
+    assert_eq!(beneath, BTreeMap::from(expected));
+    let startup = &report["startup"];
+    assert_eq!(number(startup, "not_found_unlisted"), 0, "{startup:#}");
+    let listed = startup["searched"].as_array().expect("directories");
+    let sum: u64 = listed
+        .iter()
+        .map(|searched| number(searched, "not_found"))
+        .sum();
+    assert_eq!(sum, number(startup, "not_found"));
+}
+
+#[test]
+fn more_directories_than_there_is_room_for_are_counted() {
+    const MANY: u64 = 40_000;
+    let (_keep, dir) = directory();
+    let (_, recorded, report) = looked(&dir.join("top"), &MANY.to_string());
+    let (unlisted, startup) = (
+        number(&report["notes"], "unlisted_lookups"),
+        &report["startup"],
+    );
+    let counted: u64 = recorded
+        .model
+        .missing()
+        .all()
+        .map(|(_, _, count)| count.calls)
+        .sum();
+    assert!(number(startup, "not_found") >= MANY);
+    assert_eq!(counted + unlisted, number(startup, "not_found"));
+    // Without one for the directories that no longer found room.
+    let named = recorded
+        .model
+        .missing()
+        .all()
+        .filter(|(_, path, _)| !path.is_empty());
+    let named: u64 = named.map(|(_, _, count)| count.calls).sum();
+    assert!(
+        named >= u64::from(iotrace_common::limits::MISSING_ENTRIES) / 2,
+        "{named}"
+    );
+    assert_eq!(
+        number(startup, "not_found_unlisted"),
+        number(startup, "not_found") - named
+    );
+}
+
+/// Runs a Python program on the eight shards of 3 MiB, which take so many milliseconds for each MiB. With thresholds it is
+/// looked at every 100 ms.
+fn on_shards(read: u64, is_cached: bool, thresholds: &'static str, program: &str) -> Value {
+    let speed = Speed {
+        read: ms(read),
+        is_cached,
+        ..Speed::default()
+    };
+    let files = SHARDS.map(|name| (name, 3 * MIB, speed));
+    let job = Job::new()
+        .thresholds(thresholds)
+        .flush(if thresholds.is_empty() { "1h" } else { "100ms" })
+        .slow("data", &files, Speed::default());
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        "-c".into(),
+        program.into(),
+        job.path("data").into(),
+    ];
+    job.command(&command)
+}
+
+/// Reads all shards, one behind the other.
+const READ_ALL: &str = "
+import sys
+def read(file):
+    while file.read(1 << 20):
+        pass
+names = [f'{sys.argv[1]}/{index}.tfrecord' for index in range(8)]
+";
+
+#[test]
+fn input_bound() {
+    let once = format!("{READ_ALL}\nfor name in names: read(open(name, 'rb', 0))");
+    let report = on_shards(80, false, "", &once);
+    let finding = found(&report, "input-bound");
+    assert_eq!(text(finding, "severity"), "high");
+    assert!(text(finding, "advice").contains("more workers"));
+    let (saved, run) = (
+        saves_at_most(finding),
+        report["duration_seconds"].as_f64().unwrap(),
+    );
+    assert!(saved >= 24.0 * 0.08 && saved <= run, "{saved} of {run}");
+    // The same reads, beside four times as much computing.
+    let computes = format!("{once}\nimport time; time.sleep(8)");
+    silent(&on_shards(80, false, "", &computes), "input-bound");
+}
+
+#[test]
+fn cold_first_epoch() {
+    let epochs =
+        format!("{READ_ALL}\nfor _ in range(3):\n  for name in names: read(open(name, 'rb', 0))");
+    let thresholds = "cold_seconds = 0.5";
+    let report = on_shards(100, true, thresholds, &epochs);
+    let finding = found(&report, "cold-first-epoch");
+    assert_eq!(evidence(finding, "later_epochs"), 2.0);
+    // The run is the first epoch, and little else.
+    let run = report["duration_seconds"].as_f64().unwrap();
+    let saved = saves_at_most(finding);
+    assert!((0.6 * run..run).contains(&saved), "{saved} of {run}");
+    // No page cache: each epoch is as slow.
+    silent(
+        &on_shards(60, false, thresholds, &epochs),
+        "cold-first-epoch",
+    );
+    // No later epoch that was faster.
+    let once = format!("{READ_ALL}\nfor name in names: read(open(name, 'rb', 0))");
+    silent(&on_shards(100, true, thresholds, &once), "cold-first-epoch");
+}
+
+#[test]
+fn read_again_by_ranks() {
+    let ranks = |shares: &str| {
+        format!(
+            "import subprocess, sys\nrank = '''{READ_ALL}\nfor name in names[int(sys.argv[2])::{shares}]: read(open(name, \"rb\", 0))'''\n\
+             ranks = [subprocess.Popen([sys.executable, '-S', '-c', rank, sys.argv[1], r]) for r in '01']\n\
+             sys.exit(max(rank.wait() for rank in ranks))"
+        )
+    };
+    // Both from the first file on, and each file.
+    let all = ranks("1").replace("names[int(sys.argv[2])::1]", "names");
+    let report = on_shards(70, false, "", &all);
+    let finding = found(&report, "read-again-by-ranks");
+    assert_eq!(evidence(finding, "ranks"), 2.0);
+    assert_eq!(
+        evidence(finding, "bytes_read_again_per_epoch"),
+        (24 * MIB) as f64
+    );
+    silent(
+        &on_shards(70, false, "", &ranks("2")),
+        "read-again-by-ranks",
+    );
+}
+
+#[test]
+fn read_amplification() {
+    let report = on_shards(
+        30,
+        false,
+        "",
+        &format!(
+            "{READ_ALL}\nfor name in names:\n  file = open(name, 'rb', 0)\n  \
+             for _ in range(3): read(file); file.seek(0)\n  file.close()"
+        ),
+    );
+    let finding = found(&report, "read-amplification");
+    assert_eq!(evidence(finding, "files"), 8.0);
+    assert_eq!(evidence(finding, "bytes_read"), (72 * MIB) as f64);
+    assert_eq!(evidence(finding, "bytes_of_the_files"), (24 * MIB) as f64);
+    // Three epochs over files that are kept open.
+    let kept = format!(
+        "{READ_ALL}\nfiles = [open(name, 'rb', 0) for name in names]\nfor _ in range(3):\n  \
+         for file in files: read(file); file.seek(0)"
+    );
+    silent(&on_shards(30, false, "", &kept), "read-amplification");
+}
+
+/// Two loader workers in each epoch, which between them read 96 files of eight directories in the order that `order` makes of
+/// the list `names` and the number `epoch`.
+fn epochs_in_order(order: &str) -> Value {
+    let job = Job::new().flush("250ms");
+    for directory in 0..8 {
+        let directory = job.path(&format!("train/n{directory}"));
+        fs::create_dir_all(&directory).expect("a directory");
+        for file in 0..12 {
+            fs::write(directory.join(format!("{file}.jpg")), [0; 5_000]).expect("a file");
+        }
+    }
+    let program = format!(
+        "import os, random, sys, time\n\
+         names = [os.path.join(d, f) for d, _, fs in os.walk(sys.argv[1]) for f in fs]\n\
+         random.Random(5).shuffle(names)\n\
+         for epoch in range(3):\n  \
+           order = {order}\n  \
+           for worker in range(2):\n    \
+             if os.fork() == 0:\n      \
+               for name in order[worker::2]:\n        \
+                 open(name, 'rb', 0).read()\n        \
+                 time.sleep(random.random() * 0.002)\n      \
+               os._exit(0)\n  \
+           os.wait(); os.wait()\n"
+    );
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        "-c".into(),
+        program.into(),
+        job.path("train").into(),
+    ];
+    job.command(&command)
+}
+
+#[test]
+fn epochs_in_the_same_order() {
+    let report = epochs_in_order("names");
+    let finding = found(&report, "epochs-in-the-same-order");
+    assert_eq!(evidence(finding, "files"), 96.0);
+    assert_eq!(evidence(finding, "epochs_in_the_same_order"), 2.0);
+    assert_eq!(
+        (text(finding, "severity"), saves_at_most(finding)),
+        ("low", 0.0)
+    );
+    for silent_order in [
+        "random.Random(epoch).sample(names, len(names))",
+        "sorted(names)",
+        "[os.path.join(d, f) for d, _, fs in os.walk(sys.argv[1]) for f in fs]",
+    ] {
+        silent(&epochs_in_order(silent_order), "epochs-in-the-same-order");
+    }
+}

@@ -1,0 +1,37 @@
+//! What is counted is what was done: everything that loads the kernel's programs and compares counts.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod block;
+mod checkpoints;
+mod corpus;
+mod exact;
+mod findings;
+mod fio;
+mod full;
+mod histograms;
+mod in_flight;
+mod kill;
+mod libaio;
+mod losses;
+mod many;
+mod mapped;
+mod mapped_time;
+mod mpiio;
+mod older;
+mod overflow;
+mod overlap;
+mod page_cache;
+mod paths;
+mod phases;
+mod scale;
+mod scheduler;
+mod staging;
+mod strace;
+mod trace;
+mod unseen;
+mod untyped;
+mod uprobes;
+mod waits;
+mod ways;

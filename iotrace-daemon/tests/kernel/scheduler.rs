@@ -1,0 +1,65 @@
+//! Waits against what the kernel and the program say: on every kernel, with nothing but the counting program.
+
+use crate::common::{Iotrace, directory, number, workload};
+
+/// How far times may be from each other as a share, and nanoseconds: a busy host stops all CPUs of a virtual machine.
+const NEAR_SHARE: f64 = 0.05;
+const NEAR_NS: f64 = 10_000_000.0;
+
+#[test]
+fn waits_add_up_to_what_the_kernel_says() {
+    compare(Iotrace::record());
+}
+
+/// As before Linux 5.18, whose tracepoint does not tell it.
+#[test]
+fn waits_add_up_where_the_state_is_read_from_the_task() {
+    compare(Iotrace::record().env("IOTRACE_TEST_OFFSET", "HAS_PREVIOUS_STATE=0"));
+}
+
+fn compare(iotrace: Iotrace) {
+    let (_keep, dir) = directory();
+    let workload = workload();
+    let command = [workload.to_str().unwrap(), "waits", dir.to_str().unwrap()];
+    let finished = iotrace.args(["--waits"]).command(command);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let (truth, report) = finished.truth_and_report();
+    assert_eq!(report["notes"]["waits_lost"], 0);
+    let waits = report["waits"].as_array().expect("waits");
+    let mut of_program = waits.iter().filter(|waiter| waiter["pid"] == truth["pid"]);
+    let found = of_program.next().expect("the program's main thread");
+    let ns = |value: &serde_json::Value| value.as_f64().expect("seconds") * 1e9;
+    let told = |name: &str| number(&truth, name) as f64;
+    let (running, waiting) = (ns(&found["running_seconds"]), ns(&found["waiting_seconds"]));
+    let leaves = found["leaves"].as_object().expect("leaves");
+    let sum: f64 = leaves.values().map(ns).sum();
+    assert!(
+        (sum - waiting).abs() < 1_000.0,
+        "{sum} of {waiting}: {found}"
+    );
+    let leaf = |name: &str| ns(&leaves[name]);
+    // What the child did is what it waited for, but for the time that it ran itself, or was ready to.
+    let own = told("cpu_ns") + leaf("run_queue");
+    for (least, most, leaf) in [
+        ("slept_ns", "slept_ns", leaf("sleep")),
+        ("computed_ns", "child_ran_ns", leaf("loader_cpu")),
+    ] {
+        let near = |told: f64| NEAR_NS.max(told * NEAR_SHARE);
+        let (least, most) = (told(least), told(most));
+        let range = least - own - near(least)..=most + near(most);
+        assert!(range.contains(&leaf), "{leaf} of {least}: {found} {truth}");
+    }
+    // What it ran since its birth, a part of which was before it was traced.
+    let least = told("cpu_ns") - NEAR_NS;
+    let most = told("cpu_ns_since_birth") * (1.0 + NEAR_SHARE) + NEAR_NS;
+    assert!((least..=most).contains(&running), "{found} {truth}");
+    assert!(
+        running + waiting >= told("whole_ns") * 0.99,
+        "{found} {truth}"
+    );
+    assert!(
+        leaf("run_queue") >= told("delayed_ns") - NEAR_NS,
+        "{found} {truth}"
+    );
+    assert!(leaf("unresolved") < NEAR_NS, "{found}");
+}

@@ -1,0 +1,266 @@
+//! Waits against the program's own clocks: each program says for how long its main thread waited, and what its loader did in that
+//! time.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::common::{
+    Iotrace, directory, python,
+    slow::{Slow, Speed},
+    text,
+};
+use serde_json::Value;
+
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/waits.py");
+/// How far a time may be from the program's own, seconds, and as a share of it.
+const NEAR_SECONDS: f64 = 0.03;
+const NEAR_SHARE: f64 = 0.08;
+/// Share of its time that a thread waits for one kind of thing from which on that is said of the run.
+const WAITED_SHARE: f64 = 0.1;
+/// One program at a time: they would take each other's CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs a program with its files on a filesystem of which a read takes 20 ms; what it says, the report's object of its main
+/// thread, the whole report, and that of the recording.
+fn waited(program: &str, is_cached: bool, args: &[&str]) -> (Value, Value, Value) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_keep, dir) = directory();
+    let speed = Speed {
+        read: Duration::from_millis(20),
+        is_cached,
+        ..Speed::default()
+    };
+    let names: Vec<String> = (0..24)
+        .map(|index| format!("sample-{index:02}.bin"))
+        .collect();
+    let files: Vec<(&str, u64, Speed)> = names
+        .iter()
+        .map(|name| (name.as_str(), 1 << 20, speed))
+        .collect();
+    let data = dir.join("train");
+    let _slow = Slow::mount(&data, &files, speed);
+    let truth = dir.join("truth.json");
+    let python = python();
+    let command = [
+        python.to_str().unwrap(),
+        PROGRAMS,
+        program,
+        truth.to_str().unwrap(),
+        data.to_str().unwrap(),
+    ];
+    let finished = Iotrace::record()
+        .flush("250ms")
+        .args(["--waits"])
+        .args(args)
+        .command(command);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    assert_eq!(report["notes"]["waits_lost"], 0);
+    let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
+    let found = of(&report, &truth);
+    assert_eq!(
+        found,
+        of(&again(&finished.recording), &truth),
+        "the recording says the same"
+    );
+    (truth, found, report)
+}
+
+fn of(report: &Value, truth: &Value) -> Value {
+    let waits = report["waits"].as_array().expect("waits");
+    let mut of_program = waits.iter().filter(|waiter| waiter["pid"] == truth["pid"]);
+    of_program
+        .next()
+        .expect("the program's main thread")
+        .clone()
+}
+
+fn again(recording: &Path) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    let output = command
+        .args(["report", "--format", "json"])
+        .arg(recording)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What differs between the program's word and the report.
+fn differences(program: &str, truth: &Value, found: &Value) -> Vec<String> {
+    let seconds = |value: &Value| value.as_f64().expect("seconds");
+    let mut differences = Vec::new();
+    let leaves = found["leaves"].as_object().expect("leaves");
+    let waiting = seconds(&found["waiting_seconds"]);
+    let known = waiting + seconds(&found["running_seconds"]);
+    let queued = seconds(&leaves["run_queue"]);
+    for (kind, told) in truth.as_object().expect("truth") {
+        if ["pid", "whole", "running"].contains(&kind.as_str()) {
+            continue;
+        }
+        let (told, found) = (seconds(told), seconds(&leaves[kind]));
+        let near = NEAR_SECONDS.max(told * NEAR_SHARE);
+        // What the program measures has its time on the run queue in it, and its start is not measured.
+        let range = match kind.as_str() {
+            "run_queue" => told - near..=told + near + known - seconds(&truth["whole"]),
+            _ => told - near - queued..=told + near,
+        };
+        if !range.contains(&found) {
+            differences.push(format!(
+                "{program}: {kind} is {told:.3} s, not {found:.3} s ({queued:.3} s on the run queue)"
+            ));
+        }
+    }
+    let sum: f64 = leaves.values().map(seconds).sum();
+    if (sum - waiting).abs() > 1e-6 {
+        differences.push(format!(
+            "{program}: {sum} s of leaves in {waiting} s of waiting"
+        ));
+    }
+    // The interpreter's start is not in what the program measured.
+    let (whole, running) = (seconds(&truth["whole"]), seconds(&truth["running"]));
+    let found_running = seconds(&found["running_seconds"]);
+    if found_running < running * 0.99 || waiting + found_running < whole * 0.99 {
+        differences.push(format!(
+            "{program}: {found_running} s of running and {waiting} s of waiting in {whole} s, of which it ran {running}"
+        ));
+    }
+    if seconds(&leaves["unresolved"]) > 0.01 * whole {
+        differences.push(format!("{program}: {} s unresolved", leaves["unresolved"]));
+    }
+    differences
+}
+
+/// Compares a program's waits with its own clocks; what the report says of its main thread. `verdict`: of the run.
+fn check(program: &str, verdict: &str, is_cached: bool) -> Value {
+    let (truth, found, report) = waited(program, is_cached, &[]);
+    let seconds = |value: &Value| value.as_f64().expect("seconds");
+    let leaf = |name: &str| seconds(&found["leaves"][name]);
+    let whole = seconds(&found["running_seconds"]) + seconds(&found["waiting_seconds"]);
+    // Where others use the CPUs, that holds a program up that does not wait else.
+    let is_crowded = leaf("run_queue") >= WAITED_SHARE * whole;
+    let code = text(&report["verdict"], "code");
+    let is_told = code == verdict || is_crowded && code == "waits-for-cpus";
+    assert!(
+        is_told,
+        "{program} {verdict}: {}\n{found:#}",
+        report["verdict"]
+    );
+    let findings = report["findings"].as_array().expect("findings");
+    let has = |codes: &[&str]| {
+        findings.iter().any(|finding| {
+            let also = finding["also"].as_array().into_iter().flatten();
+            let mut all = also.chain([&finding["code"]]);
+            all.any(|found| codes.iter().any(|code| found == code))
+        })
+    };
+    let of_storage = ["storage-bound", "input-bound", "mapped-input-waits"];
+    for (codes, ns) in [
+        (&of_storage[..], leaf("storage") + leaf("page_fault")),
+        (&["decode-bound"], leaf("loader_cpu")),
+        (&["too-few-cpus"], leaf("run_queue")),
+    ] {
+        let is_bound = ns >= WAITED_SHARE * whole;
+        assert_eq!(
+            has(codes),
+            is_bound,
+            "{program}: {codes:?} {findings:#?}\n{found:#}"
+        );
+    }
+    let differences = differences(program, &truth, &found);
+    assert!(
+        differences.is_empty(),
+        "{}\n{found:#}\n{truth:#}",
+        differences.join("\n")
+    );
+    found
+}
+
+/// Of the storage that a thread waited for, that of files by this name.
+fn storage_of(found: &Value, name: &str) -> f64 {
+    let files = found["files"].as_array().expect("files");
+    let of_name = files.iter().filter(|file| {
+        file["path"]
+            .as_str()
+            .is_some_and(|path| path.contains(name))
+    });
+    of_name
+        .map(|file| file["seconds"].as_f64().expect("seconds"))
+        .sum()
+}
+
+#[test]
+fn a_thread_that_reads_itself_waits_for_its_files() {
+    let found = check("own_reads", "waits-for-storage", false);
+    let storage = found["leaves"]["storage"].as_f64().unwrap();
+    assert!(
+        storage_of(&found, "/train/sample-") > 0.95 * storage,
+        "{found:#}"
+    );
+}
+
+#[test]
+fn the_wait_for_a_worker_is_what_the_worker_did() {
+    let found = check("by_pipe", "waits-for-storage", false);
+    let storage = found["leaves"]["storage"].as_f64().unwrap();
+    assert!(
+        storage_of(&found, "/train/sample-") > 0.95 * storage,
+        "{found:#}"
+    );
+    let first = found["files"].as_array().unwrap().first().unwrap();
+    assert_eq!(text(first, "phase"), "training");
+}
+
+#[test]
+fn workers_may_send_by_sockets() {
+    check("by_socket", "waits-for-storage", false);
+    check("by_tcp", "waits-for-storage", false);
+}
+
+#[test]
+fn loaders_may_be_threads_and_have_loaders() {
+    check("by_thread", "waits-for-storage", false);
+    check("by_chain", "waits-for-storage", false);
+}
+
+#[test]
+fn polling_and_timeouts_are_sleep() {
+    check("polling", "not-io-bound", false);
+    check("timeouts", "not-io-bound", false);
+}
+
+#[test]
+fn reads_that_nobody_waits_for_are_hidden() {
+    check("hidden", "not-io-bound", false);
+}
+
+#[test]
+fn a_loader_that_computes_holds_up() {
+    check("decoding", "waits-for-loader", false);
+}
+
+#[test]
+fn a_thread_without_a_cpu_waits_for_one() {
+    check("crowded", "waits-for-cpus", false);
+}
+
+#[test]
+fn pages_of_mapped_files_are_page_faults() {
+    check("mapped", "waits-for-storage", true);
+}
+
+#[test]
+fn without_being_asked_for_there_are_none() {
+    let finished = Iotrace::record().command(["true"]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    assert_eq!(finished.report()["waits"], Value::Null);
+}

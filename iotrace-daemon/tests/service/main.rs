@@ -1,0 +1,17 @@
+//! The service: what it counts by job, its metrics, its socket, and how it is deployed.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod agrees;
+mod attribution;
+mod churn;
+mod daemon;
+mod deploy;
+mod helm;
+mod http;
+mod metrics;
+mod slurm;
+mod socket;
+mod units;
+mod unreadable;

@@ -1,0 +1,198 @@
+//! `iotrace top` in a real terminal of 80 columns and 24 lines: tmux's.
+
+use std::{
+    os::unix::process::CommandExt as _,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::service::{Process, Service, USER};
+use crate::common;
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A terminal, which ends with it.
+struct Terminal {
+    tmux: PathBuf,
+    _dir: TempDir,
+    socket: PathBuf,
+    uid: u32,
+}
+
+impl Terminal {
+    /// One in which `command` runs as `uid`.
+    fn new(uid: u32, service: &Service, command: &[&str]) -> Self {
+        let dir = service.home(uid);
+        let terminal = Self {
+            tmux: common::tool("tmux"),
+            socket: dir.path().join("tmux"),
+            _dir: dir,
+            uid,
+        };
+        let mut all = vec![
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            "80",
+            "-y",
+            "24",
+        ];
+        all.extend(command);
+        terminal.tmux(&all);
+        terminal
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let out = Command::new(&self.tmux)
+            .arg("-S")
+            .arg(&self.socket)
+            .args(args)
+            .env("LC_ALL", "C.UTF-8")
+            .env("TERM", "xterm-256color")
+            .env_remove("TMUX")
+            .stdin(Stdio::null())
+            .uid(self.uid)
+            .gid(self.uid)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    /// Waits for a screen that is as wanted.
+    #[track_caller]
+    fn until(&self, what: &str, is_it: impl Fn(&[&str]) -> bool) -> String {
+        let started = Instant::now();
+        loop {
+            let screen = self.tmux(&["capture-pane", "-p"]);
+            if is_it(&screen.lines().collect::<Vec<_>>()) {
+                return screen;
+            }
+            assert!(started.elapsed() < PATIENCE, "no {what}:\n{screen}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Waits until what runs in it has ended.
+    #[track_caller]
+    fn until_ended(&self) {
+        let started = Instant::now();
+        while !self.tmux(&["list-panes"]).is_empty() {
+            assert!(started.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+fn has(lines: &[&str], words: &[&str]) -> bool {
+    lines
+        .iter()
+        .any(|line| words.iter().all(|word| line.contains(word)))
+}
+
+#[test]
+fn shows_a_users_processes_and_files_by_phase() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    // So few processes and such large files that both phases stand above everything else, by the time that they take.
+    let script = "mkdir dataset checkpoints; head -c 10000000 /dev/zero > dataset/train-00000.tfrecord; \
+                  while :; do cat dataset/train-00000.tfrecord > checkpoints/model-final.ckpt; sleep 0.5; done";
+    let busy = Process::shell(USER, home.path(), script);
+    let (iotrace, socket) = (
+        service.iotrace.to_str().unwrap(),
+        service.socket.to_str().unwrap(),
+    );
+    let terminal = Terminal::new(USER, &service, &[iotrace, "top", "--socket", socket]);
+    let screen = terminal.until("training", |lines| has(lines, &["training", "cat dataset"]));
+    assert!(
+        screen.lines().all(|line| line.chars().count() <= 80),
+        "{screen}"
+    );
+    assert!(screen.starts_with("iotrace top: processes"), "{screen}");
+    assert!(
+        !screen.contains("iotrace daemon"),
+        "another user's:\n{screen}"
+    );
+    terminal.press("Tab");
+    terminal.until("files", |lines| {
+        has(lines, &["checkpoint", "model-final.ckpt"])
+            && has(lines, &["training", "00000.tfrecord"])
+    });
+    for key in ["/", "t", "f", "r", "e", "c", "Enter"] {
+        terminal.press(key);
+    }
+    terminal.until("filter", |lines| {
+        lines[0].contains("with \"tfrec\"")
+            && has(lines, &["00000.tfrecord"])
+            && !has(lines, &["model-final"])
+    });
+    terminal.press("t");
+    terminal.until("totals", |lines| lines[0].contains("totals of"));
+    terminal.press("s");
+    terminal.until("sorted by name", |lines| has(lines, &["FILE▲"]));
+    terminal.press("r");
+    terminal.until("the other way", |lines| has(lines, &["FILE▼"]));
+    terminal.press("q");
+    terminal.until_ended();
+    service.until_running(0);
+    drop(busy);
+}
+
+#[test]
+fn root_sees_every_process() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    let script = "while :; do cat /etc/passwd > of-a-user; sleep 0.05; done";
+    let busy = Process::shell(USER, home.path(), script);
+    let iotrace = service.iotrace.to_str().unwrap();
+    let terminal = Terminal::new(
+        0,
+        &service,
+        &[iotrace, "top", "--files", "--filter", "of-a-user"],
+    );
+    terminal.until("the file", |lines| has(lines, &["of-a-user"]));
+    terminal.tmux(&["resize-window", "-x", "60", "-y", "12"]);
+    terminal.until("a smaller screen", |lines| {
+        lines.len() <= 12 && has(lines, &["of-a-user"]) && lines[11].starts_with("Tab")
+    });
+    terminal.press("C-c");
+    terminal.until_ended();
+    drop(busy);
+    let out = Command::new(iotrace)
+        .arg("top")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&out.stderr).contains("top needs a terminal"));
+}
+
+#[test]
+fn says_that_a_process_has_ended() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    let script = "cat /etc/passwd > copy; sleep 300";
+    let process = Process::shell(USER, home.path(), script);
+    let (iotrace, pid) = (service.iotrace.to_str().unwrap(), process.pid().to_string());
+    let terminal = Terminal::new(0, &service, &[iotrace, "top", "--pid", &pid]);
+    terminal.until("screen", |lines| lines[0].starts_with("iotrace top"));
+    drop(process);
+    let end = format!("process {pid} has ended");
+    terminal.until("end", |lines| lines[0].contains(&end));
+    terminal.press("q");
+    terminal.until_ended();
+}
