@@ -462,7 +462,7 @@ mod tests {
         ]
     }
 
-    const DOCUMENT: &str = include_str!("../../../../docs/recording-format.md");
+    const DOCUMENT: &str = include_str!("../../../../docs/reference/recording-format.md");
 
     #[test]
     fn every_column_is_documented() {
