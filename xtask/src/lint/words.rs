@@ -74,7 +74,7 @@ enum Format {
 /// What is checked: files below a folder with an extension.
 const SCANNED: &[(&str, &str, Format)] = &[
     ("", "md", Format::Markdown),
-    ("iotrace-daemon/src/cli", "rs", Format::Rust),
+    ("iotrace-daemon/src", "rs", Format::Rust),
 ];
 
 /// Folders that hold nothing of ours.
