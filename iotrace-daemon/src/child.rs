@@ -192,7 +192,7 @@ impl Running {
     }
 }
 
-/// Exit code that stands for a status: 128 + the signal that ended the program.
+/// Exit code of a status: 128 + the signal that ended the program.
 pub fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()

@@ -16,7 +16,7 @@ use iotrace_recording::directory::effective_user;
 /// Where rules and thresholds are looked for when no file is named, in order.
 const PLACES: [&str; 2] = ["iotrace.toml", "/etc/iotrace/iotrace.toml"];
 
-/// The file with the user's rules and thresholds: the named one, else the first that is there.
+/// The file with the user's rules and thresholds: the named one, else the first that exists.
 pub fn file(named: Option<&Path>) -> Option<PathBuf> {
     let found = || {
         let mut places = PLACES.iter().map(PathBuf::from);
@@ -38,7 +38,7 @@ fn is_trusted(path: &Path) -> bool {
     false
 }
 
-/// What files are sorted by, and what findings are told by.
+/// The rules that assign phases to files, and the thresholds of findings.
 pub struct Sorting {
     pub classifier: Classifier,
     pub thresholds: Thresholds,

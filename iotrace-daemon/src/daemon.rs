@@ -529,7 +529,7 @@ fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String>
     let refused = intake.processes().refused();
     if refused > 0 {
         warnings.push(format!(
-            "the environment of {refused} processes could not be read, so batch jobs are told by their cgroups alone: \
+            "the environment of {refused} processes could not be read, so batch jobs are detected by their cgroups alone: \
              give the service CAP_SYS_PTRACE"
         ));
     }

@@ -27,7 +27,7 @@ pub struct Args {
     /// Compare as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     format: TextOrJson,
-    /// Write to this file; one that is there is replaced when the new one is whole.
+    /// Write to this file; an existing one is replaced when the new one is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]

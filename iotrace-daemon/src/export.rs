@@ -57,7 +57,7 @@ pub struct Args {
     /// there.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file where it is there.
+    /// Replace an existing file.
     #[arg(long, requires = "output")]
     force: bool,
     /// What one row of csv and json is of.
@@ -188,7 +188,7 @@ fn needs_trace(format: Format, job: &Job) -> anyhow::Result<()> {
     }
 }
 
-/// Fails where something is in the place of the export that must not be replaced.
+/// Fails if the export would overwrite something that must not be replaced.
 fn check_place(output: &Path, force: bool) -> anyhow::Result<()> {
     if is_special(output) {
         return Ok(());

@@ -191,7 +191,7 @@ fn columns(extent: &Extent) -> usize {
         })
 }
 
-/// Writes a file, which others see only when it is whole; one that is there is replaced then.
+/// Writes a file, which others see only when it is complete; an existing one is replaced then.
 pub fn save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> anyhow::Result<()> {
     try_save(path, write).with_context(|| format!("cannot write {}", path.display()))
 }

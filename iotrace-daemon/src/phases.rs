@@ -35,7 +35,7 @@ enum Command {
     },
     /// Say which phase files belong to, which rule says so, and which others match.
     Explain {
-        /// Paths as reports have them: absolute, with links resolved; a directory with / behind it.
+        /// Paths as in reports: absolute, with links resolved; a directory with a trailing /.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<OsString>,
         /// Only when read, or only when written.
@@ -125,7 +125,7 @@ fn list(rules: &RuleSet, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Where a rule stands.
+/// Where a rule is defined.
 fn place(rule: &Rule) -> String {
     if rule.origin.is_builtin {
         rule.origin.file.clone()

@@ -77,7 +77,7 @@ pub struct Args {
     /// first 5 seconds, 1s up to half a minute, then 5s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub flush: Option<Duration>,
-    /// Merged time over all processes: within bounds, or exactly, which makes each traced call dearer.
+    /// Merged time over all processes: within bounds, or exactly, which makes each traced call more expensive.
     #[arg(long, value_enum, default_value_t = MergedTime::Bounds, value_name = "HOW")]
     pub merged_time: MergedTime,
     /// Entries of each of the two generations of kernel counters; the self-test alone needs 3.

@@ -36,7 +36,7 @@ pub struct Args {
     format: Option<Format>,
     #[command(flatten)]
     text: TextOptions,
-    /// Write the report to this file; one that is there is replaced when the new one is whole.
+    /// Write the report to this file; an existing one is replaced when the new one is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// One table by this, instead of the whole report.

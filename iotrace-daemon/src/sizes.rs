@@ -12,7 +12,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "M" => 20,
         "G" => 30,
         "T" => 40,
-        _ => return Err("write bytes, or a number with K, M, G or T behind it".into()),
+        _ => return Err("write bytes, or a number followed by K, M, G or T".into()),
     };
     let number: u64 = digits
         .parse()

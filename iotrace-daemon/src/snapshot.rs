@@ -33,7 +33,7 @@ pub struct Args {
     /// As text or JSON.
     #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
     format: TextOrJson,
-    /// Show what was done since the snapshot that stands in this file, where it is there, and put the new one there.
+    /// Print the difference to the snapshot in this file, if it exists, then overwrite it.
     #[arg(long, value_name = "FILE")]
     since_last: Option<PathBuf>,
     /// Count for this time from now on instead, e.g. 10s: needs no service where iotrace may trace by itself.

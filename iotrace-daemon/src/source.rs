@@ -30,7 +30,7 @@ impl Source {
         })
     }
 
-    /// Asks for everything that was done until now; [`Taken::All`] comes behind it.
+    /// Asks for everything that was done until now; [`Taken::All`] follows.
     pub fn ask(&mut self) {
         match self {
             Self::Own { collector, .. } => collector.ask(),

@@ -1,4 +1,6 @@
-//! `cargo xtask lint`: format, lints and dependencies, with nothing let pass.
+//! `cargo xtask lint`: format, word list, lints and dependencies, without exceptions.
+
+mod words;
 
 use std::env::consts::ARCH;
 use std::time::Duration;
@@ -17,6 +19,7 @@ const FETCH_LIMIT: Duration = Duration::from_secs(120);
 pub fn task() -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Lint])?;
     cmd::run(cmd::cargo().args(["fmt", "--all", "--check"]))?;
+    words::check()?;
     dependencies()?;
     kernel_lints()?;
     let clippy = [

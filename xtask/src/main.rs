@@ -79,7 +79,7 @@ enum Task {
     Dist(dist::Options),
     /// Let thousands of processes of many jobs come and go under the service, for ten minutes.
     Soak(soak::Options),
-    /// Check the format, the lints (kernel crate too) and the dependencies.
+    /// Check the format, the word list, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
     Ci,

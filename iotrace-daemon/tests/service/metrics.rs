@@ -267,7 +267,7 @@ fn promtool_finds_no_fault() {
 
 #[test]
 fn every_metric_is_documented() {
-    const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
+    const DOCUMENT: &str = include_str!("../../../docs/reference/metrics.md");
     let text = exporter().encode(Format::Text).unwrap();
     let names = text
         .lines()
@@ -275,7 +275,7 @@ fn every_metric_is_documented() {
     for name in names {
         assert!(
             DOCUMENT.contains(&format!("`{name}`")),
-            "{name} is not in docs/metrics.md"
+            "{name} is not in docs/reference/metrics.md"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The part of docs/kernel-support.md that a run writes.
+//! The part of docs/reference/kernel-support.md that a run writes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::cmd;
 
 use super::table::Table;
 
-const FILE: &str = "docs/kernel-support.md";
+const FILE: &str = "docs/reference/kernel-support.md";
 /// The written part stands between these.
 const BEGIN: &str = "<!-- begin: written by `cargo xtask vm --write-docs` -->\n";
 const END: &str = "<!-- end -->\n";

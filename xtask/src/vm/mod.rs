@@ -57,7 +57,7 @@ pub struct Options {
     /// Further kernel parameters.
     #[arg(long, default_value = "")]
     append: String,
-    /// Write the table into docs/kernel-support.md: of each kernel and test the last run, this one's or one before it.
+    /// Write the table into docs/reference/kernel-support.md: of each kernel and test the last run, this one's or one before it.
     #[arg(long)]
     write_docs: bool,
     /// Make sure instead that what must not pass does not.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
-//! whole. `docs/recording-format.md` describes the files.
+//! whole. `docs/reference/recording-format.md` describes the files.
 
 mod batch;
 mod block;

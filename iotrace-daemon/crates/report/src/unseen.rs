@@ -14,7 +14,7 @@ const NAMED: usize = 20;
 /// Filesystems that have a cache of their own, of which the kernel's page cache tells nothing.
 const OWN_CACHE: [&str; 1] = ["zfs"];
 
-/// All of it, as `not_seen` in the JSON report (docs/report-json.md).
+/// All of it, as `not_seen` in the JSON report (docs/reference/report-json.md).
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unseen {
     pub mapped_devices: Vec<Device>,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A part is made as those of the counters are: beside its place, synced, renamed into it.
-//! `docs/recording-format.md` describes the columns.
+//! `docs/reference/recording-format.md` describes the columns.
 
 mod columns;
 mod reader;

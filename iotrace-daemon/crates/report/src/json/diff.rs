@@ -1,4 +1,4 @@
-//! Two runs side by side, as one JSON object: `docs/report-json.md` has its schema.
+//! Two runs side by side, as one JSON object: `docs/reference/report-json.md` has its schema.
 
 use std::io::{self, Write};
 

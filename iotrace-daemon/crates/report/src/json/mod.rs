@@ -1,4 +1,4 @@
-//! The report as one JSON object, written row by row: `docs/report-json.md` is its schema.
+//! The report as one JSON object, written row by row: `docs/reference/report-json.md` is its schema.
 
 mod analysis;
 mod block;

@@ -309,7 +309,10 @@ fn every_key_is_documented() {
             _ => {}
         }
     }
-    let text = include_str!("../../../../../docs/report-json.md");
+    let text = concat!(
+        include_str!("../../../../../docs/reference/report-json.md"),
+        include_str!("../../../../../docs/reference/counters.md"),
+    );
     visit(&as_json(&training(), &run()), text);
     for descriptor in &TABLE[..READ_SIZE_0_100] {
         assert!(

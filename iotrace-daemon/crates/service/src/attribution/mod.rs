@@ -1,7 +1,7 @@
 //! Which job a process belongs to: Slurm job, pod and container, systemd unit, user; pure string work.
 //!
 //! [`environ`] and `cgroup` read the texts of /proc, [`unit`] decides between what they say: the cgroup if it names a job
-//! or a user, since anybody can write anything into an environment. `docs/metrics.md` has the
+//! or a user, since anybody can write anything into an environment. `docs/reference/metrics.md` has the
 //! table of paths that are understood, and `tests/service/attribution.rs` reads them.
 
 pub mod cgroup;

@@ -1,7 +1,7 @@
 //! What the service is told: built-in defaults < `/etc/iotrace/iotrace.toml` < environment < flags.
 //!
 //! [`Config::default`] is the one place of every default; `deploy/iotrace.toml` shows each, commented, and a test holds
-//! the two equal. `docs/configuration.md` describes the keys.
+//! the two equal. `docs/reference/configuration.md` describes the keys.
 
 mod file;
 mod flags;

@@ -1,6 +1,6 @@
 //! The totals and the state of the service as OpenMetrics, or as Prometheus's older text format.
 //!
-//! The only module that names prometheus-client. `docs/metrics.md` describes every metric.
+//! The only module that names prometheus-client. `docs/reference/metrics.md` describes every metric.
 //!
 //! ```text
 //! out      metrics of one kind, and labels

@@ -1,5 +1,5 @@
 //! What the service and its clients say to each other over the Unix socket: lines of JSON, and bytes behind some of them.
-//! `docs/service-socket.md` describes it for other clients.
+//! `docs/reference/service-socket.md` describes it for other clients.
 
 use std::collections::BTreeMap;
 
@@ -209,10 +209,14 @@ mod tests {
     /// The documentation shows the request of this version.
     #[test]
     fn the_documented_version_of_the_counters_is_this_one() {
-        const DOCUMENT: &str = include_str!("../../../../../docs/service-socket.md");
+        const DOCUMENT: &str = include_str!("../../../../../docs/reference/service-socket.md");
         let written = DOCUMENT.split("\"abi\": ").nth(1).unwrap_or_default();
         let number = written.split(',').next().unwrap_or_default();
-        assert_eq!(number, ABI_VERSION.to_string(), "docs/service-socket.md");
+        assert_eq!(
+            number,
+            ABI_VERSION.to_string(),
+            "docs/reference/service-socket.md"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // Sections that are made once from the report and stay: all but those over time, of directories and of files.
-// Keys are those of docs/report-json.md; a section whose key the report has not got is left out.
+// Keys are those of docs/reference/report-json.md; a section whose key the report has not got is left out.
 "use strict";
 
 const sections = (() => {
