@@ -1,4 +1,4 @@
-//! What a report says of a run, in the figures that `docs/demos.md` sets beside the published ones.
+//! What a report says of a run, in the figures that `docs/guide/demos.md` sets beside the published ones.
 
 use std::collections::BTreeMap;
 

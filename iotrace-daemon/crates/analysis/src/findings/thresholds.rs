@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_threshold_is_documented() {
-        let text = include_str!("../../../../../docs/findings.md");
+        let text = include_str!("../../../../../docs/reference/findings.md");
         for threshold in &TABLE {
             let row = format!("| `{}` | ", threshold.name);
             let end = format!(" | {} |", threshold.meaning);
