@@ -1,4 +1,4 @@
-//! What docs/guide/sql.md shows, run as it stands there: totals must be those of `iotrace report`.
+//! Runs the examples of docs/guide/sql.md: totals must be those of `iotrace report`.
 
 use std::{
     collections::BTreeMap,
