@@ -147,8 +147,12 @@ fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result
 /// The documents for users, and the licences.
 fn documents(stage: &Path, family: Family) -> Result<()> {
     let documents = stage.join("usr/share/doc").join(NAME);
-    for document in list(&cmd::root().join("docs"))? {
-        install(&document, &documents.join(name_of(&document)), 0o644)?;
+    let docs = cmd::root().join("docs");
+    for folder in ["", "guide", "reference", "design"] {
+        for page in list(&docs.join(folder))? {
+            let to = documents.join(folder).join(name_of(&page));
+            install(&page, &to, 0o644)?;
+        }
     }
     let licences = match family {
         Family::Debian => documents, // with a file `copyright`, which names the common ones
