@@ -1,4 +1,4 @@
-//! What docs/sql.md shows, run as it stands there: totals must be those of `iotrace report`.
+//! Runs the examples of docs/guide/sql.md: totals must be those of `iotrace report`.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::common::{
 };
 use serde_json::Value;
 
-const DOCUMENT: &str = include_str!("../../../docs/sql.md");
+const DOCUMENT: &str = include_str!("../../../docs/guide/sql.md");
 
 /// Nodes that are made from one recording.
 const NODES: usize = 64;

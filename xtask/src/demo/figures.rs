@@ -1,4 +1,4 @@
-//! What a report says of a run, in the figures that `docs/demos.md` sets beside the published ones.
+//! What a report says of a run, in figures to compare with those that other tools publish.
 
 use std::collections::BTreeMap;
 

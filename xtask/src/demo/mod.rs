@@ -8,7 +8,7 @@
 //! - `python`: the interpreter with the framework
 //! - `compare`: tables of two columns that must be equal
 //! - `strace`: what strace's logs count
-//! - `figures`: what the report says beyond that, for `docs/demos.md`
+//! - `figures`: what the report says beyond that
 
 mod compare;
 mod figures;

@@ -61,6 +61,18 @@ fn stand_ins(scratch: &Path) -> Built {
     }
 }
 
+/// Where a package has the pages of this directory of the documentation, and of those in it.
+fn pages(directory: &Path, folder: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true => pages(&entry.path(), &name, found),
+            false => found.push(format!("/usr/share/doc/iotrace-daemon{name}")),
+        }
+    }
+}
+
 #[test]
 fn both_packages_have_what_belongs_on_a_machine() {
     let scratch = Scratch::new();
@@ -70,11 +82,13 @@ fn both_packages_have_what_belongs_on_a_machine() {
     let database = format!("--dbpath={}", scratch.0.join("rpmdb").display());
     let ask_rpm = |what: &str| output("rpm", &[&database, "--query", "--package", what, &rpm]);
     let of_rpm = files(&ask_rpm("--list"));
-    let documents = fs::read_dir(cmd::root().join("docs")).unwrap();
-    let documents = documents.map(|entry| {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        format!("/usr/share/doc/iotrace-daemon/{name}")
-    });
+    let mut documents = Vec::new();
+    pages(&cmd::root().join("docs"), "", &mut documents);
+    assert!(
+        documents
+            .iter()
+            .any(|page| page.ends_with("/guide/service.md"))
+    );
     let expected = tree::files()
         .map(|(_, to, _)| format!("/{}", to.display()))
         .chain(documents)

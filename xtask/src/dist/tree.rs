@@ -147,9 +147,7 @@ fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result
 /// The documents for users, and the licences.
 fn documents(stage: &Path, family: Family) -> Result<()> {
     let documents = stage.join("usr/share/doc").join(NAME);
-    for document in list(&cmd::root().join("docs"))? {
-        install(&document, &documents.join(name_of(&document)), 0o644)?;
-    }
+    install_all(&cmd::root().join("docs"), &documents)?;
     let licences = match family {
         Family::Debian => documents, // with a file `copyright`, which names the common ones
         Family::RedHat => stage.join("usr/share/licenses").join(NAME),
@@ -195,6 +193,20 @@ pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::copy(from, to)
         .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
+    Ok(())
+}
+
+/// Copies the files of a directory, and of the directories in it.
+fn install_all(from: &Path, to: &Path) -> Result<()> {
+    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => install_all(&entry.path(), &to)?,
+            false => install(&entry.path(), &to, 0o644)?,
+        }
+    }
     Ok(())
 }
 

@@ -6,8 +6,8 @@
 //!   -> saves, epochs, balance, startup -> findings
 //! ```
 //!
-//! [`Analysis::new`] is a pure function, the same of a model that `record` fills and of one read back. `docs/phases.md`
-//! defines each result, `docs/findings.md` the findings. Nothing is said that the data at hand does not tell.
+//! [`Analysis::new`] is a pure function, the same of a model that `record` fills and of one read back. `docs/guide/phases.md`
+//! defines each result, `docs/reference/findings.md` the findings. Nothing is said that the data at hand does not tell.
 
 pub mod balance;
 pub mod epochs;

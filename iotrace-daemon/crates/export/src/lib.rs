@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every number is the recording's own. [`Selection`] and [`Names`] are applied here, once for all formats.
-//! `docs/exports.md` describes what comes out.
+//! `docs/guide/exports.md` describes what comes out.
 
 pub mod chrome;
 mod columns;

@@ -1,5 +1,5 @@
 //! CPU time by process, and what a job computed beside its calls, in bounds: what tells how much of its I/O overlapped with
-//! other work. `docs/phases.md` has the definition.
+//! other work. `docs/guide/phases.md` has the definition.
 
 use std::collections::BTreeMap;
 

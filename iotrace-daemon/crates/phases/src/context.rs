@@ -1,6 +1,6 @@
 //! What a path alone does not tell and the whole run does: whether files that may be weights or data were data.
 //!
-//! Only the built-in rules that are named here are second-guessed. `docs/phases.md` has the
+//! Only the built-in rules that are named here are second-guessed. `docs/guide/phases.md` has the
 //! framework behind each case, and what cannot be told.
 
 use std::collections::{HashMap, HashSet};

@@ -4,7 +4,7 @@
 //! rules (TOML, built-in catalogue) -> dfa (one table) -> Verdict of a path -> context (what only the run tells, copies among it)
 //! ```
 //!
-//! [`Classifier`] sorts paths, `check` finds rules that never win; `docs/phases.md` describes the rules.
+//! [`Classifier`] sorts paths, `check` finds rules that never win; `docs/guide/phases.md` describes the rules.
 
 pub mod check;
 pub mod context;

@@ -4,7 +4,7 @@
 //! let report = Report::new(&model, &run);                  // or with_rules(&model, &run, &classifier)
 //! report::text(&report, &Extent::Summary, layout, &mut out)?;    // for people
 //! report::json(&report, &mut out)?;           // for programs: docs/reference/report-json.md
-//! report::html(&report, complete, &mut out)?; // for a browser: docs/report-html.md
+//! report::html(&report, complete, &mut out)?; // for a browser: docs/guide/html.md
 //! ```
 
 mod block;

@@ -1,6 +1,6 @@
 //! How much of the I/O overlapped with computing of the same job: DFAnalyzer's overlapped I/O, in bounds.
 //!
-//! `docs/phases.md` derives them. In a time T in which the job was in calls of a phase for M, and some thread was on a CPU
+//! `docs/guide/phases.md` derives them. In a time T in which the job was in calls of a phase for M, and some thread was on a CPU
 //! and in no call for at least B, both went on at one time for at least M + B - T. At most it was M, and the CPU time that
 //! threads can have had outside of calls while another one was in a call.
 

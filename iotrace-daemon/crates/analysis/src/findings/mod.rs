@@ -1,4 +1,4 @@
-//! Findings: what is wrong with a job's I/O, in numbers, and what to do. `docs/findings.md` lists them.
+//! Findings: what is wrong with a job's I/O, in numbers, and what to do. `docs/reference/findings.md` lists them.
 //!
 //! A finding says nothing where the data at hand does not tell: at detail `basic`, without a second epoch, without a mount
 //! to compare with.

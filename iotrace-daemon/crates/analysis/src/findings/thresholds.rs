@@ -28,41 +28,41 @@ macro_rules! thresholds {
 }
 
 thresholds! {
-    TINY_CALLS "tiny_calls" 1000.0 "Reads, or writes, of at most 10 KiB from which on they are many (Drishti: 1,000 small requests).";
-    TINY_SHARE "tiny_share" 0.5 "Their share of all reads, or writes, of the phase.";
-    SMALL_FILES "small_files" 1000.0 "Training files in one epoch from which on they are many.";
-    SMALL_FILE_BYTES "small_file_bytes" 1048576.0 "Mean size up to which files are small (Drishti: requests under 1 MiB).";
-    NOT_FOUND "not_found" 1000.0 "Look-ups of files that are not there from which on they are many.";
-    NOT_FOUND_SHARE "not_found_share" 0.2 "Their share of all look-ups of startup: themselves, and opens of files of that phase.";
-    NOT_FOUND_SECONDS "not_found_seconds" 0.5 "Time in these look-ups below which they cost nothing.";
-    NOT_FOUND_RUN_SHARE "not_found_run_share" 0.01 "Share of the run in these look-ups below which they cost nothing.";
-    SAMPLE_OPENS "sample_opens" 1000.0 "Opens of training files, each followed by a small part of the file only, from which on they are many.";
-    SAMPLE_OPENS_PER_FILE "sample_opens_per_file" 16.0 "Such opens of one file by one process.";
-    FSYNC_SHARE "fsync_share" 0.5 "Share of the time of all saves that went into syncs.";
-    SAVE_SECONDS "save_seconds" 1.0 "Time of all saves below which they are not looked at.";
-    WRITER_SHARE "writer_share" 0.9 "Share of a checkpoint's bytes that one process wrote, of several ranks.";
-    WRITER_BUSY "writer_busy" 0.5 "Share of the time of the saves that it spent in calls.";
-    INPUT_SHARE "input_share" 0.3 "Share of the run in reads of training data from which on it is bound by them.";
-    WORKERS_SHARE "workers_share" 0.8 "The same where loader workers alone read: the share of their time, too.";
-    MAPPED_SHARE "mapped_share" 0.1 "Share of the run in page faults on mapped data that waited.";
-    STALL_SHARE "stall_share" 0.05 "Share of the run in which training reads stood still during saves.";
-    IMBALANCE "imbalance" 0.3 "How far the worker, or rank, with the most bytes is above the mean (Drishti: 30 % of size).";
-    BALANCE_BYTES "balance_bytes" 16777216.0 "Bytes of a group of workers, or of all ranks, below which it is not looked at.";
-    FASTER "faster" 2.0 "How much faster another mount must be for staging to be worth it.";
-    MEASURED_BYTES "measured_bytes" 16777216.0 "Bytes on a mount below which its bandwidth is not compared.";
-    STAGE_SECONDS "stage_seconds" 5.0 "Time in reads that staging must save.";
-    MEMORY_SHARE "memory_share" 0.5 "Share of the memory up to which a data set fits.";
-    CACHED_RATE "cached_rate" 500000000.0 "Bytes per second inside reads below which they were not served from memory.";
-    REREAD_SECONDS "reread_seconds" 5.0 "Time in reads of the epochs behind the first below which they are not looked at.";
-    SLOW_FACTOR "slow_factor" 5.0 "How much slower than the median of its kind a file, or than the others a mount, is slow.";
-    SLOW_SHARE "slow_share" 0.1 "Share of the time in reads of its phase that a slow file takes, of all time in calls that a slow mount does.";
-    HANG_SECONDS "hang_seconds" 5.0 "Time in a call that has not returned from which on it hangs.";
-    WAITED_SHARE "waited_share" 0.1 "Share of their time that main threads waited for one kind of thing from which on it holds the job up.";
-    AUDITED_FILES "audited_files" 64.0 "Files of an epoch below which its order says nothing.";
-    COLD_FACTOR "cold_factor" 3.0 "How many times longer than the later ones a first epoch reads that is cold.";
-    COLD_SECONDS "cold_seconds" 5.0 "Time in its reads beyond theirs.";
-    AMPLIFICATION "amplification" 2.0 "How many times the bytes of a file are read in one open of it, from which on it is read again.";
-    SLOW_SECONDS "slow_seconds" 1.0 "Time in its reads below which a file or mount is not looked at.";
+    TINY_CALLS "tiny_calls" 1000.0 "Minimum number of reads, or writes, of at most 10 KiB (Drishti: 1,000 small requests).";
+    TINY_SHARE "tiny_share" 0.5 "Their minimum share of all reads, or writes, of the phase.";
+    SMALL_FILES "small_files" 1000.0 "Minimum number of training files in one epoch.";
+    SMALL_FILE_BYTES "small_file_bytes" 1048576.0 "Maximum mean size of these files (Drishti: requests under 1 MiB).";
+    NOT_FOUND "not_found" 1000.0 "Minimum number of negative look-ups.";
+    NOT_FOUND_SHARE "not_found_share" 0.2 "Their minimum share of all look-ups of startup (themselves, and opens of startup files).";
+    NOT_FOUND_SECONDS "not_found_seconds" 0.5 "Minimum time in negative look-ups.";
+    NOT_FOUND_RUN_SHARE "not_found_run_share" 0.01 "Minimum share of the run in negative look-ups.";
+    SAMPLE_OPENS "sample_opens" 1000.0 "Minimum number of opens of training files that read less than a quarter of the file.";
+    SAMPLE_OPENS_PER_FILE "sample_opens_per_file" 16.0 "Minimum number of such opens of one file by one process.";
+    FSYNC_SHARE "fsync_share" 0.5 "Minimum share of the time of all saves that went into syncs.";
+    SAVE_SECONDS "save_seconds" 1.0 "Minimum time of all saves.";
+    WRITER_SHARE "writer_share" 0.9 "Minimum share of a checkpoint's bytes that one of several ranks wrote.";
+    WRITER_BUSY "writer_busy" 0.5 "Minimum share of the time of the saves that it spent in calls.";
+    INPUT_SHARE "input_share" 0.3 "Minimum share of the run in reads of training data.";
+    WORKERS_SHARE "workers_share" 0.8 "The same if only loader workers read, and the minimum share of their time.";
+    MAPPED_SHARE "mapped_share" 0.1 "Minimum share of the run in waits of page faults on mapped data.";
+    STALL_SHARE "stall_share" 0.05 "Minimum share of the run in which training reads stopped during saves.";
+    IMBALANCE "imbalance" 0.3 "Minimum excess of the largest worker, or rank, over the mean (Drishti: 30 % of size).";
+    BALANCE_BYTES "balance_bytes" 16777216.0 "Minimum bytes of a group of workers, or of all ranks.";
+    FASTER "faster" 2.0 "Minimum speed-up by another mount for staging.";
+    MEASURED_BYTES "measured_bytes" 16777216.0 "Minimum bytes on a mount to compare its bandwidth.";
+    STAGE_SECONDS "stage_seconds" 5.0 "Minimum time in reads that staging must save.";
+    MEMORY_SHARE "memory_share" 0.5 "Maximum size of a data set that fits in memory, as a share of the memory.";
+    CACHED_RATE "cached_rate" 500000000.0 "Bytes per second inside reads from which they count as served from memory.";
+    REREAD_SECONDS "reread_seconds" 5.0 "Minimum time in reads of the epochs after the first.";
+    SLOW_FACTOR "slow_factor" 5.0 "Minimum factor by which a file is slower than the median of its kind, or a mount than the others.";
+    SLOW_SHARE "slow_share" 0.1 "Minimum share of the phase's time in reads (slow file), or of all time in calls (slow mount).";
+    HANG_SECONDS "hang_seconds" 5.0 "Minimum time in a call that has not returned.";
+    WAITED_SHARE "waited_share" 0.1 "Minimum share of their time that main threads waited for one kind of thing.";
+    AUDITED_FILES "audited_files" 64.0 "Minimum number of files in an epoch to judge their order.";
+    COLD_FACTOR "cold_factor" 3.0 "Minimum factor by which the first epoch reads longer than the later ones.";
+    COLD_SECONDS "cold_seconds" 5.0 "Minimum additional time in its reads.";
+    AMPLIFICATION "amplification" 2.0 "Minimum ratio of bytes read in one open to the file's size.";
+    SLOW_SECONDS "slow_seconds" 1.0 "Minimum time in reads of a file or mount.";
 }
 
 /// Values of the thresholds.
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_threshold_is_documented() {
-        let text = include_str!("../../../../../docs/findings.md");
+        let text = include_str!("../../../../../docs/reference/findings.md");
         for threshold in &TABLE {
             let row = format!("| `{}` | ", threshold.name);
             let end = format!(" | {} |", threshold.meaning);

@@ -1,7 +1,7 @@
 //! Logs of Darshan's format 3.41, which Darshan's own tools and PyDarshan read.
 //!
 //! A header, then the job, the names of the records, and one region for each module, each compressed by zlib. Each
-//! process is a rank, in order of their start. `docs/exports.md` says which counter comes from where.
+//! process is a rank, in order of their start. `docs/guide/exports.md` says which counter comes from where.
 
 mod dxt;
 mod hash;

@@ -1,7 +1,7 @@
 //! TensorBoard's event files: what a job did over time as scalars, and how its accesses were distributed as histograms.
 //!
 //! An event has a step, milliseconds since the start of the run, and the time of day, by which its curves stand beside
-//! those of the training program. `docs/exports.md` lists the tags.
+//! those of the training program. `docs/guide/exports.md` lists the tags.
 
 mod event;
 mod record;

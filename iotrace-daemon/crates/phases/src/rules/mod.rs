@@ -9,7 +9,7 @@
 //! fs_type = ["lustre"]                # where absent: on any filesystem
 //! ```
 //!
-//! `docs/phases.md` describes the file. [`RuleSet`] leaves this module.
+//! `docs/guide/phases.md` describes the file. [`RuleSet`] leaves this module.
 
 mod error;
 mod file;

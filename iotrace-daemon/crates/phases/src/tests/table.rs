@@ -237,7 +237,7 @@ fn rules_for_filesystems_add_no_states() {
 
 #[test]
 fn every_built_in_rule_is_documented_in_its_order() {
-    let text = include_str!("../../../../../docs/phases.md");
+    let text = include_str!("../../../../../docs/guide/phases.md");
     let mut rest = &text[text.find("\n## The built-in rules").unwrap()..];
     for rule in Classifier::builtin().rules().all() {
         let phase = rule.phase.to_string();
