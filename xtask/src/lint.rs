@@ -1,5 +1,6 @@
-//! `cargo xtask lint`: format, word list, lints and dependencies, without exceptions.
+//! `cargo xtask lint`: format, word list, layers of crates, lints and dependencies, without exceptions.
 
+mod layers;
 mod words;
 
 use std::env::consts::ARCH;
@@ -20,6 +21,7 @@ pub fn task() -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Lint])?;
     cmd::run(cmd::cargo().args(["fmt", "--all", "--check"]))?;
     words::check()?;
+    layers::check()?;
     dependencies()?;
     kernel_lints()?;
     let clippy = [
