@@ -75,14 +75,6 @@ use spans::{Span, Spans};
 use together::Together;
 use waits::{Waited, Waits};
 
-/// A [`Place`] in the model, by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Spot {
-    File(u32),
-    ByName,
-    Overflow,
-}
-
 /// Everything counted in one run.
 #[derive(Debug, Default)]
 pub struct Model {
@@ -196,8 +188,8 @@ impl Model {
                 self.rows.add(index, file, counters);
                 return Some(file);
             }
-            Place::ByName => {
-                entry.by_name.add(counters);
+            Place::PathOnly => {
+                entry.path_only.add(counters);
                 self.apply_moves(index, RENAMES);
                 self.apply_moves(index, UNLINKS);
             }
@@ -223,19 +215,15 @@ impl Model {
         ns: u64,
     ) {
         let process = self.processes.intern(process);
-        let spot = match place {
-            Place::File(file) => {
-                let file = self.files.intern(file);
-                self.rows.intern(process, file);
-                Spot::File(file)
-            }
-            Place::ByName => Spot::ByName,
-            Place::Overflow => Spot::Overflow,
-        };
+        let place = place.map(|file| {
+            let file = self.files.intern(file);
+            self.rows.intern(process, file);
+            file
+        });
         self.failures.add(
             FailureKey {
                 process,
-                spot,
+                place,
                 op,
                 errno,
             },
@@ -598,7 +586,7 @@ impl Model {
         self.block.settle();
         self.files.settle();
         for process in self.processes.all_mut() {
-            process.by_name.settle();
+            process.path_only.settle();
             process.overflow.settle();
             process.phases.settle();
             process.changed = false;
@@ -609,17 +597,17 @@ impl Model {
     /// which had the bounds `run`, is one interval.
     pub fn each_interval(&self, run: Bounds, mut visit: impl FnMut(Bounds, Delta)) {
         let delta = |(key, counters)| {
-            let (process, spot, row) = match key {
+            let (process, place, row) = match key {
                 Key::Row(index) => {
                     let row = &self.rows()[index as usize];
-                    (row.process, Spot::File(row.file), Some(index))
+                    (row.process, Place::File(row.file), Some(index))
                 }
-                Key::ByName(process) => (process, Spot::ByName, None),
-                Key::Overflow(process) => (process, Spot::Overflow, None),
+                Key::PathOnly(process) => (process, Place::PathOnly, None),
+                Key::Overflow(process) => (process, Place::Overflow, None),
             };
             Delta {
                 process,
-                spot,
+                place,
                 row,
                 counters,
             }
@@ -657,7 +645,7 @@ impl Model {
             .enumerate()
             .flat_map(|(index, process)| {
                 let cells = [
-                    (Key::ByName(index as u32), &process.by_name),
+                    (Key::PathOnly(index as u32), &process.path_only),
                     (Key::Overflow(index as u32), &process.overflow),
                 ];
                 cells.map(|(key, cell)| (key, cell.interval()))
@@ -675,7 +663,7 @@ impl Model {
             .enumerate()
             .flat_map(|(index, process)| {
                 [
-                    (Key::ByName(index as u32), process.by_name.total()),
+                    (Key::PathOnly(index as u32), process.path_only.total()),
                     (Key::Overflow(index as u32), process.overflow.total()),
                 ]
             });
@@ -709,7 +697,7 @@ impl Model {
             sums[row.process as usize].add(&row.cell.total());
         }
         for (process, sum) in self.processes().iter().zip(&mut sums) {
-            sum.add(&process.by_name.total());
+            sum.add(&process.path_only.total());
             sum.add(&process.overflow.total());
             if *sum != process.tally {
                 return Err(format!(
@@ -743,7 +731,7 @@ impl Model {
         let taken = self
             .processes
             .get_mut(process)
-            .by_name
+            .path_only
             .take(counter, wanted);
         for (file, time) in self.moves.take(process, counter, taken) {
             let mut counters = Counters::ZERO;

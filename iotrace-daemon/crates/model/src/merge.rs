@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{FailureKey, Model, Spot, files::Files, mounts};
+use super::{FailureKey, Model, files::Files, mounts};
 
 /// Filesystems that nodes share.
 const SHARED: [&str; 10] = [
@@ -21,15 +21,12 @@ impl Model {
             history.append(others, rows, processes);
         }
         for (key, count) in other.failures.all() {
-            let spot = match key.spot {
-                Spot::File(file) => Spot::File(files[file as usize]),
-                spot => spot,
-            };
+            let place = key.place.map(|file| files[file as usize]);
             let process = key.process + processes;
             self.failures.add(
                 FailureKey {
                     process,
-                    spot,
+                    place,
                     ..*key
                 },
                 count,

@@ -9,7 +9,7 @@ use iotrace_common::{
 
 use super::{batch::Batch, schema};
 use iotrace_model::{
-    About, FailureCount, FailureKey, File, Model, PhaseSet, Process, Spot,
+    About, FailureCount, FailureKey, File, Model, PhaseSet, Process,
     computing::CpuTime,
     counters::{Counters, TABLE, Unit},
     environ::{RANKS, Rank, Role},
@@ -67,15 +67,15 @@ impl Part<'_> {
         batch: &mut Batch,
         model: &Model,
         process: ProcessId,
-        spot: Spot,
+        place: Place<u32>,
         counters: &Counters,
     ) {
         self.put_interval(batch);
         self.put_process(batch, process);
-        batch.put_text(place_name(spot));
-        match spot {
-            Spot::File(index) => put_file(batch, model, &model.file(index)),
-            Spot::ByName | Spot::Overflow => put_no_file(batch),
+        batch.put_text(place_name(place));
+        match place {
+            Place::File(index) => put_file(batch, model, &model.file(index)),
+            Place::PathOnly | Place::Overflow => put_no_file(batch),
         }
         for index in 0..TABLE.len() {
             self.put_counter(batch, counters, index);
@@ -266,10 +266,10 @@ impl Part<'_> {
     ) {
         self.put_interval(batch);
         self.put_process(batch, model.processes()[key.process as usize].id);
-        batch.put_text(place_name(key.spot));
-        match key.spot {
-            Spot::File(index) => put_identity(batch, Some(model.file(index).id)),
-            Spot::ByName | Spot::Overflow => put_identity(batch, None),
+        batch.put_text(place_name(key.place));
+        match key.place {
+            Place::File(index) => put_identity(batch, Some(model.file(index).id)),
+            Place::PathOnly | Place::Overflow => put_identity(batch, None),
         }
         batch.put_text(op::NAMES.get(key.op as usize).copied().unwrap_or("unknown"));
         batch.put_text(&errno::name(key.errno));
@@ -322,11 +322,11 @@ fn phase_set(names: &[u8]) -> PhaseSet {
     codes.fold(PhaseSet::default(), |set, code| set.with(code.into()))
 }
 
-fn place_name(spot: Spot) -> &'static str {
-    match spot {
-        Spot::File(_) => FILE,
-        Spot::ByName => BY_NAME,
-        Spot::Overflow => OVERFLOW,
+fn place_name(place: Place<u32>) -> &'static str {
+    match place {
+        Place::File(_) => FILE,
+        Place::PathOnly => BY_NAME,
+        Place::Overflow => OVERFLOW,
     }
 }
 
@@ -745,7 +745,7 @@ pub(super) fn take_identity(batch: &mut Batch) -> Option<FileId> {
 fn place_of(name: &[u8], id: Option<FileId>) -> Result<Place, &'static str> {
     match (name, id) {
         (b"file", Some(id)) => Ok(Place::File(id)),
-        (b"by_name", _) => Ok(Place::ByName),
+        (b"by_name", _) => Ok(Place::PathOnly),
         (b"overflow", _) => Ok(Place::Overflow),
         _ => Err("a row names no place"),
     }

@@ -37,7 +37,9 @@ pub use text::{
 use together::Moved;
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
-use iotrace_model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run};
+use iotrace_model::{
+    FailureCount, FailureKey, Model, Row, counters::Counters, input::Place, run::Run,
+};
 use iotrace_phases::{
     Classifier,
     context::{Sorted, sort},
@@ -60,7 +62,7 @@ pub struct Report<'a> {
     /// Over everything.
     totals: Sum,
     /// Calls that named no open file, over all processes.
-    by_name: Counters,
+    path_only: Counters,
     /// Operations whose own counter had no room, over all processes.
     overflow: Counters,
     /// By index of the process.
@@ -148,7 +150,7 @@ impl<'a> Report<'a> {
             sorted,
             phases: PhaseSums::default(),
             totals: Sum::default(),
-            by_name: Counters::ZERO,
+            path_only: Counters::ZERO,
             overflow: Counters::ZERO,
             processes: Vec::new(),
             process_order: Vec::new(),
@@ -248,10 +250,10 @@ impl<'a> Report<'a> {
 
     fn add_processes(&mut self) {
         for (process, sum) in self.model.processes().iter().zip(&mut self.processes) {
-            let (by_name, overflow) = (process.by_name.total(), process.overflow.total());
-            sum.sum.add(&by_name);
+            let (path_only, overflow) = (process.path_only.total(), process.overflow.total());
+            sum.sum.add(&path_only);
             sum.sum.add(&overflow);
-            self.by_name.absorb(&by_name);
+            self.path_only.absorb(&path_only);
             self.overflow.absorb(&overflow);
             self.totals.absorb(&sum.sum);
         }
@@ -299,9 +301,9 @@ impl<'a> Report<'a> {
     fn failures_at(
         &self,
         process: u32,
-        spot: Spot,
+        place: Place<u32>,
     ) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
-        self.model.failures().at(process, spot)
+        self.model.failures().at(process, place)
     }
 
     /// The first `n` of `files` by `key`, largest first, without those where it is 0.

@@ -196,7 +196,7 @@ fn process_of(key: &IoKey) -> ProcessId {
 
 fn place_of(key: &IoKey) -> Place {
     if key.file.is_none() {
-        Place::ByName
+        Place::PathOnly
     } else {
         Place::File(key.file)
     }
