@@ -5,7 +5,7 @@
 use iotrace_common::{key::FileId, library::Progress};
 use zeroize::Zeroizing;
 
-pub use super::missing::Searched;
+pub use super::negative_lookups::Searched;
 
 /// A process, once: pids are reused, so its start time belongs to its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,8 +85,8 @@ pub enum Event {
         /// The two names changed places.
         exchange: bool,
     },
-    /// A directory that a file was looked for in vain in; absolute path.
-    Missing { searched: Searched, path: Vec<u8> },
+    /// A directory in which a look-up found nothing; absolute path.
+    NegativeLookup { searched: Searched, path: Vec<u8> },
     /// A file was mapped as code: it may be a library that is waited for.
     Mapped {
         process: ProcessId,

@@ -32,9 +32,9 @@ pub mod host;
 pub mod input;
 pub mod library;
 mod merge;
-mod missing;
 pub mod mounts;
 mod moves;
+mod negative_lookups;
 mod packed;
 pub mod phases;
 mod processes;
@@ -63,9 +63,9 @@ use iotrace_common::{
     untyped::STATUS_UNKNOWN,
 };
 use library::Libraries;
-pub use missing::Missing;
 use mounts::{Mount, Mounts};
 use moves::Moves;
+pub use negative_lookups::NegativeLookups;
 use phases::{Done, Merged};
 use processes::Processes;
 pub use processes::{About, Process, Tally};
@@ -82,7 +82,7 @@ pub struct Model {
     files: Files,
     rows: Rows,
     failures: Failures,
-    missing: Missing,
+    negative_lookups: NegativeLookups,
     libraries: Libraries,
     together: Together,
     computing: Computing,
@@ -232,15 +232,25 @@ impl Model {
     }
 
     /// Adds look-ups of a process in a directory that found nothing; they stand among the failures, too.
-    pub fn add_missing(&mut self, process: ProcessId, searched: Searched, count: FailureCount) {
+    pub fn add_negative_lookups(
+        &mut self,
+        process: ProcessId,
+        searched: Searched,
+        count: FailureCount,
+    ) {
         let process = self.processes.intern(process);
-        self.missing.add(process, searched, count);
+        self.negative_lookups.add(process, searched, count);
     }
 
     /// The same of a directory's path; the empty one is not known.
-    pub fn add_missing_at(&mut self, process: ProcessId, path: &[u8], count: FailureCount) {
+    pub fn add_negative_lookups_at(
+        &mut self,
+        process: ProcessId,
+        path: &[u8],
+        count: FailureCount,
+    ) {
         let process = self.processes.intern(process);
-        self.missing.add_at(process, path, count);
+        self.negative_lookups.add_at(process, path, count);
     }
 
     /// Adds calls of a library, by a thread.
@@ -360,7 +370,7 @@ impl Model {
                 self.libraries
                     .mark((process, tid), function, time, name, progress);
             }
-            Event::Missing { searched, path } => self.missing.name(searched, path),
+            Event::NegativeLookup { searched, path } => self.negative_lookups.name(searched, path),
             Event::Unlink {
                 process,
                 time,
@@ -451,8 +461,8 @@ impl Model {
     }
 
     /// Where files were looked for that are not there.
-    pub fn missing(&self) -> &Missing {
-        &self.missing
+    pub fn negative_lookups(&self) -> &NegativeLookups {
+        &self.negative_lookups
     }
 
     /// Calls of libraries, and what programs marked.
@@ -581,7 +591,7 @@ impl Model {
             spans.settle();
         }
         self.failures.settle();
-        self.missing.settle();
+        self.negative_lookups.settle();
         self.libraries.settle();
         self.block.settle();
         self.files.settle();

@@ -32,8 +32,9 @@ impl Model {
                 count,
             );
         }
-        for (process, path, count) in other.missing.all() {
-            self.missing.add_at(process + processes, path, count);
+        for (process, path, count) in other.negative_lookups.all() {
+            self.negative_lookups
+                .add_at(process + processes, path, count);
         }
         self.together.append(&other.together, node);
         self.computing.append(&other.computing, node, processes);
@@ -65,7 +66,7 @@ impl Model {
             spans.settle();
         }
         self.failures.settle();
-        self.missing.settle();
+        self.negative_lookups.settle();
         self.libraries.settle();
     }
 

@@ -137,7 +137,7 @@ impl Recorder {
             merged.finish()?;
         }
         let mut missing = TableWriter::create(directory, &self.tables.missing)?;
-        for (process, path, count) in model.missing().interval() {
+        for (process, path, count) in model.negative_lookups().interval() {
             let process = model.processes()[process as usize].id;
             missing.row(|batch| part.put_missing(batch, process, path, count))?;
         }

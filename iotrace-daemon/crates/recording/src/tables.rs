@@ -611,7 +611,7 @@ pub fn take_missing(batch: &mut Batch, model: &mut Model) -> Result<(), &'static
         calls: plausible(batch.take() as u64)?,
         ns: plausible(batch.take() as u64)?,
     };
-    model.add_missing_at(process, &path, count);
+    model.add_negative_lookups_at(process, &path, count);
     Ok(())
 }
 

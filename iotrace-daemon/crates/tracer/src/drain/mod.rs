@@ -70,7 +70,7 @@ pub enum Batch {
     FullOverflow(Entries<IoKey, IoFull>),
     Failures(Entries<FailureKey, Failures>),
     /// Look-ups that found nothing, by process and directory.
-    Missing(Entries<LookKey, Failures>),
+    NegativeLookups(Entries<LookKey, Failures>),
     /// Calls of libraries, by thread, function and file.
     Library(Entries<CallKey, Calls>),
     /// Merged time over all processes.
@@ -123,7 +123,7 @@ impl Batch {
                     );
                 }
             }
-            Self::Missing((keys, values)) => {
+            Self::NegativeLookups((keys, values)) => {
                 for (key, looks) in keys.iter().zip(&values) {
                     let process = ProcessId {
                         pid: key.tgid,
@@ -137,7 +137,7 @@ impl Batch {
                         calls: looks.calls,
                         ns: looks.ns,
                     };
-                    model.add_missing(process, searched, count);
+                    model.add_negative_lookups(process, searched, count);
                 }
             }
             Self::Library((keys, values)) => {
@@ -218,7 +218,7 @@ enum Counts {
 pub struct Drain {
     counts: Counts,
     failures: Generations<FailureKey, Failures>,
-    missing: Generations<LookKey, Failures>,
+    negative_lookups: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
     together: Option<Together>,
     block: Option<Block>,
@@ -289,7 +289,7 @@ impl Drain {
             },
         };
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
-        let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
+        let negative_lookups = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
         let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
         let together = Together::take(kernel)?;
         let block = Block::take(kernel)?;
@@ -301,7 +301,7 @@ impl Drain {
         Ok(Self {
             counts,
             failures,
-            missing,
+            negative_lookups,
             library,
             together,
             block,
@@ -517,8 +517,8 @@ impl Drain {
             .failures
             .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;
         entries += self
-            .missing
-            .sweep_if_used(last, |entries| sink(Batch::Missing(entries)))?;
+            .negative_lookups
+            .sweep_if_used(last, |entries| sink(Batch::NegativeLookups(entries)))?;
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
