@@ -26,6 +26,7 @@ pub mod errno;
 mod failures;
 mod files;
 mod forget;
+pub mod global_merged;
 pub mod groups;
 pub mod history;
 pub mod host;
@@ -42,7 +43,6 @@ mod rows;
 pub mod run;
 pub mod spans;
 pub mod targets;
-pub mod together;
 pub mod top;
 pub mod waits;
 
@@ -54,6 +54,7 @@ pub use failures::{FailureCount, FailureKey, Failures};
 use files::Files;
 pub use files::{File, PhaseSet};
 pub use forget::{Forgotten, Moved};
+use global_merged::GlobalMerged;
 use history::{Bounds, Delta, History, Key};
 use input::{Event, FileName, Place, ProcessId, Searched};
 use iotrace_common::{
@@ -72,7 +73,6 @@ pub use processes::{About, Process, Tally};
 use rows::Rows;
 pub use rows::{Cell, Row};
 use spans::{Span, Spans};
-use together::Together;
 use waits::{Waited, Waits};
 
 /// Everything counted in one run.
@@ -84,7 +84,7 @@ pub struct Model {
     failures: Failures,
     negative_lookups: NegativeLookups,
     libraries: Libraries,
-    together: Together,
+    global_merged: GlobalMerged,
     computing: Computing,
     waits: Waits,
     block: Block,
@@ -533,13 +533,13 @@ impl Model {
     }
 
     /// Merged time over all processes, where it is kept.
-    pub fn together(&self) -> &Together {
-        &self.together
+    pub fn global_merged(&self) -> &GlobalMerged {
+        &self.global_merged
     }
 
     /// The same, to add to.
-    pub fn together_mut(&mut self) -> &mut Together {
-        &mut self.together
+    pub fn global_merged_mut(&mut self) -> &mut GlobalMerged {
+        &mut self.global_merged
     }
 
     /// All mounts seen.
@@ -583,7 +583,7 @@ impl Model {
             history.push(bounds, self.pending());
             self.history = Some(history);
         }
-        self.together.settle(bounds);
+        self.global_merged.settle(bounds);
         self.computing.settle(bounds);
         self.waits.settle(bounds);
         self.rows.settle();

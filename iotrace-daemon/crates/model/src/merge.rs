@@ -36,7 +36,7 @@ impl Model {
             self.negative_lookups
                 .add_at(process + processes, path, count);
         }
-        self.together.append(&other.together, node);
+        self.global_merged.append(&other.global_merged, node);
         self.computing.append(&other.computing, node, processes);
         self.waits.append(other.waits, processes, &files);
         self.block.append(other.block, node, processes, &files);

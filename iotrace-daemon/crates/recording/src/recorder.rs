@@ -129,7 +129,7 @@ impl Recorder {
         self.write_spans(model, part, directory)?;
         self.write_cpu(model, part, directory)?;
         self.write_waits(model, part, directory)?;
-        if let Some(times) = model.together().interval() {
+        if let Some(times) = model.global_merged().interval() {
             let mut merged = TableWriter::create(directory, &self.tables.merged)?;
             for (group, time) in times.iter().enumerate() {
                 merged.row(|batch| part.put_merged(batch, group, time))?;

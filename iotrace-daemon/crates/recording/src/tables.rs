@@ -1,10 +1,10 @@
 //! Rows of the model as rows of the tables, and back.
 
 use iotrace_common::{
+    global_merged::{self, Time},
     key::FileId,
     library::{self, Calls, FUNCTIONS, Progress, class},
     op,
-    together::{self, Time},
 };
 
 use super::{batch::Batch, schema};
@@ -14,6 +14,7 @@ use iotrace_model::{
     counters::{Counters, TABLE, Unit},
     environ::{RANKS, Rank, Role},
     errno,
+    global_merged::Times,
     history::Bounds,
     input::{FileName, Place, ProcessId},
     library::{Key, Range},
@@ -21,7 +22,6 @@ use iotrace_model::{
     phases::Done,
     run::{Clock, Run},
     spans::{self, Span},
-    together::Times,
 };
 use iotrace_phases::phase::{Class, Phase};
 
@@ -179,7 +179,7 @@ impl Part<'_> {
         batch.put_text(&self.run.host);
         batch.put_text(&group_name(group));
         batch.put(time.ns as i64);
-        batch.put(time.unsure_ns as i64);
+        batch.put(time.uncertain_ns as i64);
     }
 
     /// A row of `missing`.
@@ -305,8 +305,8 @@ pub(super) fn phase_code(name: &[u8]) -> Option<u16> {
 /// A group of phases whose merged time is kept: the names of its members.
 fn group_name(group: usize) -> String {
     let members = (0..PHASES).filter(|phase| {
-        let of = |nth| together::group(u32::from(*phase), nth) as usize;
-        (0..together::OF_A_CALL).any(|nth| of(nth) == group)
+        let of = |nth| global_merged::group(u32::from(*phase), nth) as usize;
+        (0..global_merged::GROUPS_PER_CALL).any(|nth| of(nth) == group)
     });
     members.map(phase_name).collect::<Vec<_>>().join("+")
 }
@@ -591,13 +591,13 @@ pub fn take_merged(batch: &mut Batch, model: &mut Model) -> Result<(), &'static 
     batch.skip();
     batch.skip();
     let name = batch.take_bytes();
-    let group = (0..together::GROUPS).find(|group| group_name(*group).as_bytes() == name);
+    let group = (0..global_merged::GROUPS).find(|group| group_name(*group).as_bytes() == name);
     let mut times = Times::default();
     times[group.ok_or("it names phases that this iotrace does not know")?] = Time {
         ns: plausible(batch.take() as u64)?,
-        unsure_ns: plausible(batch.take() as u64)?,
+        uncertain_ns: plausible(batch.take() as u64)?,
     };
-    model.together_mut().add(&times);
+    model.global_merged_mut().add(&times);
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 mod block;
 pub mod diff;
 mod file_counts;
+mod global_merged;
 mod html;
 mod json;
 mod library;
@@ -19,7 +20,6 @@ mod overlapped;
 pub mod scale;
 pub mod staging;
 mod text;
-mod together;
 mod unseen;
 mod verdict;
 pub mod view;
@@ -27,6 +27,7 @@ pub mod view;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use file_counts::{Share, SharedFiles, file_ns};
+use global_merged::Moved;
 pub use html::html;
 use iotrace_analysis::phases::{PhaseSums, Phases};
 use iotrace_analysis::sum::Sum;
@@ -34,7 +35,6 @@ pub use json::{diff_json, json, summary_json, view_json};
 pub use text::{
     Extent, Layout, SECTIONS, diff_text, escape, scale_text, shorten, text, units, view_text,
 };
-use together::Moved;
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
 use iotrace_model::{

@@ -45,7 +45,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         // its own metrics: it is of all users.
         Batch::Events(_)
         | Batch::Library(_)
-        | Batch::Together(_)
+        | Batch::GlobalMerged(_)
         | Batch::Threads(_)
         | Batch::Waits(_)
         | Batch::Devices(_)
