@@ -179,7 +179,7 @@ fn options(args: &Args, detail: Detail) -> Options {
         cgroup: true,
         cpu: false,
         merge_all: false,
-        missing: true,
+        negative_lookups: true,
         histograms: true,
         map_entries: None,
         btf: args.btf.clone(),

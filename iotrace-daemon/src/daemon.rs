@@ -493,7 +493,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         cgroup: true,
         cpu: false,
         merge_all: false,
-        missing: false,
+        negative_lookups: false,
         histograms: config.metrics.histograms,
         map_entries: Some(config.trace.map_entries),
         btf: config.trace.btf.clone(),

@@ -64,7 +64,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         histograms: false,
         cpu: false,
         merge_all: false,
-        missing: false,
+        negative_lookups: false,
         map_entries: None,
         btf: None,
         program_log: false,

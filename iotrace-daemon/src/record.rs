@@ -218,7 +218,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         follow: args.all || !args.no_follow,
         environment: true,
         cgroup: false,
-        missing: true,
+        negative_lookups: true,
         cpu: true,
         merge_all: args.merged_time == MergedTime::Exact,
         histograms: false,

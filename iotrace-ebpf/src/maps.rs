@@ -13,12 +13,12 @@ use aya_ebpf::{
 use iotrace_common::{
     diag,
     event::Name,
+    global_merged,
     histogram::Histograms,
     key::{FailureKey, FileId, IoKey, LookKey},
     library::{CallKey, Calls},
     limits, phases,
     scope::Scope,
-    together,
     trace::{Missing, Operation, Owner},
     value::{Cell, DeviceMappings, Failures, Io, IoFull, MERGED},
 };
@@ -157,11 +157,12 @@ pub static FLIGHTS: Array<Flights, { limits::FLIGHT_SLOTS as usize }> = Array::n
 /// Calls in flight of all processes, by group of phases ([`crate::together`]). All CPUs write them, so each has a line of
 /// its own.
 #[btf_map]
-pub static TOGETHER: Array<Line, { together::GROUPS }> = Array::new();
+pub static TOGETHER: Array<Line, { global_merged::GROUPS }> = Array::new();
 
 /// Merged time over all processes by group, per CPU: summed by the daemon.
 #[btf_map]
-pub static TOGETHER_NS: PerCpuArray<together::Time, { together::GROUPS }> = PerCpuArray::new();
+pub static TOGETHER_NS: PerCpuArray<global_merged::Time, { global_merged::GROUPS }> =
+    PerCpuArray::new();
 
 /// What is known of a file by its name.
 #[repr(C)]

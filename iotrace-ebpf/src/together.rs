@@ -1,7 +1,7 @@
 //! Merged time over all processes: how long at least one traced process was in a call of a phase.
 //!
 //! Writes `TOGETHER` and, per CPU, `TOGETHER_NS`; only where that is asked for (`MERGE_ALL`). There is a word for each
-//! group of phases ([`iotrace_common::together`]), as [`crate::flight`] has them by process: every call of every process
+//! group of phases ([`iotrace_common::global_merged`]), as [`crate::flight`] has them by process: every call of every process
 //! changes that of its phase at both of its ends, so all CPUs share these lines.
 //!
 //! What may be wrong is added up beside: an exchange that came after that of a call which ended later than this one began,
@@ -9,7 +9,7 @@
 
 use core::ptr;
 
-use iotrace_common::together::{GROUPS, NONE, OF_A_CALL, Time, group};
+use iotrace_common::global_merged::{GROUPS, GROUPS_PER_CALL, NONE, Time, group};
 
 use crate::{
     diagnose::add_to_own,
@@ -20,13 +20,13 @@ use crate::{
 };
 
 /// The words that a call is in: for each of its groups one more than the group's number, or one of these.
-pub type Joined = [u8; OF_A_CALL as usize];
+pub type Joined = [u8; GROUPS_PER_CALL as usize];
 /// In no word.
 const NOT: u8 = 0;
 /// It should be in one, but there was no room.
 const LEFT_OUT: u8 = u8::MAX;
 /// Of a call that is in no word.
-pub const NONE_JOINED: Joined = [NOT; OF_A_CALL as usize];
+pub const NONE_JOINED: Joined = [NOT; GROUPS_PER_CALL as usize];
 
 /// A word on a cache line of its own.
 #[repr(C)]
@@ -217,14 +217,14 @@ fn word(group: u32) -> *mut u64 {
 
 /// Adds to what is measured of a group.
 #[inline(always)]
-fn add(group: u32, ns: u64, unsure_ns: u64) {
+fn add(group: u32, ns: u64, uncertain_ns: u64) {
     const { assert!(GROUPS < LEFT_OUT as usize) };
     if let Some(time) = TOGETHER_NS.get_ptr_mut(group) {
         let time: *mut Time = time;
         // SAFETY: the value is this CPU's own.
         unsafe {
             add_to_own(&raw mut (*time).ns, ns);
-            add_to_own(&raw mut (*time).unsure_ns, unsure_ns);
+            add_to_own(&raw mut (*time).uncertain_ns, uncertain_ns);
         }
     }
 }

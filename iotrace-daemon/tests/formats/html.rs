@@ -816,7 +816,7 @@ fn long_lists_are_folded_and_their_sums_are_whole() {
             calls: SEARCHED - index,
             ns: 1_000,
         };
-        model.add_missing_at(process, path.as_bytes(), count);
+        model.add_negative_lookups_at(process, path.as_bytes(), count);
     }
     let file = dir.join("page.html");
     let mut out = fs::File::create(&file).expect("a page");

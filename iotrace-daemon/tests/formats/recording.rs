@@ -117,11 +117,11 @@ fn first_interval(model: &mut Model) {
     model.add(Q, Place::File(file(1)), &counted(&[(counters::READS, 3)]));
     model.add(
         P,
-        Place::ByName,
+        Place::PathOnly,
         &counted(&[(counters::STATS, 9), (counters::FAILURES, 2)]),
     );
     model.add(P, Place::Overflow, &everything(2));
-    model.add_failures(P, Place::ByName, op::OPEN as u32, 2, 2, 999);
+    model.add_failures(P, Place::PathOnly, op::OPEN as u32, 2, 2, 999);
     model.add_failures(P, Place::File(file(2)), op::READ as u32, 5, 1, 1);
     model.add(
         P,
@@ -169,10 +169,10 @@ fn second_interval(model: &mut Model) {
     });
     model.add(
         Q,
-        Place::ByName,
+        Place::PathOnly,
         &counted(&[(counters::UNLINKS, 1), (counters::META_NS, 10)]),
     );
-    model.add_failures(P, Place::ByName, op::OPEN as u32, 2, 5, 1);
+    model.add_failures(P, Place::PathOnly, op::OPEN as u32, 2, 5, 1);
     model.event(Event::Exit {
         process: P,
         time: 88 * SECOND + 1,

@@ -574,7 +574,7 @@ fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, iotrace_recording::
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let mut beneath = BTreeMap::new();
-    for (_, path, count) in recorded.model.missing().all() {
+    for (_, path, count) in recorded.model.negative_lookups().all() {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
         if let Ok(path) = path.strip_prefix(top) {
             *beneath
@@ -623,7 +623,7 @@ fn more_directories_than_there_is_room_for_are_counted() {
     );
     let counted: u64 = recorded
         .model
-        .missing()
+        .negative_lookups()
         .all()
         .map(|(_, _, count)| count.calls)
         .sum();
@@ -632,7 +632,7 @@ fn more_directories_than_there_is_room_for_are_counted() {
     // Without one for the directories that no longer found room.
     let named = recorded
         .model
-        .missing()
+        .negative_lookups()
         .all()
         .filter(|(_, path, _)| !path.is_empty());
     let named: u64 = named.map(|(_, _, count)| count.calls).sum();

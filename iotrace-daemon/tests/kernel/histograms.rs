@@ -67,7 +67,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         cgroup: false,
         cpu: false,
         merge_all: false,
-        missing: false,
+        negative_lookups: false,
         histograms: true,
         map_entries: Some(4096),
         btf: None,

@@ -280,7 +280,7 @@ fn check_rows(model: &Model) {
             .iter()
             .filter(|row| row.process as usize == index);
         let counters = rows.map(|row| row.cell.total());
-        let all = counters.chain([process.by_name.total(), process.overflow.total()]);
+        let all = counters.chain([process.path_only.total(), process.overflow.total()]);
         let by_file: u64 = all
             .map(|all| all.v[UNION_READ_NS] + all.v[UNION_WRITE_NS])
             .sum();

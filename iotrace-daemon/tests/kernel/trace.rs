@@ -101,7 +101,7 @@ fn sums_of_counters(recording: &Path) -> Sums {
     }
     for process in model.processes() {
         let id = process.id;
-        add((id.pid, id.start, None), &process.by_name.total());
+        add((id.pid, id.start, None), &process.path_only.total());
         let overflow = process.overflow.total();
         assert_eq!(overflow.operations(), 0, "operations without a file");
     }

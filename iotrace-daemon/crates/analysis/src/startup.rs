@@ -107,7 +107,7 @@ impl Startup {
 fn searched(model: &Model) -> Vec<Searched> {
     let mut by_path: BTreeMap<&[u8], Searched> = BTreeMap::new();
     for (_, path, count) in model
-        .missing()
+        .negative_lookups()
         .all()
         .filter(|(_, path, _)| !path.is_empty())
     {

@@ -8,9 +8,10 @@
 use std::collections::HashSet;
 
 use iotrace_model::{
-    Model, Spot,
+    Model,
     counters::*,
     history::{Bounds, Delta},
+    input::Place,
     run::Run,
 };
 use iotrace_phases::{
@@ -186,13 +187,13 @@ impl Pass<'_> {
     fn take(&mut self, bounds: Bounds, delta: &Delta) {
         let Delta {
             process,
-            spot,
+            place,
             row,
             counters,
         } = delta;
         let start = self.run.start_unix_ns;
         let bounds = (bounds.start - start, bounds.end - start);
-        let (Spot::File(file), Some(row)) = (*spot, *row) else {
+        let (Place::File(file), Some(row)) = (*place, *row) else {
             self.filling.add(bounds, *process, &[], counters);
             return;
         };

@@ -92,7 +92,7 @@ fn file_rows(export: &Export<'_>, sink: &mut RowSink<'_>) -> io::Result<()> {
             }
         }
         let rest = [
-            ("by_name", &process.by_name),
+            ("by_name", &process.path_only),
             ("overflow", &process.overflow),
         ];
         for (name, cell) in rest.into_iter().filter(|_| !export.is_by_phase()) {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Spot,
     forget::{Moved, moved},
+    input::Place,
 };
 
 /// What one kind of failure belongs to.
@@ -12,7 +12,7 @@ use super::{
 pub struct FailureKey {
     /// Index of the process.
     pub process: u32,
-    pub spot: Spot,
+    pub place: Place<u32>,
     /// Operation class, an index into `iotrace_common::op::NAMES`.
     pub op: u32,
     /// The error, positive.
@@ -53,11 +53,11 @@ impl Failures {
     pub fn at(
         &self,
         process: u32,
-        spot: Spot,
+        place: Place<u32>,
     ) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
         let first = FailureKey {
             process,
-            spot,
+            place,
             op: 0,
             errno: 0,
         };
@@ -75,13 +75,13 @@ impl Failures {
     pub fn of(&self, process: u32) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
         let first = FailureKey {
             process,
-            spot: Spot::File(0),
+            place: Place::File(0),
             op: 0,
             errno: 0,
         };
         let last = FailureKey {
             process,
-            spot: Spot::Overflow,
+            place: Place::Overflow,
             op: u32::MAX,
             errno: u32::MAX,
         };
@@ -105,10 +105,10 @@ impl Failures {
         self.counts
             .extend(counts.into_iter().filter_map(|(key, count)| {
                 let process = processes.get(key.process)?;
-                let spot = moved(key.spot, files)?;
+                let place = moved(key.place, files)?;
                 let key = FailureKey {
                     process,
-                    spot,
+                    place,
                     ..key
                 };
                 Some((key, count))

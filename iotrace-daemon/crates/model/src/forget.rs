@@ -2,7 +2,7 @@
 //!
 //! Only what is settled may be forgotten; who asks has taken the counts before.
 
-use super::{Model, Process, Spot, history::History};
+use super::{Model, Process, history::History, input::Place};
 
 /// Where each index has gone.
 #[derive(Clone, Debug, Default)]
@@ -71,10 +71,10 @@ impl Model {
 }
 
 /// A place with its file's new index.
-pub(super) fn moved(spot: Spot, files: &Moved) -> Option<Spot> {
-    match spot {
-        Spot::File(file) => files.get(file).map(Spot::File),
-        spot => Some(spot),
+pub(super) fn moved(place: Place<u32>, files: &Moved) -> Option<Place<u32>> {
+    match place {
+        Place::File(file) => files.get(file).map(Place::File),
+        place => Some(place),
     }
 }
 

@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Spot,
     counters::{
         Counters, MAX_BYTE_READ, MAX_BYTE_WRITTEN, MERGED_META_NS, MERGED_READ_NS, READ_SIZE_0_100,
         TABLE, Unit,
     },
+    input::Place,
     packed::{Packed, put_varint, take_varint},
 };
 
@@ -25,7 +25,7 @@ pub enum Key {
     /// Index of the row.
     Row(u32),
     /// Index of the process.
-    ByName(u32),
+    PathOnly(u32),
     /// Index of the process.
     Overflow(u32),
 }
@@ -35,7 +35,7 @@ pub enum Key {
 pub struct Delta {
     /// Index of the process.
     pub process: u32,
-    pub spot: Spot,
+    pub place: Place<u32>,
     /// Index of the row, on files.
     pub row: Option<u32>,
     pub counters: Counters,
@@ -117,7 +117,7 @@ impl History {
             let moved = deltas.map(|(key, counters)| {
                 let key = match key {
                     Key::Row(index) => Key::Row(index + rows),
-                    Key::ByName(index) => Key::ByName(index + processes),
+                    Key::PathOnly(index) => Key::PathOnly(index + processes),
                     Key::Overflow(index) => Key::Overflow(index + processes),
                 };
                 (key, counters)
@@ -197,7 +197,7 @@ fn put(bytes: &mut Vec<u8>, key: Key, counters: &Counters) {
     }
     let (kind, index) = match key {
         Key::Row(index) => (0, index),
-        Key::ByName(index) => (1, index),
+        Key::PathOnly(index) => (1, index),
         Key::Overflow(index) => (2, index),
     };
     put_varint(bytes, u64::from(index) * 3 + kind);
@@ -222,7 +222,7 @@ impl Iterator for Deltas<'_> {
         let index = (key / 3) as u32;
         let key = match key % 3 {
             0 => Key::Row(index),
-            1 => Key::ByName(index),
+            1 => Key::PathOnly(index),
             _ => Key::Overflow(index),
         };
         let mut counters = Counters::ZERO;
@@ -251,7 +251,7 @@ mod tests {
         let bounds = Bounds { start: 10, end: 20 };
         let deltas = [
             (Key::Row(7), read(2, 100)),
-            (Key::ByName(1), read(1, 90)),
+            (Key::PathOnly(1), read(1, 90)),
             (Key::Overflow(0), Counters::ZERO),
         ];
         history.push(bounds, deltas.into_iter());
@@ -262,12 +262,12 @@ mod tests {
             .collect();
         assert_eq!(all.len(), 1, "an empty interval is left out");
         assert_eq!(all[0].0, bounds);
-        let [(Key::Row(7), row), (Key::ByName(1), by_name)] = all[0].1.as_slice() else {
+        let [(Key::Row(7), row), (Key::PathOnly(1), path_only)] = all[0].1.as_slice() else {
             panic!("{:?}", all[0].1);
         };
         assert_eq!((row.v[READS], row.v[FIRST], row.v[LAST]), (2, 100, 105));
         assert_eq!((row.v[SLOWEST_READ_NS], row.sizes.entries().len()), (0, 0));
-        assert_eq!(by_name.v[BYTES_READ], 1 << 20);
+        assert_eq!(path_only.v[BYTES_READ], 1 << 20);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use iotrace_common::{key::FileId, library::Progress};
 use zeroize::Zeroizing;
 
-pub use super::missing::Searched;
+pub use super::negative_lookups::Searched;
 
 /// A process, once: pids are reused, so its start time belongs to its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,15 +15,26 @@ pub struct ProcessId {
     pub start: u32,
 }
 
-/// Where the counters of one sample belong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On a file (or a directory), by its identity.
-    File(FileId),
+/// Where a count belongs. `F` names a file or a directory: by its identity, or by its index in a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place<F = FileId> {
+    /// On a file (or a directory).
+    File(F),
     /// Calls that named no open file: by path (stat, rename, unlink...), or failed before a file was found.
-    ByName,
+    PathOnly,
     /// Operations whose own counter had no room: exact in the process's totals, without their file.
     Overflow,
+}
+
+impl<F> Place<F> {
+    /// The same place, of a file that is named otherwise.
+    pub fn map<T>(self, name: impl FnOnce(F) -> T) -> Place<T> {
+        match self {
+            Self::File(file) => Place::File(name(file)),
+            Self::PathOnly => Place::PathOnly,
+            Self::Overflow => Place::Overflow,
+        }
+    }
 }
 
 /// An event of the kernel side.
@@ -74,8 +85,8 @@ pub enum Event {
         /// The two names changed places.
         exchange: bool,
     },
-    /// A directory that a file was looked for in vain in; absolute path.
-    Missing { searched: Searched, path: Vec<u8> },
+    /// A directory in which a look-up found nothing; absolute path.
+    NegativeLookup { searched: Searched, path: Vec<u8> },
     /// A file was mapped as code: it may be a library that is waited for.
     Mapped {
         process: ProcessId,

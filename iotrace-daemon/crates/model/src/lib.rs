@@ -26,15 +26,16 @@ pub mod errno;
 mod failures;
 mod files;
 mod forget;
+pub mod global_merged;
 pub mod groups;
 pub mod history;
 pub mod host;
 pub mod input;
 pub mod library;
 mod merge;
-mod missing;
 pub mod mounts;
 mod moves;
+mod negative_lookups;
 mod packed;
 pub mod phases;
 mod processes;
@@ -42,7 +43,6 @@ mod rows;
 pub mod run;
 pub mod spans;
 pub mod targets;
-pub mod together;
 pub mod top;
 pub mod waits;
 
@@ -54,6 +54,7 @@ pub use failures::{FailureCount, FailureKey, Failures};
 use files::Files;
 pub use files::{File, PhaseSet};
 pub use forget::{Forgotten, Moved};
+use global_merged::GlobalMerged;
 use history::{Bounds, Delta, History, Key};
 use input::{Event, FileName, Place, ProcessId, Searched};
 use iotrace_common::{
@@ -63,25 +64,16 @@ use iotrace_common::{
     untyped::STATUS_UNKNOWN,
 };
 use library::Libraries;
-pub use missing::Missing;
 use mounts::{Mount, Mounts};
 use moves::Moves;
+pub use negative_lookups::NegativeLookups;
 use phases::{Done, Merged};
 use processes::Processes;
 pub use processes::{About, Process, Tally};
 use rows::Rows;
 pub use rows::{Cell, Row};
 use spans::{Span, Spans};
-use together::Together;
 use waits::{Waited, Waits};
-
-/// A [`Place`] in the model, by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Spot {
-    File(u32),
-    ByName,
-    Overflow,
-}
 
 /// Everything counted in one run.
 #[derive(Debug, Default)]
@@ -90,9 +82,9 @@ pub struct Model {
     files: Files,
     rows: Rows,
     failures: Failures,
-    missing: Missing,
+    negative_lookups: NegativeLookups,
     libraries: Libraries,
-    together: Together,
+    global_merged: GlobalMerged,
     computing: Computing,
     waits: Waits,
     block: Block,
@@ -196,8 +188,8 @@ impl Model {
                 self.rows.add(index, file, counters);
                 return Some(file);
             }
-            Place::ByName => {
-                entry.by_name.add(counters);
+            Place::PathOnly => {
+                entry.path_only.add(counters);
                 self.apply_moves(index, RENAMES);
                 self.apply_moves(index, UNLINKS);
             }
@@ -223,19 +215,15 @@ impl Model {
         ns: u64,
     ) {
         let process = self.processes.intern(process);
-        let spot = match place {
-            Place::File(file) => {
-                let file = self.files.intern(file);
-                self.rows.intern(process, file);
-                Spot::File(file)
-            }
-            Place::ByName => Spot::ByName,
-            Place::Overflow => Spot::Overflow,
-        };
+        let place = place.map(|file| {
+            let file = self.files.intern(file);
+            self.rows.intern(process, file);
+            file
+        });
         self.failures.add(
             FailureKey {
                 process,
-                spot,
+                place,
                 op,
                 errno,
             },
@@ -244,15 +232,25 @@ impl Model {
     }
 
     /// Adds look-ups of a process in a directory that found nothing; they stand among the failures, too.
-    pub fn add_missing(&mut self, process: ProcessId, searched: Searched, count: FailureCount) {
+    pub fn add_negative_lookups(
+        &mut self,
+        process: ProcessId,
+        searched: Searched,
+        count: FailureCount,
+    ) {
         let process = self.processes.intern(process);
-        self.missing.add(process, searched, count);
+        self.negative_lookups.add(process, searched, count);
     }
 
     /// The same of a directory's path; the empty one is not known.
-    pub fn add_missing_at(&mut self, process: ProcessId, path: &[u8], count: FailureCount) {
+    pub fn add_negative_lookups_at(
+        &mut self,
+        process: ProcessId,
+        path: &[u8],
+        count: FailureCount,
+    ) {
         let process = self.processes.intern(process);
-        self.missing.add_at(process, path, count);
+        self.negative_lookups.add_at(process, path, count);
     }
 
     /// Adds calls of a library, by a thread.
@@ -372,7 +370,7 @@ impl Model {
                 self.libraries
                     .mark((process, tid), function, time, name, progress);
             }
-            Event::Missing { searched, path } => self.missing.name(searched, path),
+            Event::NegativeLookup { searched, path } => self.negative_lookups.name(searched, path),
             Event::Unlink {
                 process,
                 time,
@@ -463,8 +461,8 @@ impl Model {
     }
 
     /// Where files were looked for that are not there.
-    pub fn missing(&self) -> &Missing {
-        &self.missing
+    pub fn negative_lookups(&self) -> &NegativeLookups {
+        &self.negative_lookups
     }
 
     /// Calls of libraries, and what programs marked.
@@ -535,13 +533,13 @@ impl Model {
     }
 
     /// Merged time over all processes, where it is kept.
-    pub fn together(&self) -> &Together {
-        &self.together
+    pub fn global_merged(&self) -> &GlobalMerged {
+        &self.global_merged
     }
 
     /// The same, to add to.
-    pub fn together_mut(&mut self) -> &mut Together {
-        &mut self.together
+    pub fn global_merged_mut(&mut self) -> &mut GlobalMerged {
+        &mut self.global_merged
     }
 
     /// All mounts seen.
@@ -585,7 +583,7 @@ impl Model {
             history.push(bounds, self.pending());
             self.history = Some(history);
         }
-        self.together.settle(bounds);
+        self.global_merged.settle(bounds);
         self.computing.settle(bounds);
         self.waits.settle(bounds);
         self.rows.settle();
@@ -593,12 +591,12 @@ impl Model {
             spans.settle();
         }
         self.failures.settle();
-        self.missing.settle();
+        self.negative_lookups.settle();
         self.libraries.settle();
         self.block.settle();
         self.files.settle();
         for process in self.processes.all_mut() {
-            process.by_name.settle();
+            process.path_only.settle();
             process.overflow.settle();
             process.phases.settle();
             process.changed = false;
@@ -609,17 +607,17 @@ impl Model {
     /// which had the bounds `run`, is one interval.
     pub fn each_interval(&self, run: Bounds, mut visit: impl FnMut(Bounds, Delta)) {
         let delta = |(key, counters)| {
-            let (process, spot, row) = match key {
+            let (process, place, row) = match key {
                 Key::Row(index) => {
                     let row = &self.rows()[index as usize];
-                    (row.process, Spot::File(row.file), Some(index))
+                    (row.process, Place::File(row.file), Some(index))
                 }
-                Key::ByName(process) => (process, Spot::ByName, None),
-                Key::Overflow(process) => (process, Spot::Overflow, None),
+                Key::PathOnly(process) => (process, Place::PathOnly, None),
+                Key::Overflow(process) => (process, Place::Overflow, None),
             };
             Delta {
                 process,
-                spot,
+                place,
                 row,
                 counters,
             }
@@ -657,7 +655,7 @@ impl Model {
             .enumerate()
             .flat_map(|(index, process)| {
                 let cells = [
-                    (Key::ByName(index as u32), &process.by_name),
+                    (Key::PathOnly(index as u32), &process.path_only),
                     (Key::Overflow(index as u32), &process.overflow),
                 ];
                 cells.map(|(key, cell)| (key, cell.interval()))
@@ -675,7 +673,7 @@ impl Model {
             .enumerate()
             .flat_map(|(index, process)| {
                 [
-                    (Key::ByName(index as u32), process.by_name.total()),
+                    (Key::PathOnly(index as u32), process.path_only.total()),
                     (Key::Overflow(index as u32), process.overflow.total()),
                 ]
             });
@@ -709,7 +707,7 @@ impl Model {
             sums[row.process as usize].add(&row.cell.total());
         }
         for (process, sum) in self.processes().iter().zip(&mut sums) {
-            sum.add(&process.by_name.total());
+            sum.add(&process.path_only.total());
             sum.add(&process.overflow.total());
             if *sum != process.tally {
                 return Err(format!(
@@ -743,7 +741,7 @@ impl Model {
         let taken = self
             .processes
             .get_mut(process)
-            .by_name
+            .path_only
             .take(counter, wanted);
         for (file, time) in self.moves.take(process, counter, taken) {
             let mut counters = Counters::ZERO;

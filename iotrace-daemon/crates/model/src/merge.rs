@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{FailureKey, Model, Spot, files::Files, mounts};
+use super::{FailureKey, Model, files::Files, mounts};
 
 /// Filesystems that nodes share.
 const SHARED: [&str; 10] = [
@@ -21,24 +21,22 @@ impl Model {
             history.append(others, rows, processes);
         }
         for (key, count) in other.failures.all() {
-            let spot = match key.spot {
-                Spot::File(file) => Spot::File(files[file as usize]),
-                spot => spot,
-            };
+            let place = key.place.map(|file| files[file as usize]);
             let process = key.process + processes;
             self.failures.add(
                 FailureKey {
                     process,
-                    spot,
+                    place,
                     ..*key
                 },
                 count,
             );
         }
-        for (process, path, count) in other.missing.all() {
-            self.missing.add_at(process + processes, path, count);
+        for (process, path, count) in other.negative_lookups.all() {
+            self.negative_lookups
+                .add_at(process + processes, path, count);
         }
-        self.together.append(&other.together, node);
+        self.global_merged.append(&other.global_merged, node);
         self.computing.append(&other.computing, node, processes);
         self.waits.append(other.waits, processes, &files);
         self.block.append(other.block, node, processes, &files);
@@ -68,7 +66,7 @@ impl Model {
             spans.settle();
         }
         self.failures.settle();
-        self.missing.settle();
+        self.negative_lookups.settle();
         self.libraries.settle();
     }
 

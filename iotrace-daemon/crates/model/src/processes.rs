@@ -85,7 +85,7 @@ pub struct Process {
     pub node: u32,
     pub about: About,
     /// Calls that named no open file.
-    pub by_name: Cell,
+    pub path_only: Cell,
     /// Operations whose own counter had no room in the kernel.
     pub overflow: Cell,
     /// What it did by phase.
@@ -140,7 +140,7 @@ impl Processes {
                 id,
                 node: 0,
                 about: About::default(),
-                by_name: Cell::default(),
+                path_only: Cell::default(),
                 overflow: Cell::default(),
                 phases: ByPhase::default(),
                 tally: Tally::default(),

@@ -130,13 +130,13 @@ fn a_rename_of_a_known_file_is_its_own() {
     model.add(P, Place::File(file(1)), &count(&[(WRITES, 4)]));
     model.event(rename(P, "/ckpt.tmp", "/ckpt")); // before its count
     assert_eq!(row(&model, P, 1).v[RENAMES], 0);
-    model.add(P, Place::ByName, &count(&[(RENAMES, 2), (META_NS, 50)]));
+    model.add(P, Place::PathOnly, &count(&[(RENAMES, 2), (META_NS, 50)]));
     assert_eq!(row(&model, P, 1).v[RENAMES], 1);
     assert_eq!(row(&model, P, 1).v[LAST], 77);
-    assert_eq!(model.processes()[0].by_name.total().v[RENAMES], 1);
+    assert_eq!(model.processes()[0].path_only.total().v[RENAMES], 1);
     model.event(rename(P, "/ckpt", "/best")); // behind its count
     assert_eq!(row(&model, P, 1).v[RENAMES], 2);
-    assert_eq!(model.processes()[0].by_name.total().v[RENAMES], 0);
+    assert_eq!(model.processes()[0].path_only.total().v[RENAMES], 0);
     assert_eq!(model.file(0).opened_as, Some(b"/ckpt.tmp".as_slice()));
     model.check().unwrap();
 }
@@ -150,13 +150,13 @@ fn counts_are_moved_by_process_and_never_below_zero() {
         time: 7,
         path: b"/a".to_vec(),
     });
-    model.add(Q, Place::ByName, &count(&[(UNLINKS, 1)]));
+    model.add(Q, Place::PathOnly, &count(&[(UNLINKS, 1)]));
     assert_eq!(
-        model.processes()[1].by_name.total().v[UNLINKS],
+        model.processes()[1].path_only.total().v[UNLINKS],
         1,
         "another process's removal"
     );
-    model.add(P, Place::ByName, &count(&[(UNLINKS, 1)]));
+    model.add(P, Place::PathOnly, &count(&[(UNLINKS, 1)]));
     assert_eq!(row(&model, P, 1).v[UNLINKS], 1);
     assert!(model.file(0).deleted);
     model.check().unwrap();
@@ -166,14 +166,14 @@ fn counts_are_moved_by_process_and_never_below_zero() {
 fn a_flushed_count_stays_where_it_was_flushed() {
     let mut model = Model::default();
     model.event(named(1, "/a"));
-    model.add(P, Place::ByName, &count(&[(UNLINKS, 1)]));
+    model.add(P, Place::PathOnly, &count(&[(UNLINKS, 1)]));
     model.settle(Bounds { start: 0, end: 1 });
     model.event(Event::Unlink {
         process: P,
         time: 7,
         path: b"/a".to_vec(),
     });
-    assert_eq!(model.processes()[0].by_name.total().v[UNLINKS], 1);
+    assert_eq!(model.processes()[0].path_only.total().v[UNLINKS], 1);
     assert!(model.dirty_rows().next().is_none());
     model.check().unwrap();
 }
@@ -181,20 +181,20 @@ fn a_flushed_count_stays_where_it_was_flushed() {
 #[test]
 fn failures_are_kept_by_place() {
     let mut model = Model::default();
-    model.add_failures(P, Place::ByName, 2, 2, 5, 500);
+    model.add_failures(P, Place::PathOnly, 2, 2, 5, 500);
     model.settle(Bounds { start: 0, end: 1 });
-    model.add_failures(P, Place::ByName, 2, 2, 1, 100);
+    model.add_failures(P, Place::PathOnly, 2, 2, 1, 100);
     model.add_failures(P, Place::File(file(1)), 0, 5, 1, 10);
-    let at = |spot| {
+    let at = |place| {
         model
             .failures()
-            .at(0, spot)
+            .at(0, place)
             .map(|(key, count)| (key.errno, count.calls))
             .collect::<Vec<_>>()
     };
-    assert_eq!(at(Spot::ByName), [(2, 6)]);
-    assert_eq!(at(Spot::File(0)), [(5, 1)]);
-    assert_eq!(at(Spot::Overflow), []);
+    assert_eq!(at(Place::PathOnly), [(2, 6)]);
+    assert_eq!(at(Place::File(0)), [(5, 1)]);
+    assert_eq!(at(Place::Overflow), []);
     assert_eq!(
         model
             .failures()

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::directory::Directory;
 use crate::memory;
-use iotrace_model::{Model, Spot, run::Run};
+use iotrace_model::{Model, input::Place, run::Run};
 
 /// A recording that is being written.
 pub struct Recorder {
@@ -129,7 +129,7 @@ impl Recorder {
         self.write_spans(model, part, directory)?;
         self.write_cpu(model, part, directory)?;
         self.write_waits(model, part, directory)?;
-        if let Some(times) = model.together().interval() {
+        if let Some(times) = model.global_merged().interval() {
             let mut merged = TableWriter::create(directory, &self.tables.merged)?;
             for (group, time) in times.iter().enumerate() {
                 merged.row(|batch| part.put_merged(batch, group, time))?;
@@ -137,7 +137,7 @@ impl Recorder {
             merged.finish()?;
         }
         let mut missing = TableWriter::create(directory, &self.tables.missing)?;
-        for (process, path, count) in model.missing().interval() {
+        for (process, path, count) in model.negative_lookups().interval() {
             let process = model.processes()[process as usize].id;
             missing.row(|batch| part.put_missing(batch, process, path, count))?;
         }
@@ -271,27 +271,28 @@ impl Recorder {
         let mut renamed: HashSet<u32> = model.changed_files().iter().copied().collect();
         for row in model.dirty_rows() {
             renamed.remove(&row.file);
-            let (spot, counters) = (Spot::File(row.file), row.cell.interval());
-            files.row(|batch| part.put_counters(batch, model, id(row.process), spot, &counters))?;
+            let (place, counters) = (Place::File(row.file), row.cell.interval());
+            files
+                .row(|batch| part.put_counters(batch, model, id(row.process), place, &counters))?;
         }
         // Files whose name changed and nothing else, in the row of the process that used them first.
         if !renamed.is_empty() {
             for row in model.rows().iter().filter(|row| renamed.remove(&row.file)) {
-                let (spot, counters) = (Spot::File(row.file), row.cell.interval());
+                let (place, counters) = (Place::File(row.file), row.cell.interval());
                 files.row(|batch| {
-                    part.put_counters(batch, model, id(row.process), spot, &counters)
+                    part.put_counters(batch, model, id(row.process), place, &counters)
                 })?;
             }
         }
         for process in model.processes() {
-            for (spot, cell) in [
-                (Spot::ByName, &process.by_name),
-                (Spot::Overflow, &process.overflow),
+            for (place, cell) in [
+                (Place::PathOnly, &process.path_only),
+                (Place::Overflow, &process.overflow),
             ] {
                 if !cell.is_settled() {
                     let counters = cell.interval();
                     files.row(|batch| {
-                        part.put_counters(batch, model, process.id, spot, &counters)
+                        part.put_counters(batch, model, process.id, place, &counters)
                     })?;
                 }
             }
@@ -303,7 +304,7 @@ impl Recorder {
 /// Whether there is anything to write.
 fn has_news(model: &Model) -> bool {
     let told = |process: &iotrace_model::Process| {
-        process.is_changed() || !process.by_name.is_settled() || !process.overflow.is_settled()
+        process.is_changed() || !process.path_only.is_settled() || !process.overflow.is_settled()
     };
     model.dirty_rows().next().is_some()
         || !model.changed_files().is_empty()

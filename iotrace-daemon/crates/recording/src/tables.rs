@@ -1,19 +1,20 @@
 //! Rows of the model as rows of the tables, and back.
 
 use iotrace_common::{
+    global_merged::{self, Time},
     key::FileId,
     library::{self, Calls, FUNCTIONS, Progress, class},
     op,
-    together::{self, Time},
 };
 
 use super::{batch::Batch, schema};
 use iotrace_model::{
-    About, FailureCount, FailureKey, File, Model, PhaseSet, Process, Spot,
+    About, FailureCount, FailureKey, File, Model, PhaseSet, Process,
     computing::CpuTime,
     counters::{Counters, TABLE, Unit},
     environ::{RANKS, Rank, Role},
     errno,
+    global_merged::Times,
     history::Bounds,
     input::{FileName, Place, ProcessId},
     library::{Key, Range},
@@ -21,7 +22,6 @@ use iotrace_model::{
     phases::Done,
     run::{Clock, Run},
     spans::{self, Span},
-    together::Times,
 };
 use iotrace_phases::phase::{Class, Phase};
 
@@ -67,15 +67,15 @@ impl Part<'_> {
         batch: &mut Batch,
         model: &Model,
         process: ProcessId,
-        spot: Spot,
+        place: Place<u32>,
         counters: &Counters,
     ) {
         self.put_interval(batch);
         self.put_process(batch, process);
-        batch.put_text(place_name(spot));
-        match spot {
-            Spot::File(index) => put_file(batch, model, &model.file(index)),
-            Spot::ByName | Spot::Overflow => put_no_file(batch),
+        batch.put_text(place_name(place));
+        match place {
+            Place::File(index) => put_file(batch, model, &model.file(index)),
+            Place::PathOnly | Place::Overflow => put_no_file(batch),
         }
         for index in 0..TABLE.len() {
             self.put_counter(batch, counters, index);
@@ -179,7 +179,7 @@ impl Part<'_> {
         batch.put_text(&self.run.host);
         batch.put_text(&group_name(group));
         batch.put(time.ns as i64);
-        batch.put(time.unsure_ns as i64);
+        batch.put(time.uncertain_ns as i64);
     }
 
     /// A row of `missing`.
@@ -266,10 +266,10 @@ impl Part<'_> {
     ) {
         self.put_interval(batch);
         self.put_process(batch, model.processes()[key.process as usize].id);
-        batch.put_text(place_name(key.spot));
-        match key.spot {
-            Spot::File(index) => put_identity(batch, Some(model.file(index).id)),
-            Spot::ByName | Spot::Overflow => put_identity(batch, None),
+        batch.put_text(place_name(key.place));
+        match key.place {
+            Place::File(index) => put_identity(batch, Some(model.file(index).id)),
+            Place::PathOnly | Place::Overflow => put_identity(batch, None),
         }
         batch.put_text(op::NAMES.get(key.op as usize).copied().unwrap_or("unknown"));
         batch.put_text(&errno::name(key.errno));
@@ -305,8 +305,8 @@ pub(super) fn phase_code(name: &[u8]) -> Option<u16> {
 /// A group of phases whose merged time is kept: the names of its members.
 fn group_name(group: usize) -> String {
     let members = (0..PHASES).filter(|phase| {
-        let of = |nth| together::group(u32::from(*phase), nth) as usize;
-        (0..together::OF_A_CALL).any(|nth| of(nth) == group)
+        let of = |nth| global_merged::group(u32::from(*phase), nth) as usize;
+        (0..global_merged::GROUPS_PER_CALL).any(|nth| of(nth) == group)
     });
     members.map(phase_name).collect::<Vec<_>>().join("+")
 }
@@ -322,11 +322,11 @@ fn phase_set(names: &[u8]) -> PhaseSet {
     codes.fold(PhaseSet::default(), |set, code| set.with(code.into()))
 }
 
-fn place_name(spot: Spot) -> &'static str {
-    match spot {
-        Spot::File(_) => FILE,
-        Spot::ByName => BY_NAME,
-        Spot::Overflow => OVERFLOW,
+fn place_name(place: Place<u32>) -> &'static str {
+    match place {
+        Place::File(_) => FILE,
+        Place::PathOnly => BY_NAME,
+        Place::Overflow => OVERFLOW,
     }
 }
 
@@ -591,13 +591,13 @@ pub fn take_merged(batch: &mut Batch, model: &mut Model) -> Result<(), &'static 
     batch.skip();
     batch.skip();
     let name = batch.take_bytes();
-    let group = (0..together::GROUPS).find(|group| group_name(*group).as_bytes() == name);
+    let group = (0..global_merged::GROUPS).find(|group| group_name(*group).as_bytes() == name);
     let mut times = Times::default();
     times[group.ok_or("it names phases that this iotrace does not know")?] = Time {
         ns: plausible(batch.take() as u64)?,
-        unsure_ns: plausible(batch.take() as u64)?,
+        uncertain_ns: plausible(batch.take() as u64)?,
     };
-    model.together_mut().add(&times);
+    model.global_merged_mut().add(&times);
     Ok(())
 }
 
@@ -611,7 +611,7 @@ pub fn take_missing(batch: &mut Batch, model: &mut Model) -> Result<(), &'static
         calls: plausible(batch.take() as u64)?,
         ns: plausible(batch.take() as u64)?,
     };
-    model.add_missing_at(process, &path, count);
+    model.add_negative_lookups_at(process, &path, count);
     Ok(())
 }
 
@@ -745,7 +745,7 @@ pub(super) fn take_identity(batch: &mut Batch) -> Option<FileId> {
 fn place_of(name: &[u8], id: Option<FileId>) -> Result<Place, &'static str> {
     match (name, id) {
         (b"file", Some(id)) => Ok(Place::File(id)),
-        (b"by_name", _) => Ok(Place::ByName),
+        (b"by_name", _) => Ok(Place::PathOnly),
         (b"overflow", _) => Ok(Place::Overflow),
         _ => Err("a row names no place"),
     }

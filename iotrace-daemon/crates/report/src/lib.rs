@@ -10,6 +10,7 @@
 mod block;
 pub mod diff;
 mod file_counts;
+mod global_merged;
 mod html;
 mod json;
 mod library;
@@ -19,7 +20,6 @@ mod overlapped;
 pub mod scale;
 pub mod staging;
 mod text;
-mod together;
 mod unseen;
 mod verdict;
 pub mod view;
@@ -27,6 +27,7 @@ pub mod view;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use file_counts::{Share, SharedFiles, file_ns};
+use global_merged::Moved;
 pub use html::html;
 use iotrace_analysis::phases::{PhaseSums, Phases};
 use iotrace_analysis::sum::Sum;
@@ -34,10 +35,11 @@ pub use json::{diff_json, json, summary_json, view_json};
 pub use text::{
     Extent, Layout, SECTIONS, diff_text, escape, scale_text, shorten, text, units, view_text,
 };
-use together::Moved;
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
-use iotrace_model::{FailureCount, FailureKey, Model, Row, Spot, counters::Counters, run::Run};
+use iotrace_model::{
+    FailureCount, FailureKey, Model, Row, counters::Counters, input::Place, run::Run,
+};
 use iotrace_phases::{
     Classifier,
     context::{Sorted, sort},
@@ -60,7 +62,7 @@ pub struct Report<'a> {
     /// Over everything.
     totals: Sum,
     /// Calls that named no open file, over all processes.
-    by_name: Counters,
+    path_only: Counters,
     /// Operations whose own counter had no room, over all processes.
     overflow: Counters,
     /// By index of the process.
@@ -148,7 +150,7 @@ impl<'a> Report<'a> {
             sorted,
             phases: PhaseSums::default(),
             totals: Sum::default(),
-            by_name: Counters::ZERO,
+            path_only: Counters::ZERO,
             overflow: Counters::ZERO,
             processes: Vec::new(),
             process_order: Vec::new(),
@@ -248,10 +250,10 @@ impl<'a> Report<'a> {
 
     fn add_processes(&mut self) {
         for (process, sum) in self.model.processes().iter().zip(&mut self.processes) {
-            let (by_name, overflow) = (process.by_name.total(), process.overflow.total());
-            sum.sum.add(&by_name);
+            let (path_only, overflow) = (process.path_only.total(), process.overflow.total());
+            sum.sum.add(&path_only);
             sum.sum.add(&overflow);
-            self.by_name.absorb(&by_name);
+            self.path_only.absorb(&path_only);
             self.overflow.absorb(&overflow);
             self.totals.absorb(&sum.sum);
         }
@@ -299,9 +301,9 @@ impl<'a> Report<'a> {
     fn failures_at(
         &self,
         process: u32,
-        spot: Spot,
+        place: Place<u32>,
     ) -> impl Iterator<Item = (&FailureKey, FailureCount)> {
-        self.model.failures().at(process, spot)
+        self.model.failures().at(process, place)
     }
 
     /// The first `n` of `files` by `key`, largest first, without those where it is 0.

@@ -1,6 +1,6 @@
 //! Merged I/O time by phase: the union of the calls' times, as NERSC's TimeLogger takes it.
 //!
-//! Of one process it is measured, and over several where that was asked for ([`super::together`]). Else it is known where
+//! Of one process it is measured, and over several where that was asked for ([`super::global_merged`]). Else it is known where
 //! their times in the phase do not overlap, within one interval of the recording, and within bounds otherwise.
 
 use super::Report;

@@ -240,7 +240,7 @@ impl Report<'_> {
 
     /// Time in calls that belong to no file, nanoseconds, summed: they are in no phase.
     pub(super) fn elsewhere_ns(&self) -> u64 {
-        self.by_name.nanoseconds() + self.overflow.nanoseconds()
+        self.path_only.nanoseconds() + self.overflow.nanoseconds()
     }
 
     /// Merged time of the phases that are chosen, with a bound in recordings of the first version, too, which have none.

@@ -104,7 +104,7 @@ impl View {
         }
         if choice.phase.is_none() && choice.by == By::Process {
             for (index, process) in report.model.processes().iter().enumerate() {
-                for counters in [process.by_name.total(), process.overflow.total()] {
+                for counters in [process.path_only.total(), process.overflow.total()] {
                     let filling = rows.entry((Vec::new(), index as u32)).or_default();
                     filling.flow.add(&Flow::of(&counters));
                 }

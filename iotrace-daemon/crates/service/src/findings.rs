@@ -18,7 +18,7 @@ use super::{
 };
 use iotrace_analysis::{Analysis, epochs::MAPPED, findings::thresholds::Thresholds};
 use iotrace_model::{
-    Model, Process, Spot,
+    Model, Process,
     input::Place,
     run::{CallInFlight, Run},
 };
@@ -213,14 +213,10 @@ fn part_of(model: &Model, is_of_it: impl Fn(u32) -> bool) -> Model {
         if let Some(process) = of_it(index) {
             copy_process(process, &mut part);
             for (key, count) in model.failures().of(index) {
-                let place = match key.spot {
-                    Spot::File(file) => {
-                        know(&mut part, file);
-                        Place::File(model.file(file).id)
-                    }
-                    Spot::ByName => Place::ByName,
-                    Spot::Overflow => Place::Overflow,
-                };
+                let place = key.place.map(|file| {
+                    know(&mut part, file);
+                    model.file(file).id
+                });
                 part.add_failures(process.id, place, key.op, key.errno, count.calls, count.ns);
             }
         }
@@ -237,7 +233,7 @@ fn part_of(model: &Model, is_of_it: impl Fn(u32) -> bool) -> Model {
 
 fn copy_process(process: &Process, part: &mut Model) {
     part.restore_process(process.id, process.about.clone());
-    part.add(process.id, Place::ByName, &process.by_name.total());
+    part.add(process.id, Place::PathOnly, &process.path_only.total());
     part.add(process.id, Place::Overflow, &process.overflow.total());
     for code in 0..phases::COUNT as u16 {
         part.add_done(process.id, code.into(), &process.phases.total(code));

@@ -299,7 +299,7 @@ mod tests {
         (counters.v[READS], counters.v[BYTES_READ]) = (1, bytes);
         model.add_sorted(
             id(pid),
-            Place::ByName,
+            Place::PathOnly,
             u32::from(Phase::Training.code()),
             &counters,
         );

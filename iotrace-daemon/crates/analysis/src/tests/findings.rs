@@ -115,7 +115,7 @@ fn small_files_at_random() {
 fn with_lookups(not_found: u64, opens: u64) -> Job {
     let mut job = Job::new(10_000);
     job.program(1, 0);
-    job.model.add(id(1), Place::ByName, &{
+    job.model.add(id(1), Place::PathOnly, &{
         let mut counters = Counters::ZERO;
         counters.v[FAILURES] = not_found;
         counters.v[FAILED_NS] = not_found * 500_000;
@@ -123,7 +123,7 @@ fn with_lookups(not_found: u64, opens: u64) -> Job {
     });
     job.model.add_failures(
         id(1),
-        Place::ByName,
+        Place::PathOnly,
         op::OPEN as u32,
         2,
         not_found,

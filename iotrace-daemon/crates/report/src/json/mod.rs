@@ -30,8 +30,9 @@ pub use view::view_json;
 
 use super::{FORMAT_VERSION, Report};
 use iotrace_model::{
-    Process, Row, Spot,
+    Process, Row,
     counters::{self, Counters},
+    input::Place,
     run::{Target, TraceMissing, TraceRun, rfc3339},
 };
 
@@ -276,7 +277,7 @@ impl Serialize for ProcessJson<'_> {
         let Process {
             id,
             about,
-            by_name,
+            path_only,
             overflow,
             ..
         } = &self.report.model.processes()[self.index as usize];
@@ -327,17 +328,17 @@ impl Serialize for ProcessJson<'_> {
         map.serialize_entry("phases", &PhasesJson::of_process(self.report, self.index))?;
         let components = self.report.breakdown_of(self.index);
         map.serialize_entry("breakdown", &analysis::breakdown(&components))?;
-        for (name, spot, cell) in [
-            ("by_name", Spot::ByName, by_name),
-            ("overflow", Spot::Overflow, overflow),
+        for (name, place, cell) in [
+            ("by_name", Place::PathOnly, path_only),
+            ("overflow", Place::Overflow, overflow),
         ] {
             let counters = cell.total();
             map.serialize_entry(
                 name,
-                &Place {
+                &PlaceJson {
                     report: self.report,
                     process: self.index,
-                    spot,
+                    place,
                     counters,
                 },
             )?;
@@ -364,14 +365,14 @@ impl Serialize for ProcessTotals<'_> {
 }
 
 /// The counters of one place, with its failures.
-struct Place<'a> {
+struct PlaceJson<'a> {
     report: &'a Report<'a>,
     process: u32,
-    spot: Spot,
+    place: Place<u32>,
     counters: Counters,
 }
 
-impl Place<'_> {
+impl PlaceJson<'_> {
     fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         counter_entries(map, self.report, &self.counters)?;
         table_entries(
@@ -382,13 +383,13 @@ impl Place<'_> {
         )?;
         failure_entries(
             map,
-            self.report.failures_at(self.process, self.spot).map(flat),
+            self.report.failures_at(self.process, self.place).map(flat),
             false,
         )
     }
 }
 
-impl Serialize for Place<'_> {
+impl Serialize for PlaceJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.entries(&mut map)?;
@@ -448,12 +449,12 @@ impl Serialize for RowJson<'_> {
         map.serialize_entry("fs_type", fs_type)?;
         map.serialize_entry("block_size", &file.block_size)?;
         map.serialize_entry("size", &file.size)?;
-        let (spot, counters) = (Spot::File(*index), cell.total());
+        let (place, counters) = (Place::File(*index), cell.total());
         row_entries(&mut map, self.report, *index, &counters)?;
-        Place {
+        PlaceJson {
             report: self.report,
             process: *process,
-            spot,
+            place,
             counters,
         }
         .entries(&mut map)?;

@@ -156,10 +156,10 @@ pub fn training() -> Model {
         (META_NS, 3_000_000),
         (FAILED_NS, 1_100_000),
     ];
-    model.add(process(4242), Place::ByName, &counted(&by_name));
+    model.add(process(4242), Place::PathOnly, &counted(&by_name));
     model.add_failures(
         process(4242),
-        Place::ByName,
+        Place::PathOnly,
         op::OPEN as u32,
         2,
         700,
@@ -167,13 +167,20 @@ pub fn training() -> Model {
     );
     model.add_failures(
         process(4242),
-        Place::ByName,
+        Place::PathOnly,
         op::STAT as u32,
         2,
         200,
         190_000,
     );
-    model.add_failures(process(4242), Place::ByName, op::OPEN as u32, 13, 2, 10_000);
+    model.add_failures(
+        process(4242),
+        Place::PathOnly,
+        op::OPEN as u32,
+        13,
+        2,
+        10_000,
+    );
     model
 }
 

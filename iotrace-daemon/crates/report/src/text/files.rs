@@ -110,12 +110,12 @@ pub fn mounts(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             &format!("  and {} more.", count(rest.len() as u64)),
         )?;
     }
-    let by_name = report.by_name.operations();
-    if by_name > 0 {
-        let time = duration(report.by_name.nanoseconds());
+    let path_only = report.path_only.operations();
+    if path_only > 0 {
+        let time = duration(report.path_only.nanoseconds());
         let text = format!(
             "  Beside these, {} calls ({time}) named a path and opened no file.",
-            count(by_name)
+            count(path_only)
         );
         page.line(Style::Plain, &text)?;
     }

@@ -40,7 +40,7 @@ pub fn phases(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         table.row(cells);
     }
     let mut beside = Sum::default();
-    beside.add(&report.by_name);
+    beside.add(&report.path_only);
     beside.add(&report.overflow);
     if beside.counters.operations() > 0 {
         let cells = cells(report, "no file".into(), &beside.counters, None, 0);

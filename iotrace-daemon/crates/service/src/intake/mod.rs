@@ -38,10 +38,10 @@ use super::{
 use iotrace_analysis::epochs::is_of_evaluation;
 use iotrace_analysis::phases::split;
 use iotrace_model::{
-    Model, Moved, Spot,
+    Model, Moved,
     counters::*,
     history::Bounds,
-    input::ProcessId,
+    input::{Place, ProcessId},
     mounts::Mounts,
     run::{CallInFlight, Run},
 };
@@ -517,7 +517,7 @@ impl Intake {
                 };
                 totals.add(key, Value::Merged, done.merged_ns);
             }
-            for cell in [&process.by_name, &process.overflow] {
+            for cell in [&process.path_only, &process.overflow] {
                 if !cell.is_settled() {
                     let unit = self.processes.unit_of(process.id, totals);
                     let interval = cell.interval();
@@ -534,8 +534,8 @@ impl Intake {
         for (failure, count) in model.failures().interval() {
             let process = model.processes()[failure.process as usize].id;
             let unit = self.processes.unit_of(process, totals);
-            let key = match failure.spot {
-                Spot::File(file) => {
+            let key = match failure.place {
+                Place::File(file) => {
                     let labels = self.labels(model, totals, file);
                     let written = [op::WRITE, op::TRANSFER_WRITE, op::TRUNCATE, op::FALLOCATE];
                     let direction = if written.contains(&(failure.op as usize)) {
@@ -549,7 +549,7 @@ impl Intake {
                         mount: labels.mount,
                     }
                 }
-                Spot::ByName | Spot::Overflow => without_file(unit),
+                Place::PathOnly | Place::Overflow => without_file(unit),
             };
             let value = Value::Error {
                 op: failure.op,

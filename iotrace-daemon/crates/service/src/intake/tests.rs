@@ -179,7 +179,7 @@ fn a_jobs_number_in_a_users_slice_charges_nothing_to_the_job() {
             Event::Environment { process, variables },
         ];
         intake.see(&Batch::Events(events), &mut totals);
-        model.add(process, Place::ByName, &counters);
+        model.add(process, Place::PathOnly, &counters);
     }
     intake.take(&mut model, &mut totals, Instant::now());
     let cells = totals.cells().iter();

@@ -268,7 +268,7 @@ fn load_programs(
         histograms: false,
         cpu: false,
         merge_all: false,
-        missing: true,
+        negative_lookups: true,
         map_entries: Some(settings.entries),
         btf: settings.btf.clone(),
         program_log: false,

@@ -94,7 +94,7 @@ impl Decoder {
             }),
             event::MISSING => {
                 let name: Name = read(record)?;
-                Decoded::Event(Event::Missing {
+                Decoded::Event(Event::NegativeLookup {
                     searched: Searched {
                         base: name.file,
                         hash: name.size,

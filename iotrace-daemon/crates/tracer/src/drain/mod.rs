@@ -10,9 +10,9 @@ mod cells;
 pub mod collector;
 mod events;
 mod generations;
+mod global_merged;
 pub mod rings;
 mod threads;
-mod together;
 pub mod tracer;
 mod untyped;
 mod waits;
@@ -41,17 +41,17 @@ use block::Block;
 use cells::Cells;
 use events::{Decoded, Decoder};
 use generations::Generations;
+use global_merged::GlobalMerged;
 use iotrace_model::host;
 use iotrace_model::{
     FailureCount, Model,
     block::{Classes, Device},
     counters::Counters,
+    global_merged::Times,
     input::{Event, Place, ProcessId, Searched},
-    together::Times,
     waits::Waited,
 };
 use threads::{Look, Watch};
-use together::Together;
 pub use untyped::Counts as Resolved;
 use untyped::Resolver;
 use waits::Waits;
@@ -70,11 +70,11 @@ pub enum Batch {
     FullOverflow(Entries<IoKey, IoFull>),
     Failures(Entries<FailureKey, Failures>),
     /// Look-ups that found nothing, by process and directory.
-    Missing(Entries<LookKey, Failures>),
+    NegativeLookups(Entries<LookKey, Failures>),
     /// Calls of libraries, by thread, function and file.
     Library(Entries<CallKey, Calls>),
     /// Merged time over all processes.
-    Together(Times),
+    GlobalMerged(Times),
     /// CPU time of threads.
     Threads(Look),
     /// Time of main threads, by what it went to.
@@ -123,7 +123,7 @@ impl Batch {
                     );
                 }
             }
-            Self::Missing((keys, values)) => {
+            Self::NegativeLookups((keys, values)) => {
                 for (key, looks) in keys.iter().zip(&values) {
                     let process = ProcessId {
                         pid: key.tgid,
@@ -137,7 +137,7 @@ impl Batch {
                         calls: looks.calls,
                         ns: looks.ns,
                     };
-                    model.add_missing(process, searched, count);
+                    model.add_negative_lookups(process, searched, count);
                 }
             }
             Self::Library((keys, values)) => {
@@ -152,7 +152,7 @@ impl Batch {
                 }
             }
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
-            Self::Together(times) => model.together_mut().add(&times),
+            Self::GlobalMerged(times) => model.global_merged_mut().add(&times),
             Self::Devices(devices) => {
                 for (device, classes) in devices {
                     model.block_mut().add_device(device, &classes);
@@ -196,7 +196,7 @@ fn process_of(key: &IoKey) -> ProcessId {
 
 fn place_of(key: &IoKey) -> Place {
     if key.file.is_none() {
-        Place::ByName
+        Place::PathOnly
     } else {
         Place::File(key.file)
     }
@@ -218,9 +218,9 @@ enum Counts {
 pub struct Drain {
     counts: Counts,
     failures: Generations<FailureKey, Failures>,
-    missing: Generations<LookKey, Failures>,
+    negative_lookups: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
-    together: Option<Together>,
+    global_merged: Option<GlobalMerged>,
     block: Option<Block>,
     watch: Option<Watch>,
     waits: Option<Waits>,
@@ -236,11 +236,11 @@ pub struct Drain {
 /// Takes merged time over all processes, where it is kept; at once behind the change of the generations, so that it is of
 /// the same calls, but for those that end in between.
 fn merged(
-    together: &mut Option<Together>,
+    global_merged: &mut Option<GlobalMerged>,
     sink: &mut impl FnMut(Batch),
 ) -> Result<(), KernelError> {
-    if let Some(together) = together {
-        sink(Batch::Together(together.look()?));
+    if let Some(global_merged) = global_merged {
+        sink(Batch::GlobalMerged(global_merged.look()?));
     }
     Ok(())
 }
@@ -289,9 +289,9 @@ impl Drain {
             },
         };
         let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
-        let missing = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
+        let negative_lookups = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
         let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
-        let together = Together::take(kernel)?;
+        let global_merged = GlobalMerged::take(kernel)?;
         let block = Block::take(kernel)?;
         let resolver = Resolver::take(kernel)?;
         let waits = rings::waits(kernel)?.map(Waits::new);
@@ -301,9 +301,9 @@ impl Drain {
         Ok(Self {
             counts,
             failures,
-            missing,
+            negative_lookups,
             library,
-            together,
+            global_merged,
             block,
             watch: None,
             waits,
@@ -501,14 +501,14 @@ impl Drain {
             Counts::Basic { io, overflow } => {
                 io.flip()?;
                 overflow.wait_for_programs()?;
-                merged(&mut self.together, sink)?;
+                merged(&mut self.global_merged, sink)?;
                 io.sweep(last, |entries| sink(Batch::Basic(entries)))?
                     + overflow.sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?
             }
             Counts::Full { io, overflow } => {
                 io.flip()?;
                 overflow.wait_for_programs()?;
-                merged(&mut self.together, sink)?;
+                merged(&mut self.global_merged, sink)?;
                 io.sweep(last, |entries| sink(Batch::Full(entries)))?
                     + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
             }
@@ -517,8 +517,8 @@ impl Drain {
             .failures
             .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;
         entries += self
-            .missing
-            .sweep_if_used(last, |entries| sink(Batch::Missing(entries)))?;
+            .negative_lookups
+            .sweep_if_used(last, |entries| sink(Batch::NegativeLookups(entries)))?;
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;

@@ -29,7 +29,7 @@ pub enum Kind {
     BasicOverflow,
     FullOverflow,
     Failures,
-    Missing,
+    NegativeLookups,
 }
 
 /// Counters as bytes, without those of process `own`. Events go as they are: [`Drain::pack_events`].
@@ -40,12 +40,12 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::BasicOverflow(entries) => (Kind::BasicOverflow, pack_entries(entries, own)),
         Batch::FullOverflow(entries) => (Kind::FullOverflow, pack_entries(entries, own)),
         Batch::Failures(entries) => (Kind::Failures, pack_entries(entries, own)),
-        Batch::Missing(entries) => (Kind::Missing, pack_entries(entries, own)),
+        Batch::NegativeLookups(entries) => (Kind::NegativeLookups, pack_entries(entries, own)),
         // The service has no uprobes, and keeps neither merged time over processes nor CPU time. What devices do is for
         // its own metrics: it is of all users.
         Batch::Events(_)
         | Batch::Library(_)
-        | Batch::Together(_)
+        | Batch::GlobalMerged(_)
         | Batch::Threads(_)
         | Batch::Waits(_)
         | Batch::Devices(_)
@@ -157,7 +157,7 @@ impl Unpacker {
             Kind::BasicOverflow => Batch::BasicOverflow(entries(bytes)?),
             Kind::FullOverflow => Batch::FullOverflow(entries(bytes)?),
             Kind::Failures => Batch::Failures(entries(bytes)?),
-            Kind::Missing => Batch::Missing(entries(bytes)?),
+            Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
         })
     }
 

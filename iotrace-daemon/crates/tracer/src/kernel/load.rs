@@ -75,7 +75,7 @@ pub struct Options {
     /// Whether the control group of what calls exec is sent.
     pub cgroup: bool,
     /// Whether the directories are counted in which files were looked for that are not there.
-    pub missing: bool,
+    pub negative_lookups: bool,
     /// Whether histograms of durations and sizes are kept.
     pub histograms: bool,
     /// Whether CPU time is counted.
@@ -328,7 +328,10 @@ fn open(
         ("SPAN_PHASES", span_phases(has_loop)),
         ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
         // Without `bpf_loop` no path can be hashed.
-        ("COUNT_MISSING", u64::from(options.missing && has_loop)),
+        (
+            "COUNT_MISSING",
+            u64::from(options.negative_lookups && has_loop),
+        ),
         ("SELF_TGID", u64::from(std::process::id())),
         ("CELLS_EACH", u64::from(entries)),
         ("SET_MASK", u64::from(sets - 1)),

@@ -166,9 +166,9 @@ fn others(report: &Report<'_>) -> String {
             facts.push(format!("{} {what}", bytes(moved)));
         }
     }
-    let by_name = report.by_name.operations();
-    if by_name > 0 {
-        facts.push(format!("{} calls by path", count(by_name)));
+    let path_only = report.path_only.operations();
+    if path_only > 0 {
+        facts.push(format!("{} calls by path", count(path_only)));
     }
     facts.join(", ")
 }

@@ -1,20 +1,20 @@
 //! Merged time over all processes: the map of it, which only grows, as what came since the last look.
 
 use aya::maps::{MapData, PerCpuArray};
-use iotrace_common::together::{GROUPS, Time};
+use iotrace_common::global_merged::{GROUPS, Time};
 
 use crate::kernel::{Kernel, KernelError, map_error};
-use iotrace_model::together::Times;
+use iotrace_model::global_merged::Times;
 
 const MAP: &str = "TOGETHER_NS";
 
 /// The map, and what stood in it at the last look.
-pub struct Together {
+pub struct GlobalMerged {
     map: PerCpuArray<MapData, Time>,
     before: Times,
 }
 
-impl Together {
+impl GlobalMerged {
     /// Takes the map out of the loaded programs, where they keep it.
     pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
         if !kernel.merges_all() {
@@ -35,10 +35,10 @@ impl Together {
             let mut now = Time::default();
             for value in values.iter() {
                 now.ns += value.ns;
-                now.unsure_ns += value.unsure_ns;
+                now.uncertain_ns += value.uncertain_ns;
             }
             news.ns = now.ns - before.ns;
-            news.unsure_ns = now.unsure_ns - before.unsure_ns;
+            news.uncertain_ns = now.uncertain_ns - before.uncertain_ns;
             *before = now;
         }
         Ok(news)

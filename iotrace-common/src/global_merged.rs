@@ -7,7 +7,7 @@ pub const GROUPS: usize = phases::COUNT + 2;
 /// Phase `other` with all of its classes.
 pub const OTHER: u32 = phases::COUNT as u32;
 /// Phases `training` and `checkpoint` together: what is neither is the rest of a run.
-pub const EITHER: u32 = OTHER + 1;
+pub const TRAINING_OR_CHECKPOINT: u32 = OTHER + 1;
 /// No group.
 pub const NONE: u32 = u32::MAX;
 
@@ -17,7 +17,7 @@ const CHECKPOINT: u32 = 3;
 const UNMATCHED: u32 = 5;
 
 /// Groups that a call can be of.
-pub const OF_A_CALL: u32 = 2;
+pub const GROUPS_PER_CALL: u32 = 2;
 
 /// The `nth` group of a call of `phase`; [`NONE`] where it is of fewer.
 #[inline(always)]
@@ -27,7 +27,7 @@ pub const fn group(phase: u32, nth: u32) -> u32 {
     } else if nth == 0 {
         phase
     } else if phase == TRAINING || phase == CHECKPOINT {
-        EITHER
+        TRAINING_OR_CHECKPOINT
     } else if phase >= UNMATCHED {
         OTHER
     } else {
@@ -42,7 +42,7 @@ pub struct Time {
     /// Merged time, nanoseconds.
     pub ns: u64,
     /// Nanoseconds that it may be off.
-    pub unsure_ns: u64,
+    pub uncertain_ns: u64,
 }
 
 #[cfg(feature = "user")]

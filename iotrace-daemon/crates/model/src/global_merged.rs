@@ -1,8 +1,8 @@
-//! Merged time over all processes of a node, where the kernel side kept it (`iotrace_common::together`).
+//! Merged time over all processes of a node, where the kernel side kept it (`iotrace_common::global_merged`).
 
 use std::collections::BTreeMap;
 
-use iotrace_common::together::{GROUPS, Time};
+use iotrace_common::global_merged::{GROUPS, Time};
 
 use super::history::Bounds;
 
@@ -11,22 +11,22 @@ pub type Times = [Time; GROUPS];
 
 /// Merged time over all processes, of each node that has it.
 #[derive(Clone, Debug, Default)]
-pub struct Together {
-    /// Since the last [`Together::settle`].
+pub struct GlobalMerged {
+    /// Since the last [`GlobalMerged::settle`].
     interval: Option<Times>,
     /// Of the whole run, by node.
     nodes: BTreeMap<u32, Times>,
     history: Vec<(Bounds, Times)>,
 }
 
-impl Together {
+impl GlobalMerged {
     /// Adds what was measured since the last time, on the first node.
     pub fn add(&mut self, times: &Times) {
         absorb(self.interval.get_or_insert_default(), times);
         absorb(self.nodes.entry(0).or_default(), times);
     }
 
-    /// What was measured since the last [`Together::settle`]; none where it is not kept.
+    /// What was measured since the last [`GlobalMerged::settle`]; none where it is not kept.
     pub fn interval(&self) -> Option<&Times> {
         self.interval.as_ref()
     }
@@ -57,7 +57,7 @@ impl Together {
         inside.peek().filter(|_| self.nodes.len() == 1)?;
         Some(inside.fold(Time::default(), |sum, (_, times)| Time {
             ns: sum.ns + times[group].ns,
-            unsure_ns: sum.unsure_ns + times[group].unsure_ns,
+            uncertain_ns: sum.uncertain_ns + times[group].uncertain_ns,
         }))
     }
 }
@@ -65,7 +65,7 @@ impl Together {
 fn absorb(sum: &mut Times, times: &Times) {
     for (sum, time) in sum.iter_mut().zip(times) {
         sum.ns += time.ns;
-        sum.unsure_ns += time.unsure_ns;
+        sum.uncertain_ns += time.uncertain_ns;
     }
 }
 
@@ -74,13 +74,16 @@ mod tests {
     use super::*;
 
     fn times(ns: u64) -> Times {
-        [Time { ns, unsure_ns: 1 }; GROUPS]
+        [Time {
+            ns,
+            uncertain_ns: 1,
+        }; GROUPS]
     }
 
     #[test]
     fn intervals_add_up_and_nodes_stay_apart() {
         let bounds = |start, end| Bounds { start, end };
-        let mut one = Together::default();
+        let mut one = GlobalMerged::default();
         assert!(one.interval().is_none());
         one.add(&times(5));
         one.add(&times(6));
@@ -90,7 +93,7 @@ mod tests {
         assert_eq!(one.between(bounds(0, 10), 2).map(|time| time.ns), Some(11));
         assert_eq!(one.between(bounds(0, 20), 2).map(|time| time.ns), Some(12));
         assert_eq!(one.between(bounds(20, 30), 2), None);
-        let mut job = Together::default();
+        let mut job = GlobalMerged::default();
         job.append(&one, 0);
         job.append(&one, 1);
         let of_nodes: Vec<u64> = job.of_nodes(3).map(|time| time.ns).collect();

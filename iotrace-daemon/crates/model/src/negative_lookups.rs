@@ -15,7 +15,7 @@ pub struct Searched {
 
 /// Look-ups that found nothing, by process and directory.
 #[derive(Debug, Default)]
-pub struct Missing {
+pub struct NegativeLookups {
     /// Places in `paths`.
     known: HashMap<Searched, u32>,
     by_path: HashMap<Vec<u8>, u32>,
@@ -25,7 +25,7 @@ pub struct Missing {
     counts: BTreeMap<(u32, u32), (FailureCount, FailureCount)>,
 }
 
-impl Missing {
+impl NegativeLookups {
     /// Says which directory it is. It may have been named before, and counts may have come before its name.
     pub fn name(&mut self, searched: Searched, path: Vec<u8>) {
         let own = self.place(searched);
@@ -71,7 +71,7 @@ impl Missing {
         counts.map(move |((process, directory), (total, _))| (*process, path(*directory), *total))
     }
 
-    /// The same since the last [`Missing::settle`].
+    /// The same since the last [`NegativeLookups::settle`].
     pub fn interval(&self) -> impl Iterator<Item = (u32, &[u8], FailureCount)> {
         let path = |directory: u32| self.paths[directory as usize].as_slice();
         let recent = self.counts.iter().filter(|(_, (_, new))| new.calls > 0);
@@ -93,24 +93,24 @@ mod tests {
 
     #[test]
     fn names_may_come_behind_counts() {
-        let mut missing = Missing::default();
+        let mut lookups = NegativeLookups::default();
         let searched = Searched {
             base: FileId::NONE,
             hash: 7,
         };
-        missing.add(0, searched, ONE);
+        lookups.add(0, searched, ONE);
         assert_eq!(
-            missing.all().collect::<Vec<_>>(),
+            lookups.all().collect::<Vec<_>>(),
             [(0, b"".as_slice(), ONE)]
         );
-        missing.settle();
-        missing.name(searched, b"/lib".to_vec());
-        missing.add(0, searched, ONE);
+        lookups.settle();
+        lookups.name(searched, b"/lib".to_vec());
+        lookups.add(0, searched, ONE);
         assert_eq!(
-            missing.interval().collect::<Vec<_>>(),
+            lookups.interval().collect::<Vec<_>>(),
             [(0, b"/lib".as_slice(), ONE)]
         );
-        let all: Vec<_> = missing.all().collect();
+        let all: Vec<_> = lookups.all().collect();
         assert_eq!(
             all,
             [(0, b"/lib".as_slice(), FailureCount { calls: 2, ns: 10 })]

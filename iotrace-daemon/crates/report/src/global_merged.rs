@@ -3,7 +3,7 @@
 //! It is exact for the phases that files had when they were used. A report may sort files otherwise; where it does, the
 //! time of their calls is what the merged time may differ by, in the phases that they come from and go to.
 
-use iotrace_common::{phases::COUNT, together};
+use iotrace_common::{global_merged, phases::COUNT};
 
 use super::{Report, merged::Merged};
 use iotrace_analysis::phases::split;
@@ -72,26 +72,26 @@ impl Report<'_> {
         let Some(group) = group(&is_chosen) else {
             return known;
         };
-        let nodes = self.model.together().of_nodes(group);
+        let nodes = self.model.global_merged().of_nodes(group);
         if nodes.len() == 0 || nodes.len() < self.nodes.len() {
             return known;
         }
         // Nodes at one time: at least the one with the most, at most all of them one behind the other.
-        let (mut most, mut sum, mut unsure) = (0, 0, 0);
+        let (mut most, mut sum, mut uncertain) = (0, 0, 0);
         for time in nodes {
             most = time.ns.max(most);
             sum += time.ns;
-            unsure += time.unsure_ns;
+            uncertain += time.uncertain_ns;
         }
         let (into, out_of) = self.moved_between(&is_chosen);
-        let doubt = if into + out_of > 0 { unsure } else { 0 };
+        let doubt = if into + out_of > 0 { uncertain } else { 0 };
         let at_least = most.saturating_sub(out_of + doubt);
         let at_most = sum + into + doubt;
         if most == sum && into + out_of == 0 {
             return Merged {
                 at_least,
                 at_most,
-                uncertain: Some(unsure),
+                uncertain: Some(uncertain),
                 ..known
             };
         }
@@ -99,7 +99,7 @@ impl Report<'_> {
         Merged {
             at_least,
             at_most: at_most.min(known.at_most).max(at_least),
-            uncertain: Some(unsure),
+            uncertain: Some(uncertain),
             ..known
         }
     }
@@ -117,7 +117,7 @@ impl Report<'_> {
             end: start + slice.end_ns,
         };
         let measured =
-            group(&is_chosen).and_then(|group| self.model.together().between(bounds, group));
+            group(&is_chosen).and_then(|group| self.model.global_merged().between(bounds, group));
         match measured {
             Some(time) if self.moved_between(&is_chosen) == (0, 0) => (time.ns, time.ns),
             _ => known,
@@ -140,9 +140,10 @@ impl Report<'_> {
 /// The group of exactly these phases.
 fn group(is_chosen: impl Fn(Phase) -> bool) -> Option<usize> {
     let is_member = |phase: Phase, group: u32| {
-        (0..together::OF_A_CALL).any(|nth| together::group(u32::from(phase.code()), nth) == group)
+        (0..global_merged::GROUPS_PER_CALL)
+            .any(|nth| global_merged::group(u32::from(phase.code()), nth) == group)
     };
-    (0..together::GROUPS).find(|group| {
+    (0..global_merged::GROUPS).find(|group| {
         let mut all = Phase::ALL.into_iter();
         all.all(|phase| is_chosen(phase) == is_member(phase, *group as u32))
     })
@@ -157,10 +158,13 @@ mod tests {
         assert_eq!(group(|phase| phase == Phase::Restore), Some(4));
         assert_eq!(
             group(|phase| phase.name() == "other"),
-            Some(together::OTHER as usize)
+            Some(global_merged::OTHER as usize)
         );
         let either = |phase| matches!(phase, Phase::Training | Phase::Checkpoint);
-        assert_eq!(group(either), Some(together::EITHER as usize));
+        assert_eq!(
+            group(either),
+            Some(global_merged::TRAINING_OR_CHECKPOINT as usize)
+        );
         assert_eq!(
             group(|phase| matches!(phase, Phase::Training | Phase::Restore)),
             None
