@@ -6,6 +6,7 @@
 //! the daemon refuses an object with another one.
 #![no_std]
 
+pub mod abi;
 pub mod block;
 pub mod bucket;
 pub mod cpu;

@@ -63,6 +63,16 @@ pub struct Call {
     pub direction: u8,
 }
 
+impl Call {
+    /// A call that is not traced.
+    pub const UNTRACED: Self = Self {
+        shape: 0,
+        op: 0,
+        source: 0,
+        direction: 0,
+    };
+}
+
 const _: () = assert!(size_of::<Call>() == 4);
 
 #[cfg(feature = "user")]
@@ -222,14 +232,7 @@ pub const fn call(number: u8) -> Call {
         s::CLOSE_RANGE => (CLOSE_RANGE, NAME),
         s::READLINK | s::READLINKAT => (READLINK, NAME),
         s::IO_SETUP | s::IO_SUBMIT | s::IO_GETEVENTS | s::IO_DESTROY => (COUNT, REQUESTS),
-        _ => {
-            return Call {
-                shape: 0,
-                op: 0,
-                source: 0,
-                direction: 0,
-            };
-        }
+        _ => return Call::UNTRACED,
     };
     Call {
         shape: number,

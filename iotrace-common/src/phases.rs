@@ -59,6 +59,16 @@ pub struct Table {
     pub next: [u16; MAX_TRANSITIONS],
 }
 
+/// What is known of a file by its name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// Phases and rules of it, read and written ([`State`]).
+    pub sorted: u32,
+    /// Renames before it was sorted, in the upper 31 bits; in the lowest, whether its name was sent.
+    pub stamp: u32,
+}
+
 /// For each direction, that of the two whose rule comes first.
 #[inline(always)]
 pub const fn first(a: u32, b: u32) -> u32 {
@@ -89,4 +99,6 @@ const _: () = {
 mod pod {
     // SAFETY: `repr(C)`, integers only, no padding (asserted above), every bit pattern valid.
     unsafe impl aya::Pod for super::Table {}
+    // SAFETY: as above: two words of 32 bits.
+    unsafe impl aya::Pod for super::Named {}
 }

@@ -106,6 +106,10 @@ mod pod {
     // SAFETY: `repr(C)`, integers only, no padding (the sizes asserted above are the sums of the fields).
     unsafe impl aya::Pod for super::Owner {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for super::Operation {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Ring {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for super::Missing {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::NamePattern {}

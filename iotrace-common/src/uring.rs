@@ -42,12 +42,7 @@ pub const fn is_vectored(opcode: u8) -> bool {
 
 /// The table for the kernel side.
 pub const fn table() -> [Call; OPCODES] {
-    let mut table = [Call {
-        shape: 0,
-        op: 0,
-        source: 0,
-        direction: 0,
-    }; OPCODES];
+    let mut table = [Call::UNTRACED; OPCODES];
     let mut index = 0;
     while index < REQUESTS.len() {
         let (opcode, _, shape) = REQUESTS[index];

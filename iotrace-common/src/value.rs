@@ -142,6 +142,14 @@ pub struct Cell<V> {
     pub value: V,
 }
 
+/// Cells given out of one generation: a cache line.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fill {
+    pub cells: u64,
+    pad: [u64; 7],
+}
+
 /// Kinds of merged time (`IoFull::merged_ns`).
 pub const MERGED: usize = 3;
 
@@ -198,6 +206,7 @@ const _: () = {
     assert!(size_of::<IoFull>() == 256 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(size_of::<Failures>() == 16);
     assert!(size_of::<DeviceMappings>() == 16);
+    assert!(size_of::<Fill>() == 64);
     assert!(offset_of!(Cell<Io>, value) == size_of::<IoKey>());
     assert!(offset_of!(Cell<IoFull>, value) == size_of::<IoKey>());
 };
@@ -212,6 +221,8 @@ mod pod {
     unsafe impl aya::Pod for super::Failures {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::DeviceMappings {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::Fill {}
     // SAFETY: two such values, one directly behind the other (asserted above).
     unsafe impl aya::Pod for super::Cell<super::Io> {}
     // SAFETY: as above.

@@ -59,3 +59,9 @@ const _: () = {
     assert!(size_of::<Wait>() == 80);
     assert!(offset_of!(Wait, file) == 56);
 };
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `repr(C)`, integers only, no padding (the size asserted above is the sum of the fields).
+    unsafe impl aya::Pod for super::Wait {}
+}

@@ -6,6 +6,7 @@
 use core::{arch::asm, ffi::c_void, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::generated;
+use iotrace_common::abi::{Offset, TypeId};
 
 #[cfg(not(feature = "untyped"))]
 pub use crate::variant::repeat;
@@ -24,7 +25,7 @@ pub type Address = *const c_void;
 /// # Safety
 /// `base` comes from a helper, a program argument or such a load, and `offset` is that of a field of type `T`.
 #[inline(always)]
-pub unsafe fn load<T: Copy>(base: Address, offset: &Const) -> T {
+pub unsafe fn load<T: Copy>(base: Address, offset: &Const<Offset>) -> T {
     #[cfg(feature = "untyped")]
     return probe(base, offset);
     #[cfg(not(feature = "untyped"))]
@@ -40,7 +41,7 @@ const CAST_MARKER: i32 = iotrace_common::CAST_MARKER;
 
 /// A field of the struct of BTF type `type_id` at any kernel address; a fault reads as 0.
 #[inline(always)]
-pub fn field<T: Copy>(address: u64, type_id: &Const, offset: &Const) -> T {
+pub fn field<T: Copy>(address: u64, type_id: &Const<TypeId>, offset: &Const<Offset>) -> T {
     if HAS_CAST.is_set() {
         // SAFETY: the pointer is one of the type that the verifier checks the field against.
         unsafe { load(cast(address, type_id), offset) }
@@ -62,7 +63,7 @@ pub fn pointer(address: u64) -> u64 {
 }
 
 #[inline(always)]
-fn cast(address: u64, type_id: &Const) -> Address {
+fn cast(address: u64, type_id: &Const<TypeId>) -> Address {
     let typed: u64;
     // SAFETY: a call by the kernel's convention; the verifier replaces it by a move of the first argument.
     unsafe {
@@ -82,7 +83,7 @@ fn cast(address: u64, type_id: &Const) -> Address {
 
 /// Reads a `T` at `offset` behind any kernel address; unreadable memory reads as 0.
 #[inline(always)]
-pub fn probe<T: Copy>(base: Address, offset: &Const) -> T {
+pub fn probe<T: Copy>(base: Address, offset: &Const<Offset>) -> T {
     probe_at(base.wrapping_byte_add(offset.load() as usize))
 }
 

@@ -25,6 +25,9 @@
     expect(dead_code, reason = "the other object uses it")
 )]
 
+#[macro_use]
+mod maps;
+
 mod account;
 mod cells;
 mod config;
@@ -36,7 +39,6 @@ mod flight;
 mod full;
 mod histogram;
 mod kernel;
-mod maps;
 mod open_files;
 mod ring;
 mod spans;

@@ -4,15 +4,15 @@
 
 use core::ptr;
 
-use aya_ebpf::{bindings::BPF_F_MMAPABLE, btf_maps::Array};
-use iotrace_common::trace::Ring;
+use aya_ebpf::btf_maps::Array;
+use iotrace_common::{abi::MMAPABLE, trace::Ring};
 
 use crate::kernel::publish_next;
 
 /// Rings one behind the other. The loader gives the map its size.
-pub type Records<T> = Array<T, 1, { BPF_F_MMAPABLE as usize }>;
+pub type Records<T> = Array<T, 1, MMAPABLE>;
 /// Where each ring's writer and reader stand.
-pub type Rings = Array<Ring, 1, { BPF_F_MMAPABLE as usize }>;
+pub type Rings = Array<Ring, 1, MMAPABLE>;
 
 /// What became of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]

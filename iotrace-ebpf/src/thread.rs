@@ -121,9 +121,9 @@ const _: () = {
 #[derive(Clone, Copy)]
 pub struct Known {
     pub id: FileId,
-    /// See [`crate::maps::Named`].
+    /// See [`iotrace_common::phases::Named`].
     pub sorted: u32,
-    /// See [`crate::maps::Named`].
+    /// See [`iotrace_common::phases::Named`].
     pub stamp: u32,
 }
 

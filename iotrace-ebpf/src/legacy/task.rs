@@ -2,6 +2,7 @@
 //! read by probes. What a program gets as an argument has its type here as well.
 
 use aya_ebpf::helpers::generated;
+use iotrace_common::abi::Offset;
 
 use super::threads;
 use crate::{
@@ -21,7 +22,7 @@ pub fn current() -> Address {
 /// # Safety
 /// None is needed: what cannot be read reads as 0.
 #[inline(always)]
-pub unsafe fn load_of<T: Copy>(base: Address, offset: &Const) -> T {
+pub unsafe fn load_of<T: Copy>(base: Address, offset: &Const<Offset>) -> T {
     probe(base, offset)
 }
 

@@ -20,14 +20,15 @@ use crate::{
 
 const BPF_NOEXIST: u64 = 1;
 
-/// Not preallocated: a host has some hundreds of threads that do I/O, and may have 100,000.
-#[btf_map]
-static THREADS: HashMap<
-    u64,
-    Thread,
-    { limits::LEGACY_THREADS as usize },
-    { BPF_F_NO_PREALLOC as usize },
-> = HashMap::new();
+opaque_map! {
+    /// Not preallocated: a host has some hundreds of threads that do I/O, and may have 100,000.
+    static THREADS: HashMap<
+        u64,
+        Thread,
+        { limits::LEGACY_THREADS as usize },
+        { BPF_F_NO_PREALLOC as usize },
+    > = HashMap::new();
+}
 
 /// What new entries start from; too large for the stack.
 #[btf_map]

@@ -4,15 +4,11 @@ use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
-    btf_maps::{ArrayOfMaps, HashMap, LruHashMap, PerCpuArray},
+    btf_maps::{HashMap, LruHashMap, PerCpuArray},
     helpers::generated,
     macros::btf_map,
 };
-use iotrace_common::{
-    block::{DeviceKey, Requests, TransferKey, Transfers},
-    key::FileId,
-    limits,
-};
+use iotrace_common::{key::FileId, limits};
 
 use super::{aio, block, uring::Request};
 use crate::{kernel::Address, thread::Thread};
@@ -63,39 +59,24 @@ pub static AIO_USERS: HashMap<
 pub static OVERLAID: LruHashMap<FileId, FileId, { limits::OVERLAID_ENTRIES as usize }> =
     LruHashMap::new();
 
-/// Requests to block devices in flight, by their address.
-#[btf_map]
-pub static BLOCK_REQUESTS: HashMap<
-    u64,
-    block::Request,
-    { limits::BLOCK_REQUEST_ENTRIES as usize },
-> = HashMap::new();
+opaque_map! {
+    /// Requests to block devices in flight, by their address.
+    pub static BLOCK_REQUESTS: HashMap<
+        u64,
+        block::Request,
+        { limits::BLOCK_REQUEST_ENTRIES as usize },
+    > = HashMap::new();
+}
 
-/// Requests in flight by device. All CPUs that use a device add to its word.
-#[btf_map]
-pub static BLOCK_DEPTH: HashMap<u32, u64, { limits::BLOCK_DEPTH_ENTRIES as usize }> =
-    HashMap::new();
-
-type Devices<const ENTRIES: usize> = HashMap<DeviceKey, Requests, ENTRIES>;
-
-#[btf_map]
-static BLOCK_DEVICES_A: Devices<{ limits::BLOCK_DEVICE_ENTRIES as usize }> = HashMap::new();
-#[btf_map]
-static BLOCK_DEVICES_B: Devices<{ limits::BLOCK_DEVICE_ENTRIES as usize }> = HashMap::new();
-/// Requests to block devices, by device, class and CPU, in two generations.
-#[btf_map]
-pub static BLOCK_DEVICES: ArrayOfMaps<Devices<1>, 1> = ArrayOfMaps::new();
-
-type Moved<const ENTRIES: usize> = HashMap<TransferKey, Transfers, ENTRIES>;
-
-#[btf_map]
-static BLOCK_FILES_A: Moved<{ limits::BLOCK_FILE_ENTRIES as usize }> = HashMap::new();
-#[btf_map]
-static BLOCK_FILES_B: Moved<{ limits::BLOCK_FILE_ENTRIES as usize }> = HashMap::new();
-/// What is moved between devices and files, by process and file, in two generations: added to atomically, since all
-/// threads of a process use one entry.
-#[btf_map]
-pub static BLOCK_FILES: ArrayOfMaps<Moved<1>, 1> = ArrayOfMaps::new();
+maps! {
+    pub BLOCK_DEPTH;
+    pub BLOCK_DEVICES;
+    BLOCK_DEVICES_A;
+    BLOCK_DEVICES_B;
+    pub BLOCK_FILES;
+    BLOCK_FILES_A;
+    BLOCK_FILES_B;
+}
 
 /// Task storage: a value per thread, found without a key, freed with the thread. aya has no type for it.
 #[repr(C)]

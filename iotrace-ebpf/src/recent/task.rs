@@ -1,6 +1,7 @@
 //! The running task, as a pointer whose type the verifier knows.
 
 use aya_ebpf::helpers::generated;
+use iotrace_common::abi::Offset;
 
 use crate::{
     config::Const,
@@ -26,7 +27,7 @@ pub fn registers_of(task: Address) -> Address {
 /// # Safety
 /// As for [`load`].
 #[inline(always)]
-pub unsafe fn load_of<T: Copy>(base: Address, offset: &Const) -> T {
+pub unsafe fn load_of<T: Copy>(base: Address, offset: &Const<Offset>) -> T {
     // SAFETY: the caller's promise.
     unsafe { load(base, offset) }
 }

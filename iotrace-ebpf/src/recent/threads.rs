@@ -5,7 +5,7 @@
 
 use core::ptr;
 
-use aya_ebpf::{btf_maps::Array, macros::btf_map};
+use aya_ebpf::btf_maps::Array;
 use iotrace_common::limits::THREAD_SLOTS;
 
 use super::maps::TaskStorage;
@@ -16,14 +16,16 @@ use crate::{
     together::NONE_JOINED,
 };
 
-/// The state of most threads: a table, because a lookup in it is inlined, where task storage is a call (25 ns where the
-/// kernel is built with retpolines, twice per system call). See [`crate::thread::of`].
-#[btf_map]
-static THREAD_TABLE: Array<Thread, { THREAD_SLOTS as usize }> = Array::new();
+opaque_map! {
+    /// The state of most threads: a table, because a lookup in it is inlined, where task storage is a call (25 ns where the
+    /// kernel is built with retpolines, twice per system call). See [`crate::thread::of`].
+    static THREAD_TABLE: Array<Thread, { THREAD_SLOTS as usize }> = Array::new();
+}
 
-/// The state of the threads whose place in the table is taken by another.
-#[btf_map]
-static THREADS: TaskStorage<Thread> = TaskStorage::new();
+opaque_map! {
+    /// The state of the threads whose place in the table is taken by another.
+    static THREADS: TaskStorage<Thread> = TaskStorage::new();
+}
 
 /// The state of the running thread; with `create` made if it has none.
 ///

@@ -54,8 +54,9 @@ pub struct Handle {
     object: u64,
 }
 
-#[btf_map]
-static HANDLES: LruHashMap<HandleKey, Handle, { HANDLE_ENTRIES as usize }> = LruHashMap::new();
+opaque_map! {
+    static HANDLES: LruHashMap<HandleKey, Handle, { HANDLE_ENTRIES as usize }> = LruHashMap::new();
+}
 
 /// Number of the newest object. One word that all add to, as seldom as they open.
 #[btf_map]

@@ -6,17 +6,11 @@
 
 use core::{ffi::c_void, ptr};
 
-use aya_ebpf::{
-    btf_maps::{LruHashMap, PerCpuArray},
-    helpers::generated,
-    macros::btf_map,
-};
+use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use iotrace_common::{
     diag,
     event::{self, Header, Mapped, Mark},
-    key::FileId,
     library::{MARK_BYTES, POP, Progress},
-    limits::MAPPED_ENTRIES,
     op,
 };
 
@@ -40,9 +34,9 @@ const MOST_CPUS: u32 = 1024;
 #[btf_map]
 static PROGRESS: PerCpuArray<Progress, 1> = PerCpuArray::new();
 
-/// Files mapped as code that were told of.
-#[btf_map]
-static MAPPED: LruHashMap<FileId, u32, { MAPPED_ENTRIES as usize }> = LruHashMap::new();
+maps! {
+    MAPPED;
+}
 
 /// Adds a call of the thread's that succeeded.
 #[inline(always)]

@@ -22,7 +22,7 @@ use crate::{
     },
     diagnose,
     kernel::{Address, cpu, current, load, now, registers_of},
-    ring::{self, Put, Records, Rings},
+    ring::{self, Put},
     running::start_of,
     thread::{self, Thread, state},
 };
@@ -51,11 +51,10 @@ struct Waiter {
 #[btf_map]
 static WAITERS: TaskStorage<Waiter> = TaskStorage::new();
 
-#[btf_map]
-static WAIT_RECORDS: Records<Wait> = Records::new();
-
-#[btf_map]
-static WAIT_RINGS: Rings = Rings::new();
+maps! {
+    WAIT_RECORDS;
+    WAIT_RINGS;
+}
 
 /// 1 while a timer's function runs on the CPU.
 #[btf_map]

@@ -7,6 +7,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use iotrace_common::{
+    abi::Offset,
     event::{self, Header},
     limits::{CGROUP_BYTES, CGROUP_LEVELS},
 };
@@ -14,7 +15,7 @@ use iotrace_common::{
 use super::process::header;
 use crate::{
     config::{
-        GROUP_NODE, NODE_NAME, NODE_PARENT, SET_GROUP, SET_MEMORY, STATE_GROUP, TASK_CGROUPS,
+        Const, GROUP_NODE, NODE_NAME, NODE_PARENT, SET_GROUP, SET_MEMORY, STATE_GROUP, TASK_CGROUPS,
     },
     events::send,
     kernel::{Address, probe},
@@ -88,6 +89,6 @@ fn names(scratch: &mut Scratch, mut node: Address) -> u64 {
 }
 
 #[inline(always)]
-fn pointer(base: Address, offset: &crate::config::Const) -> Address {
+fn pointer(base: Address, offset: &Const<Offset>) -> Address {
     probe::<u64>(base, offset) as Address
 }

@@ -16,6 +16,7 @@ use iotrace_common::{
     key::FileId,
     limits::{EVENT_RING_BYTES, NAME_BYTES, PATH_BYTES, PATH_COMPONENTS},
     op::shape,
+    phases::Named,
 };
 
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     diagnose,
     file::{id_of, of_descriptor},
     kernel::{Address, add, current, now, pid_tgid, probe, repeat},
-    maps::{EVENTS, NAMED, Named, RENAMES, SCRATCH, Scratch, scratch},
+    maps::{EVENTS, NAMED, RENAMES, SCRATCH, Scratch, scratch},
     running::start_of,
     sort::{self, peek, poke, stamp},
     thread::Thread,

@@ -40,7 +40,7 @@ const PLACES: usize = 0x2000;
 /// Set beside what a file was sorted as, where its name was sent.
 pub const SENT: u64 = 1 << 32;
 
-/// A stamp ([`crate::maps::Named`]) of now: what has an older one may be something else by now.
+/// A stamp ([`iotrace_common::phases::Named`]) of now: what has an older one may be something else by now.
 #[inline(always)]
 pub fn stamp() -> u32 {
     match RENAMES.get(0) {

@@ -7,18 +7,14 @@
 
 use core::{ffi::c_void, ptr};
 
-use aya_ebpf::{
-    btf_maps::{LruHashMap, PerCpuArray},
-    helpers::generated,
-    macros::btf_map,
-};
+use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use iotrace_common::{
     diag,
     event::{self, Header},
     key::FileId,
     untyped::{
-        DESCRIPTORS as ENTRIES, DEVICE, Descriptor, FRESH, HANDLE, Key, NAMELESS, Opened,
-        PATH_BYTES, Process, TYPE_SHIFT, origin,
+        DEVICE, Descriptor, FRESH, HANDLE, Key, NAMELESS, Opened, PATH_BYTES, Process, TYPE_SHIFT,
+        origin,
     },
 };
 
@@ -31,9 +27,9 @@ use crate::{
     thread::Thread,
 };
 
-/// Descriptors by process. An LRU: a forgotten one is looked at again.
-#[btf_map]
-static DESCRIPTORS: LruHashMap<Key, Descriptor, { ENTRIES as usize }> = LruHashMap::new();
+maps! {
+    DESCRIPTORS;
+}
 
 /// An event with its path; larger than the stack.
 #[repr(C)]

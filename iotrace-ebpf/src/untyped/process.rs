@@ -5,17 +5,13 @@
 
 use core::{ffi::c_void, ptr};
 
-use aya_ebpf::{
-    btf_maps::{LruHashMap, PerCpuArray},
-    helpers::generated,
-    macros::btf_map,
-};
+use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
 use iotrace_common::{
     diag,
     event::{self, Exec, Exit, Fork, Header},
     key::start_key,
     limits::ARGS_BYTES,
-    untyped::{Closed, PROCESSES as ENTRIES, Process, STATUS_UNKNOWN},
+    untyped::{Closed, Process, STATUS_UNKNOWN},
 };
 
 use crate::{
@@ -31,9 +27,9 @@ use crate::{
 const BPF_NOEXIST: u64 = 1;
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// Processes by pid.
-#[btf_map]
-static PROCESSES: LruHashMap<u32, Process, { ENTRIES as usize }> = LruHashMap::new();
+maps! {
+    PROCESSES;
+}
 
 /// An exec with its command line; larger than the stack.
 #[repr(C)]

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fs};
 
-use iotrace_common::block::{DeviceKey, Requests, TransferKey, Transfers};
+use iotrace_common::{
+    abi::maps,
+    block::{DeviceKey, Requests, TransferKey, Transfers},
+};
 
 use super::{Batch, batch::Entries, generations::Generations};
 use crate::kernel::{Kernel, KernelError};
@@ -21,11 +24,9 @@ impl Block {
         if !kernel.counts_block() {
             return Ok(None);
         }
-        let devices = ["BLOCK_DEVICES", "BLOCK_DEVICES_A", "BLOCK_DEVICES_B"];
-        let files = ["BLOCK_FILES", "BLOCK_FILES_A", "BLOCK_FILES_B"];
         Ok(Some(Self {
-            devices: Generations::take(kernel, devices)?,
-            files: Generations::take(kernel, files)?,
+            devices: Generations::take(kernel, maps::BLOCK_DEVICES)?,
+            files: Generations::take(kernel, maps::BLOCK_FILES)?,
             names: BTreeMap::new(),
         }))
     }

@@ -14,7 +14,14 @@ use aya::{
     Pod,
     maps::{Array, IterableMap as _, MapData},
 };
-use iotrace_common::{key::IoKey, value::Cell};
+use iotrace_common::{
+    abi::{
+        self,
+        maps::{EPOCH, FILL},
+    },
+    key::IoKey,
+    value::{Cell, Fill},
+};
 
 use super::batch::Entries;
 use crate::kernel::{Kernel, KernelError, map_error};
@@ -30,8 +37,8 @@ where
     name: &'static str,
     cells: Array<MapData, Cell<V>>,
     epoch: Array<MapData, u64>,
-    /// Eight words a half, of which the first one counts.
-    fill: Array<MapData, [u64; 8]>,
+    /// Cells given out, by half.
+    fill: Array<MapData, Fill>,
     /// The current generation.
     current: u64,
     /// Cells of one half.
@@ -43,21 +50,17 @@ where
     Cell<V>: Pod,
 {
     /// Takes the maps out of the loaded object and begins with the first generation.
-    pub fn take(kernel: &mut Kernel, name: &'static str) -> Result<Self, KernelError> {
-        let cells = Array::try_from(kernel.take_map(name)?)
-            .map_err(|error| map_error(name, "open", &error))?;
-        let epoch = Array::try_from(kernel.take_map("EPOCH")?)
-            .map_err(|error| map_error("EPOCH", "open", &error))?;
-        let fill = Array::try_from(kernel.take_map("FILL")?)
-            .map_err(|error| map_error("FILL", "open", &error))?;
-        let each = kernel.map_entries();
+    pub fn take<const N: usize, const F: usize>(
+        kernel: &mut Kernel,
+        map: abi::Map<abi::Array<Cell<V>, N, F>>,
+    ) -> Result<Self, KernelError> {
         let mut cells = Self {
-            name,
-            cells,
-            epoch,
-            fill,
+            name: map.name,
+            cells: kernel.take(map)?,
+            epoch: kernel.take(EPOCH)?,
+            fill: kernel.take(FILL)?,
             current: 0,
-            each,
+            each: kernel.map_entries(),
         };
         cells.flip()?;
         Ok(cells)
@@ -69,7 +72,7 @@ where
         self.current += 1;
         self.epoch
             .set(0, self.current, 0)
-            .map_err(|error| map_error("EPOCH", "update", &error))
+            .map_err(|error| map_error(EPOCH.name, "update", &error))
     }
 
     /// Empties the half that no program is in any more; `last`: both, for the end. How many entries there were.
@@ -91,10 +94,10 @@ where
         half: u32,
         take: &mut impl FnMut(Entries<IoKey, V>),
     ) -> Result<usize, KernelError> {
-        let [used, ..] = self
+        let Fill { cells: used, .. } = self
             .fill
             .get(&half, 0)
-            .map_err(|error| map_error("FILL", "look up", &error))?;
+            .map_err(|error| map_error(FILL.name, "look up", &error))?;
         // The count may have run past the end, by those that found the last cell gone.
         let used = used.min(u64::from(self.each)) as usize;
         if used == 0 {
@@ -109,8 +112,8 @@ where
             take(window.empty(count));
         }
         self.fill
-            .set(half, [0; 8], 0)
-            .map_err(|error| map_error("FILL", "update", &error))?;
+            .set(half, Fill::default(), 0)
+            .map_err(|error| map_error(FILL.name, "update", &error))?;
         Ok(used)
     }
 

@@ -9,6 +9,7 @@ use aya::{
     Pod,
     maps::{ArrayOfMaps, HashMap, IterableMap as _, MapData},
 };
+use iotrace_common::abi;
 
 use super::batch::{Entries, empty, is_empty};
 use crate::kernel::{Kernel, KernelError, map_error};
@@ -23,23 +24,19 @@ pub struct Generations<K: Pod, V: Pod> {
 
 impl<K: Pod, V: Pod> Generations<K, V> {
     /// Takes the three maps of a pair out of the loaded object and puts the first generation into the slot.
-    pub fn take(
+    pub fn take<const N: usize, const F: usize>(
         kernel: &mut Kernel,
-        [slot, first, second]: [&'static str; 3],
+        of: abi::Generations<K, V, N, F>,
     ) -> Result<Self, KernelError> {
-        let open = |kernel: &mut Kernel, name| -> Result<HashMap<MapData, K, V>, KernelError> {
-            HashMap::try_from(kernel.take_map(name)?)
-                .map_err(|error| map_error(name, "open", &error))
-        };
-        let maps = [open(kernel, first)?, open(kernel, second)?];
-        let mut outer = ArrayOfMaps::try_from(kernel.take_map(slot)?)
-            .map_err(|error| map_error(slot, "open", &error))?;
-        outer
-            .set(0, &maps[0], 0)
-            .map_err(|error| map_error(slot, "update", &error))?;
+        let name = of.slot.name;
+        let [first, second] = of.maps;
+        let maps = [kernel.take(first)?, kernel.take(second)?];
+        let mut slot = kernel.take(of.slot)?;
+        slot.set(0, &maps[0], 0)
+            .map_err(|error| map_error(name, "update", &error))?;
         Ok(Self {
-            name: slot,
-            slot: outer,
+            name,
+            slot,
             maps,
             current: 0,
         })

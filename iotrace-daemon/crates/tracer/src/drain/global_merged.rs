@@ -1,12 +1,13 @@
 //! Merged time over all processes: the map of it, which only grows, as what came since the last look.
 
 use aya::maps::{MapData, PerCpuArray};
-use iotrace_common::global_merged::{GROUPS, Time};
+use iotrace_common::{
+    abi::maps::TOGETHER_NS,
+    global_merged::{GROUPS, Time},
+};
 
 use crate::kernel::{Kernel, KernelError, map_error};
 use iotrace_model::global_merged::Times;
-
-const MAP: &str = "TOGETHER_NS";
 
 /// The map, and what stood in it at the last look.
 pub struct GlobalMerged {
@@ -20,8 +21,7 @@ impl GlobalMerged {
         if !kernel.merges_all() {
             return Ok(None);
         }
-        let map = PerCpuArray::try_from(kernel.take_map(MAP)?)
-            .map_err(|error| map_error(MAP, "open", &error))?;
+        let map = kernel.take(TOGETHER_NS)?;
         let before = Times::default();
         Ok(Some(Self { map, before }))
     }
@@ -31,7 +31,7 @@ impl GlobalMerged {
         let mut news = [Time::default(); GROUPS];
         for (group, (news, before)) in (0..).zip(news.iter_mut().zip(&mut self.before)) {
             let values = self.map.get(&group, 0);
-            let values = values.map_err(|error| map_error(MAP, "look up", &error))?;
+            let values = values.map_err(|error| map_error(TOGETHER_NS.name, "look up", &error))?;
             let mut now = Time::default();
             for value in values.iter() {
                 now.ns += value.ns;

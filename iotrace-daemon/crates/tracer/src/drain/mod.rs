@@ -26,6 +26,7 @@ use std::{
 
 use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
+    abi::maps,
     block::{TransferKey, Transfers},
     event::{self, Header},
     key::{FailureKey, FileId, IoKey, LookKey},
@@ -35,7 +36,7 @@ use iotrace_common::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Detail, Kernel, KernelError, cpu::Threads, map_error};
+use crate::kernel::{Detail, Kernel, KernelError, cpu::Threads};
 use batch::Entries;
 use block::Block;
 use cells::Cells;
@@ -277,26 +278,22 @@ impl Drain {
     pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
         let counts = match kernel.detail() {
             Detail::Basic => Counts::Basic {
-                io: Cells::take(kernel, "CELLS")?,
-                overflow: Generations::take(kernel, ["OVERFLOW", "OVERFLOW_A", "OVERFLOW_B"])?,
+                io: Cells::take(kernel, maps::CELLS)?,
+                overflow: Generations::take(kernel, maps::OVERFLOW)?,
             },
             Detail::Full => Counts::Full {
-                io: Cells::take(kernel, "CELLS_FULL")?,
-                overflow: Generations::take(
-                    kernel,
-                    ["OVERFLOW_FULL", "OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
-                )?,
+                io: Cells::take(kernel, maps::CELLS_FULL)?,
+                overflow: Generations::take(kernel, maps::OVERFLOW_FULL)?,
             },
         };
-        let failures = Generations::take(kernel, ["FAILURES", "FAILURES_A", "FAILURES_B"])?;
-        let negative_lookups = Generations::take(kernel, ["MISSING", "MISSING_A", "MISSING_B"])?;
-        let library = Generations::take(kernel, ["LIBRARY", "LIBRARY_A", "LIBRARY_B"])?;
+        let failures = Generations::take(kernel, maps::FAILURES)?;
+        let negative_lookups = Generations::take(kernel, maps::MISSING)?;
+        let library = Generations::take(kernel, maps::LIBRARY)?;
         let global_merged = GlobalMerged::take(kernel)?;
         let block = Block::take(kernel)?;
         let resolver = Resolver::take(kernel)?;
         let waits = rings::waits(kernel)?.map(Waits::new);
-        let ring = RingBuf::try_from(kernel.take_map("EVENTS")?)
-            .map_err(|error| map_error("EVENTS", "open", &error))?;
+        let ring = kernel.take(maps::EVENTS)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
             counts,

@@ -7,8 +7,15 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use aya::maps::{HashMap, Map, MapData};
+use aya::{
+    Pod,
+    maps::{Array, HashMap, IterableMap as _, MapData},
+};
 use iotrace_common::{
+    abi::{
+        self, MMAPABLE,
+        maps::{self, TRACE_MISSING},
+    },
     trace::{Missing, Operation, Owner, Ring},
     waits::Wait,
 };
@@ -17,7 +24,7 @@ use crate::kernel::{Kernel, KernelError, map_error, trace::Layout};
 use iotrace_model::input::ProcessId;
 
 /// Rings of records, of which this is the one reader.
-pub struct Rings<T> {
+pub struct Rings<T: Pod> {
     layout: Layout,
     records: Mapping<T>,
     places: Mapping<Ring>,
@@ -25,12 +32,13 @@ pub struct Rings<T> {
     of: &'static str,
 }
 
-impl<T: Record> Rings<T> {
+impl<T: Pod> Rings<T> {
     /// Takes the maps of the records and of the rings out of the loaded programs.
     fn of(
         kernel: &mut Kernel,
         layout: Layout,
-        [records, rings]: [&'static str; 2],
+        records: abi::Map<abi::Array<T, 1, MMAPABLE>>,
+        rings: abi::Map<abi::Array<Ring, 1, MMAPABLE>>,
         of: &'static str,
     ) -> Result<Self, KernelError> {
         let count = (layout.rings * layout.records) as usize;
@@ -134,10 +142,14 @@ impl Operations {
         let Some(layout) = kernel.trace() else {
             return Ok(None);
         };
-        let missing = HashMap::try_from(kernel.take_map("TRACE_MISSING")?)
-            .map_err(|error| map_error("TRACE_MISSING", "open", &error))?;
-        let maps = ["TRACE_OPERATIONS", "TRACE_RINGS"];
-        let rings = Rings::of(kernel, layout, maps, "the operation trace")?;
+        let missing = kernel.take(TRACE_MISSING)?;
+        let rings = Rings::of(
+            kernel,
+            layout,
+            maps::TRACE_OPERATIONS,
+            maps::TRACE_RINGS,
+            "the operation trace",
+        )?;
         Ok(Some(Self { rings, missing }))
     }
 
@@ -148,7 +160,7 @@ impl Operations {
         for owner in owners {
             self.missing
                 .remove(&owner)
-                .map_err(|error| map_error("TRACE_MISSING", "delete", &error))?;
+                .map_err(|error| map_error(TRACE_MISSING.name, "delete", &error))?;
         }
         Ok(())
     }
@@ -158,7 +170,7 @@ impl Operations {
         let mut all = Vec::new();
         for entry in self.missing.iter() {
             let (owner, missing) =
-                entry.map_err(|error| map_error("TRACE_MISSING", "lookup", &error))?;
+                entry.map_err(|error| map_error(TRACE_MISSING.name, "lookup", &error))?;
             let process = ProcessId {
                 pid: owner.tgid,
                 start: owner.start,
@@ -174,39 +186,30 @@ pub fn waits(kernel: &mut Kernel) -> Result<Option<Rings<Wait>>, KernelError> {
     let Some(layout) = kernel.waits() else {
         return Ok(None);
     };
-    let maps = ["WAIT_RECORDS", "WAIT_RINGS"];
-    Rings::of(kernel, layout, maps, "the waits of threads").map(Some)
+    let (records, rings) = (maps::WAIT_RECORDS, maps::WAIT_RINGS);
+    Rings::of(kernel, layout, records, rings, "the waits of threads").map(Some)
 }
 
-/// A record of which any bits are a valid one.
-///
-/// # Safety
-/// It is made of integers alone, without padding.
-pub unsafe trait Record: Copy {}
-
-// SAFETY: its fields are integers; its padding is one of them.
-unsafe impl Record for Operation {}
-// SAFETY: its fields are integers, one behind the other.
-unsafe impl Record for Wait {}
-
 /// The elements of an array map in this process's memory, shared with the programs.
-struct Mapping<T> {
+struct Mapping<T: Pod> {
     start: NonNull<T>,
     bytes: usize,
     /// Held: the map goes when nobody uses it.
-    _map: MapData,
+    _map: Array<MapData, T>,
 }
 
-impl<T> Mapping<T> {
-    fn of(kernel: &mut Kernel, name: &'static str, count: usize) -> Result<Self, KernelError> {
+impl<T: Pod> Mapping<T> {
+    fn of(
+        kernel: &mut Kernel,
+        map: abi::Map<abi::Array<T, 1, MMAPABLE>>,
+        count: usize,
+    ) -> Result<Self, KernelError> {
         let error = |source| KernelError::Map {
-            map: name,
+            map: map.name,
             call: "mmap",
             source,
         };
-        let Map::Array(map) = kernel.take_map(name)? else {
-            return Err(error(io::Error::other("it is no array")));
-        };
+        let map = kernel.take(map)?;
         let bytes = count * size_of::<T>();
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let start = unsafe {
@@ -215,7 +218,7 @@ impl<T> Mapping<T> {
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                map.fd().as_fd().as_raw_fd(),
+                map.map().fd().as_fd().as_raw_fd(),
                 0,
             )
         };
@@ -232,7 +235,7 @@ impl<T> Mapping<T> {
     }
 }
 
-impl<T> Drop for Mapping<T> {
+impl<T: Pod> Drop for Mapping<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping that was made, which nobody uses any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
@@ -240,4 +243,4 @@ impl<T> Drop for Mapping<T> {
 }
 
 // SAFETY: the memory is this process's, whichever thread uses it; `Rings` is used by one at a time.
-unsafe impl<T> Send for Mapping<T> {}
+unsafe impl<T: Pod> Send for Mapping<T> {}

@@ -7,12 +7,12 @@
 use std::fs;
 
 use aya::{Btf, Ebpf};
-
-use super::{
-    attach::attach_raw,
-    btf::Types,
-    offsets::{self, Setting},
+use iotrace_common::abi::{
+    Setting,
+    globals::{self, BLOCK_FIELDS, DIRECT_FIELDS},
 };
+
+use super::{attach::attach_raw, btf::Types, offsets};
 
 /// What is wanted of the block layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,30 +25,6 @@ pub enum Wanted {
     Files,
 }
 
-/// Fields of requests, of bios and of what they lead to.
-const FIELDS: [offsets::Optional; 19] = [
-    ("BLOCK_QUEUE", "request", "q"),
-    ("QUEUE_DISK", "request_queue", "disk"),
-    ("BLOCK_OPERATION", "request", "cmd_flags"),
-    ("BLOCK_LEFT", "request", "__data_len"),
-    ("DISK_MAJOR", "gendisk", "major"),
-    ("DISK_MINOR", "gendisk", "first_minor"),
-    ("BIO_DEVICE", "bio", "bi_bdev"),
-    ("BIO_OPERATION", "bio", "bi_opf"),
-    ("BIO_FLAGS", "bio", "bi_flags"),
-    ("BIO_SIZE", "bio", "bi_iter.bi_size"),
-    ("BIO_INDEX", "bio", "bi_iter.bi_idx"),
-    ("BIO_VECTORS", "bio", "bi_io_vec"),
-    ("BIO_END", "bio", "bi_end_io"),
-    ("BIO_PRIVATE", "bio", "bi_private"),
-    ("VECTOR_PAGE", "bio_vec", "bv_page"),
-    ("DEVICE_DISK", "block_device", "bd_disk"),
-    ("SB_DEVICE", "super_block", "s_bdev"),
-    ("INODE_MAPPING", "inode", "i_mapping"),
-    ("TASK_BIOS", "task_struct", "bio_list"),
-];
-/// Where a page says which folio it is a part of: up to Linux 7.0, and since.
-const HEAD: [&str; 2] = ["compound_head", "compound_info"];
 /// The enum of operations: since Linux 6.0, and before.
 const OPERATIONS: [&str; 2] = ["req_op", "req_opf"];
 /// What ends the bios of direct I/O.
@@ -83,12 +59,11 @@ pub fn find(types: &Types, wanted: Wanted) -> Result<Block, String> {
             _ => {}
         }
     }
-    let mut settings = offsets::all_optional(types, &FIELDS)?;
-    let head = offsets::either(types, "page", HEAD)?;
+    let mut settings = offsets::all_optional(types, BLOCK_FIELDS)?;
     let append = OPERATIONS
         .into_iter()
         .find_map(|operations| types.enumerator(operations, "REQ_OP_ZONE_APPEND"));
-    settings.extend([("PAGE_HEAD", head), ("OP_ZONE_APPEND", append.unwrap_or(0))]);
+    settings.push(globals::OP_ZONE_APPEND.set(append.unwrap_or(0)));
     settings.extend(direct(types).unwrap_or_else(|| {
         log::debug!("direct I/O is told by the call in flight: no {DIRECT_END} in /proc/kallsyms");
         Vec::new()
@@ -103,11 +78,9 @@ fn direct(types: &Types) -> Option<Vec<Setting>> {
         .lines()
         .find(|line| line.split(' ').nth(2) == Some(DIRECT_END))?;
     let address = u64::from_str_radix(line.split(' ').next()?, 16).ok()?;
-    Some(vec![
-        ("DIRECT_END", address),
-        ("DIRECT_IOCB", types.offset("iomap_dio", "iocb")?),
-        ("IOCB_FILE", types.offset("kiocb", "ki_filp")?),
-    ])
+    let mut settings = offsets::all_optional(types, DIRECT_FIELDS).ok()?;
+    settings.push(globals::DIRECT_END.set(address));
+    Some(settings)
 }
 
 impl Block {
@@ -129,12 +102,11 @@ mod tests {
     fn this_kernel_has_all_of_it() {
         let types = super::super::load::read_types(None).unwrap();
         let block = find(&types, Wanted::Files).unwrap();
-        let value = |name| {
-            let found = block.settings.iter().find(|(global, _)| *global == name);
-            found.map(|(_, value)| *value)
-        };
-        assert_eq!(value("VECTOR_PAGE"), Some(0));
-        assert_eq!(value("DIRECT_IOCB"), Some(0));
-        assert!(value("DIRECT_END").is_some_and(|address| address > 1 << 63));
+        let has = |setting| block.settings.contains(&setting);
+        assert!(has(globals::VECTOR_PAGE.global.set(0)));
+        assert!(has(globals::DIRECT_IOCB.global.set(0)));
+        let is_end = |setting: &&Setting| setting.name == globals::DIRECT_END.name;
+        let end = block.settings.iter().find(is_end).unwrap();
+        assert!(end.value > 1 << 63);
     }
 }

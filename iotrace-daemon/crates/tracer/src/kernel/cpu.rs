@@ -7,20 +7,19 @@ use std::{
 };
 
 use aya::{Btf, Ebpf, programs::Iter};
+use iotrace_common::abi::{
+    Setting,
+    globals::{self, CPU_FIELDS, TASK_FLAGS_FIELDS},
+};
 
 use super::{
     attach::{program, program_error},
     bpf::bpf,
     btf::Types,
-    offsets::{self, Setting},
+    offsets,
 };
 
 const PROGRAM: &str = "thread_times";
-const FIELDS: [offsets::Optional; 3] = [
-    ("TASK_RUNTIME", "task_struct", "se.sum_exec_runtime"),
-    ("TASK_ON_CPU", "task_struct", "on_cpu"),
-    ("TASK_FLAGS", "task_struct", "flags"),
-];
 
 /// `BPF_LINK_CREATE`, `BPF_ITER_CREATE`, `BPF_TRACE_ITER`.
 const LINK_CREATE: libc::c_int = 28;
@@ -32,8 +31,9 @@ pub fn find(types: &Types) -> Result<Vec<Setting>, String> {
     types
         .function("bpf_iter_task")
         .ok_or("this kernel has no BPF iterator over tasks")?;
-    let mut settings = offsets::all_optional(types, &FIELDS)?;
-    settings.push(("COUNT_CPU", 1));
+    let mut settings = offsets::all_optional(types, CPU_FIELDS)?;
+    settings.extend(offsets::all_optional(types, TASK_FLAGS_FIELDS)?);
+    settings.push(globals::COUNT_CPU.set(true));
     Ok(settings)
 }
 
@@ -73,6 +73,6 @@ mod tests {
     fn this_kernel_has_all_of_it() {
         let types = super::super::load::read_types(None).unwrap();
         let settings = find(&types).unwrap();
-        assert!(settings.contains(&("COUNT_CPU", 1)));
+        assert!(settings.contains(&globals::COUNT_CPU.set(true)));
     }
 }

@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, fs};
 
-use aya::maps::{HashMap, MapData, PerCpuArray};
+use aya::{
+    Ebpf,
+    maps::{HashMap, MapData, PerCpuArray},
+};
 use iotrace_common::{
+    abi::maps::{DEVICES, DIAGNOSTICS},
     diag,
     value::{BLOCK_DEVICE, DeviceMappings},
 };
 
-use super::{KernelError, copies::Missed, map_error};
+use super::{KernelError, copies::Missed, map_error, maps};
 
 /// Counts by reason.
 pub type Losses = BTreeMap<String, u64>;
@@ -21,15 +25,13 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    pub fn new(
-        map: PerCpuArray<MapData, u64>,
-        devices: HashMap<MapData, u64, DeviceMappings>,
-    ) -> Self {
-        Self {
-            map,
-            devices,
+    /// Takes the maps out of the loaded programs.
+    pub fn take(ebpf: &mut Ebpf) -> Result<Self, KernelError> {
+        Ok(Self {
+            map: maps::take(ebpf, DIAGNOSTICS)?,
+            devices: maps::take(ebpf, DEVICES)?,
             before: [0; diag::COUNT],
-        }
+        })
     }
 
     /// Lets the counts begin at 0 now.
@@ -53,7 +55,7 @@ impl Diagnostics {
             .entry(diag::NAMES[diag::SKIPPED as usize].into())
             .or_default() += kinds;
         for device in self.devices.iter() {
-            let (key, known) = device.map_err(|error| map_error("DEVICES", "lookup", &error))?;
+            let (key, known) = device.map_err(|error| map_error(DEVICES.name, "lookup", &error))?;
             let name = device_name(key);
             losses.insert(format!("{}{name}", diag::DEVICE_MAPPINGS), known.mappings);
             losses.insert(format!("{}{name}", diag::DEVICE_MAPPED_BYTES), known.bytes);
@@ -68,7 +70,7 @@ impl Diagnostics {
             let values = self
                 .map
                 .get(&(index as u32), 0)
-                .map_err(|error| map_error("DIAGNOSTICS", "lookup", &error))?;
+                .map_err(|error| map_error(DIAGNOSTICS.name, "lookup", &error))?;
             *sum = values.iter().sum();
         }
         Ok(sums)

@@ -1,9 +1,12 @@
 //! The histograms of durations and sizes, summed over CPUs.
 
-use aya::maps::{Map, MapData, PerCpuArray};
-use iotrace_common::{histogram::Histograms, phases};
+use aya::{
+    Ebpf,
+    maps::{MapData, PerCpuArray},
+};
+use iotrace_common::{abi::maps::HISTOGRAMS, histogram::Histograms, phases};
 
-use super::{KernelError, map_error};
+use super::{KernelError, map_error, maps};
 
 /// Histograms by phase, as the kernel side numbers them.
 pub type ByPhase = [Histograms; phases::COUNT];
@@ -15,9 +18,8 @@ pub struct Counted {
 }
 
 impl Counted {
-    pub fn new(map: Map) -> Result<Self, KernelError> {
-        let map =
-            PerCpuArray::try_from(map).map_err(|error| map_error("HISTOGRAMS", "open", &error))?;
+    pub fn take(ebpf: &mut Ebpf) -> Result<Self, KernelError> {
+        let map = maps::take(ebpf, HISTOGRAMS)?;
         let before = ByPhase::default();
         Ok(Self { map, before })
     }
@@ -41,7 +43,7 @@ impl Counted {
         let mut sums = ByPhase::default();
         for (phase, sum) in (0..).zip(&mut sums) {
             let values = self.map.get(&phase, 0);
-            let values = values.map_err(|error| map_error("HISTOGRAMS", "lookup", &error))?;
+            let values = values.map_err(|error| map_error(HISTOGRAMS.name, "lookup", &error))?;
             values.iter().for_each(|value| sum.add(value));
         }
         Ok(sums)

@@ -9,9 +9,10 @@ use std::{
 
 use aya::{
     Ebpf,
-    maps::{Map, MapData},
+    maps::{Map as LoadedMap, MapData},
 };
 use iotrace_common::{
+    abi::{Map, Opaque, maps},
     in_flight::{Head, RUNNING},
     limits::{LEGACY_THREADS, THREAD_SLOTS},
 };
@@ -22,7 +23,7 @@ use super::{
 };
 
 /// The table of most threads where the kernel has task storage, and that of all where it has not.
-const TABLES: [&str; 2] = ["THREAD_TABLE", "THREADS"];
+const TABLES: [Map<Opaque>; 2] = [maps::THREAD_TABLE, maps::THREADS];
 const LOOKUP_BATCH: libc::c_int = 24;
 /// Entries of one call.
 const BATCH: usize = 1024;
@@ -34,9 +35,9 @@ const KEY_BYTES: usize = 8;
 /// The states of the threads whose traced call has not returned. Where two threads share a place in the table, the second
 /// is not found.
 pub fn read(ebpf: &Ebpf) -> Result<Vec<Head>, KernelError> {
-    for name in TABLES {
+    for Map { name, .. } in TABLES {
         let data = match ebpf.map(name) {
-            Some(Map::Array(data) | Map::HashMap(data)) => data,
+            Some(LoadedMap::Array(data) | LoadedMap::HashMap(data)) => data,
             _ => continue,
         };
         return running(data).map_err(|source| KernelError::Map {

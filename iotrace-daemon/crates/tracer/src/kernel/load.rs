@@ -7,12 +7,21 @@ use std::{
 };
 
 use aya::{
-    Ebpf, EbpfLoader,
-    maps::{Array, HashMap, Map, PerCpuArray},
+    Ebpf, EbpfLoader, Pod,
+    maps::Map,
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
-use iotrace_common::{ABI_VERSION, limits, scope::Scope as CurrentScope};
+use iotrace_common::{
+    ABI_VERSION,
+    abi::{
+        self, Setting, VERSION_SECTION,
+        globals::{self, MAPPING_FIELDS},
+        maps,
+    },
+    limits,
+    scope::Scope as CurrentScope,
+};
 use object::{Object as _, ObjectSection as _};
 use serde::{Deserialize, Serialize};
 use tokio::io::{Interest, unix::AsyncFd};
@@ -28,7 +37,7 @@ use super::{
     error::{chain, errno_of, hint},
     fdinfo,
     histograms::Counted,
-    offsets,
+    maps as loaded, offsets,
     pages::{self, Pages},
     preemption::Preemption,
     probe, rules,
@@ -104,15 +113,8 @@ pub struct Options {
 /// environment variable.
 const OFFSET_OVERRIDE: &str = "IOTRACE_TEST_OFFSET";
 
-/// Maps of the block layer, which shrink to one entry where it is not counted.
-const BLOCK_MAPS: [&str; 6] = [
-    "BLOCK_REQUESTS",
-    "BLOCK_DEPTH",
-    "BLOCK_DEVICES_A",
-    "BLOCK_DEVICES_B",
-    "BLOCK_FILES_A",
-    "BLOCK_FILES_B",
-];
+/// Global of aya-log in the programs: the most verbose level of their messages, 0: none.
+const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
 
 impl Options {
     fn entries(&self) -> u32 {
@@ -121,6 +123,11 @@ impl Options {
             Detail::Full => limits::IO_ENTRIES_FULL,
         };
         self.map_entries.unwrap_or(built_in).max(1)
+    }
+
+    /// Sets of the table that finds them.
+    fn sets(&self) -> u32 {
+        self.entries().div_ceil(2).next_power_of_two()
     }
 }
 
@@ -238,25 +245,15 @@ pub fn load(
         .maps()
         .filter_map(|(_, map)| fdinfo(map_fd(map)?, "memlock"))
         .sum();
-    let mut take = |name: &'static str| {
-        ebpf.take_map(name)
-            .ok_or(KernelError::Missing { kind: "map", name })
-    };
     let trace = options.trace.as_ref();
     let traced = trace.and_then(|trace| trace.filter.table());
-    let rules = rules::put(take("RULES")?, rules, traced)?;
-    let targets = HashMap::try_from(take("TARGETS")?)
-        .map_err(|error| super::map_error("TARGETS", "open", &error))?;
-    let named = HashMap::try_from(take("NAMED")?)
-        .map_err(|error| super::map_error("NAMED", "open", &error))?;
-    let scope_map = Array::try_from(take("SCOPE")?)
-        .map_err(|error| super::map_error("SCOPE", "open", &error))?;
-    let diagnostics = PerCpuArray::try_from(take("DIAGNOSTICS")?)
-        .map_err(|error| super::map_error("DIAGNOSTICS", "open", &error))?;
-    let devices = HashMap::try_from(take("DEVICES")?)
-        .map_err(|error| super::map_error("DEVICES", "open", &error))?;
+    let rules = rules::put(&mut ebpf, rules, traced)?;
+    let targets = loaded::take(&mut ebpf, maps::TARGETS)?;
+    let named = loaded::take(&mut ebpf, maps::NAMED)?;
+    let scope_map = loaded::take(&mut ebpf, maps::SCOPE)?;
+    let diagnostics = Diagnostics::take(&mut ebpf)?;
     let histograms = match options.histograms {
-        true => Some(Counted::new(take("HISTOGRAMS")?)?),
+        true => Some(Counted::take(&mut ebpf)?),
         false => None,
     };
     let mut kernel = Kernel {
@@ -267,7 +264,7 @@ pub fn load(
         named,
         scope_map,
         scope: CurrentScope::default(),
-        diagnostics: Diagnostics::new(diagnostics, devices),
+        diagnostics,
         histograms,
         misses: Misses::new(preemptible),
         btf: options.btf.clone(),
@@ -294,7 +291,7 @@ fn open(
     options: &Options,
     types: &Types,
     (uring, pages, block): (Option<&Uring>, Option<&Pages>, Option<&Block>),
-    cpu: Option<&[offsets::Setting]>,
+    cpu: Option<&[Setting]>,
     (layout, waits, preemptible): (Option<Layout>, Option<&Waits>, bool),
 ) -> Result<Ebpf, KernelError> {
     let mut settings = match variant {
@@ -316,28 +313,23 @@ fn open(
     if variant != Variant::Untyped {
         settings.extend(cast::apply(&mut object, types));
     }
-    let entries = options.entries();
-    let sets = entries.div_ceil(2).next_power_of_two();
-    let full = options.detail == Detail::Full;
+    let (entries, sets) = (options.entries(), options.sets());
     let has_loop = walks_paths(variant);
     settings.extend([
-        ("FULL", u64::from(full)),
-        ("FOLLOW", u64::from(options.follow)),
-        ("ENVIRONMENT", u64::from(options.environment)),
-        ("MERGE_ALL", u64::from(options.merge_all)),
-        ("SPAN_PHASES", span_phases(has_loop)),
-        ("COUNT_HISTOGRAMS", u64::from(options.histograms)),
+        globals::FULL.set(options.detail == Detail::Full),
+        globals::FOLLOW.set(options.follow),
+        globals::ENVIRONMENT.set(options.environment),
+        globals::MERGE_ALL.set(options.merge_all),
+        globals::SPAN_PHASES.set(span_phases(has_loop)),
+        globals::COUNT_HISTOGRAMS.set(options.histograms),
         // Without `bpf_loop` no path can be hashed.
-        (
-            "COUNT_MISSING",
-            u64::from(options.negative_lookups && has_loop),
-        ),
-        ("SELF_TGID", u64::from(std::process::id())),
-        ("CELLS_EACH", u64::from(entries)),
-        ("SET_MASK", u64::from(sets - 1)),
-        ("FILL_NOTICE", u64::from(entries.div_ceil(2))),
-        ("HAS_LOOP", u64::from(has_loop)),
-        ("PREEMPTIBLE", u64::from(preemptible)),
+        globals::COUNT_MISSING.set(options.negative_lookups && has_loop),
+        globals::SELF_TGID.set(std::process::id().into()),
+        globals::CELLS_EACH.set(entries.into()),
+        globals::SET_MASK.set((sets - 1).into()),
+        globals::FILL_NOTICE.set(entries.div_ceil(2).into()),
+        globals::HAS_LOOP.set(has_loop),
+        globals::PREEMPTIBLE.set(preemptible),
     ]);
     if variant != Variant::Untyped {
         settings.extend(mappings(types));
@@ -349,15 +341,12 @@ fn open(
         .unwrap_or_default();
     settings.extend(filter.settings());
     settings.extend([
-        ("TRACE", u64::from(layout.is_some())),
-        (
-            "TRACE_RECORDS",
-            layout.map_or(1, |rings| rings.records.into()),
-        ),
-        ("UPROBES", u64::from(!options.uprobes.is_empty())),
-        ("MARKS", u64::from(uprobes::marks(&options.uprobes))),
-        ("CPUS", aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),
-        ("WEAKLY_ORDERED", u64::from(!cfg!(target_arch = "x86_64"))),
+        globals::TRACE.set(layout.is_some()),
+        globals::TRACE_RECORDS.set(layout.map_or(1, |rings| rings.records.into())),
+        globals::UPROBES.set(!options.uprobes.is_empty()),
+        globals::MARKS.set(uprobes::marks(&options.uprobes)),
+        globals::CPUS.set(aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),
+        globals::WEAKLY_ORDERED.set(!cfg!(target_arch = "x86_64")),
     ]);
     override_for_test(&mut settings);
     let (pids, names) = (filter.pids(), filter.names());
@@ -368,65 +357,19 @@ fn open(
     let mut loader = EbpfLoader::new();
     loader
         .allow_unsupported_maps()
-        .override_global("CALLS", &native, true)
-        .override_global("COMPAT_TRACED", &compat, true)
-        .override_global("URING_REQUESTS", &requests, true)
-        .override_global("TRACE_PIDS", &pids, true)
-        .override_global("TRACE_NAMES", names.as_slice(), true)
         // The programs for kernels without type information have no messages.
-        .override_global("AYA_LOG_LEVEL", &log_level, variant != Variant::Untyped);
-    if variant == Variant::Untyped {
-        loader
-            .override_global("ACTIONS", &actions, true)
-            .map_max_entries("NAMED", 1);
+        .override_global(LOG_LEVEL, &log_level, variant != Variant::Untyped);
+    set(&mut loader, globals::CALLS, &native);
+    set(&mut loader, globals::COMPAT_TRACED, &compat);
+    set(&mut loader, globals::ACTIONS, &actions);
+    set(&mut loader, globals::URING_REQUESTS, &requests);
+    set(&mut loader, globals::TRACE_PIDS, &pids);
+    set(&mut loader, globals::TRACE_NAMES, &names);
+    for setting in &settings {
+        loader.override_global(setting.name, &setting.value, true);
     }
-    for (global, value) in &settings {
-        loader.override_global(global, value, true);
-    }
-    // Maps of the detail that is not kept shrink to one entry.
-    let (cells, other_cells, other_overflow) = if full {
-        ("CELLS_FULL", "CELLS", ["OVERFLOW_A", "OVERFLOW_B"])
-    } else {
-        (
-            "CELLS",
-            "CELLS_FULL",
-            ["OVERFLOW_FULL_A", "OVERFLOW_FULL_B"],
-        )
-    };
-    loader
-        .map_max_entries(cells, 2 * entries)
-        .map_max_entries("SETS", sets)
-        .map_max_entries(other_cells, 1)
-        .map_max_entries(other_overflow[0], 1)
-        .map_max_entries(other_overflow[1], 1);
-    if options.uprobes.is_empty() {
-        loader
-            .map_max_entries("HANDLES", 1)
-            .map_max_entries("MAPPED", 1);
-    }
-    if block.is_none() {
-        for map in BLOCK_MAPS {
-            loader.map_max_entries(map, 1);
-        }
-    }
-    if !options.histograms {
-        loader.map_max_entries("HISTOGRAMS", 1);
-    }
-    if let Some(layout) = layout {
-        loader
-            .map_max_entries("TRACE_RINGS", layout.rings)
-            .map_max_entries("TRACE_OPERATIONS", layout.rings * layout.records);
-    }
-    if let Some(Waits { layout, .. }) = waits {
-        loader
-            .map_max_entries("WAIT_RINGS", layout.rings)
-            .map_max_entries("WAIT_RECORDS", layout.rings * layout.records);
-    }
-    if filter.table().is_some() {
-        loader.map_max_entries("RULES", 2);
-    }
-    if !full {
-        loader.map_max_entries("LAST_ENDS", 1);
+    for (map, entries) in sizes(variant, options, block.is_some(), layout, waits) {
+        loader.map_max_entries(map, entries);
     }
     loader.load(&object).map_err(|error| {
         let errno = errno_of(&error);
@@ -439,6 +382,77 @@ fn open(
             },
         }
     })
+}
+
+/// Entries of the maps that have another number than their table says. Those of what is not kept shrink to one.
+fn sizes(
+    variant: Variant,
+    options: &Options,
+    counts_block: bool,
+    trace: Option<Layout>,
+    waits: Option<&Waits>,
+) -> Vec<(&'static str, u32)> {
+    let (kept, other, other_overflow) = match options.detail {
+        Detail::Basic => (
+            maps::CELLS.name,
+            maps::CELLS_FULL.name,
+            names_of(maps::OVERFLOW_FULL),
+        ),
+        Detail::Full => (
+            maps::CELLS_FULL.name,
+            maps::CELLS.name,
+            names_of(maps::OVERFLOW),
+        ),
+    };
+    let mut sizes = vec![
+        (kept, 2 * options.entries()),
+        (maps::SETS.name, options.sets()),
+    ];
+    let mut unused = vec![other];
+    unused.extend(other_overflow);
+    if options.detail == Detail::Basic {
+        unused.push(maps::LAST_ENDS.name);
+    }
+    if variant == Variant::Untyped {
+        unused.push(maps::NAMED.name);
+    }
+    if options.uprobes.is_empty() {
+        unused.extend([maps::HANDLES.name, maps::MAPPED.name]);
+    }
+    if !counts_block {
+        unused.extend([maps::BLOCK_REQUESTS.name, maps::BLOCK_DEPTH.name]);
+        unused.extend(names_of(maps::BLOCK_DEVICES));
+        unused.extend(names_of(maps::BLOCK_FILES));
+    }
+    if !options.histograms {
+        unused.push(maps::HISTOGRAMS.name);
+    }
+    sizes.extend(unused.into_iter().map(|map| (map, 1)));
+    if let Some(layout) = trace {
+        sizes.push((maps::TRACE_RINGS.name, layout.rings));
+        sizes.push((maps::TRACE_OPERATIONS.name, layout.rings * layout.records));
+    }
+    if let Some(Waits { layout, .. }) = waits {
+        sizes.push((maps::WAIT_RINGS.name, layout.rings));
+        sizes.push((maps::WAIT_RECORDS.name, layout.rings * layout.records));
+    }
+    let filter = options.trace.as_ref().map(|trace| &trace.filter);
+    if filter.is_some_and(|filter| filter.table().is_some()) {
+        sizes.push((maps::RULES.name, 2));
+    }
+    sizes
+}
+
+/// Sets a table of the programs.
+fn set<'a, T: Pod>(loader: &mut EbpfLoader<'a>, table: abi::Table<T>, value: &'a T) {
+    loader.override_global(table.name, value, true);
+}
+
+/// Names of both generations of a map.
+fn names_of<K, V, const N: usize, const F: usize>(
+    pair: abi::Generations<K, V, N, F>,
+) -> [&'static str; 2] {
+    pair.maps.map(|map| map.name)
 }
 
 /// Phases whose spans are kept, as bits by [`Phase::code`]: those of which saves, loads and copies are made. Temporary names
@@ -467,16 +481,14 @@ fn has_loop() -> bool {
 }
 
 /// What finds the file of a mapping (`bpf_find_vma`, Linux 5.17); nothing where this kernel lacks it.
-fn mappings(types: &Types) -> Vec<offsets::Setting> {
+fn mappings(types: &Types) -> Vec<Setting> {
     let helper = BpfHelper::BPF_FUNC_find_vma;
     let supported = is_helper_supported(ProgramType::TracePoint, helper).unwrap_or(false);
-    let file = types.offset("vm_area_struct", "vm_file");
-    match (file, types.offset("super_block", "s_flags")) {
-        (Some(file), Some(flags)) if supported => vec![
-            ("VMA_FILE", file),
-            ("SB_FLAGS", flags),
-            ("FINDS_MAPPINGS", 1),
-        ],
+    match offsets::all_optional(types, MAPPING_FIELDS) {
+        Ok(mut settings) if supported => {
+            settings.push(globals::FINDS_MAPPINGS.set(true));
+            settings
+        }
         _ => Vec::new(),
     }
 }
@@ -486,7 +498,7 @@ fn check_abi(object: &[u8]) -> Result<(), KernelError> {
     let found = object::File::parse(object)
         .ok()
         .and_then(|file| {
-            file.section_by_name("iotrace_abi")?
+            file.section_by_name(VERSION_SECTION)?
                 .data()
                 .ok()?
                 .try_into()
@@ -495,7 +507,7 @@ fn check_abi(object: &[u8]) -> Result<(), KernelError> {
         .map(u64::from_ne_bytes)
         .ok_or(KernelError::Missing {
             kind: "section",
-            name: "iotrace_abi",
+            name: VERSION_SECTION,
         })?;
     if found == ABI_VERSION {
         Ok(())
@@ -507,16 +519,16 @@ fn check_abi(object: &[u8]) -> Result<(), KernelError> {
     }
 }
 
-fn override_for_test(settings: &mut [offsets::Setting]) {
+fn override_for_test(settings: &mut [Setting]) {
     let Ok(text) = std::env::var(OFFSET_OVERRIDE) else {
         return;
     };
     let Some((name, value)) = text.split_once('=') else {
         return;
     };
-    for (global, offset) in settings.iter_mut() {
-        if *global == name {
-            *offset = value.parse().unwrap_or(*offset);
+    for setting in settings.iter_mut() {
+        if setting.name == name {
+            setting.value = value.parse().unwrap_or(setting.value);
         }
     }
 }

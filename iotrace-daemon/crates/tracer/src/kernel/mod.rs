@@ -27,6 +27,7 @@ pub mod error;
 mod histograms;
 mod in_flight;
 pub mod load;
+mod maps;
 pub mod offsets;
 mod pages;
 mod preemption;
@@ -52,9 +53,18 @@ use std::{
 
 use aya::{
     Ebpf,
-    maps::{Array, HashMap, Map, MapData, MapError},
+    maps::{Array, HashMap, MapData, MapError},
 };
-use iotrace_common::{in_flight::Head, key::FileId, scope::Scope as CurrentScope};
+use iotrace_common::{
+    abi::{
+        self,
+        maps::{NAMED, SCOPE, TARGETS},
+    },
+    in_flight::Head,
+    key::FileId,
+    phases::Named,
+    scope::Scope as CurrentScope,
+};
 
 pub use attach::{Hook, HookChoice, HookState};
 use block::Block;
@@ -82,7 +92,7 @@ pub struct Kernel {
     /// Held: the programs find it by its descriptor when they are loaded.
     _rules: Rules,
     targets: HashMap<MapData, u32, u32>,
-    named: HashMap<MapData, FileId, u64>,
+    named: HashMap<MapData, FileId, Named>,
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
     diagnostics: Diagnostics,
@@ -152,7 +162,7 @@ impl Kernel {
     pub fn add_target(&mut self, pid: u32) -> Result<(), KernelError> {
         self.targets
             .insert(pid, 1, 0)
-            .map_err(|error| map_error("TARGETS", "update", &error))?;
+            .map_err(|error| map_error(TARGETS.name, "update", &error))?;
         self.publish_scope()
     }
 
@@ -161,7 +171,7 @@ impl Kernel {
         match self.targets.remove(&pid) {
             Ok(()) | Err(MapError::KeyNotFound) => {}
             Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(map_error("TARGETS", "delete", &error)),
+            Err(error) => return Err(map_error(TARGETS.name, "delete", &error)),
         }
         self.publish_scope()
     }
@@ -183,7 +193,7 @@ impl Kernel {
         self.scope.epoch += 1;
         self.scope_map
             .set(0, self.scope, 0)
-            .map_err(|error| map_error("SCOPE", "update", &error))
+            .map_err(|error| map_error(SCOPE.name, "update", &error))
     }
 
     /// What was not counted, or not in full, by reason ([`diag`]), since [`Self::zero_losses`].
@@ -242,17 +252,15 @@ impl Kernel {
             match self.named.remove(key) {
                 Ok(()) | Err(MapError::KeyNotFound) => {}
                 Err(error) if is_gone(&error) => {}
-                Err(error) => return Err(map_error("NAMED", "delete", &error)),
+                Err(error) => return Err(map_error(NAMED.name, "delete", &error)),
             }
         }
         Ok(())
     }
 
     /// Takes a map out, for its one reader.
-    pub fn take_map(&mut self, name: &'static str) -> Result<Map, KernelError> {
-        self.ebpf
-            .take_map(name)
-            .ok_or(KernelError::Missing { kind: "map", name })
+    pub fn take<M: maps::Kind>(&mut self, map: abi::Map<M>) -> Result<M::Open, KernelError> {
+        maps::take(&mut self.ebpf, map)
     }
 }
 

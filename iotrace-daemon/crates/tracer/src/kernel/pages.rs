@@ -15,40 +15,25 @@ use aya::{
     },
     util::online_cpus,
 };
+use iotrace_common::abi::{
+    Global, Number, Setting,
+    globals::{self, PAGE_FIELDS, TASK_FLAGS_FIELDS},
+};
 
 use super::{
     KernelError,
     attach::{attach_raw, program, program_error},
     btf::Types,
     error::{chain, errno_of},
-    offsets::{self, Setting},
+    offsets,
 };
 
-/// Fields of folios and of what they belong to.
-const FIELDS: [offsets::Optional; 11] = [
-    ("FOLIO_FLAGS", "folio", "flags"),
-    ("FOLIO_MAPPING", "folio", "mapping"),
-    ("FOLIO_INDEX", "folio", "index"),
-    ("MAPPING_HOST", "address_space", "host"),
-    ("TASK_FLAGS", "task_struct", "flags"),
-    ("TASK_MINOR_FAULTS", "task_struct", "min_flt"),
-    ("TASK_MAJOR_FAULTS", "task_struct", "maj_flt"),
-    ("FILE_FLAGS", "file", "f_flags"),
-    ("FILE_PRIVATE", "file", "private_data"),
-    ("INODE_DENTRY", "inode", "i_dentry.first"),
-    ("VFSMOUNT_SB", "vfsmount", "mnt_sb"),
-];
-/// Where a large folio says how large it is: up to Linux 6.5, and since.
-const ORDER: [&str; 2] = ["_folio_order", "_flags_1"];
-/// Where a name is linked to the others of its inode: up to Linux 7.0, and in some release since.
-const ALIAS: [&str; 2] = ["d_u.d_alias", "d_alias"];
-
 /// Calls in which files are fetched, but not to be mapped, and which are not traced themselves.
-const CALLS: [(&str, &str); 4] = [
-    ("NR_IO_URING_ENTER", "io_uring_enter"),
-    ("NR_IO_SUBMIT", "io_submit"),
-    ("NR_READAHEAD", "readahead"),
-    ("NR_FADVISE", "fadvise64"),
+const CALLS: [(Global<Number>, &str); 4] = [
+    (globals::NR_IO_URING_ENTER, "io_uring_enter"),
+    (globals::NR_IO_SUBMIT, "io_submit"),
+    (globals::NR_READAHEAD, "readahead"),
+    (globals::NR_FADVISE, "fadvise64"),
 ];
 
 const ADDED: &str = "mm_filemap_add_to_page_cache";
@@ -75,29 +60,26 @@ pub fn find(types: &Types) -> Result<Pages, String> {
     if !types.has_tracepoint(ADDED) {
         return Err(format!("this kernel has no tracepoint {ADDED}"));
     }
-    let mut settings = offsets::all_optional(types, &FIELDS)?;
-    let order = offsets::either(types, "folio", ORDER)?;
-    let alias = offsets::either(types, "dentry", ALIAS)?;
+    let mut settings = offsets::all_optional(types, PAGE_FIELDS)?;
+    settings.extend(offsets::all_optional(types, TASK_FLAGS_FIELDS)?);
     let is_large = types
         .enumerator("pageflags", "PG_head")
         .ok_or("this kernel's type information has no PG_head")?;
     settings.extend([
-        ("FOLIO_ORDER", order),
-        ("DENTRY_ALIAS", alias),
-        ("FOLIO_IS_LARGE", is_large),
-        ("PAGE_SHIFT", page_size().ilog2().into()),
-        ("O_DIRECT", libc::O_DIRECT as u64),
-        ("PAGE_CACHE", 1),
+        globals::FOLIO_IS_LARGE.set(is_large),
+        globals::PAGE_SHIFT.set(page_size().ilog2().into()),
+        globals::O_DIRECT.set(libc::O_DIRECT as u64),
+        globals::PAGE_CACHE.set(true),
     ]);
     settings.extend(CALLS.iter().filter_map(|(global, name)| {
         let number = syscalls::Sysno::from_str(name).ok()?;
-        Some((*global, number as u64))
+        Some(global.set(number as u64))
     }));
     let missing = MAPPED
         .into_iter()
         .map(|(_, hook)| hook)
         .find(|hook| !types.has_tracepoint(hook));
-    settings.push(("FAULTS_BY_FETCH", missing.is_some().into()));
+    settings.push(globals::FAULTS_BY_FETCH.set(missing.is_some()));
     Ok(Pages { settings, missing })
 }
 
@@ -174,12 +156,9 @@ mod tests {
     fn this_kernel_has_all_of_it() {
         let types = super::super::load::read_types(None).unwrap();
         let pages = find(&types).unwrap();
-        let value = |name| {
-            let found = pages.settings.iter().find(|(global, _)| *global == name);
-            found.map(|(_, value)| *value)
-        };
-        assert_eq!(value("NR_IO_SUBMIT"), Some(libc::SYS_io_submit as u64));
-        assert_eq!(value("FOLIO_FLAGS"), Some(0));
+        let has = |setting| pages.settings.contains(&setting);
+        assert!(has(globals::NR_IO_SUBMIT.set(libc::SYS_io_submit as u64)));
+        assert!(has(globals::FOLIO_FLAGS.global.set(0)));
         assert_eq!(types.enumerator("pageflags", "PG_locked"), Some(0));
         assert_eq!(types.enumerator("pageflags", "PG_no_such_flag"), None);
     }

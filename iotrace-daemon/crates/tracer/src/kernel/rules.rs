@@ -1,9 +1,15 @@
 //! The rules that sort files into phases, as the kernel programs walk them.
 
-use aya::maps::{Array, Map, MapData};
-use iotrace_common::phases::{self, MAX_STARTS, Start};
+use aya::{
+    Ebpf,
+    maps::{Array, MapData},
+};
+use iotrace_common::{
+    abi::maps::RULES,
+    phases::{self, MAX_STARTS, Start},
+};
 
-use super::{KernelError, map_error};
+use super::{KernelError, map_error, maps};
 use iotrace_model::mounts;
 use iotrace_phases::dfa::Table;
 
@@ -15,19 +21,17 @@ pub type Rules = Array<MapData, phases::Table>;
 
 /// Puts a table of rules into the programs' map, which must live until they are loaded, and behind it that of the paths
 /// that are traced, where not all are.
-pub fn put(map: Map, rules: &Table, traced: Option<&Table>) -> Result<Rules, KernelError> {
-    let error = |call, error| map_error("RULES", call, &error);
-    let mut map = Rules::try_from(map).map_err(|cause| error("open", cause))?;
+pub fn put(ebpf: &mut Ebpf, rules: &Table, traced: Option<&Table>) -> Result<Rules, KernelError> {
+    let refused = |error| map_error(RULES.name, "update", &error);
+    let mut map = maps::take(ebpf, RULES)?;
     if let Some(traced) = traced {
-        map.set(1, table(traced).as_ref(), 0)
-            .map_err(|cause| error("update", cause))?;
+        map.set(1, table(traced).as_ref(), 0).map_err(refused)?;
     }
     if std::env::var_os(UNSORTED).is_some() {
         return Ok(map);
     }
     // By reference: it is larger than a stack should hold.
-    map.set(0, table(rules).as_ref(), 0)
-        .map_err(|cause| error("update", cause))?;
+    map.set(0, table(rules).as_ref(), 0).map_err(refused)?;
     Ok(map)
 }
 

@@ -6,11 +6,11 @@
 use std::{fs, time::Duration};
 
 use iotrace_common::{
+    abi::{Setting, globals},
     limits::COPIES,
     trace::{FILTER_NAMES, FILTER_PIDS, NamePattern, Operation},
 };
 
-use super::offsets::Setting;
 use iotrace_phases::{
     dfa::{self, Table, TooLarge},
     glob::{Glob, GlobError},
@@ -195,10 +195,10 @@ impl Filter {
         let who = u64::from(!self.pids.is_empty()) | u64::from(!self.names.is_empty()) << 1;
         let shortest = u64::try_from(self.shortest.as_nanos()).unwrap_or(u64::MAX);
         [
-            ("TRACE_PHASES", self.phases),
-            ("TRACE_SHORTEST", shortest),
-            ("TRACE_PATHS", u64::from(self.table.is_some())),
-            ("TRACE_WHO", who),
+            globals::TRACE_PHASES.set(self.phases),
+            globals::TRACE_SHORTEST.set(shortest),
+            globals::TRACE_PATHS.set(self.table.is_some()),
+            globals::TRACE_WHO.set(who),
         ]
     }
 

@@ -10,12 +10,15 @@ use aya::{
     Ebpf,
     programs::{RawTracePoint, TracePoint},
 };
-use iotrace_common::{limits::SYSCALLS, untyped::ACTIONS};
+use iotrace_common::{
+    abi::{Global, Offset, Setting, globals},
+    limits::SYSCALLS,
+    untyped::ACTIONS,
+};
 
 use super::{
     KernelError,
     attach::{attach_error, log_size, program, program_error},
-    offsets::Setting,
 };
 
 /// The ends first: a call whose start alone was seen would pass for a lost one.
@@ -28,16 +31,16 @@ const NEW_TASK: (&str, &str, &str) = ("untyped_new_task", "task", "task_newtask"
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// `struct pt_regs` of x86-64 (linux/ptrace.h of the interface to user space).
-const REGISTERS: [Setting; 9] = [
-    ("REGS_ARG0", 112),
-    ("REGS_ARG1", 104),
-    ("REGS_ARG2", 96),
-    ("REGS_ARG3", 56),
-    ("REGS_ARG4", 72),
-    ("REGS_ARG5", 64),
-    ("REGS_NR", 120),
-    ("REGS_SEGMENT", 136),
-    ("REGS_STACK", 152),
+const REGISTERS: [(Global<Offset>, u64); 9] = [
+    (globals::REGS_ARG0, 112),
+    (globals::REGS_ARG1, 104),
+    (globals::REGS_ARG2, 96),
+    (globals::REGS_ARG3, 56),
+    (globals::REGS_ARG4, 72),
+    (globals::REGS_ARG5, 64),
+    (globals::REGS_NR, 120),
+    (globals::REGS_SEGMENT, 136),
+    (globals::REGS_STACK, 152),
 ];
 
 /// What the programs must be told of this kernel.
@@ -49,9 +52,10 @@ pub fn settings() -> Result<Vec<Setting>, KernelError> {
     });
     let format = format.ok_or_else(|| failed("no tracefs in /sys/kernel/tracing tells of its record\nmount -t tracefs tracefs /sys/kernel/tracing"))?;
     let field = |name: &str| field(&format, name).ok_or_else(|| failed("its record lacks a field"));
-    let mut settings = REGISTERS.to_vec();
-    settings.push(("NEWTASK_PID", field("pid")?));
-    settings.push(("NEWTASK_FLAGS", field("clone_flags")?));
+    let registers = REGISTERS.iter().map(|(global, offset)| global.set(*offset));
+    let mut settings: Vec<Setting> = registers.collect();
+    settings.push(globals::NEWTASK_PID.set(field("pid")?));
+    settings.push(globals::NEWTASK_FLAGS.set(field("clone_flags")?));
     Ok(settings)
 }
 
@@ -142,10 +146,10 @@ mod tests {
     fn registers_stand_where_the_interface_says() {
         let types = crate::kernel::load::read_types(None).unwrap();
         for (global, register) in [
-            ("REGS_ARG3", "r10"),
-            ("REGS_NR", "orig_ax"),
-            ("REGS_STACK", "sp"),
-            ("REGS_SEGMENT", "cs"),
+            (globals::REGS_ARG3, "r10"),
+            (globals::REGS_NR, "orig_ax"),
+            (globals::REGS_STACK, "sp"),
+            (globals::REGS_SEGMENT, "cs"),
         ] {
             let (_, offset) = REGISTERS
                 .iter()

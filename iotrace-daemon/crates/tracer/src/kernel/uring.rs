@@ -4,33 +4,12 @@
 //! A kernel without them, or whose requests look otherwise, is traced without its io_uring, and that is said.
 
 use aya::{Btf, Ebpf};
-
-use super::{
-    KernelError,
-    attach::attach_raw,
-    btf::Types,
-    offsets::{self, Setting},
+use iotrace_common::abi::{
+    Setting,
+    globals::{self, URING_FIELDS},
 };
 
-/// Fields of a request, and of what its operations keep in it.
-const FIELDS: [offsets::Optional; 16] = [
-    ("REQUEST_OPCODE", "io_kiocb", "opcode"),
-    ("REQUEST_FLAGS", "io_kiocb", "flags"),
-    ("REQUEST_FILE", "io_kiocb", "file"),
-    ("REQUEST_FD", "io_kiocb", "cqe.fd"),
-    ("RW_POSITION", "io_rw", "kiocb.ki_pos"),
-    ("RW_BUFFER", "io_rw", "addr"),
-    ("RW_LENGTH", "io_rw", "len"),
-    ("OPEN_SLOT", "io_open", "file_slot"),
-    ("CLOSE_FD", "io_close", "fd"),
-    ("CLOSE_SLOT", "io_close", "file_slot"),
-    ("SYNC_FLAGS", "io_sync", "flags"),
-    ("SYNC_OFFSET", "io_sync", "off"),
-    ("SYNC_LENGTH", "io_sync", "len"),
-    ("UNLINK_FLAGS", "io_unlink", "flags"),
-    ("CQE_RESULT", "io_uring_cqe", "res"),
-    ("CQE_FLAGS", "io_uring_cqe", "flags"),
-];
+use super::{KernelError, attach::attach_raw, btf::Types, offsets};
 
 /// Names of the tracepoint at the submission of a request, the newest first.
 const SUBMIT: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
@@ -62,29 +41,25 @@ pub fn find(types: &Types) -> Result<Uring, String> {
             "the tracepoint {submit} of this kernel does not begin with the request, as from Linux 6.0 on"
         ));
     }
-    let mut settings = offsets::all_optional(types, &FIELDS)?;
+    let mut settings = offsets::all_optional(types, URING_FIELDS)?;
     // Before Linux 6.9 no request truncates a file.
-    let truncate = offsets::optional(types, "io_ftrunc", "len");
-    settings.extend(truncate.map(|offset| ("TRUNCATE_LENGTH", offset)));
-    if let Ok(behind) = offsets::optional(types, "io_kiocb", "tctx") {
+    settings.extend(offsets::optional(types, &globals::TRUNCATE_LENGTH));
+    let of_request = |field| types.offset("io_kiocb", field);
+    if let Some(behind) = of_request("tctx") {
         settings.extend([
-            ("REQUEST_TASK", behind),
-            (
-                "URING_TASK_TASK",
-                offsets::optional(types, "io_uring_task", "task")?,
-            ),
-            ("TASK_IS_BEHIND", 1),
+            globals::REQUEST_TASK.set(behind),
+            offsets::optional(types, &globals::URING_TASK_TASK)?,
+            globals::TASK_IS_BEHIND.set(true),
         ]);
     } else {
-        settings.push((
-            "REQUEST_TASK",
-            offsets::optional(types, "io_kiocb", "task")?,
-        ));
+        let task =
+            of_request("task").ok_or("this kernel's type information has no io_kiocb.task")?;
+        settings.push(globals::REQUEST_TASK.set(task));
     }
     let arguments = types
         .tracepoint_arguments(COMPLETE)
         .ok_or("this kernel has no tracepoint io_uring_complete")?;
-    settings.push(("COMPLETE_HAS_CQE", u64::from(arguments == WITH_CQE)));
+    settings.push(globals::COMPLETE_HAS_CQE.set(arguments == WITH_CQE));
     Ok(Uring { settings, submit })
 }
 
@@ -108,8 +83,8 @@ mod tests {
     fn this_kernel_has_all_of_it() {
         let types = super::super::load::read_types(None).unwrap();
         let uring = find(&types).unwrap();
-        let value = |name| uring.settings.iter().find(|(global, _)| *global == name);
-        assert_eq!(value("CQE_RESULT"), Some(&("CQE_RESULT", 8)));
-        assert_eq!(value("REQUEST_FILE"), Some(&("REQUEST_FILE", 0)));
+        let has = |setting| uring.settings.contains(&setting);
+        assert!(has(globals::CQE_RESULT.global.set(8)));
+        assert!(has(globals::REQUEST_FILE.global.set(0)));
     }
 }

@@ -4,12 +4,18 @@
 //! where waits are wanted, since every switch of the machine passes by them.
 
 use aya::{Btf, Ebpf};
-use iotrace_common::waits::Wait;
+use iotrace_common::{
+    abi::{
+        Setting,
+        globals::{self, TASK_FLAGS_FIELDS, WAIT_FIELDS},
+    },
+    waits::Wait,
+};
 
 use super::{
     attach::attach_raw,
     btf::Types,
-    offsets::{self, Setting},
+    offsets,
     trace::{Layout, possible_cpus},
 };
 
@@ -25,12 +31,6 @@ const HOOKS: [(&str, &str); 4] = [
     ("task_waking", "sched_waking"),
     ("task_switched", "sched_switch"),
 ];
-const FIELDS: [offsets::Optional; 2] = [
-    ("TASK_STORAGE", "task_struct", "bpf_storage"),
-    ("TASK_FLAGS", "task_struct", "flags"),
-];
-/// Where a task's state is: before Linux 5.14, and since.
-const STATE: [&str; 2] = ["state", "__state"];
 /// Arguments of `sched_switch`, with and without the state of the task that leaves.
 const WITH_STATE: usize = 4;
 const WITHOUT_STATE: usize = 3;
@@ -50,8 +50,8 @@ pub fn find(types: &Types) -> Result<Waits, String> {
             .ok_or_else(|| format!("this kernel has no tracepoint {hook}"))?;
     }
     let has_state = match types.tracepoint_arguments("sched_switch") {
-        Some(WITH_STATE) => 1,
-        Some(WITHOUT_STATE) => 0,
+        Some(WITH_STATE) => true,
+        Some(WITHOUT_STATE) => false,
         found => {
             return Err(format!(
                 "this kernel's tracepoint sched_switch has {} arguments, not {WITHOUT_STATE} or {WITH_STATE}",
@@ -59,13 +59,13 @@ pub fn find(types: &Types) -> Result<Waits, String> {
             ));
         }
     };
-    let mut settings = offsets::all_optional(types, &FIELDS)?;
+    let mut settings = offsets::all_optional(types, WAIT_FIELDS)?;
+    settings.extend(offsets::all_optional(types, TASK_FLAGS_FIELDS)?);
     let layout = layout(possible_cpus().into());
     settings.extend([
-        ("TASK_STATE", offsets::either(types, "task_struct", STATE)?),
-        ("HAS_PREVIOUS_STATE", has_state),
-        ("WAITS", 1),
-        ("WAIT_RECORDS_EACH", layout.records.into()),
+        globals::HAS_PREVIOUS_STATE.set(has_state),
+        globals::WAITS.set(true),
+        globals::WAIT_RECORDS_EACH.set(layout.records.into()),
     ]);
     Ok(Waits { settings, layout })
 }
@@ -93,7 +93,7 @@ mod tests {
     fn this_kernel_has_all_of_it() {
         let types = super::super::load::read_types(None).unwrap();
         let waits = find(&types).unwrap();
-        assert!(waits.settings.contains(&("WAITS", 1)));
+        assert!(waits.settings.contains(&globals::WAITS.set(true)));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use std::{
 
 use aya::maps::{HashMap as Map, MapData};
 use iotrace_common::{
+    abi::maps,
     event::{self, Name, name_flags},
     key::{FileId, start_key},
     untyped::{Descriptor, HANDLE, Key, Opened, Process, origin},
@@ -35,7 +36,7 @@ pub use counters::Counts;
 use identity::{OTHER, UNKNOWN, device, identity, is_file, is_younger, unknown};
 
 use super::events::{Decoded, Decoder, header, normalize, payload, read};
-use crate::kernel::{Kernel, KernelError, map_error};
+use crate::kernel::{Kernel, KernelError};
 use iotrace_model::input::{Event, FileName, ProcessId};
 
 /// Handles that are known at most before those that are closed are forgotten.
@@ -81,19 +82,13 @@ pub struct Resolver {
 impl Resolver {
     /// Takes the maps out of the loaded programs, where they follow descriptors.
     pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
-        const MAPS: [&str; 2] = ["DESCRIPTORS", "PROCESSES"];
         if kernel.is_untyped().is_none() {
             return Ok(None);
         }
-        let [descriptors, processes] = MAPS;
-        let cannot = |map| move |error| map_error(map, "open", &error);
-        let descriptors =
-            Map::try_from(kernel.take_map(descriptors)?).map_err(cannot(descriptors))?;
-        let processes = Map::try_from(kernel.take_map(processes)?).map_err(cannot(processes))?;
         Ok(Some(Self {
             decoder: Decoder::default(),
-            descriptors,
-            processes,
+            descriptors: kernel.take(maps::DESCRIPTORS)?,
+            processes: kernel.take(maps::PROCESSES)?,
             handles: HashMap::new(),
             by_path: HashMap::new(),
             directories: HashMap::new(),
