@@ -16,6 +16,7 @@ pub mod made;
 pub mod run;
 pub mod slow;
 pub mod truth;
+pub mod turn;
 
 use std::{
     path::{Path, PathBuf},
@@ -88,8 +89,9 @@ pub fn users_python() -> PathBuf {
     python
 }
 
-/// Fails unless this process may trace, naming what is missing.
+/// Fails unless this process may trace, naming what is missing. What traces shares the machine: see [`turn`].
 pub fn need_root() {
+    turn::share();
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
     assert_eq!(

@@ -1,18 +1,12 @@
 //! Waits against the program's own clocks: each program says for how long its main thread waited, and what its loader did in that
 //! time.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use crate::common::{
     Iotrace, directory, python,
     slow::{Slow, Speed},
-    text,
+    text, turn,
 };
 use serde_json::Value;
 
@@ -22,13 +16,11 @@ const NEAR_SECONDS: f64 = 0.03;
 const NEAR_SHARE: f64 = 0.08;
 /// Share of its time that a thread waits for one kind of thing from which on that is said of the run.
 const WAITED_SHARE: f64 = 0.1;
-/// One program at a time: they would take each other's CPUs.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a program with its files on a filesystem of which a read takes 20 ms; what it says, the report's object of its main
 /// thread, the whole report, and that of the recording.
 fn waited(program: &str, is_cached: bool, args: &[&str]) -> (Value, Value, Value) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    turn::alone();
     let (_keep, dir) = directory();
     let speed = Speed {
         read: Duration::from_millis(20),

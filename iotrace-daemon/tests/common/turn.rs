@@ -1,0 +1,44 @@
+//! Whose turn it is. The tests of a program run as threads, several at a time; one that measures times must not share the
+//! CPUs with others.
+//!
+//! A turn lasts until the test's thread ends. Threads that a test starts have no name and take no turn.
+
+use std::{
+    cell::RefCell,
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    thread,
+};
+
+static CPUS: RwLock<()> = RwLock::new(());
+
+enum Turn {
+    Shared(#[expect(dead_code, reason = "held, not used")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held, not used")] RwLockWriteGuard<'static, ()>),
+}
+
+thread_local! {
+    static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+/// Waits until no test has the CPUs alone, and keeps them from being had so while this test runs.
+pub fn share() {
+    if thread::current().name().is_none() {
+        return;
+    }
+    TURN.with_borrow_mut(|turn| {
+        turn.get_or_insert_with(|| {
+            Turn::Shared(CPUS.read().unwrap_or_else(PoisonError::into_inner))
+        });
+    });
+}
+
+/// Waits until no other test runs, and lets none begin while this one runs.
+pub fn alone() {
+    TURN.with_borrow_mut(|turn| {
+        // Its own share would be waited for.
+        *turn = None;
+        *turn = Some(Turn::Alone(
+            CPUS.write().unwrap_or_else(PoisonError::into_inner),
+        ));
+    });
+}
