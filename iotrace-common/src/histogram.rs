@@ -4,12 +4,7 @@
 
 use core::mem::size_of;
 
-use crate::{
-    bucket::SIZES,
-    op::{
-        FDATASYNC, FSYNC, MSYNC, OPEN, READ, SYNC_FILE_RANGE, TRANSFER_READ, TRANSFER_WRITE, WRITE,
-    },
-};
+use crate::{bucket::SIZES, op::class};
 
 /// Number of buckets of a duration.
 pub const DURATIONS: usize = 16;
@@ -32,38 +27,6 @@ pub const DURATION_BOUNDS: [u64; DURATIONS - 1] = [
     3_000_000_000,
     10_000_000_000,
 ];
-
-/// Classes of operations whose durations are counted together.
-pub mod class {
-    /// Reads, and the source side of transfers.
-    pub const READ: usize = 0;
-    /// Writes, and the target side of transfers.
-    pub const WRITE: usize = 1;
-    /// Opens.
-    pub const OPEN: usize = 2;
-    /// All others that move no data and sync none.
-    pub const METADATA: usize = 3;
-    /// fsync, fdatasync, sync_file_range, msync.
-    pub const SYNC: usize = 4;
-    /// Whatever failed.
-    pub const FAILED: usize = 5;
-    /// Number of classes.
-    pub const COUNT: usize = 6;
-    /// Names of the classes, by index, as they appear in metrics.
-    pub const NAMES: [&str; COUNT] = ["read", "write", "open", "metadata", "sync", "failed"];
-}
-
-/// The class of an operation that succeeded.
-#[inline(always)]
-pub const fn class_of(op: usize) -> usize {
-    match op {
-        READ | TRANSFER_READ => class::READ,
-        WRITE | TRANSFER_WRITE => class::WRITE,
-        OPEN => class::OPEN,
-        FSYNC | FDATASYNC | SYNC_FILE_RANGE | MSYNC => class::SYNC,
-        _ => class::METADATA,
-    }
-}
 
 /// Bucket of an operation that took `ns` nanoseconds.
 #[inline(always)]

@@ -2,8 +2,8 @@
 //!
 //! Every type that crosses the kernel boundary is `repr(C)`, made of fixed-width integers with explicit
 //! padding, and its size and the offsets that matter are asserted where it is defined. A change of any of
-//! them, of the meaning of a field, or of a number in [`op`], [`event`] or [`diag`] raises [`ABI_VERSION`];
-//! the daemon refuses an object with another one.
+//! them, of the meaning of a field, of a number in [`event`], or of the order in [`op`] or [`diag`] raises `REVISION`,
+//! and with it [`ABI_VERSION`]; the daemon refuses an object with another one.
 #![no_std]
 
 pub mod abi;
@@ -28,7 +28,10 @@ pub mod value;
 pub mod waits;
 
 /// Version of everything in this crate that the kernel programs and the daemon must agree on.
-pub const ABI_VERSION: u64 = 15;
+///
+/// Operations and diagnostics are part of it; [`REVISION`] is for all else.
+pub const ABI_VERSION: u64 = REVISION * 1_000_000 + op::COUNT as u64 * 1_000 + diag::COUNT as u64;
+const REVISION: u64 = 15;
 
 /// Helper number that stands for the kernel function `bpf_rdonly_cast` in the built object; no kernel has this helper.
 pub const CAST_MARKER: i32 = 0x7f00_0001;

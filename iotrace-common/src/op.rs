@@ -1,10 +1,13 @@
-//! Operation classes: what a system call is counted as.
+//! Operation classes: what a system call is counted as, and all that follows from it.
 //!
-//! User space fills the kernel's gate table by system call *name*, so that no system call number stands in kernel
-//! code. An entry ([`Call`]) says what a call is counted as, how it names its file, and where its arguments stand.
+//! A new class is a row of [`operations`](NAMES), a row of the shapes for each way that its calls pass their arguments,
+//! and its counter in the model's table. User space fills the kernel's gate table by system call *name*, so that no
+//! system call number is in kernel code.
+
+use crate::phases::direction;
 
 macro_rules! operations {
-    ($($index:literal $konst:ident $name:literal $doc:literal;)*) => {
+    ($($index:literal $konst:ident $name:literal $class:ident $direction:ident [$($trait:ident)*] $doc:literal;)*) => {
         $(#[doc = $doc] pub const $konst: usize = $index;)*
         /// Number of operation classes.
         pub const COUNT: usize = [$($index),*].len();
@@ -15,36 +18,145 @@ macro_rules! operations {
             let mut i = 0;
             while i < COUNT { assert!(order[i] == i); i += 1; }
         };
+
+        /// The class of an operation that succeeded, by which its duration and its time are summed.
+        #[inline(always)]
+        pub const fn class_of(op: usize) -> usize {
+            match op {
+                $($index => class::$class,)*
+                _ => class::METADATA,
+            }
+        }
+
+        /// Whether an operation takes bytes out of a file. Comparisons, which become fewer instructions than a switch.
+        #[inline(always)]
+        pub const fn is_read(op: usize) -> bool {
+            false $(|| class::$class == class::READ && op == $index)*
+        }
+
+        /// How an operation uses its file.
+        pub const fn direction_of(op: usize) -> u8 {
+            match op {
+                $($index => direction::$direction,)*
+                _ => direction::AS_OPENED,
+            }
+        }
+
+        #[inline(always)]
+        const fn traits_of(op: usize) -> u8 {
+            match op {
+                $($index => 0 $(| $trait)*,)*
+                _ => 0,
+            }
+        }
     };
 }
 
+// The index, the name in reports, the class of its duration, how it uses its file, and traits.
 operations! {
-    0 READ "read" "read, pread64, readv, preadv, preadv2.";
-    1 WRITE "write" "write, pwrite64, writev, pwritev, pwritev2.";
-    2 OPEN "open" "open, openat, openat2, creat.";
-    3 CLOSE "close" "close.";
-    4 DUP "dup" "dup, dup2, dup3, fcntl with F_DUPFD or F_DUPFD_CLOEXEC.";
-    5 FSYNC "fsync" "fsync.";
-    6 FDATASYNC "fdatasync" "fdatasync.";
-    7 SYNC_FILE_RANGE "sync_file_range" "sync_file_range.";
-    8 MSYNC "msync" "msync: counted to the file whose mapping begins at its address or has it inside.";
-    9 SEEK "seek" "lseek.";
-    10 STAT "stat" "stat, lstat, fstat, newfstatat, statx.";
-    11 ACCESS "access" "access, faccessat, faccessat2.";
-    12 GETDENTS "getdents" "getdents, getdents64.";
-    13 TRUNCATE "truncate" "truncate, ftruncate.";
-    14 FALLOCATE "fallocate" "fallocate.";
-    15 RENAME "rename" "rename, renameat, renameat2.";
-    16 LINK "link" "link, linkat.";
-    17 SYMLINK "symlink" "symlink, symlinkat.";
-    18 UNLINK "unlink" "unlink, unlinkat.";
-    19 MKDIR "mkdir" "mkdir, mkdirat.";
-    20 RMDIR "rmdir" "rmdir, unlinkat with AT_REMOVEDIR.";
-    21 MMAP "mmap" "mmap of a file.";
-    22 TRANSFER_READ "transfer_read" "The source side of sendfile, copy_file_range and splice.";
-    23 TRANSFER_WRITE "transfer_write" "The target side of sendfile, copy_file_range and splice.";
-    24 CLOSE_RANGE "close_range" "close_range: counted to the process, since it names no single file.";
-    25 READLINK "readlink" "readlink, readlinkat.";
+    0 READ "read" READ READ [STORES_RESULT] "read, pread64, readv, preadv, preadv2.";
+    1 WRITE "write" WRITE WRITE [FILLS_CACHE] "write, pwrite64, writev, pwritev, pwritev2.";
+    2 OPEN "open" OPEN AS_OPENED [LOOKS_UP] "open, openat, openat2, creat.";
+    3 CLOSE "close" METADATA AS_OPENED [] "close.";
+    4 DUP "dup" METADATA AS_OPENED [] "dup, dup2, dup3, fcntl with F_DUPFD or F_DUPFD_CLOEXEC.";
+    5 FSYNC "fsync" SYNC WRITE [CHANGES] "fsync.";
+    6 FDATASYNC "fdatasync" SYNC WRITE [CHANGES] "fdatasync.";
+    7 SYNC_FILE_RANGE "sync_file_range" SYNC WRITE [CHANGES] "sync_file_range.";
+    8 MSYNC "msync" SYNC AS_OPENED [CHANGES] "msync: counted to the file whose mapping begins at its address or has it inside.";
+    9 SEEK "seek" METADATA AS_OPENED [] "lseek.";
+    10 STAT "stat" METADATA AS_OPENED [LOOKS_UP STORES_RESULT] "stat, lstat, fstat, newfstatat, statx.";
+    11 ACCESS "access" METADATA AS_OPENED [LOOKS_UP] "access, faccessat, faccessat2.";
+    12 GETDENTS "getdents" METADATA READ [STORES_RESULT] "getdents, getdents64.";
+    13 TRUNCATE "truncate" METADATA WRITE [CHANGES] "truncate, ftruncate.";
+    14 FALLOCATE "fallocate" METADATA WRITE [CHANGES FILLS_CACHE] "fallocate.";
+    15 RENAME "rename" METADATA AS_OPENED [CHANGES] "rename, renameat, renameat2.";
+    16 LINK "link" METADATA AS_OPENED [CHANGES] "link, linkat.";
+    17 SYMLINK "symlink" METADATA AS_OPENED [] "symlink, symlinkat.";
+    18 UNLINK "unlink" METADATA AS_OPENED [CHANGES] "unlink, unlinkat.";
+    19 MKDIR "mkdir" METADATA AS_OPENED [] "mkdir, mkdirat.";
+    20 RMDIR "rmdir" METADATA AS_OPENED [] "rmdir, unlinkat with AT_REMOVEDIR.";
+    21 MMAP "mmap" METADATA AS_OPENED [STORES_RESULT] "mmap of a file.";
+    22 TRANSFER_READ "transfer_read" READ READ [] "The source side of sendfile, copy_file_range and splice.";
+    23 TRANSFER_WRITE "transfer_write" WRITE WRITE [FILLS_CACHE] "The target side of sendfile, copy_file_range and splice.";
+    24 CLOSE_RANGE "close_range" METADATA AS_OPENED [] "close_range: counted to the process, since it names no single file.";
+    25 READLINK "readlink" METADATA AS_OPENED [LOOKS_UP STORES_RESULT] "readlink, readlinkat.";
+}
+
+/// In place of an operation: the call is counted as nothing itself.
+pub const NONE: usize = COUNT;
+
+/// It looks for a file by its path.
+const LOOKS_UP: u8 = 1;
+/// It changes a file or its names, but does not write it.
+const CHANGES: u8 = 1 << 1;
+/// It puts data of its own into the page cache.
+const FILLS_CACHE: u8 = 1 << 2;
+/// It stores its result in the program's memory, and writes to no file.
+const STORES_RESULT: u8 = 1 << 3;
+
+/// Classes of operations whose durations are counted together.
+pub mod class {
+    /// Reads, and the source side of transfers.
+    pub const READ: usize = 0;
+    /// Writes, and the target side of transfers.
+    pub const WRITE: usize = 1;
+    /// Opens.
+    pub const OPEN: usize = 2;
+    /// All others that move no data and sync none.
+    pub const METADATA: usize = 3;
+    /// fsync, fdatasync, sync_file_range, msync.
+    pub const SYNC: usize = 4;
+    /// Whatever failed.
+    pub const FAILED: usize = 5;
+    /// Number of classes.
+    pub const COUNT: usize = 6;
+    /// Names of the classes, by index, as they appear in metrics.
+    pub const NAMES: [&str; COUNT] = ["read", "write", "open", "metadata", "sync", "failed"];
+}
+
+/// Whether an operation moves bytes out of a file or into it.
+#[inline(always)]
+pub const fn moves_bytes(op: usize) -> bool {
+    matches!(class_of(op), class::READ | class::WRITE)
+}
+
+/// Whether an operation writes data back to storage.
+#[inline(always)]
+pub const fn is_sync(op: usize) -> bool {
+    class_of(op) == class::SYNC
+}
+
+/// Whether an operation syncs the file of a descriptor: all that sync but msync.
+pub const fn is_file_sync(op: usize) -> bool {
+    is_sync(op) && direction_of(op) == direction::WRITE
+}
+
+/// Whether an operation changes what is in a file: those that use it as written, but for syncs.
+pub const fn modifies(op: usize) -> bool {
+    direction_of(op) == direction::WRITE && !is_sync(op)
+}
+
+/// Whether an operation looks for a file by its path.
+#[inline(always)]
+pub const fn looks_up(op: usize) -> bool {
+    traits_of(op) & LOOKS_UP != 0
+}
+
+/// Whether an operation changes a file or its names, but does not write it.
+pub const fn changes(op: usize) -> bool {
+    traits_of(op) & CHANGES != 0
+}
+
+/// Whether an operation puts data of its own into the page cache.
+#[inline(always)]
+pub const fn fills_cache(op: usize) -> bool {
+    traits_of(op) & FILLS_CACHE != 0
+}
+
+/// Whether an operation stores its result in the program's memory, and writes to no file.
+#[inline(always)]
+pub const fn stores_result(op: usize) -> bool {
+    traits_of(op) & STORES_RESULT != 0
 }
 
 /// What the gate table holds per system call number: everything the kernel side must know of a call.
@@ -105,211 +217,83 @@ pub mod source {
     pub const MEMORY: u8 = 10;
 }
 
-/// Names of the traced system calls and the shape of each, for user space to fill the gate table with.
-///
-/// A name that a machine's table of system calls does not have is left out there.
-pub const SYSCALLS: [(&str, u8); 78] = {
-    use shape::*;
-    [
-        ("read", READ),
-        ("pread64", PREAD),
-        ("readv", READV),
-        ("preadv", PREADV),
-        ("preadv2", PREADV),
-        ("write", WRITE),
-        ("pwrite64", PWRITE),
-        ("writev", WRITEV),
-        ("pwritev", PWRITEV),
-        ("pwritev2", PWRITEV),
-        ("open", OPEN),
-        ("openat", OPENAT),
-        ("openat2", OPENAT2),
-        ("creat", CREAT),
-        ("close", CLOSE),
-        ("close_range", CLOSE_RANGE),
-        ("dup", DUP),
-        ("dup2", DUP),
-        ("dup3", DUP),
-        ("fcntl", FCNTL),
-        ("fsync", FSYNC),
-        ("fdatasync", FDATASYNC),
-        ("sync_file_range", SYNC_FILE_RANGE),
-        ("msync", MSYNC),
-        ("lseek", SEEK),
-        ("stat", STAT_PATH),
-        ("lstat", STAT_PATH),
-        ("fstat", FSTAT),
-        ("newfstatat", NEWFSTATAT),
-        ("statx", STATX),
-        ("access", ACCESS),
-        ("faccessat", ACCESSAT),
-        ("faccessat2", ACCESSAT),
-        ("getdents", GETDENTS),
-        ("getdents64", GETDENTS),
-        ("truncate", TRUNCATE_PATH),
-        ("ftruncate", FTRUNCATE),
-        ("fallocate", FALLOCATE),
-        ("rename", RENAME),
-        ("renameat", RENAMEAT),
-        ("renameat2", RENAMEAT2),
-        ("link", LINK),
-        ("linkat", LINK),
-        ("symlink", SYMLINK),
-        ("symlinkat", SYMLINK),
-        ("unlink", UNLINK),
-        ("unlinkat", UNLINKAT),
-        ("mkdir", MKDIR),
-        ("mkdirat", MKDIR),
-        ("rmdir", RMDIR),
-        ("mmap", MMAP),
-        ("sendfile", SENDFILE),
-        ("copy_file_range", COPY_FILE_RANGE),
-        ("splice", COPY_FILE_RANGE),
-        ("readlink", READLINK),
-        ("readlinkat", READLINKAT),
-        ("io_setup", IO_SETUP),
-        ("io_submit", IO_SUBMIT),
-        ("io_getevents", IO_GETEVENTS),
-        ("io_pgetevents", IO_GETEVENTS),
-        ("io_destroy", IO_DESTROY),
-        // The 32-bit interface's own names, for the table of its numbers.
-        ("pread", PREAD),
-        ("pwrite", PWRITE),
-        ("_llseek", SEEK),
-        ("stat64", STAT_PATH),
-        ("lstat64", STAT_PATH),
-        ("fstat64", FSTAT),
-        ("fstatat64", NEWFSTATAT),
-        ("truncate64", TRUNCATE_PATH),
-        ("ftruncate64", FTRUNCATE),
-        ("fcntl64", FCNTL),
-        ("sendfile64", SENDFILE),
-        ("mmap2", MMAP),
-        ("fstatat", NEWFSTATAT),
-        ("oldstat", STAT_PATH),
-        ("oldlstat", STAT_PATH),
-        ("oldfstat", FSTAT),
-        ("readdir", GETDENTS),
-    ]
-};
-
-/// The gate table's entry for a shape.
-pub const fn call(number: u8) -> Call {
-    use shape as s;
-    use source::{
-        DESCRIPTOR, MAPPED, MAYBE_EMPTY_PATH, MEMORY, NAME, REQUESTS, RETURNED, SOURCE_TARGET,
-        TARGET_SOURCE,
-    };
-    let (op, source) = match number {
-        s::READ | s::PREAD | s::READV | s::PREADV => (READ, DESCRIPTOR),
-        s::WRITE | s::PWRITE | s::WRITEV | s::PWRITEV => (WRITE, DESCRIPTOR),
-        s::OPEN | s::OPENAT | s::OPENAT2 | s::CREAT => (OPEN, RETURNED),
-        s::CLOSE => (CLOSE, DESCRIPTOR),
-        s::DUP => (DUP, DESCRIPTOR),
-        s::FCNTL => (DUP, source::FCNTL),
-        s::FSYNC => (FSYNC, DESCRIPTOR),
-        s::FDATASYNC => (FDATASYNC, DESCRIPTOR),
-        s::SYNC_FILE_RANGE => (SYNC_FILE_RANGE, DESCRIPTOR),
-        s::MSYNC => (MSYNC, MEMORY),
-        s::SEEK => (SEEK, DESCRIPTOR),
-        s::FSTAT => (STAT, DESCRIPTOR),
-        s::STAT_PATH => (STAT, NAME),
-        s::NEWFSTATAT | s::STATX => (STAT, MAYBE_EMPTY_PATH),
-        s::ACCESS | s::ACCESSAT => (ACCESS, NAME),
-        s::GETDENTS => (GETDENTS, DESCRIPTOR),
-        s::TRUNCATE_PATH => (TRUNCATE, NAME),
-        s::FTRUNCATE => (TRUNCATE, DESCRIPTOR),
-        s::FALLOCATE => (FALLOCATE, DESCRIPTOR),
-        s::RENAME | s::RENAMEAT | s::RENAMEAT2 => (RENAME, NAME),
-        s::LINK => (LINK, NAME),
-        s::SYMLINK => (SYMLINK, NAME),
-        s::UNLINK | s::UNLINKAT => (UNLINK, NAME),
-        s::MKDIR => (MKDIR, NAME),
-        s::RMDIR => (RMDIR, NAME),
-        s::MMAP => (MMAP, MAPPED),
-        s::SENDFILE => (TRANSFER_READ, TARGET_SOURCE),
-        s::COPY_FILE_RANGE => (TRANSFER_READ, SOURCE_TARGET),
-        s::CLOSE_RANGE => (CLOSE_RANGE, NAME),
-        s::READLINK | s::READLINKAT => (READLINK, NAME),
-        s::IO_SETUP | s::IO_SUBMIT | s::IO_GETEVENTS | s::IO_DESTROY => (COUNT, REQUESTS),
-        _ => return Call::UNTRACED,
-    };
-    Call {
-        shape: number,
-        op: op as u8,
-        source,
-        direction: direction_of(op),
-    }
-}
-
-/// How an operation uses its file.
-pub const fn direction_of(op: usize) -> u8 {
-    use crate::phases::direction;
-    match op {
-        READ | TRANSFER_READ | GETDENTS => direction::READ,
-        WRITE | TRANSFER_WRITE | FSYNC | FDATASYNC | SYNC_FILE_RANGE | TRUNCATE | FALLOCATE => {
-            direction::WRITE
-        }
-        _ => direction::AS_OPENED,
-    }
-}
-
-/// Where the arguments of a traced system call stand.
-pub mod shape {
-    macro_rules! shapes {
-        ($($index:literal $konst:ident $doc:literal;)*) => {
+macro_rules! shapes {
+    ($($index:literal $konst:ident $op:ident $source:ident [$($syscall:literal),*] $doc:literal;)*) => {
+        /// Where the arguments of a traced system call are.
+        pub mod shape {
             $(#[doc = $doc] pub const $konst: u8 = $index;)*
-        };
-    }
-    shapes! {
-        1 READ "(fd, buffer, count): at the file's own position.";
-        2 WRITE "(fd, buffer, count): at the file's own position.";
-        3 PREAD "(fd, buffer, count, offset).";
-        4 PWRITE "(fd, buffer, count, offset).";
-        5 READV "(fd, vectors, vector count).";
-        6 WRITEV "(fd, vectors, vector count).";
-        7 PREADV "(fd, vectors, vector count, offset); preadv2 with offset -1 is at the file's own position.";
-        8 PWRITEV "(fd, vectors, vector count, offset); as PREADV.";
-        9 OPEN "(path, flags, mode): the file is the returned descriptor's.";
-        10 OPENAT "(directory fd, path, flags, mode).";
-        11 OPENAT2 "(directory fd, path, struct open_how *, size).";
-        12 CREAT "(path, mode).";
-        13 CLOSE "(fd).";
-        14 DUP "(fd, ...).";
-        15 FCNTL "(fd, command, ...): traced only for F_DUPFD and F_DUPFD_CLOEXEC.";
-        16 FSYNC "(fd).";
-        17 FDATASYNC "(fd).";
-        18 SYNC_FILE_RANGE "(fd, ...).";
-        19 MSYNC "(address, ...).";
-        20 SEEK "(fd, ...).";
-        21 FSTAT "(fd, ...).";
-        22 STAT_PATH "(path, struct stat *).";
-        23 NEWFSTATAT "(directory fd, path, struct stat *, flags): fstat where the path is empty.";
-        24 STATX "(directory fd, path, flags, mask, struct statx *): as NEWFSTATAT.";
-        25 ACCESS "(path, ...).";
-        26 GETDENTS "(fd, ...).";
-        27 TRUNCATE_PATH "(path, length).";
-        28 FTRUNCATE "(fd, length).";
-        29 FALLOCATE "(fd, ...).";
-        30 RENAME "(old path, new path).";
-        31 RENAMEAT "(old directory fd, old path, new directory fd, new path).";
-        32 LINK "(old path, new path), or with directory fds as RENAMEAT.";
-        33 SYMLINK "(target, link path) or (target, directory fd, link path).";
-        34 UNLINK "(path).";
-        35 UNLINKAT "(directory fd, path, flags): a rmdir with AT_REMOVEDIR.";
-        36 MKDIR "(path or directory fd, ...).";
-        37 RMDIR "(path).";
-        38 MMAP "(address, length, protection, flags, fd, offset).";
-        39 SENDFILE "(target fd, source fd, ...).";
-        40 COPY_FILE_RANGE "(source fd, offset *, target fd, ...); splice has the same places.";
-        41 CLOSE_RANGE "(first, last, flags).";
-        42 READLINK "(path, ...).";
-        43 RENAMEAT2 "As RENAMEAT, with flags behind.";
-        44 ACCESSAT "(directory fd, path, ...).";
-        45 READLINKAT "(directory fd, path, ...).";
-        46 IO_SETUP "(number, context *): no operation of its own, as the next three.";
-        47 IO_SUBMIT "(context, number, struct iocb **).";
-        48 IO_GETEVENTS "(context, least, most, struct io_event *, ...).";
-        49 IO_DESTROY "(context).";
-    }
+        }
+
+        /// Names of the traced system calls and the shape of each, for user space to fill the gate table with. A name that a
+        /// machine's table of system calls does not have is left out there.
+        pub const SYSCALLS: &[(&str, u8)] = &[$($(($syscall, shape::$konst),)*)*];
+
+        /// The gate table's entry for a shape.
+        pub const fn call(number: u8) -> Call {
+            let (op, source) = match number {
+                $($index => ($op, source::$source),)*
+                _ => return Call::UNTRACED,
+            };
+            Call {
+                shape: number,
+                op: op as u8,
+                source,
+                direction: direction_of(op),
+            }
+        }
+    };
+}
+
+// The index, the operation, how the file is named, the system calls (those of the 32-bit interface after the native ones),
+// and the arguments.
+shapes! {
+    1 READ READ DESCRIPTOR ["read"] "(fd, buffer, count): at the file's own position.";
+    2 WRITE WRITE DESCRIPTOR ["write"] "(fd, buffer, count): at the file's own position.";
+    3 PREAD READ DESCRIPTOR ["pread64", "pread"] "(fd, buffer, count, offset).";
+    4 PWRITE WRITE DESCRIPTOR ["pwrite64", "pwrite"] "(fd, buffer, count, offset).";
+    5 READV READ DESCRIPTOR ["readv"] "(fd, vectors, vector count).";
+    6 WRITEV WRITE DESCRIPTOR ["writev"] "(fd, vectors, vector count).";
+    7 PREADV READ DESCRIPTOR ["preadv", "preadv2"] "(fd, vectors, vector count, offset); preadv2 with offset -1 is at the file's own position.";
+    8 PWRITEV WRITE DESCRIPTOR ["pwritev", "pwritev2"] "(fd, vectors, vector count, offset); as PREADV.";
+    9 OPEN OPEN RETURNED ["open"] "(path, flags, mode): the file is the returned descriptor's.";
+    10 OPENAT OPEN RETURNED ["openat"] "(directory fd, path, flags, mode).";
+    11 OPENAT2 OPEN RETURNED ["openat2"] "(directory fd, path, struct open_how *, size).";
+    12 CREAT OPEN RETURNED ["creat"] "(path, mode).";
+    13 CLOSE CLOSE DESCRIPTOR ["close"] "(fd).";
+    14 DUP DUP DESCRIPTOR ["dup", "dup2", "dup3"] "(fd, ...).";
+    15 FCNTL DUP FCNTL ["fcntl", "fcntl64"] "(fd, command, ...): traced only for F_DUPFD and F_DUPFD_CLOEXEC.";
+    16 FSYNC FSYNC DESCRIPTOR ["fsync"] "(fd).";
+    17 FDATASYNC FDATASYNC DESCRIPTOR ["fdatasync"] "(fd).";
+    18 SYNC_FILE_RANGE SYNC_FILE_RANGE DESCRIPTOR ["sync_file_range"] "(fd, ...).";
+    19 MSYNC MSYNC MEMORY ["msync"] "(address, ...).";
+    20 SEEK SEEK DESCRIPTOR ["lseek", "_llseek"] "(fd, ...).";
+    21 FSTAT STAT DESCRIPTOR ["fstat", "fstat64", "oldfstat"] "(fd, ...).";
+    22 STAT_PATH STAT NAME ["stat", "lstat", "stat64", "lstat64", "oldstat", "oldlstat"] "(path, struct stat *).";
+    23 NEWFSTATAT STAT MAYBE_EMPTY_PATH ["newfstatat", "fstatat64", "fstatat"] "(directory fd, path, struct stat *, flags): fstat where the path is empty.";
+    24 STATX STAT MAYBE_EMPTY_PATH ["statx"] "(directory fd, path, flags, mask, struct statx *): as NEWFSTATAT.";
+    25 ACCESS ACCESS NAME ["access"] "(path, ...).";
+    26 GETDENTS GETDENTS DESCRIPTOR ["getdents", "getdents64", "readdir"] "(fd, ...).";
+    27 TRUNCATE_PATH TRUNCATE NAME ["truncate", "truncate64"] "(path, length).";
+    28 FTRUNCATE TRUNCATE DESCRIPTOR ["ftruncate", "ftruncate64"] "(fd, length).";
+    29 FALLOCATE FALLOCATE DESCRIPTOR ["fallocate"] "(fd, ...).";
+    30 RENAME RENAME NAME ["rename"] "(old path, new path).";
+    31 RENAMEAT RENAME NAME ["renameat"] "(old directory fd, old path, new directory fd, new path).";
+    32 LINK LINK NAME ["link", "linkat"] "(old path, new path), or with directory fds as RENAMEAT.";
+    33 SYMLINK SYMLINK NAME ["symlink", "symlinkat"] "(target, link path) or (target, directory fd, link path).";
+    34 UNLINK UNLINK NAME ["unlink"] "(path).";
+    35 UNLINKAT UNLINK NAME ["unlinkat"] "(directory fd, path, flags): a rmdir with AT_REMOVEDIR.";
+    36 MKDIR MKDIR NAME ["mkdir", "mkdirat"] "(path or directory fd, ...).";
+    37 RMDIR RMDIR NAME ["rmdir"] "(path).";
+    38 MMAP MMAP MAPPED ["mmap", "mmap2"] "(address, length, protection, flags, fd, offset).";
+    39 SENDFILE TRANSFER_READ TARGET_SOURCE ["sendfile", "sendfile64"] "(target fd, source fd, ...).";
+    40 COPY_FILE_RANGE TRANSFER_READ SOURCE_TARGET ["copy_file_range", "splice"] "(source fd, offset *, target fd, ...); splice has the same places.";
+    41 CLOSE_RANGE CLOSE_RANGE NAME ["close_range"] "(first, last, flags).";
+    42 READLINK READLINK NAME ["readlink"] "(path, ...).";
+    43 RENAMEAT2 RENAME NAME ["renameat2"] "As RENAMEAT, with flags behind.";
+    44 ACCESSAT ACCESS NAME ["faccessat", "faccessat2"] "(directory fd, path, ...).";
+    45 READLINKAT READLINK NAME ["readlinkat"] "(directory fd, path, ...).";
+    46 IO_SETUP NONE REQUESTS ["io_setup"] "(number, context *): no operation of its own, as the next three.";
+    47 IO_SUBMIT NONE REQUESTS ["io_submit"] "(context, number, struct iocb **).";
+    48 IO_GETEVENTS NONE REQUESTS ["io_getevents", "io_pgetevents"] "(context, least, most, struct io_event *, ...).";
+    49 IO_DESTROY NONE REQUESTS ["io_destroy"] "(context).";
 }

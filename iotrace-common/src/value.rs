@@ -18,6 +18,18 @@ pub mod group {
     pub const SYNC: usize = 3;
     /// Number of groups.
     pub const COUNT: usize = 4;
+
+    /// The group that an operation's time belongs to.
+    #[inline(always)]
+    pub const fn of(op: usize) -> usize {
+        use crate::op::{class, class_of};
+        match class_of(op) {
+            class::READ => READ,
+            class::WRITE => WRITE,
+            class::SYNC => SYNC,
+            _ => META,
+        }
+    }
 }
 
 /// Counters of detail `basic`. Successful operations only, but for the two failure fields.
@@ -30,6 +42,7 @@ pub struct Io {
     pub zero_reads: u32,
     /// Calls that failed; by errno they stand in the failure map.
     pub failures: u32,
+    pad: [u32; op::COUNT % 2],
     /// Bytes returned by reads and taken from the file by transfers.
     pub bytes_read: u64,
     /// Bytes taken by writes and given to the file by transfers.
@@ -180,6 +193,7 @@ impl Io {
         calls: [0; op::COUNT],
         zero_reads: 0,
         failures: 0,
+        pad: [0; op::COUNT % 2],
         bytes_read: 0,
         bytes_written: 0,
         ns: [0; group::COUNT],
@@ -200,10 +214,9 @@ impl Io {
 }
 
 const _: () = {
-    assert!(offset_of!(Io, bytes_read) == 4 * op::COUNT + 8);
-    assert!(size_of::<Io>() == 256);
+    assert!(size_of::<Io>() == 4 * op::COUNT.next_multiple_of(2) + 152);
     assert!(offset_of!(IoFull, io) == 0);
-    assert!(size_of::<IoFull>() == 256 + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
+    assert!(size_of::<IoFull>() == size_of::<Io>() + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(size_of::<Failures>() == 16);
     assert!(size_of::<DeviceMappings>() == 16);
     assert!(size_of::<Fill>() == 64);

@@ -137,7 +137,7 @@ pub fn add(io: *mut Io, thread: &Thread) {
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
         (*io).calls[op] += 1;
-        (*io).ns[group_of(op)] += thread.ns();
+        (*io).ns[group::of(op)] += thread.ns();
         add_union(io, thread);
         span(io, thread);
     }
@@ -149,7 +149,7 @@ pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
     uprobe_mark::progress_bytes(op, bytes);
     // SAFETY: as in `add`.
     unsafe {
-        if is_read(op) {
+        if op::is_read(op) {
             (*io).bytes_read += bytes;
         } else {
             (*io).bytes_written += bytes;
@@ -158,12 +158,6 @@ pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
             (*io).zero_reads += 1;
         }
     }
-}
-
-/// Whether an operation takes bytes out of a file.
-#[inline(always)]
-pub fn is_read(op: usize) -> bool {
-    op == op::READ || op == op::TRANSFER_READ
 }
 
 /// Counts a failed call: in the entry of its file, where that is known, and by errno.
@@ -233,16 +227,5 @@ unsafe fn span(io: *mut Io, thread: &Thread) {
             (*io).first = thread.entered;
         }
         (*io).last = thread.ended;
-    }
-}
-
-/// The group that an operation's time belongs to.
-#[inline(always)]
-fn group_of(op: usize) -> usize {
-    match op {
-        op::READ | op::TRANSFER_READ => group::READ,
-        op::WRITE | op::TRANSFER_WRITE => group::WRITE,
-        op::FSYNC | op::FDATASYNC | op::SYNC_FILE_RANGE | op::MSYNC => group::SYNC,
-        _ => group::META,
     }
 }

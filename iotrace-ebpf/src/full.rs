@@ -51,9 +51,10 @@ pub fn metadata(io: *mut Io, thread: &Thread) {
         op::CLOSE => stamped(full, stamp::CLOSE, thread),
         _ => {}
     }
-    let kind = match thread.op() {
-        op::FSYNC | op::FDATASYNC | op::SYNC_FILE_RANGE | op::MSYNC => MERGED_WRITE,
-        _ => MERGED_META,
+    let kind = if op::is_sync(thread.op()) {
+        MERGED_WRITE
+    } else {
+        MERGED_META
     };
     merge(full, thread, kind);
 }

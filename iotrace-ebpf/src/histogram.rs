@@ -5,8 +5,8 @@
 
 use iotrace_common::{
     bucket::size_bucket,
-    histogram::{class, class_of, duration_bucket},
-    op,
+    histogram::duration_bucket,
+    op::{self, class, class_of},
 };
 
 use crate::{config::COUNT_HISTOGRAMS, diagnose::add_to_own, maps::HISTOGRAMS, thread::Thread};

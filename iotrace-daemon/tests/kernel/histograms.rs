@@ -9,8 +9,8 @@ use std::{
 use crate::common;
 use iotrace_common::{
     bucket::SIZES,
-    histogram::{Histograms, class, class_of},
-    op,
+    histogram::Histograms,
+    op::{self, class, class_of},
     value::IoFull,
 };
 use iotrace_phases::Classifier;

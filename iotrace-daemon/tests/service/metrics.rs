@@ -4,8 +4,8 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use iotrace_common::{
     block::Requests,
-    histogram::{Durations, class},
-    op,
+    histogram::Durations,
+    op::{self, class},
 };
 
 use crate::common;

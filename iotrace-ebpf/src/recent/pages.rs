@@ -193,7 +193,7 @@ pub fn added(folio: Address) {
     let Some(subject) = subject(thread, mapping, direction::READ, scratch::ADDED) else {
         return;
     };
-    if subject.in_call && (writes(thread.op()) || is_direct(thread)) {
+    if subject.in_call && (op::fills_cache(thread.op()) || is_direct(thread)) {
         return;
     }
     if thread.state == state::RUNNING
@@ -259,12 +259,6 @@ fn by_kernel(task: Address, mapping: Address, bytes: u64) {
     if unsafe { NAMED.get(id).is_some() || OVERLAID.get(id).is_some() } {
         diagnose::add(diag::FETCHED_BY_KERNEL, bytes);
     }
-}
-
-/// Whether an operation puts data of its own into the page cache.
-#[inline(always)]
-fn writes(op: usize) -> bool {
-    op == op::WRITE || op == op::TRANSFER_WRITE || op == op::FALLOCATE
 }
 
 /// A page fault that no fault-around could serve, on page `index`.
@@ -348,7 +342,7 @@ pub fn around(mapping: Address, first: u64, last: u64) {
 pub fn dirtied(folio: Address) {
     let task = current();
     let Some(thread) = running(task) else { return };
-    if thread.state == state::RUNNING && !is_access(thread.op()) {
+    if thread.state == state::RUNNING && !op::stores_result(thread.op()) {
         return;
     }
     let request = is_request(task);
@@ -387,18 +381,10 @@ pub fn dirtied(folio: Address) {
     }
 }
 
-/// Whether an operation writes to a program's memory, and to no file.
-#[inline(always)]
-fn is_access(op: usize) -> bool {
-    op == op::READ || op == op::MMAP || op == op::STAT || op == op::GETDENTS || op == op::READLINK
-}
-
 /// Adds what a read returned, if it went around the page cache.
 #[inline(always)]
 pub fn returned(io: *mut Io, thread: &Thread, bytes: u64) {
-    let op = thread.op();
-    let is_read = op == op::READ || op == op::TRANSFER_READ;
-    if PAGE_CACHE.is_set() && is_read && is_direct(thread) {
+    if PAGE_CACHE.is_set() && op::is_read(thread.op()) && is_direct(thread) {
         // SAFETY: as in `added`.
         unsafe { (*io).fetched += bytes };
     }

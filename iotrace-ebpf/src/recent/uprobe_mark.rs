@@ -15,7 +15,6 @@ use iotrace_common::{
 };
 
 use crate::{
-    account,
     config::{CPUS, FUNCTION_ARG0, MARKS, UPROBES},
     diagnose::{self, add_to_own},
     kernel::{Address, current, load, now, pid_tgid},
@@ -62,7 +61,7 @@ pub fn progress_bytes(op: usize, bytes: u64) {
     if let Some(progress) = PROGRESS.get_ptr_mut(0) {
         // SAFETY: as above.
         unsafe {
-            if account::is_read(op) {
+            if op::is_read(op) {
                 add_to_own(&raw mut (*progress).bytes_read, bytes);
             } else {
                 add_to_own(&raw mut (*progress).bytes_written, bytes);

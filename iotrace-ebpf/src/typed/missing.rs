@@ -58,7 +58,7 @@ pub fn looked(thread: &Thread) {
     if !COUNT_MISSING.is_set() || thread.key.errno != ENOENT {
         return;
     }
-    if !matches!(thread.op(), op::OPEN | op::STAT | op::ACCESS | op::READLINK) {
+    if !op::looks_up(thread.op()) {
         return;
     }
     let [first, second, ..] = thread.args;

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 use iotrace_common::{
     bucket::SIZE_BOUNDS,
-    histogram::{DURATION_BOUNDS, Histograms, class},
-    op,
+    histogram::{DURATION_BOUNDS, Histograms},
+    op::{self, class},
 };
 use prometheus_client::{
     encoding::{EncodeCounterValue, NoLabelSet},
