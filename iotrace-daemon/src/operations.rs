@@ -94,7 +94,7 @@ fn write(
 ) -> Duration {
     let mut is_closed = false;
     while let Ok(piece) = pieces.recv() {
-        if let Err(error) = writer.write(&piece.operations, piece.missing) {
+        if let Err(error) = writer.write(piece.operations, piece.missing) {
             log::error!("{error}; the operations of this part are counted as lost in the trace");
         }
         if writer.is_closed() && !is_closed {

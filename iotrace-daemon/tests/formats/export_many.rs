@@ -281,7 +281,7 @@ fn add_trace(directory: &Path, operations: u64, files: u64) {
     while next < operations {
         let end = operations.min(next + (1 << 19));
         let piece: Vec<Operation> = (next..end).map(row).collect();
-        writer.write(&piece, vec![]).unwrap();
+        writer.write(piece, vec![]).unwrap();
         next = end;
     }
     let path = directory.join("meta.json");

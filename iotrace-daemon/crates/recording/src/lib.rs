@@ -11,20 +11,17 @@
 //! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
 //! whole. `docs/reference/recording-format.md` describes the files.
 
-mod batch;
-mod block;
 mod checksums;
+mod columns;
 pub mod directory;
 mod job;
 pub mod memory;
 mod meta;
 mod reader;
 mod recorder;
-mod schema;
 mod table;
 mod tables;
 pub mod trace;
-mod waits;
 
 use std::{
     fs::File,

@@ -3,16 +3,9 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::{
-    Error,
-    block::{take_device, take_transfers},
-    checksums,
+    Error, checksums,
     meta::{Meta, is_part},
-    table::{read_table, read_table_if_there},
-    tables::{
-        Tables, take_about, take_counters, take_cpu, take_done, take_failure, take_library,
-        take_merged, take_missing, take_range, take_span,
-    },
-    waits::take_waited,
+    tables::{self, Restored},
 };
 use iotrace_model::{
     Model,
@@ -54,9 +47,8 @@ pub fn read_by(
     };
     let mut parts = parts_in(directory)?;
     parts.extend(meta.parts);
-    let tables = Tables::new();
     for part in parts {
-        read_part(&directory.join(part), &tables, &clock, &mut recorded)?;
+        read_part(&directory.join(part), &clock, &mut recorded)?;
         read_one();
     }
     Ok(recorded)
@@ -79,66 +71,26 @@ pub fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
     Ok(parts)
 }
 
-fn read_part(
-    directory: &Path,
-    tables: &Tables,
-    clock: &Clock,
-    recorded: &mut Recorded,
-) -> Result<(), Error> {
+fn read_part(directory: &Path, clock: &Clock, recorded: &mut Recorded) -> Result<(), Error> {
     checksums::check(directory)?;
     let Recorded { model, run, .. } = recorded;
-    read_table(directory, &tables.processes, |batch| {
-        take_about(batch, model, clock)
-    })?;
-    let mut bounds = None;
-    read_table(directory, &tables.files, |batch| {
-        let interval = take_counters(batch, model, clock)?;
-        let duration = interval.end.saturating_sub(run.start_unix_ns);
-        // A part that meta.json does not know yet was written after the time that it has.
-        run.duration_ns = run.duration_ns.max(u64::try_from(duration).unwrap_or(0));
-        bounds = Some(interval);
-        Ok(())
-    })?;
-    read_table(directory, &tables.errors, |batch| {
-        take_failure(batch, model)
-    })?;
-    read_table(directory, &tables.phases, |batch| take_done(batch, model))?;
-    read_table_if_there(directory, &tables.spans, |batch| {
-        take_span(batch, model, clock)
-    })?;
-    let mut looked = 0;
-    read_table_if_there(directory, &tables.cpu, |batch| {
-        let (interval, length_ns) = take_cpu(batch, model)?;
-        (bounds, looked) = (Some(interval), length_ns);
-        Ok(())
-    })?;
-    if looked > 0 {
-        model.computing_mut().look(looked);
+    let mut restored = Restored {
+        model,
+        run,
+        interval: None,
+        sampled_ns: 0,
+    };
+    tables::read(directory, clock, &mut restored)?;
+    let Restored {
+        interval,
+        sampled_ns,
+        ..
+    } = restored;
+    if sampled_ns > 0 {
+        model.computing_mut().look(sampled_ns);
     }
-    read_table_if_there(directory, &tables.waits, |batch| {
-        bounds = Some(take_waited(batch, model)?);
-        Ok(())
-    })?;
-    read_table_if_there(directory, &tables.merged, |batch| take_merged(batch, model))?;
-    read_table(directory, &tables.missing, |batch| {
-        take_missing(batch, model)
-    })?;
-    read_table_if_there(directory, &tables.devices, |batch| {
-        bounds = Some(take_device(batch, model)?);
-        Ok(())
-    })?;
-    read_table_if_there(directory, &tables.transfers, |batch| {
-        bounds = Some(take_transfers(batch, model)?);
-        Ok(())
-    })?;
-    read_table_if_there(directory, &tables.library, |batch| {
-        take_library(batch, model, clock)
-    })?;
-    read_table_if_there(directory, &tables.ranges, |batch| {
-        take_range(batch, model, clock)
-    })?;
-    if let Some(bounds) = bounds {
-        model.settle(bounds);
+    if let Some(interval) = interval {
+        model.settle(interval);
     }
     Ok(())
 }

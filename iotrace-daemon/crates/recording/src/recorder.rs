@@ -1,23 +1,20 @@
 //! Writes a recording: one part per flush, each whole or not there.
 
-use std::{collections::HashSet, path::Path};
+use std::path::Path;
 
-use iotrace_common::block::{Requests, class};
+use iotrace_model::{Model, history::Bounds, run::Run};
 
 use super::{
     Error, META, PART, UNFINISHED, checksums,
+    directory::Directory,
+    memory,
     meta::Meta,
-    table::TableWriter,
-    tables::{Part, Tables},
+    tables::{self, Part},
 };
-use crate::directory::Directory;
-use crate::memory;
-use iotrace_model::{Model, input::Place, run::Run};
 
 /// A recording that is being written.
 pub struct Recorder {
     directory: Directory,
-    tables: Tables,
     parts: Vec<String>,
     /// Start of the current interval, nanoseconds since the Unix epoch.
     interval_start: i64,
@@ -34,7 +31,6 @@ impl Recorder {
         }
         let recorder = Self {
             directory,
-            tables: Tables::new(),
             parts: Vec::new(),
             interval_start: run.start_unix_ns,
         };
@@ -70,15 +66,18 @@ impl Recorder {
     fn write(&mut self, model: &mut Model, run: &Run, complete: bool) -> Result<(), Error> {
         let interval_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
         if has_news(model) {
-            let part = Part {
-                run,
-                interval_start: self.interval_start,
-                interval_end,
-                is_last: complete,
+            let interval = Bounds {
+                start: self.interval_start,
+                end: interval_end,
             };
-            self.write_part(model, &part)?;
+            self.write_part(&Part {
+                model,
+                run,
+                interval,
+                is_last: complete,
+            })?;
             // In place: from here on the next flush must not write it again, whatever happens to meta.json.
-            model.settle(part.bounds());
+            model.settle(to_microseconds(interval));
             self.interval_start = interval_end;
             let synced = self.directory.sync();
             synced.map_err(|cause| Error::io("write", self.directory.path(), cause))?;
@@ -89,215 +88,22 @@ impl Recorder {
         Ok(())
     }
 
-    fn write_part(&mut self, model: &Model, part: &Part<'_>) -> Result<(), Error> {
+    fn write_part(&mut self, part: &Part<'_>) -> Result<(), Error> {
         let name = format!("{PART}{:06}", self.parts.len() + 1);
         put_part(&self.directory, &name, |unfinished| {
-            self.write_tables(model, part, unfinished)
+            tables::write(part, unfinished)
         })?;
         self.parts.push(name);
         Ok(())
     }
+}
 
-    fn write_tables(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        self.write_files(model, part, directory)?;
-        let mut processes = TableWriter::create(directory, &self.tables.processes)?;
-        for process in model
-            .processes()
-            .iter()
-            .filter(|process| process.is_changed())
-        {
-            processes.row(|batch| part.put_about(batch, process))?;
-        }
-        processes.finish()?;
-        let mut errors = TableWriter::create(directory, &self.tables.errors)?;
-        for (key, count) in model.failures().interval() {
-            errors.row(|batch| part.put_failure(batch, model, key, count))?;
-        }
-        errors.finish()?;
-        let mut phases = TableWriter::create(directory, &self.tables.phases)?;
-        for process in model.processes() {
-            for (phase, done) in process.phases.interval() {
-                phases.row(|batch| part.put_done(batch, process.id, phase, done))?;
-            }
-        }
-        phases.finish()?;
-        self.write_spans(model, part, directory)?;
-        self.write_cpu(model, part, directory)?;
-        self.write_waits(model, part, directory)?;
-        if let Some(times) = model.global_merged().interval() {
-            let mut merged = TableWriter::create(directory, &self.tables.merged)?;
-            for (group, time) in times.iter().enumerate() {
-                merged.row(|batch| part.put_merged(batch, group, time))?;
-            }
-            merged.finish()?;
-        }
-        let mut missing = TableWriter::create(directory, &self.tables.missing)?;
-        for (process, path, count) in model.negative_lookups().interval() {
-            let process = model.processes()[process as usize].id;
-            missing.row(|batch| part.put_missing(batch, process, path, count))?;
-        }
-        missing.finish()?;
-        self.write_block(model, part, directory)?;
-        self.write_libraries(model, part, directory)
-    }
-
-    /// Uses of files one by one: a table that is there only where it has rows.
-    fn write_spans(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        let spans = model.spans().into_iter();
-        let mut spans = spans.flat_map(|spans| spans.interval()).peekable();
-        if spans.peek().is_some() {
-            let mut table = TableWriter::create(directory, &self.tables.spans)?;
-            for span in spans {
-                table.row(|batch| part.put_span(batch, model, span))?;
-            }
-            table.finish()?;
-        }
-        Ok(())
-    }
-
-    /// CPU time, where it is counted.
-    fn write_cpu(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        let mut times = model.computing().interval().peekable();
-        if times.peek().is_some() {
-            let length_ns = model.computing().length_ns();
-            let mut cpu = TableWriter::create(directory, &self.tables.cpu)?;
-            for (process, time) in times {
-                let process = model.processes()[process as usize].id;
-                cpu.row(|batch| part.put_cpu(batch, process, time, length_ns))?;
-            }
-            cpu.finish()?;
-        }
-        Ok(())
-    }
-
-    /// What main threads waited for, where that is kept.
-    fn write_waits(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        let mut interval = model.waits().interval().peekable();
-        if interval.peek().is_some() {
-            let mut waits = TableWriter::create(directory, &self.tables.waits)?;
-            for (key, ns) in interval {
-                waits.row(|batch| part.put_waited(batch, model, key, ns))?;
-            }
-            waits.finish()?;
-        }
-        Ok(())
-    }
-
-    /// Block devices: tables that are there only where they have rows.
-    fn write_block(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        let mut requests = model.block().interval_of_devices().peekable();
-        if requests.peek().is_some() {
-            let mut devices = TableWriter::create(directory, &self.tables.devices)?;
-            for (device, class, requests) in requests.flat_map(|(device, classes)| {
-                let named = class::NAMES.into_iter().zip(classes);
-                named.map(move |(name, requests)| (device, name, requests))
-            }) {
-                if *requests != Requests::default() {
-                    devices.row(|batch| part.put_device(batch, device, class, requests))?;
-                }
-            }
-            devices.finish()?;
-        }
-        let mut moved = model.block().interval_of_transfers().peekable();
-        if moved.peek().is_some() {
-            let mut transfers = TableWriter::create(directory, &self.tables.transfers)?;
-            for (owner, moved) in moved {
-                transfers.row(|batch| part.put_transfers(batch, model, owner, moved))?;
-            }
-            transfers.finish()?;
-        }
-        Ok(())
-    }
-
-    /// Calls of libraries and marked ranges: tables that are there only where they have rows.
-    fn write_libraries(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        let mut calls = model.libraries().interval().peekable();
-        if calls.peek().is_some() {
-            let mut library = TableWriter::create(directory, &self.tables.library)?;
-            for (key, calls) in calls {
-                library.row(|batch| part.put_library(batch, model, key, calls))?;
-            }
-            library.finish()?;
-        }
-        let mut ended = model.libraries().ended(part.is_last).peekable();
-        if ended.peek().is_some() {
-            let mut ranges = TableWriter::create(directory, &self.tables.ranges)?;
-            for range in ended {
-                ranges.row(|batch| part.put_range(batch, model, range))?;
-            }
-            ranges.finish()?;
-        }
-        Ok(())
-    }
-
-    fn write_files(
-        &self,
-        model: &Model,
-        part: &Part<'_>,
-        directory: &Directory,
-    ) -> Result<(), Error> {
-        let mut files = TableWriter::create(directory, &self.tables.files)?;
-        let id = |process: u32| model.processes()[process as usize].id;
-        let mut renamed: HashSet<u32> = model.changed_files().iter().copied().collect();
-        for row in model.dirty_rows() {
-            renamed.remove(&row.file);
-            let (place, counters) = (Place::File(row.file), row.cell.interval());
-            files
-                .row(|batch| part.put_counters(batch, model, id(row.process), place, &counters))?;
-        }
-        // Files whose name changed and nothing else, in the row of the process that used them first.
-        if !renamed.is_empty() {
-            for row in model.rows().iter().filter(|row| renamed.remove(&row.file)) {
-                let (place, counters) = (Place::File(row.file), row.cell.interval());
-                files.row(|batch| {
-                    part.put_counters(batch, model, id(row.process), place, &counters)
-                })?;
-            }
-        }
-        for process in model.processes() {
-            for (place, cell) in [
-                (Place::PathOnly, &process.path_only),
-                (Place::Overflow, &process.overflow),
-            ] {
-                if !cell.is_settled() {
-                    let counters = cell.interval();
-                    files.row(|batch| {
-                        part.put_counters(batch, model, process.id, place, &counters)
-                    })?;
-                }
-            }
-        }
-        files.finish()
+/// The interval as tables have it.
+fn to_microseconds(interval: Bounds) -> Bounds {
+    let truncated = |ns: i64| ns.div_euclid(1_000) * 1_000;
+    Bounds {
+        start: truncated(interval.start),
+        end: truncated(interval.end),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! let mut writer = TraceWriter::new(recorder.directory(), run.clock, most_bytes);
-//! writer.write(&operations, missing)?;            // one part, sorted by start
+//! writer.write(operations, missing)?;            // one part, sorted by start
 //! let trace = Trace::open(directory)?;            // where there is one
 //! for row in trace.rows() { .. }                  // in the order of their starts
 //! ```
@@ -10,14 +10,24 @@
 //! A part is made as those of the counters are: beside its place, synced, renamed into it.
 //! `docs/reference/recording-format.md` describes the columns.
 
-mod columns;
+mod files;
+mod operations;
 mod reader;
 mod writer;
 
-pub use columns::Row;
+pub use operations::Row;
 pub use reader::{Rows, Trace};
 pub use writer::TraceWriter;
 
+use crate::tables::Description;
+use operations::StoredRow;
+
 const PART: &str = "trace-";
-const OPERATIONS: &str = "operations.parquet";
-const FILES: &str = "files.parquet";
+
+/// The tables of a trace part.
+pub fn descriptions() -> [Description; 2] {
+    [
+        Description::of::<StoredRow>("operations"),
+        Description::of::<files::Row>("trace_files"),
+    ]
+}

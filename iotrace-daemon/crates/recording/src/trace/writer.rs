@@ -1,24 +1,17 @@
 //! Writes the parts of a trace, within the size that it may take.
 
-use std::{collections::BTreeMap, fs::File};
+use std::collections::BTreeMap;
 
+use super::{
+    PART, files,
+    operations::{GROUP_ROWS, StoredRow, file_properties},
+};
+use crate::{Directory, Error, recorder::put_part, table::write_table};
 use hashbrown::HashMap;
 use iotrace_common::{
     key::FileId,
-    trace::{Missing, NONE, Operation},
+    trace::{Missing, Operation},
 };
-use parquet::{
-    data_type::{ByteArray, ByteArrayType, Int64Type},
-    errors::ParquetError,
-    file::writer::SerializedFileWriter,
-};
-
-use super::{
-    FILES, OPERATIONS, PART,
-    columns::{self, GROUP, Row, Texts},
-};
-use crate::directory::Directory;
-use crate::{Error, recorder::put_part, table::write_error, tables::device_name};
 use iotrace_model::{
     input::ProcessId,
     run::{Clock, TraceMissing, TraceRun},
@@ -32,12 +25,7 @@ pub struct TraceWriter {
     directory: Directory,
     clock: Clock,
     most_bytes: Option<u64>,
-    texts: Texts,
-    files: HashMap<FileId, u32>,
-    /// Files that no part names yet.
-    new_files: Vec<FileId>,
-    /// The file of the operation before.
-    last: (FileId, Option<u32>),
+    files: FileNumbers,
     parts: u32,
     operations: u64,
     bytes: u64,
@@ -55,10 +43,7 @@ impl TraceWriter {
             directory: directory.clone(),
             clock,
             most_bytes,
-            texts: Texts::new(),
-            files: HashMap::new(),
-            new_files: Vec::new(),
-            last: (FileId::NONE, None),
+            files: FileNumbers::default(),
             parts: 0,
             operations: 0,
             bytes: 0,
@@ -72,28 +57,36 @@ impl TraceWriter {
     /// are counted as lost.
     pub fn write(
         &mut self,
-        operations: &[Operation],
+        mut operations: Vec<Operation>,
         missing: Vec<(ProcessId, Missing)>,
     ) -> Result<(), Error> {
         self.missing = missing.into_iter().collect();
-        let mut rows = self.rows(operations);
+        operations.sort_by_key(|operation| operation.start);
         let room = self.room();
-        if (rows.len() as u64) > room {
+        if operations.len() as u64 > room {
             self.is_closed = true;
-            for row in rows.drain(room as usize..) {
-                self.unwritten.entry(process_of(&row)).or_default().left_out += 1;
+            for operation in operations.drain(room as usize..) {
+                self.unwritten_of(&operation).left_out += 1;
             }
         }
-        if rows.is_empty() {
+        if operations.is_empty() {
             return Ok(());
         }
-        let written = self.write_part(&rows);
+        let written = self.write_part(&operations);
         if written.is_err() {
-            for row in &rows {
-                self.unwritten.entry(process_of(row)).or_default().lost += 1;
+            for operation in &operations {
+                self.unwritten_of(operation).lost += 1;
             }
         }
         written
+    }
+
+    fn unwritten_of(&mut self, operation: &Operation) -> &mut Missing {
+        let process = ProcessId {
+            pid: operation.key.tgid,
+            start: operation.key.start,
+        };
+        self.unwritten.entry(process).or_default()
     }
 
     /// Whether there is no more room: then nothing more should be recorded.
@@ -142,55 +135,15 @@ impl TraceWriter {
         }
     }
 
-    /// The operations as rows, by start.
-    fn rows(&mut self, operations: &[Operation]) -> Vec<Row> {
-        let mut rows: Vec<Row> = operations.iter().map(|one| self.row(one)).collect();
-        rows.sort_by_key(|row| row.start);
-        rows
-    }
-
-    fn row(&mut self, operation: &Operation) -> Row {
-        let Operation { key, .. } = operation;
-        if self.last.0 != key.file {
-            self.last = (key.file, self.number(key.file));
-        }
-        let known = |value: u64| (value != NONE).then_some(value as i64);
-        Row {
-            start: self.clock.unix_ns(operation.start),
-            duration: operation.end.wrapping_sub(operation.start) as i64,
-            pid: key.tgid,
-            start_key: key.start,
-            tid: key.tid,
-            op: operation.op,
-            phase: key.phase,
-            file: self.last.1,
-            offset: known(operation.offset),
-            length: known(operation.length),
-            result: operation.result,
-        }
-    }
-
-    /// Number of a file in this recording.
-    fn number(&mut self, file: FileId) -> Option<u32> {
-        if file.is_none() {
-            return None;
-        }
-        let next = self.files.len() as u32;
-        let number = *self.files.entry(file).or_insert(next);
-        if number == next {
-            self.new_files.push(file);
-        }
-        Some(number)
-    }
-
-    fn write_part(&mut self, rows: &[Row]) -> Result<(), Error> {
+    fn write_part(&mut self, operations: &[Operation]) -> Result<(), Error> {
         let name = format!("{PART}{:06}", self.parts + 1);
+        let (clock, files) = (&self.clock, &mut self.files);
         let bytes = put_part(&self.directory, &name, |unfinished| {
-            self.write_files(rows, unfinished)
+            write_files(operations, files, clock, unfinished)
         })?;
-        self.new_files.clear();
+        self.files.new.clear();
         self.parts += 1;
-        self.operations += rows.len() as u64;
+        self.operations += operations.len() as u64;
         self.bytes += bytes;
         // The part is in its place whether or not its name is on the disk yet: it is not lost.
         if let Err(cause) = self.directory.sync() {
@@ -198,65 +151,52 @@ impl TraceWriter {
         }
         Ok(())
     }
-
-    /// Writes both files of a part; their sizes, bytes.
-    fn write_files(&self, rows: &[Row], directory: &Directory) -> Result<u64, Error> {
-        let operations = write_file(directory, OPERATIONS, columns::OPERATIONS, |writer| {
-            rows.chunks(GROUP)
-                .try_for_each(|rows| columns::write_rows(writer, rows, &self.texts))
-        })?;
-        let first = self.files.len() - self.new_files.len();
-        let files = write_file(directory, FILES, columns::FILES, |writer| {
-            write_new_files(writer, first as i64, &self.new_files)
-        })?;
-        Ok(operations + files)
-    }
 }
 
-fn write_new_files(
-    writer: &mut SerializedFileWriter<File>,
-    first: i64,
-    files: &[FileId],
-) -> Result<(), ParquetError> {
-    let mut group = writer.next_row_group()?;
-    let ints = |value: fn(&FileId) -> i64| files.iter().map(value).collect();
-    let numbers = (first..first + files.len() as i64).collect();
-    columns::put::<Int64Type>(&mut group, numbers, None)?;
-    let devices = files
-        .iter()
-        .map(|file| ByteArray::from(device_name(*file).into_bytes()));
-    columns::put::<ByteArrayType>(&mut group, devices.collect(), None)?;
-    columns::put::<Int64Type>(&mut group, ints(|file| file.inode as i64), None)?;
-    columns::put::<Int64Type>(&mut group, ints(|file| file.generation.into()), None)?;
-    group.close()?;
-    Ok(())
-}
-
-/// Writes and syncs one file; its size, bytes.
-fn write_file(
+/// Writes both files of a part; their sizes, bytes.
+fn write_files(
+    operations: &[Operation],
+    files: &mut FileNumbers,
+    clock: &Clock,
     directory: &Directory,
-    name: &str,
-    schema: &str,
-    fill: impl FnOnce(&mut SerializedFileWriter<File>) -> Result<(), ParquetError>,
 ) -> Result<u64, Error> {
-    let path = &directory.path().join(name);
-    let file = directory.create(name);
-    let file = file.map_err(|cause| Error::io("create", path, cause))?;
-    let write = || {
-        let mut writer = columns::create(file, schema)?;
-        fill(&mut writer)?;
-        writer.into_inner()
-    };
-    let file = write().map_err(|cause| write_error(path, cause))?;
-    file.sync_all()
-        .and_then(|()| file.metadata())
-        .map(|metadata| metadata.len())
-        .map_err(|cause| Error::io("write", path, cause))
+    let rows = operations
+        .iter()
+        .map(|operation| StoredRow::new(operation, files.number(operation.key.file), clock));
+    let bytes = write_table(directory, clock, file_properties, GROUP_ROWS, rows)?;
+    let first = files.numbers.len() - files.new.len();
+    let rows = (first as u32..).zip(&files.new);
+    let rows = rows.map(|(number, file)| files::Row::new(number, *file));
+    Ok(bytes + write_table(directory, clock, file_properties, GROUP_ROWS, rows)?)
 }
 
-fn process_of(row: &Row) -> ProcessId {
-    ProcessId {
-        pid: row.pid,
-        start: row.start_key,
+/// Numbers of files in the recording.
+#[derive(Default)]
+struct FileNumbers {
+    numbers: HashMap<FileId, u32>,
+    /// Files that no part names yet.
+    new: Vec<FileId>,
+    /// The file of the operation before.
+    last: Option<(FileId, u32)>,
+}
+
+impl FileNumbers {
+    /// The number of a file; a new one if it has none.
+    fn number(&mut self, file: FileId) -> Option<u32> {
+        if file.is_none() {
+            return None;
+        }
+        if let Some((last, number)) = self.last
+            && last == file
+        {
+            return Some(number);
+        }
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry(file).or_insert(next);
+        if number == next {
+            self.new.push(file);
+        }
+        self.last = Some((file, number));
+        Some(number)
     }
 }
