@@ -4,10 +4,10 @@ use std::path::Path;
 
 use iotrace_common::{
     block::{Requests, Transfers},
+    global_merged::{GROUPS, Time},
     key::{FileId, IoKey},
     library::{Calls, Progress},
     op,
-    together::{GROUPS, Time},
     trace::{Missing, NONE, Operation},
 };
 use iotrace_model::{
@@ -157,7 +157,7 @@ fn interval(model: &mut Model, seed: u64) {
     let mut few = Counters::ZERO;
     few.v[10] = 3;
     few.v[27] = seed;
-    model.add_sorted(P, Place::ByName, 0, &few);
+    model.add_sorted(P, Place::PathOnly, 0, &few);
     model.add_sorted(Q, Place::Overflow, 2, &everything(3));
     model.add_done(
         P,
@@ -171,7 +171,7 @@ fn interval(model: &mut Model, seed: u64) {
         },
     );
     for errno in [2, 5, 512, 1000] {
-        model.add_failures(P, Place::ByName, op::OPEN as u32, errno, 2 + seed, 999);
+        model.add_failures(P, Place::PathOnly, op::OPEN as u32, errno, 2 + seed, 999);
         model.add_failures(Q, Place::Overflow, op::READ as u32, errno, 2, 999);
         model.add_failures(Q, Place::File(file(2)), op::WRITE as u32, errno, 2, 999);
     }
@@ -206,10 +206,10 @@ fn interval(model: &mut Model, seed: u64) {
     for (index, time) in times.iter_mut().enumerate() {
         *time = Time {
             ns: index as u64 * seed,
-            unsure_ns: index as u64 / 2,
+            uncertain_ns: index as u64 / 2,
         };
     }
-    model.together_mut().add(&times);
+    model.global_merged_mut().add(&times);
     let mut classes = Classes::default();
     for (index, class) in classes.iter_mut().enumerate().skip(1) {
         *class = Requests {
@@ -258,12 +258,12 @@ fn interval(model: &mut Model, seed: u64) {
             ..Transfers::default()
         },
     );
-    model.add_missing_at(
+    model.add_negative_lookups_at(
         P,
         b"/usr/lib/python\xff",
         FailureCount { calls: 10, ns: 100 },
     );
-    model.add_missing_at(
+    model.add_negative_lookups_at(
         P,
         b"",
         FailureCount {
