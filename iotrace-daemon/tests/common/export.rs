@@ -148,9 +148,14 @@ pub fn refused(out: &Output, words: &[&str]) {
 
 /// Makes a recording one of another host, which it is by its meta.json.
 pub fn set_host(recording: &Path, host: &str) {
+    set_meta(recording, "host", host);
+    set_meta(recording, "boot_id", &format!("boot of {host}"));
+}
+
+/// Writes something else into a recording's meta.json.
+pub fn set_meta(recording: &Path, key: &str, value: &str) {
     let path = recording.join("meta.json");
     let mut meta: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    meta["host"] = host.into();
-    meta["boot_id"] = format!("boot of {host}").into();
+    meta[key] = value.into();
     std::fs::write(&path, meta.to_string()).unwrap();
 }

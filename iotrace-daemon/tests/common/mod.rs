@@ -11,6 +11,7 @@ pub mod compare;
 pub mod daemon;
 pub mod export;
 pub mod fio;
+pub mod golden;
 pub mod library;
 pub mod made;
 pub mod run;

@@ -1,7 +1,7 @@
 //! Runs iotrace and takes in its JSON report.
 
 use std::{
-    ffi::{CStr, OsStr, OsString},
+    ffi::{CStr, CString, OsStr, OsString},
     fs,
     io::{self, Read as _},
     ops::{Deref, DerefMut},
@@ -158,6 +158,43 @@ impl Iotrace {
         };
         // SAFETY: between fork and exec it makes system calls alone.
         unsafe { self.command.pre_exec(hide) };
+        self
+    }
+
+    /// On a host of this name that has no mounts but its root and the kernel's, with nothing in its environment.
+    pub fn on_host(mut self, name: &'static CStr) -> Self {
+        self.command.env_clear().env("PATH", "/usr/bin:/bin");
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("the mounts");
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let is_other = |point: &&str| {
+            let kernels = ["/proc", "/sys", "/dev"].iter();
+            *point != "/" && !kernels.clone().any(|at| point.starts_with(at))
+        };
+        let others: Vec<CString> = points
+            .filter(is_other)
+            .filter_map(|point| CString::new(point).ok())
+            .collect();
+        let leave = move || {
+            // SAFETY: plain calls, with strings that live for the call and null pointers where none are needed.
+            let is_left = unsafe {
+                libc::unshare(libc::CLONE_NEWUTS | libc::CLONE_NEWNS) == 0
+                    && libc::sethostname(name.as_ptr(), name.count_bytes()) == 0
+                    && libc::mount(
+                        std::ptr::null(),
+                        c"/".as_ptr(),
+                        std::ptr::null(),
+                        libc::MS_REC | libc::MS_PRIVATE,
+                        std::ptr::null(),
+                    ) == 0
+            };
+            for point in &others {
+                // SAFETY: a string; one below another is gone with it.
+                unsafe { libc::umount2(point.as_ptr(), libc::MNT_DETACH) };
+            }
+            is_left.then_some(()).ok_or_else(io::Error::last_os_error)
+        };
+        // SAFETY: between fork and exec it makes system calls alone.
+        unsafe { self.command.pre_exec(leave) };
         self
     }
 

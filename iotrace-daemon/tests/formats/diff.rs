@@ -1,51 +1,12 @@
 //! `iotrace diff` of real recordings, before and after a change to the program.
 
 use std::{
-    fs,
     path::Path,
     process::{Command, Output},
 };
 
-use crate::common::{
-    Iotrace, compare, directory, export::refused, number, python, run::Finished, text,
-};
+use crate::common::{compare, directory, export::refused, golden, number, text};
 use serde_json::Value;
-
-/// Saves by small writes, or by large ones with a sync; reads what is there a first time, or not at all.
-const PROGRAM: &str = r#"
-import os, sys
-root, size, saves = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-os.makedirs(root + "/data/train")
-os.makedirs(root + "/checkpoints")
-for index in range(3):
-    with open(f"{root}/data/train/{index}.npy", "wb") as file:
-        file.write(b"x" * 500_000)
-for index in range(3):
-    fd = os.open(f"{root}/data/train/{index}.npy", os.O_RDONLY)
-    while os.read(fd, size):
-        pass
-    os.close(fd)
-for save in range(saves):
-    with open(f"{root}/checkpoints/step_{save}.pt", "wb") as file:
-        file.write(b"x" * 1_000_000)
-        os.fsync(file.fileno())
-"#;
-
-fn record(dir: &Path, size: &str, saves: &str) -> Finished {
-    fs::create_dir_all(dir).unwrap();
-    let program = dir.join("program.py");
-    fs::write(&program, PROGRAM).unwrap();
-    let work = dir.join("work");
-    let finished = Iotrace::record().flush("50ms").command([
-        python().as_os_str(),
-        program.as_os_str(),
-        work.as_os_str(),
-        size.as_ref(),
-        saves.as_ref(),
-    ]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    finished
-}
 
 fn diff(args: &[&str], before: &Path, after: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_iotrace"))
@@ -92,11 +53,7 @@ fn reported(report: &Value, section: &str, name: &str) -> Value {
 
 #[test]
 fn both_runs_stand_side_by_side() {
-    let (_keep, dir) = directory();
-    let (before, after) = (
-        record(&dir.join("a"), "1000", "1"),
-        record(&dir.join("b"), "100000", "3"),
-    );
+    let (before, after) = (golden::kept("small-reads"), golden::kept("large-reads"));
     let out = diff(&["--format", "json"], &before.recording, &after.recording);
     assert!(
         out.status.success(),
@@ -225,7 +182,7 @@ fn both_runs_stand_side_by_side() {
 #[test]
 fn a_recording_does_not_differ_from_itself() {
     let (_keep, dir) = directory();
-    let one = record(&dir, "1000", "1");
+    let one = golden::kept("small-reads");
     let out = diff(&["-f", "json"], &one.recording, &one.recording);
     let diff: Value = serde_json::from_slice(&out.stdout).unwrap();
     for key in ["gone", "new"] {

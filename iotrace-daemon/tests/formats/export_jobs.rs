@@ -3,55 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use crate::common::{
-    self, Iotrace, compare, directory,
+    self, compare, directory,
     export::{by_pydarshan, by_python, export, exported, exported_all, refused, set_host},
-    number, python,
-    run::Finished,
-    text,
+    golden, number, python, text,
 };
 use serde_json::Value;
-
-/// A launcher of two ranks, the second one first; each reads a shard, and so does a worker that it forks.
-const LAUNCHER: &str = r#"
-import os, subprocess, sys
-root, first = sys.argv[1], int(sys.argv[2])
-def read(path, size):
-    fd = os.open(path, os.O_RDONLY)
-    while os.read(fd, size):
-        pass
-    os.close(fd)
-if len(sys.argv) > 3:
-    shard = f"{root}/data/train/shard-{first}.tar"
-    with open(shard, "wb") as file:
-        file.write(b"x" * 100_000 * (first + 1))
-    read(shard, 10_000)
-    if os.fork() == 0:
-        read(shard, 50_000)
-        os._exit(0)
-    os.wait()
-    sys.exit()
-os.makedirs(root + "/data/train", exist_ok=True)
-for rank in (first + 1, first):
-    # More than an event of the kernel side holds comes first, as where a site sets much.
-    variables = dict(os.environ, SITE="x" * 60_000 * (rank % 2))
-    variables.update(RANK=str(rank), WORLD_SIZE="4", SLURM_JOB_ID="4242")
-    subprocess.run([sys.executable, sys.argv[0], root, str(rank), "rank"], env=variables, check=True)
-"#;
-
-/// What one node records of its two ranks.
-fn record(dir: &Path, first: u32) -> Finished {
-    let program = dir.join("launcher.py");
-    fs::write(&program, LAUNCHER).unwrap();
-    let (root, first) = (dir.join("work"), first.to_string());
-    let finished = Iotrace::record().flush("50ms").command([
-        python().as_os_str(),
-        program.as_os_str(),
-        root.as_os_str(),
-        first.as_ref(),
-    ]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    finished
-}
 
 /// The report of two recordings as one job.
 fn report(nodes: &[&Path]) -> Value {
@@ -67,7 +23,7 @@ fn report(nodes: &[&Path]) -> Value {
 #[test]
 fn two_nodes_make_one_log_with_the_jobs_ranks() {
     let (_keep, dir) = directory();
-    let nodes = [record(&dir, 0), record(&dir, 2)];
+    let nodes = ["ranks-0", "ranks-2"].map(golden::kept);
     let paths = [&*nodes[0].recording, &*nodes[1].recording];
     set_host(paths[0], "gpu-a");
     set_host(paths[1], "gpu-b");
@@ -125,7 +81,7 @@ fn two_nodes_make_one_log_with_the_jobs_ranks() {
 #[test]
 fn tables_and_traces_tell_nodes_apart() {
     let (_keep, dir) = directory();
-    let first = record(&dir, 0);
+    let first = golden::kept("ranks-0");
     // The same recording as another node's: every process id is there twice.
     let second = dir.join("second");
     let status = Command::new("cp")
@@ -196,7 +152,7 @@ fn tables_and_traces_tell_nodes_apart() {
 #[test]
 fn ranks_stand_in_the_recording() {
     let (_keep, dir) = directory();
-    let finished = record(&dir, 0);
+    let finished = golden::kept("ranks-0");
     let report = finished.report();
     let ranks: Vec<&Value> = compare::list(&report, "processes")
         .iter()

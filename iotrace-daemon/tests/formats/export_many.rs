@@ -9,10 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::export_trace::darshan;
 use crate::common::{
-    self, directory,
+    self, compare, directory,
     export::{by_python, environment, exported},
-    made, python,
+    made, number, python, text,
 };
 use iotrace_common::{
     key::{FileId, IoKey},
@@ -327,6 +328,25 @@ fn memory_does_not_grow_with_the_operations_that_were_traced() {
     // Of those with an odd name one in eight takes two lines.
     assert_eq!(good.count() as u64, OPERATIONS[1] * 7 / 8);
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn segments_beyond_the_most_are_counted() {
+    const OPERATIONS: u64 = 600_000;
+    let (_keep, dir) = directory();
+    let recording = dir.join("recording");
+    record(&recording, 1000, 1);
+    add_trace(&recording, OPERATIONS, 1000);
+    let read = darshan(&[&recording], &dir.join("log.darshan"));
+    let segments: u64 = compare::list(&read, "dxt")
+        .iter()
+        .map(|record| number(record, "read_count") + number(record, "write_count"))
+        .sum();
+    assert_eq!(segments, 500_000);
+    let left_out: u64 = text(&read["job"]["metadata"], "dxt_left_out")
+        .parse()
+        .unwrap();
+    assert_eq!(segments + left_out, OPERATIONS);
 }
 
 /// Waits until a process has written something that no name leads to yet.

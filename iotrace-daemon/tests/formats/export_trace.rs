@@ -3,45 +3,16 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::common::{
-    Iotrace, compare, directory,
+    compare, directory,
     export::{
-        by_python, environment, export, export_all, exported, exported_all, gunzipped,
-        record_program, refused, set_host, summary,
+        by_python, environment, export, export_all, exported, exported_all, gunzipped, refused,
+        set_host, summary,
     },
-    number, text,
+    golden, number, text,
 };
 use iotrace_common::op;
 use iotrace_recording::trace::{Row, Trace};
 use serde_json::Value;
-
-/// Reads and writes by two threads and a child, and calls that fail or move nothing.
-const PROGRAM: &str = r#"
-import os, sys, threading
-root = sys.argv[1]
-os.makedirs(root)
-fd = os.open(root + "/shared.bin", os.O_CREAT | os.O_RDWR)
-for index in range(50):
-    os.pwrite(fd, b"x" * (100 + index), index * 1000)
-def read(first):
-    for index in range(first, 50, 2):
-        os.pread(fd, 90, index * 1000)
-threads = [threading.Thread(target=read, args=(first,)) for first in (0, 1)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-os.pread(fd, 10, 1 << 20)
-only = os.open(root + "/shared.bin", os.O_WRONLY)
-try:
-    os.pread(only, 10, 0)
-except OSError:
-    pass
-if os.fork() == 0:
-    for index in range(7):
-        os.pread(fd, 500, index)
-    os._exit(0)
-os.wait()
-"#;
 
 /// What PyDarshan reads of DXT_POSIX, and of POSIX to compare with.
 const READ: &str = "import darshan, json, sys\n\
@@ -54,7 +25,8 @@ const READ: &str = "import darshan, json, sys\n\
         'dxt': [{**r, 'posix': of[r['id'], r['rank']], 'name': report.name_records[r['id']]} for r in dxt]},\n\
         default=lambda value: value.item() if hasattr(value, 'item') else str(value)))";
 
-fn darshan<P: AsRef<std::ffi::OsStr>>(recordings: &[P], log: &Path) -> Value {
+/// The same, of a log that is exported.
+pub fn darshan<P: AsRef<std::ffi::OsStr>>(recordings: &[P], log: &Path) -> Value {
     exported_all(recordings, &["-f", "darshan", "-o", log.to_str().unwrap()]);
     by_python(&environment("darshan"), READ, &[log])
 }
@@ -83,7 +55,7 @@ fn segments(record: &Value, kind: &str) -> Vec<[i64; 4]> {
 #[test]
 fn pydarshan_reads_each_read_and_write() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &["--trace"]);
+    let finished = golden::kept("operations");
     let log = dir.join("log.darshan");
     let read = darshan(&[&finished.recording], &log);
     let (_, moved) = rows(&finished.recording);
@@ -166,7 +138,7 @@ fn pydarshan_reads_each_read_and_write() {
 #[test]
 fn without_a_trace_there_is_no_dxt() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let read = darshan(&[&finished.recording], &dir.join("log.darshan"));
     assert!(number(&read, "posix") > 0);
     let modules = compare::list(&read, "modules");
@@ -178,8 +150,7 @@ fn without_a_trace_there_is_no_dxt() {
 
 #[test]
 fn a_table_has_a_row_for_each_operation() {
-    let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &["--trace"]);
+    let finished = golden::kept("operations");
     let args = ["-f", "json", "--by", "operation"];
     let table: Value = serde_json::from_slice(&exported(&finished.recording, &args)).unwrap();
     assert_eq!(table["by"], "operation");
@@ -211,8 +182,7 @@ fn a_table_has_a_row_for_each_operation() {
 #[test]
 fn operations_that_nobody_kept_are_refused() {
     let (_keep, dir) = directory();
-    let nodes = [&["--trace"][..], &[]]
-        .map(|args| record_program(PROGRAM, &dir.join(args.len().to_string()), args));
+    let nodes = ["operations", "files"].map(golden::kept);
     let [with, without] = [&*nodes[0].recording, &*nodes[1].recording];
     set_host(with, "gpu-a");
     let file = dir.join("operations.csv");
@@ -236,7 +206,7 @@ fn operations_that_nobody_kept_are_refused() {
 #[test]
 fn two_nodes_have_their_own_segments() {
     let (_keep, dir) = directory();
-    let nodes = ["a", "b"].map(|name| record_program(PROGRAM, &dir.join(name), &["--trace"]));
+    let nodes = ["operations", "tables"].map(golden::kept);
     let paths = [&*nodes[0].recording, &*nodes[1].recording];
     set_host(paths[0], "gpu-a");
     set_host(paths[1], "gpu-b");
@@ -252,38 +222,12 @@ fn two_nodes_have_their_own_segments() {
     }
 }
 
-#[test]
-fn segments_beyond_the_most_are_counted() {
-    let (_keep, dir) = directory();
-    let finished = Iotrace::record().args(["--trace"]).workload([
-        "reads".to_owned(),
-        dir.to_string_lossy().into_owned(),
-        "600000".to_owned(),
-        "2".to_owned(),
-    ]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let read = darshan(&[&finished.recording], &dir.join("log.darshan"));
-    let segments: u64 = compare::list(&read, "dxt")
-        .iter()
-        .map(|record| number(record, "read_count") + number(record, "write_count"))
-        .sum();
-    assert_eq!(segments, 500_000);
-    let left_out: u64 = text(&read["job"]["metadata"], "dxt_left_out")
-        .parse()
-        .unwrap();
-    assert_eq!(
-        segments + left_out,
-        rows(&finished.recording).1.len() as u64
-    );
-}
-
 /// Operations by thread, kind, microseconds and result.
 type Spans = BTreeMap<(u64, String, u64, i64), u64>;
 
 #[test]
 fn chrome_has_a_span_for_each_operation() {
-    let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &["--trace"]);
+    let finished = golden::kept("operations");
     let trace = exported(&finished.recording, &["-f", "chrome"]);
     let trace: Value = serde_json::from_slice(&gunzipped(&trace)).unwrap();
     let events = compare::list(&trace, "traceEvents");

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -11,7 +10,11 @@ use std::{
 };
 
 use super::browser::Page;
-use crate::common::{self, Iotrace, directory, number, run::Finished, text};
+use crate::common::{
+    directory,
+    golden::{self, Kept},
+    number, text,
+};
 use iotrace_common::key::FileId;
 use iotrace_model::{
     FailureCount, Model,
@@ -47,29 +50,18 @@ fn page_of(recording: &Path, file: &Path) {
 
 /// A training run, its JSON report, and its page.
 struct Training {
-    _keep: (tempfile::TempDir, Finished),
+    _kept: Kept,
     report: Value,
     page: PathBuf,
 }
 
 fn training() -> Training {
-    let (keep, dir) = directory();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/train.py");
-    let finished = Iotrace::bare().flush("200ms").command([
-        common::python().as_os_str(),
-        script.as_os_str(),
-        OsStr::new("--epochs"),
-        OsStr::new("3"),
-        OsStr::new("--data"),
-        dir.join("data").as_os_str(),
-    ]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let (_, report) = finished.truth_and_report();
-    let page = dir.join("report.html");
-    page_of(&finished.recording, &page);
+    let kept = golden::kept("training");
+    let page = kept.recording.with_file_name("report.html");
+    page_of(&kept.recording, &page);
     Training {
-        _keep: (keep, finished),
-        report,
+        report: kept.report(),
+        _kept: kept,
         page,
     }
 }
@@ -567,35 +559,9 @@ fn every_chart_is_drawn_in_light_and_in_dark() {
 
 #[test]
 fn a_hostile_name_is_text_and_nothing_else() {
-    let (_keep, dir) = directory();
-    let names: [&[u8]; 8] = [
-        b"</script><script>alert(1)<",
-        b"<img src=x onerror=alert(2)>.jpg",
-        b"<!--<script>.bin",
-        b"\"><svg onload=alert(3)>",
-        b"line\nbreak\ttab\x1b[31m",
-        b"bad\xff\xfe\x80utf8",
-        "\u{202e}gpj.exe\u{200b}\u{2028}\u{7}".as_bytes(),
-        b"${alert(4)} {{7*7}} @DATA@ &lt;b&gt; \\u003c",
-    ];
-    // A slash cannot be in a name, but in a path: `<` before it and `script>` after it.
-    let paths: Vec<_> = names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| {
-            let path = dir.join(format!("h{index}")).join(OsStr::from_bytes(name));
-            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
-            fs::write(&path, index.to_string()).expect("written");
-            path
-        })
-        .collect();
-    let finished = Iotrace::record().command(
-        [OsStr::new("cat")]
-            .into_iter()
-            .chain(paths.iter().map(|path| path.as_os_str())),
-    );
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let file = dir.join("page.html");
+    let finished = golden::kept("hostile-names");
+    let paths = golden::hostile_paths(&finished.place);
+    let file = finished.recording.with_file_name("page.html");
     page_of(&finished.recording, &file);
     let source = fs::read(&file).expect("the page");
     let count = |needle: &[u8]| {
@@ -608,7 +574,7 @@ fn a_hostile_name_is_text_and_nothing_else() {
     assert_eq!(count(b"alert(1)<"), 0, "a name stands in the page as it is");
     let mut page = Page::open(&file);
     page.click("#search");
-    page.write(dir.to_str().expect("UTF-8"));
+    page.write(finished.place.to_str().expect("UTF-8"));
     let shown: BTreeSet<_> = rows(&mut page, "files")
         .into_iter()
         .map(|mut row| row.swap_remove(0))
@@ -883,13 +849,7 @@ fn paper_has_no_buttons_and_says_what_is_left_out() {
 
 #[test]
 fn waits_are_those_of_the_json_report() {
-    let script = "import os, time\nfor _ in range(8): os.stat('/'); time.sleep(0.1)";
-    let finished = Iotrace::bare().flush("200ms").args(["--waits"]).command([
-        common::python().as_os_str(),
-        OsStr::new("-c"),
-        OsStr::new(script),
-    ]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let finished = golden::kept("waits");
     let report = finished.report();
     let waiter = &report["waits"][0];
     let file = finished.recording.with_file_name("page.html");

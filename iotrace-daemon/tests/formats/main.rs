@@ -4,12 +4,12 @@
 mod common;
 
 mod browser;
-mod darshan;
 mod diff;
 mod export;
 mod export_jobs;
 mod export_many;
 mod export_trace;
+mod golden;
 mod html;
 mod recording;
 mod report_jobs;

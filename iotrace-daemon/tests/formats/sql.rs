@@ -9,8 +9,8 @@ use std::{
 
 use crate::common::{
     compare, directory,
-    export::{by_python, environment, exported, record_program},
-    number, text,
+    export::{by_python, environment, exported},
+    golden, number, text,
 };
 use serde_json::Value;
 
@@ -18,35 +18,6 @@ const DOCUMENT: &str = include_str!("../../../docs/guide/sql.md");
 
 /// Nodes that are made from one recording.
 const NODES: usize = 64;
-
-/// Reads, writes, renames and fails, in two processes.
-const PROGRAM: &str = r#"
-import os, sys, time
-root = sys.argv[1]
-os.makedirs(root + "/data/train")
-os.makedirs(root + "/checkpoints")
-for index in range(6):
-    with open(f"{root}/data/train/{index}.npy", "wb") as file:
-        file.write(b"x" * (100_000 * (index + 1)))
-if os.fork() == 0:
-    for index in range(6):
-        fd = os.open(f"{root}/data/train/{index}.npy", os.O_RDONLY)
-        while os.read(fd, 4096):
-            pass
-        os.close(fd)
-        time.sleep(0.03)
-    os._exit(0)
-os.wait()
-with open(root + "/checkpoints/a.tmp", "wb") as file:
-    file.write(b"x" * 3_000_000)
-    os.fsync(file.fileno())
-os.rename(root + "/checkpoints/a.tmp", root + "/checkpoints/a.pt")
-for _ in range(3):
-    try:
-        os.open(root + "/nothing", os.O_RDONLY)
-    except FileNotFoundError:
-        pass
-"#;
 
 /// The snippets of the document in one language, in order.
 fn snippets(section: &str, language: &str) -> Vec<String> {
@@ -172,7 +143,7 @@ const TOTALS: [&str; 6] = [
 #[test]
 fn duckdb_and_pandas_find_the_reports_numbers() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("tables");
     let (report, recording) = (finished.report(), &finished.recording);
     let totals = &report["totals"];
     // One node is a job too.
@@ -282,7 +253,7 @@ fn duckdb_and_pandas_find_the_reports_numbers() {
 #[test]
 fn the_operation_trace_is_found_as_it_was_asked_for() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &["--trace"]);
+    let finished = golden::kept("tables");
     let recording = &finished.recording;
     let results = by_duckdb("The operation trace", recording, &dir);
     let [sums, slowest] = &results[..] else {
@@ -328,7 +299,7 @@ fn the_operation_trace_is_found_as_it_was_asked_for() {
 #[test]
 fn spark_finds_the_reports_numbers_of_many_nodes() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("tables");
     let job = dir.join("job");
     let nodes = nodes(&finished.recording, &job);
     let report = report(&nodes);

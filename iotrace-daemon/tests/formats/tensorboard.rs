@@ -3,37 +3,12 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::common::{
-    Iotrace, compare, directory,
-    export::{
-        by_python, environment, export, exported, exported_all, record_program, refused, set_host,
-    },
-    number,
-    run::Finished,
-    text,
+    compare, directory,
+    export::{by_python, environment, export, exported, exported_all, refused, set_host},
+    golden::{self, Kept},
+    number, text,
 };
 use serde_json::Value;
-
-/// Trains for two epochs and saves after each, with a pause in between.
-const PROGRAM: &str = r#"
-import os, sys, time
-root = sys.argv[1]
-os.makedirs(root + "/data/train")
-for index in range(4):
-    with open(f"{root}/data/train/{index}.npy", "wb") as file:
-        file.write(b"x" * 200_000)
-for epoch in range(2):
-    os.makedirs(f"{root}/checkpoints/step_{epoch}")
-    for index in range(4):
-        fd = os.open(f"{root}/data/train/{index}.npy", os.O_RDONLY)
-        while os.read(fd, 50_000):
-            pass
-        os.close(fd)
-    time.sleep(0.2)
-    with open(f"{root}/checkpoints/step_{epoch}/model.pt", "wb") as file:
-        file.write(b"x" * 3_000_000)
-        os.fsync(file.fileno())
-    time.sleep(0.2)
-"#;
 
 /// Curves by tag: wall time, step and value of each point; histograms: step, limits and counts.
 fn read(logdir: &Path) -> Value {
@@ -67,7 +42,7 @@ fn curve<'a>(read: &'a Value, tag: &str) -> Vec<(u64, f64)> {
 #[test]
 fn tensorboard_reads_the_recordings_numbers() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("epochs");
     let report = finished.report();
     let logdir = dir.join("runs/iotrace");
     exported(
@@ -211,12 +186,9 @@ fn histograms(read: &Value, report: &Value) {
 #[test]
 fn nodes_have_curves_of_their_own() {
     let (_keep, dir) = directory();
-    let nodes = [
-        record_program(PROGRAM, &dir.join("a"), &[]),
-        record_program(PROGRAM, &dir.join("b"), &[]),
-    ];
+    let nodes = ["epochs", "large-reads"].map(golden::kept);
     let paths = [&*nodes[0].recording, &*nodes[1].recording];
-    let reports: Vec<Value> = nodes.iter().map(Finished::report).collect();
+    let reports: Vec<Value> = nodes.iter().map(Kept::report).collect();
     set_host(paths[0], "gpu-a");
     set_host(paths[1], "gpu-b");
     let file = dir.join("my.tfevents.1");
@@ -232,13 +204,13 @@ fn nodes_have_curves_of_their_own() {
             .unwrap();
         assert!((merged / reported - 1.0).abs() < 1e-5);
     }
-    assert_eq!(curve(&read, "checkpoint/seconds").len(), 4);
+    assert_eq!(curve(&read, "checkpoint/seconds").len(), 2 + 3);
 }
 
 #[test]
 fn places_that_tensorboard_would_not_look_at_are_made() {
     let (_keep, dir) = directory();
-    let finished = Iotrace::record().command(["true"]);
+    let finished = golden::kept("nothing");
     let args = ["-f", "tensorboard", "-o", dir.to_str().unwrap()];
     exported(&finished.recording, &args);
     let names: Vec<_> = fs::read_dir(&dir)

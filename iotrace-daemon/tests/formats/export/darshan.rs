@@ -1,10 +1,9 @@
 //! Darshan logs against the report of the same recording, as PyDarshan reads them.
 
-use super::PROGRAM;
 use crate::common::{
     compare, directory,
-    export::{by_pydarshan, derived_metrics, export, exported, record_program, refused, summary},
-    number, text,
+    export::{by_pydarshan, derived_metrics, export, exported, refused, summary},
+    golden, number, text,
 };
 
 /// A counter of the report and what Darshan calls it, where it is the same.
@@ -43,13 +42,10 @@ const SAME_TIMES: [(&str, &str); 9] = [
     ("last_close_at", "POSIX_F_CLOSE_END_TIMESTAMP"),
 ];
 
-/// A file that is only written.
-const MORE: &str = "write(root + b'/checkpoints/step_200.pt', [1 << 20, 5])\n";
-
 #[test]
 fn file_counts_are_those_of_darshans_accumulator() {
     let (_keep, dir) = directory();
-    let finished = record_program(&format!("{PROGRAM}{MORE}"), &dir, &[]);
+    let finished = golden::kept("files");
     let report = finished.report();
     let log = dir.join("log.darshan");
     exported(
@@ -115,7 +111,7 @@ fn file_counts_are_those_of_darshans_accumulator() {
 #[test]
 fn pydarshan_reads_the_recordings_numbers() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let report = finished.report();
     let log = dir.join("log.darshan");
     exported(
@@ -132,7 +128,7 @@ fn pydarshan_reads_the_recordings_numbers() {
     let mut pids: Vec<u64> = files.iter().map(|row| number(row, "pid")).collect();
     pids.dedup();
     assert_eq!(read["job"]["nprocs"], pids.len());
-    assert!(text(&read, "exe").contains("program.py"), "{}", read["exe"]);
+    assert!(text(&read, "exe").contains("files.py"), "{}", read["exe"]);
     let job = &read["job"]["metadata"];
     assert!(text(job, "lib_ver").starts_with("iotrace "), "{job}");
     let listed: Vec<String> = pids.iter().map(u64::to_string).collect();
@@ -199,7 +195,7 @@ fn pydarshan_reads_the_recordings_numbers() {
 #[test]
 fn records_beyond_the_most_are_folded_by_directory() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let report = finished.report();
     let log = dir.join("log.darshan");
     exported(
@@ -241,12 +237,11 @@ fn records_beyond_the_most_are_folded_by_directory() {
 
 #[test]
 fn a_darshan_log_needs_detail_full_and_files() {
-    let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &["--detail", "basic"]);
+    let finished = golden::kept("files-basic");
     let out = export(&finished.recording, &["-f", "darshan"]);
     refused(&out, &["detail basic", "--detail full"]);
     assert!(out.stdout.is_empty());
-    let finished = record_program(PROGRAM, &dir.join("more"), &[]);
+    let finished = golden::kept("files");
     let out = export(&finished.recording, &["-f", "darshan", "--phase", "log"]);
     refused(&out, &["no selected process used a file"]);
 }

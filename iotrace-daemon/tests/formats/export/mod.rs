@@ -9,40 +9,11 @@ use std::{
 };
 
 use crate::common::{
-    Iotrace, compare, directory,
-    export::{by_pydarshan, by_python, export, exported, gunzipped, record_program, refused},
-    number, python, text,
+    compare, directory,
+    export::{by_pydarshan, by_python, export, exported, gunzipped, refused},
+    golden, number, python, text,
 };
 use serde_json::Value;
-
-/// Files of several phases, with names that no format likes, used by two processes.
-const PROGRAM: &str = r#"
-import os, sys
-root = os.fsencode(sys.argv[1])
-data = root + b"/data/train"
-for path in (data, root + b"/checkpoints"):
-    os.makedirs(path)
-def write(path, sizes):
-    with open(path, "wb", buffering=0) as file:
-        for size in sizes:
-            file.write(b"x" * size)
-        os.fsync(file.fileno())
-def read(path, size):
-    fd = os.open(path, os.O_RDONLY)
-    while os.read(fd, size):
-        pass
-    os.close(fd)
-names = [b"plain.npy", b"a,\"b\"\n c.npy", b"\xff\xfe.npy", b"=1+1.npy", "\u00e4\u20ac.npy".encode()]
-for index, name in enumerate(names):
-    write(data + b"/" + name, [4096] * 3 + [1000 * (index + 1)])
-write(root + b"/checkpoints/step_100.pt", [1 << 20] * 3)
-if os.fork() == 0:
-    for name in names:
-        read(data + b"/" + name, 1000)
-    read(root + b"/checkpoints/step_100.pt", 300000)
-    os._exit(0)
-os.wait()
-"#;
 
 /// A table as JSON.
 #[track_caller]
@@ -87,8 +58,7 @@ fn same_counters(row: &Value, reported: &Value) -> usize {
 
 #[test]
 fn tables_of_files_are_the_report() {
-    let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let report = finished.report();
     let rows = json_rows(&finished.recording, &[]);
     let of_files: Vec<_> = rows.iter().filter(|row| row["place"] == "file").collect();
@@ -126,7 +96,7 @@ fn tables_of_files_are_the_report() {
 #[test]
 fn csv_is_read_by_another_reader() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     for by in ["file", "interval"] {
         let csv = dir.join(by);
         exported(
@@ -164,8 +134,7 @@ fn csv_is_read_by_another_reader() {
 
 #[test]
 fn intervals_add_up_to_the_phases() {
-    let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let report = finished.report();
     let rows = json_rows(&finished.recording, &["--by", "interval"]);
     let sum = |name: &str, phase: &str| -> u64 {
@@ -196,8 +165,7 @@ fn intervals_add_up_to_the_phases() {
 
 #[test]
 fn a_selection_is_that_part_and_no_more() {
-    let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let report = finished.report();
     let restore = json_rows(&finished.recording, &["--phase", "restore"]);
     let [row] = &restore[..] else {
@@ -216,18 +184,19 @@ fn a_selection_is_that_part_and_no_more() {
 #[test]
 fn anonymous_exports_name_nothing() {
     let (_keep, dir) = directory();
-    let finished = record_program(PROGRAM, &dir, &[]);
+    let finished = golden::kept("files");
     let host = finished.report()["host"].as_str().unwrap().to_owned();
     let rows = json_rows(&finished.recording, &["--anonymize"]);
     let plain = json_rows(&finished.recording, &[]);
-    let names: Vec<_> = dir
+    let names: Vec<_> = finished
+        .place
         .to_str()
         .unwrap()
         .split('/')
         .filter(|name| name.len() > 3)
         .collect();
     let tell: Vec<&str> = [
-        &["npy", "step_100", "checkpoints", "python", "program"],
+        &["npy", "step_100", "checkpoints", "python", "files.py"],
         &names[..],
     ]
     .concat();
@@ -277,7 +246,7 @@ fn anonymous_exports_name_nothing() {
 #[test]
 fn bad_input_is_named() {
     let (_keep, dir) = directory();
-    let finished = Iotrace::record().command(["true"]);
+    let finished = golden::kept("nothing");
     let recording: &PathBuf = &finished.recording;
     let there = dir.join("there.csv");
     fs::write(&there, "mine").unwrap();
