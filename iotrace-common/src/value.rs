@@ -42,7 +42,7 @@ pub struct Io {
     pub zero_reads: u32,
     /// Calls that failed; by errno they stand in the failure map.
     pub failures: u32,
-    pad: [u32; op::COUNT % 2],
+    pub pad: [u32; op::COUNT % 2],
     /// Bytes returned by reads and taken from the file by transfers.
     pub bytes_read: u64,
     /// Bytes taken by writes and given to the file by transfers.

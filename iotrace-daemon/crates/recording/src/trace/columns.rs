@@ -86,10 +86,7 @@ const UNKNOWN: i64 = -1;
 impl Row {
     /// Whether it moves bytes: then it mostly moves as many as were asked for, which are not stored twice.
     fn moves_bytes(&self) -> bool {
-        matches!(
-            self.op as usize,
-            op::READ | op::WRITE | op::TRANSFER_READ | op::TRANSFER_WRITE
-        )
+        op::moves_bytes(self.op as usize)
     }
 
     /// The length as it is stored: none where it is the result.
