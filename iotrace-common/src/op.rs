@@ -114,6 +114,11 @@ pub mod class {
     pub const NAMES: [&str; COUNT] = ["read", "write", "open", "metadata", "sync", "failed"];
 }
 
+/// Whether an operation puts bytes into a file.
+pub const fn is_write(op: usize) -> bool {
+    class_of(op) == class::WRITE
+}
+
 /// Whether an operation moves bytes out of a file or into it.
 #[inline(always)]
 pub const fn moves_bytes(op: usize) -> bool {

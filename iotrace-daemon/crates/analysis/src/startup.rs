@@ -15,8 +15,6 @@ use iotrace_phases::{
     phase::{Direction, Phase},
 };
 
-/// Calls that look for a file.
-const LOOKS: [usize; 4] = [op::OPEN, op::STAT, op::ACCESS, op::READLINK];
 const ENOENT: u32 = libc::ENOENT as u32;
 
 /// A directory in which files were looked for in vain.
@@ -60,7 +58,7 @@ impl Startup {
         startup.first_training_read_ns = first.and_then(|start| u64::try_from(start).ok());
         let mut by_process = vec![0; model.processes().len()];
         for (key, count) in model.failures().all() {
-            if key.errno == ENOENT && LOOKS.contains(&(key.op as usize)) {
+            if key.errno == ENOENT && op::looks_up(key.op as usize) {
                 startup.not_found += count.calls;
                 startup.not_found_ns += count.ns;
                 by_process[key.process as usize] += count.calls;

@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use iotrace_common::op;
 use iotrace_model::{
     Model,
     counters::*,
@@ -204,7 +205,7 @@ impl Pass<'_> {
         let is_spanned = self.spanned.contains(&(process, file));
         if self.model.file(file).is_directory() {
             // Of more than one the times are not known.
-            if !is_spanned && counters.v[FSYNCS] + counters.v[FDATASYNCS] == 1 {
+            if !is_spanned && counters.calls(op::is_file_sync) == 1 {
                 self.directory(file, process, counters);
             }
             return;
@@ -272,8 +273,7 @@ impl Pass<'_> {
     /// beginning or after a long while. What comes after the last write or sync is left out, but for a close soon after.
     fn rounds(&self, file: u32, pieces: &[Counters]) -> Vec<Counters> {
         let moves = |counters: &Counters| {
-            let v = &counters.v;
-            v[WRITES] + v[TRANSFER_WRITES] + v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES] > 0
+            counters.calls(op::is_write) + counters.calls(op::is_file_sync) > 0
         };
         let size = self.uses.sizes[file as usize];
         let written: u64 = pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]).sum();
@@ -323,7 +323,7 @@ impl Pass<'_> {
 
     fn directory(&mut self, file: u32, process: u32, counters: &Counters) {
         let v = &counters.v;
-        let syncs = v[FSYNCS] + v[FDATASYNCS];
+        let syncs = counters.calls(op::is_file_sync);
         if syncs > 0 {
             self.uses.directory_syncs.push(DirectorySync {
                 file,
@@ -416,7 +416,7 @@ impl Pass<'_> {
             calls: 0,
             data_ns: 0,
             meta_ns: v[META_NS],
-            syncs: v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES],
+            syncs: counters.calls(op::is_file_sync),
             sync_ns: v[SYNC_NS],
             extent: extent(counters),
         }
@@ -426,15 +426,18 @@ impl Pass<'_> {
     /// last write, close, sync or rename.
     fn written(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
         let v = &counters.v;
-        let calls = v[WRITES] + v[TRANSFER_WRITES];
-        let syncs = v[FSYNCS] + v[FDATASYNCS] + v[SYNC_FILE_RANGES];
-        let is_the_end = v[CLOSES] > 0 && v[OPENS] + v[READS] + v[TRANSFER_READS] + v[MMAPS] == 0;
+        let calls = counters.calls(op::is_write);
+        let (reads, syncs) = (
+            counters.calls(op::is_read),
+            counters.calls(op::is_file_sync),
+        );
+        let is_the_end = v[CLOSES] > 0 && v[OPENS] + reads + v[MMAPS] == 0;
         if calls + syncs + v[RENAMES] == 0 && !is_the_end {
             return None;
         }
         let start = self.first_of([v[FIRST_OPEN], v[FIRST_WRITE], v[FIRST]]);
         // What else was done with the file since (it was read back, removed) is no part of the save.
-        let is_only_saved = v[READS] + v[TRANSFER_READS] + v[UNLINKS] + v[STATS] == 0;
+        let is_only_saved = reads + v[UNLINKS] + v[STATS] == 0;
         let has_stamps = v[LAST_WRITE] != 0 || v[LAST_CLOSE] != 0;
         let end = if has_stamps && !is_only_saved {
             self.at(v[LAST_WRITE].max(v[LAST_CLOSE]))
@@ -455,7 +458,7 @@ impl Pass<'_> {
     /// A load of a file: from its first open to its last read or close.
     fn read(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
         let v = &counters.v;
-        let calls = v[READS] + v[TRANSFER_READS];
+        let calls = counters.calls(op::is_read);
         if calls + v[MMAPS] == 0 {
             return None;
         }

@@ -126,9 +126,10 @@ impl Export<'_> {
         let used = Used::new(&row.cell.total(), sorted);
         let mut phases = used.phases(sorted).map(|(phase, _)| phase);
         let (main, reads) = (phases.next(), phases.next());
-        match traced.op as usize {
-            op::READ | op::TRANSFER_READ => reads.or(main),
-            _ => main,
+        if op::is_read(traced.op as usize) {
+            reads.or(main)
+        } else {
+            main
         }
     }
 }

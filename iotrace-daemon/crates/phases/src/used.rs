@@ -4,6 +4,7 @@ use super::{
     context::Sorted,
     phase::{Direction, Phase},
 };
+use iotrace_common::op;
 use iotrace_model::counters::*;
 
 /// How one process used one file.
@@ -19,18 +20,9 @@ impl Used {
     /// How a file was used, by its counters.
     pub fn new(counters: &Counters, file: &Sorted) -> Self {
         let v = &counters.v;
-        let read = v[READS] + v[TRANSFER_READS] > 0;
-        let written = v[WRITES] + v[TRANSFER_WRITES] > 0;
-        let changed = [
-            TRUNCATES,
-            FALLOCATES,
-            FSYNCS,
-            FDATASYNCS,
-            SYNC_FILE_RANGES,
-            MSYNCS,
-        ];
-        let changed = changed.iter().chain(&[RENAMES, LINKS, UNLINKS]);
-        let changed = changed.map(|index| v[*index]).sum::<u64>() > 0;
+        let read = counters.calls(op::is_read) > 0;
+        let written = counters.calls(op::is_write) > 0;
+        let changed = counters.calls(op::changes) > 0;
         // Opened for writing, without a write: what its other calls took is with writes.
         let opened = v[UNION_READ_NS] == 0 && v[UNION_WRITE_NS] > 0;
         let is_written = written || (!read && v[MMAPS] == 0 && (changed || opened));

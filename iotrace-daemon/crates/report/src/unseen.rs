@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iotrace_common::diag;
+use iotrace_common::{diag, op};
 use serde::Serialize;
 
 use super::{Report, text::escape};
@@ -137,8 +137,7 @@ impl Report<'_> {
             return Direct::default();
         }
         for (file, v) in counters() {
-            let uses = [READS, WRITES, TRANSFER_READS, TRANSFER_WRITES, MMAPS];
-            if uses.iter().any(|index| v[*index] > 0) {
+            if calls(&v, op::moves_bytes) + v[MMAPS] > 0 {
                 opens.remove(&file);
             }
         }

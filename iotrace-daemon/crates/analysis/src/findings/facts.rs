@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iotrace_common::op;
+
 use super::{Data, thresholds::SAMPLE_OPENS_PER_FILE};
 use iotrace_model::counters::*;
 use iotrace_phases::{
@@ -163,7 +165,7 @@ impl FileFacts {
         let tiny = |first: usize| v[first..=first + 2].iter().sum::<u64>();
         let reads = direction == Direction::Read || !apart;
         if reads {
-            self.reads += v[READS] + v[TRANSFER_READS] - v[ZERO_READS].min(v[READS]);
+            self.reads += counters.calls(op::is_read) - v[ZERO_READS].min(v[READS]);
             self.bytes_read += v[BYTES_READ];
             self.read_ns += v[READ_NS];
             let fetched = counters.fetched_by_reads();
@@ -174,7 +176,7 @@ impl FileFacts {
             self.tiny_reads += tiny(READ_SIZE_0_100).saturating_sub(v[ZERO_READS]);
         }
         if is_main {
-            self.writes += v[WRITES] + v[TRANSFER_WRITES];
+            self.writes += counters.calls(op::is_write);
             self.bytes_written += v[BYTES_WRITTEN];
             self.write_ns += v[WRITE_NS] + v[SYNC_NS];
             self.meta_ns += v[META_NS];

@@ -40,6 +40,11 @@ impl Counters {
         self.v[..op::COUNT].iter().sum::<u64>() + self.v[FAILURES]
     }
 
+    /// Calls that succeeded, of the operations that `is` holds for ([`op::is_read`] and its like).
+    pub fn calls(&self, is: impl Fn(usize) -> bool) -> u64 {
+        calls(&self.v, is)
+    }
+
     /// Nanoseconds inside calls of all kinds, failed ones included.
     pub fn nanoseconds(&self) -> u64 {
         self.v[READ_NS] + self.v[WRITE_NS] + self.v[META_NS] + self.v[SYNC_NS] + self.v[FAILED_NS]
@@ -97,6 +102,11 @@ impl Counters {
     pub(super) fn absorb_strides(&mut self, older: &[(u64, u64)]) {
         self.v[STRIDES_OTHER] += prepend(&mut self.strides, older);
     }
+}
+
+/// As [`Counters::calls`], of the values alone.
+pub fn calls(v: &[u64; COUNT], is: impl Fn(usize) -> bool) -> u64 {
+    (0..op::COUNT).filter(|op| is(*op)).map(|op| v[op]).sum()
 }
 
 /// Puts `older` before the values of `top`, and returns the calls that found no slot.

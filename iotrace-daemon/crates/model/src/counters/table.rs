@@ -171,17 +171,18 @@ descriptors! {
 }
 
 const _: () = {
-    assert!(READS == op::READ && WRITES == op::WRITE && OPENS == op::OPEN && CLOSES == op::CLOSE);
-    assert!(DUPS == op::DUP && FSYNCS == op::FSYNC && FDATASYNCS == op::FDATASYNC);
-    assert!(SYNC_FILE_RANGES == op::SYNC_FILE_RANGE && MSYNCS == op::MSYNC && SEEKS == op::SEEK);
-    assert!(STATS == op::STAT && ACCESSES == op::ACCESS && GETDENTS == op::GETDENTS);
-    assert!(TRUNCATES == op::TRUNCATE && FALLOCATES == op::FALLOCATE && RENAMES == op::RENAME);
-    assert!(LINKS == op::LINK && SYMLINKS == op::SYMLINK && UNLINKS == op::UNLINK);
-    assert!(MKDIRS == op::MKDIR && RMDIRS == op::RMDIR && MMAPS == op::MMAP);
-    assert!(TRANSFER_READS == op::TRANSFER_READ && TRANSFER_WRITES == op::TRANSFER_WRITE);
-    assert!(
-        CLOSE_RANGES == op::CLOSE_RANGE && READLINKS == op::READLINK && op::COUNT == READLINKS + 1
-    );
+    // The counter of an operation has its name, mostly in the plural.
+    let mut op = 0;
+    while op < op::COUNT {
+        let (counter, name) = (TABLE[op].name.as_bytes(), op::NAMES[op].as_bytes());
+        let mut at = 0;
+        while at < name.len() {
+            assert!(counter[at] == name[at]);
+            at += 1;
+        }
+        op += 1;
+    }
+    assert!(ZERO_READS == op::COUNT);
     assert!(READ_SIZE_1G_PLUS - READ_SIZE_0_100 + 1 == bucket::SIZES);
     assert!(WRITE_SIZE_1G_PLUS - WRITE_SIZE_0_100 + 1 == bucket::SIZES);
     assert!(SYNC_NS - READ_NS + 1 == group::COUNT);

@@ -2,6 +2,8 @@
 
 use std::{cmp::Reverse, io};
 
+use iotrace_common::op;
+
 use super::{
     escape::shorten,
     table::{Page, Style, Table},
@@ -72,17 +74,14 @@ pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 
 /// Calls, bytes and time by kind of operation.
 pub fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let v = &report.totals.counters.v;
+    let counters = &report.totals.counters;
+    let v = &counters.v;
     page.section("Totals")?;
-    let reads = v[counters::READS] + v[counters::TRANSFER_READS];
-    let writes = v[counters::WRITES] + v[counters::TRANSFER_WRITES];
-    let syncs = v[counters::FSYNCS]
-        + v[counters::FDATASYNCS]
-        + v[counters::SYNC_FILE_RANGES]
-        + v[counters::MSYNCS];
-    let all = report.totals.counters.operations();
+    let (reads, writes) = (counters.calls(op::is_read), counters.calls(op::is_write));
+    let syncs = counters.calls(op::is_sync);
+    let all = counters.operations();
     let meta = all - reads - writes - syncs - v[counters::FAILURES];
-    let whole = report.totals.counters.nanoseconds();
+    let whole = counters.nanoseconds();
     let mut table = Table::new(&[
         "<",
         "CALLS",

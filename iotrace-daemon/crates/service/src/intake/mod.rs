@@ -537,8 +537,7 @@ impl Intake {
             let key = match failure.place {
                 Place::File(file) => {
                     let labels = self.labels(model, totals, file);
-                    let written = [op::WRITE, op::TRANSFER_WRITE, op::TRUNCATE, op::FALLOCATE];
-                    let direction = if written.contains(&(failure.op as usize)) {
+                    let direction = if op::modifies(failure.op as usize) {
                         Direction::Write
                     } else {
                         Direction::Read
