@@ -5,7 +5,7 @@
 //! new column is one line there, and a value of another type does not compile.
 
 mod buffer;
-mod counters;
+pub mod counters;
 mod names;
 pub mod pairs;
 mod values;
@@ -299,9 +299,6 @@ macro_rules! row {
         pub struct $($row)* {
             $($(#[doc = $doc])+ pub $field: $type,)+
         }
-
-        /// Its columns.
-        pub type Store = <$($static)* as $crate::columns::Row<'static>>::Store;
 
         impl<$life> $crate::columns::Row<$life> for $($row)* {
             const NAME: &'static str = $name;

@@ -9,7 +9,7 @@ use iotrace_model::{
 
 use crate::{
     Error,
-    columns::{Field, Row},
+    columns::Row,
     directory::Directory,
     table::{GROUP_ROWS, part_properties as properties, read_table, write_table},
 };
@@ -42,14 +42,15 @@ pub struct Restored<'a> {
 }
 
 /// A table of recordings, as the reference page has it.
-#[derive(Debug)]
+#[cfg(test)]
 pub struct Description {
     /// Where the page has its columns.
     pub name: &'static str,
     /// In order: those of one value, and what it means.
-    pub columns: Vec<(Vec<Field>, String)>,
+    pub columns: Vec<(Vec<crate::columns::Field>, String)>,
 }
 
+#[cfg(test)]
 impl Description {
     /// The table of a row.
     pub fn of<'a, R: Row<'a>>(name: &'static str) -> Self {
@@ -83,6 +84,7 @@ macro_rules! tables {
         }
 
         /// All tables.
+        #[cfg(test)]
         pub fn descriptions() -> Vec<Description> {
             vec![$(Description::of::<$table::Row<'_>>(stringify!($table))),+]
         }

@@ -123,11 +123,8 @@ impl From<StoredRow> for Row {
 }
 
 /// Whether an operation moves bytes: then it mostly moves as many as were asked for, which are not stored twice.
-fn moves_bytes(op: u32) -> bool {
-    matches!(
-        op as usize,
-        op::READ | op::WRITE | op::TRANSFER_READ | op::TRANSFER_WRITE
-    )
+fn moves_bytes(code: u32) -> bool {
+    op::moves_bytes(code as usize)
 }
 
 /// The length as it is stored: none if it is the result.

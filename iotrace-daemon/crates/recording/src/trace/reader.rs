@@ -20,7 +20,7 @@ use parquet::file::{
 
 use super::{
     PART, files,
-    operations::{self, Row, StoredRow},
+    operations::{Row, StoredRow},
 };
 use crate::{
     Error, checksums,
@@ -168,13 +168,16 @@ impl Iterator for Rows<'_> {
     }
 }
 
+/// The columns of operations.
+type Store = <StoredRow as crate::columns::Row<'static>>::Store;
+
 /// A part that is being read, a row group at a time.
 struct OpenPart {
     path: PathBuf,
     reader: SerializedFileReader<File>,
     fields: Vec<Field>,
     /// The row group, how many of its rows are left, and the number of the next one.
-    store: operations::Store,
+    store: Store,
     rows: usize,
     group: usize,
     /// The next row.
@@ -187,7 +190,7 @@ impl OpenPart {
             path: path.into(),
             reader: open(path)?,
             fields: StoredRow::fields(),
-            store: operations::Store::default(),
+            store: Store::default(),
             rows: 0,
             group: 0,
             next: None,
@@ -199,7 +202,7 @@ impl OpenPart {
     /// Takes the next row.
     fn advance(&mut self) -> Result<Option<Row>, Error> {
         while self.rows == 0 && self.group < self.reader.num_row_groups() {
-            self.store = operations::Store::default();
+            self.store = Store::default();
             (self.store, self.rows) =
                 read_group(&self.path, &self.reader, self.group, &self.fields)?;
             self.group += 1;
