@@ -3,7 +3,7 @@
 //! A pure function of two reports, written as text or as JSON. Nothing is judged but where less is plainly better (time)
 //! or more (bandwidth).
 
-use super::{Report, json::PHASE_NAMES, merged::Merged};
+use super::{Report, merged::Merged, sections::phases::NAMES};
 use iotrace_analysis::{
     findings::{Finding, Value},
     saves::Event,
@@ -84,7 +84,7 @@ impl<'a> Diff<'a> {
     /// Compares two runs. Sections of which neither run has anything are left out.
     pub fn new(before: &'a Report<'a>, after: &'a Report<'a>) -> Self {
         let mut sections = vec![section("run", [before, after].map(run))];
-        for name in PHASE_NAMES {
+        for name in NAMES {
             let mut section = section(name, [before, after].map(|report| phase(report, name)));
             section.is_phase = true;
             sections.push(section);

@@ -18,6 +18,7 @@ mod merged;
 mod nodes;
 mod overlapped;
 pub mod scale;
+mod sections;
 pub mod staging;
 mod text;
 mod unseen;
@@ -32,9 +33,8 @@ pub use html::html;
 use iotrace_analysis::phases::{PhaseSums, Phases};
 use iotrace_analysis::sum::Sum;
 pub use json::{diff_json, json, summary_json, view_json};
-pub use text::{
-    Extent, Layout, SECTIONS, diff_text, escape, scale_text, shorten, text, units, view_text,
-};
+pub use sections::{SECTIONS, Section};
+pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, units, view_text};
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
 use iotrace_model::{

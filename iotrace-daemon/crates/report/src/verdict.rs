@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use super::{
     Report,
-    merged::Merged,
+    json::entries::seconds,
+    merged::{self, Merged},
     units::{count, duration, share, shares},
 };
 use iotrace_analysis::{
@@ -23,6 +24,7 @@ use iotrace_model::{
     waits::Leaf,
 };
 use iotrace_phases::phase::Phase;
+use serde_json::{Value as Json, json};
 
 /// Share of the run up to which file I/O does not bound it.
 const MAX_UNBOUND_SHARE: f64 = 0.1;
@@ -283,4 +285,19 @@ impl Report<'_> {
         programs.sort_by_key(|program| std::cmp::Reverse(program.merged.in_calls));
         programs
     }
+}
+
+/// The key `verdict`.
+pub fn json(report: &Report<'_>) -> Json {
+    let judgement = report.judge();
+    let run = report.run.duration_ns;
+    json!({
+        "code": judgement.verdict.name(),
+        "text": judgement.text(report),
+        "finding": judgement.finding.map(|finding| finding.code),
+        "file_io_seconds_at_least": seconds(judgement.at_least_ns),
+        "file_io_seconds_at_most": seconds(judgement.at_most_ns),
+        "share_of_run_at_least": merged::share(judgement.at_least_ns, run),
+        "share_of_run_at_most": merged::share(judgement.at_most_ns, run),
+    })
 }

@@ -3,13 +3,19 @@
 use serde::Serialize;
 
 use super::{
-    columns::{Amount, Columns},
     files::{Directories, Files, Folded, Listed, Use},
     over_time::{Heat, Series},
-    processes::Processes,
-    waits::{Lane, lanes},
+    tables::PageSection,
 };
-use crate::{Report, json::Summary, text::escape};
+use crate::{
+    Report,
+    json::Summary,
+    sections::{
+        page_sections,
+        processes::Processes,
+        waits::{Lane, lanes},
+    },
+};
 
 /// Phases in the order of the charts, and what has none: calls by path that opened no file, and overflow.
 pub const PHASES: [&str; 6] = [
@@ -34,7 +40,8 @@ pub struct Data<'a> {
     processes: Processes,
     /// Processes that are not listed.
     folded_processes: usize,
-    mounts: Mounts,
+    /// Sections that are notes and tables.
+    sections: Vec<PageSection>,
     directories: Directories,
     files: Files,
     /// Files that are not listed.
@@ -58,7 +65,7 @@ impl<'a> Data<'a> {
             waits: lanes(report),
             folded_processes: report.processes.len() - processes.len(),
             processes,
-            mounts: Mounts::new(report),
+            sections: page_sections(report),
             directories: listed.directories,
             files: listed.files,
             folded: listed.folded,
@@ -71,35 +78,5 @@ impl<'a> Data<'a> {
                 .map(|rule| rule.name.as_str())
                 .collect(),
         }
-    }
-}
-
-#[derive(Default, Serialize)]
-struct Mounts {
-    mount_point: Vec<String>,
-    fs_type: Vec<String>,
-    files: Vec<u64>,
-    #[serde(flatten)]
-    sums: Columns,
-}
-
-impl Mounts {
-    fn new(report: &Report<'_>) -> Self {
-        let mut mounts = Self::default();
-        let mut sorted: Vec<_> = report.mounts.iter().collect();
-        sorted.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.bytes_read + sum.bytes_written));
-        for ((mount_point, fs_type), sum) in sorted {
-            mounts.mount_point.push(escape(mount_point));
-            mounts.fs_type.push(fs_type.clone());
-            mounts.files.push(sum.files);
-            mounts.sums.push(&Amount {
-                operations: sum.operations,
-                bytes_read: sum.bytes_read,
-                bytes_written: sum.bytes_written,
-                ns: sum.ns,
-                ..Amount::default()
-            });
-        }
-        mounts
     }
 }

@@ -4,12 +4,11 @@
 //! the browser does not run: the report without its long lists, and the lists as columns. Scripts make text nodes of
 //! it and nothing else, and a policy in the page lets only scripts and styles run that carry this file's own nonce.
 
-mod columns;
+pub mod columns;
 mod data;
 mod files;
 mod over_time;
-mod processes;
-mod waits;
+mod tables;
 
 use std::{
     fs::File,
@@ -17,6 +16,7 @@ use std::{
 };
 
 use data::Data;
+pub use tables::{Cell, PageSection, PageTable, Part};
 
 use super::Report;
 

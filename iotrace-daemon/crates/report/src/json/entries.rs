@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use iotrace_common::{bucket, op};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{
+    Serialize, Serializer,
+    ser::{SerializeMap, SerializeSeq},
+};
+use serde_json::{Map, Value as Json};
 
-use super::Seq;
 use crate::Report;
 use iotrace_analysis::sum::Sum;
 use iotrace_model::{
@@ -16,7 +19,7 @@ use iotrace_model::{
 };
 
 /// Text of any bytes: as UTF-8, and in hexadecimal too where it is not.
-pub(super) fn text_entries<M: SerializeMap>(
+pub fn text_entries<M: SerializeMap>(
     map: &mut M,
     key: &'static str,
     hex: &'static str,
@@ -30,7 +33,7 @@ pub(super) fn text_entries<M: SerializeMap>(
     Ok(())
 }
 
-pub(super) fn sum_entries<M: SerializeMap>(
+pub fn sum_entries<M: SerializeMap>(
     map: &mut M,
     report: &Report<'_>,
     sum: &Sum,
@@ -73,7 +76,7 @@ fn is_bucket(index: usize) -> bool {
     (counters::READ_SIZE_0_100..=counters::WRITE_SIZE_1G_PLUS).contains(&index)
 }
 
-pub(super) fn counter_entries<M: SerializeMap>(
+pub fn counter_entries<M: SerializeMap>(
     map: &mut M,
     report: &Report<'_>,
     counters: &Counters,
@@ -100,7 +103,7 @@ pub(super) fn counter_entries<M: SerializeMap>(
     Ok(())
 }
 
-pub(super) fn table_entries<M: SerializeMap>(
+pub fn table_entries<M: SerializeMap>(
     map: &mut M,
     counters: &Counters,
     sizes: &[(u64, u64)],
@@ -167,12 +170,12 @@ struct StrideCount {
     count: u64,
 }
 
-pub(super) fn flat((key, count): (&FailureKey, FailureCount)) -> (u32, u32, FailureCount) {
+pub fn flat((key, count): (&FailureKey, FailureCount)) -> (u32, u32, FailureCount) {
     (key.op, key.errno, count)
 }
 
 /// `errors` by errno, and where asked `errors_by_operation`.
-pub(super) fn failure_entries<M: SerializeMap>(
+pub fn failure_entries<M: SerializeMap>(
     map: &mut M,
     failures: impl Iterator<Item = (u32, u32, FailureCount)>,
     by_operation: bool,
@@ -200,6 +203,53 @@ fn key(name: &str, suffix: &str) -> String {
     [name, suffix].concat()
 }
 
-pub(super) fn seconds(ns: u64) -> f64 {
+pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+pub fn moment(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Text of any bytes under `key`, and in hexadecimal too where it is not UTF-8.
+pub fn put_text(object: &mut Map<String, Json>, key: &str, text: &[u8]) {
+    object.insert(
+        key.into(),
+        String::from_utf8_lossy(text).into_owned().into(),
+    );
+    if std::str::from_utf8(text).is_err() {
+        let digits: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
+        object.insert(format!("{key}_hex"), digits.into());
+    }
+}
+
+pub fn object(value: Json) -> Map<String, Json> {
+    match value {
+        Json::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+pub fn pid(report: &Report<'_>, process: u32) -> u32 {
+    report.model.processes()[process as usize].id.pid
+}
+
+impl Report<'_> {
+    /// A moment in seconds since the start of the run.
+    pub fn at(&self, monotonic: u64) -> f64 {
+        (self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns) as f64 / 1e9
+    }
+}
+
+/// A sequence that is made while it is written.
+pub struct Seq<F>(pub F);
+
+impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Seq<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(None)?;
+        for item in (self.0)() {
+            seq.serialize_element(&item)?;
+        }
+        seq.end()
+    }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::analysis::put_text;
+use super::entries::put_text;
 use crate::{FORMAT_VERSION, Report, view::View};
 
 /// Writes the view as one JSON object and a newline.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     escape::escape,
-    overview,
+    head,
     table::{Layout, Page, Style, Table},
     units::{bytes, count, duration},
 };
@@ -19,7 +19,7 @@ pub fn diff_text(diff: &Diff<'_>, layout: Layout, out: impl Write) -> io::Result
     let mut page = Page::new(out, layout);
     for (title, report) in [("Before", diff.before), ("After", diff.after)] {
         page.line(Style::Dim, title)?;
-        overview::head(report, &mut page)?;
+        head::head(report, &mut page)?;
     }
     for remark in diff.remarks() {
         page.prose(Style::Warning, &format!("{}.", escape(remark.as_bytes())))?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     escape::shorten,
-    overview,
+    head,
     table::{Layout, Page, Style, Table},
     units::{count, duration, rate, share, some, some_bytes},
 };
@@ -21,7 +21,7 @@ pub fn view_text(
     out: impl Write,
 ) -> io::Result<()> {
     let mut page = Page::new(out, layout);
-    overview::head(report, &mut page)?;
+    head::head(report, &mut page)?;
     let by = view.choice.by.name();
     let of_phase = view
         .choice
@@ -63,7 +63,7 @@ pub fn view_text(
                 let host = report.host_of(process.node).map(|host| format!("{host}: "));
                 let host = host.unwrap_or_default();
                 let room = room.saturating_sub(host.len());
-                host + &shorten(&overview::command(process), room)
+                host + &shorten(&head::command(process), room)
             }
             None if row.name.is_empty() => "(no name)".into(),
             None => shorten(&row.name, room),

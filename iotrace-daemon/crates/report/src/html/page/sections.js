@@ -386,44 +386,12 @@ const sections = (() => {
     return [el("p", {}, `Commonest sizes: ${parts.join("; ")}.`)];
   }
 
-  function mounts(data) {
-    const rows = data.mounts.mount_point.map((_, i) => Object.fromEntries(Object.entries(data.mounts).map(([key, column]) => [key, column[i]])));
-    const most = Math.max(...rows.map((row) => row.bytes_read + row.bytes_written));
-    return section("mounts", "Mounts", table("Mounts", [
-      { title: "Mount point", cell: (row) => row.mount_point || "unknown" },
-      { title: "Filesystem", cell: (row) => row.fs_type || "unknown" },
-      { title: "Files", number: true, cell: (row) => count(row.files) },
-      { title: "Operations", number: true, cell: (row) => count(row.operations) },
-      { title: "Read", number: true, cell: (row) => bytes(row.bytes_read) },
-      { title: "Written", number: true, cell: (row) => bytes(row.bytes_written) },
-      { title: "Time in I/O", number: true, cell: (row) => duration(row.ns / 1e9) },
-      { title: "Bytes", cell: (row) => bar(row.bytes_read + row.bytes_written, most, "var(--read)") },
-    ], rows));
-  }
-
-  /** Block devices of the whole host, a row for each operation. */
-  function devices(block) {
-    if (!block?.devices?.length) return null;
-    const rows = block.devices.flatMap((device) =>
-      ["read", "write", "flush", "discard"].filter((kind) => device[kind]).map((kind) => ({ device, kind, sum: device[kind] })));
-    const atMost = (seconds) => (seconds == null ? "> 10 s" : `\u2264 ${duration(seconds)}`);
-    const { total, by_no_process: ownerless } = block;
-    return section("devices", "Block devices",
-      el("p", { class: "note" }, "Requests of the whole host; bandwidth and the mean number in flight are over the run. "
-        + `For traced processes and their files: ${bytes(total.device_bytes_read)} read and ${bytes(total.device_bytes_written)} written, `
-        + `${bytes(ownerless.device_bytes_written)} of it written back by the kernel.`),
-      table("Block devices", [
-        { title: "Device", cell: ({ device }) => (device.host ? `${visible(device.host)} ${visible(device.name)}` : visible(device.name)) },
-        { title: "Operation", cell: ({ kind }) => kind },
-        { title: "Requests", number: true, cell: ({ sum }) => count(sum.requests) },
-        { title: "Bytes", number: true, cell: ({ sum }) => bytes(sum.bytes) },
-        { title: "Bandwidth", number: true, cell: ({ sum }) => rate(sum.bytes_per_second) },
-        { title: "Mean latency", number: true, cell: ({ sum }) => duration(sum.mean_latency_seconds) },
-        { title: "Half", number: true, cell: ({ sum }) => atMost(sum.p50_latency_at_most_seconds) },
-        { title: "99 %", number: true, cell: ({ sum }) => atMost(sum.p99_latency_at_most_seconds) },
-        { title: "In flight", number: true, cell: ({ sum }) => sum.mean_in_flight.toFixed(2) },
-        { title: "Failed", number: true, cell: ({ sum }) => count(sum.failures) },
-      ], rows));
+  /** A section of notes and tables, whose cells are texts and bars. */
+  function plain({ id, title, parts }) {
+    const shownCell = (cell) => (cell.whole === undefined ? cell : bar(cell.part, cell.whole, "var(--read)"));
+    const shownTable = ({ caption, columns, rows }) =>
+      table(caption, columns.map((column, index) => ({ ...column, cell: (row) => shownCell(row[index]) })), rows);
+    return section(id, title, parts.map((part) => (part.table ? shownTable(part.table) : el("p", { class: "note" }, part.note))));
   }
 
   function losses(data) {
@@ -439,5 +407,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, waits, phases, fileCounts, storage, unseen, events, facts, searched, balance, nodes, sizes, mounts, devices, losses, target };
+  return { summary, findings, waits, phases, fileCounts, storage, unseen, events, facts, searched, balance, nodes, sizes, plain, losses, target };
 })();

@@ -12,7 +12,7 @@ use lines::{Lines, clipped, counted, wrapped};
 
 use super::{
     escape::{escape, shorten, width},
-    overview::{command, target},
+    head::{command, target},
     rollup::rollup,
     table::{Page, Style},
     units::{count, duration, share, shares, some_bytes},

@@ -1,16 +1,17 @@
-//! What was not counted, in the text report.
+//! What was not counted.
 
 use std::io;
 
-use iotrace_common::diag;
-
-use super::{
+use crate::Report;
+use crate::text::{
     escape::escape,
     table::{Page, Style},
     units::{bytes, count},
 };
-use crate::Report;
-use iotrace_model::run::TraceRun;
+use iotrace_common::diag;
+use iotrace_model::run::{TraceMissing, TraceRun};
+use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What a reason means.
 fn meaning(name: &str) -> &'static str {
@@ -50,7 +51,7 @@ fn operations(trace: &TraceRun, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// What was not counted, always said; and what was left out on purpose.
-pub fn losses(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.section("Losses")?;
     let lost = report.losses(true);
     if lost.values().all(|count| *count == 0) {
@@ -76,4 +77,56 @@ pub fn losses(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         page.prose(Style::Warning, &text)?;
     }
     Ok(())
+}
+
+/// The key `trace`: the operation trace.
+#[derive(Serialize)]
+pub struct TraceJson<'a> {
+    operations: u64,
+    bytes: u64,
+    parts: u32,
+    filter: &'a [String],
+    max_bytes: Option<u64>,
+    lost: u64,
+    lost_share: f64,
+    left_out: u64,
+    /// By process.
+    missing: &'a [TraceMissing],
+}
+
+impl<'a> TraceJson<'a> {
+    pub fn of(trace: &'a TraceRun) -> Self {
+        Self {
+            operations: trace.operations,
+            bytes: trace.bytes,
+            parts: trace.parts,
+            filter: &trace.filter,
+            max_bytes: trace.most_bytes,
+            lost: trace.lost(),
+            lost_share: trace.lost_share(),
+            left_out: trace.left_out(),
+            missing: &trace.missing,
+        }
+    }
+}
+
+impl Report<'_> {
+    /// Every reason with its count, 0 included: those that lose something, or those that do not. Without the parts of one,
+    /// which are among what is not seen.
+    pub fn losses(&self, lost: bool) -> BTreeMap<&str, u64> {
+        let known = diag::NAMES
+            .iter()
+            .zip(diag::IS_LOSS)
+            .filter(|(name, is_loss)| *is_loss == lost && !diag::is_part(name));
+        let mut losses: BTreeMap<&str, u64> = known.map(|(name, _)| (*name, 0)).collect();
+        if lost {
+            losses.extend(diag::MISSES.map(|(name, _)| (name, 0)));
+        }
+        for (name, count) in &self.run.losses {
+            if diag::is_loss(name) == lost && !diag::is_part(name) {
+                losses.insert(name, *count);
+            }
+        }
+        losses
+    }
 }

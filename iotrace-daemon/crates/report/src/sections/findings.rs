@@ -1,20 +1,22 @@
-//! Findings in the text report: what is wrong, in numbers, and what to do.
+//! Findings: what is wrong, in numbers, and what to do.
 
 use std::io;
 
-use super::{
+use crate::json::entries::{pid, put_text, seconds};
+use crate::text::{
     escape::{escape, shorten},
     table::{Page, Style},
     units::{bytes, count, duration, share, some_rate},
 };
-use crate::Report;
+use crate::{Report, merged, text::head};
 use iotrace_analysis::findings::{Finding, LOOKED_AT, Severity, Subject, Value};
+use serde_json::{Map, Value as Json, json};
 
 /// Subjects that are shown.
-const SUBJECTS: usize = 3;
+const MAX_SUBJECTS: usize = 3;
 
 /// All findings, or that there are none.
-pub fn findings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.section("Findings")?;
     let findings = &report.analysis.findings;
     if findings.is_empty() {
@@ -55,12 +57,12 @@ fn finding_lines(report: &Report<'_>, page: &mut Page<'_>, finding: &Finding) ->
         .map(|(name, value)| format!("{} {}", label(name), shown(value)))
         .collect();
     page.indented(Style::Plain, &evidence.join("; "))?;
-    let shown = finding.subjects.iter().take(SUBJECTS);
+    let shown = finding.subjects.iter().take(MAX_SUBJECTS);
     for subject in shown {
         let text = subject_text(report, subject, page.width() - 6);
         page.line(Style::Dim, &format!("      {text}"))?;
     }
-    let rest = finding.subjects.len().saturating_sub(SUBJECTS);
+    let rest = finding.subjects.len().saturating_sub(MAX_SUBJECTS);
     if rest > 0 {
         page.line(
             Style::Dim,
@@ -68,6 +70,12 @@ fn finding_lines(report: &Report<'_>, page: &mut Page<'_>, finding: &Finding) ->
         )?;
     }
     page.indented(Style::Good, &finding.advice)
+}
+
+/// The key `findings`.
+pub fn json(report: &Report<'_>) -> Json {
+    let findings = report.analysis.findings.iter();
+    findings.map(|one| finding_json(report, one)).collect()
 }
 
 /// The name of a number without its unit, which its value has.
@@ -92,11 +100,58 @@ fn subject_text(report: &Report<'_>, subject: &Subject, room: usize) -> String {
         Subject::File(file) => shorten(report.model.file(*file).path, room),
         Subject::Process(index) => {
             let process = &report.model.processes()[*index as usize];
-            let command = super::overview::command(process);
+            let command = head::command(process);
             let pid = format!("process {} ", process.id.pid);
             let room = room.saturating_sub(pid.len());
             pid + &shorten(&command, room)
         }
         Subject::Directory(path) | Subject::Mount(path) => shorten(path, room),
     }
+}
+
+fn finding_json(report: &Report<'_>, finding: &Finding) -> Json {
+    let evidence = finding.evidence.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Count(value) | Value::Bytes(value) => json!(value),
+            Value::Seconds(value) | Value::Share(value) | Value::Rate(value) => json!(value),
+            Value::Text(text) => json!(text),
+        };
+        ((*name).to_owned(), value)
+    });
+    let saving = &finding.saving;
+    json!({
+        "code": finding.code,
+        "severity": saving.severity.name(),
+        "saves_at_most_seconds": seconds(saving.at_most_ns),
+        "saves_at_most_share": merged::share(saving.at_most_ns, report.run.duration_ns),
+        "confidence": saving.confidence.name(),
+        "not_looked_at": saving.not_looked_at,
+        "title": finding.title,
+        "evidence": evidence.collect::<Map<_, _>>(),
+        "subjects": finding.subjects.iter().map(|of| subject_json(report, of)).collect::<Vec<_>>(),
+        "advice": finding.advice,
+        "also": finding.also,
+    })
+}
+
+fn subject_json(report: &Report<'_>, subject: &Subject) -> Json {
+    let mut object = Map::new();
+    let (kind, name) = match subject {
+        Subject::File(file) => ("file", report.model.file(*file).path),
+        Subject::Process(process) => {
+            object.insert("pid".into(), pid(report, *process).into());
+            (
+                "process",
+                report.model.processes()[*process as usize]
+                    .about
+                    .comm
+                    .as_slice(),
+            )
+        }
+        Subject::Directory(path) => ("directory", path.as_slice()),
+        Subject::Mount(path) => ("mount", path.as_slice()),
+    };
+    object.insert("kind".into(), kind.into());
+    put_text(&mut object, "name", name);
+    Json::Object(object)
 }

@@ -1,19 +1,24 @@
-//! Calls that had not returned, in the text report.
+//! Calls that had not returned when the recording ended.
 
 use std::io;
 
-use super::{
+use super::phases::NAMES;
+use crate::Report;
+use crate::json::entries::seconds;
+use crate::text::{
     escape::shorten,
     table::{Page, Style, Table},
     units::{count, duration},
 };
-use crate::{Report, json::phases::NAMES};
+use iotrace_model::run::{Run, rfc3339};
+use iotrace_phases::phase::Phase;
+use serde_json::{Value as Json, json};
 
 /// Calls before the rest is summed up.
 const ROWS: usize = 12;
 
 /// Who has been in which call on which file, and for how long.
-pub fn in_flight(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let calls = &report.run.in_flight;
     if calls.is_empty() {
         return Ok(());
@@ -52,4 +57,25 @@ pub fn in_flight(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         Style::Dim,
         "They had not returned when the recording ended, and are in none of the counters.",
     )
+}
+
+/// The key `in_flight`.
+pub fn json(run: &Run) -> Json {
+    let calls = run.in_flight.iter();
+    let calls = calls.map(|call| {
+        let phase = (call.phase != 0).then(|| Phase::from_code(call.phase).name());
+        json!({
+            "pid": call.pid,
+            "tid": call.tid,
+            "operation": call.operation,
+            "path": call.path,
+            "mount_point": call.mount_point,
+            "fs_type": call.fs_type,
+            "phase": phase,
+            "seconds": seconds(call.ns),
+            "began_before": call.began_before,
+            "since": rfc3339(call.start_unix_ns),
+        })
+    });
+    Json::Array(calls.collect())
 }

@@ -1,8 +1,9 @@
-//! How many files were used and how, in the text report.
+//! How many files a run used and how.
 
 use std::io;
 
-use super::{
+use crate::json::entries::{pid, put_text, seconds};
+use crate::text::{
     escape::shorten,
     table::{Page, Style, Table},
     units::{bytes, count, duration, rate, share, some_bytes, some_rate},
@@ -11,9 +12,10 @@ use crate::{
     Report,
     file_counts::{Category, FileCounts, Share},
 };
+use serde_json::{Map, Value as Json, json};
 
 /// Files by how they were used, by size, and the bandwidth that comes of it.
-pub fn file_counts(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let counts = report.file_counts();
     if counts.all.files == 0 {
         return Ok(());
@@ -112,4 +114,37 @@ fn shared(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         shorten(report.model.file(files[row].file).path, room)
     });
     page.table(table)
+}
+
+/// The key `file_counts`.
+pub fn json(report: &Report<'_>) -> Json {
+    let counts = report.file_counts();
+    let share = |share: &Share| json!({"pid": pid(report, share.process), "seconds": seconds(share.ns), "bytes": share.bytes});
+    let shared = report.shared.all().iter().map(|shared| {
+        let mut object = Map::new();
+        put_text(&mut object, "path", report.model.file(shared.file).path);
+        object.insert("processes".into(), shared.processes.into());
+        object.insert("slowest".into(), share(&shared.slowest));
+        object.insert("fastest".into(), share(&shared.fastest));
+        Json::Object(object)
+    });
+    let slowest = (counts.slowest.ns > 0).then(|| pid(report, counts.slowest.process));
+    let mean = |ns: u64| seconds(ns) / counts.processes.max(1) as f64;
+    json!({
+        "all": counts.all,
+        "read_only": counts.read_only,
+        "write_only": counts.write_only,
+        "read_write": counts.read_write,
+        "unique": counts.unique,
+        "shared": counts.shared,
+        "sizes": counts.sizes,
+        "shared_files": shared.collect::<Vec<_>>(),
+        "slowest_pid": slowest,
+        "slowest_seconds": seconds(counts.slowest.ns),
+        "bandwidth_by_slowest": counts.bandwidth(),
+        "processes": counts.processes,
+        "mean_read_seconds": mean(counts.read_ns),
+        "mean_write_seconds": mean(counts.write_ns),
+        "mean_meta_seconds": mean(counts.meta_ns),
+    })
 }

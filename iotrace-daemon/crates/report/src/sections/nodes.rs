@@ -1,24 +1,26 @@
-//! Nodes in the text report, and what is to be said of their recordings.
+//! The nodes of a job, and remarks on their recordings.
 
 use std::io;
 
-use super::{
-    escape::shorten,
+use crate::Report;
+use crate::json::entries::{moment, seconds};
+use crate::text::{
+    escape::{escape, shorten},
     table::{Page, Style, Table},
     units::{count, duration, share, some_bytes},
 };
-use crate::Report;
+use serde_json::{Value as Json, json};
 
 /// What is to be said of the recordings as such.
 pub fn remarks(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for remark in report.remarks() {
-        page.prose(Style::Warning, &super::escape(remark.as_bytes()))?;
+        page.prose(Style::Warning, &escape(remark.as_bytes()))?;
     }
     Ok(())
 }
 
 /// What each node did, where there are several.
-pub fn nodes(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if !report.has_nodes() {
         return Ok(());
     }
@@ -52,4 +54,31 @@ pub fn nodes(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         shorten(report.nodes[row].run.host.as_bytes(), room)
     });
     page.table(table)
+}
+
+/// What each node did.
+pub fn json(report: &Report<'_>) -> Json {
+    let nodes = report
+        .nodes
+        .iter()
+        .zip(report.node_sums())
+        .map(|(node, sum)| {
+            let run = &node.run;
+            json!({
+                "host": run.host,
+                "start": moment(run.start_unix_ns - report.run.start_unix_ns),
+                "duration_seconds": seconds(run.duration_ns),
+                "complete": node.complete,
+                "clock_step_seconds": moment(run.clock_step_ns),
+                "exit_code": run.exit_code,
+                "processes": sum.processes,
+                "operations": sum.flow.operations,
+                "bytes_read": sum.flow.bytes_read,
+                "bytes_written": sum.flow.bytes_written,
+                "seconds": seconds(sum.flow.ns()),
+                "training_bytes_read": sum.training_read,
+                "checkpoint_bytes_written": sum.checkpoint_written,
+            })
+        });
+    Json::Array(nodes.collect())
 }

@@ -1,15 +1,15 @@
-//! What is known not to be seen, in the text report.
+//! I/O that iotrace knows it did not trace.
 
 use std::io;
 
-use super::{
+use crate::Report;
+use crate::text::{
     table::{Page, Style},
     units::{bytes, count},
 };
-use crate::Report;
 
 /// A line for each kind of it; nothing where there is none.
-pub fn unseen(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let unseen = report.unseen();
     let mut lines = Vec::new();
     for device in &unseen.mapped_devices {

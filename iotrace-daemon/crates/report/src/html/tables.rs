@@ -1,0 +1,72 @@
+//! Sections of the page that are notes and tables: they need no script.
+
+use serde::Serialize;
+
+/// A section with its heading.
+#[derive(Serialize)]
+pub struct PageSection {
+    /// The anchor.
+    pub id: &'static str,
+    pub title: &'static str,
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a section.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Note(String),
+    Table(PageTable),
+}
+
+/// A table; the first cell of a row is its heading.
+#[derive(Serialize)]
+pub struct PageTable {
+    caption: &'static str,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+}
+
+#[derive(Serialize)]
+struct Column {
+    title: &'static str,
+    /// Aligned right.
+    number: bool,
+}
+
+/// What is in a cell.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Cell {
+    Text(String),
+    /// A bar as long as the part of the whole.
+    Bar {
+        part: u64,
+        whole: u64,
+    },
+}
+
+impl PageTable {
+    /// A table with these headings; those that start with `<` are aligned left, all others right.
+    pub fn new(caption: &'static str, headings: &[&'static str]) -> Self {
+        let column = |heading: &&'static str| Column {
+            title: heading.trim_start_matches('<'),
+            number: !heading.starts_with('<'),
+        };
+        Self {
+            caption,
+            columns: headings.iter().map(column).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}

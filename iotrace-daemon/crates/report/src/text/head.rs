@@ -1,0 +1,75 @@
+//! The head of the text report: what ran, where, how and for how long.
+
+use std::io;
+
+use super::{
+    escape::shorten,
+    table::{Page, Style},
+    units::duration,
+};
+use crate::Report;
+use iotrace_model::{
+    Process,
+    run::{MergedTime, Run, Target, rfc3339},
+};
+
+/// What was traced.
+pub fn target(run: &Run) -> String {
+    match &run.target {
+        Target::Command(command) => command.join(" "),
+        Target::Pids(pids) if pids.len() == 1 => format!("process {}", pids[0]),
+        Target::Pids(pids) => {
+            format!(
+                "processes {}",
+                pids.iter()
+                    .map(u32::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
+        }
+        Target::All(_) => "all processes".to_owned(),
+    }
+}
+
+/// What ran, where, how and for how long.
+pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let run = report.run;
+    let what = target(run);
+    page.line(Style::Title, &shorten(what.as_bytes(), page.width()))?;
+    let start = rfc3339(run.start_unix_ns);
+    let start = start.get(..19).unwrap_or(&start).replace('T', " ");
+    let mut facts = vec![
+        duration(run.duration_ns),
+        format!("from {start} UTC"),
+        format!("on {}", run.host),
+    ];
+    facts.insert(
+        1,
+        run.exit_code
+            .map(|code| format!("exit code {code}"))
+            .unwrap_or_default(),
+    );
+    facts.retain(|fact| !fact.is_empty());
+    page.line(
+        Style::Plain,
+        &shorten(facts.join(", ").as_bytes(), page.width()),
+    )?;
+    let mut how = format!(
+        "iotrace {}, Linux {}, {} hooks, detail {}",
+        run.iotrace_version, run.kernel, run.hook, run.detail
+    );
+    if run.merged_time == MergedTime::Exact {
+        how += ", merged time exact";
+    }
+    page.line(Style::Dim, &shorten(how.as_bytes(), page.width()))
+}
+
+/// The command line where it is known, else the program, else its short name.
+pub fn command(process: &Process) -> Vec<u8> {
+    let about = &process.about;
+    match (about.args.is_empty(), about.exe.is_empty()) {
+        (false, _) => about.args.join(&b' '),
+        (true, false) => about.exe.clone(),
+        (true, true) => about.comm.clone(),
+    }
+}
