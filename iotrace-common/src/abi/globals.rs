@@ -285,7 +285,7 @@ macro_rules! kernel_globals {
                     /// Where a name is linked to the others of its inode. The second name in some release after Linux 7.0.
                     DENTRY_ALIAS: "dentry", "d_u.d_alias" | "d_alias";
                 }
-                /// The block layer: requests, their disks, and bios.
+                /// The block layer: requests and their disks.
                 BLOCK_FIELDS {
                     BLOCK_QUEUE: "request", "q";
                     QUEUE_DISK: "request_queue", "disk";
@@ -293,6 +293,9 @@ macro_rules! kernel_globals {
                     BLOCK_LEFT: "request", "__data_len";
                     DISK_MAJOR: "gendisk", "major";
                     DISK_MINOR: "gendisk", "first_minor";
+                }
+                /// Bios, and what they lead to.
+                BIO_FIELDS {
                     BIO_DEVICE: "bio", "bi_bdev";
                     BIO_OPERATION: "bio", "bi_opf";
                     BIO_FLAGS: "bio", "bi_flags";

@@ -1,9 +1,7 @@
 //! The hooks: which there are, and how each comes on and off.
 //!
 //! Attaches the BTF raw tracepoints `sys_enter` and `sys_exit` (hook kind `btf`) or `syscalls/sys_enter_*` and
-//! `sys_exit_*` (hook kind `tracepoint`), and in both the process hooks `sched_process_fork`, `_exec` and `_exit`, and those
-//! of io_uring (`uring`), of the page cache and mapped files (`pages`), where a software event of perf is among them, and
-//! of the block layer (`block`).
+//! `sys_exit_*` (hook kind `tracepoint`), and the optional hooks ([`HOOKS`]).
 
 use std::path::Path;
 
@@ -14,9 +12,10 @@ use aya::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Detached, Kernel, KernelError, block, calls,
+    Detached, Kernel, KernelError, calls,
     cpu::Threads,
     error::{chain, errno_of, hint},
+    hooks::{Availability, Found, HOOKS, Kind, OptionalHook, RequiredBy, When},
     pages, untyped, variant,
 };
 use iotrace_model::run::RAW;
@@ -64,14 +63,6 @@ pub struct HookState {
     pub reason: Option<String>,
 }
 
-/// What is not known without a process hook.
-const COSTS: &str = "processes are known by their I/O alone, and those that end at once by no name";
-
-const PROCESS_HOOKS: [(&str, &str); 3] = [
-    ("process_fork", "sched_process_fork"),
-    ("process_exec", "sched_process_exec"),
-    ("process_exit", "sched_process_exit"),
-];
 /// Why there are no per-syscall tracepoints, and what to do.
 pub const NO_TRACEFS: &str = "no syscall tracepoints in /sys/kernel/tracing\n\
                               mount -t tracefs tracefs /sys/kernel/tracing; the kernel needs\n\
@@ -98,56 +89,12 @@ impl Kernel {
             return Ok(Hook::Raw);
         }
         let btf = kernel_btf(self.btf.as_deref())?;
-        attach_raw(&mut self.ebpf, &PROCESS_HOOKS, &btf)?;
-        if let Err(reason) = self.attach_uring(&btf) {
-            log::warn!("io_uring is not accounted: {reason}");
-        }
-        match self.attach_page_cache(&btf) {
-            Err(reason) if reason != pages::OFF => log::warn!(
-                "what comes from storage and what from memory is not told apart: {reason}"
-            ),
-            _ => {}
-        }
-        match self.attach_mapped(&btf) {
-            Err(reason) if reason != pages::OFF => {
-                log::warn!("the use of mapped files is not accounted: {reason}");
+        for (hook, reason) in self.attach_optional(&btf, true)? {
+            if let Some(reason) = reason {
+                log::warn!("{}: {reason}", hook.lost);
             }
-            _ => {}
-        }
-        match self.attach_fault_ends() {
-            Err(reason) if reason != pages::OFF => {
-                log::warn!("the time of page faults is not known: {reason}");
-            }
-            _ => {}
-        }
-        match self.attach_block(&btf) {
-            Err(reason) if reason != block::OFF => {
-                log::warn!("requests to block devices are not counted: {reason}");
-            }
-            _ => {}
-        }
-        if let Some(waits) = self.waits.clone() {
-            waits
-                .attach(&mut self.ebpf, &btf)
-                .map_err(|reason| KernelError::LeftOut {
-                    what: "--waits",
-                    reason,
-                })?;
-        }
-        if let Err(reason) = self.load_threads(&btf) {
-            log::warn!(
-                "CPU time is not counted, nor how much of the I/O overlapped with other work: {reason}"
-            );
         }
         self.attach_calls(choice, &btf)
-    }
-
-    /// Loads the iterator over threads where CPU time is to be counted, or says why not.
-    fn load_threads(&mut self, btf: &Btf) -> Result<(), String> {
-        if self.cpu.clone()? {
-            self.threads = Some(Threads::load(&mut self.ebpf, btf)?);
-        }
-        Ok(())
     }
 
     /// As [`Self::attach`], where all processes are traced: the hooks that follow processes may be missing.
@@ -156,46 +103,16 @@ impl Kernel {
         choice: HookChoice,
     ) -> Result<(Hook, Vec<HookState>), KernelError> {
         let btf = kernel_btf(self.btf.as_deref())?;
-        let mut hooks = Vec::new();
-        for process_hook in PROCESS_HOOKS {
-            let reason = attach_raw(&mut self.ebpf, &[process_hook], &btf).err();
-            hooks.push(HookState {
-                name: process_hook.1.into(),
+        let optional = self.attach_optional(&btf, false)?;
+        let mut hooks: Vec<HookState> = optional
+            .into_iter()
+            .map(|(hook, reason)| HookState {
+                name: hook.name.into(),
                 required: false,
                 attached: reason.is_none(),
-                reason: reason.map(|error| format!("{error}; {COSTS}")),
-            });
-        }
-        let reason = self.attach_uring(&btf).err();
-        hooks.push(HookState {
-            name: "io_uring".into(),
-            required: false,
-            attached: reason.is_none(),
-            reason: reason.map(|reason| format!("{reason}; its requests are not accounted")),
-        });
-        let optional = |name: &str, reason: Option<String>| HookState {
-            name: name.into(),
-            required: false,
-            attached: reason.is_none(),
-            reason,
-        };
-        let reason = self.attach_page_cache(&btf).err();
-        let cost = |reason| format!("{reason}; bytes_fetched is not counted");
-        hooks.push(optional("page_cache", reason.map(cost)));
-        let reason = self.attach_mapped(&btf).err();
-        let cost = |reason| format!("{reason}; faults and mapped_bytes are not counted");
-        hooks.push(optional("mmap", reason.map(cost)));
-        let reason = self.attach_fault_ends().err();
-        let cost = |reason| format!("{reason}; major_fault_seconds is not counted");
-        hooks.push(optional("fault_time", reason.map(cost)));
-        // Without being asked for it is none of the hooks.
-        match self.attach_block(&btf) {
-            Err(reason) if reason == block::OFF => {}
-            attached => {
-                let cost = |reason| format!("{reason}; requests to block devices are not counted");
-                hooks.push(optional("block", attached.err().map(cost)));
-            }
-        }
+                reason: reason.map(|reason| format!("{reason}; {}", hook.lost)),
+            })
+            .collect();
         let hook = self.attach_calls(choice, &btf)?;
         hooks.extend(["sys_enter", "sys_exit"].map(|name| HookState {
             name: match hook {
@@ -209,38 +126,59 @@ impl Kernel {
         Ok((hook, hooks))
     }
 
-    /// Attaches the hooks on io_uring, or says why not.
-    fn attach_uring(&mut self, btf: &Btf) -> Result<(), String> {
-        let uring = self.uring.clone()?;
-        uring
-            .attach(&mut self.ebpf, btf)
-            .map_err(|error| error.to_string())
+    /// Attaches the optional hooks that are wanted. Of each, why it is not attached, if it is not; those that only an option
+    /// adds are not among them without it.
+    fn attach_optional(
+        &mut self,
+        btf: &Btf,
+        is_record: bool,
+    ) -> Result<Vec<(&'static OptionalHook, Option<String>)>, KernelError> {
+        let mut hooks = Vec::new();
+        for hook in &HOOKS {
+            let reason = match self.hooks.of(hook.id).clone() {
+                Availability::Off => match hook.when {
+                    When::Unless(_) if !is_record => Some("it is turned off".into()),
+                    _ => continue,
+                },
+                Availability::Missing(reason) => Some(reason),
+                Availability::Ready(found) => match self.attach_hook(hook, &found, btf) {
+                    Err(error) if is_record && hook.required_by == RequiredBy::Record => {
+                        return Err(error);
+                    }
+                    attached => attached.err().map(|error| error.to_string()),
+                },
+            };
+            let required_by = match hook.required_by {
+                RequiredBy::Nobody => None,
+                RequiredBy::Record => is_record.then_some(hook.name),
+                RequiredBy::Option(option) => Some(option),
+            };
+            if let (Some(what), Some(reason)) = (required_by, &reason) {
+                let reason = reason.clone();
+                return Err(KernelError::LeftOut { what, reason });
+            }
+            hooks.push((hook, reason));
+        }
+        Ok(hooks)
     }
 
-    /// Attaches the hook on the page cache, or says why not.
-    fn attach_page_cache(&mut self, btf: &Btf) -> Result<(), String> {
-        let pages = self.pages.clone()?;
-        pages
-            .attach_cache(&mut self.ebpf, btf)
-            .map_err(|error| error.to_string())
-    }
-
-    /// Attaches the hooks on mapped files, or says why not.
-    fn attach_mapped(&mut self, btf: &Btf) -> Result<(), String> {
-        let pages = self.pages.clone()?;
-        pages.attach_mapped(&mut self.ebpf, btf)
-    }
-
-    /// Attaches to the end of major page faults, or says why not.
-    fn attach_fault_ends(&mut self) -> Result<(), String> {
-        let pages = self.pages.clone()?;
-        pages.attach_fault_ends(&mut self.ebpf)
-    }
-
-    /// Attaches the hooks on the block layer, or says why not.
-    fn attach_block(&mut self, btf: &Btf) -> Result<(), String> {
-        let block = self.block.clone()?;
-        block.attach(&mut self.ebpf, btf)
+    /// Attaches a hook that this kernel has. The probes of libraries come later, by [`Self::probe_libraries`].
+    fn attach_hook(
+        &mut self,
+        hook: &OptionalHook,
+        found: &Found,
+        btf: &Btf,
+    ) -> Result<(), KernelError> {
+        match (hook.kind, found.programs.first()) {
+            (Kind::MajorFaults, Some((program, event))) => {
+                pages::attach_fault_ends(&mut self.ebpf, program, event)?;
+            }
+            (Kind::Tasks, Some((program, iterator))) => {
+                self.threads = Some(Threads::load(&mut self.ebpf, program, iterator, btf)?);
+            }
+            _ => attach_raw(&mut self.ebpf, &found.programs, btf)?,
+        }
+        Ok(())
     }
 
     fn attach_calls(&mut self, choice: HookChoice, btf: &Btf) -> Result<Hook, KernelError> {

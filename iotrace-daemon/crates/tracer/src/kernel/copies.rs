@@ -16,6 +16,8 @@ use super::{
     KernelError,
     attach::{attach_raw, kernel_btf, program},
     fdinfo,
+    hooks::{HOOKS, OptionalHook, Purpose},
+    untyped,
 };
 
 /// Programs and hook of a pair.
@@ -33,11 +35,6 @@ const PAIRS: [Pair; COPIES] = [
         ("sys_enter_third", "sys_enter"),
     ],
 ];
-/// Places in [`diag::MISSES`].
-const OPERATIONS: usize = 0;
-const PROCESSES: usize = 1;
-const STORAGE: usize = 2;
-
 /// Runs of programs that the kernel skipped, by what the programs are for: in the order of [`diag::MISSES`].
 pub type Missed = [u64; diag::MISSES.len()];
 
@@ -120,7 +117,7 @@ impl Misses {
         for (now, before) in missed.iter_mut().zip(self.others) {
             *now -= before;
         }
-        missed[OPERATIONS] += self.of_pairs(ebpf);
+        missed[Purpose::Operations as usize] += self.of_pairs(ebpf);
         missed
     }
 
@@ -156,21 +153,17 @@ fn others(ebpf: &Ebpf) -> Missed {
     let programs = ebpf.programs().map(|(name, _)| name);
     let mut sums = Missed::default();
     for name in programs.filter(|name| !is_copied(name)) {
-        sums[purpose(name)] += missed(ebpf, name);
+        sums[purpose(name) as usize] += missed(ebpf, name);
     }
     sums
 }
 
-/// What a program is for, as a place in [`diag::MISSES`].
-fn purpose(name: &str) -> usize {
-    match name {
-        "process_fork"
-        | "process_exec"
-        | "process_exit"
-        | "untyped_new_task"
-        | "untyped_process_exit" => PROCESSES,
-        "page_added" | "page_fault" | "pages_mapped" | "page_dirtied" | "fault_ended"
-        | "request_issued" | "request_completed" | "bio_queued" => STORAGE,
-        _ => OPERATIONS,
+/// What a program is for.
+fn purpose(name: &str) -> Purpose {
+    let has = |hook: &&OptionalHook| hook.programs.iter().any(|(program, _)| *program == name);
+    match HOOKS.iter().find(has) {
+        Some(hook) => hook.purpose,
+        None if untyped::PROCESS_PROGRAMS.contains(&name) => Purpose::Processes,
+        None => Purpose::Operations,
     }
 }

@@ -27,26 +27,23 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
-    Kernel, KernelError,
-    block::{self, Block},
+    Kernel, KernelError, block,
     btf::Types,
     calls, cast, cgroup,
     copies::Misses,
-    cpu,
     diagnostics::Diagnostics,
     error::{chain, errno_of, hint},
     fdinfo,
     histograms::Counted,
+    hooks::{self, Hooks},
     maps as loaded, offsets,
-    pages::{self, Pages},
     preemption::Preemption,
     probe, rules,
     trace::{Filter, Layout, TraceOptions},
     untyped,
     uprobes::{self, Uprobes, Wanted},
-    uring::{self, Uring},
-    variant::{self, Programs, Variant},
-    waits::{self, Waits},
+    variant::{Programs, Variant},
+    waits,
 };
 use iotrace_phases::{dfa::Table, phase::Phase};
 
@@ -179,8 +176,6 @@ pub fn load(
         return Err(KernelError::PidNamespace);
     }
     let left_out = [
-        ("--uprobe", !options.uprobes.is_empty()),
-        ("--waits", options.waits),
         ("--trace", untyped && options.trace.is_some()),
         (
             "--block",
@@ -199,28 +194,8 @@ pub fn load(
             reason: NO_WALKS.into(),
         });
     }
-    let uring = variant.has_all().and_then(|()| uring::find(types));
-    let pages = match options.page_cache {
-        true => variant.has_all().and_then(|()| pages::find(types)),
-        false => Err(pages::OFF.into()),
-    };
-    let block = match (&pages, options.block) {
-        (_, block::Wanted::Nothing) => Err(block::OFF.into()),
-        (Err(reason), block::Wanted::Files) => Err(format!("the page cache is not seen: {reason}")),
-        (_, wanted) => variant.has_all().and_then(|()| block::find(types, wanted)),
-    };
-    let cpu = match options.cpu {
-        true if untyped => Err(variant::WITHOUT_TYPES.into()),
-        true => cpu::find(types).map(Some),
-        false => Ok(None),
-    };
-    let waits = match options.waits {
-        true => Some(waits::find(types).map_err(|reason| KernelError::LeftOut {
-            what: "--waits",
-            reason,
-        })?),
-        false => None,
-    };
+    let hooks = Hooks::find(options, types, variant)?;
+    let waits = options.waits.then(waits::layout_here);
     let preemptible = Preemption::of(types).is_possible;
     let layout = options
         .trace
@@ -230,13 +205,8 @@ pub fn load(
         (variant, object),
         options,
         types,
-        (
-            uring.as_ref().ok(),
-            pages.as_ref().ok(),
-            block.as_ref().ok(),
-        ),
-        cpu.as_ref().ok().and_then(Option::as_deref),
-        (layout, waits.as_ref(), preemptible),
+        &hooks,
+        (layout, waits, preemptible),
     )?;
     if options.program_log {
         start_logger(&mut ebpf);
@@ -268,15 +238,12 @@ pub fn load(
         histograms,
         misses: Misses::new(preemptible),
         btf: options.btf.clone(),
-        uring,
-        pages,
-        block,
+        hooks,
         uprobes: Uprobes::new(&options.uprobes),
         hook: None,
         detail: options.detail,
         entries: options.entries(),
         map_bytes,
-        cpu: cpu.map(|settings| settings.is_some()),
         threads: None,
         merge_all: options.merge_all,
         trace: layout,
@@ -290,19 +257,14 @@ fn open(
     (variant, object): (Variant, &[u8]),
     options: &Options,
     types: &Types,
-    (uring, pages, block): (Option<&Uring>, Option<&Pages>, Option<&Block>),
-    cpu: Option<&[Setting]>,
-    (layout, waits, preemptible): (Option<Layout>, Option<&Waits>, bool),
+    hooks: &Hooks,
+    (layout, waits, preemptible): (Option<Layout>, Option<Layout>, bool),
 ) -> Result<Ebpf, KernelError> {
     let mut settings = match variant {
         Variant::Untyped => untyped::settings()?,
         _ => offsets::resolve(types)?,
     };
-    settings.extend(uring.iter().flat_map(|uring| &uring.settings));
-    settings.extend(cpu.into_iter().flatten());
-    settings.extend(pages.iter().flat_map(|pages| &pages.settings));
-    settings.extend(block.iter().flat_map(|block| &block.settings));
-    settings.extend(waits.iter().flat_map(|waits| &waits.settings));
+    settings.extend(hooks.settings());
     if options.cgroup && variant != Variant::Untyped {
         settings.extend(cgroup::find(types).unwrap_or_else(|error| {
             log::warn!("the control groups of programs that end at once are not known: {error}");
@@ -368,7 +330,7 @@ fn open(
     for setting in &settings {
         loader.override_global(setting.name, &setting.value, true);
     }
-    for (map, entries) in sizes(variant, options, block.is_some(), layout, waits) {
+    for (map, entries) in sizes(variant, options, hooks, layout, waits) {
         loader.map_max_entries(map, entries);
     }
     loader.load(&object).map_err(|error| {
@@ -388,9 +350,9 @@ fn open(
 fn sizes(
     variant: Variant,
     options: &Options,
-    counts_block: bool,
+    hooks: &Hooks,
     trace: Option<Layout>,
-    waits: Option<&Waits>,
+    waits: Option<Layout>,
 ) -> Vec<(&'static str, u32)> {
     let (kept, other, other_overflow) = match options.detail {
         Detail::Basic => (
@@ -419,7 +381,7 @@ fn sizes(
     if options.uprobes.is_empty() {
         unused.extend([maps::HANDLES.name, maps::MAPPED.name]);
     }
-    if !counts_block {
+    if !hooks.of(hooks::Id::Block).is_ready() {
         unused.extend([maps::BLOCK_REQUESTS.name, maps::BLOCK_DEPTH.name]);
         unused.extend(names_of(maps::BLOCK_DEVICES));
         unused.extend(names_of(maps::BLOCK_FILES));
@@ -432,7 +394,7 @@ fn sizes(
         sizes.push((maps::TRACE_RINGS.name, layout.rings));
         sizes.push((maps::TRACE_OPERATIONS.name, layout.rings * layout.records));
     }
-    if let Some(Waits { layout, .. }) = waits {
+    if let Some(layout) = waits {
         sizes.push((maps::WAIT_RINGS.name, layout.rings));
         sizes.push((maps::WAIT_RECORDS.name, layout.rings * layout.records));
     }

@@ -25,6 +25,7 @@ pub mod cpu;
 mod diagnostics;
 pub mod error;
 mod histograms;
+pub mod hooks;
 mod in_flight;
 pub mod load;
 mod maps;
@@ -67,23 +68,20 @@ use iotrace_common::{
 };
 
 pub use attach::{Hook, HookChoice, HookState};
-use block::Block;
 use copies::{Missed, Misses};
 use diagnostics::Diagnostics;
 pub use diagnostics::{Detached, Losses};
 pub use error::KernelError;
 pub use histograms::ByPhase;
 use histograms::Counted;
+use hooks::Hooks;
 pub use load::{Detail, Options};
-use pages::Pages;
 use rules::Rules;
 pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
 pub use uprobe_cost::{Cost, measure as measure_uprobes};
-use uring::Uring;
 pub use variant::Programs;
 use variant::Variant;
-use waits::Waits;
 
 /// The loaded programs and their maps.
 pub struct Kernel {
@@ -100,26 +98,20 @@ pub struct Kernel {
     misses: Misses,
     /// A copy of the kernel's type information, where it is not to show its own.
     btf: Option<PathBuf>,
-    /// What io_uring is like here, or why it cannot be accounted.
-    uring: Result<Uring, String>,
-    /// What its page cache is like, or why nothing of it can be told.
-    pages: Result<Pages, String>,
-    /// What its block layer is like, or why nothing of it can be told.
-    block: Result<Block, String>,
+    /// What this kernel has of the optional hooks.
+    hooks: Hooks,
     uprobes: uprobes::Uprobes,
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,
     map_bytes: u64,
     merge_all: bool,
-    /// Whether CPU time is counted, or why it cannot be.
-    cpu: Result<bool, String>,
     /// The iterator over threads, once it is loaded.
     threads: Option<cpu::Threads>,
     /// The rings of the operation trace, where there is one.
     trace: Option<trace::Layout>,
-    /// What its scheduler is like, where waits of threads are kept.
-    waits: Option<Waits>,
+    /// The rings of waits, where those are kept.
+    waits: Option<trace::Layout>,
 }
 
 impl Kernel {
@@ -140,7 +132,7 @@ impl Kernel {
 
     /// The rings of waits, where those are kept.
     pub fn waits(&self) -> Option<trace::Layout> {
-        self.waits.as_ref().map(|waits| waits.layout)
+        self.waits
     }
 
     /// Whether the programs keep merged time over all processes.
@@ -150,7 +142,7 @@ impl Kernel {
 
     /// Whether requests to block devices are counted.
     pub fn counts_block(&self) -> bool {
-        self.block.is_ok()
+        self.hooks.of(hooks::Id::Block).is_ready()
     }
 
     /// Takes the iterator over threads out, where CPU time is counted.

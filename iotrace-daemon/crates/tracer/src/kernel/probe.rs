@@ -13,13 +13,12 @@ use aya::{
 
 use super::{
     KernelError,
-    block::{self, Wanted},
     btf::Types,
     capabilities::{self, Capability},
+    hooks::{Availability, HOOKS, Hooks, RequiredBy},
     load::{self, KERNEL_BTF},
-    offsets, pages,
+    offsets,
     preemption::Preemption,
-    uring,
     variant::{self, Variant},
 };
 
@@ -67,19 +66,9 @@ const CAPABILITIES: &[(Capability, Need)] = &[
     ),
 ];
 
-const TRACEPOINTS: &[(&str, Need)] = &[
-    (
-        "sys_enter",
-        Need::Optional("`--hook tracepoint` alone is left"),
-    ),
-    (
-        "sys_exit",
-        Need::Optional("`--hook tracepoint` alone is left"),
-    ),
-    ("sched_process_fork", Need::Required),
-    ("sched_process_exec", Need::Required),
-    ("sched_process_exit", Need::Required),
-];
+/// The tracepoints on system calls.
+const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
+const NO_CALLS: Need = Need::Optional("`--hook tracepoint` alone is left");
 
 const MAPS: &[(MapType, &str, &str)] = &[
     (MapType::Hash, "map: hash", "3.19"),
@@ -128,12 +117,8 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .map(|(one, need)| capability(*one, *need)),
     );
     if !untyped {
-        features.extend(
-            TRACEPOINTS
-                .iter()
-                .map(|(name, need)| tracepoint(name, *need, &types)),
-        );
-        features.extend(optional_hooks(&types));
+        features.extend(CALLS.map(|name| tracepoint(name, NO_CALLS, &types)));
+        features.extend(hooks(&types));
     }
     features.push(tracefs());
     features.extend(
@@ -318,44 +303,22 @@ fn cgroups() -> Feature {
     }
 }
 
-/// Hooks that iotrace can do without: each needs its tracepoints, and fields of the kernel that it reads there.
-fn optional_hooks(types: &Result<Types, KernelError>) -> [Feature; 4] {
-    type Find = fn(&Types) -> Result<(), String>;
-    let hook = |name, since, without, find: Find| Feature {
-        name,
-        since,
-        need: Need::Optional(without),
-        found: match types {
-            Ok(types) => find(types).map(|()| "BTF raw tracepoints".into()),
-            Err(_) => Err("not known without BTF".into()),
+/// Hooks that iotrace, or its service, can do without.
+fn hooks(types: &Result<Types, KernelError>) -> impl Iterator<Item = Feature> {
+    let hooks = types.as_ref().ok().map(Hooks::all);
+    HOOKS.iter().map(move |hook| Feature {
+        name: hook.title,
+        since: hook.since,
+        need: match hook.required_by {
+            RequiredBy::Record => Need::Required,
+            _ => Need::Optional(hook.lost),
         },
-    };
-    [
-        hook(
-            "io_uring",
-            "6.0",
-            "its requests are not accounted",
-            |types| uring::find(types).map(drop),
-        ),
-        hook(
-            "page cache",
-            "5.16",
-            "what comes from storage and what from memory is not told apart",
-            |types| pages::find(types).map(drop),
-        ),
-        hook(
-            "mapped files",
-            "6.12",
-            "the use of mapped files is not accounted",
-            |types| pages::find(types)?.sees_mapped(),
-        ),
-        hook(
-            "block devices",
-            "5.15",
-            "`--block` tells nothing",
-            |types| block::find(types, Wanted::Files).map(drop),
-        ),
-    ]
+        found: match hooks.as_ref().map(|hooks| hooks.of(hook.id)) {
+            Some(Availability::Missing(reason)) => Err(reason.clone()),
+            Some(_) => Ok(hook.kind.text().into()),
+            None => Err("not known without BTF".into()),
+        },
+    })
 }
 
 fn tracepoint(name: &'static str, need: Need, types: &Result<Types, KernelError>) -> Feature {

@@ -27,6 +27,8 @@ const RAW: [(&str, &str); 3] = [
     ("untyped_exit", "sys_exit"),
     ("untyped_enter", "sys_enter"),
 ];
+/// Those on the start and the end of processes.
+pub const PROCESS_PROGRAMS: [&str; 2] = [RAW[0].0, NEW_TASK.0];
 const NEW_TASK: (&str, &str, &str) = ("untyped_new_task", "task", "task_newtask");
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
