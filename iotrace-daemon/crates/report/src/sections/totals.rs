@@ -3,12 +3,12 @@
 use std::io;
 
 use crate::Report;
-use iotrace_common::op;
 use crate::json::entries::{failure_entries, sum_entries};
 use crate::text::{
     table::{Page, Style, Table},
     units::{bytes, count, duration, rate, share},
 };
+use iotrace_common::op;
 use iotrace_model::counters::{self, Counters};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 

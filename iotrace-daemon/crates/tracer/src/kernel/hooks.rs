@@ -467,7 +467,7 @@ impl OptionalHook {
         for (program, names) in self.programs {
             let is_there =
                 |name: &&str| self.kind != Kind::Tracepoints || types.has_tracepoint(name);
-            let name = names.iter().copied().find(|name| is_there(&name));
+            let name = names.iter().copied().find(|name| is_there(name));
             if let (None, Some(newest)) = (name, names.first()) {
                 return Err(format!("this kernel has no tracepoint {newest}"));
             }
