@@ -1,5 +1,5 @@
-//! Whose turn it is. The tests of a program run as threads, several at a time; one that measures times must not share the
-//! CPUs with others.
+//! Whose turn it is. The tests of a program run as threads, several at a time; one that measures times or memory must not
+//! share the machine with others, nor one that does so much that others lose by it.
 //!
 //! A turn lasts until the test's thread ends. Threads that a test starts have no name and take no turn.
 
@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-static CPUS: RwLock<()> = RwLock::new(());
+static MACHINE: RwLock<()> = RwLock::new(());
 
 enum Turn {
     Shared(#[expect(dead_code, reason = "held, not used")] RwLockReadGuard<'static, ()>),
@@ -20,14 +20,14 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Waits until no test has the CPUs alone, and keeps them from being had so while this test runs.
+/// Waits until no test has the machine alone, and keeps others from having it so while this test runs.
 pub fn share() {
     if thread::current().name().is_none() {
         return;
     }
     TURN.with_borrow_mut(|turn| {
         turn.get_or_insert_with(|| {
-            Turn::Shared(CPUS.read().unwrap_or_else(PoisonError::into_inner))
+            Turn::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
         });
     });
 }
@@ -38,7 +38,7 @@ pub fn alone() {
         // Its own share would be waited for.
         *turn = None;
         *turn = Some(Turn::Alone(
-            CPUS.write().unwrap_or_else(PoisonError::into_inner),
+            MACHINE.write().unwrap_or_else(PoisonError::into_inner),
         ));
     });
 }
