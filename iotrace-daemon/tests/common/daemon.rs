@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{run::wait_for, tool};
+use super::{run::wait_for, tool, turn};
 
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -95,6 +95,8 @@ pub fn command() -> Command {
 
 impl Daemon {
     pub fn start(command: &mut Command) -> Self {
+        // A service sees the whole machine: what other tests do is in its counts, its memory and its bounds.
+        turn::alone();
         let mut child = command.spawn().expect("iotrace starts");
         let stderr = child.stderr.take().expect("its standard error");
         let mut daemon = Self {

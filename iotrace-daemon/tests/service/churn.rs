@@ -17,7 +17,7 @@ use std::{
 
 use crate::common::{
     daemon::{self, Daemon, Mounted, Sample, sum},
-    tool, turn,
+    tool,
 };
 
 const JOBS: u32 = 200;
@@ -191,8 +191,6 @@ fn is_loaded(id: u32) -> bool {
 
 #[test]
 fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
-    // Hundreds of jobs take the place of others' in services that run at the same time.
-    turn::alone();
     let seconds = std::env::var("IOTRACE_CHURN_SECONDS")
         .map_or(40, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
     let length = Duration::from_secs(seconds);

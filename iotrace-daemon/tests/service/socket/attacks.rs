@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::service::{self, OTHER, Process, Service, USER};
-use crate::common::{self, daemon::sum, turn};
+use crate::common::{self, daemon::sum};
 
 #[test]
 fn only_a_users_own_processes_are_recorded() {
@@ -138,8 +138,6 @@ fn spawn_as(pid: u32, uid: u32, file: &std::path::Path) -> i32 {
 
 #[test]
 fn a_thousand_connections_leave_room_for_others() {
-    // The service's memory grows with the files that others use.
-    turn::alone();
     let service = Service::start(&[]);
     allow_descriptors();
     // The socket's own thread is ready then.
@@ -281,8 +279,6 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
 
 #[test]
 fn a_client_that_does_not_read_harms_itself_alone() {
-    // The service's memory grows with the files that others use.
-    turn::alone();
     let service = Service::start(&[]);
     let (_, resident) = service.usage();
     let home = service.home(USER);
