@@ -119,7 +119,7 @@ impl<'a> Diff<'a> {
         without(self.before, self.after)
     }
 
-    /// Findings of the run after that the run before had not.
+    /// Findings of the later run that the earlier one does not have.
     pub fn new_ones(&self) -> impl Iterator<Item = &'a Finding> {
         without(self.after, self.before)
     }

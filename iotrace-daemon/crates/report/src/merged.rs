@@ -43,12 +43,12 @@ impl Merged {
         self.at_least == self.at_most
     }
 
-    /// Bytes per second of it, or more where it is not exact; `None` without such time.
+    /// Bytes per second of it, or more if it is not exact; `None` without such time.
     pub fn bandwidth(&self, bytes: u64) -> Option<f64> {
         (self.at_most > 0).then(|| bytes as f64 * 1e9 / self.at_most as f64)
     }
 
-    /// Calls that were in flight at one time, on average, or fewer where it is not exact; `None` without such time.
+    /// Calls that were in flight at one time, on average, or fewer if it is not exact; `None` without such time.
     pub fn concurrency(&self) -> Option<f64> {
         (self.at_least > 0).then(|| self.in_calls as f64 / self.at_least as f64)
     }

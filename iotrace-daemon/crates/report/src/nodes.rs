@@ -59,7 +59,7 @@ impl<'a> Report<'a> {
 
     /// Whether the clock was set while a node recorded, and whether nodes recorded at one time: what to say of it.
     pub(super) fn remarks(&self) -> Vec<String> {
-        const NOTABLE: u64 = 100_000_000;
+        const MIN_CLOCK_STEP_NS: u64 = 100_000_000;
         let mut remarks = Vec::new();
         let one = [(self.run.host.as_str(), self.run, true)];
         let nodes: Vec<_> = match self.nodes {
@@ -80,7 +80,7 @@ impl<'a> Report<'a> {
                 ));
             }
             let step = run.clock_step_ns;
-            if step.unsigned_abs() >= NOTABLE {
+            if step.unsigned_abs() >= MIN_CLOCK_STEP_NS {
                 remarks.push(format!(
                     "The clock of {host} was set by {:+.3} s while it recorded: moments are by the clock as it stood at the start.",
                     step as f64 / 1e9

@@ -1,4 +1,4 @@
-//! What iotrace knows that it does not see: what is used in ways that show in no counter, counted and named.
+//! I/O that iotrace knows it did not trace: it shows in no counter, so it is counted and named here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{Report, text::escape};
 use iotrace_model::counters::*;
 
-/// Files that are named.
-const NAMED: usize = 20;
+/// Files that are listed by name.
+const MAX_NAMES: usize = 20;
 
 /// Filesystems that have a cache of their own, of which the kernel's page cache tells nothing.
 const OWN_CACHE: [&str; 1] = ["zfs"];
@@ -144,7 +144,7 @@ impl Report<'_> {
         let path = |file: &u32| escape(self.model.file(*file).path);
         let mut paths: Vec<String> = opens.keys().map(path).collect();
         paths.sort_unstable();
-        paths.truncate(NAMED);
+        paths.truncate(MAX_NAMES);
         Direct {
             files: opens.len() as u64,
             opens: opens.values().sum(),

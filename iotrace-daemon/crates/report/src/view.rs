@@ -69,7 +69,7 @@ pub struct ViewRow {
 pub struct View {
     pub choice: Choice,
     pub rows: Vec<ViewRow>,
-    /// What stands in no row any more: how many, and what they did.
+    /// Rows that are left out: how many, and their sum.
     pub rest: (u64, Flow),
 }
 

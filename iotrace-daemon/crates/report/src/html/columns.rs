@@ -1,4 +1,4 @@
-//! What many lists of the page have: the same sums, a column for each.
+//! Columns of sums, which many lists of the page have.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
@@ -8,7 +8,7 @@ use iotrace_model::counters::{
 };
 
 /// Counters of the page cache and of mapped files that have a column, and its name.
-const PAGES: [(usize, &str); 6] = [
+const PAGE_CACHE: [(usize, &str); 6] = [
     (BYTES_FETCHED, "bytes_fetched"),
     (MAPPED_BYTES, "mapped_bytes"),
     (MAPPED_BYTES_DIRTIED, "mapped_bytes_dirtied"),
@@ -19,12 +19,12 @@ const PAGES: [(usize, &str); 6] = [
 
 /// Columns of these, of which those that are 0 throughout are left out.
 #[derive(Default)]
-struct PageColumns([Vec<u64>; PAGES.len()]);
+struct PageColumns([Vec<u64>; PAGE_CACHE.len()]);
 
 impl Serialize for PageColumns {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for ((_, name), column) in PAGES.iter().zip(&self.0) {
+        for ((_, name), column) in PAGE_CACHE.iter().zip(&self.0) {
             if column.iter().any(|value| *value != 0) {
                 map.serialize_entry(name, column)?;
             }
@@ -52,9 +52,9 @@ pub struct Amount {
     pub bytes_written: u64,
     /// Nanoseconds inside calls, summed over threads.
     pub ns: u64,
-    /// By [`PAGES`].
+    /// By [`PAGE_CACHE`].
     #[serde(skip)]
-    pub pages: [u64; PAGES.len()],
+    pub pages: [u64; PAGE_CACHE.len()],
 }
 
 impl Columns {
@@ -80,7 +80,7 @@ impl Columns {
         }
     }
 
-    /// Adds to what stands at `index`.
+    /// Adds to the row at `index`.
     pub fn add(&mut self, index: usize, amount: &Amount) {
         self.operations[index] += amount.operations;
         self.bytes_read[index] += amount.bytes_read;
@@ -133,7 +133,7 @@ impl From<&Counters> for Amount {
             bytes_read: counters.v[BYTES_READ],
             bytes_written: counters.v[BYTES_WRITTEN],
             ns: counters.nanoseconds(),
-            pages: PAGES.map(|(index, _)| counters.v[index]),
+            pages: PAGE_CACHE.map(|(index, _)| counters.v[index]),
         }
     }
 }

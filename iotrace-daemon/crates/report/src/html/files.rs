@@ -15,10 +15,10 @@ use iotrace_model::{
 };
 use iotrace_phases::{phase::Phase, used::Used};
 
-/// Files that are listed. The page holds them all in memory, and draws those in view.
-const LISTED: usize = 100_000;
-/// Directories of their own; where there are more, the deepest are counted to those above them.
-const DIRECTORIES: usize = 20_000;
+/// Files in the list. The page holds them all in memory and draws those in view.
+const MAX_FILES: usize = 100_000;
+/// Directories in the tree; if there are more, the deepest are added to their parents.
+const MAX_DIRECTORIES: usize = 20_000;
 
 /// Files, directories and what files point to.
 pub struct Listed {
@@ -65,7 +65,7 @@ pub struct Use {
     phases: Vec<&'static str>,
 }
 
-/// Files that are not listed.
+/// Files that are not in the list.
 #[derive(Default, Serialize)]
 pub struct Folded {
     files: u64,
@@ -193,11 +193,11 @@ fn row(report: &Report<'_>, group: &[u32]) -> Row {
 /// Takes those with the least time in I/O out of a list that is too long.
 fn fold(rows: &mut Vec<Row>) -> Folded {
     let mut folded = Folded::default();
-    if rows.len() <= LISTED {
+    if rows.len() <= MAX_FILES {
         return folded;
     }
     rows.sort_unstable_by_key(|row| (Reverse(row.sum.ns), row.file));
-    for row in rows.drain(LISTED..) {
+    for row in rows.drain(MAX_FILES..) {
         folded.files += 1;
         folded.longest_ns = folded.longest_ns.max(row.sum.ns);
         folded.sum.add(&row.sum);
@@ -232,7 +232,7 @@ impl<'a> Tree<'a> {
             *files += count;
             sum.add(&row.sum);
         }
-        while sums.len() > DIRECTORIES {
+        while sums.len() > MAX_DIRECTORIES {
             tree.depth = sums.keys().map(|path| depth(path)).max().unwrap_or(0) - 1;
             sums = shallow(sums, tree.depth);
         }

@@ -27,7 +27,7 @@ const STYLES: [&str; 2] = [
     include_str!("page/style.css"),
 ];
 
-/// In the order in which they need each other.
+/// In the order of their dependencies.
 const SCRIPTS: [&str; 9] = [
     include_str!("vendor/uplot/uPlot.iife.min.js"),
     include_str!("page/format.js"),
@@ -44,7 +44,7 @@ const SCRIPTS: [&str; 9] = [
 pub fn html(report: &Report<'_>, complete: bool, out: impl Write) -> io::Result<()> {
     let nonce = nonce()?;
     let mut out = BufWriter::with_capacity(1 << 16, out);
-    // Every other piece is a name: no `@` stands in the page otherwise.
+    // Every other piece is a name: the page has no other `@`.
     for (index, piece) in PAGE.split('@').enumerate() {
         match (index % 2, piece) {
             (1, "NONCE") => out.write_all(nonce.as_bytes())?,
@@ -71,7 +71,7 @@ fn nonce() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// JSON that cannot end the script element it stands in: `<` is only ever within a string of it, and written `\u003c`.
+/// JSON that cannot end the script element around it: `<` occurs only in its strings, and is written `\u003c`.
 struct InScript<W>(W);
 
 impl<W: Write> Write for InScript<W> {

@@ -12,8 +12,8 @@ use crate::Report;
 use iotrace_analysis::series::{Flow, Slice};
 use iotrace_phases::phase::Phase;
 
-/// Steps of the timeline: more are no wider than a pixel, so neighbours are put together.
-const STEPS: usize = 2_000;
+/// Steps of the timeline: more would be narrower than a pixel, so neighbours are merged.
+const MAX_STEPS: usize = 2_000;
 
 /// Steps in order, and what was done in each.
 #[derive(Serialize)]
@@ -45,7 +45,7 @@ impl Series {
         if slices.is_empty() {
             return (None, heat);
         }
-        let merged = slices.len().div_ceil(STEPS);
+        let merged = slices.len().div_ceil(MAX_STEPS);
         let steps = slices.len().div_ceil(merged);
         let mut series = Self {
             start: Vec::new(),

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::html::{Cell, PageSection, PageTable, Part};
-use crate::json::entries::{Seq, seconds, text_entries};
+use crate::json::entries::{Entries, Entry, Object, entries, path_entry, process_entries, seconds};
 use crate::text::{
     escape::{escape, shorten},
     table::{Page, Style, Table},
@@ -17,10 +17,10 @@ use iotrace_common::{
     block::{Requests, Transfers},
     histogram::DURATION_BOUNDS,
 };
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Files before the rest is counted.
+/// Files in the text; further files are counted.
 const MAX_FILES: usize = 10;
 
 /// What block devices did, and for which files.
@@ -121,168 +121,98 @@ fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<'_>) -> io::Res
     Ok(())
 }
 
-/// The key `block`; `files` and `processes` only in the whole report.
-pub struct Block<'a> {
-    report: &'a Report<'a>,
-    is_whole: bool,
-}
-
-impl<'a> Block<'a> {
-    /// None if there is nothing to say.
-    pub fn of(report: &'a Report<'a>, is_whole: bool) -> Option<Self> {
-        let block = report.model.block();
-        let is_there = report.run.block
-            || block.devices().next().is_some()
-            || block.transfers().next().is_some();
-        is_there.then_some(Self { report, is_whole })
+/// The key `block`, if there is anything to say; `files` and `processes` only in the whole report.
+pub fn json(report: &Report<'_>, is_whole: bool) -> Option<impl Serialize> {
+    let block = report.model.block();
+    let is_there =
+        report.run.block || block.devices().next().is_some() || block.transfers().next().is_some();
+    if !is_there {
+        return None;
     }
+    let devices = report.devices();
+    let devices = devices.into_iter().map(|of| device_json(report, of));
+    let moves = report.moves();
+    let lists = is_whole.then(|| {
+        let processes = moves.processes.iter();
+        let processes = processes.map(|(process, moved)| {
+            Object((process_entries(report, *process), transfer_entries(*moved)))
+        });
+        let files = moves.files.iter();
+        let files = files.map(|(file, moved)| file_json(report, *file, *moved));
+        (
+            Entry("processes", processes.collect::<Vec<_>>()),
+            Entry("files", files.collect::<Vec<_>>()),
+        )
+    });
+    Some(Object(entries![
+        Entry("devices", devices.collect::<Vec<_>>()),
+        Entry("total", Object(transfer_entries(moves.all))),
+        Entry("by_no_process", Object(transfer_entries(moves.by_kernel))),
+        Entry("of_no_file", Object(transfer_entries(moves.of_no_file))),
+        lists,
+    ]))
 }
 
-impl Serialize for Block<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let report = self.report;
-        let mut map = serializer.serialize_map(None)?;
-        let devices = report.devices();
-        let device = |of| DeviceJson { report, of };
-        map.serialize_entry("devices", &Seq(|| devices.iter().map(device)))?;
-        let moves = report.moves();
-        map.serialize_entry("total", &Moved(&moves.all))?;
-        map.serialize_entry("by_no_process", &Moved(&moves.by_kernel))?;
-        map.serialize_entry("of_no_file", &Moved(&moves.of_no_file))?;
-        if self.is_whole {
-            let process = |(index, moved): (&u32, _)| ProcessJson {
-                report,
-                index: *index,
-                moved,
-            };
-            map.serialize_entry("processes", &Seq(|| moves.processes.iter().map(process)))?;
-            let file = |(index, moved): (&u32, _)| FileJson {
-                report,
-                index: *index,
-                moved,
-            };
-            map.serialize_entry("files", &Seq(|| moves.files.iter().map(file)))?;
-        }
-        map.end()
-    }
+fn device_json<'a>(report: &'a Report<'_>, of: OfDevice<'a>) -> impl Serialize {
+    let span_ns = report.run.duration_ns;
+    let all = of.all();
+    let host = report.host_of(of.node);
+    let classes = of.named();
+    let classes = classes.map(|(name, requests)| Entry(name, class_json(*requests, span_ns)));
+    Object(entries![
+        host.map(|host| Entry("host", host)),
+        Entry("device", of.device.numbers()),
+        Entry("name", &of.device.name),
+        Entry("mean_in_flight", mean_in_flight(&all, span_ns)),
+        Entry("most_in_flight", all.deepest),
+        classes.collect::<Vec<_>>(),
+    ])
 }
 
-struct DeviceJson<'a> {
-    report: &'a Report<'a>,
-    of: &'a OfDevice<'a>,
+fn class_json(of: Requests, span_ns: u64) -> impl Serialize {
+    let rate = of.bytes as f64 / seconds(span_ns);
+    let [half, most] = quantiles(&of).map(|ns| ns.map(seconds));
+    let bounds = DURATION_BOUNDS.into_iter().map(Some).chain([None]);
+    let buckets = bounds.zip(of.durations).filter(|(_, calls)| *calls > 0);
+    let buckets = buckets.map(|(bound, calls)| (bound.map(seconds), calls));
+    Object(entries![
+        Entry("requests", of.requests),
+        Entry("bytes", of.bytes),
+        Entry("failures", of.failures),
+        Entry("seconds", seconds(of.ns)),
+        Entry("bytes_per_second", (span_ns > 0).then_some(rate)),
+        Entry("mean_latency_seconds", seconds(of.ns) / of.requests as f64),
+        Entry("p50_latency_at_most_seconds", half),
+        Entry("p99_latency_at_most_seconds", most),
+        Entry("mean_in_flight", mean_in_flight(&of, span_ns)),
+        Entry("latency_buckets", buckets.collect::<Vec<_>>()),
+    ])
 }
 
-impl Serialize for DeviceJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let span_ns = self.report.run.duration_ns;
-        let all = self.of.all();
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(host) = self.report.host_of(self.of.node) {
-            map.serialize_entry("host", host)?;
-        }
-        map.serialize_entry("device", &self.of.device.numbers())?;
-        map.serialize_entry("name", &self.of.device.name)?;
-        map.serialize_entry("mean_in_flight", &mean_in_flight(&all, span_ns))?;
-        map.serialize_entry("most_in_flight", &all.deepest)?;
-        for (name, requests) in self.of.named() {
-            map.serialize_entry(name, &ClassJson { requests, span_ns })?;
-        }
-        map.end()
-    }
+fn transfer_entries(moved: Transfers) -> impl Entries {
+    entries![
+        Entry("device_reads", moved.reads),
+        Entry("device_writes", moved.writes),
+        Entry("device_bytes_read", moved.bytes_read),
+        Entry("device_bytes_written", moved.bytes_written),
+    ]
 }
 
-struct ClassJson<'a> {
-    requests: &'a Requests,
-    span_ns: u64,
-}
-
-impl Serialize for ClassJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let of = self.requests;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("requests", &of.requests)?;
-        map.serialize_entry("bytes", &of.bytes)?;
-        map.serialize_entry("failures", &of.failures)?;
-        map.serialize_entry("seconds", &seconds(of.ns))?;
-        let rate = of.bytes as f64 / seconds(self.span_ns);
-        map.serialize_entry("bytes_per_second", &(self.span_ns > 0).then_some(rate))?;
-        let mean = seconds(of.ns) / of.requests as f64;
-        map.serialize_entry("mean_latency_seconds", &mean)?;
-        let [half, most] = quantiles(of).map(|ns| ns.map(seconds));
-        map.serialize_entry("p50_latency_at_most_seconds", &half)?;
-        map.serialize_entry("p99_latency_at_most_seconds", &most)?;
-        map.serialize_entry("mean_in_flight", &mean_in_flight(of, self.span_ns))?;
-        let bounds = DURATION_BOUNDS.into_iter().map(Some).chain([None]);
-        let buckets = bounds.zip(of.durations).filter(|(_, calls)| *calls > 0);
-        let buckets: Vec<(Option<f64>, u64)> = buckets
-            .map(|(bound, calls)| (bound.map(seconds), calls))
-            .collect();
-        map.serialize_entry("latency_buckets", &buckets)?;
-        map.end()
-    }
-}
-
-/// Entries of what was moved.
-fn entries<M: SerializeMap>(map: &mut M, moved: &Transfers) -> Result<(), M::Error> {
-    map.serialize_entry("device_reads", &moved.reads)?;
-    map.serialize_entry("device_writes", &moved.writes)?;
-    map.serialize_entry("device_bytes_read", &moved.bytes_read)?;
-    map.serialize_entry("device_bytes_written", &moved.bytes_written)
-}
-
-struct Moved<'a>(&'a Transfers);
-
-impl Serialize for Moved<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        entries(&mut map, self.0)?;
-        map.end()
-    }
-}
-
-struct ProcessJson<'a> {
-    report: &'a Report<'a>,
-    index: u32,
-    moved: &'a Transfers,
-}
-
-impl Serialize for ProcessJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let process = &self.report.model.processes()[self.index as usize];
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(host) = self.report.host_of(process.node) {
-            map.serialize_entry("host", host)?;
-        }
-        map.serialize_entry("pid", &process.id.pid)?;
-        entries(&mut map, self.moved)?;
-        map.end()
-    }
-}
-
-struct FileJson<'a> {
-    report: &'a Report<'a>,
-    index: u32,
-    moved: &'a OfFile,
-}
-
-impl Serialize for FileJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let file = self.report.model.file(self.index);
-        let mut map = serializer.serialize_map(None)?;
-        match file.path {
-            [] => map.serialize_entry("path", &None::<&str>)?,
-            path => text_entries(&mut map, "path", "path_hex", path)?,
-        }
-        let device = format_args!("{}:{}", file.id.major(), file.id.minor());
-        map.serialize_entry("device", &device)?;
-        map.serialize_entry("inode", &file.id.inode)?;
-        map.serialize_entry("generation", &file.id.generation)?;
-        entries(&mut map, &self.moved.all)?;
-        let of_none = &self.moved.by_kernel;
-        map.serialize_entry("device_bytes_read_by_no_process", &of_none.bytes_read)?;
-        map.serialize_entry("device_bytes_written_by_no_process", &of_none.bytes_written)?;
-        map.end()
-    }
+fn file_json(report: &Report<'_>, file: u32, moved: OfFile) -> impl Serialize {
+    let file = report.model.file(file);
+    let (device, none) = (
+        format!("{}:{}", file.id.major(), file.id.minor()),
+        moved.by_kernel,
+    );
+    Object(entries![
+        path_entry(file.path),
+        Entry("device", device),
+        Entry("inode", file.id.inode),
+        Entry("generation", file.id.generation),
+        transfer_entries(moved.all),
+        Entry("device_bytes_read_by_no_process", none.bytes_read),
+        Entry("device_bytes_written_by_no_process", none.bytes_written),
+    ])
 }
 
 /// On the page: a row for each device and operation.

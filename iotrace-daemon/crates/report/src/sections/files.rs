@@ -2,7 +2,10 @@
 
 use std::io;
 
-use crate::json::entries::{counter_entries, failure_entries, flat, table_entries, text_entries};
+use crate::json::entries::{
+    CounterMap, Entries, Entry, Object, Text, entries, failure_entries, flat, path_entry,
+    process_entries,
+};
 use crate::text::{
     escape::shorten,
     table::{Page, Table},
@@ -11,11 +14,10 @@ use crate::text::{
 use crate::{FileSum, Report};
 use iotrace_model::{Row, counters::Counters, input::Place};
 use iotrace_phases::{phase::Direction, used::Used};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::Serialize;
 
 /// Rows of each table.
 const MAX_FILES: usize = 10;
-
 const MAX_DIRECTORIES: usize = 5;
 
 /// The files that took the most time, those that moved the most bytes, and the busiest directories.
@@ -77,131 +79,70 @@ fn path_of(report: &Report<'_>, index: u32, room: usize) -> String {
 }
 
 /// The counters of one place, with its failures.
-pub struct PlaceJson<'a> {
-    pub report: &'a Report<'a>,
-    pub process: u32,
-    pub place: Place<u32>,
-    pub counters: Counters,
+pub fn place_entries(
+    report: &Report<'_>,
+    process: u32,
+    place: Place<u32>,
+    counters: Counters,
+) -> impl Entries {
+    let failures = report.failures_at(process, place).map(flat);
+    (
+        CounterMap::new(report, counters),
+        failure_entries(failures, false),
+    )
 }
 
-impl PlaceJson<'_> {
-    fn entries<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        counter_entries(map, self.report, &self.counters)?;
-        table_entries(
-            map,
-            &self.counters,
-            self.counters.sizes.entries(),
-            self.counters.strides.entries(),
-        )?;
-        failure_entries(
-            map,
-            self.report.failures_at(self.process, self.place).map(flat),
-            false,
-        )
-    }
-}
-
-impl Serialize for PlaceJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        self.entries(&mut map)?;
-        map.end()
-    }
-}
-
-/// A file as one process used it, in the JSON report.
-pub struct RowJson<'a> {
-    pub report: &'a Report<'a>,
-    pub row: &'a Row,
-}
-
-impl Serialize for RowJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Row {
-            process,
-            file: index,
-            cell,
-        } = self.row;
-        let model = self.report.model;
-        let file = model.file(*index);
-        let (mount_point, fs_type) = model.mount_of(&file);
-        let mut map = serializer.serialize_map(None)?;
-        let of = &model.processes()[*process as usize];
-        if let Some(host) = self.report.host_of(of.node) {
-            map.serialize_entry("host", host)?;
-        }
-        map.serialize_entry("pid", &of.id.pid)?;
-        match file.path {
-            [] => map.serialize_entry("path", &None::<&str>)?,
-            path => text_entries(&mut map, "path", "path_hex", path)?,
-        }
-        if let Some(path) = file.opened_as {
-            text_entries(&mut map, "opened_as", "opened_as_hex", path)?;
-        }
-        if file.truncated {
-            map.serialize_entry("path_truncated", &true)?;
-        }
-        if file.deleted {
-            map.serialize_entry("deleted", &true)?;
-        }
-        map.serialize_entry(
-            "type",
-            if file.is_directory() {
-                "directory"
-            } else {
-                "regular"
-            },
-        )?;
-        map.serialize_entry(
-            "device",
-            &format_args!("{}:{}", file.id.major(), file.id.minor()),
-        )?;
-        map.serialize_entry("inode", &file.id.inode)?;
-        map.serialize_entry("generation", &file.id.generation)?;
-        text_entries(&mut map, "mount_point", "mount_point_hex", mount_point)?;
-        map.serialize_entry("fs_type", fs_type)?;
-        map.serialize_entry("block_size", &file.block_size)?;
-        map.serialize_entry("size", &file.size)?;
-        let (place, counters) = (Place::File(*index), cell.total());
-        row_entries(&mut map, self.report, *index, &counters)?;
-        PlaceJson {
-            report: self.report,
-            process: *process,
-            place,
-            counters,
-        }
-        .entries(&mut map)?;
-        map.end()
-    }
+/// A file as one process used it: an item of the key `files`.
+pub fn row_json(report: &Report<'_>, row: &Row) -> impl Serialize {
+    let file = report.model.file(row.file);
+    let (mount_point, fs_type) = report.model.mount_of(&file);
+    let kind = match file.is_directory() {
+        true => "directory",
+        false => "regular",
+    };
+    let device = format!("{}:{}", file.id.major(), file.id.minor());
+    let counters = row.cell.total();
+    let used = Used::new(&counters, &report.sorted[row.file as usize]);
+    Object(entries![
+        process_entries(report, row.process),
+        path_entry(file.path),
+        file.opened_as.map(|path| Text("opened_as", path)),
+        file.truncated.then_some(Entry("path_truncated", true)),
+        file.deleted.then_some(Entry("deleted", true)),
+        Entry("type", kind),
+        Entry("device", device),
+        Entry("inode", file.id.inode),
+        Entry("generation", file.id.generation),
+        Text("mount_point", mount_point),
+        Entry("fs_type", fs_type),
+        Entry("block_size", file.block_size),
+        Entry("size", file.size),
+        phase_entries(report, row.file, used),
+        place_entries(report, row.process, Place::File(row.file), counters),
+    ])
 }
 
 /// The phase of a file as one process used it, and the rule that says so.
-fn row_entries<M: SerializeMap>(
-    map: &mut M,
-    report: &Report<'_>,
-    file: u32,
-    counters: &Counters,
-) -> Result<(), M::Error> {
+fn phase_entries(report: &Report<'_>, file: u32, used: Used) -> impl Entries {
     let sorted = &report.sorted[file as usize];
-    let used = Used::new(counters, sorted);
     let rule = |direction| {
         let rule = sorted.verdict.rule(direction)?;
         Some(report.classifier.rules().all()[rule].name.as_str())
     };
     let phase = sorted.phase(used.main);
-    map.serialize_entry("phase", phase.name())?;
-    if let Some(class) = phase.class() {
-        map.serialize_entry("class", class.name())?;
-    }
-    map.serialize_entry("rule", &rule(used.main))?;
-    if used.reads_apart {
-        map.serialize_entry("phase_read", sorted.phase(Direction::Read).name())?;
-        map.serialize_entry("rule_read", &rule(Direction::Read))?;
-    }
     let reason = |direction: Direction| sorted.reasons[direction.index()];
     let read = used.reads_apart.then(|| reason(Direction::Read)).flatten();
-    match reason(used.main).or(read) {
-        Some(reason) => map.serialize_entry("phase_reason", reason.name()),
-        None => Ok(()),
-    }
+    let of_reads = used.reads_apart.then(|| {
+        let phase = sorted.phase(Direction::Read).name();
+        let rule = rule(Direction::Read);
+        (Entry("phase_read", phase), Entry("rule_read", rule))
+    });
+    let reason = reason(used.main).or(read);
+    entries![
+        Entry("phase", phase.name()),
+        phase.class().map(|class| Entry("class", class.name())),
+        Entry("rule", rule(used.main)),
+        of_reads,
+        reason.map(|reason| Entry("phase_reason", reason.name())),
+    ]
 }

@@ -14,8 +14,8 @@ use iotrace_model::run::{Run, rfc3339};
 use iotrace_phases::phase::Phase;
 use serde_json::{Value as Json, json};
 
-/// Calls before the rest is summed up.
-const ROWS: usize = 12;
+/// Rows of the text; further calls are counted.
+const MAX_ROWS: usize = 12;
 
 /// Who has been in which call on which file, and for how long.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -25,7 +25,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     page.section(&format!("Calls in flight: {}", count(calls.len() as u64)))?;
     let mut table = Table::new(&["FOR", "PID", "TID", "<OPERATION"]);
-    for call in calls.iter().take(ROWS) {
+    for call in calls.iter().take(MAX_ROWS) {
         table.row(vec![
             if call.began_before {
                 format!("> {}", duration(call.ns))
@@ -42,8 +42,8 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         None => "not known yet".into(),
     });
     page.table(table)?;
-    if calls.len() > ROWS {
-        let rest = format!("  and {} more", count((calls.len() - ROWS) as u64));
+    if calls.len() > MAX_ROWS {
+        let rest = format!("  and {} more", count((calls.len() - MAX_ROWS) as u64));
         page.line(Style::Dim, &rest)?;
     }
     let by_phase = NAMES.map(|name| (name, report.in_flight_ns(name, None)));

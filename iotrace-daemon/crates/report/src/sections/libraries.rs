@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::json::entries::{Seq, seconds, text_entries};
+use crate::json::entries::{Entry, Object, Text, entries, path_entry, process_entries, seconds};
 use crate::text::{
     escape::{escape, shorten},
     table::{Page, Style, Table},
@@ -12,15 +12,15 @@ use crate::{
     Report,
     library::{LibraryRow, OfName, OfSubject, Subject, length},
 };
-use iotrace_common::library::{Calls, FUNCTIONS, NAMES, class};
+use iotrace_common::library::{FUNCTIONS, NAMES, class};
 use iotrace_model::{library::Range, run::Probed};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Files of a library, and names of ranges, before the rest is counted.
+/// Rows of each table; further rows are counted.
 const MAX_ROWS: usize = 15;
 
-/// What programs asked each library for.
+/// Calls of each library, and marked ranges.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for library in NAMES {
         let mut subjects = report.library_subjects(library);
@@ -131,149 +131,99 @@ fn ranges(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     )
 }
 
-/// The key `uprobes`.
-pub struct Uprobes<'a>(&'a Report<'a>);
-
-impl<'a> Uprobes<'a> {
-    /// None if there is nothing to say.
-    pub fn of(report: &'a Report<'a>) -> Option<Self> {
-        let libraries = report.model.libraries();
-        let is_there = !report.run.uprobes.is_empty()
-            || libraries.all().next().is_some()
-            || !libraries.ranges().is_empty();
-        is_there.then_some(Self(report))
+/// The key `uprobes`, if there is anything to say.
+pub fn json(report: &Report<'_>) -> Option<impl Serialize> {
+    let model = report.model.libraries();
+    let is_there = !report.run.uprobes.is_empty()
+        || model.all().next().is_some()
+        || !model.ranges().is_empty();
+    if !is_there {
+        return None;
     }
+    let probes = report.run.uprobes.iter().map(probes_json);
+    let rows = report.library_rows().into_iter();
+    let rows = rows.map(|row| row_json(report, row));
+    let names = report.range_names().into_iter().map(name_json);
+    let ranges = |is_mark| {
+        let all = model.ranges().iter();
+        let mut ranges: Vec<&Range> = all.filter(|range| range.is_mark == is_mark).collect();
+        ranges.sort_by_key(|range| (range.start, range.depth));
+        let ranges = ranges.into_iter().map(|range| range_json(report, range));
+        ranges.collect::<Vec<_>>()
+    };
+    Some(Object(entries![
+        Entry("libraries", probes.collect::<Vec<_>>()),
+        Entry("calls", rows.collect::<Vec<_>>()),
+        Entry("range_names", names.collect::<Vec<_>>()),
+        Entry("ranges", ranges(false)),
+        Entry("marks", ranges(true)),
+        Entry("unmatched_ends", model.unmatched),
+    ]))
 }
 
-impl Serialize for Uprobes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let report = self.0;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("libraries", &Seq(|| report.run.uprobes.iter().map(Probes)))?;
-        let rows = report.library_rows();
-        let row = |row| RowJson { report, row };
-        map.serialize_entry("calls", &Seq(|| rows.iter().map(row)))?;
-        let names = report.range_names();
-        map.serialize_entry("range_names", &Seq(|| names.iter().map(NameJson)))?;
-        for (key, is_mark) in [("ranges", false), ("marks", true)] {
-            let all = report.model.libraries().ranges().iter();
-            let mut ranges: Vec<&Range> = all.filter(|range| range.is_mark == is_mark).collect();
-            ranges.sort_by_key(|range| (range.start, range.depth));
-            let ranges = ranges.iter().map(|range| RangeJson { report, range });
-            map.serialize_entry(key, &ranges.collect::<Vec<_>>())?;
-        }
-        map.serialize_entry("unmatched_ends", &report.model.libraries().unmatched)?;
-        map.end()
-    }
+fn probes_json(probed: &Probed) -> impl Serialize {
+    Object(entries![
+        Entry("library", &probed.library),
+        Entry("file", &probed.file),
+        Entry("functions", &probed.functions),
+        Entry("missing", &probed.missing),
+        Entry("late_seconds", seconds(probed.late_ns)),
+    ])
 }
 
-struct Probes<'a>(&'a Probed);
-
-impl Serialize for Probes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("library", &self.0.library)?;
-        map.serialize_entry("file", &self.0.file)?;
-        map.serialize_entry("functions", &self.0.functions)?;
-        map.serialize_entry("missing", &self.0.missing)?;
-        map.serialize_entry("late_seconds", &seconds(self.0.late_ns))?;
-        map.end()
-    }
+fn row_json(report: &Report<'_>, row: LibraryRow) -> impl Serialize {
+    let (symbol, function) = FUNCTIONS[usize::from(row.function)];
+    let (subject, calls) = (row.subject, row.calls);
+    let path = subject.path;
+    Object(entries![
+        process_entries(report, row.process),
+        Entry("library", NAMES[usize::from(function.library)]),
+        Entry("function", symbol),
+        Entry("class", class::NAMES[usize::from(function.class)]),
+        path_entry(path),
+        (!subject.object.is_empty()).then_some(Text("object", subject.object)),
+        Entry("calls", calls.calls),
+        Entry("failures", calls.failures),
+        Entry("bytes", calls.bytes),
+        Entry("seconds", seconds(calls.ns)),
+        Entry("slowest_seconds", seconds(calls.slowest_ns)),
+    ])
 }
 
-struct RowJson<'a> {
-    report: &'a Report<'a>,
-    row: &'a LibraryRow,
+fn name_json(name: OfName) -> impl Serialize {
+    Object(entries![
+        Text("name", name.name),
+        Entry("count", name.count),
+        Entry("unended", name.unended),
+        Entry("seconds", seconds(name.ns)),
+        Entry("mean_seconds", seconds(name.ns / name.count.max(1))),
+        Entry("shortest_seconds", seconds(name.shortest_ns)),
+        Entry("longest_seconds", seconds(name.longest_ns)),
+        Entry("operations", name.operations),
+        Entry("bytes_read", name.bytes_read),
+        Entry("bytes_written", name.bytes_written),
+        Entry("seconds_in_calls", seconds(name.calls_ns)),
+    ])
 }
 
-impl Serialize for RowJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let process = &self.report.model.processes()[self.row.process as usize];
-        let (symbol, function) = FUNCTIONS[usize::from(self.row.function)];
-        let Calls {
-            calls,
-            failures,
-            bytes,
-            ns,
-            slowest_ns,
-            ..
-        } = self.row.calls;
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(host) = self.report.host_of(process.node) {
-            map.serialize_entry("host", host)?;
-        }
-        map.serialize_entry("pid", &process.id.pid)?;
-        map.serialize_entry("library", NAMES[usize::from(function.library)])?;
-        map.serialize_entry("function", symbol)?;
-        map.serialize_entry("class", class::NAMES[usize::from(function.class)])?;
-        let subject = &self.row.subject;
-        match &*subject.path {
-            [] => map.serialize_entry("path", &None::<&str>)?,
-            path => text_entries(&mut map, "path", "path_hex", path)?,
-        }
-        if !subject.object.is_empty() {
-            text_entries(&mut map, "object", "object_hex", &subject.object)?;
-        }
-        map.serialize_entry("calls", &calls)?;
-        map.serialize_entry("failures", &failures)?;
-        map.serialize_entry("bytes", &bytes)?;
-        map.serialize_entry("seconds", &seconds(ns))?;
-        map.serialize_entry("slowest_seconds", &seconds(slowest_ns))?;
-        map.end()
-    }
-}
-
-struct NameJson<'a>(&'a OfName);
-
-impl Serialize for NameJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let name = self.0;
-        let mut map = serializer.serialize_map(None)?;
-        text_entries(&mut map, "name", "name_hex", &name.name)?;
-        map.serialize_entry("count", &name.count)?;
-        map.serialize_entry("unended", &name.unended)?;
-        for (key, ns) in [
-            ("seconds", name.ns),
-            ("mean_seconds", name.ns / name.count.max(1)),
-            ("shortest_seconds", name.shortest_ns),
-            ("longest_seconds", name.longest_ns),
-        ] {
-            map.serialize_entry(key, &seconds(ns))?;
-        }
-        map.serialize_entry("operations", &name.operations)?;
-        map.serialize_entry("bytes_read", &name.bytes_read)?;
-        map.serialize_entry("bytes_written", &name.bytes_written)?;
-        map.serialize_entry("seconds_in_calls", &seconds(name.calls_ns))?;
-        map.end()
-    }
-}
-
-struct RangeJson<'a> {
-    report: &'a Report<'a>,
-    range: &'a Range,
-}
-
-impl Serialize for RangeJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { report, range } = self;
-        let process = &report.model.processes()[range.process as usize];
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(host) = report.host_of(process.node) {
-            map.serialize_entry("host", host)?;
-        }
-        map.serialize_entry("pid", &process.id.pid)?;
-        map.serialize_entry("tid", &range.tid)?;
-        text_entries(&mut map, "name", "name_hex", &range.name)?;
-        map.serialize_entry("depth", &range.depth)?;
-        map.serialize_entry("start", &report.at(range.start))?;
-        if !range.is_mark {
-            map.serialize_entry("end", &range.end.map(|end| report.at(end)))?;
-            map.serialize_entry("seconds", &length(range).map(seconds))?;
-            map.serialize_entry("operations", &range.done.operations)?;
-            map.serialize_entry("bytes_read", &range.done.bytes_read)?;
-            map.serialize_entry("bytes_written", &range.done.bytes_written)?;
-            map.serialize_entry("seconds_in_calls", &seconds(range.done.ns))?;
-        }
-        map.end()
-    }
+fn range_json(report: &Report<'_>, range: &Range) -> impl Serialize {
+    let done = range.done;
+    let lasted = (!range.is_mark).then(|| {
+        entries![
+            Entry("end", range.end.map(|end| report.at(end))),
+            Entry("seconds", length(range).map(seconds)),
+            Entry("operations", done.operations),
+            Entry("bytes_read", done.bytes_read),
+            Entry("bytes_written", done.bytes_written),
+            Entry("seconds_in_calls", seconds(done.ns)),
+        ]
+    });
+    Object(entries![
+        process_entries(report, range.process),
+        Entry("tid", range.tid),
+        Text("name", &range.name),
+        Entry("depth", range.depth),
+        Entry("start", report.at(range.start)),
+        lasted,
+    ])
 }

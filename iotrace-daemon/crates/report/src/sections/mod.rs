@@ -72,7 +72,7 @@ pub fn json_entries<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let (model, run, analysis) = (report.model, report.run, &report.analysis);
     map.serialize_entry("verdict", &verdict::json(report))?;
-    map.serialize_entry("totals", &totals::Totals(report))?;
+    map.serialize_entry("totals", &totals::json(report))?;
     map.serialize_entry("phases", &phases::PhasesJson::whole(report))?;
     map.serialize_entry("waits", &waits::json(report, is_whole))?;
     map.serialize_entry("breakdown", &phases::breakdown(&report.breakdown()))?;
@@ -97,16 +97,10 @@ pub fn json_entries<M: SerializeMap>(
     map.serialize_entry("remarks", &report.remarks())?;
     if is_whole {
         map.serialize_entry("time_series", &time_series::json(report))?;
-        let process = |index: &u32| processes::ProcessJson {
-            report,
-            index: *index,
-        };
+        let process = |index: &u32| processes::json(report, *index);
         let processes = Seq(|| report.process_order.iter().map(process));
         map.serialize_entry("processes", &processes)?;
-        let row = |index: &u32| files::RowJson {
-            report,
-            row: &model.rows()[*index as usize],
-        };
+        let row = |index: &u32| files::row_json(report, &model.rows()[*index as usize]);
         map.serialize_entry("files", &Seq(|| report.row_order.iter().map(row)))?;
     }
     map.serialize_entry("losses", &report.losses(true))?;
@@ -115,10 +109,10 @@ pub fn json_entries<M: SerializeMap>(
     if let Some(trace) = &run.trace {
         map.serialize_entry("trace", &losses::TraceJson::of(trace))?;
     }
-    if let Some(uprobes) = libraries::Uprobes::of(report) {
+    if let Some(uprobes) = libraries::json(report) {
         map.serialize_entry("uprobes", &uprobes)?;
     }
-    if let Some(block) = block::Block::of(report, is_whole) {
+    if let Some(block) = block::json(report, is_whole) {
         map.serialize_entry("block", &block)?;
     }
     Ok(())

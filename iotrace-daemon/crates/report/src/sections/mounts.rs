@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 
 const MAX_ROWS: usize = 12;
 
-/// What happened on which filesystem.
+/// I/O by mount point.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut mounts: Vec<_> = report.mounts.iter().collect();
     if mounts.is_empty() {

@@ -38,9 +38,9 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         "CHECKPOINTS",
     ]);
     for (node, sum) in report.nodes.iter().zip(&sums) {
-        let behind = node.run.start_unix_ns - report.run.start_unix_ns;
+        let late_ns = node.run.start_unix_ns - report.run.start_unix_ns;
         table.row(vec![
-            format!("+{}", duration(u64::try_from(behind).unwrap_or(0))),
+            format!("+{}", duration(u64::try_from(late_ns).unwrap_or(0))),
             duration(node.run.duration_ns),
             count(sum.processes),
             count(sum.flow.operations),

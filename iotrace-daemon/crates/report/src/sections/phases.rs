@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::json::entries::{seconds, sum_entries};
+use crate::json::entries::{CounterMap, Entries, Entry, Object, entries, seconds};
 use crate::text::{
     table::{Page, Style, Table},
     units::{bytes, count, duration, rate, share, some_bytes},
@@ -47,11 +47,11 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         let cells = cells(report, phase.to_string(), counters, Some(merged), sum.files);
         table.row(cells);
     }
-    let mut beside = Sum::default();
-    beside.add(&report.path_only);
-    beside.add(&report.overflow);
-    if beside.counters.operations() > 0 {
-        let cells = cells(report, "no file".into(), &beside.counters, None, 0);
+    let mut no_file = Sum::default();
+    no_file.add(&report.path_only);
+    no_file.add(&report.overflow);
+    if no_file.counters.operations() > 0 {
+        let cells = cells(report, "no file".into(), &no_file.counters, None, 0);
         table.styled_row(Style::Dim, cells);
     }
     page.table(table)?;
@@ -104,11 +104,11 @@ fn components(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 
 /// How much of reads and saves overlapped with computing.
 fn overlapped(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let told = [
+    let named = [
         (Phase::Training, "reads of training data"),
         (Phase::Checkpoint, "checkpoints"),
     ];
-    let parts = told.into_iter().filter_map(|(phase, name)| {
+    let parts = named.into_iter().filter_map(|(phase, name)| {
         let merged = report.merged(|other| other == phase);
         let both = report.overlapped(&merged, |other| other == phase)?;
         let (least, most) = (duration(both.at_least), duration(both.at_most));
@@ -129,7 +129,7 @@ fn overlapped(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.prose(Style::Plain, &text)
 }
 
-/// What stands before a merged time that is not exact.
+/// The sign before a merged time that is not exact.
 fn bound(merged: &Merged) -> &'static str {
     if merged.is_exact() { "" } else { "≤" }
 }
@@ -164,6 +164,7 @@ fn cells(
     ]
 }
 
+/// Names of the phases, in the order of the reports.
 pub const NAMES: [&str; 5] = ["startup", "training", "checkpoint", "restore", "other"];
 
 /// Counters by name of the phase.
@@ -209,20 +210,21 @@ impl Serialize for PhasesJson<'_> {
                     Some(process) => self.report.breakdown_of(process).whole_ns,
                     None => self.report.run.duration_ns,
                 };
-                let phase = PhaseJson {
-                    report: self.report,
-                    sum: &sum,
-                    files,
-                    overlapped: match self.process {
-                        Some(_) => None,
-                        None => self
-                            .report
-                            .overlapped(&merged, |phase| phase.name() == name),
-                    },
-                    merged: Some((merged, whole_ns)),
-                    in_flight_ns: self.report.in_flight_ns(name, self.process),
-                    classes: (name == Phase::UNMATCHED.name()).then_some(self.sums),
+                let overlapped = match self.process {
+                    Some(_) => None,
+                    None => self
+                        .report
+                        .overlapped(&merged, |phase| phase.name() == name),
                 };
+                let in_flight_ns = self.report.in_flight_ns(name, self.process);
+                let has_classes = name == Phase::UNMATCHED.name();
+                let phase = Object(entries![
+                    Entry("files", files),
+                    merged_entries(&merged, overlapped, &sum, whole_ns),
+                    (in_flight_ns > 0).then(|| Entry("in_flight_seconds", seconds(in_flight_ns))),
+                    CounterMap::of_sum(self.report, &sum),
+                    has_classes.then(|| Entry("classes", classes_json(self.report, self.sums))),
+                ]);
                 map.serialize_entry(name, &phase)?;
             }
         }
@@ -230,72 +232,39 @@ impl Serialize for PhasesJson<'_> {
     }
 }
 
-struct PhaseJson<'a> {
-    report: &'a Report<'a>,
-    sum: &'a Sum,
-    files: u64,
-    /// With the time that it is a share of, nanoseconds.
-    merged: Option<(Merged, u64)>,
-    /// Time in calls that have not returned, summed; in none of the counters.
-    in_flight_ns: u64,
-    /// Over all processes, where it is known.
+/// What merged time says of a phase; `whole_ns` is the time that it is a share of.
+fn merged_entries(
+    merged: &Merged,
     overlapped: Option<Overlapped>,
-    /// Where its classes are, if it has any.
-    classes: Option<&'a PhaseSums>,
+    sum: &Sum,
+    whole_ns: u64,
+) -> impl Entries {
+    let uncertain = merged.uncertain;
+    let bandwidth = merged.bandwidth(sum.counters.bytes());
+    entries![
+        Entry("merged_seconds", seconds(merged.at_most)),
+        Entry("merged_seconds_at_least", seconds(merged.at_least)),
+        Entry("merged_exact", merged.is_exact()),
+        uncertain.map(|ns| Entry("merged_uncertain_seconds", seconds(ns))),
+        overlapped.map(|overlapped| (
+            Entry("overlapped_seconds", seconds(overlapped.at_most)),
+            Entry("overlapped_seconds_at_least", seconds(overlapped.at_least)),
+        )),
+        Entry("bandwidth_bytes_per_second", bandwidth),
+        Entry("share_of_run", merged::share(merged.at_most, whole_ns)),
+        Entry("concurrency", merged.concurrency()),
+    ]
 }
 
-impl Serialize for PhaseJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("files", &self.files)?;
-        if let Some((merged, whole_ns)) = &self.merged {
-            map.serialize_entry("merged_seconds", &seconds(merged.at_most))?;
-            map.serialize_entry("merged_seconds_at_least", &seconds(merged.at_least))?;
-            map.serialize_entry("merged_exact", &merged.is_exact())?;
-            if let Some(uncertain) = merged.uncertain {
-                map.serialize_entry("merged_uncertain_seconds", &seconds(uncertain))?;
-            }
-            if let Some(overlapped) = &self.overlapped {
-                map.serialize_entry("overlapped_seconds", &seconds(overlapped.at_most))?;
-                map.serialize_entry("overlapped_seconds_at_least", &seconds(overlapped.at_least))?;
-            }
-            let bandwidth = merged.bandwidth(self.sum.counters.bytes());
-            map.serialize_entry("bandwidth_bytes_per_second", &bandwidth)?;
-            map.serialize_entry("share_of_run", &merged::share(merged.at_most, *whole_ns))?;
-            map.serialize_entry("concurrency", &merged.concurrency())?;
-        }
-        if self.in_flight_ns > 0 {
-            map.serialize_entry("in_flight_seconds", &seconds(self.in_flight_ns))?;
-        }
-        sum_entries(&mut map, self.report, self.sum)?;
-        if let Some(sums) = self.classes {
-            map.serialize_entry("classes", &Classes(self.report, sums))?;
-        }
-        map.end()
-    }
-}
-
-struct Classes<'a>(&'a Report<'a>, &'a PhaseSums);
-
-impl Serialize for Classes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for class in Class::ALL {
-            if let Some(phase) = self.1.get(Phase::Other(Some(class))) {
-                let phase = PhaseJson {
-                    report: self.0,
-                    sum: &phase.sum,
-                    files: phase.files,
-                    merged: None,
-                    in_flight_ns: 0,
-                    overlapped: None,
-                    classes: None,
-                };
-                map.serialize_entry(class.name(), &phase)?;
-            }
-        }
-        map.end()
-    }
+/// The key `classes`: files that no rule matches, by class.
+fn classes_json<'a>(report: &'a Report<'a>, sums: &'a PhaseSums) -> impl Serialize {
+    let classes = Class::ALL.into_iter().filter_map(|class| {
+        let phase = sums.get(Phase::Other(Some(class)))?;
+        let counters = CounterMap::of_sum(report, &phase.sum);
+        let object = Object((Entry("files", phase.files), counters));
+        Some(Entry(class.name(), object))
+    });
+    Object(classes.collect::<Vec<_>>())
 }
 
 /// The components of a run, or of one process.

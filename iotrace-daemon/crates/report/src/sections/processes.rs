@@ -3,10 +3,12 @@
 use std::io;
 
 use super::{
-    files::PlaceJson,
+    files::place_entries,
     phases::{PhasesJson, breakdown},
 };
-use crate::json::entries::{failure_entries, flat, seconds, sum_entries, text_entries};
+use crate::json::entries::{
+    CounterMap, Entry, Object, Text, entries, failure_entries, flat, process_entries, seconds,
+};
 use crate::text::{
     escape::{escape, shorten},
     table::{Page, Style, Table},
@@ -23,14 +25,14 @@ use iotrace_model::{
     input::Place,
     run::rfc3339,
 };
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Processes before the rest is summed up.
+/// Rows of the text; the other processes are summed up.
 const MAX_TEXT_ROWS: usize = 15;
 
-/// A process has a row if it has at least one part in this many of the time in calls or of the bytes.
-const ROW_PARTS: u64 = 100;
+/// A process has a row if it has at least this fraction (one part in so many) of the time in calls or of the bytes.
+const MIN_ROW_FRACTION: u64 = 100;
 
 /// What each process did, those with the most time in calls first.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -43,14 +45,14 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     order.sort_by_key(|index| Reverse(of(index).nanoseconds()));
     let all = &report.totals.counters;
     // Wrappers that look for a program and run it hardly do any I/O.
-    let is_worth_a_row = |index: &u32| {
+    let is_large = |index: &u32| {
         let own = of(index);
-        own.nanoseconds() * ROW_PARTS >= all.nanoseconds() || own.bytes() * ROW_PARTS >= all.bytes()
+        own.nanoseconds() * MIN_ROW_FRACTION >= all.nanoseconds()
+            || own.bytes() * MIN_ROW_FRACTION >= all.bytes()
     };
-    let (worth, small): (Vec<u32>, Vec<u32>) =
-        order.iter().partition(|index| is_worth_a_row(index));
-    let rows = worth.len().min(MAX_TEXT_ROWS);
-    let order = [worth, small].concat();
+    let (large, small): (Vec<u32>, Vec<u32>) = order.iter().partition(|index| is_large(index));
+    let rows = large.len().min(MAX_TEXT_ROWS);
+    let order = [large, small].concat();
     let (shown, rest) = order.split_at(rows);
     page.section("Processes")?;
     let computing = report.model.computing();
@@ -118,105 +120,45 @@ fn process_cells(
     ]
 }
 
-/// A process in the JSON report.
-pub struct ProcessJson<'a> {
-    pub report: &'a Report<'a>,
-    pub index: u32,
+/// A process: an item of the key `processes`.
+pub fn json(report: &Report<'_>, index: u32) -> impl Serialize {
+    let process = &report.model.processes()[index as usize];
+    let (about, clock) = (&process.about, &report.run.clock);
+    let start = (about.start_boottime != 0)
+        .then(|| rfc3339(clock.unix_ns_of_boottime(about.start_boottime)));
+    let command = about.args.iter().map(|arg| String::from_utf8_lossy(arg));
+    let computing = report.model.computing().of_process(index);
+    let sums = &report.processes[index as usize];
+    let failures = report.model.failures().of(index);
+    let totals = entries![
+        Entry("files", sums.files),
+        CounterMap::of_sum(report, &sums.sum),
+        failure_entries(failures.map(flat), true),
+    ];
+    let place = |place, counters| Object(place_entries(report, index, place, counters));
+    Object(entries![
+        process_entries(report, index),
+        Entry("ppid", about.parent),
+        Entry("uid", about.uid),
+        Text("comm", &about.comm),
+        Text("exe", &about.exe),
+        Entry("command", command.collect::<Vec<_>>()),
+        Entry("start_time", start),
+        Entry("end_time", about.end.map(|end| rfc3339(clock.unix_ns(end)))),
+        Entry("exit_code", about.exit_code()),
+        Entry("execs", about.execs),
+        computing.map(|ns| Entry("cpu_seconds", seconds(ns))),
+        about.role.rank.map(|rank| Entry("rank", rank.number)),
+        about.role.job.as_ref().map(|job| Entry("job", job)),
+        Entry("totals", Object(totals)),
+        Entry("phases", PhasesJson::of_process(report, index)),
+        Entry("breakdown", breakdown(&report.breakdown_of(index))),
+        Entry("by_name", place(Place::PathOnly, process.path_only.total())),
+        Entry("overflow", place(Place::Overflow, process.overflow.total())),
+    ])
 }
 
-impl Serialize for ProcessJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Process {
-            id,
-            about,
-            path_only,
-            overflow,
-            ..
-        } = &self.report.model.processes()[self.index as usize];
-        let clock = &self.report.run.clock;
-        let start = (about.start_boottime != 0)
-            .then(|| rfc3339(clock.unix_ns_of_boottime(about.start_boottime)));
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(host) = self
-            .report
-            .host_of(self.report.model.processes()[self.index as usize].node)
-        {
-            map.serialize_entry("host", host)?;
-        }
-        map.serialize_entry("pid", &id.pid)?;
-        map.serialize_entry("ppid", &about.parent)?;
-        map.serialize_entry("uid", &about.uid)?;
-        text_entries(&mut map, "comm", "comm_hex", &about.comm)?;
-        text_entries(&mut map, "exe", "exe_hex", &about.exe)?;
-        let command: Vec<_> = about
-            .args
-            .iter()
-            .map(|arg| String::from_utf8_lossy(arg))
-            .collect();
-        map.serialize_entry("command", &command)?;
-        map.serialize_entry("start_time", &start)?;
-        map.serialize_entry(
-            "end_time",
-            &about.end.map(|end| rfc3339(clock.unix_ns(end))),
-        )?;
-        map.serialize_entry("exit_code", &about.exit_code())?;
-        map.serialize_entry("execs", &about.execs)?;
-        if let Some(ns) = self.report.model.computing().of_process(self.index) {
-            map.serialize_entry("cpu_seconds", &seconds(ns))?;
-        }
-        if let Some(rank) = about.role.rank {
-            map.serialize_entry("rank", &rank.number)?;
-        }
-        if let Some(job) = &about.role.job {
-            map.serialize_entry("job", job)?;
-        }
-        map.serialize_entry(
-            "totals",
-            &ProcessTotals {
-                report: self.report,
-                index: self.index,
-            },
-        )?;
-        map.serialize_entry("phases", &PhasesJson::of_process(self.report, self.index))?;
-        let components = self.report.breakdown_of(self.index);
-        map.serialize_entry("breakdown", &breakdown(&components))?;
-        for (name, place, cell) in [
-            ("by_name", Place::PathOnly, path_only),
-            ("overflow", Place::Overflow, overflow),
-        ] {
-            let counters = cell.total();
-            map.serialize_entry(
-                name,
-                &PlaceJson {
-                    report: self.report,
-                    process: self.index,
-                    place,
-                    counters,
-                },
-            )?;
-        }
-        map.end()
-    }
-}
-
-struct ProcessTotals<'a> {
-    report: &'a Report<'a>,
-    index: u32,
-}
-
-impl Serialize for ProcessTotals<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        let process = &self.report.processes[self.index as usize];
-        map.serialize_entry("files", &process.files)?;
-        sum_entries(&mut map, self.report, &process.sum)?;
-        let failures = self.report.model.failures().of(self.index);
-        failure_entries(&mut map, failures.map(flat), true)?;
-        map.end()
-    }
-}
-
-/// Processes that are listed; a page with more rows than this is slow to lay out.
+/// Processes on the page; more rows are slow to lay out.
 const MAX_PAGE_ROWS: usize = 1_000;
 
 #[derive(Default, Serialize)]
@@ -235,7 +177,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// The list, and for each process of the model its place in it; those that are not listed have the place behind it.
+    /// The list, and for each process of the model its index in it; unlisted processes have the index after the last.
     pub fn new(report: &Report<'_>) -> (Self, Vec<u32>) {
         let ns = |index: &u32| report.processes[*index as usize].sum.counters.nanoseconds();
         let mut by_time = report.process_order.clone();

@@ -18,7 +18,7 @@ const MAX_TEXT_DIRECTORIES: usize = 6;
 /// They are shown if one of them has this many.
 const MIN_LOOK_UPS: u64 = 20;
 
-/// When training data was read first, and what was looked for in vain before.
+/// Time to the first read of training data, and failed look-ups before it.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let startup = &report.analysis.startup;
     if startup.files + startup.not_found == 0 {
@@ -49,7 +49,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     searched_text(report, page)
 }
 
-/// Directories that were searched in vain, where that is more than a few.
+/// Directories with many failed look-ups.
 fn searched_text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let all = &report.analysis.startup.searched;
     if all.first().is_none_or(|most| most.calls < MIN_LOOK_UPS) {

@@ -3,14 +3,14 @@
 use std::io;
 
 use crate::Report;
-use crate::json::entries::{failure_entries, sum_entries};
+use crate::json::entries::{CounterMap, Entry, Object, entries, failure_entries};
 use crate::text::{
     table::{Page, Style, Table},
     units::{bytes, count, duration, rate, share},
 };
 use iotrace_common::op;
 use iotrace_model::counters::{self, Counters};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::Serialize;
 
 /// Calls, bytes and time by kind of operation.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -164,25 +164,15 @@ impl ByAccess {
 }
 
 /// The key `totals`.
-pub struct Totals<'a>(pub &'a Report<'a>);
-
-impl Serialize for Totals<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let report = self.0;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("processes", &report.processes.len())?;
-        map.serialize_entry("files", &report.files.len())?;
-        map.serialize_entry("directories", &report.directories.len())?;
-        sum_entries(&mut map, report, &report.totals)?;
-        map.serialize_entry("bytes_by_access", &ByAccess::of(&report.totals.counters))?;
-        failure_entries(
-            &mut map,
-            report
-                .failures
-                .iter()
-                .map(|((op, errno), count)| (*op, *errno, *count)),
-            true,
-        )?;
-        map.end()
-    }
+pub fn json(report: &Report<'_>) -> impl Serialize {
+    let failures = report.failures.iter();
+    let failures = failures.map(|((op, errno), count)| (*op, *errno, *count));
+    Object(entries![
+        Entry("processes", report.processes.len()),
+        Entry("files", report.files.len()),
+        Entry("directories", report.directories.len()),
+        CounterMap::of_sum(report, &report.totals),
+        Entry("bytes_by_access", ByAccess::of(&report.totals.counters)),
+        failure_entries(failures, true),
+    ])
 }

@@ -20,7 +20,7 @@ const MAX_WAITERS: usize = 16;
 
 const MAX_FILES: usize = 8;
 
-/// Share of the longest time that a thread is known from which others are shown.
+/// A thread is shown if it has at least this share of the time of the longest.
 const MIN_SHARE: f64 = 0.05;
 
 /// What the main thread of each program or rank waited for.
@@ -112,10 +112,10 @@ fn meaning(leaf: Leaf, waiter: &Waiter) -> String {
     }
 }
 
-/// Files of a thread that are told one by one; the others have no path.
+/// Files of a thread in the JSON report; the others are summed up without a path.
 const MAX_JSON_FILES: usize = 10_000;
 
-/// The same without long lists.
+/// Files of a thread in the JSON report without long lists.
 const MAX_SUMMARY_JSON_FILES: usize = 20;
 
 /// One object per waiting thread; null where waits were not kept. `is_whole`: with lists that may be long.
@@ -136,8 +136,8 @@ fn waiter_json(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
     } else {
         MAX_SUMMARY_JSON_FILES
     };
-    let (told, rest) = waiter.files.split_at(waiter.files.len().min(most));
-    let mut files: Vec<Json> = told
+    let (listed, rest) = waiter.files.split_at(waiter.files.len().min(most));
+    let mut files: Vec<Json> = listed
         .iter()
         .map(|(file, phase, ns)| {
             let mut object = Map::new();
@@ -183,7 +183,7 @@ fn leaves(spent: &Spent) -> Json {
     Json::Object(Map::from_iter(named))
 }
 
-/// Threads that have a chart, and steps of one: neighbours are put together.
+/// Threads with a chart, and steps of a chart: neighbours are merged.
 const MAX_LANES: usize = 16;
 
 const MAX_STEPS_OF_LANE: usize = 400;

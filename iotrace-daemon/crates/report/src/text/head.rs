@@ -64,7 +64,7 @@ pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.line(Style::Dim, &shorten(how.as_bytes(), page.width()))
 }
 
-/// The command line where it is known, else the program, else its short name.
+/// The command line if it is known, else the program, else its short name.
 pub fn command(process: &Process) -> Vec<u8> {
     let about = &process.about;
     match (about.args.is_empty(), about.exe.is_empty()) {

@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 use super::escape::width;
 
 const INDENT: usize = 2;
-const GAP: usize = 2;
-/// Columns that the last column of a table gets at least: others leave for it.
-const MIN_LAST: usize = 24;
+const COLUMN_GAP: usize = 2;
+/// Least width of the last column: other columns are dropped for it.
+const MIN_LAST_COLUMN: usize = 24;
 
 /// How a report looks: the caller knows where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,9 @@ pub enum Style {
     Title,
     /// Column headings and what matters less.
     Dim,
-    /// What needs a look.
+    /// What needs attention.
     Warning,
-    /// What is as it should be.
+    /// What is as expected.
     Good,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Page<'a> {
         self.layout.width
     }
 
-    /// A line of its own, cut at the edge of the page by nobody: callers keep it short.
+    /// One line. It is not cut at the edge of the page: callers keep it short.
     pub fn line(&mut self, style: Style, text: &str) -> io::Result<()> {
         let text = self.styled(style, text);
         writeln!(self.out, "{}", text.trim_end())
@@ -107,7 +107,7 @@ impl<'a> Page<'a> {
         self.line(style, &line)
     }
 
-    /// A title behind an empty line.
+    /// An empty line and a title.
     pub fn section(&mut self, title: &str) -> io::Result<()> {
         writeln!(self.out)?;
         self.line(Style::Title, title)
@@ -155,14 +155,14 @@ struct Column {
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<(Style, Vec<String>)>,
-    /// Headings of columns that leave first where the page is narrow.
+    /// Headings of columns that are dropped first if the page is narrow.
     dispensable: &'static [&'static str],
     /// Whether the last column was made to fit.
     has_last: bool,
 }
 
 impl Table {
-    /// A table with these headings; those that start with `<` stand left, all others right.
+    /// A table with these headings; columns that start with `<` are aligned left, all others right.
     pub fn new(headings: &[&'static str]) -> Self {
         let column = |heading: &&'static str| match heading.strip_prefix('<') {
             Some(heading) => Column {
@@ -182,7 +182,7 @@ impl Table {
         }
     }
 
-    /// Lets these columns leave, in this order, where the page is too narrow; after them the others, from the right.
+    /// Drops these columns first, in this order, if the page is too narrow; then the others, from the right.
     pub fn dispensable(mut self, headings: &'static [&'static str]) -> Self {
         self.dispensable = headings;
         self
@@ -198,13 +198,13 @@ impl Table {
 
     /// Columns that the table takes, with a gap after the last one.
     fn used(&self) -> usize {
-        let columns: usize = self.widths().iter().map(|width| width + GAP).sum();
+        let columns: usize = self.widths().iter().map(|width| width + COLUMN_GAP).sum();
         INDENT + columns
     }
 
-    /// Lets columns leave until the table fits.
+    /// Drops columns until the table fits.
     fn fit(&mut self, page_width: usize) {
-        while self.used() > page_width + GAP && self.columns.len() > 2 {
+        while self.used() > page_width + COLUMN_GAP && self.columns.len() > 2 {
             let last = self.columns.len() - 1 - usize::from(self.has_last);
             let mut dispensable = self.dispensable.iter();
             let index = dispensable
@@ -226,7 +226,7 @@ impl Table {
         heading: &'static str,
         cell: impl Fn(usize, usize) -> String,
     ) {
-        self.fit(page.width() - MIN_LAST - GAP);
+        self.fit(page.width() - MIN_LAST_COLUMN - COLUMN_GAP);
         self.has_last = true;
         let room = page.width().saturating_sub(self.used());
         for (index, (_, row)) in self.rows.iter_mut().enumerate() {
@@ -264,7 +264,7 @@ impl Table {
                 line.push_str(cell);
                 line.push_str(&padding);
             }
-            line.push_str(&" ".repeat(GAP));
+            line.push_str(&" ".repeat(COLUMN_GAP));
         }
         line.truncate(line.trim_end().len());
         line

@@ -27,7 +27,7 @@ const dom = (() => {
         el("tbody", {}, body)));
   }
 
-  /** A bar as long as `part` of `whole`, which says nothing to screen readers: the number stands beside it. */
+  /** A bar as long as `part` of `whole`, hidden from screen readers: the number is next to it. */
   function bar(part, whole, color) {
     const percent = whole > 0 ? (100 * part) / whole : 0;
     return el("span", { class: "bar", "aria-hidden": "true" }, part > 0 && el("span", { width: `${percent.toFixed(2)}%`, color }));

@@ -258,7 +258,7 @@ const sections = (() => {
   const FIRST = ["name", "directory", "order", "files", "bytes_read", "bytes_written", "bandwidth_bytes_per_second",
     "fsync_seconds", "interval_seconds", "training_pause_seconds"];
 
-  /** The keys of some objects that have a value worth a column, in order. */
+  /** The keys that become columns of a table of these objects, in order. */
   function keysOf(list) {
     const worth = (value) => value !== null && (typeof value !== "object" || Array.isArray(value));
     const keys = [...new Set(list.flatMap((one) => Object.keys(one)))]

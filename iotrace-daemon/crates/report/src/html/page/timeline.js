@@ -91,7 +91,7 @@ const timeline = (() => {
         hooks: {
           drawClear: [(u) => drawEpochs(u, data.report.epochs)],
           draw: [(u) => drawCheckpoints(u, data.report.checkpoints)],
-          setCursor: [(u) => (readout.textContent = u.cursor.idx == null ? "" : told(u.cursor.idx, u.posToVal(u.cursor.left, "x")))],
+          setCursor: [(u) => (readout.textContent = u.cursor.idx == null ? "" : readoutText(u.cursor.idx, u.posToVal(u.cursor.left, "x")))],
         },
       }, [times, ...stacked.toReversed()], box);
       plot.root.setAttribute("role", "img");
@@ -99,8 +99,8 @@ const timeline = (() => {
       return plot;
     }
 
-    /** What stands under the cursor, in words. */
-    function told(index, time) {
+    /** The values under the cursor, in words. */
+    function readoutText(index, time) {
       const position = times[index] > time ? index - 1 : index;
       const bin = bins[position] ?? -1;
       if (bin < 0) return `${format.duration(time)}: nothing recorded`;

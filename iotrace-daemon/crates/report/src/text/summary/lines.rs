@@ -13,7 +13,7 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     }
 }
 
-/// Words on at most `most` indented lines; an ellipsis stands for the rest.
+/// Words on at most `most` indented lines; an ellipsis replaces the rest.
 pub fn wrapped(style: Style, text: &str, columns: usize, indent: usize, most: usize) -> Lines {
     let margin = " ".repeat(indent);
     let mut lines: Vec<String> = vec![margin.clone()];

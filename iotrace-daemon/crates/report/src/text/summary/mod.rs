@@ -42,7 +42,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         let text = escape(remark.as_bytes());
         above.extend(wrapped(Style::Warning, &text, columns, 1, 2));
     }
-    let mut told: Lines = Vec::new();
+    let mut events_lines: Lines = Vec::new();
     match judgement.verdict {
         Verdict::NothingRecorded => {
             let text = "No traced process made a call on a file, or waited for a page of one.";
@@ -52,7 +52,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         _ => {
             let lines = components(report, &judgement).into_iter();
             above.extend(lines.map(|(style, text)| (style, clipped(&text, columns))));
-            told = events(report, columns);
+            events_lines = events(report, columns);
         }
     }
     let trust = trust(report, &judgement, columns);
@@ -62,12 +62,12 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     };
     let rest = MAX_LINES.saturating_sub(above.len() + trust.len());
     let mut below = changes(MAX_FINDINGS);
-    if below.len() + told.len() > rest {
+    if below.len() + events_lines.len() > rest {
         below = changes(1);
     }
-    told.truncate(rest.saturating_sub(below.len()));
-    let room = rest.saturating_sub(told.len() + below.len());
-    above.append(&mut told);
+    events_lines.truncate(rest.saturating_sub(below.len()));
+    let room = rest.saturating_sub(events_lines.len() + below.len());
+    above.append(&mut events_lines);
     // A heading without a line says nothing.
     if room > 1 && !matches!(judgement.verdict, Verdict::NotOneJob) {
         above.extend(places(report, columns, (room - 1).min(MAX_PLACES)));
