@@ -44,7 +44,7 @@ fn no_more_recordings_than_the_configuration_allows() {
     let finished = service.record(USER).command(["true"]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     // The status is that of the last second or so.
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(3));
     let recordings = &service.status()["recordings"];
     assert_eq!(
         (&recordings["begun"], &recordings["refused"]),
