@@ -19,6 +19,7 @@ pub mod memory;
 mod meta;
 mod reader;
 mod recorder;
+pub mod reference;
 mod table;
 mod tables;
 pub mod trace;
@@ -107,57 +108,6 @@ impl Error {
         Self::Damaged {
             path: path.into(),
             cause: cause.to_string(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{columns::counters, tables, trace};
-    use iotrace_model::counters::{Level, Merge, TABLE};
-
-    const DOCUMENT: &str = include_str!("../../../../docs/reference/recording-format.md");
-    const COUNTERS_DOCUMENT: &str = include_str!("../../../../docs/reference/counters.md");
-
-    #[test]
-    fn every_column_is_documented() {
-        let tables = tables::descriptions()
-            .into_iter()
-            .chain(trace::descriptions());
-        for table in tables {
-            for field in table.columns.into_iter().flat_map(|(fields, _)| fields) {
-                let name = format!("`{}`", field.name);
-                assert!(
-                    DOCUMENT.contains(&name) || COUNTERS_DOCUMENT.contains(&name),
-                    "{name} of {}",
-                    table.name
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn counters_are_documented_as_they_are() {
-        for descriptor in &TABLE {
-            let merge = match descriptor.merge {
-                Merge::Sum => "sum",
-                Merge::Max | Merge::Peak => "max",
-                Merge::Earliest => "min",
-                Merge::Newest => "last that is not 0",
-                Merge::OfPeak => "with the one before",
-            };
-            let level = match descriptor.level {
-                Level::Basic => "basic",
-                Level::Full => "full",
-            };
-            let name = counters::name(descriptor);
-            let start = format!("| `{name}` | ");
-            let end = format!(" | {merge} | {level} | {} |", descriptor.doc);
-            let mut lines = COUNTERS_DOCUMENT.lines();
-            assert!(
-                lines.any(|line| line.starts_with(&start) && line.ends_with(&end)),
-                "{start}...{end}"
-            );
         }
     }
 }

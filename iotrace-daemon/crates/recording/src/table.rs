@@ -237,3 +237,19 @@ fn read_columns(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{tables, trace};
+
+    #[test]
+    fn parquet_takes_the_schemas() {
+        for table in tables::descriptions().iter().chain(&trace::descriptions()) {
+            let fields = table.columns.iter().flat_map(|(fields, _)| fields.clone());
+            let fields: Vec<Field> = fields.collect();
+            let parsed = parse_message_type(&schema(table.name, &fields)).unwrap();
+            assert_eq!(parsed.get_fields().len(), fields.len(), "{}", table.name);
+        }
+    }
+}

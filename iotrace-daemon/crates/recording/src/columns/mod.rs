@@ -5,7 +5,7 @@
 //! new column is one line there, and a value of another type does not compile.
 
 mod buffer;
-pub mod counters;
+mod counters;
 mod names;
 pub mod pairs;
 mod values;
@@ -268,7 +268,7 @@ pub trait Row<'a>: Sized {
     }
 }
 
-/// Declares the row of a table: `Row`, and `Store` for its columns.
+/// Declares the row of a table.
 ///
 /// ```text
 /// row! {
@@ -282,16 +282,16 @@ pub trait Row<'a>: Sized {
 /// ```
 macro_rules! row {
     ($(#[$meta:meta])* pub struct $row:ident<$life:lifetime> in each $name:literal { $($body:tt)* }) => {
-        row!(@declare [$(#[$meta])*] [$row<$life>] [$row<'static>] $life $name true $($body)*);
+        row!(@declare [$(#[$meta])*] [$row<$life>] $life $name true $($body)*);
     };
     ($(#[$meta:meta])* pub struct $row:ident<$life:lifetime> in $name:literal { $($body:tt)* }) => {
-        row!(@declare [$(#[$meta])*] [$row<$life>] [$row<'static>] $life $name false $($body)*);
+        row!(@declare [$(#[$meta])*] [$row<$life>] $life $name false $($body)*);
     };
     ($(#[$meta:meta])* pub struct $row:ident in each $name:literal { $($body:tt)* }) => {
-        row!(@declare [$(#[$meta])*] [$row] [$row] 'a $name true $($body)*);
+        row!(@declare [$(#[$meta])*] [$row] 'a $name true $($body)*);
     };
     (
-        @declare [$(#[$meta:meta])*] [$($row:tt)*] [$($static:tt)*] $life:lifetime $name:literal $each:literal
+        @declare [$(#[$meta:meta])*] [$($row:tt)*] $life:lifetime $name:literal $each:literal
         $($(#[doc = $doc:literal])+ $field:ident: $type:ty $(as $encoding:ident)?,)+
     ) => {
         $(#[$meta])*

@@ -14,7 +14,7 @@ use crate::columns::{AllCounters, Damage, Derived, Name, Phases, PlaceName, Word
 
 row! {
     pub struct Row<'a> in each "files" {
-        /// the interval that the counters are of
+        /// the interval
         interval: Bounds,
         /// the host
         host: Derived<&'a str>,
@@ -37,7 +37,7 @@ row! {
         size: Option<Word>,
         /// `st_mode` when first seen
         mode: Option<u32>,
-        /// the file's identity; the device as `major:minor`
+        /// identity of the file; the device as `major:minor`
         file: Option<FileId>,
         /// where its filesystem is mounted
         mount_point: Derived<Option<Cow<'a, str>>>,

@@ -36,7 +36,7 @@ row! {
         calls: u64,
         /// calls that failed
         failures: u64,
-        /// bytes moved, as defined for each library
+        /// bytes moved, [as defined for each library](../guide/libraries.md)
         bytes: u64,
         /// time inside calls, failed ones included
         ns: u64,

@@ -9,7 +9,7 @@ use iotrace_model::{
 
 use crate::{
     Error,
-    columns::Row,
+    columns::{Field, Row},
     directory::Directory,
     table::{GROUP_ROWS, part_properties as properties, read_table, write_table},
 };
@@ -42,7 +42,7 @@ pub struct Restored<'a> {
 }
 
 /// A table of recordings, as the reference page has it.
-#[cfg(test)]
+#[derive(Debug)]
 pub struct Description {
     /// Where the page has its columns.
     pub name: &'static str,
@@ -50,7 +50,6 @@ pub struct Description {
     pub columns: Vec<(Vec<crate::columns::Field>, String)>,
 }
 
-#[cfg(test)]
 impl Description {
     /// The table of a row.
     pub fn of<'a, R: Row<'a>>(name: &'static str) -> Self {
@@ -84,7 +83,6 @@ macro_rules! tables {
         }
 
         /// All tables.
-        #[cfg(test)]
         pub fn descriptions() -> Vec<Description> {
             vec![$(Description::of::<$table::Row<'_>>(stringify!($table))),+]
         }

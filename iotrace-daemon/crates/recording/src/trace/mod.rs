@@ -19,15 +19,12 @@ pub use operations::Row;
 pub use reader::{Rows, Trace};
 pub use writer::TraceWriter;
 
-#[cfg(test)]
 use crate::tables::Description;
-#[cfg(test)]
 use operations::StoredRow;
 
 const PART: &str = "trace-";
 
 /// The tables of a trace part.
-#[cfg(test)]
 pub fn descriptions() -> [Description; 2] {
     [
         Description::of::<StoredRow>("operations"),

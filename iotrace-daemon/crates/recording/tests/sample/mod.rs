@@ -1,0 +1,406 @@
+//! A recording that has every table and every column.
+
+use std::path::Path;
+
+use iotrace_common::{
+    block::{Requests, Transfers},
+    global_merged::{GROUPS, Time},
+    key::{FileId, IoKey},
+    library::{Calls, Progress},
+    op,
+    trace::{Missing, NONE, Operation},
+};
+use iotrace_model::{
+    About, FailureCount, Model,
+    block::{Classes, Device},
+    computing::CpuTime,
+    counters::{Counters, FAILURES, STATS, TABLE, Unit},
+    environ::{RANKS, Rank, Role},
+    input::{Event, FileName, Place, ProcessId},
+    library::Range,
+    phases::Done,
+    run::{Clock, MergedTime, Run, Target},
+    waits::{Leaf, Waited},
+};
+use iotrace_recording::{Recorder, trace::TraceWriter};
+
+const SECOND: u64 = 1_000_000_000;
+const P: ProcessId = ProcessId { pid: 100, start: 7 };
+const Q: ProcessId = ProcessId {
+    pid: 101,
+    start: 4_000_000_000,
+};
+
+fn run() -> Run {
+    Run {
+        iotrace_version: "0.1.0".into(),
+        host: "gpu-7".into(),
+        kernel: "6.18.0".into(),
+        boot_id: "f00d".into(),
+        hook: "btf".into(),
+        detail: "full".into(),
+        target: Target::Command(vec!["python3".into()]),
+        exit_code: None,
+        start_unix_ns: 1_763_682_780_123_456_789,
+        duration_ns: 0,
+        clock: Clock {
+            realtime_minus_monotonic_ns: 1_763_682_000_000_000_001,
+            realtime_minus_boottime_ns: 1_763_681_000_000_000_002,
+        },
+        clock_step_ns: 0,
+        merged_time: MergedTime::Exact,
+        block: true,
+        memory_bytes: 16 << 30,
+        room_bytes: [("/".to_owned(), 5)].into(),
+        in_flight: Vec::new(),
+        losses: [("skipped".to_owned(), 5)].into(),
+        trace: None,
+        uprobes: Vec::new(),
+    }
+}
+
+fn file(inode: u64) -> FileId {
+    FileId {
+        device: 259 << 20 | 3,
+        generation: u32::MAX,
+        inode,
+    }
+}
+
+/// The columns of all counters, in order.
+pub fn counters() -> Vec<String> {
+    let column = |index: usize| match TABLE[index].unit {
+        Unit::Nanoseconds => format!("{}_ns", TABLE[index].name),
+        Unit::Moment => format!("{}_unix_ns", TABLE[index].name),
+        _ => TABLE[index].name.to_owned(),
+    };
+    (0..TABLE.len()).map(column).collect()
+}
+
+/// Counters with a value in each of these columns, all different.
+fn everything(seed: u64, columns: &[String]) -> Counters {
+    let mut counters = Counters::ZERO;
+    let known = self::counters();
+    for (column, value) in columns.iter().zip(seed * 1_000 + 1..) {
+        let index = known.iter().position(|known| known == column);
+        counters.v[index.expect("a counter")] = value;
+    }
+    for size in 0..20 {
+        counters.sizes.add(4096 + size, seed + size);
+    }
+    for stride in 0..5 {
+        counters.strides.add(512 << stride, seed);
+    }
+    counters
+}
+
+fn named(inode: u64, path: &[u8]) -> Event {
+    Event::File(FileName {
+        file: file(inode),
+        path: path.to_vec(),
+        size: 1 << 40,
+        mode: if inode % 5 == 0 { 0o040_755 } else { 0o100_644 },
+        magic: 0x0bd0_0bd0,
+        block_size: 4096,
+        truncated: inode % 3 == 0,
+        deleted: inode % 4 == 0,
+    })
+}
+
+/// What happens in one interval.
+fn interval(model: &mut Model, seed: u64, columns: &[String]) {
+    let everything = |seed| everything(seed, columns);
+    model.describe_process(
+        P,
+        About {
+            start_boottime: 99 * SECOND,
+            parent: 1,
+            uid: Some(1000),
+            comm: b"py\xff".to_vec(),
+            exe: b"/usr/bin/python3\xfe".to_vec(),
+            args: vec![b"python3".to_vec(), b"a\nb \xfe".to_vec(), b"".to_vec()],
+            role: Role {
+                rank: Some(Rank {
+                    number: 3,
+                    variable: RANKS[1],
+                }),
+                job: Some("slurm:4242".into()),
+            },
+            execs: seed as u32,
+            end: None,
+            status: None,
+        },
+    );
+    if seed == 2 {
+        model.event(Event::Exit {
+            process: P,
+            time: 88 * SECOND + 1,
+            status: 3 << 8,
+        });
+    }
+    let names: [&[u8]; 7] = [
+        b"/data/a",
+        b"/data/a",
+        b"/bad\xff\xfe",
+        b"/new\nline",
+        b"",
+        b"/d",
+        b"/data/x/y",
+    ];
+    for (inode, name) in (1..).zip(names) {
+        if !name.is_empty() {
+            model.event(named(inode, name));
+        }
+        model.add_sorted(
+            if inode % 2 == 0 { P } else { Q },
+            Place::File(file(inode)),
+            1 + (inode as u32 + seed as u32) % 8,
+            &everything(inode + seed),
+        );
+        model.add_span(P, file(inode), inode as u32, &everything(inode * seed));
+    }
+    if seed == 2 {
+        let (from, to) = (b"/data/x/y".to_vec(), b"/data/z".to_vec());
+        model.event(Event::Rename {
+            process: P,
+            time: 5,
+            from,
+            to,
+            exchange: false,
+        });
+    }
+    let mut few = Counters::ZERO;
+    few.v[STATS] = 3;
+    few.v[FAILURES] = seed;
+    model.add_sorted(P, Place::PathOnly, 0, &few);
+    model.add_sorted(Q, Place::Overflow, 2, &everything(3));
+    model.add_done(
+        P,
+        4,
+        &Done {
+            operations: 1,
+            bytes_read: 2,
+            bytes_written: 3,
+            ns: 4,
+            merged_ns: 5,
+        },
+    );
+    for errno in [2, 5, 512, 1000] {
+        model.add_failures(P, Place::PathOnly, op::OPEN as u32, errno, 2 + seed, 999);
+        model.add_failures(Q, Place::Overflow, op::READ as u32, errno, 2, 999);
+        model.add_failures(Q, Place::File(file(2)), op::WRITE as u32, errno, 2, 999);
+    }
+    model.add_cpu(
+        P,
+        &CpuTime {
+            cpu_ns: 5 * seed,
+            computing_at_least_ns: 3,
+            beside_at_most_ns: 2,
+        },
+    );
+    model.add_cpu(
+        Q,
+        &CpuTime {
+            cpu_ns: 7,
+            computing_at_least_ns: 0,
+            beside_at_most_ns: 1,
+        },
+    );
+    model.computing_mut().look(5 * SECOND);
+    for (index, leaf) in Leaf::ALL.into_iter().enumerate() {
+        model.add_waited(&Waited {
+            process: P,
+            leaf,
+            by: (index % 2 == 1).then_some(Q),
+            file: (index % 3 == 1).then_some(file(1 + index as u64)),
+            phase: (index % 10) as u16,
+            ns: 1000 + seed + index as u64,
+        });
+    }
+    let mut times = [Time::default(); GROUPS];
+    for (index, time) in times.iter_mut().enumerate() {
+        *time = Time {
+            ns: index as u64 * seed,
+            uncertain_ns: index as u64 / 2,
+        };
+    }
+    model.global_merged_mut().add(&times);
+    let mut classes = Classes::default();
+    for (index, class) in classes.iter_mut().enumerate().skip(1) {
+        *class = Requests {
+            requests: 3,
+            bytes: index as u64,
+            failures: 1,
+            ns: 77,
+            deepest: 4 + seed,
+            ..Requests::default()
+        };
+        class.durations[index] = 2;
+        class.durations[15] = 1;
+    }
+    model.block_mut().add_device(
+        Device {
+            number: 259 << 20,
+            name: "nvme0n1".into(),
+        },
+        &classes,
+    );
+    model.add_transfers(
+        Some(P),
+        Some(file(1)),
+        &Transfers {
+            reads: 1,
+            writes: 2,
+            bytes_read: 4096,
+            bytes_written: seed,
+        },
+    );
+    model.add_transfers(
+        None,
+        Some(file(3)),
+        &Transfers {
+            reads: 0,
+            writes: 2,
+            bytes_read: 0,
+            bytes_written: 8192,
+        },
+    );
+    model.add_transfers(
+        None,
+        None,
+        &Transfers {
+            reads: 1,
+            ..Transfers::default()
+        },
+    );
+    model.add_negative_lookups_at(
+        P,
+        b"/usr/lib/python\xff",
+        FailureCount { calls: 10, ns: 100 },
+    );
+    model.add_negative_lookups_at(
+        P,
+        b"",
+        FailureCount {
+            calls: seed,
+            ns: 100,
+        },
+    );
+    let mut calls = Calls {
+        calls: 3,
+        failures: 1,
+        bytes: 9,
+        ns: 8,
+        slowest_ns: 7,
+        slowest_bytes: 6,
+        max_byte: 5,
+        first: SECOND,
+        last: 2 * SECOND,
+        ..Calls::default()
+    };
+    calls.sizes[2] = 3;
+    calls.sizes[9] = seed;
+    model.restore_library_calls(
+        P,
+        0,
+        Some(file(1)),
+        (b"a.h5".to_vec(), b"/set\xff".to_vec()),
+        &calls,
+    );
+    model.restore_library_calls(
+        Q,
+        20,
+        None,
+        (Vec::new(), Vec::new()),
+        &Calls {
+            calls: 1,
+            ..Calls::default()
+        },
+    );
+    model.restore_range(
+        P,
+        Range {
+            process: 0,
+            tid: 100,
+            name: b"step \xff".to_vec(),
+            depth: 1,
+            start: 3 * SECOND,
+            end: Some(4 * SECOND),
+            is_mark: false,
+            done: Progress {
+                operations: 1,
+                bytes_read: 2,
+                bytes_written: 3,
+                ns: seed,
+            },
+        },
+    );
+    model.restore_range(
+        Q,
+        Range {
+            process: 0,
+            tid: 101,
+            name: b"mark".to_vec(),
+            depth: 0,
+            start: 3 * SECOND,
+            end: None,
+            is_mark: true,
+            done: Progress::default(),
+        },
+    );
+}
+
+/// An operation of the trace.
+pub fn operation(index: u64) -> Operation {
+    let op = (index % op::NAMES.len() as u64) as u32;
+    Operation {
+        key: IoKey {
+            file: if index % 7 == 0 {
+                FileId::NONE
+            } else {
+                file(index % 1000)
+            },
+            tgid: 100,
+            start: 7,
+            tid: 100 + (index % 3) as u32,
+            phase: (index % 10) as u32,
+        },
+        start: 100 * SECOND + index * 300,
+        end: 100 * SECOND + index * 300 + index % 977,
+        offset: if index % 5 == 0 { NONE } else { index * 4096 },
+        length: if index % 11 == 0 { NONE } else { 4096 },
+        result: match index % 13 {
+            0 => -2,
+            1 => -512,
+            2 => -700,
+            3 => 17,
+            _ => 4096,
+        },
+        op,
+        pad: 0,
+    }
+}
+
+/// Fills a model with two intervals, and writes each into `directory`, with a trace of so many operations. Counters are those of
+/// these columns.
+pub fn record(directory: &Path, columns: &[String], operations: u64) -> (Model, Run) {
+    let (mut model, mut run) = (Model::with_history(), run());
+    let mut recorder = Recorder::create(directory, &run).unwrap();
+    interval(&mut model, 1, columns);
+    run.duration_ns = 5 * SECOND;
+    recorder.flush(&mut model, &run).unwrap();
+    interval(&mut model, 2, columns);
+    run.duration_ns = 8 * SECOND + 123;
+    recorder.flush(&mut model, &run).unwrap();
+    let mut trace = TraceWriter::new(recorder.directory(), run.clock, None);
+    let missing = Missing {
+        lost: 1,
+        left_out: 2,
+    };
+    let operations = (0..operations).map(operation).collect();
+    trace.write(operations, vec![(P, missing)]).unwrap();
+    run.trace = Some(trace.summary());
+    run.exit_code = Some(3);
+    recorder.finish(&mut model, &run).unwrap();
+    (model, run)
+}

@@ -1,0 +1,186 @@
+//! Every table comes back as it was written, also from recordings of earlier versions.
+
+mod sample;
+
+use std::{fs::File, path::Path};
+
+use iotrace_model::{Cell, Model, input::Place};
+use iotrace_recording::trace::Trace;
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
+/// All that a model knows, as sorted lines.
+fn facts(model: &Model) -> Vec<String> {
+    let mut facts = Vec::new();
+    let process = |index: u32| model.processes()[index as usize].id;
+    let file = |index: u32| model.file(index).id;
+    for (index, one) in (0..).zip(model.processes()) {
+        facts.push(format!("process {:?} {:?}", one.id, one.about));
+        facts.push(format!(
+            "path only {:?} {}",
+            one.id,
+            counters(&one.path_only)
+        ));
+        facts.push(format!("overflow {:?} {}", one.id, counters(&one.overflow)));
+        let phases: Vec<_> = (0..10).map(|phase| one.phases.total(phase)).collect();
+        facts.push(format!("phases {:?} {phases:?}", one.id));
+        facts.push(format!(
+            "cpu {:?} {:?}",
+            one.id,
+            model.computing().of_process(index)
+        ));
+    }
+    for index in 0..model.file_count() as u32 {
+        facts.push(format!("file {:?}", model.file(index)));
+    }
+    for row in model.rows() {
+        let of = (process(row.process), file(row.file));
+        facts.push(format!("row {of:?} {}", counters(&row.cell)));
+    }
+    for (key, count) in model.failures().all() {
+        let place = match key.place {
+            Place::File(index) => Place::File(file(index)),
+            Place::PathOnly => Place::PathOnly,
+            Place::Overflow => Place::Overflow,
+        };
+        let of = (process(key.process), place, key.op, key.errno);
+        facts.push(format!("failure {of:?} {count:?}"));
+    }
+    for span in model.spans().unwrap().all() {
+        let of = (process(span.process), file(span.file), span.number);
+        facts.push(format!("span {of:?} {}", counters(&span.cell)));
+    }
+    for (key, ns) in model.waits().all() {
+        let of = (process(key.process), key.leaf, key.by.map(process));
+        facts.push(format!(
+            "wait {of:?} {:?} {} {ns}",
+            key.file.map(file),
+            key.phase
+        ));
+    }
+    for group in 0..iotrace_common::global_merged::GROUPS {
+        let times: Vec<_> = model.global_merged().of_nodes(group).collect();
+        facts.push(format!("merged {group} {times:?}"));
+    }
+    for (of, path, count) in model.negative_lookups().all() {
+        facts.push(format!("look-up {:?} {path:?} {count:?}", process(of)));
+    }
+    for (_, device, classes) in model.block().devices() {
+        facts.push(format!("device {device:?} {classes:?}"));
+    }
+    for (owner, moved) in model.block().transfers() {
+        let of = (owner.process.map(process), owner.file.map(file));
+        facts.push(format!("transfers {of:?} {moved:?}"));
+    }
+    for (key, calls) in model.libraries().all() {
+        let of = (process(key.process), key.function().0, key.file.map(file));
+        facts.push(format!(
+            "library {of:?} {:?} {calls:?}",
+            model.libraries().names(key)
+        ));
+    }
+    for range in model.libraries().ranges() {
+        facts.push(format!("range {:?} {range:?}", process(range.process)));
+    }
+    facts.sort();
+    facts
+}
+
+fn counters(cell: &Cell) -> String {
+    let total = cell.total();
+    let names = sample::counters();
+    let values = names.iter().zip(total.v).filter(|(_, value)| *value > 0);
+    let values: Vec<_> = values.collect();
+    let (sizes, strides) = (total.sizes.entries(), total.strides.entries());
+    format!("{values:?} {sizes:?} {strides:?}")
+}
+
+/// A recording is read as it was written.
+#[track_caller]
+fn same(directory: &Path, (model, run): &(Model, iotrace_model::run::Run)) {
+    let recorded = iotrace_recording::read(directory).unwrap();
+    assert!(recorded.complete);
+    assert_eq!(recorded.run, *run);
+    let (found, expected) = (facts(&recorded.model), facts(model));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+    let kinds = [
+        "process",
+        "path only",
+        "overflow",
+        "phases",
+        "cpu",
+        "file",
+        "row",
+        "failure",
+        "span",
+        "wait",
+        "merged",
+        "look-up",
+        "device",
+        "transfers",
+        "library",
+        "range",
+    ];
+    for kind in kinds {
+        let count = found.iter().filter(|fact| fact.starts_with(kind)).count();
+        assert!(count > 1 || kind == "device", "{count} of {kind}");
+    }
+    let trace = Trace::open(directory).unwrap().expect("a trace");
+    let rows: Vec<_> = trace.rows().map(Result::unwrap).collect();
+    assert_eq!(rows.len() as u64, OPERATIONS);
+    for (row, index) in rows.iter().zip(0..) {
+        let traced = sample::operation(index);
+        let known = |value: u64| (value != u64::MAX).then_some(value as i64);
+        assert_eq!(row.start, run.clock.unix_ns(traced.start));
+        assert_eq!(row.duration as u64, traced.end - traced.start);
+        let thread = (row.pid, row.start_key, row.tid);
+        assert_eq!(thread, (traced.key.tgid, traced.key.start, traced.key.tid));
+        assert_eq!((row.op, row.phase), (traced.op, traced.key.phase));
+        assert_eq!(trace.file(row).unwrap_or_default(), traced.key.file);
+        let numbers = (row.offset, row.length, row.result);
+        assert_eq!(
+            numbers,
+            (known(traced.offset), known(traced.length), traced.result)
+        );
+    }
+}
+
+const OPERATIONS: u64 = 200;
+
+#[test]
+fn every_table_comes_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("recording");
+    let recorded = sample::record(&directory, &sample::counters(), OPERATIONS);
+    same(&directory, &recorded);
+}
+
+/// `format-1.0` was written by the first version of the format, from the sample as it is here.
+#[test]
+fn a_recording_of_the_first_format_is_read() {
+    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format-1.0");
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("recording");
+    let file = File::open(old.join("part-000001/files.parquet")).unwrap();
+    let reader = SerializedFileReader::new(file).unwrap();
+    let columns = reader.metadata().file_metadata().schema().get_fields();
+    let names = columns.iter().map(|column| column.name().to_owned());
+    let counters: Vec<String> = names
+        .skip_while(|name| name != "phases")
+        .skip(1)
+        .take_while(|name| name != "access_sizes")
+        .collect();
+    assert!(counters.len() > 100, "{counters:?}");
+    let mut recorded = sample::record(&directory, &counters, OPERATIONS);
+    // The size of a trace goes by how it is encoded.
+    let trace = recorded.1.trace.as_mut().unwrap();
+    trace.bytes = iotrace_recording::read(&old)
+        .unwrap()
+        .run
+        .trace
+        .unwrap()
+        .bytes;
+    same(&old, &recorded);
+}
