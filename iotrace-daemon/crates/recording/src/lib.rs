@@ -37,8 +37,12 @@ pub use recorder::Recorder;
 
 pub use crate::directory::Directory;
 
-/// Version of the format. It rises when a reader of the version before would misread.
+/// Version of the format. It rises when an older reader would misread a recording; such a reader refuses it.
 pub const FORMAT_VERSION: u32 = 1;
+/// It rises when something is added that an older reader ignores (a table, a column, a key of `meta.json`) or names as unknown
+/// (an operation, a phase and the like); it is 0 again when [`FORMAT_VERSION`] rises. Recordings of an older minor version are
+/// read; what they lack is null, 0 or empty.
+pub const FORMAT_MINOR_VERSION: u32 = 1;
 
 pub const META: &str = "meta.json";
 const PART: &str = "part-";
@@ -68,6 +72,15 @@ pub enum Error {
         "{path} is a recording of format {found}, this iotrace reads up to {FORMAT_VERSION}: update iotrace"
     )]
     Newer { path: PathBuf, found: u64 },
+    #[error(
+        "{path} has what this iotrace does not know ({cause}): update iotrace, which reads format \
+         {FORMAT_VERSION}.{FORMAT_MINOR_VERSION}; this is a recording of {FORMAT_VERSION}.{minor}"
+    )]
+    NewerMinor {
+        path: PathBuf,
+        minor: u32,
+        cause: String,
+    },
     #[error(
         "{first} and {second} are both of {host}: name one recording of each node, and report on the other by itself"
     )]
@@ -101,6 +114,16 @@ impl Error {
             path: path.into(),
             source,
             hint,
+        }
+    }
+
+    /// What looks like damage in a recording of a newer minor version may be what that version added.
+    fn of_minor(self, minor: u32) -> Self {
+        match self {
+            Self::Damaged { path, cause } if minor > FORMAT_MINOR_VERSION => {
+                Self::NewerMinor { path, minor, cause }
+            }
+            other => other,
         }
     }
 

@@ -8,7 +8,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, FORMAT_VERSION, META, PART, UNFINISHED, checksums, open_file};
+use super::{
+    Error, FORMAT_MINOR_VERSION, FORMAT_VERSION, META, PART, UNFINISHED, checksums, open_file,
+};
 use crate::directory::Directory;
 use iotrace_model::{
     Model,
@@ -40,6 +42,9 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Meta {
     pub format_version: u32,
+    /// 0 in recordings of the first versions.
+    #[serde(default)]
+    pub format_minor_version: u32,
     /// Of this file, with zeros in its place; empty in recordings of earlier versions.
     #[serde(default)]
     checksum: String,
@@ -72,6 +77,7 @@ impl Meta {
     pub fn new(run: &Run, model: &Model, parts: &[String], complete: bool) -> Self {
         Self {
             format_version: FORMAT_VERSION,
+            format_minor_version: FORMAT_MINOR_VERSION,
             checksum: checksums::UNSEALED.into(),
             complete,
             start_time: rfc3339(run.start_unix_ns),
@@ -110,6 +116,8 @@ impl Meta {
         #[derive(Deserialize)]
         struct Version {
             format_version: u64,
+            #[serde(default)]
+            format_minor_version: u32,
         }
         let path = directory.join(META);
         let text = read_bounded(&path).map_err(|cause| match cause.kind() {
@@ -128,8 +136,8 @@ impl Meta {
         if !checksums::is_intact(&text) {
             return Err(Error::damaged(&path, "its checksum is another"));
         }
-        let meta: Self =
-            serde_json::from_slice(&text).map_err(|cause| Error::damaged(&path, cause))?;
+        let meta: Self = serde_json::from_slice(&text)
+            .map_err(|cause| Error::damaged(&path, cause).of_minor(version.format_minor_version))?;
         meta.check_parts()
             .map_err(|cause| Error::damaged(&path, cause))?;
         Ok(meta)

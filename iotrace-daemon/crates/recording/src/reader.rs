@@ -34,6 +34,7 @@ pub fn read_by(
     read_one: &mut dyn FnMut(),
 ) -> Result<Recorded, Error> {
     let meta = Meta::read(directory)?;
+    let minor = meta.format_minor_version;
     let clock = *clock.unwrap_or(&meta.run.clock);
     let mut model = Model::with_history();
     meta.mounts
@@ -48,7 +49,8 @@ pub fn read_by(
     let mut parts = parts_in(directory)?;
     parts.extend(meta.parts);
     for part in parts {
-        read_part(&directory.join(part), &clock, &mut recorded)?;
+        read_part(&directory.join(part), &clock, minor, &mut recorded)
+            .map_err(|cause| cause.of_minor(minor))?;
         read_one();
     }
     Ok(recorded)
@@ -71,12 +73,18 @@ pub fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
     Ok(parts)
 }
 
-fn read_part(directory: &Path, clock: &Clock, recorded: &mut Recorded) -> Result<(), Error> {
+fn read_part(
+    directory: &Path,
+    clock: &Clock,
+    minor: u32,
+    recorded: &mut Recorded,
+) -> Result<(), Error> {
     checksums::check(directory)?;
     let Recorded { model, run, .. } = recorded;
     let mut restored = Restored {
         model,
         run,
+        minor,
         interval: None,
         sampled_ns: 0,
     };

@@ -22,7 +22,7 @@ use parquet::{
 };
 
 use super::{
-    Error,
+    Error, FORMAT_MINOR_VERSION,
     columns::{Damage, Encoding, Field, Presence, Row, Store},
     open_file,
 };
@@ -135,24 +135,31 @@ fn write_error(path: &Path, error: ParquetError) -> Error {
     Error::io("write", path, cause)
 }
 
-/// Reads a table in `directory`: `take` takes one row from the columns. A table that not each part has may be missing.
+/// Reads a table in `directory`: `take` takes one row from the columns. A table that not each part has may be missing; in a
+/// recording of an older minor version, any table and column may.
 pub fn read_table<'a, R: Row<'a>>(
     directory: &Path,
+    minor: u32,
     mut take: impl FnMut(&R::Store) -> Result<(), Damage>,
 ) -> Result<(), Error> {
     let path = directory.join(file_name(R::NAME));
-    if !R::IN_EACH_PART && !path.exists() {
+    if (is_older(minor) || !R::IN_EACH_PART) && !path.exists() {
         return Ok(());
     }
     let reader = open(&path)?;
     let fields = R::fields();
     for index in 0..reader.num_row_groups() {
-        let (store, rows) = read_group(&path, &reader, index, &fields)?;
+        let (store, rows) = read_group(&path, &reader, index, &fields, minor)?;
         for _ in 0..rows {
             take(&store).map_err(|cause| Error::damaged(&path, cause))?;
         }
     }
     Ok(())
+}
+
+/// Whether a recording of this minor version may lack tables and columns that came later.
+fn is_older(minor: u32) -> bool {
+    minor < FORMAT_MINOR_VERSION
 }
 
 /// Opens a table's file.
@@ -170,13 +177,14 @@ pub fn read_group<S: Store>(
     reader: &SerializedFileReader<File>,
     index: usize,
     fields: &[Field],
+    minor: u32,
 ) -> Result<(S, usize), Error> {
     let read = || {
         let group = reader.get_row_group(index)?;
         check_size(group.metadata())?;
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
         let mut store = S::default();
-        read_columns(group.as_ref(), fields, rows, &mut store)?;
+        read_columns(group.as_ref(), fields, minor, rows, &mut store)?;
         Ok((store, rows))
     };
     decode(read).map_err(|cause| Error::damaged(path, cause))
@@ -206,6 +214,7 @@ fn check_size(group: &RowGroupMetaData) -> Result<(), ParquetError> {
 fn read_columns(
     group: &dyn RowGroupReader,
     fields: &[Field],
+    minor: u32,
     rows: usize,
     store: &mut impl Store,
 ) -> Result<(), ParquetError> {
@@ -219,12 +228,13 @@ fn read_columns(
                 .iter()
                 .position(|column| column.column_path() == path);
             let Some(index) = index else {
-                if field.presence != Presence::Optional {
+                // One that came later: the iotrace that wrote this did not know it.
+                if is_older(minor) || field.presence == Presence::Optional {
+                    buffer.fill(field.presence, rows);
+                } else {
                     let cause = format!("it has no column {path}");
                     return Err(ParquetError::General(cause));
                 }
-                // One that came later: the iotrace that wrote this did not know it.
-                buffer.fill(field.presence, rows);
                 continue;
             };
             if columns[index].column_type() != field.physical {
@@ -241,7 +251,77 @@ fn read_columns(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{tables, trace};
+    use crate::{
+        columns::{Buckets, row},
+        tables, trace,
+    };
+
+    mod older {
+        use super::row;
+
+        row! {
+            pub struct Row in each "things" {
+                /// a count
+                count: u64,
+            }
+        }
+    }
+
+    mod newer {
+        use super::{Buckets, row};
+
+        row! {
+            pub struct Row in each "things" {
+                /// a column that came later
+                name: Option<u32>,
+                /// another
+                flag: bool,
+                /// another
+                sizes: Buckets<4>,
+                /// a count
+                count: u64,
+            }
+        }
+    }
+
+    #[test]
+    fn columns_that_came_later_may_be_missing_in_an_older_recording() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Directory::open(scratch.path()).unwrap();
+        let clock = Clock::default();
+        let rows = (0..10_000).map(|count| older::Row { count });
+        write_table(&directory, &clock, part_properties, GROUP_ROWS, rows).unwrap();
+        let mut counts = Vec::new();
+        let read = |minor, counts: &mut Vec<u64>| {
+            read_table::<newer::Row>(scratch.path(), minor, |store| {
+                let row = newer::Row::load(store, &clock)?;
+                assert_eq!((row.name, row.flag, row.sizes.0), (None, false, [0; 4]));
+                counts.push(row.count);
+                Ok(())
+            })
+        };
+        read(FORMAT_MINOR_VERSION - 1, &mut counts).unwrap();
+        assert_eq!(counts, (0..10_000).collect::<Vec<_>>());
+        let error = read(FORMAT_MINOR_VERSION, &mut counts).unwrap_err();
+        assert!(error.to_string().contains("no column \"flag\""), "{error}");
+        // What an older iotrace does not know, it ignores.
+        let newer = tempfile::tempdir().unwrap();
+        let directory = Directory::open(newer.path()).unwrap();
+        let rows = (0..10).map(|count| newer::Row {
+            name: Some(7),
+            flag: true,
+            sizes: Buckets([1; 4]),
+            count,
+        });
+        write_table(&directory, &clock, part_properties, GROUP_ROWS, rows).unwrap();
+        counts.clear();
+        read_table::<older::Row>(newer.path(), FORMAT_MINOR_VERSION, |store| {
+            counts.push(older::Row::load(store, &clock)?.count);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(counts, (0..10).collect::<Vec<_>>());
+    }
 
     #[test]
     fn parquet_takes_the_schemas() {

@@ -35,6 +35,8 @@ impl Part<'_> {
 pub struct Restored<'a> {
     pub model: &'a mut Model,
     pub run: &'a mut Run,
+    /// Minor version of the recording's format.
+    pub minor: u32,
     /// The interval of the part, once a row has it.
     pub interval: Option<Bounds>,
     /// Nanoseconds between two samples of CPU time; 0 if there were none.
@@ -47,7 +49,7 @@ pub struct Description {
     /// Where the page has its columns.
     pub name: &'static str,
     /// In order: those of one value, and what it means.
-    pub columns: Vec<(Vec<crate::columns::Field>, String)>,
+    pub columns: Vec<(Vec<Field>, String)>,
 }
 
 impl Description {
@@ -76,7 +78,7 @@ macro_rules! tables {
             clock: &Clock,
             into: &mut Restored<'_>,
         ) -> Result<(), Error> {
-            $(read_table::<$table::Row<'_>>(directory, |store| {
+            $(read_table::<$table::Row<'_>>(directory, into.minor, |store| {
                 $table::restore($table::Row::load(store, clock)?, into)
             })?;)+
             Ok(())

@@ -32,6 +32,8 @@ use crate::{
 /// The operation trace of a recording.
 #[derive(Debug)]
 pub struct Trace {
+    /// Minor version of the recording's format.
+    minor: u32,
     parts: Vec<Part>,
     /// Files by their number.
     files: Vec<FileId>,
@@ -51,10 +53,12 @@ struct Part {
 impl Trace {
     /// Opens the trace in `directory`; none where the recording has none.
     pub fn open(directory: &Path) -> Result<Option<Self>, Error> {
-        let Some(about) = Meta::read(directory)?.run.trace else {
+        let meta = Meta::read(directory)?;
+        let (minor, Some(about)) = (meta.format_minor_version, meta.run.trace) else {
             return Ok(None);
         };
         let mut trace = Self {
+            minor,
             parts: Vec::new(),
             files: Vec::new(),
             about,
@@ -67,7 +71,7 @@ impl Trace {
             if number > trace.about.parts && !part.is_dir() {
                 break;
             }
-            trace.add(&part)?;
+            trace.add(&part).map_err(|cause| cause.of_minor(minor))?;
             number += 1;
         }
         trace.parts.sort_by_key(|part| part.first);
@@ -85,7 +89,7 @@ impl Trace {
                 first.ok_or_else(|| Error::damaged(&path, "it does not say when it begins"))?;
             self.parts.push(Part { path, first });
         }
-        read_table::<files::Row>(part, |store| {
+        read_table::<files::Row>(part, self.minor, |store| {
             let row = files::Row::load(store, &Clock::default())?;
             if row.file as usize != self.files.len() {
                 return Err("a file before it is missing");
@@ -103,6 +107,7 @@ impl Trace {
     /// Every operation, in the order of their starts.
     pub fn rows(&self) -> Rows<'_> {
         Rows {
+            minor: self.minor,
             unopened: self.parts.iter(),
             next_part: None,
             open: BinaryHeap::new(),
@@ -114,6 +119,7 @@ impl Trace {
 
 /// Operations in the order of their starts. Ends at the first error.
 pub struct Rows<'a> {
+    minor: u32,
     unopened: std::slice::Iter<'a, Part>,
     next_part: Option<&'a Part>,
     /// The next start of each open part.
@@ -134,7 +140,7 @@ impl Rows<'_> {
                 break;
             }
             self.next_part = self.unopened.next();
-            let opened = OpenPart::open(&part.path)?;
+            let opened = OpenPart::open(&part.path, self.minor)?;
             if let Some(row) = &opened.next {
                 self.open.push(Reverse((row.start, self.parts.len())));
                 self.parts.push(Some(opened));
@@ -159,7 +165,7 @@ impl Iterator for Rows<'_> {
     type Item = Result<Row, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.try_next();
+        let next = self.try_next().map_err(|cause| cause.of_minor(self.minor));
         if next.is_err() {
             self.open.clear();
             self.next_part = None;
@@ -174,6 +180,7 @@ type Store = <StoredRow as crate::columns::Row<'static>>::Store;
 /// A part that is being read, a row group at a time.
 struct OpenPart {
     path: PathBuf,
+    minor: u32,
     reader: SerializedFileReader<File>,
     fields: Vec<Field>,
     /// The row group, how many of its rows are left, and the number of the next one.
@@ -185,9 +192,10 @@ struct OpenPart {
 }
 
 impl OpenPart {
-    fn open(path: &Path) -> Result<Self, Error> {
+    fn open(path: &Path, minor: u32) -> Result<Self, Error> {
         let mut part = Self {
             path: path.into(),
+            minor,
             reader: open(path)?,
             fields: StoredRow::fields(),
             store: Store::default(),
@@ -203,8 +211,13 @@ impl OpenPart {
     fn advance(&mut self) -> Result<Option<Row>, Error> {
         while self.rows == 0 && self.group < self.reader.num_row_groups() {
             self.store = Store::default();
-            (self.store, self.rows) =
-                read_group(&self.path, &self.reader, self.group, &self.fields)?;
+            (self.store, self.rows) = read_group(
+                &self.path,
+                &self.reader,
+                self.group,
+                &self.fields,
+                self.minor,
+            )?;
             self.group += 1;
         }
         let mut next = None;
