@@ -40,10 +40,17 @@ use iotrace_service::socket::protocol::{Code, Refusal};
 use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
 
 /// The kernel programs in this binary.
+#[cfg(feature = "programs")]
 const PROGRAMS: Programs = Programs {
     recent: iotrace_programs::RECENT,
     legacy: iotrace_programs::LEGACY,
     untyped: iotrace_programs::UNTYPED,
+};
+#[cfg(not(feature = "programs"))]
+const PROGRAMS: Programs = Programs {
+    recent: &[],
+    legacy: &[],
+    untyped: &[],
 };
 
 /// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.

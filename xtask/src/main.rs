@@ -59,6 +59,9 @@ enum Task {
     },
     /// Run all tests, with sudo where that is needed.
     Test {
+        /// Only those that need no privilege and no BPF toolchain: unit tests, and what is made of recordings.
+        #[arg(long)]
+        fast: bool,
         /// Arguments of `cargo test`, after `--`; a second `--` leads to those of the tests.
         #[arg(last = true)]
         args: Vec<OsString>,
@@ -102,7 +105,8 @@ fn run(task: Task) -> Result<()> {
         Task::Setup { check: false } => setup::all(),
         Task::Build { release } => build::task(release),
         Task::Run { args } => run::task(&args),
-        Task::Test { args } => test::task(&args),
+        Task::Test { fast: true, args } => test::fast(&args),
+        Task::Test { fast: false, args } => test::task(&args),
         Task::Bench { bench } => bench::task(&bench),
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),

@@ -14,7 +14,39 @@ pub fn task(args: &[OsString]) -> Result<()> {
     with(args, &[])
 }
 
-/// The same with these variables in the environment.
+/// Unit tests of what a user without privileges is not told.
+const NEED_ROOT: [&str; 2] = [
+    "socket::peer::tests::a_process_with_more_rights_than_its_user_is_denied",
+    "kernel::block::tests::this_kernel_has_all_of_it",
+];
+
+/// Runs those tests that need no privilege and no BPF toolchain: unit tests, those of `xtask` left out, which build
+/// packages, and what is made of recordings.
+pub fn fast(args: &[OsString]) -> Result<()> {
+    setup::ensure(&[Purpose::Fast])?;
+    let mut test = cmd::cargo();
+    test.args(["test", "--locked", "--no-fail-fast", "--workspace"]);
+    for package in ["iotrace-ebpf", "iotrace-programs", "xtask"] {
+        test.args(["--exclude", package]);
+    }
+    test.args([
+        "--no-default-features",
+        "--lib",
+        "--bins",
+        "--test",
+        "formats",
+    ]);
+    test.args(args);
+    if !args.iter().any(|arg| arg == "--") {
+        test.arg("--");
+    }
+    for name in NEED_ROOT {
+        test.args(["--skip", name]);
+    }
+    cmd::run(&mut test)
+}
+
+/// As [`task`] with these variables in the environment.
 pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
     let mut test = cmd::cargo();

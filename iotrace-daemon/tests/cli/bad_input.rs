@@ -15,10 +15,10 @@ use crate::common::{
 };
 
 /// A filesystem in memory, unmounted at the end.
-struct Tmpfs(PathBuf);
+pub struct Tmpfs(pub PathBuf);
 
 impl Tmpfs {
-    fn new(at: PathBuf, options: &str) -> Self {
+    pub fn new(at: PathBuf, options: &str) -> Self {
         fs::create_dir_all(&at).unwrap();
         let status = Command::new("mount")
             .args(["-t", "tmpfs", "-o", options, "tmpfs"])

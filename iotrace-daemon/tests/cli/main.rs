@@ -6,6 +6,7 @@ mod common;
 mod bad_input;
 mod check;
 mod cli;
+mod full_disk;
 mod output;
 mod pages;
 mod report_phases;

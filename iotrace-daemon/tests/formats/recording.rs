@@ -1,11 +1,6 @@
 //! Recordings on a real filesystem: the same report again, and a clear error for every damage.
 
-use std::{
-    ffi::CString,
-    fs,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use iotrace_common::{key::FileId, op};
 use iotrace_model::{
@@ -413,74 +408,6 @@ fn a_recording_is_never_overwritten() {
     let plain = scratch.path().join("part-000001/files.parquet");
     let error = Recorder::create(&plain, &run()).err().unwrap().to_string();
     assert!(error.contains("files.parquet"), "{error}");
-}
-
-/// A filesystem of one MiB, for as long as it lives.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(directory: &Path) -> Self {
-        let path = CString::new(directory.as_os_str().as_bytes()).unwrap();
-        let options = c"size=1m";
-        // SAFETY: four C strings that live until the call returns.
-        let rc = unsafe {
-            libc::mount(
-                c"none".as_ptr(),
-                path.as_ptr(),
-                c"tmpfs".as_ptr(),
-                0,
-                options.as_ptr().cast(),
-            )
-        };
-        let cause = std::io::Error::last_os_error();
-        assert_eq!(
-            rc, 0,
-            "mounting a tmpfs needs CAP_SYS_ADMIN (run as root): {cause}"
-        );
-        Self(directory.into())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let path = CString::new(self.0.as_os_str().as_bytes()).unwrap();
-        // SAFETY: a C string that lives until the call returns.
-        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
-    }
-}
-
-#[test]
-fn a_full_disk_loses_nothing() {
-    let scratch = tempfile::tempdir().unwrap();
-    let disk = SmallDisk::mount(scratch.path());
-    let directory = disk.0.join("recording");
-    let (mut model, mut run) = (Model::with_history(), run());
-    let mut recorder = Recorder::create(&directory, &run).unwrap();
-    first_interval(&mut model);
-    run.duration_ns = 5 * SECOND;
-    recorder.flush(&mut model, &run).unwrap();
-    let filler = disk.0.join("filler");
-    let _ = fs::write(&filler, vec![1; 1 << 20]); // up to the last page
-    second_interval(&mut model);
-    run.duration_ns = 6 * SECOND;
-    let error = recorder.flush(&mut model, &run).unwrap_err().to_string();
-    assert!(error.contains("recording/part-000002"), "{error}");
-    assert!(
-        error.contains("No space left on device") && error.contains("make room"),
-        "{error}"
-    );
-    assert_eq!(
-        parts(&directory),
-        ["meta.json", "part-000001"],
-        "nothing is left of the part"
-    );
-    assert!(iotrace_recording::read(&directory).is_ok());
-    fs::remove_file(&filler).unwrap();
-    model.add(Q, Place::File(file(9)), &counted(&[(counters::WRITES, 1)]));
-    run.duration_ns = 7 * SECOND;
-    recorder.finish(&mut model, &run).unwrap();
-    let recorded = iotrace_recording::read(&directory).unwrap();
-    assert_eq!(json(&recorded.model, &recorded.run), json(&model, &run));
 }
 
 #[test]

@@ -22,6 +22,8 @@ use table::{TOOLS, Tool};
 pub enum Purpose {
     Build,
     Test,
+    /// Tests that need no privilege and no BPF toolchain; all of it is among [`Purpose::Build`]'s and [`Purpose::Test`]'s.
+    Fast,
     Lint,
     Dist,
     /// Not among [`ALL`]: virtual machines are much to install, and a task of their own.
@@ -51,7 +53,7 @@ pub fn check() -> Result<()> {
     for (tool, lack) in &missing {
         println!(
             "missing for {:?}: {}: {lack}; it {}",
-            tool.purpose,
+            tool.purposes,
             tool.kind.name(),
             tool.why
         );
@@ -88,7 +90,9 @@ pub fn ensure(purposes: &[Purpose]) -> Result<()> {
 /// The tools that are missing, each with what was not found.
 fn missing(purposes: &[Purpose]) -> Vec<(&'static Tool, String)> {
     let found = Found::look();
-    let tools = TOOLS.iter().filter(|tool| purposes.contains(&tool.purpose));
+    let tools = TOOLS
+        .iter()
+        .filter(|tool| tool.purposes.iter().any(|one| purposes.contains(one)));
     tools
         .filter_map(|tool| found.lack(tool.kind).map(|lack| (tool, lack)))
         .collect()

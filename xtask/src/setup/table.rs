@@ -1,12 +1,14 @@
 //! What the tasks need: one row for each tool.
 
-use super::Purpose::{self, Arm64, Build, Demo, Dist, Keras, Lint, Pytorch, Test, Tracers, Vm};
+use super::Purpose::{
+    self, Arm64, Build, Demo, Dist, Fast, Keras, Lint, Pytorch, Test, Tracers, Vm,
+};
 
 /// A tool: what it is, why it is needed, and for which tasks.
 pub struct Tool {
     pub kind: Kind,
     pub why: &'static str,
-    pub purpose: Purpose,
+    pub purposes: &'static [Purpose],
 }
 
 /// How a tool is looked for and installed.
@@ -48,20 +50,24 @@ pub enum Kind {
 
 /// Every tool, in the order of installation: bpf-linker is built for the compiler before it.
 pub const TOOLS: &[Tool] = &[
-    tool(command("cc", "gcc"), "links what Rust compiles", Build),
+    tool(
+        command("cc", "gcc"),
+        "links what Rust compiles",
+        &[Build, Fast],
+    ),
     tool(
         Kind::KernelCompiler,
         "builds the kernel programs, and `core` for them",
-        Build,
+        &[Build],
     ),
-    tool(Kind::BpfLinker, "links the kernel programs", Build),
+    tool(Kind::BpfLinker, "links the kernel programs", &[Build]),
     tool(
         Kind::Component {
             name: "rustfmt",
             file: "rustfmt",
         },
         "checks the format",
-        Lint,
+        &[Lint],
     ),
     tool(
         Kind::Component {
@@ -69,169 +75,179 @@ pub const TOOLS: &[Tool] = &[
             file: "cargo-clippy",
         },
         "lints the workspace",
-        Lint,
+        &[Lint],
     ),
-    tool(Kind::KernelClippy, "lints the kernel programs", Lint),
+    tool(Kind::KernelClippy, "lints the kernel programs", &[Lint]),
     tool(
         CARGO_DENY,
         "checks the licences and sources of dependencies",
-        Lint,
+        &[Lint],
     ),
     tool(
         command("strace", "strace"),
         "counts the system calls that iotrace's are compared with",
-        Test,
+        &[Test, Demo],
     ),
     tool(
         command("tmux", "tmux"),
         "is the terminal that `iotrace top` is looked at in",
-        Test,
+        &[Test],
     ),
     tool(
         command("fio", "fio"),
         "does I/O by several engines, and says how much",
-        Test,
+        &[Test],
     ),
     tool(
         command("python3", "python3"),
         "runs the training script",
-        Test,
+        &[Test, Fast],
     ),
     tool(
         Kind::Package("python3"),
         "runs scripts of users without privileges",
-        Test,
+        &[Test],
     ),
     tool(
         command("chromium-headless-shell", "chromium-headless-shell"),
         "opens the HTML report and works it",
-        Test,
+        &[Test, Fast],
     ),
     tool(
         command("promtool", "prometheus"),
         "checks the metrics, and scrapes them",
-        Test,
+        &[Test],
     ),
     tool(
         command("setpriv", "util-linux"),
         "takes capabilities away",
-        Test,
+        &[Test],
     ),
     tool(
         command("systemd-analyze", "systemd"),
         "checks the unit",
-        Test,
+        &[Test],
     ),
     tool(
         PYDARSHAN,
         "reads the Darshan logs that iotrace writes",
-        Test,
+        &[Test, Fast],
     ),
     tool(
         TENSORBOARD,
         "reads the event files that iotrace writes",
-        Test,
+        &[Test, Fast],
     ),
-    tool(ANALYSIS, "reads recordings as they lie", Test),
-    tool(HDF5, "works on HDF5 files, and brings its library", Test),
-    tool(MPICH, "is an MPI, and brings the standard's library", Test),
-    tool(OPEN_MPI, "is another MPI", Test),
-    tool(TENSORS, "maps files of tensors and of arrays", Test),
-    tool(command("java", "default-jre-headless"), "runs Spark", Test),
+    tool(ANALYSIS, "reads recordings as they lie", &[Test, Fast]),
+    tool(HDF5, "works on HDF5 files, and brings its library", &[Test]),
+    tool(
+        MPICH,
+        "is an MPI, and brings the standard's library",
+        &[Test],
+    ),
+    tool(OPEN_MPI, "is another MPI", &[Test]),
+    tool(TENSORS, "maps files of tensors and of arrays", &[Test]),
+    tool(
+        command("java", "default-jre-headless"),
+        "runs Spark",
+        &[Test, Fast],
+    ),
     tool(
         command("rpmbuild", "rpm"),
         "builds the RPM package, and reads it",
-        Dist,
+        &[Dist],
     ),
     tool(
         command("dpkg-shlibdeps", "dpkg-dev"),
         "finds what the Debian package depends on",
-        Dist,
+        &[Dist],
     ),
-    tool(command("man", "man-db"), "shows the manual pages", Test),
-    tool(command("zsh", "zsh"), "reads its completions", Test),
-    tool(command("fish", "fish"), "reads its completions", Test),
+    tool(command("man", "man-db"), "shows the manual pages", &[Test]),
+    tool(command("zsh", "zsh"), "reads its completions", &[Test]),
+    tool(command("fish", "fish"), "reads its completions", &[Test]),
     tool(
         command("shellcheck", "shellcheck"),
         "checks the scripts of the packages and for Slurm",
-        Test,
+        &[Test],
     ),
     tool(
         command("lintian", "lintian"),
         "checks the Debian package",
-        Test,
+        &[Test],
     ),
-    tool(Kind::Helm, "renders the chart", Test),
-    tool(KUBERNETES_VALIDATE, "checks what the chart renders", Test),
-    tool(command("git", "git"), "is a program to trace", Test),
-    tool(command("sqlite3", "sqlite3"), "is a program to trace", Test),
-    tool(command("tar", "tar"), "is a program to trace", Test),
-    tool(command("dd", "coreutils"), "is a program to trace", Test),
+    tool(Kind::Helm, "renders the chart", &[Test]),
+    tool(
+        KUBERNETES_VALIDATE,
+        "checks what the chart renders",
+        &[Test],
+    ),
+    tool(command("git", "git"), "is a program to trace", &[Test]),
+    tool(
+        command("sqlite3", "sqlite3"),
+        "is a program to trace",
+        &[Test],
+    ),
+    tool(
+        command("tar", "tar"),
+        "is a program to trace, and unpacks recordings",
+        &[Test, Fast],
+    ),
+    tool(command("dd", "coreutils"), "is a program to trace", &[Test]),
     tool(
         command("qemu-system-x86_64", "qemu-system-x86"),
         "boots other kernels",
-        Vm,
+        &[Vm],
     ),
     tool(
         command("mmdebstrap", "mmdebstrap"),
         "makes the system that one of them boots",
-        Vm,
+        &[Vm],
     ),
     tool(
         command("mkfs.ext4", "e2fsprogs"),
         "makes a disk of the machines that QEMU boots",
-        Vm,
+        &[Vm],
     ),
     tool(
         command("mkfs.xfs", "xfsprogs"),
         "makes a disk of the machines that QEMU boots",
-        Vm,
+        &[Vm],
     ),
     tool(
         Kind::Target("aarch64-unknown-linux-gnu"),
         "builds iotrace for machines of arm64",
-        Arm64,
+        &[Arm64],
     ),
     tool(
         command("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
         "links what Rust compiles for arm64",
-        Arm64,
+        &[Arm64],
     ),
     tool(
         Kind::Package("libc6-dev-arm64-cross"),
         "is linked into programs for arm64",
-        Arm64,
+        &[Arm64],
     ),
     tool(
         command("qemu-aarch64-static", "qemu-user-static"),
         "runs programs for arm64",
-        Arm64,
+        &[Arm64],
     ),
-    tool(
-        command("strace", "strace"),
-        "counts the system calls that iotrace's are compared with",
-        Demo,
-    ),
-    tool(Kind::Package("python3-torch"), "is PyTorch", Pytorch),
+    tool(Kind::Package("python3-torch"), "is PyTorch", &[Pytorch]),
     tool(
         Kind::Package("python3-venv"),
-        "makes the virtual environment of Keras",
-        Keras,
-    ),
-    tool(
-        Kind::Package("python3-venv"),
-        "makes the virtual environment of safetensors",
-        Pytorch,
+        "makes the virtual environments of Keras and safetensors",
+        &[Keras, Pytorch],
     ),
     tool(
         command("bpftrace", "bpftrace"),
         "is what iotrace's cost is compared with",
-        Tracers,
+        &[Tracers],
     ),
     tool(
         DFTRACER,
         "is what iotrace's trace is compared with",
-        Tracers,
+        &[Tracers],
     ),
 ];
 
@@ -306,8 +322,12 @@ const fn command(name: &'static str, package: &'static str) -> Kind {
     Kind::Command { name, package }
 }
 
-const fn tool(kind: Kind, why: &'static str, purpose: Purpose) -> Tool {
-    Tool { kind, why, purpose }
+const fn tool(kind: Kind, why: &'static str, purposes: &'static [Purpose]) -> Tool {
+    Tool {
+        kind,
+        why,
+        purposes,
+    }
 }
 
 impl Kind {

@@ -67,6 +67,10 @@ pub enum KernelError {
          rebuild iotrace: its two halves come from different sources"
     )]
     Abi { found: u64, expected: u64 },
+    #[error(
+        "build iotrace with its feature `programs`: this one has no kernel programs, and only reads recordings"
+    )]
+    NoPrograms,
     #[error("map `{map}`: {call} failed: {source}")]
     Map {
         map: &'static str,

@@ -456,7 +456,10 @@ fn mappings(types: &Types) -> Vec<Setting> {
 }
 
 /// Compares the object's version of the shared types with this binary's.
-fn check_abi(object: &[u8]) -> Result<(), KernelError> {
+pub fn check_abi(object: &[u8]) -> Result<(), KernelError> {
+    if object.is_empty() {
+        return Err(KernelError::NoPrograms);
+    }
     let found = object::File::parse(object)
         .ok()
         .and_then(|file| {
@@ -528,32 +531,4 @@ fn map_fd(map: &Map) -> Option<i32> {
         _ => return None,
     };
     Some(data.fd().as_fd().as_raw_fd())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_object_speaks_this_version() {
-        check_abi(iotrace_programs::RECENT).unwrap();
-        check_abi(iotrace_programs::LEGACY).unwrap();
-        check_abi(iotrace_programs::UNTYPED).unwrap();
-    }
-
-    #[test]
-    fn another_version_is_refused() {
-        let object = iotrace_programs::RECENT;
-        let at = object
-            .windows(8)
-            .enumerate()
-            .filter(|(_, bytes)| *bytes == ABI_VERSION.to_ne_bytes())
-            .map(|(at, _)| at)
-            .find(|at| {
-                let mut copy = object.to_vec();
-                copy[*at] ^= 1;
-                matches!(check_abi(&copy), Err(KernelError::Abi { .. }))
-            });
-        assert!(at.is_some());
-    }
 }

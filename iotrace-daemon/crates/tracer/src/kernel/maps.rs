@@ -46,36 +46,3 @@ pub fn take<M: Kind>(ebpf: &mut Ebpf, map: abi::Map<M>) -> Result<M::Open, Kerne
         .ok_or(KernelError::Missing { kind: "map", name })?;
     M::Open::try_from(found).map_err(|error| map_error(name, "open", &error))
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use iotrace_common::abi::{globals, maps};
-    use object::{Object as _, ObjectSymbol as _};
-
-    /// Every name is in the object that has all, or in one of those that replace some of it.
-    #[test]
-    fn the_objects_have_all_names_of_the_tables() {
-        let symbols = |object: &[u8]| -> BTreeSet<String> {
-            let object = object::File::parse(object).unwrap();
-            let names = object.symbols().filter_map(|symbol| symbol.name().ok());
-            names.map(str::to_owned).collect()
-        };
-        let objects = [
-            iotrace_programs::RECENT,
-            iotrace_programs::LEGACY,
-            iotrace_programs::UNTYPED,
-        ]
-        .map(symbols);
-        for name in maps::names() {
-            assert!(objects.iter().any(|object| object.contains(name)), "{name}");
-        }
-        for name in globals::NAMES {
-            assert!(
-                objects.iter().all(|object| object.contains(*name)),
-                "{name}"
-            );
-        }
-    }
-}

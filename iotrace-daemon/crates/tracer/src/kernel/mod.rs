@@ -35,8 +35,6 @@ mod preemption;
 pub mod probe;
 mod rules;
 pub mod selftest;
-#[cfg(test)]
-mod stack;
 mod stats;
 pub mod trace;
 mod untyped;

@@ -6,13 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SymbolKind};
 
-use super::variant::{Programs, Variant};
-
-const PROGRAMS: Programs = Programs {
-    recent: iotrace_programs::RECENT,
-    legacy: iotrace_programs::LEGACY,
-    untyped: iotrace_programs::UNTYPED,
-};
+use iotrace_programs::{LEGACY, RECENT, UNTYPED};
 
 const LIMIT: u64 = 512;
 const FRAMES: usize = 8;
@@ -124,8 +118,8 @@ fn read(name: &str, code: &[u8], at: Place, targets: &Targets) -> Function {
 }
 
 /// All functions of an object, and those among them that are programs.
-fn functions(variant: Variant) -> (BTreeMap<Place, Function>, Vec<Place>) {
-    let object = object::File::parse(variant.object(&PROGRAMS)).unwrap();
+fn functions(object: &[u8]) -> (BTreeMap<Place, Function>, Vec<Place>) {
+    let object = object::File::parse(object).unwrap();
     let mut targets = Targets::new();
     for section in object.sections() {
         for (offset, relocation) in section.relocations() {
@@ -182,18 +176,18 @@ fn deepest(functions: &BTreeMap<Place, Function>, from: Place) -> (u64, Vec<Stri
 
 #[test]
 fn every_chain_of_calls_fits_the_stack_of_every_kernel() {
-    fits(Variant::Recent);
-    fits(Variant::Legacy);
+    fits("recent", RECENT, 10);
+    fits("legacy", LEGACY, 10);
 }
 
 #[test]
 fn and_so_does_every_one_without_type_information() {
-    fits(Variant::Untyped);
+    fits("untyped", UNTYPED, 4);
 }
 
-fn fits(variant: Variant) {
-    let (functions, programs) = functions(variant);
-    let least = if variant == Variant::Untyped { 4 } else { 10 };
+/// Every chain of an object that has so many programs at least.
+fn fits(name: &str, object: &[u8], least: usize) {
+    let (functions, programs) = functions(object);
     assert!(programs.len() >= least && functions.len() > 2 * programs.len());
     let mut most = (0, Vec::new());
     for program in programs {
@@ -205,6 +199,6 @@ fn fits(variant: Variant) {
         most = most.max((bytes, chain));
     }
     let (bytes, chain) = most;
-    println!("{variant:?}: {bytes} of {LIMIT} bytes: {chain:?}");
+    println!("{name}: {bytes} of {LIMIT} bytes: {chain:?}");
     assert!(bytes > LIMIT / 2, "calls were not followed: {bytes} bytes");
 }
