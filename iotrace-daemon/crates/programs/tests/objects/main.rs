@@ -9,17 +9,27 @@ use iotrace_common::{
     abi::{globals, maps},
 };
 use iotrace_programs::{LEGACY, RECENT, UNTYPED};
-use iotrace_tracer::kernel::{KernelError, load::check_abi};
+use iotrace_tracer::kernel::{KernelError, hooks::HOOKS, load::check_abi};
 use object::{Object as _, ObjectSymbol as _};
+
+/// The names of an object.
+fn symbols(object: &[u8]) -> BTreeSet<String> {
+    let object = object::File::parse(object).unwrap();
+    let names = object.symbols().filter_map(|symbol| symbol.name().ok());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_object_has_every_program_of_the_hooks() {
+    let names = symbols(RECENT);
+    for (program, _) in HOOKS.iter().flat_map(|hook| hook.programs) {
+        assert!(names.contains(*program), "{program}");
+    }
+}
 
 /// Every name is in the object that has all, or in one of those that replace some of it.
 #[test]
 fn the_objects_have_all_names_of_the_tables() {
-    let symbols = |object: &[u8]| -> BTreeSet<String> {
-        let object = object::File::parse(object).unwrap();
-        let names = object.symbols().filter_map(|symbol| symbol.name().ok());
-        names.map(str::to_owned).collect()
-    };
     let objects = [RECENT, LEGACY, UNTYPED].map(symbols);
     for name in maps::names() {
         assert!(objects.iter().any(|object| object.contains(name)), "{name}");
