@@ -7,6 +7,7 @@ use std::{
 };
 
 use iotrace_analysis::findings::thresholds::Thresholds;
+use iotrace_model::regular_file;
 use iotrace_phases::{
     Classifier,
     rules::{RuleSet, RulesError},
@@ -60,7 +61,7 @@ pub fn read(named: Option<&Path>) -> Result<(RuleSet, Thresholds), RulesError> {
     let Some(path) = file(named) else {
         return Ok((RuleSet::builtin()?, Thresholds::default()));
     };
-    let text = match fs::read_to_string(&path) {
+    let text = match regular_file::read_text(&path) {
         Ok(text) => text,
         // The service's own, which holds its users' passwords.
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::PermissionDenied => {

@@ -7,6 +7,7 @@ mod bad_input;
 mod check;
 mod cli;
 mod full_disk;
+mod hostile_rules;
 mod output;
 mod pages;
 mod report_phases;

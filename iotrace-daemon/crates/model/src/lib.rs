@@ -39,6 +39,7 @@ mod negative_lookups;
 mod packed;
 pub mod phases;
 mod processes;
+pub mod regular_file;
 mod rows;
 pub mod run;
 pub mod spans;

@@ -11,6 +11,9 @@
 //! `*` and `?` stop at `/`, `?` is one byte, `[a-z]` and `[!a-z]` are one byte that is not `/`, `{a,b}` is either,
 //! and a backslash takes the next character as it is. Directories are matched as paths that end in `/`.
 
+/// Deepest nesting of braces.
+const MAX_DEPTH: usize = 32;
+
 /// Why a text is no glob, with the mend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
@@ -36,6 +39,8 @@ pub enum GlobError {
     OpenBrace,
     #[error("** within {{...}} is not understood: write two globs")]
     StarsInBrace,
+    #[error("braces are nested more than {MAX_DEPTH} deep: write several globs")]
+    DeepBraces,
     #[error("the glob ends in a backslash: write \\\\ for the character")]
     Backslash,
 }
@@ -246,6 +251,9 @@ impl Parser<'_> {
     }
 
     fn brace(&mut self, depth: usize) -> Result<(), GlobError> {
+        if depth == MAX_DEPTH {
+            return Err(GlobError::DeepBraces);
+        }
         self.out.push_str("(?:");
         loop {
             self.sequence(depth + 1)?;

@@ -12,8 +12,9 @@ use std::{
 
 use flate2::Crc;
 
-use super::{Error, open_file};
+use super::Error;
 use crate::directory::Directory;
+use iotrace_model::regular_file;
 
 /// Lines of a checksum (CRC-32 as of gzip, hexadecimal), a size (bytes), and the name of a file.
 const FILE_NAME: &str = "checksums";
@@ -38,7 +39,7 @@ pub(super) fn write(part: &Directory) -> io::Result<()> {
 /// Fails where a file of a part is not as it was written.
 pub(super) fn check(part: &Path) -> Result<(), Error> {
     let path = part.join(FILE_NAME);
-    let text = match open_file(&path) {
+    let text = match regular_file::open(&path) {
         Ok(file) => {
             let mut text = String::new();
             let read = file.take(MAX_BYTES).read_to_string(&mut text);
@@ -52,7 +53,7 @@ pub(super) fn check(part: &Path) -> Result<(), Error> {
         let name =
             name_in(line).ok_or_else(|| Error::damaged(&path, "a line of it is no checksum"))?;
         let path = part.join(name);
-        let found = open_file(&path).and_then(sum_of);
+        let found = regular_file::open(&path).and_then(sum_of);
         let (sum, bytes) = found.map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound => Error::damaged(&path, "it is missing"),
             _ => Error::io("read", &path, cause),

@@ -24,12 +24,7 @@ mod table;
 mod tables;
 pub mod trace;
 
-use std::{
-    fs::File,
-    io,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 pub use job::{Job, Node, read_job, read_job_and_tell};
 pub use reader::{Recorded, read};
@@ -48,18 +43,6 @@ pub const META: &str = "meta.json";
 const PART: &str = "part-";
 /// Ending of what is not in its place yet; readers pass it by.
 const UNFINISHED: &str = ".tmp";
-
-/// Opens a file of a recording. Whoever wrote the recording may have put a pipe or a device there, which never ends.
-fn open_file(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = options.read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("it is not a regular file"))
-    }
-}
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]

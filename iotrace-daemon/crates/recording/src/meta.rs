@@ -8,13 +8,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Error, FORMAT_MINOR_VERSION, FORMAT_VERSION, META, PART, UNFINISHED, checksums, open_file,
-};
+use super::{Error, FORMAT_MINOR_VERSION, FORMAT_VERSION, META, PART, UNFINISHED, checksums};
 use crate::directory::Directory;
 use iotrace_model::{
     Model,
     mounts::{Mount, escape, parse_device, unescape},
+    regular_file,
     run::{Run, rfc3339},
 };
 
@@ -29,7 +28,7 @@ pub fn is_part(name: &str) -> bool {
 
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    open_file(path)?
+    regular_file::open(path)?
         .take(MAX_META_BYTES + 1)
         .read_to_end(&mut text)?;
     if text.len() as u64 > MAX_META_BYTES {

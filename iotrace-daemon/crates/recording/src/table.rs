@@ -24,9 +24,9 @@ use parquet::{
 use super::{
     Error, FORMAT_MINOR_VERSION,
     columns::{Damage, Encoding, Field, Presence, Row, Store},
-    open_file,
 };
 use crate::directory::Directory;
+use iotrace_model::regular_file;
 
 /// Rows of a row group: what is held in memory while a table is written or read. Fewer need more memory again, for
 /// the description of every column of every group.
@@ -164,7 +164,7 @@ fn is_older(minor: u32) -> bool {
 
 /// Opens a table's file.
 pub fn open(path: &Path) -> Result<SerializedFileReader<File>, Error> {
-    let file = open_file(path).map_err(|cause| match cause.kind() {
+    let file = regular_file::open(path).map_err(|cause| match cause.kind() {
         io::ErrorKind::NotFound => Error::damaged(path, "it is missing"),
         _ => Error::io("read", path, cause),
     })?;

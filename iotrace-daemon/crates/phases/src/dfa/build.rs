@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    MAX_SAYS, MAX_STATES, MAX_TRANSITIONS, Table, TooLarge, Verdict, machine::Machine,
-    unit::of_rule,
-};
+use super::{CpuTime, MAX_SAYS, Table, TooLarge, Verdict, machine::Machine, unit::of_rule};
 use crate::{
     phase::Direction,
     rules::{MAX_RULES, Rule},
@@ -17,11 +14,12 @@ pub fn build(rules: &[Rule]) -> Result<Table, TooLarge> {
         return Err(TooLarge::Rules(rules.len()));
     }
     let kinds = Kinds::new(rules);
+    let time = CpuTime::start();
     let mut machines = Vec::new();
     for (number, rule) in rules.iter().enumerate() {
         let is_on = kinds.examples.iter().map(|name| rule.is_on(name));
         let is_on: Vec<bool> = is_on.collect();
-        let units = of_rule(rule).ok_or_else(|| TooLarge::Rule(rule.name.clone()))?;
+        let units = of_rule(rule, &time)?;
         let verdict = verdict_of(number as u16, rule);
         machines.extend(
             units
@@ -29,7 +27,7 @@ pub fn build(rules: &[Rule]) -> Result<Table, TooLarge> {
                 .map(|unit| Machine::of_unit(unit, verdict, &is_on)),
         );
     }
-    table(join(machines, kinds.examples.len())?, kinds)
+    table(join(machines, kinds.examples.len(), &time)?, kinds)
 }
 
 /// Kinds of filesystems: those that the same rules are for.
@@ -70,12 +68,12 @@ fn verdict_of(number: u16, rule: &Rule) -> Verdict {
 }
 
 /// Joins neighbours until one machine is left, so that most joins are of small ones.
-fn join(mut machines: Vec<Machine>, kinds: usize) -> Result<Machine, TooLarge> {
+fn join(mut machines: Vec<Machine>, kinds: usize, time: &CpuTime) -> Result<Machine, TooLarge> {
     while machines.len() > 1 {
         machines = machines
             .chunks(2)
             .map(|pair| match pair {
-                [a, b] => a.join(b),
+                [a, b] => time.check().and_then(|()| a.join(b)),
                 _ => Ok(pair[0].clone()),
             })
             .collect::<Result<_, _>>()?;
@@ -88,13 +86,6 @@ fn join(mut machines: Vec<Machine>, kinds: usize) -> Result<Machine, TooLarge> {
 }
 
 fn table(machine: Machine, kinds: Kinds) -> Result<Table, TooLarge> {
-    let (states, transitions) = (machine.labels.len(), machine.next.len());
-    if states > MAX_STATES || transitions > MAX_TRANSITIONS {
-        return Err(TooLarge::Table {
-            states,
-            transitions,
-        });
-    }
     let labels = machine.says.len();
     let count = kinds.examples.len();
     if labels * count > MAX_SAYS {

@@ -2,10 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::{TooLarge, Verdict, minimize::minimize, unit::Unit};
-
-/// Most states of a product.
-const MAX_UNMERGED: usize = 1 << 18;
+use super::{MAX_STATES, MAX_TRANSITIONS, TooLarge, Verdict, minimize::minimize, unit::Unit};
 
 /// States up to which equal ones are merged.
 const MERGED: usize = 1_000;
@@ -119,7 +116,8 @@ impl Machine {
         self.labels.len() as u32 - 1
     }
 
-    /// The machine that says what the two say.
+    /// The machine that says what the two say. One that is too large ends the work: joined with others it only grows, since
+    /// only small ones are merged.
     pub fn join(&self, other: &Self) -> Result<Self, TooLarge> {
         let (classes, pairs) = common_classes(self, other);
         let mut numbers: HashMap<(u32, u32), u32> = HashMap::new();
@@ -141,8 +139,8 @@ impl Machine {
                 next.push(intern(&mut order, to));
             }
             at += 1;
-            if order.len() > MAX_UNMERGED {
-                return Err(TooLarge::Unmerged(MAX_UNMERGED));
+            if order.len() > MAX_STATES || next.len() > MAX_TRANSITIONS {
+                return Err(TooLarge::Table);
             }
         }
         let (labels, says) = self.labels_with(other, &order);

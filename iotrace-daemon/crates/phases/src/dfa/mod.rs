@@ -32,6 +32,7 @@
 //! The filesystem types are those of [`iotrace_model::mounts::family`], so a superblock's magic number tells them.
 
 mod build;
+mod cpu_time;
 mod machine;
 mod minimize;
 mod unit;
@@ -43,6 +44,8 @@ use super::{
     rules::MAX_RULES,
 };
 pub use build::build;
+pub use cpu_time::CpuTime;
+use cpu_time::MAX_CPU_TIME;
 pub use machine::State;
 pub use unit::{Unit, of_glob, of_rule};
 
@@ -60,20 +63,20 @@ pub enum TooLarge {
     )]
     Rule(String),
     #[error(
-        "the rules need {states} states and {transitions} transitions, and a table holds at most {MAX_STATES} \
-         and {MAX_TRANSITIONS}: leave out rules, or write fewer * and ** within their globs"
+        "the rules need more than {MAX_STATES} states or {MAX_TRANSITIONS} transitions, which a table holds: leave out \
+         rules, or write fewer * and ** within their globs"
     )]
-    Table { states: usize, transitions: usize },
+    Table,
+    #[error(
+        "the rules take more than {} s of CPU time to compile: leave out rules, or write fewer * and ** within their globs",
+        MAX_CPU_TIME.as_secs()
+    )]
+    Time,
     #[error(
         "the rules say {labels} different things on each of {kinds} kinds of filesystems, and a table holds {MAX_SAYS} in \
          all: name fewer different sets of fs_type, or give more rules the same one"
     )]
     Says { labels: usize, kinds: usize },
-    #[error(
-        "the rules need more than {0} states while their table is made: leave out rules, or write fewer * and ** \
-         within their globs"
-    )]
-    Unmerged(usize),
 }
 
 /// What a file is when it is read, and when it is written: for each, the phase in 4 bits and the rule in 12.

@@ -9,14 +9,17 @@ use regex_automata::{
     util::{primitives::StateID, syntax},
 };
 
-use super::minimize::minimize;
+use super::{CpuTime, TooLarge, minimize::minimize};
 use crate::{
     glob::{Form, Glob},
     rules::Rule,
 };
 
-/// Largest automaton of one unit while it is built, bytes.
-const SIZE_LIMIT: usize = 64 << 20;
+/// Largest automaton of one unit while it is built, bytes; of the sets of states that it is made from, which bound the time;
+/// and of what those are states of. The largest of the built-in rules have a hundredth.
+const MAX_DFA_BYTES: usize = 16 << 20;
+const MAX_SET_BYTES: usize = 4 << 20;
+const MAX_NFA_BYTES: usize = 8 << 20;
 
 /// A byte that hardly any glob asks for.
 const ORDINARY: u8 = 1;
@@ -73,8 +76,8 @@ impl Unit {
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .match_kind(MatchKind::All)
-            .dfa_size_limit(Some(SIZE_LIMIT))
-            .determinize_size_limit(Some(SIZE_LIMIT));
+            .dfa_size_limit(Some(MAX_DFA_BYTES))
+            .determinize_size_limit(Some(MAX_SET_BYTES));
         let syntax = syntax::Config::new()
             .unicode(false)
             .utf8(false)
@@ -83,7 +86,12 @@ impl Unit {
         let dfa = dense::Builder::new()
             .configure(config)
             .syntax(syntax)
-            .thompson(thompson::Config::new().reverse(true).utf8(false))
+            .thompson(
+                thompson::Config::new()
+                    .reverse(true)
+                    .utf8(false)
+                    .nfa_size_limit(Some(MAX_NFA_BYTES)),
+            )
             .build(regex)
             .ok()?;
         let start = dfa
@@ -157,21 +165,24 @@ fn merged(classes: [u8; 256], stride: usize, next: &[u32], accepts: &[bool]) -> 
     unit
 }
 
-/// The automata of a rule, or `None` where one grows too large. Globs of one form share one.
-pub fn of_rule(rule: &Rule) -> Option<Vec<Unit>> {
+/// The automata of a rule. Globs of one form share one.
+pub fn of_rule(rule: &Rule, time: &CpuTime) -> Result<Vec<Unit>, TooLarge> {
+    let too_large = || TooLarge::Rule(rule.name.clone());
     let mut forms: BTreeMap<Form, Vec<&str>> = BTreeMap::new();
     let mut units = Vec::new();
     for glob in &rule.globs {
         if glob.form().crosses {
-            units.push(of_glob(glob, rule.ignore_case)?);
+            time.check()?;
+            units.push(of_glob(glob, rule.ignore_case).ok_or_else(too_large)?);
         } else {
             forms.entry(glob.form()).or_default().push(glob.core());
         }
     }
     for (form, cores) in forms {
-        units.push(Unit::new(form, &cores, rule.ignore_case)?);
+        time.check()?;
+        units.push(Unit::new(form, &cores, rule.ignore_case).ok_or_else(too_large)?);
     }
-    Some(units)
+    Ok(units)
 }
 
 /// The automaton of one glob, or `None` where it grows too large.

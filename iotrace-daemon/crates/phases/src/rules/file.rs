@@ -44,7 +44,7 @@ const MAX_GLOBS_BYTES: usize = 1 << 20;
 pub fn parse(file: &str, text: &str, is_builtin: bool) -> Result<Vec<Rule>, Vec<Problem>> {
     let mut reader = Reader {
         file,
-        text,
+        line_ends: text.match_indices('\n').map(|(at, _)| at).collect(),
         is_builtin,
         glob_bytes: 0,
         problems: Vec::new(),
@@ -69,7 +69,8 @@ pub fn parse(file: &str, text: &str, is_builtin: bool) -> Result<Vec<Rule>, Vec<
 
 struct Reader<'a> {
     file: &'a str,
-    text: &'a str,
+    /// Where lines end.
+    line_ends: Vec<usize>,
     is_builtin: bool,
     /// Of the globs so far.
     glob_bytes: usize,
@@ -87,8 +88,7 @@ impl Reader<'_> {
     }
 
     fn line(&self, offset: usize) -> usize {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        before.bytes().filter(|byte| *byte == b'\n').count() + 1
+        self.line_ends.partition_point(|end| *end < offset) + 1
     }
 
     fn file(&mut self, table: &DeTable<'_>) -> Vec<Rule> {

@@ -14,7 +14,7 @@
 mod error;
 mod file;
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{collections::HashSet, path::Path};
 
 pub use error::{Problem, RulesError};
 
@@ -22,6 +22,7 @@ use super::{
     glob::Glob,
     phase::{Direction, Phase},
 };
+use iotrace_model::regular_file;
 
 /// Most rules, built-in ones included: their numbers stand in 12 bits of the table.
 pub const MAX_RULES: usize = 0xfff;
@@ -89,7 +90,7 @@ impl RuleSet {
 
     /// The rules in the file at `path`, without the built-in ones.
     pub fn read(path: &Path) -> Result<Self, RulesError> {
-        let text = fs::read_to_string(path).map_err(|source| RulesError::Read {
+        let text = regular_file::read_text(path).map_err(|source| RulesError::Read {
             path: path.into(),
             source,
         })?;

@@ -1,11 +1,12 @@
 //! The file, read and checked: an error names the file, the line and the key.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use super::Config;
+use iotrace_model::regular_file;
 
 /// Where the file is, unless another is named. It may be missing there.
 pub const DEFAULT_PATH: &str = "/etc/iotrace/iotrace.toml";
@@ -29,7 +30,7 @@ impl Config {
     /// Reads `file`, or the default one where none is named; that one may be missing.
     pub fn read(file: Option<&Path>) -> Result<(Self, String), ConfigError> {
         let path = file.unwrap_or(Path::new(DEFAULT_PATH));
-        let text = match fs::read_to_string(path) {
+        let text = match regular_file::read_text(path) {
             Ok(text) => text,
             Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {
                 String::new()

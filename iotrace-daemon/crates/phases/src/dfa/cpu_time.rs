@@ -1,0 +1,33 @@
+//! How long work on a rule set may take: some sets are small and take minutes, whatever is counted of them beforehand. The
+//! built-in rules take a tenth of a second.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::TooLarge;
+
+/// Most CPU time.
+pub const MAX_CPU_TIME: Duration = Duration::from_secs(2);
+
+/// The CPU time of this thread from here on.
+pub struct CpuTime(Duration);
+
+impl CpuTime {
+    pub fn start() -> Self {
+        Self(now())
+    }
+
+    /// Fails when the time is up.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        match now().saturating_sub(self.0) > MAX_CPU_TIME {
+            true => Err(TooLarge::Time),
+            false => Ok(()),
+        }
+    }
+}
+
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
