@@ -5,7 +5,7 @@
 
 use core::mem::size_of;
 
-use crate::{key::FileId, library::Progress};
+use crate::{key::FileId, library::Progress, rights::Rights};
 
 /// The name of a file at first sight: a [`Name`], then its components, leaf first.
 pub const FILE: u32 = 1;
@@ -130,8 +130,10 @@ impl Name {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exec {
     pub header: Header,
+    /// Those of untyped programs have the user's id alone.
+    pub rights: Rights,
     pub parent: u32,
-    pub uid: u32,
+    pub pad: u32,
     /// `task_struct.comm`.
     pub comm: [u8; 16],
 }
@@ -152,8 +154,10 @@ pub struct Environment {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fork {
     pub header: Header,
+    /// The child's.
+    pub rights: Rights,
     pub child: u32,
-    pub uid: u32,
+    pub pad: u32,
     /// `start_boottime` of the child.
     pub child_start: u64,
     /// `task_struct.comm` of the child, which is its parent's until it execs.
@@ -216,8 +220,8 @@ const _: () = {
     assert!(size_of::<Mark>() == 72);
     assert!(size_of::<Header>() == 32);
     assert!(size_of::<Name>() == 32 + 16 + 16 + 16);
-    assert!(size_of::<Exec>() == 32 + 8 + 16);
+    assert!(size_of::<Exec>() == 32 + 32 + 8 + 16);
     assert!(size_of::<Environment>() == 40);
-    assert!(size_of::<Fork>() == 32 + 16 + 16);
+    assert!(size_of::<Fork>() == 32 + 32 + 16 + 16);
     assert!(size_of::<Exit>() == 40);
 };

@@ -1,5 +1,7 @@
 //! The scope as it is now: the one thing that the daemon changes under running programs.
 
+use crate::rights::Rights;
+
 /// Value of the scope map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,13 +10,13 @@ pub struct Scope {
     pub epoch: u32,
     /// 1: every process is traced but the daemon itself; 0: the targets alone.
     pub all: u32,
-    /// 1: of those, the processes of user `owner` alone.
+    /// 1: of those, the threads alone that `client` may look into.
     pub owned: u32,
-    /// User id in the initial user namespace.
-    pub owner: u32,
+    pub pad: u32,
+    pub client: Rights,
 }
 
-const _: () = assert!(size_of::<Scope>() == 16);
+const _: () = assert!(size_of::<Scope>() == 48);
 
 #[cfg(feature = "user")]
 mod pod {

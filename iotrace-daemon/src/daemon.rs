@@ -312,7 +312,7 @@ impl Daemon {
         let now = host::realtime().unwrap_or(0);
         let in_flight = in_flight::of_all(&self.kernel.in_flight(), &self.model, &self.clock);
         for question in self.waiting.drain(..count).collect::<Vec<_>>() {
-            let whom = (question.pid, question.uid);
+            let whom = (question.pid, question.client);
             let snapshot = self.families.snapshot(&self.model, whom, &in_flight);
             let snapshot = snapshot.map(|snapshot| Snapshot {
                 time_unix_ns: now,

@@ -166,10 +166,19 @@ macro_rules! kernel_globals {
                     TASK_START: "task_struct", "start_boottime";
                     TASK_COMM: "task_struct", "comm";
                     TASK_EXIT_CODE: "task_struct", "exit_code";
-                    TASK_CRED: "task_struct", "cred";
+                    /// The one that ptrace(2) compares, not one that the kernel puts on for a moment.
+                    TASK_CRED: "task_struct", "real_cred";
                     CRED_UID: "cred", "uid.val";
                     CRED_EUID: "cred", "euid.val";
                     CRED_SUID: "cred", "suid.val";
+                    CRED_GID: "cred", "gid.val";
+                    CRED_EGID: "cred", "egid.val";
+                    CRED_SGID: "cred", "sgid.val";
+                    CRED_PERMITTED: "cred", "cap_permitted";
+                    CRED_NAMESPACE: "cred", "user_ns";
+                    NAMESPACE_PARENT: "user_namespace", "parent";
+                    NAMESPACE_MAKER: "user_namespace", "owner.val";
+                    NAMESPACE_NUMBER: "user_namespace", "ns.inum";
                     SIGNAL_LIVE: "signal_struct", "live.counter";
                     SIGNAL_THREADS: "signal_struct", "nr_threads";
                     SIGNAL_EXIT_CODE: "signal_struct", "group_exit_code";

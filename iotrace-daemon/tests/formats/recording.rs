@@ -99,7 +99,7 @@ fn first_interval(model: &mut Model) {
         process: P,
         start_boottime: 99 * SECOND,
         parent: 1,
-        uid: 1000,
+        rights: iotrace_common::rights::Rights::of_user(1000),
         comm,
         args,
     });

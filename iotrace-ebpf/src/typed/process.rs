@@ -17,9 +17,9 @@ use super::{cgroup, running::start_of};
 use crate::{
     aio,
     config::{
-        CGROUP, CRED_UID, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
-        MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_CRED, TASK_EXIT_CODE, TASK_MM,
-        TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
+        CGROUP, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
+        MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_EXIT_CODE, TASK_MM, TASK_PID,
+        TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
     },
     cpu, diagnose,
     events::send,
@@ -73,8 +73,9 @@ pub fn forked(parent: Address, child: Address) {
     }
     let fork = Fork {
         header: header(event::FORK, parent, parent_tgid),
+        rights: owner::rights(child),
         child: child_tgid,
-        uid: uid(child),
+        pad: 0,
         child_start: probe(child, &TASK_START),
         comm: probe(child, &TASK_COMM),
     };
@@ -109,8 +110,9 @@ pub fn executed(task: Address) {
     let parent: u64 = probe(task, &TASK_REAL_PARENT);
     scratch.exec = Exec {
         header: header(event::EXEC, task, tgid),
+        rights: owner::rights(task),
         parent: probe(parent as Address, &TASK_TGID),
-        uid: uid(task),
+        pad: 0,
         comm: probe(task, &TASK_COMM),
     };
     let length = arguments(scratch, mm);
@@ -249,10 +251,4 @@ pub fn header(kind: u32, task: Address, tgid: u32) -> Header {
         tid: probe(task, &TASK_PID),
         start: start_of(task),
     }
-}
-
-#[inline(always)]
-fn uid(task: Address) -> u32 {
-    let cred: u64 = probe(task, &TASK_CRED);
-    probe(cred as Address, &CRED_UID)
 }

@@ -11,6 +11,7 @@ use iotrace_common::{
     event::{self, Exec, Exit, Fork, Header},
     key::start_key,
     limits::ARGS_BYTES,
+    rights::Rights,
     untyped::{Closed, Process, STATUS_UNKNOWN},
 };
 
@@ -117,8 +118,9 @@ pub fn forked(pid: u32, flags: u64) {
             tid,
             start: parent.start,
         },
+        rights: rights(),
         child: pid,
-        uid: uid(),
+        pad: 0,
         child_start,
         comm: [0; 16],
     };
@@ -167,8 +169,9 @@ pub fn executed(process: &mut Process, tgid: u32, registers: Address) {
             tid: tgid,
             start: process.start,
         },
+        rights: rights(),
         parent: process.parent,
-        uid: uid(),
+        pad: 0,
         comm: [0; 16],
     };
     name(&mut scratch.exec.comm);
@@ -285,9 +288,13 @@ fn name(comm: &mut [u8; 16]) {
     unsafe { generated::bpf_get_current_comm(comm.as_mut_ptr().cast(), 16) };
 }
 
-/// User of the running process.
+/// Of the running process, its user alone: nothing else can be read.
 #[inline(always)]
-fn uid() -> u32 {
+fn rights() -> Rights {
     // SAFETY: the helper has no preconditions.
-    unsafe { generated::bpf_get_current_uid_gid() as u32 }
+    let uid = unsafe { generated::bpf_get_current_uid_gid() as u32 };
+    Rights {
+        uid,
+        ..Rights::UNKNOWN
+    }
 }

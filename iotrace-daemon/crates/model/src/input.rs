@@ -2,7 +2,7 @@
 //!
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
-use iotrace_common::{key::FileId, library::Progress};
+use iotrace_common::{key::FileId, library::Progress, rights::Rights};
 use zeroize::Zeroizing;
 
 pub use super::negative_lookups::Searched;
@@ -50,7 +50,7 @@ pub enum Event {
         /// Nanoseconds since boot (`task_struct.start_boottime`).
         start_boottime: u64,
         parent: u32,
-        uid: u32,
+        rights: Rights,
         comm: Vec<u8>,
         args: Vec<Vec<u8>>,
     },
@@ -67,7 +67,7 @@ pub enum Event {
         parent: ProcessId,
         child: ProcessId,
         child_start_boottime: u64,
-        uid: u32,
+        rights: Rights,
         comm: Vec<u8>,
     },
     /// The end of a process. `status` as wait(2): exit code << 8 | signal, or `untyped::STATUS_UNKNOWN`. `time`: `CLOCK_MONOTONIC` nanoseconds.

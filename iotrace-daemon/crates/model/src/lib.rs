@@ -303,14 +303,15 @@ impl Model {
                 process,
                 start_boottime,
                 parent,
-                uid,
+                rights,
                 comm,
                 args,
             } => {
                 self.processes.describe(process, |about| {
                     about.start_boottime = start_boottime;
                     about.parent = parent;
-                    about.uid = Some(uid);
+                    about.uid = Some(rights.uid);
+                    about.rights = Some(rights);
                     about.comm = comm;
                     about.args = args;
                     about.execs += 1;
@@ -320,11 +321,11 @@ impl Model {
                 parent,
                 child,
                 child_start_boottime,
-                uid,
+                rights,
                 comm,
             } => {
                 self.processes
-                    .fork(parent, child, child_start_boottime, uid, comm);
+                    .fork(parent, child, child_start_boottime, rights, comm);
             }
             Event::Exit {
                 process,

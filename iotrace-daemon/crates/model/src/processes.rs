@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use iotrace_common::rights::Rights;
+
 use super::{
     counters::Counters, environ::Role, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell,
 };
@@ -15,6 +17,8 @@ pub struct About {
     pub parent: u32,
     /// Real user id.
     pub uid: Option<u32>,
+    /// Who may look into it, since the last exec; `None` if unknown.
+    pub rights: Option<Rights>,
     /// `task_struct.comm` after the last exec, any bytes.
     pub comm: Vec<u8>,
     /// Path of the program after the last exec, any bytes.
@@ -200,7 +204,7 @@ impl Processes {
         parent: ProcessId,
         child: ProcessId,
         start: u64,
-        uid: u32,
+        rights: Rights,
         comm: Vec<u8>,
     ) {
         let parent_about = self
@@ -210,7 +214,8 @@ impl Processes {
         self.describe(child, |about| {
             about.start_boottime = start;
             about.parent = parent.pid;
-            about.uid = about.uid.or(Some(uid));
+            about.uid = about.uid.or(Some(rights.uid));
+            about.rights = about.rights.or(Some(rights));
             if about.execs == 0 {
                 about.comm = comm;
                 let parent_about = parent_about.unwrap_or_default();
@@ -250,14 +255,14 @@ mod tests {
             about.exe = b"/bin/python3".to_vec();
             about.args = vec![b"python3".to_vec()];
         });
-        processes.fork(id(1), id(2), 5, 1000, b"python3".to_vec());
+        processes.fork(id(1), id(2), 5, Rights::of_user(1000), b"python3".to_vec());
         let child = &processes.all()[1].about;
         assert_eq!(
             (child.exe.as_slice(), child.parent, child.uid),
             (b"/bin/python3".as_slice(), 1, Some(1000))
         );
         processes.update(id(3), |about| about.execs = 1);
-        processes.fork(id(1), id(3), 5, 0, b"python3".to_vec());
+        processes.fork(id(1), id(3), 5, Rights::of_user(0), b"python3".to_vec());
         assert!(
             processes.all()[2].about.exe.is_empty(),
             "its own program is still to come"

@@ -2,11 +2,26 @@
 //!
 //! Reads /proc; nothing else leaves.
 
-use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::PathBuf,
+};
 
-use iotrace_common::key::start_key;
+use iotrace_common::{
+    key::start_key,
+    rights::{INITIAL_NAMESPACE, NAMESPACES, Rights, flags},
+};
 
 use crate::{About, environ::Role, input::ProcessId};
+
+/// ioctl_ns(2).
+const NS_GET_PARENT: libc::Ioctl = 0xb702;
+const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
 
 /// Why a process cannot be traced.
 #[derive(Debug, thiserror::Error)]
@@ -78,12 +93,12 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
 /// for as long as it wants; `None` if there is none.
 pub fn glance(pid: u32) -> Option<About> {
     let stat = stat(pid)?;
+    let rights = rights(pid);
     Some(About {
         start_boottime: stat.start_ticks * tick(),
         parent: stat.parent,
-        uid: fs::metadata(format!("/proc/{pid}"))
-            .ok()
-            .map(|metadata| metadata.uid()),
+        uid: rights.map(|rights| rights.uid),
+        rights,
         comm: stat.comm,
         ..About::default()
     })
@@ -99,6 +114,65 @@ pub fn look(pid: u32) -> Option<About> {
         role: Role::of(&fs::read(proc(pid, "environ")).unwrap_or_default()),
         ..glance(pid)?
     })
+}
+
+/// What ptrace(2) would compare of a process; `None` if it is gone. A namespace that may not be seen, which takes
+/// CAP_SYS_PTRACE, is 0.
+pub fn rights(pid: u32) -> Option<Rights> {
+    let status = fs::read_to_string(proc(pid, "status")).ok()?;
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+    // Real, effective and saved; the fourth is of the filesystem alone, and not looked at by ptrace either.
+    let ids = |name| {
+        let mut ids = field(name)?.split_whitespace().map(str::parse);
+        let mut next = || ids.next()?.ok();
+        Some([next()?, next()?, next()?])
+    };
+    let ([uid, euid, suid], [gid, egid, sgid]): ([u32; 3], [u32; 3]) = (ids("Uid:")?, ids("Gid:")?);
+    let is_one = uid == euid && uid == suid && gid == egid && gid == sgid;
+    // Belongs to root where the process runs with other rights than its user's (proc(5)).
+    let is_dumpable = fs::metadata(proc(pid, "fd")).ok()?.uid() == euid;
+    let (namespace, maker) = namespace(pid).unwrap_or((0, u32::MAX));
+    Some(Rights {
+        capabilities: u64::from_str_radix(field("CapPrm:")?.trim(), 16).ok()?,
+        uid,
+        gid,
+        namespace,
+        maker,
+        flags: u32::from(is_one) * flags::ONE_USER | u32::from(is_dumpable) * flags::DUMPABLE,
+        pad: 0,
+    })
+}
+
+/// The number of a process's user namespace, and who made the outermost one around it below the initial one.
+fn namespace(pid: u32) -> io::Result<(u32, u32)> {
+    let number = |space: &fs::File| Ok::<_, io::Error>(space.metadata()?.ino() as u32);
+    let mut space = fs::File::open(proc(pid, "ns/user"))?;
+    let own = number(&space)?;
+    if own == INITIAL_NAMESPACE {
+        return Ok((own, u32::MAX));
+    }
+    for _ in 0..NAMESPACES {
+        // SAFETY: a plain call; the descriptor that it returns is new and owned here.
+        let parent = unsafe {
+            let fd = libc::ioctl(space.as_raw_fd(), NS_GET_PARENT);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            fs::File::from(OwnedFd::from_raw_fd(fd))
+        };
+        if number(&parent)? == INITIAL_NAMESPACE {
+            let mut maker: libc::uid_t = u32::MAX;
+            // SAFETY: the target lives here.
+            let failed =
+                unsafe { libc::ioctl(space.as_raw_fd(), NS_GET_OWNER_UID, &raw mut maker) };
+            return match failed {
+                0 => Ok((own, maker)),
+                _ => Err(io::Error::last_os_error()),
+            };
+        }
+        space = parent;
+    }
+    Ok((own, u32::MAX))
 }
 
 /// Whether what /proc said is of this process, and not of another that had or got its pid.

@@ -72,7 +72,7 @@ fn counters_may_come_before_names_and_processes() {
         process: P,
         start_boottime: 9,
         parent: 1,
-        uid: 0,
+        rights: iotrace_common::rights::Rights::of_user(0),
         comm,
         args: vec![],
     });

@@ -107,8 +107,10 @@ impl Processes {
             Event::Cgroup { process, path } => {
                 self.starts.entry(*process).or_default().group = Some(path.clone());
             }
-            Event::Exec { process, uid, .. } => {
-                self.starts.entry(*process).or_default().uid = Some(*uid);
+            Event::Exec {
+                process, rights, ..
+            } => {
+                self.starts.entry(*process).or_default().uid = Some(rights.uid);
             }
             Event::Environment { process, variables } => {
                 self.start(*process, variables, totals);

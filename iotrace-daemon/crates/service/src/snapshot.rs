@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iotrace_common::phases::COUNT;
+use iotrace_common::{
+    phases::COUNT,
+    rights::{INITIAL_NAMESPACE, Rights},
+};
 use serde::{Deserialize, Serialize};
 
 use iotrace_model::targets;
@@ -117,8 +120,8 @@ impl Ended {
 /// Whose children are whose, beyond what the model knows.
 #[derive(Debug, Default)]
 pub struct Families {
-    /// By ancestor, and by the user whose processes these were.
-    ended: HashMap<(ProcessId, Option<u32>), Ended>,
+    /// By ancestor, and by who may look into these processes.
+    ended: HashMap<(ProcessId, Option<Rights>), Ended>,
     /// Processes whose parent is forgotten, and who stands in its place.
     adopted: HashMap<ProcessId, ProcessId>,
 }
@@ -148,19 +151,19 @@ impl Families {
             None
         };
         let mut adopted = HashMap::new();
-        let mut moved: Vec<((ProcessId, Option<u32>), Ended)> = Vec::new();
+        let mut moved: Vec<((ProcessId, Option<Rights>), Ended)> = Vec::new();
         for process in model.processes() {
             let heir = heir(process.id);
             match (is_kept(process.id), heir) {
                 (true, Some(heir)) => drop(adopted.insert(process.id, heir)),
-                (false, Some(heir)) => moved.push(((heir, process.about.uid), Ended::of(process))),
+                (false, Some(heir)) => moved.push(((heir, rights(process)), Ended::of(process))),
                 (_, None) => {}
             }
         }
-        self.ended.retain(|(of, uid), ended| {
+        self.ended.retain(|(of, rights), ended| {
             let keep = is_kept(*of);
             if !keep && let Some(heir) = heir(*of) {
-                moved.push(((heir, *uid), std::mem::take(ended)));
+                moved.push(((heir, *rights), std::mem::take(ended)));
             }
             keep
         });
@@ -170,14 +173,21 @@ impl Families {
         self.adopted = adopted;
     }
 
-    /// What process `pid` and its descendants have done, those alone that are of user `uid` where one is given, and which
-    /// of the calls `in_flight` are theirs. `None`: the process is not that user's.
+    /// What process `pid` and its descendants have done, those alone that `client` may look into where there is one, and
+    /// which of the calls `in_flight` are theirs. `None`: the client may not look into the process.
+    ///
+    /// What they may, they may of all that a process has done since its start: /proc/PID/io says it then, too.
     pub fn snapshot(
         &self,
         model: &Model,
-        (pid, uid): (u32, Option<u32>),
+        (pid, client): (u32, Option<Rights>),
         in_flight: &[(ProcessId, CallInFlight)],
     ) -> Option<Snapshot> {
+        let client = client.map(seen_by);
+        let is_open = |rights: Option<Rights>| match &client {
+            Some(client) => rights.is_some_and(|rights| rights.are_open_to(client)),
+            None => true,
+        };
         let parents = self.parents(model);
         let by_id: HashMap<ProcessId, &Process> = model
             .processes()
@@ -193,7 +203,7 @@ impl Families {
             .find(|process| process.id.pid == pid && targets::is_there(process.id));
         // One that has done nothing yet is not known, and has no children that have.
         if let Some(root) = root {
-            if uid.is_some() && root.about.uid != uid {
+            if !is_open(rights(root)) {
                 return None;
             }
             let mut children: HashMap<ProcessId, Vec<ProcessId>> = HashMap::new();
@@ -206,13 +216,13 @@ impl Families {
                 family.insert(id);
                 next.extend(children.remove(&id).unwrap_or_default());
                 let process = by_id[&id];
-                if uid.is_none() || process.about.uid == uid {
+                if is_open(rights(process)) {
                     seen.insert(id);
                     sum.add(&Ended::of(process));
                 }
             }
-            for ((of, whose), ended) in &self.ended {
-                if family.contains(of) && (uid.is_none() || *whose == uid) {
+            for ((of, rights), ended) in &self.ended {
+                if family.contains(of) && is_open(*rights) {
                     sum.add(ended);
                 }
             }
@@ -246,6 +256,36 @@ impl Families {
         processes
             .filter_map(|process| Some((process.id, parent(process)?)))
             .collect()
+    }
+}
+
+/// Who may look into a process. Its descendants are in its user namespace or in one below, so these make no difference: of
+/// what a user's own namespace gives it, nothing is left.
+fn rights(process: &Process) -> Option<Rights> {
+    let rights = process.about.rights?;
+    let capabilities = match rights.namespace {
+        INITIAL_NAMESPACE => rights.capabilities,
+        _ if rights.maker == rights.uid => 0,
+        _ => u64::MAX,
+    };
+    Some(Rights {
+        capabilities,
+        namespace: INITIAL_NAMESPACE,
+        maker: u32::MAX,
+        ..rights
+    })
+}
+
+/// Who asks: capabilities in a user namespace of the client's own are none outside.
+fn seen_by(client: Rights) -> Rights {
+    let capabilities = match client.namespace {
+        INITIAL_NAMESPACE => client.capabilities,
+        _ => 0,
+    };
+    Rights {
+        capabilities,
+        namespace: INITIAL_NAMESPACE,
+        ..client
     }
 }
 
@@ -289,7 +329,7 @@ mod tests {
             parent: id(parent),
             child: id(child),
             child_start_boottime: u64::MAX,
-            uid,
+            rights: Rights::of_user(uid),
             comm: vec![],
         });
     }
@@ -305,82 +345,87 @@ mod tests {
         );
     }
 
-    /// This process, with a child, that one's child, and a child that is another user's.
-    fn family() -> (Model, u32) {
+    /// This process, with a child, that one's child, a child that is another user's, and one that the user may not look into.
+    fn family() -> Model {
         let own = std::process::id();
         let mut model = Model::default();
         let about = targets::look(own).unwrap();
         model.describe_process(
             id(own),
             iotrace_model::About {
-                uid: Some(7),
+                rights: Some(Rights::of_user(7)),
                 ..about
             },
         );
         fork(&mut model, own, u32::MAX, 7);
         fork(&mut model, u32::MAX, u32::MAX - 1, 7);
         fork(&mut model, own, u32::MAX - 2, 8);
+        fork(&mut model, own, u32::MAX - 3, 7);
+        model.event(Event::Exec {
+            process: id(u32::MAX - 3),
+            start_boottime: u64::MAX,
+            parent: own,
+            rights: Rights {
+                flags: 0,
+                ..Rights::of_user(7)
+            },
+            comm: vec![],
+            args: vec![],
+        });
         for (pid, bytes) in [
             (own, 1),
             (u32::MAX, 10),
             (u32::MAX - 1, 100),
             (u32::MAX - 2, 1000),
+            (u32::MAX - 3, 10_000),
         ] {
             read(&mut model, pid, bytes);
         }
-        (model, own)
+        model
     }
 
-    fn bytes(families: &Families, model: &Model, pid: u32, uid: Option<u32>) -> u64 {
-        families.snapshot(model, (pid, uid), &[]).unwrap().phases["training"].bytes_read
+    fn snapshot(families: &Families, model: &Model, uid: Option<u32>) -> Option<Snapshot> {
+        families.snapshot(model, (std::process::id(), uid.map(Rights::of_user)), &[])
+    }
+
+    fn bytes(families: &Families, model: &Model, uid: Option<u32>) -> u64 {
+        snapshot(families, model, uid).unwrap().phases["training"].bytes_read
     }
 
     #[test]
     fn descendants_count_and_other_users_do_not() {
-        let (model, own) = family();
+        let model = family();
         let families = Families::default();
-        assert_eq!(bytes(&families, &model, own, None), 1111);
-        assert_eq!(bytes(&families, &model, own, Some(7)), 111);
-        assert_eq!(families.snapshot(&model, (own, Some(8)), &[]), None);
-        assert_eq!(
-            families
-                .snapshot(&model, (own, Some(7)), &[])
-                .unwrap()
-                .processes,
-            3
-        );
+        assert_eq!(bytes(&families, &model, None), 11_111);
+        assert_eq!(bytes(&families, &model, Some(7)), 111);
+        assert_eq!(snapshot(&families, &model, Some(8)), None);
+        assert_eq!(snapshot(&families, &model, Some(7)).unwrap().processes, 3);
     }
 
     #[test]
     fn what_is_forgotten_still_counts() {
-        let (mut model, own) = family();
+        let mut model = family();
         let mut families = Families::default();
         // The middle one goes, then the one whose parent it was.
-        for (gone, left) in [(u32::MAX, 3), (u32::MAX - 1, 2)] {
+        for (gone, left) in [(u32::MAX, 4), (u32::MAX - 1, 3), (u32::MAX - 3, 2)] {
             let keep = |id: ProcessId| id.pid != gone;
             model.settle(Bounds { start: 0, end: 0 });
             families.fold(&model, keep);
             model.forget(|process| keep(process.id), |_| true);
             assert_eq!(model.processes().len(), left);
-            assert_eq!(bytes(&families, &model, own, None), 1111);
-            assert_eq!(bytes(&families, &model, own, Some(7)), 111);
+            assert_eq!(bytes(&families, &model, None), 11_111);
+            assert_eq!(bytes(&families, &model, Some(7)), 111);
         }
-        assert_eq!(
-            families
-                .snapshot(&model, (own, Some(7)), &[])
-                .unwrap()
-                .processes,
-            3
-        );
+        assert_eq!(snapshot(&families, &model, Some(7)).unwrap().processes, 3);
     }
 
     #[test]
     fn a_difference_is_of_one_process() {
-        let (mut model, own) = family();
+        let mut model = family();
         let families = Families::default();
-        let before = families.snapshot(&model, (own, None), &[]).unwrap();
+        let before = snapshot(&families, &model, None).unwrap();
         read(&mut model, u32::MAX, 5);
-        let after = families.snapshot(&model, (own, None), &[]).unwrap();
+        let after = snapshot(&families, &model, None).unwrap();
         let difference = after.since(&before);
         assert_eq!(
             (difference.total.bytes_read, difference.total.operations),

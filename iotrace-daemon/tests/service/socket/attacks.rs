@@ -43,7 +43,7 @@ fn only_a_users_own_processes_are_recorded() {
     for (pid, code, words) in [
         (others.pid(), "denied", "belongs to another user"),
         (1, "denied", "belongs to another user"),
-        (privileged.pid(), "denied", "belongs to another user"),
+        (privileged.pid(), "denied", "other rights"),
         (hidden.pid(), "denied", "other rights"),
         (thread, "bad_request", "thread"),
         (gone.pid(), "gone", "not there"),

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod limits;
+mod rights;
 mod service;
 mod snapshot;
 mod top;

@@ -13,6 +13,7 @@ mod every_call;
 mod merged;
 mod odd_files;
 mod pattern;
+mod rights;
 mod service;
 mod threads;
 mod uring;
@@ -74,6 +75,7 @@ fn main() {
         "uring" => uring::run(&mut truth, &dir),
         "merged" => merged::run(&mut truth, &dir),
         "waits" => return waits::run(),
+        "rights" => return rights::run(&dir),
         "visit" => visit::all(&mut truth, &dir),
         "renamed" => visit::renamed(&mut truth, &dir),
         "in-turn" => in_turn(&dir, std::env::args_os().skip(3)),

@@ -84,7 +84,7 @@ impl Job {
             process: id(pid),
             start_boottime: u64::from(pid),
             parent,
-            uid: 0,
+            rights: iotrace_common::rights::Rights::of_user(0),
             comm: b"python3".to_vec(),
             args: vec![b"train.py".to_vec()],
         });
@@ -96,7 +96,7 @@ impl Job {
             parent: id(parent),
             child: id(pid),
             child_start_boottime: u64::from(pid),
-            uid: 0,
+            rights: iotrace_common::rights::Rights::of_user(0),
             comm: b"python3".to_vec(),
         });
     }

@@ -100,6 +100,7 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         start_boottime: row.start_boottime_ns.0,
         parent: row.ppid,
         uid: row.uid,
+        rights: None,
         comm: row.comm.0.to_vec(),
         exe: row.exe.0.to_vec(),
         args: args.unwrap_or_default(),

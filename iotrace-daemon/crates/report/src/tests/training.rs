@@ -101,7 +101,7 @@ pub fn training() -> Model {
         process: process(4242),
         start_boottime,
         parent: 1,
-        uid: 0,
+        rights: iotrace_common::rights::Rights::of_user(0),
         comm,
         args,
     });
@@ -114,7 +114,7 @@ pub fn training() -> Model {
             parent: process(4242),
             child: process(worker),
             child_start_boottime: 780 * SECOND,
-            uid: 0,
+            rights: iotrace_common::rights::Rights::of_user(0),
             comm: b"python3".to_vec(),
         });
         model.event(Event::Exit {

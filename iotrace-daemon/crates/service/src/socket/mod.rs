@@ -33,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use iotrace_common::rights::Rights;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::{mpsc::Sender, oneshot},
@@ -108,9 +109,9 @@ impl Hub {
 /// A question for the side that counts.
 pub struct Question {
     pub pid: u32,
-    /// Whose processes alone count; none: all.
-    pub uid: Option<u32>,
-    /// `None`: the process is not theirs.
+    /// Who asks: what they may not look into does not count; none: all counts.
+    pub client: Option<Rights>,
+    /// `None`: they may not look into the process.
     pub reply: oneshot::Sender<Option<Snapshot>>,
 }
 
@@ -318,7 +319,7 @@ async fn serve(listener: net::UnixListener, hub: Arc<Hub>) {
 fn admit(stream: UnixStream, hub: &Arc<Hub>) -> io::Result<()> {
     let mut stream = stream.into_std()?;
     let admitted = Peer::of(&stream).and_then(|peer| {
-        let user = hub.limits().subordinates.owner(peer.uid);
+        let user = hub.limits().subordinates.owner(peer.rights.uid);
         let place = hub.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
         let busy = || {
             Refusal::new(
@@ -386,7 +387,7 @@ async fn snapshot(peer: Peer, pid: u32, hub: &Hub) -> Result<Snapshot, Refusal> 
     let (reply, replied) = oneshot::channel();
     let question = Question {
         pid,
-        uid: (!peer.is_root()).then_some(peer.uid),
+        client: (!peer.is_root()).then_some(peer.rights),
         reply,
     };
     let ends = || Refusal::new(Code::Failed, "the service ends");
@@ -395,7 +396,9 @@ async fn snapshot(peer: Peer, pid: u32, hub: &Hub) -> Result<Snapshot, Refusal> 
     // The pid was the process's until now, and so is the answer.
     peer.check(&process)?;
     snapshot.ok_or_else(|| {
-        let message = format!("process {pid} belongs to another user: only root may ask about it");
+        let message = format!(
+            "process {pid} belongs to another user or runs with other rights than its user's: only root may ask about it"
+        );
         Refusal::new(Code::Denied, message)
     })
 }
@@ -434,7 +437,7 @@ fn record_for(
     hub: &Arc<Hub>,
 ) -> Result<(), Refusal> {
     let limits = hub.limits().clone();
-    let user = limits.subordinates.owner(peer.uid);
+    let user = limits.subordinates.owner(peer.rights.uid);
     let place = hub
         .recordings
         .take(user, limits.max_per_user, limits.max)

@@ -4,20 +4,20 @@ use std::{
     fs, io,
     os::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-        unix::{fs::MetadataExt as _, net::UnixStream},
+        unix::net::UnixStream,
     },
 };
 
+use iotrace_common::rights::{INITIAL_NAMESPACE, Rights};
+
 use super::protocol::{Code, Refusal};
+use iotrace_model::targets;
 
 /// The other end of a connection, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub pid: u32,
-    pub uid: u32,
-    pub gid: u32,
-    /// Its permitted capabilities, a bit each.
-    capabilities: u64,
+    pub rights: Rights,
 }
 
 impl Peer {
@@ -33,12 +33,10 @@ impl Peer {
         let cred = credentials(stream).map_err(unknown)?;
         // Process 0 is one that has no number here.
         let process = Process::open(cred.pid as u32)?;
-        let status = fs::read_to_string(format!("/proc/{}/status", process.pid));
+        let rights = targets::rights(process.pid);
         let peer = Self {
             pid: process.pid,
-            uid: cred.uid,
-            gid: cred.gid,
-            capabilities: status.ok().and_then(|text| permitted(&text)).unwrap_or(0),
+            rights: as_connected(&cred, rights),
         };
         let depth = |pid: &str| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -55,11 +53,10 @@ impl Peer {
 
     /// Whether this user may ask about every process.
     pub fn is_root(self) -> bool {
-        self.uid == 0
+        self.rights.uid == 0
     }
 
-    /// Whether this user may ask about a process, by the rule of ptrace(2): all its user and group ids are theirs, it is
-    /// dumpable, and it has no capability that they do not have.
+    /// Whether this user may ask about a process, by the rule of ptrace(2) ([`Rights::are_open_to`]).
     pub fn check(self, process: &Process) -> Result<(), Refusal> {
         let pid = process.pid;
         let gone = || {
@@ -70,8 +67,7 @@ impl Peer {
         };
         let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|_| gone())?;
         let tgid = field(&status, "Tgid:").and_then(|text| text.trim().parse().ok());
-        // Belongs to root where the process runs with other rights than its user's (proc(5)).
-        let inside = fs::metadata(format!("/proc/{pid}/fd")).map_err(|_| gone())?;
+        let rights = targets::rights(pid).ok_or_else(gone)?;
         // All of this was of the process that is meant, if that has not ended meanwhile.
         if !process.is_there() {
             return Err(gone());
@@ -82,19 +78,14 @@ impl Peer {
                 format!("{pid} is a thread: give its process, {}", tgid.unwrap_or(0)),
             ));
         }
-        // Real, effective and saved; the fourth is of the filesystem alone, and not looked at by ptrace either.
-        let all_are = |name: &str, id: u32| {
-            let ids = field(&status, name).unwrap_or_default();
-            let mut ids = ids.split_whitespace().take(3).peekable();
-            ids.peek().is_some() && ids.all(|text| text.parse() == Ok(id))
+        let rights = Rights {
+            namespace: known_namespace(&rights),
+            ..rights
         };
-        let is_own = all_are("Uid:", self.uid);
-        let has_no_more = permitted(&status).is_some_and(|of| of & !self.capabilities == 0);
-        let has_same_rights = all_are("Gid:", self.gid) && inside.uid() == self.uid && has_no_more;
-        if self.is_root() || is_own && has_same_rights {
+        if self.is_root() || rights.are_open_to(&self.rights) {
             return Ok(());
         }
-        let why = if is_own {
+        let why = if rights.uid == self.rights.uid {
             "runs with other rights than its user's"
         } else {
             "belongs to another user"
@@ -103,6 +94,36 @@ impl Peer {
             Code::Denied,
             format!("process {pid} {why}: only root may trace it"),
         ))
+    }
+}
+
+/// The rights of a client whose process has these by now. It may have begun another program since it connected: what it may
+/// do beyond its user counts only where it is sure that the program is its user's.
+fn as_connected(cred: &libc::ucred, now: Option<Rights>) -> Rights {
+    let own = Rights {
+        gid: cred.gid,
+        ..Rights::of_user(cred.uid)
+    };
+    let Some(now) = now else { return own };
+    let same = Rights {
+        capabilities: now.capabilities,
+        namespace: now.namespace,
+        ..own
+    };
+    match now.namespace != 0 && now.are_open_to(&same) {
+        true => same,
+        false => Rights {
+            namespace: known_namespace(&now),
+            ..own
+        },
+    }
+}
+
+/// The user namespace; one that may not be seen is taken for the initial one, where capabilities mean most.
+fn known_namespace(rights: &Rights) -> u32 {
+    match rights.namespace {
+        0 => INITIAL_NAMESPACE,
+        known => known,
     }
 }
 
@@ -151,11 +172,6 @@ impl Process {
     }
 }
 
-/// The permitted capabilities in the text of a status file.
-fn permitted(status: &str) -> Option<u64> {
-    u64::from_str_radix(field(status, "CapPrm:")?.trim(), 16).ok()
-}
-
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name))
 }
@@ -194,9 +210,7 @@ mod tests {
     const fn user(uid: u32) -> Peer {
         Peer {
             pid: 1,
-            uid,
-            gid: uid,
-            capabilities: 0,
+            rights: Rights::of_user(uid),
         }
     }
 
@@ -235,7 +249,10 @@ mod tests {
         ];
         assert_eq!(check(user(USER), &capability), Err(Code::Denied));
         let capable = Peer {
-            capabilities: 1 << 2,
+            rights: Rights {
+                capabilities: 1 << 2,
+                ..Rights::of_user(USER)
+            },
             ..user(USER)
         };
         assert_eq!(check(capable, &capability), Ok(()));

@@ -149,7 +149,7 @@ impl Recording {
     /// Puts the processes into scope.
     fn trace(&mut self, peer: Peer, record: &Record) -> Result<(), KernelError> {
         if !peer.is_root() {
-            self.kernel.restrict_to(peer.uid)?;
+            self.kernel.restrict_to(peer.rights)?;
         }
         if record.pids.is_empty() {
             return self.kernel.trace_all();

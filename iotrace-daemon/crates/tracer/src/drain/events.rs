@@ -293,7 +293,7 @@ fn exec(process: ProcessId, record: &[u8]) -> Option<Event> {
         process,
         start_boottime: exec.header.start,
         parent: exec.parent,
-        uid: exec.uid,
+        rights: exec.rights,
         comm: until_nul(&exec.comm),
         args: if args.is_empty() {
             vec![]
@@ -312,7 +312,7 @@ fn fork(parent: ProcessId, record: &[u8]) -> Option<Event> {
             start: start_key(fork.child_start),
         },
         child_start_boottime: fork.child_start,
-        uid: fork.uid,
+        rights: fork.rights,
         comm: until_nul(&fork.comm),
     })
 }

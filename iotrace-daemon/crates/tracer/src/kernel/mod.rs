@@ -62,6 +62,7 @@ use iotrace_common::{
     in_flight::Head,
     key::FileId,
     phases::Named,
+    rights::Rights,
     scope::Scope as CurrentScope,
 };
 
@@ -172,9 +173,9 @@ impl Kernel {
         self.publish_scope()
     }
 
-    /// Leaves in the scope the processes of user `uid` alone, and of those none that runs with other rights than theirs.
-    pub fn restrict_to(&mut self, uid: u32) -> Result<(), KernelError> {
-        (self.scope.owned, self.scope.owner) = (1, uid);
+    /// Leaves in the scope the threads alone that a client of these rights may look into.
+    pub fn restrict_to(&mut self, client: Rights) -> Result<(), KernelError> {
+        (self.scope.owned, self.scope.client) = (1, client);
         self.publish_scope()
     }
 
