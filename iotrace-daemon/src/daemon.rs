@@ -5,6 +5,7 @@
 use crate::PROGRAMS;
 use std::{
     collections::VecDeque,
+    net::SocketAddr,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -13,7 +14,10 @@ use std::{
 use anyhow::Context as _;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        mpsc::{Receiver, channel},
+        oneshot,
+    },
 };
 
 use super::{config::Sorting, live, ticks::ticks};
@@ -24,9 +28,11 @@ use iotrace_model::{
     run::{Clock, Target, rfc3339},
 };
 use iotrace_service::{
+    background::Background,
     config::{Config, Flags},
     findings::Looks,
-    http::Server,
+    front::{Front, Listeners, Settings},
+    http,
     intake::Intake,
     notify::Notifier,
     shared::{Draining, Memory, Recordings, Service, Shared, State},
@@ -84,7 +90,7 @@ pub fn run(args: &Args, verbose: u8) -> anyhow::Result<ExitCode> {
 fn check(flags: &Flags, config: &Config) -> anyhow::Result<()> {
     let named = config.trace.rules.clone().or_else(|| flags.file());
     Sorting::read(named.as_deref())?;
-    Server::check(&config.http)?;
+    Settings::read(&config.http)?;
     if config.trace.btf.is_some() {
         // A file that is named is a matter of the configuration, not of the kernel.
         load::read_types(config.trace.btf.as_deref())
@@ -105,7 +111,10 @@ struct Daemon {
     /// The kernel measures run times as long as this is here.
     measuring: Option<Measuring>,
     shared: Arc<Shared>,
-    server: Server,
+    address: SocketAddr,
+    front: Front,
+    /// Ready when the front uses the settings of the last reload.
+    applied: Option<oneshot::Receiver<()>>,
     socket: Option<Socket>,
     /// What clients of the socket ask, and who waits for an answer.
     questions: Receiver<Question>,
@@ -113,7 +122,8 @@ struct Daemon {
     families: Families,
     started_unix_ns: i64,
     clock: Clock,
-    notifier: Notifier,
+    notifier: Arc<Notifier>,
+    _watchdog: Option<Background>,
     signals: Signals,
 }
 
@@ -142,6 +152,7 @@ impl Daemon {
             log::warn!("core dumps stay on: {}", std::io::Error::last_os_error());
         }
         let notifier = Notifier::from_environment().context("systemd's NOTIFY_SOCKET")?;
+        let notifier = Arc::new(notifier);
         // Before anything else, so that a reload that comes early does not end it.
         let signals = Signals::new()?;
         let named = config.trace.rules.clone().or_else(|| flags.file());
@@ -208,18 +219,31 @@ impl Daemon {
             devices: Vec::new(),
             service,
         }));
-        let server = Server::start(&config.http, Arc::clone(&shared))?;
+        let settings = Settings::read(&config.http)?;
+        let listener = http::listen(config.http.listen)?;
+        let address = listener.local_addr().context("the address of HTTP")?;
         let (asked, questions) = channel(QUESTIONS);
         let socket =
-            Socket::start(&config, PROGRAMS, classifier.table(), asked).unwrap_or_else(|error| {
+            Socket::open(&config, PROGRAMS, classifier.table(), asked).unwrap_or_else(|error| {
                 log::warn!("{error}");
                 let reason = Some(error.to_string());
                 shared.with(|state| state.service.recordings.reason = reason);
                 None
             });
+        let (socket, users) = socket.unzip();
         if let Some(socket) = &socket {
             shared.with(|state| state.service.recordings = socket.state());
         }
+        let listeners = Listeners {
+            http: listener,
+            users,
+        };
+        let hub = socket.as_ref().map(Socket::hub);
+        let front = Front::start(listeners, &settings, Arc::clone(&shared), hub)?;
+        let watched = Arc::clone(&shared);
+        let watchdog = notifier
+            .watch(move || watched.is_healthy())
+            .context("no watchdog")?;
         let mut daemon = Self {
             intake,
             measuring,
@@ -229,7 +253,9 @@ impl Daemon {
             collector: Collector::start(drain)?,
             model: Model::with_spans(),
             shared,
-            server,
+            address,
+            front,
+            applied: None,
             socket,
             questions,
             waiting: Vec::new(),
@@ -237,11 +263,12 @@ impl Daemon {
             started_unix_ns,
             clock,
             notifier,
+            _watchdog: watchdog,
             signals,
         };
         daemon.model.update_mounts(&host::machine_mountinfo()?);
         daemon.kernel.trace_all()?;
-        eprintln!("iotrace: listening on {}", daemon.server.address());
+        eprintln!("iotrace: listening on {}", daemon.address);
         let status = daemon.summary();
         daemon.notifier.ready(&status);
         Ok(daemon)
@@ -250,11 +277,6 @@ impl Daemon {
     /// Takes what comes until a signal says that it is enough.
     async fn follow(&mut self) -> anyhow::Result<()> {
         let mut tick = ticks(TICK);
-        let mut watchdog = ticks(
-            self.notifier
-                .watchdog()
-                .unwrap_or(Duration::from_secs(3600)),
-        );
         let mut number = 0;
         // Whether each drain that was asked for ends an interval, or only answers questions.
         let mut asked = VecDeque::new();
@@ -294,8 +316,8 @@ impl Daemon {
                         self.collector.ask();
                     }
                 }
-                _ = watchdog.tick() => if self.shared.is_healthy() { self.notifier.alive() },
                 _ = self.signals.hangup.recv() => self.reload(),
+                () = applied(&mut self.applied) => self.reloaded(),
                 _ = self.signals.interrupt.recv() => return Ok(()),
                 _ = self.signals.terminate.recv() => return Ok(()),
             }
@@ -434,9 +456,11 @@ impl Daemon {
         self.notifier.reloading();
         match self.flags.config() {
             Ok(new) => self.change(new),
-            Err(error) => log::error!("nothing is reloaded: {error}"),
+            Err(error) => {
+                log::error!("nothing is reloaded: {error}");
+                self.notifier.ready(&self.summary());
+            }
         }
-        self.notifier.ready(&self.summary());
     }
 
     fn change(&mut self, new: Config) {
@@ -444,8 +468,9 @@ impl Daemon {
         if !fixed.is_empty() {
             log::warn!("takes effect at the next start: {}", fixed.join(", "));
         }
-        if let Err(error) = self.server.reload(&new.http) {
-            log::error!("the users and the certificate stay as they were: {error}");
+        match Settings::read(&new.http) {
+            Ok(settings) => self.applied = Some(self.front.reload(&settings)),
+            Err(error) => log::error!("the users and the certificate stay as they were: {error}"),
         }
         if let Some(socket) = &self.socket {
             socket.reload(&new);
@@ -457,7 +482,15 @@ impl Daemon {
             bound_top(&mut state.totals, config);
             state.service.config = config.clone();
         });
+        if self.applied.is_none() {
+            self.reloaded();
+        }
+    }
+
+    /// All of the new configuration is in use.
+    fn reloaded(&mut self) {
         eprintln!("iotrace: the configuration is reloaded");
+        self.notifier.ready(&self.summary());
     }
 
     /// One line on how it is.
@@ -478,11 +511,22 @@ impl Daemon {
     fn end(self) -> anyhow::Result<()> {
         self.notifier.stopping();
         drop(self.socket);
+        drop(self.front);
         let drained = self.collector.stop(drop);
         self.kernel.detach()?;
         drained?;
         Ok(())
     }
+}
+
+/// Waits until the front uses new settings; for ever if it has been given none.
+async fn applied(waiting: &mut Option<oneshot::Receiver<()>>) {
+    match waiting {
+        // Its end is the answer, too.
+        Some(applies) => drop(applies.await),
+        None => std::future::pending().await,
+    }
+    *waiting = None;
 }
 
 fn options(config: &Config, verbose: u8) -> Options {

@@ -36,7 +36,10 @@ use std::{io, process::ExitCode};
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use iotrace_recording::memory;
 
-use iotrace_service::socket::protocol::{Code, Refusal};
+use iotrace_service::{
+    front,
+    socket::protocol::{Code, Refusal},
+};
 use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
 
 /// The kernel programs in this binary.
@@ -88,6 +91,9 @@ enum Command {
     Completions(manual::CompletionsArgs),
     /// Print a manual page: `iotrace man record | man -l -`.
     Man(manual::ManArgs),
+    /// Serve HTTP and users without privileges, for `iotrace daemon`, which starts it.
+    #[command(hide = true, name = front::COMMAND)]
+    Front,
 }
 
 /// The definition of the command line, for manual pages and completions.
@@ -112,6 +118,9 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
+        Command::Front => front::process::run()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
     };
     match result {
         Ok(code) => code,

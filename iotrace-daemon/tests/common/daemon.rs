@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use super::{run::wait_for, tool, turn};
 
 /// How long anything here may take.
@@ -143,6 +145,13 @@ impl Daemon {
         let answer = self.get("/metrics");
         assert_eq!(answer.status, 200, "{}", answer.body);
         samples(&answer.body)
+    }
+
+    /// The pid of the front process.
+    pub fn front(&self) -> u32 {
+        let status: Value = serde_json::from_str(&self.get("/status").body).expect("JSON");
+        let pid = status["usage"]["front"]["pid"].as_u64().expect("a pid");
+        u32::try_from(pid).expect("a pid")
     }
 
     /// Scrapes until `is_enough`, which it says by what it returns.

@@ -18,7 +18,7 @@ use iotrace_service::{
     attribution,
     config::Config,
     metrics::{Exporter, Format},
-    own::Usage,
+    own::{Front, Resources, Usage},
     shared::{Draining, Memory, Recordings, Service, Shared, State},
     totals::{Key, Mount, NO_MOUNT, Saved, Sums, Totals, UNKNOWN, Value},
 };
@@ -210,12 +210,23 @@ fn exporter() -> Exporter {
         devices: vec![device()],
         service,
     };
-    let usage = || Usage {
-        cpu_seconds: 1.5,
-        resident_bytes: 50 << 20,
-        virtual_bytes: 1 << 30,
+    let usage = |_: &_| Usage {
+        own: Resources {
+            cpu_seconds: 1.5,
+            resident_bytes: 50 << 20,
+            virtual_bytes: 1 << 30,
+        },
         open_descriptors: 30,
         max_descriptors: 1024,
+        front: Front {
+            pid: 4001,
+            restarts: 2,
+            resources: Resources {
+                cpu_seconds: 0.5,
+                resident_bytes: 8 << 20,
+                virtual_bytes: 1 << 26,
+            },
+        },
     };
     Exporter::with_usage(Arc::new(Shared::new(state)), usage)
 }

@@ -70,6 +70,19 @@ check_it_has_its_capabilities_and_no_others() {
     done
     is NoNewPrivs 1 "$(awk '$1 == "NoNewPrivs:" { print $2 }' "/proc/$(main_pid)/status")"
 }
+check_the_front_has_no_capability() {
+    local front set
+    front=$(pgrep -P "$(main_pid)") || fail 'there is no front' || return
+    is user iotrace "$(ps -o user= -p "$front")" || return
+    for set in CapInh CapPrm CapEff CapAmb; do
+        is $set 0000000000000000 "$(awk -v set=$set: '$1 == set { print $2 }' "/proc/$front/status")" || return
+    done
+    is NoNewPrivs 1 "$(awk '$1 == "NoNewPrivs:" { print $2 }' "/proc/$front/status")" || return
+    is Seccomp 2 "$(awk '$1 == "Seccomp:" { print $2 }' "/proc/$front/status")" || return
+    kill -KILL "$front"
+    until_ok sum_is 1 iotrace_front_restarts_total || return
+    is_active
+}
 check_it_is_scraped_and_exact() {
     SLURM_JOB_ID=4242 dd if=/dev/zero of=/var/tmp/job bs=1000 count=700 status=none
     systemd-run --quiet --wait --unit writer dd if=/dev/zero of=/var/tmp/unit bs=1000 count=300 status=none

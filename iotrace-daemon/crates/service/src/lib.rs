@@ -13,10 +13,12 @@
 //! totals        sums by unit, phase and mount; bounded
 //! shared        what the drain's side writes and the endpoint reads
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
+//! front         the process without privileges that http and the socket's door run in
 //! http          the endpoint
 //! socket        recordings and snapshots for users without privileges
 //! subordinate   whose a user id is
 //! snapshot      what a process and its descendants have done
+//! background    threads of servers
 //! notify        systemd: ready, status, watchdog
 //! own           what the service itself costs
 //! ```
@@ -24,12 +26,13 @@
 //! `cli::daemon` runs it.
 
 pub mod attribution;
-mod background;
+pub mod background;
 pub mod config;
 mod descriptors;
 mod environment;
 mod epochs;
 pub mod findings;
+pub mod front;
 pub mod http;
 pub mod intake;
 pub mod metrics;

@@ -9,8 +9,11 @@ use std::{
             net::{SocketAddr, UnixDatagram},
         },
     },
+    sync::Arc,
     time::Duration,
 };
+
+use super::background::Background;
 
 /// Who started the service and wants to hear of it; nobody, as a rule, without systemd.
 #[derive(Debug)]
@@ -47,11 +50,6 @@ impl Notifier {
         })
     }
 
-    /// How often [`Notifier::alive`] is wanted.
-    pub fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
-    }
-
     /// The service is up, and how.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
@@ -74,9 +72,24 @@ impl Notifier {
         self.send(&format!("STATUS={status}"));
     }
 
-    /// A sign of life.
-    pub fn alive(&self) {
-        self.send("WATCHDOG=1");
+    /// Gives signs of life from a thread of its own, while `is_alive` says so; `None` if nobody wants them.
+    pub fn watch(
+        self: &Arc<Self>,
+        is_alive: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<Option<Background>> {
+        let Some(interval) = self.watchdog else {
+            return Ok(None);
+        };
+        let notifier = Arc::clone(self);
+        let watch = async move || {
+            loop {
+                tokio::time::sleep(interval).await;
+                if is_alive() {
+                    notifier.send("WATCHDOG=1");
+                }
+            }
+        };
+        Background::start("iotrace-watch", "watchdog", watch).map(Some)
     }
 
     /// The service ends.

@@ -11,7 +11,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{config::Config, own::Usage, totals::Totals};
+use super::{config::Config, front, own::Usage, totals::Totals};
 use iotrace_model::{
     block::{Classes, Device},
     run::Clock,
@@ -34,7 +34,7 @@ pub struct State {
 }
 
 /// The state of the service, as `/status` shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Service {
     pub version: &'static str,
     pub host: String,
@@ -124,6 +124,7 @@ pub struct Shared {
     started: Instant,
     /// Milliseconds after `started` of the last look.
     looked: AtomicU64,
+    pub front: front::State,
 }
 
 impl Shared {
@@ -132,6 +133,7 @@ impl Shared {
             state: Mutex::new(state),
             started: Instant::now(),
             looked: AtomicU64::new(0),
+            front: front::State::default(),
         }
     }
 
@@ -167,7 +169,7 @@ impl Shared {
             service: &state.service,
             series: state.totals.series(),
             units: state.totals.units().all().count(),
-            usage: Usage::now(),
+            usage: Usage::now(&self.front),
         };
         // A map with keys that are no text would be needed for it to fail.
         let mut text = serde_json::to_string_pretty(&status).unwrap_or_default();

@@ -199,19 +199,28 @@ impl Service {
         }
     }
 
-    /// What the service has open.
+    /// What the service's two processes have open.
     fn descriptors(&self) -> Vec<PathBuf> {
-        let dir = format!("/proc/{}/fd", self.daemon.child.id());
-        let open = fs::read_dir(dir).expect("a service that runs");
+        let pids = [self.daemon.child.id(), self.daemon.front()];
+        let open = pids
+            .into_iter()
+            .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/fd")).expect("a service that runs"));
         open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
             .collect()
     }
 
-    /// Open descriptors and resident bytes of the service.
+    /// Resident bytes of the front process.
+    pub fn front_memory(&self) -> u64 {
+        let resident = &self.status()["usage"]["front"]["resident_bytes"];
+        resident.as_u64().unwrap()
+    }
+
+    /// Open descriptors and resident bytes of the service's two processes.
     pub fn usage(&self) -> (u64, u64) {
         let usage = &self.status()["usage"];
-        let number = |key: &str| usage[key].as_u64().unwrap();
-        (number("open_descriptors"), number("resident_bytes"))
+        let resident = |of: &Value| of["resident_bytes"].as_u64().unwrap();
+        let resident = resident(usage) + resident(&usage["front"]);
+        (self.descriptors().len() as u64, resident)
     }
 }
 

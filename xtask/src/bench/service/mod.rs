@@ -105,12 +105,15 @@ impl Scrape {
             .sum()
     }
 
+    /// Of both processes of the service.
     fn resident(&self) -> f64 {
         self.sum("process_resident_memory_bytes", &[])
+            + self.sum("iotrace_front_resident_memory_bytes", &[])
     }
 
     fn cpu(&self) -> f64 {
         self.sum("process_cpu_seconds_total", &[])
+            + self.sum("iotrace_front_cpu_seconds_total", &[])
     }
 }
 

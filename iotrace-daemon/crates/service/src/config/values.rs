@@ -43,6 +43,11 @@ impl Password {
     pub fn is(&self, password: &[u8]) -> bool {
         bcrypt::verify(password, &self.0).unwrap_or(false)
     }
+
+    /// The hash, which is shown to nobody.
+    pub fn hash(&self) -> &str {
+        &self.0
+    }
 }
 
 impl fmt::Debug for Password {

@@ -1,15 +1,16 @@
 //! Basic authentication (RFC 7617) against bcrypt hashes, as Prometheus exporters do it.
 //!
-//! A hash takes tens of milliseconds to check: one is checked at a time, off the thread that answers, and a pair of name
+//! A hash takes tens of milliseconds to check: one is checked at a time, in a thread of its own, and a pair of name
 //! and password that was right is remembered until the users change. A remembered pair waits for no check, and at most
 //! [`MAX_WAITING`] unknown ones wait: wrong passwords do not keep the right one out.
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::Arc,
+    io,
+    sync::{Arc, mpsc},
 };
 
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 
 use crate::config::Password;
 
@@ -31,6 +32,14 @@ pub struct Auth {
     /// Unknown pairs that may wait, and the one that is checked.
     waiting: Semaphore,
     checking: Mutex<()>,
+    checker: mpsc::Sender<Check>,
+}
+
+/// A pair to be checked, and who waits for the result.
+struct Check {
+    pair: Vec<u8>,
+    users: Arc<Users>,
+    is_right: oneshot::Sender<bool>,
 }
 
 /// What is to become of a request.
@@ -43,20 +52,37 @@ pub enum Access {
 }
 
 impl Auth {
-    pub fn new(users: &Users) -> Self {
-        let users = Arc::new(users.clone());
-        Self {
+    /// Starts the thread that checks, and waits until it runs: from then on it needs no system call that the front may
+    /// not make.
+    pub fn new(users: Users) -> io::Result<Self> {
+        let users = Arc::new(users);
+        let (checker, checks) = mpsc::channel::<Check>();
+        let (started, starts) = mpsc::channel();
+        let check = move || {
+            drop(started);
+            for check in checks {
+                // Who asked may have gone.
+                let _ = check.is_right.send(is_right(&check.pair, &check.users));
+            }
+        };
+        std::thread::Builder::new()
+            .name("iotrace-auth".into())
+            .spawn(check)?;
+        // Nothing is sent: the end of the channel says so.
+        let _: Result<(), _> = starts.recv();
+        Ok(Self {
             users: Arc::clone(&users).into(),
             right: (users, HashSet::new()).into(),
             waiting: Semaphore::new(MAX_WAITING),
             checking: Mutex::new(()),
-        }
+            checker,
+        })
     }
 
     /// Takes other users.
-    pub fn set(&self, users: &Users) {
+    pub fn set(&self, users: Users) {
         if let Ok(mut current) = self.users.write() {
-            *current = Arc::new(users.clone());
+            *current = Arc::new(users);
         }
     }
 
@@ -82,9 +108,14 @@ impl Auth {
         if self.is_remembered(&users, &pair) {
             return Access::Allowed;
         }
-        let (asked, asked_of) = (pair.clone(), Arc::clone(&users));
-        let checked = tokio::task::spawn_blocking(move || is_right(&asked, &asked_of));
-        if !checked.await.unwrap_or(false) {
+        let (is_right, checked) = oneshot::channel();
+        let check = Check {
+            pair: pair.clone(),
+            users: Arc::clone(&users),
+            is_right,
+        };
+        let is_sent = self.checker.send(check).is_ok();
+        if !(is_sent && checked.await.unwrap_or(false)) {
             return Access::Denied;
         }
         if let Ok(mut right) = self.right.write() {
@@ -170,7 +201,7 @@ mod tests {
     #[test]
     fn only_who_knows_the_password_may_ask() {
         let hash = bcrypt::hash("a:b", 4).unwrap().parse().unwrap();
-        let auth = Auth::new(&BTreeMap::from([("ada".into(), hash)]));
+        let auth = Auth::new(BTreeMap::from([("ada".into(), hash)])).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
@@ -180,19 +211,19 @@ mod tests {
         assert!(!ask(Some(b"Basic YWRhOng="))); // ada:x
         assert!(!ask(Some(b"Basic Ym9iOmE6Yg=="))); // bob:a:b
         assert!(!ask(None));
-        auth.set(&BTreeMap::from([(
+        auth.set(BTreeMap::from([(
             "bob".into(),
             bcrypt::hash("a:b", 4).unwrap().parse().unwrap(),
         )]));
         assert!(!ask(Some(b"Basic YWRhOmE6Yg==")), "no user any more");
-        auth.set(&BTreeMap::new());
+        auth.set(BTreeMap::new());
         assert!(ask(None), "nobody has to say who they are");
     }
 
     #[test]
     fn wrong_passwords_keep_no_right_one_out() {
         let hash = bcrypt::hash("a:b", 10).unwrap().parse().unwrap();
-        let auth = Arc::new(Auth::new(&BTreeMap::from([("ada".into(), hash)])));
+        let auth = Arc::new(Auth::new(BTreeMap::from([("ada".into(), hash)])).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();

@@ -1,4 +1,5 @@
-//! The HTTP endpoint: `/metrics`, `/status`, `/healthz` and a page that links them, in a thread of its own.
+//! The HTTP endpoint: `/metrics`, `/status`, `/healthz` and a page that links them. All of it but [`listen`] runs in the
+//! front, which asks the tracer for what it answers.
 //!
 //! What is bounded are requests: beyond [`MAX_REQUESTS`] the answer is 503, and `/healthz` is answered always. A client that is
 //! silent, or does not read its answer, is let go after [`PATIENCE`], and sooner where there is no room for another; what it
@@ -21,10 +22,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{background::Background, config::Http, metrics::Exporter, shared::Shared};
+use super::front::{Settings, Tracer};
 use auth::Auth;
 use patient::{Connections, Patient};
-pub use tls::TlsError;
+pub use tls::{Pem, TlsError};
 
 /// Requests that are answered at one time, as node_exporter's.
 const MAX_REQUESTS: usize = 40;
@@ -35,88 +36,67 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Why the endpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum HttpError {
-    #[error(
-        "cannot listen on {address}: {source}\nset `listen` in [http] to a free address and port"
-    )]
-    Listen {
-        address: SocketAddr,
-        source: io::Error,
-    },
-    #[error(transparent)]
-    Tls(#[from] TlsError),
+#[error("cannot listen on {address}: {source}\nset `listen` in [http] to a free address and port")]
+pub struct HttpError {
+    address: SocketAddr,
+    source: io::Error,
 }
 
-/// The running endpoint. Ends when it is dropped.
-pub struct Server {
-    address: SocketAddr,
-    site: Arc<Site>,
-    _background: Background,
+/// Why it cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("no thread for passwords: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Opens the endpoint: the port is the kernel's choice if it is 0.
+pub fn listen(address: SocketAddr) -> Result<std::net::TcpListener, HttpError> {
+    let open = || {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    open().map_err(|source| HttpError { address, source })
 }
 
 /// What connections need.
-struct Site {
-    shared: Arc<Shared>,
-    exporter: Exporter,
+pub struct Site {
+    tracer: Arc<Tracer>,
     auth: Auth,
     tls: std::sync::Mutex<Option<TlsAcceptor>>,
     connections: Arc<Connections>,
     requests: Arc<Semaphore>,
 }
 
-impl Server {
-    /// Opens the endpoint.
-    /// Reads what the configuration names: the certificate and its key.
-    pub fn check(config: &Http) -> Result<(), HttpError> {
-        tls::acceptor(config)?;
-        Ok(())
-    }
-
-    pub fn start(config: &Http, shared: Arc<Shared>) -> Result<Self, HttpError> {
-        let failed = |source| HttpError::Listen {
-            address: config.listen,
-            source,
-        };
-        let listener = std::net::TcpListener::bind(config.listen).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let site = Arc::new(Site {
-            exporter: Exporter::new(Arc::clone(&shared)),
-            shared,
-            auth: Auth::new(&config.users),
-            tls: tls::acceptor(config)?.into(),
+impl Site {
+    pub fn new(tracer: Arc<Tracer>, settings: &Settings) -> Result<Self, SiteError> {
+        let tls = settings.tls.as_ref().map(Pem::acceptor).transpose()?;
+        Ok(Self {
+            tracer,
+            auth: Auth::new(settings.users())?,
+            tls: tls.into(),
             connections: Arc::default(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
-        });
-        let served = Arc::clone(&site);
-        let background = Background::start("iotrace-http", "HTTP", move || serve(listener, served))
-            .map_err(failed)?;
-        Ok(Self {
-            address,
-            site,
-            _background: background,
         })
     }
 
-    /// Where it listens: the port is the kernel's choice where 0 was asked for.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Takes new users and a new certificate. What cannot be read leaves the old ones.
-    pub fn reload(&self, config: &Http) -> Result<(), HttpError> {
-        let tls = tls::acceptor(config)?;
-        if let Ok(mut current) = self.site.tls.lock()
+    /// Uses new users and a new certificate; HTTP stays HTTP, and HTTPS HTTPS.
+    pub fn apply(&self, settings: &Settings) -> Result<(), TlsError> {
+        let tls = settings.tls.as_ref().map(Pem::acceptor).transpose()?;
+        if let Ok(mut current) = self.tls.lock()
             && current.is_some() == tls.is_some()
         {
             *current = tls;
         }
-        self.site.auth.set(&config.users);
+        self.auth.set(settings.users());
         Ok(())
     }
 }
 
-async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
+/// Accepts connections for as long as the front runs.
+pub async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return log::error!("no HTTP: {error}"),

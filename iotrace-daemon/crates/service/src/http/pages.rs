@@ -22,7 +22,10 @@ use hyper::{
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Site, auth::Access};
-use crate::metrics::Format;
+use crate::{
+    front::{HEALTHY, Kind, STALLED},
+    metrics::Format,
+};
 
 type Page = Response<Answer>;
 
@@ -56,6 +59,9 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
+/// Why there is no page.
+const NO_ANSWER: &str = "the tracing process does not answer\n";
+
 /// The page with the links.
 const INDEX: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>iotrace</title></head>\n\
     <body><h1>iotrace</h1>\n<ul>\n<li><a href=\"/metrics\">Metrics</a>, for Prometheus</li>\n\
@@ -76,7 +82,7 @@ pub async fn answer(request: Request<Incoming>, site: &Site) -> Result<Page, Inf
     }
     // Who probes whether the service lives need not say who they are, and learns no more than that.
     if request.uri().path() == "/healthz" {
-        return Ok(health(site));
+        return Ok(health(site).await);
     }
     let Ok(place) = Arc::clone(&site.requests).try_acquire_owned() else {
         return Ok(busy("as many requests as may be are being answered\n"));
@@ -108,8 +114,11 @@ async fn answer_by(request: &Request<Incoming>, site: &Site) -> Page {
     }
     match request.uri().path() {
         "/" => page(StatusCode::OK, HTML, INDEX.into()),
-        "/metrics" => exposition(site, request.headers()),
-        "/status" => page(StatusCode::OK, JSON, site.shared.status_json()),
+        "/metrics" => exposition(site, request.headers()).await,
+        "/status" => match site.tracer.page(Kind::Status).await {
+            Some(text) => page_of(StatusCode::OK, JSON, text),
+            None => busy(NO_ANSWER),
+        },
         _ => page(StatusCode::NOT_FOUND, TEXT, "no such page: see /\n".into()),
     }
 }
@@ -121,34 +130,36 @@ fn busy(why: &str) -> Page {
     page
 }
 
-fn health(site: &Site) -> Page {
-    match site.shared.is_healthy() {
-        true => page(StatusCode::OK, TEXT, "ok\n".into()),
-        false => page(StatusCode::SERVICE_UNAVAILABLE, TEXT, "stalled\n".into()),
+async fn health(site: &Site) -> Page {
+    match site.tracer.page(Kind::Health).await {
+        Some(text) if text == HEALTHY => page_of(StatusCode::OK, TEXT, text),
+        // The tracer says so, or says nothing.
+        _ => page_of(StatusCode::SERVICE_UNAVAILABLE, TEXT, STALLED.into()),
     }
 }
 
-fn exposition(site: &Site, headers: &HeaderMap) -> Page {
+async fn exposition(site: &Site, headers: &HeaderMap) -> Page {
     let format = format(headers);
-    match site.exporter.encode(format) {
-        Ok(text) => {
-            let packed = takes_gzip(headers).then(|| packed(&text)).flatten();
-            let is_packed = packed.is_some();
-            let bytes = packed.unwrap_or_else(|| text.into_bytes());
-            let mut page = page_of(StatusCode::OK, format.content_type(), bytes);
-            let headers = page.headers_mut();
-            headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
-            if is_packed {
-                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
-            page
-        }
-        Err(error) => page(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            TEXT,
-            format!("{error}\n"),
-        ),
+    let kind = match format {
+        Format::OpenMetrics => Kind::OpenMetrics,
+        Format::Text => Kind::TextMetrics,
+    };
+    let Some(text) = site.tracer.page(kind).await else {
+        return busy(NO_ANSWER);
+    };
+    let packed = takes_gzip(headers).then(|| packed(&text)).flatten();
+    let is_packed = packed.is_some();
+    let mut page = page_of(
+        StatusCode::OK,
+        format.content_type(),
+        packed.unwrap_or(text),
+    );
+    let headers = page.headers_mut();
+    headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    if is_packed {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
+    page
 }
 
 /// OpenMetrics for who asks for it; the older text format for all others, people with curl among them.
@@ -178,9 +189,9 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-fn packed(text: &str) -> Option<Vec<u8>> {
+fn packed(text: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(text.as_bytes()).ok()?;
+    encoder.write_all(text).ok()?;
     encoder.finish().ok()
 }
 

@@ -27,7 +27,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{own::Usage, shared::Shared};
+use super::{front, own::Usage, shared::Shared};
 use out::Out;
 
 /// How metrics are written.
@@ -60,7 +60,7 @@ impl Exporter {
     }
 
     /// With what `usage` says of the resources that the service uses.
-    pub fn with_usage(shared: Arc<Shared>, usage: fn() -> Usage) -> Self {
+    pub fn with_usage(shared: Arc<Shared>, usage: fn(&front::State) -> Usage) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Exposition { shared, usage }));
         Self { registry }
@@ -111,7 +111,7 @@ fn as_text(open: &str) -> String {
 
 struct Exposition {
     shared: Arc<Shared>,
-    usage: fn() -> Usage,
+    usage: fn(&front::State) -> Usage,
 }
 
 impl fmt::Debug for Exposition {
@@ -122,7 +122,7 @@ impl fmt::Debug for Exposition {
 
 impl Collector for Exposition {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let usage = (self.usage)();
+        let usage = (self.usage)(&self.shared.front);
         let mut out = Out(encoder);
         self.shared.with(|state| {
             out.io(&state.totals)?;

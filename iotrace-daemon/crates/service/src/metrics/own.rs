@@ -7,7 +7,7 @@ use prometheus_client::registry::Unit;
 
 use super::out::{Out, label, seconds};
 use crate::{
-    own::Usage,
+    own::{Resources, Usage},
     shared::{Service, State},
 };
 use iotrace_tracer::kernel::ProgramRuns;
@@ -136,19 +136,35 @@ impl Out<'_> {
         self.counters("iotrace_program_run", Some(&Unit::Seconds), help, rows)
     }
 
-    /// By the names that all exporters use.
+    /// By the names that all exporters use for their process, and the front by its own.
     pub fn usage(&mut self, usage: &Usage) -> fmt::Result {
-        let help = "CPU time of this service, user and system.";
-        let rows = [(vec![], usage.cpu_seconds)];
-        self.counters("process_cpu", Some(&Unit::Seconds), help, rows)?;
-        let bytes = Some(&Unit::Bytes);
-        let help = "Resident memory of this service.";
-        self.gauge("process_resident_memory", bytes, help, usage.resident_bytes)?;
-        let help = "Virtual memory of this service.";
-        self.gauge("process_virtual_memory", bytes, help, usage.virtual_bytes)?;
-        let help = "Open file descriptors of this service.";
+        let own = &usage.own;
+        self.resources("process", "the tracing process", own)?;
+        let help = "Open file descriptors of the tracing process.";
         self.gauge("process_open_fds", None, help, usage.open_descriptors)?;
-        let help = "The most file descriptors that this service may open.";
-        self.gauge("process_max_fds", None, help, usage.max_descriptors)
+        let help = "The most file descriptors that the tracing process may open.";
+        self.gauge("process_max_fds", None, help, usage.max_descriptors)?;
+        let front = &usage.front;
+        self.resources("iotrace_front", "the front process", &front.resources)?;
+        let help = "Times that the front process, which serves HTTP and users, was started again.";
+        self.counter("iotrace_front_restarts", None, help, front.restarts)
+    }
+
+    fn resources(&mut self, prefix: &str, whose: &str, used: &Resources) -> fmt::Result {
+        let (name, help) = (
+            format!("{prefix}_cpu"),
+            format!("CPU time of {whose}, user and system."),
+        );
+        let rows = [(vec![], used.cpu_seconds)];
+        self.counters(&name, Some(&Unit::Seconds), &help, rows)?;
+        for (memory, what, bytes) in [
+            ("resident", "Resident", used.resident_bytes),
+            ("virtual", "Virtual", used.virtual_bytes),
+        ] {
+            let name = format!("{prefix}_{memory}_memory");
+            let help = format!("{what} memory of {whose}.");
+            self.gauge(&name, Some(&Unit::Bytes), &help, bytes)?;
+        }
+        Ok(())
     }
 }

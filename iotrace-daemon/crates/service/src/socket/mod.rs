@@ -1,6 +1,8 @@
 //! The Unix socket: users without privileges have their own processes recorded.
 //!
 //! ```text
+//! listener     the socket in the file system
+//! door         in the front: who comes, and what they ask
 //! protocol     what is said
 //! peer         who asks, and what they may ask about
 //! places       how many there may be
@@ -8,9 +10,11 @@
 //! recording    one recording, in a thread of its own
 //! ```
 //!
-//! A thread listens. A client costs one of [`CONNECTIONS`] places, of which one user has [`CONNECTIONS_EACH`], and must say
-//! what it wants within [`PATIENCE`]; who finds no place is told so and gone.
+//! The front hears the first line of each client and hands the client over to the [`Hub`], which trusts nothing but the
+//! kernel's word on who is at the other end.
 
+pub mod door;
+mod listener;
 mod peer;
 mod places;
 pub mod protocol;
@@ -19,13 +23,9 @@ mod recording;
 
 use iotrace_tracer::kernel::Programs;
 use std::{
-    fs,
-    io::{self, Write as _},
-    os::unix::{
-        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown},
-        net,
-    },
-    path::{Path, PathBuf},
+    io::{self, ErrorKind},
+    os::unix::net::{UnixListener, UnixStream},
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -34,62 +34,39 @@ use std::{
 };
 
 use iotrace_common::rights::Rights;
-use tokio::{
-    net::{UnixListener, UnixStream},
-    sync::{mpsc::Sender, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc::Sender, oneshot};
 
 use super::{
-    background::Background,
-    config::{Config, EVERY_GROUP, NO_SOCKET},
+    config::{Config, NO_SOCKET},
     shared::Recordings,
     snapshot::Snapshot,
     subordinate::Subordinates,
 };
 use iotrace_phases::dfa::Table;
+use listener::Bound;
+pub use listener::{SocketError, check};
 use peer::{Peer, Process};
 use places::{Place, Places};
-use protocol::{Answer, Ask, Code, LINE, Record, Refusal, line};
+use protocol::{Answer, Ask, Code, LINE, Record, Refusal, say};
 use rate::Rates;
 use recording::Settings;
 
-/// Connections at one time, and of one user.
+/// Connections at one time, and of one user. In the front those that have not asked yet; here those that have.
 const CONNECTIONS: usize = 128;
 const CONNECTIONS_EACH: usize = 16;
-/// How long a client may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long recordings have to say goodbye when the service ends.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Why there is no socket.
-#[derive(Debug, thiserror::Error)]
-pub enum SocketError {
-    #[error("the socket {path} cannot be opened: {source}; set `socket` in [recordings]")]
-    Open { path: PathBuf, source: io::Error },
-    #[error("another iotrace listens at {0} already; set `socket` in [recordings]")]
-    Taken(PathBuf),
-    #[error(
-        "there is no group {0}; set `group` in [recordings] to one, or to \"*\" for every user"
-    )]
-    NoGroup(String),
-    #[error(
-        "the socket cannot be given to the group {group}: {source}; add SupplementaryGroups={group} to the unit"
-    )]
-    Group { group: String, source: io::Error },
-}
-
 /// The open socket. Ends, with all recordings, when it is dropped.
 pub struct Socket {
-    path: PathBuf,
-    /// Device and inode of the socket: another's is not taken away.
-    identity: (u64, u64),
     hub: Arc<Hub>,
-    _background: Background,
+    bound: Option<Bound>,
 }
 
-/// What connections share.
-struct Hub {
+/// What clients share.
+pub struct Hub {
+    /// The address that clients connected to.
+    address: std::os::unix::net::SocketAddr,
     limits: Mutex<Limits>,
     connections: Arc<Places>,
     recordings: Arc<Places>,
@@ -98,12 +75,6 @@ struct Hub {
     begun: AtomicU64,
     refused: AtomicU64,
     stop: Arc<AtomicBool>,
-}
-
-impl Hub {
-    fn limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A question for the side that counts.
@@ -146,25 +117,26 @@ impl Limits {
 }
 
 impl Socket {
-    /// Opens the socket, whose clients' questions go to `questions`; `None` where the configuration wants none.
-    pub fn start(
+    /// Opens the socket, for the front to listen at; clients' questions go to `questions`. `None` if the configuration wants
+    /// none.
+    pub fn open(
         config: &Config,
         programs: Programs,
         rules: &Table,
         questions: Sender<Question>,
-    ) -> Result<Option<Self>, SocketError> {
+    ) -> Result<Option<(Self, UnixListener)>, SocketError> {
         let path = &config.recordings.socket;
         if path == Path::new(NO_SOCKET) {
             return Ok(None);
         }
-        let failed = |source| SocketError::Open {
+        let (bound, listener) = Bound::new(path, config.recordings.group.as_deref())?;
+        let address = listener.local_addr();
+        let address = address.map_err(|source| SocketError::Open {
             path: path.clone(),
             source,
-        };
-        let listener = bind(path, config.recordings.group.as_deref())?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let metadata = fs::metadata(path).map_err(failed)?;
+        })?;
         let hub = Arc::new(Hub {
+            address,
             limits: Limits::new(config, programs, Arc::new(rules.clone())).into(),
             connections: Arc::default(),
             recordings: Arc::default(),
@@ -174,17 +146,16 @@ impl Socket {
             refused: AtomicU64::new(0),
             stop: Arc::default(),
         });
-        let served = Arc::clone(&hub);
-        let background = Background::start("iotrace-socket", "recordings for users", move || {
-            serve(listener, served)
-        })
-        .map_err(failed)?;
-        Ok(Some(Self {
-            path: path.clone(),
-            identity: (metadata.dev(), metadata.ino()),
+        let socket = Self {
             hub,
-            _background: background,
-        }))
+            bound: Some(bound),
+        };
+        Ok(Some((socket, listener)))
+    }
+
+    /// Who takes clients over from the front.
+    pub fn hub(&self) -> Arc<Hub> {
+        Arc::clone(&self.hub)
     }
 
     /// Takes new limits, for recordings that begin from here on.
@@ -209,11 +180,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.hub.stop.store(true, Relaxed);
-        let own = fs::metadata(&self.path)
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
-        if own && let Err(error) = fs::remove_file(&self.path) {
-            log::debug!("the socket stays behind: {error}");
-        }
+        drop(self.bound.take());
         let deadline = Instant::now() + FAREWELL;
         while self.hub.recordings.taken() > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
@@ -221,163 +188,82 @@ impl Drop for Socket {
     }
 }
 
-/// Binds the socket, which members of the group may connect to. One that nobody listens at is left over and replaced.
-fn bind(path: &Path, group: Option<&str>) -> Result<net::UnixListener, SocketError> {
-    let failed = |source| SocketError::Open {
-        path: path.into(),
-        source,
-    };
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(failed)?;
+impl Hub {
+    fn limits(&self) -> MutexGuard<'_, Limits> {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket());
-    if is_socket {
-        if net::UnixStream::connect(path).is_ok() {
-            return Err(SocketError::Taken(path.into()));
+
+    /// Counts clients that the front refused.
+    pub fn count_refused(&self, count: u64) {
+        self.refused.fetch_add(count, Relaxed);
+    }
+
+    /// Takes a client over, of whom the front has heard this. `front` is the front's pid. An error says that this is no
+    /// client's connection or no request, so that the front is not to be trusted.
+    pub fn take(
+        self: &Arc<Self>,
+        stream: UnixStream,
+        mut heard: Vec<u8>,
+        front: u32,
+    ) -> io::Result<()> {
+        let end = heard.iter().position(|byte| *byte == b'\n');
+        let (Some(end), true) = (end, peer::was_accepted(&stream, &self.address)) else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        let early = heard.split_off(end + 1);
+        if heard.len() + early.len() > LINE {
+            return Err(ErrorKind::InvalidData.into());
         }
-        fs::remove_file(path).map_err(failed)?;
-    }
-    let members = members(group)?;
-    let listener = net::UnixListener::bind(path).map_err(failed)?;
-    if members.is_some() {
-        chown(path, None, members).map_err(|source| SocketError::Group {
-            group: group.unwrap_or_default().into(),
-            source,
-        })?;
-    }
-    let mode = if group == Some(EVERY_GROUP) {
-        0o666
-    } else {
-        0o660
-    };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
-    Ok(listener)
-}
-
-/// Whether the group that the configuration names is there.
-pub fn check(config: &Config) -> Result<(), SocketError> {
-    members(config.recordings.group.as_deref()).map(drop)
-}
-
-/// The group to give the socket to; none where it is the service's own, or where there is none.
-fn members(group: Option<&str>) -> Result<Option<u32>, SocketError> {
-    match group {
-        None | Some(EVERY_GROUP) => Ok(None),
-        Some(group) => match gid_of(group) {
-            Some(gid) => Ok(Some(gid)),
-            None => Err(SocketError::NoGroup(group.into())),
-        },
-    }
-}
-
-/// The number of a group by its name, or by itself.
-fn gid_of(group: &str) -> Option<u32> {
-    if let Ok(gid) = group.parse() {
-        return Some(gid);
-    }
-    let name = std::ffi::CString::new(group).ok()?;
-    // Members' names may fill it; a group with more is not found.
-    let mut buffer = vec![0; 1 << 20];
-    // SAFETY: integers and pointers, of which all zeros is a value.
-    let mut entry: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    // SAFETY: a string that ends, and places that live through the call with their sizes.
-    let error = unsafe {
-        libc::getgrnam_r(
-            name.as_ptr(),
-            &raw mut entry,
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            &raw mut found,
-        )
-    };
-    (error == 0 && !found.is_null()).then_some(entry.gr_gid)
-}
-
-async fn serve(listener: net::UnixListener, hub: Arc<Hub>) {
-    let listener = match UnixListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return log::error!("no recordings for users: {error}"),
-    };
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                if let Err(error) = admit(stream, &hub) {
-                    log::debug!("a client of the socket: {error}");
+        let asked = Peer::of(&stream).and_then(|peer| Ok((peer, protocol::request(&heard)?)));
+        // Neither asks for itself.
+        if let Ok((peer, _)) = &asked
+            && [std::process::id(), front].contains(&peer.pid)
+        {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let done = asked.and_then(|(peer, ask)| {
+            let user = self.limits().subordinates.owner(peer.uid);
+            let place = self.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
+            let place = place.ok_or_else(too_many_connections)?;
+            match ask {
+                Ask::Record(record) => record_for(&stream, early, peer, place, record, self),
+                Ask::Snapshot(what) => {
+                    let (stream, hub) = (stream.try_clone().map_err(failed)?, Arc::clone(self));
+                    let pid = what.pid.unwrap_or(peer.pid);
+                    tokio::spawn(async move {
+                        match snapshot(peer, pid, &hub).await {
+                            Ok(snapshot) => say(&stream, &Answer::Snapshot(snapshot)),
+                            Err(refusal) => hub.refuse(&stream, refusal),
+                        }
+                        drop(place);
+                    });
+                    Ok(())
                 }
             }
-            Err(error) => {
-                // Out of descriptors, as a rule: some come back.
-                log::warn!("a connection to the socket was not accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+        });
+        if let Err(refusal) = done {
+            self.refuse(&stream, refusal);
         }
+        Ok(())
+    }
+
+    fn refuse(&self, stream: &UnixStream, refusal: Refusal) {
+        self.refused.fetch_add(1, Relaxed);
+        say(stream, &refusal.into());
     }
 }
 
-/// Gives a client a place, or says why it has none.
-fn admit(stream: UnixStream, hub: &Arc<Hub>) -> io::Result<()> {
-    let mut stream = stream.into_std()?;
-    let admitted = Peer::of(&stream).and_then(|peer| {
-        let user = hub.limits().subordinates.owner(peer.rights.uid);
-        let place = hub.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
-        let busy = || {
-            Refusal::new(
-                Code::Busy,
-                format!(
-                    "too many connections: the service has {CONNECTIONS} at one time, {CONNECTIONS_EACH} of one user"
-                ),
-            )
-        };
-        Ok((peer, place.ok_or_else(busy)?))
-    });
-    match admitted {
-        Ok((peer, place)) => {
-            let stream = UnixStream::from_std(stream)?;
-            let hub = Arc::clone(hub);
-            tokio::spawn(async move { converse(stream, peer, place, &hub).await });
-            Ok(())
-        }
-        Err(refusal) => {
-            hub.refused.fetch_add(1, Relaxed);
-            // A line finds room in an empty socket, or the client is no client.
-            stream.write_all(&line(&Answer::from(refusal)))
-        }
-    }
+fn failed(error: io::Error) -> Refusal {
+    Refusal::new(Code::Failed, format!("no recording: {error}"))
 }
 
-async fn converse(stream: UnixStream, peer: Peer, place: Place, hub: &Arc<Hub>) {
-    let mut heard = Vec::new();
-    let ask = match timeout(PATIENCE, hear(&stream, &mut heard)).await {
-        Ok(Ok(line)) => protocol::request(&line),
-        Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::new(
-            Code::BadRequest,
-            "no request came: the first line says what is asked",
-        )),
-    };
-    let answer = match &ask {
-        Ok(Ask::Snapshot(what)) => Some(snapshot(peer, what.pid.unwrap_or(peer.pid), hub).await),
-        _ => None,
-    };
-    let Ok(stream) = stream.into_std() else {
-        return;
-    };
-    let done = match (ask, answer) {
-        (Ok(Ask::Record(record)), _) => record_for(&stream, heard, peer, place, record, hub),
-        (Ok(Ask::Snapshot(_)), Some(Ok(snapshot))) => {
-            // A line finds room in an empty socket, or the client is no client.
-            let _ = (&stream).write_all(&line(&Answer::Snapshot(snapshot)));
-            Ok(())
-        }
-        (Ok(Ask::Snapshot(_)), answer) => answer.map_or(Ok(()), |answer| answer.map(drop)),
-        (Err(refusal), _) => Err(refusal),
-    };
-    if let Err(refusal) = done {
-        hub.refused.fetch_add(1, Relaxed);
-        // As above.
-        let _ = (&stream).write_all(&line(&Answer::from(refusal)));
-    }
+fn too_many_connections() -> Refusal {
+    Refusal::new(
+        Code::Busy,
+        format!(
+            "too many connections: the service has {CONNECTIONS} at one time, {CONNECTIONS_EACH} of one user"
+        ),
+    )
 }
 
 /// What a process has done, after a drain of what it did until now.
@@ -403,34 +289,10 @@ async fn snapshot(peer: Peer, pid: u32, hub: &Hub) -> Result<Snapshot, Refusal> 
     })
 }
 
-/// Takes the first line off what is heard.
-async fn hear(stream: &UnixStream, heard: &mut Vec<u8>) -> Result<Vec<u8>, Refusal> {
-    loop {
-        if let Some(end) = heard.iter().position(|byte| *byte == b'\n') {
-            let rest = heard.split_off(end + 1);
-            return Ok(std::mem::replace(heard, rest));
-        }
-        if heard.len() >= LINE {
-            let message = format!("a request is a line of at most {LINE} bytes");
-            return Err(Refusal::new(Code::BadRequest, message));
-        }
-        let mut bytes = [0; LINE];
-        let read = match stream.readable().await {
-            Ok(()) => stream.try_read(&mut bytes[..LINE - heard.len()]),
-            Err(error) => Err(error),
-        };
-        match read {
-            Ok(count) if count > 0 => heard.extend_from_slice(&bytes[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            _ => return Err(Refusal::new(Code::BadRequest, "the request breaks off")),
-        }
-    }
-}
-
 /// Starts a recording in a thread of its own.
 fn record_for(
-    stream: &net::UnixStream,
-    heard: Vec<u8>,
+    stream: &UnixStream,
+    early: Vec<u8>,
     peer: Peer,
     connection: Place,
     record: Record,
@@ -459,15 +321,13 @@ fn record_for(
             Refusal::new(Code::Busy, message)
         })?;
     }
-    let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
     let stream = stream.try_clone().map_err(failed)?;
-    stream.set_nonblocking(false).map_err(failed)?;
     let stop = Arc::clone(&hub.stop);
     hub.begun.fetch_add(1, Relaxed);
     std::thread::Builder::new()
         .name("iotrace-record".into())
         .spawn(move || {
-            recording::run(stream, heard, peer, &record, &limits.recording, &stop);
+            recording::run(stream, early, peer, &record, &limits.recording, &stop);
             drop((connection, place));
         })
         .map(drop)

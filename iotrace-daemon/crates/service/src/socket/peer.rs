@@ -3,15 +3,19 @@
 use std::{
     fs, io,
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
-        unix::net::UnixStream,
+        fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::net::{SocketAddr, UnixStream},
     },
 };
 
 use iotrace_common::rights::{INITIAL_NAMESPACE, Rights};
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::protocol::{Code, Refusal};
 use iotrace_model::targets;
+
+/// socket(7); the C library of the oldest machines does not name it.
+const SO_PEERPIDFD: i32 = 77;
 
 /// The other end of a connection, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +28,8 @@ impl Peer {
     /// Who is at the other end. Whoever is of another pid namespace is refused: pids mean other processes there, and
     /// user ids may be other people's.
     pub fn of(stream: &UnixStream) -> Result<Self, Refusal> {
-        let unknown = |error: io::Error| {
-            Refusal::new(
-                Code::Denied,
-                format!("the kernel does not say who you are: {error}"),
-            )
-        };
-        let cred = credentials(stream).map_err(unknown)?;
-        // Process 0 is one that has no number here.
-        let process = Process::open(cred.pid as u32)?;
+        let cred = credentials(stream)?;
+        let process = Process::at_the_end_of(stream, cred.pid as u32)?;
         let rights = targets::rights(process.pid);
         let peer = Self {
             pid: process.pid,
@@ -127,6 +124,21 @@ fn known_namespace(rights: &Rights) -> u32 {
     }
 }
 
+/// The user at the other end.
+pub fn user(stream: impl AsFd) -> Result<u32, Refusal> {
+    Ok(credentials(stream)?.uid)
+}
+
+/// Whether this is a connection that was accepted at a socket with this address, and not another one: who sends it may
+/// want to be taken for somebody else.
+pub fn was_accepted(stream: &UnixStream, at: &SocketAddr) -> bool {
+    let is_connection = sockopt::socket_domain(stream) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(stream) == Ok(SocketType::STREAM)
+        && sockopt::socket_acceptconn(stream) == Ok(false);
+    let address = stream.local_addr().ok();
+    is_connection && address.is_some_and(|own| own.as_pathname() == at.as_pathname())
+}
+
 /// A process that is held by its descriptor, so that its pid is not taken for another's that got it later.
 #[derive(Debug)]
 pub struct Process {
@@ -135,6 +147,25 @@ pub struct Process {
 }
 
 impl Process {
+    /// The process that connected, whose pid is said to be this. The kernel gives its descriptor from Linux 6.5 on; before,
+    /// it is the process that has the pid now.
+    fn at_the_end_of(stream: &UnixStream, pid: u32) -> Result<Self, Refusal> {
+        let mut fd: RawFd = -1;
+        match socket_option(stream, SO_PEERPIDFD, &mut fd) {
+            Ok(()) => {
+                // SAFETY: the kernel has made it, for this process.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                Ok(Self { pid, fd })
+            }
+            // Process 0 is one that has no number here.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Self::open(pid),
+            Err(_) => Err(Refusal::new(
+                Code::Gone,
+                format!("process {pid}, which connected, has ended"),
+            )),
+        }
+    }
+
     /// The process that has this pid now.
     pub fn open(pid: u32) -> Result<Self, Refusal> {
         // SAFETY: a plain call; the descriptor that it returns is new and owned here.
@@ -176,25 +207,36 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name))
 }
 
-fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
+fn credentials(stream: impl AsFd) -> Result<libc::ucred, Refusal> {
     let mut cred = libc::ucred {
         pid: 0,
         uid: 0,
         gid: 0,
     };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the target and its length live here.
+    match socket_option(stream, libc::SO_PEERCRED, &mut cred) {
+        Ok(()) => Ok(cred),
+        Err(error) => Err(Refusal::new(
+            Code::Denied,
+            format!("the kernel does not say who you are: {error}"),
+        )),
+    }
+}
+
+/// Reads an option of a socket into a value of plain integers.
+fn socket_option<T: Copy>(stream: impl AsFd, option: i32, value: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most the length of the value, which and whose length live here.
     let failed = unsafe {
         libc::getsockopt(
-            stream.as_raw_fd(),
+            stream.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut cred).cast(),
+            option,
+            (&raw mut *value).cast(),
             &raw mut length,
         )
     };
     if failed == 0 {
-        Ok(cred)
+        Ok(())
     } else {
         Err(io::Error::last_os_error())
     }
@@ -202,7 +244,7 @@ fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt as _;
+    use std::os::unix::{net::UnixListener, process::CommandExt as _};
 
     use super::*;
 
@@ -264,6 +306,32 @@ mod tests {
         let peer = Peer::of(&one).unwrap();
         assert_eq!(peer.pid, std::process::id());
         peer.check(&Process::open(peer.pid).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn only_an_accepted_connection_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(dir.path().join("socket")).unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = UnixStream::connect(dir.path().join("socket")).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(was_accepted(&accepted, &at));
+        let (pair, _other) = UnixStream::pair().unwrap();
+        let another = UnixListener::bind(dir.path().join("another")).unwrap();
+        let _client = UnixStream::connect(dir.path().join("another")).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let file = fs::File::open("/proc/self/stat").unwrap();
+        let others: [OwnedFd; 6] = [
+            client.into(),
+            pair.into(),
+            listener.into(),
+            another.accept().unwrap().0.into(),
+            tcp.into(),
+            file.into(),
+        ];
+        for (index, other) in others.into_iter().enumerate() {
+            assert!(!was_accepted(&UnixStream::from(other), &at), "{index}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What the service and its clients say to each other over the Unix socket: lines of JSON, and bytes behind some of them.
 //! `docs/reference/service-socket.md` describes it for other clients.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::fd::AsFd};
 
 use iotrace_common::ABI_VERSION;
+use rustix::net::{SendFlags, send};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot as Done;
@@ -163,6 +164,14 @@ pub fn line<T: Serialize>(value: &T) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+/// Says one line without waiting: it finds room in an empty socket, or the client is no client.
+pub fn say(stream: impl AsFd, answer: &Answer) {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    if let Err(error) = send(stream, &line(answer), flags) {
+        log::debug!("a client of the socket is not answered: {error}");
+    }
 }
 
 /// Reads the first line of a client.

@@ -6,7 +6,7 @@
 
 use iotrace_tracer::kernel::Programs;
 use std::{
-    io::{self, ErrorKind, Read as _, Write as _},
+    io::{self, ErrorKind},
     os::{fd::AsFd as _, unix::net::UnixStream},
     path::PathBuf,
     sync::{
@@ -14,6 +14,12 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{RecvFlags, SendFlags, recv, send},
 };
 
 use super::{
@@ -35,7 +41,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// How long a client may take to read what it asked for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at whether a client that does not read is still waited for.
-const STEP: Duration = Duration::from_millis(500);
+const STEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 500_000_000,
+};
 /// Waits so many milliseconds between the first look at a process and the moment it is traced, for the tests.
 const PAUSE: &str = "IOTRACE_TEST_PAUSE";
 
@@ -304,14 +313,11 @@ impl Wire {
     /// What the client wants by now.
     fn listen(&mut self) -> Result<Vec<Wish>, Over> {
         let mut bytes = [0; LINE];
-        self.stream.set_nonblocking(true)?;
-        let read = self.stream.read(&mut bytes);
-        self.stream.set_nonblocking(false)?;
-        match read {
-            Ok(0) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
-            Ok(count) => self.heard.extend_from_slice(&bytes[..count]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
+        match recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
+            Ok((_, count)) => self.heard.extend_from_slice(&bytes[..count]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
         }
         let mut wishes = Vec::new();
         let mut lines = self.heard.split_inclusive(|byte| *byte == b'\n');
@@ -372,19 +378,28 @@ impl Wire {
         self.write(&line(answer))
     }
 
-    /// Writes all of it within [`PATIENCE`], however little the client reads at a time.
+    /// Writes all of it within [`PATIENCE`], however little the client reads at a time. The front has had this socket, so
+    /// its flags and timeouts are not relied on.
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        self.stream.set_write_timeout(Some(STEP))?;
         while !bytes.is_empty() {
-            match self.stream.write(bytes) {
+            match send(
+                &self.stream,
+                bytes,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
                 Ok(count) => {
                     self.sent += count as u64;
                     bytes = &bytes[count..];
                 }
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error),
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    let mut writable = [PollFd::new(&self.stream, PollFlags::OUT)];
+                    match poll(&mut writable, Some(&STEP)) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Err(error) => return Err(error.into()),
             }
             let given_up = Instant::now() >= deadline || self.stop.load(Relaxed);
             if given_up && !bytes.is_empty() {

@@ -1,0 +1,134 @@
+//! The front's side of the socket. A client costs one of [`CONNECTIONS`] places, of which one user has [`CONNECTIONS_EACH`],
+//! and must ask within [`REQUEST_TIMEOUT`]. Who finds no place, or asks for nothing, is told so and closed; who asks is
+//! handed over to the tracer.
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::net},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    net::{UnixListener, UnixStream},
+    time::timeout,
+};
+
+use super::{
+    CONNECTIONS, CONNECTIONS_EACH, peer,
+    places::{Place, Places},
+    protocol::{self, Code, LINE, Refusal, say},
+    too_many_connections,
+};
+use crate::{
+    front::{Settings, Tracer},
+    subordinate::Subordinates,
+};
+
+/// How long a client may take to ask.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where clients come in.
+pub struct Door {
+    tracer: Arc<Tracer>,
+    connections: Arc<Places>,
+    subordinates: Mutex<Subordinates>,
+}
+
+impl Door {
+    pub fn new(tracer: Arc<Tracer>, settings: &Settings) -> Self {
+        Self {
+            tracer,
+            connections: Arc::default(),
+            subordinates: settings.subordinates.clone().into(),
+        }
+    }
+
+    /// Uses new settings.
+    pub fn apply(&self, settings: &Settings) {
+        let current = self.subordinates.lock();
+        *current.unwrap_or_else(PoisonError::into_inner) = settings.subordinates.clone();
+    }
+
+    /// A place for a client, or why there is none.
+    fn admit(&self, stream: &UnixStream) -> Result<Place, Refusal> {
+        let uid = peer::user(stream)?;
+        let subordinates = self.subordinates.lock();
+        let user = subordinates
+            .unwrap_or_else(PoisonError::into_inner)
+            .owner(uid);
+        let place = self.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
+        place.ok_or_else(too_many_connections)
+    }
+
+    fn refuse(&self, stream: &UnixStream, refusal: Refusal) {
+        self.tracer.refused();
+        say(stream, &refusal.into());
+    }
+}
+
+/// Admits clients for as long as the front runs.
+pub async fn serve(listener: net::UnixListener, door: Arc<Door>) {
+    let listener = match UnixListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return log::error!("no recordings for users: {error}"),
+    };
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => match door.admit(&stream) {
+                Ok(place) => {
+                    tokio::spawn(converse(stream, place, Arc::clone(&door)));
+                }
+                Err(refusal) => door.refuse(&stream, refusal),
+            },
+            Err(error) => {
+                // Out of descriptors, as a rule: some come back.
+                log::warn!("a connection to the socket was not accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: UnixStream, place: Place, door: Arc<Door>) {
+    let heard = match timeout(REQUEST_TIMEOUT, hear(&stream)).await {
+        Ok(heard) => heard,
+        Err(_) => Err(Refusal::new(
+            Code::BadRequest,
+            "no request came: the first line says what is asked",
+        )),
+    };
+    match heard {
+        Ok(heard) => match stream.into_std() {
+            Ok(stream) => door.tracer.hand_over(OwnedFd::from(stream), heard).await,
+            Err(error) => log::debug!("a client of the socket: {error}"),
+        },
+        Err(refusal) => door.refuse(&stream, refusal),
+    }
+    drop(place);
+}
+
+/// The request, with what came after it already.
+async fn hear(stream: &UnixStream) -> Result<Vec<u8>, Refusal> {
+    let mut heard = Vec::new();
+    loop {
+        if let Some(end) = heard.iter().position(|byte| *byte == b'\n') {
+            protocol::request(&heard[..=end])?;
+            return Ok(heard);
+        }
+        if heard.len() >= LINE {
+            let message = format!("a request is a line of at most {LINE} bytes");
+            return Err(Refusal::new(Code::BadRequest, message));
+        }
+        let mut bytes = [0; LINE];
+        let read = match stream.readable().await {
+            Ok(()) => stream.try_read(&mut bytes[..LINE - heard.len()]),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(count) if count > 0 => heard.extend_from_slice(&bytes[..count]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Err(Refusal::new(Code::BadRequest, "the request breaks off")),
+        }
+    }
+}
