@@ -295,7 +295,7 @@ fn nobody_starts_a_front_by_hand() {
         .unwrap();
     assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("`iotrace daemon` starts"), "{said}");
+    assert!(said.contains("run `iotrace daemon`"), "{said}");
     let mut help = String::new();
     let mut child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
         .arg("--help")

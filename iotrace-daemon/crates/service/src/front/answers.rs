@@ -1,4 +1,4 @@
-//! What the tracer does for the front. It trusts nothing that the front says; an error here ends the front.
+//! What the tracer does for the front. It does not trust the front: an error here ends it.
 
 use std::{
     io::{self, ErrorKind},
@@ -53,8 +53,8 @@ impl Answers {
         sent.await.map_err(|_| unread())?
     }
 
-    /// Renders a page. As much time as that took passes before the next one: the state is locked meanwhile, and the tracer's
-    /// own work needs it.
+    /// Renders a page. The next one is not rendered before the same time has passed again: rendering locks the state, which
+    /// counting needs.
     async fn page(&mut self, kind: Kind) -> io::Result<Vec<u8>> {
         sleep_until(self.next_page).await;
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What the front gives up: its privileges, before it reads anything, and then all system calls that it does not need.
+//! How the front is confined: it drops its privileges before it reads anything, then all system calls that it does not need.
 
 use std::{collections::BTreeMap, fs, io};
 
@@ -35,7 +35,7 @@ const NO_CAPABILITIES: CapabilitySets = CapabilitySets {
 
 /// The system calls that the front may make.
 const ALLOWED: &[i64] = &[
-    // Sockets that it has.
+    // On its sockets.
     libc::SYS_accept4,
     libc::SYS_getsockopt,
     libc::SYS_recvfrom,
@@ -43,7 +43,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_shutdown,
-    // Descriptors that it has.
+    // On its descriptors.
     libc::SYS_close,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -53,12 +53,12 @@ const ALLOWED: &[i64] = &[
     libc::SYS_readv,
     libc::SYS_write,
     libc::SYS_writev,
-    // Memory; see `NOT_EXECUTABLE`, too.
+    // Memory; see also `NOT_EXECUTABLE`.
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // Threads that it has, and time.
+    // Its threads, and time.
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
     libc::SYS_exit,
@@ -74,28 +74,28 @@ const ALLOWED: &[i64] = &[
     libc::SYS_rt_sigreturn,
     libc::SYS_sched_yield,
     libc::SYS_sigaltstack,
-    // As the C library of this machine calls some of these.
+    // Older calls, which this architecture has and the C library uses.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
 ];
-/// Allowed, too, for memory that is not executable, which their third argument says.
+/// Allowed for memory that is not executable, according to their third argument.
 const NOT_EXECUTABLE: [i64; 2] = [libc::SYS_mmap, libc::SYS_mprotect];
 
-/// Gives up all privileges of a process that has one thread. From here on it ends when its parent's thread does.
-pub fn give_up_privileges() -> io::Result<()> {
+/// Drops all privileges of this process, which must have one thread. Afterwards it is killed when its parent's thread ends.
+pub fn drop_privileges() -> io::Result<()> {
     set_name(c"iotrace-front")?;
     // SAFETY: nothing in this process uses descriptors beyond the standard ones yet.
     if unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // The tracer decides when the front ends, and not who signals all processes of the terminal or the unit.
+    // The tracer ends the front; a terminal and systemd also signal it.
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         // SAFETY: replaces the default action; there is no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    be_killed_first();
+    remove_oom_protection();
     for (resource, limit) in LIMITS {
         let limit = getrlimit(resource)
             .maximum
@@ -125,8 +125,8 @@ pub fn give_up_privileges() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// When memory is short, the kernel had better kill the front than the tracer, whose score it has inherited.
-fn be_killed_first() {
+/// Removes the protection from the kernel's OOM killer that the front has inherited, so that it is killed before the tracer.
+fn remove_oom_protection() {
     const SCORE: &str = "/proc/self/oom_score_adj";
     let score = fs::read_to_string(SCORE).ok();
     let score = score.and_then(|text| text.trim().parse::<i32>().ok());
@@ -137,16 +137,15 @@ fn be_killed_first() {
     }
 }
 
-/// Removes all capabilities from the bounding set, which needs CAP_SETPCAP. Without it the set stays, and is of no use: a
-/// process with no_new_privs gets no capability by exec.
+/// Removes all capabilities from the bounding set, which needs CAP_SETPCAP. Without that the set stays, and has no effect: a
+/// process with no_new_privs gains no capability by exec.
 fn empty_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // The last one that the kernel knows was before.
-            Err(Errno::INVAL) => break,
-            Err(Errno::PERM) => break,
+            // The kernel knows no more of them, or CAP_SETPCAP is missing.
+            Err(Errno::INVAL | Errno::PERM) => break,
             Err(error) => return Err(error.into()),
         }
     }

@@ -1,5 +1,5 @@
-//! The socket pair between the tracer and the front. The kernel keeps the packets apart, so neither side buffers what the
-//! other sends.
+//! The socket pair between the tracer and the front. The kernel preserves the limits of packets, so the tracer buffers nothing
+//! that the front sends.
 
 use std::{
     io::{self, ErrorKind, IoSlice, IoSliceMut},
@@ -146,6 +146,14 @@ impl Link {
             }
         }
     }
+}
+
+/// Whether an error means that the other side has ended.
+pub fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    )
 }
 
 fn receive_packet(end: &OwnedFd) -> io::Result<Packet> {

@@ -1,5 +1,5 @@
-//! The front: a process without privileges that speaks to strangers, and the thread of the tracer that serves and restarts
-//! it. `docs/design/privilege-separation.md` gives the reasons.
+//! The front: a process without privileges that talks to clients, and the tracer's thread that serves and restarts it.
+//! `docs/design/privilege-separation.md` gives the reasons.
 //!
 //! ```text
 //! in the tracer             in the front
@@ -41,7 +41,7 @@ pub use settings::Settings;
 use supervise::{START_TIMEOUT, Supervisor};
 pub use tracer::Tracer;
 
-/// The subcommand that the front is.
+/// The hidden subcommand that runs the front.
 pub const COMMAND: &str = "front";
 
 /// Why the front did not start.

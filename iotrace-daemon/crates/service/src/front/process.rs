@@ -12,7 +12,7 @@ use rustix::net::{SocketType, sockopt::socket_type};
 
 use super::{
     confine,
-    link::{Kind, Link},
+    link::{self, Kind, Link},
     settings::Settings,
     tracer::Tracer,
 };
@@ -29,12 +29,12 @@ const ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// Why the front ends.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("`iotrace daemon` starts this command; it is of no use by hand")]
+    #[error("run `iotrace daemon`, which starts this command")]
     ByHand,
-    #[error("the front process cannot give up its privileges: {0}")]
+    #[error("the front process cannot drop its privileges: {0}")]
     Privileges(io::Error),
     #[error(
-        "the front process cannot filter its system calls: {0}; let the container's or the unit's filter allow seccomp(2)"
+        "allow seccomp(2) in the system call filter of the unit or container: the front process cannot filter its calls: {0}"
     )]
     Filter(#[from] seccompiler::Error),
     #[error("the front process cannot serve: {0}")]
@@ -52,7 +52,7 @@ pub fn run() -> Result<(), Error> {
     if socket_type(io::stdin()) != Ok(SocketType::SEQPACKET) {
         return Err(Error::ByHand);
     }
-    confine::give_up_privileges().map_err(Error::Privileges)?;
+    confine::drop_privileges().map_err(Error::Privileges)?;
     let end = io::stdin().as_fd().try_clone_to_owned()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -60,16 +60,9 @@ pub fn run() -> Result<(), Error> {
     let served = runtime.block_on(async { serve(&Link::new(end)?).await });
     match served {
         // The tracer has gone.
-        Err(Error::Io(error)) if is_end(&error) => Ok(()),
+        Err(Error::Io(error)) if link::is_end(&error) => Ok(()),
         other => other,
     }
-}
-
-fn is_end(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-    )
 }
 
 async fn serve(link: &Link) -> Result<(), Error> {
@@ -85,7 +78,7 @@ async fn serve(link: &Link) -> Result<(), Error> {
     let site = Arc::new(Site::new(Arc::clone(&tracer), &settings)?);
     let door = Arc::new(Door::new(Arc::clone(&tracer), &settings));
     drop(settings);
-    // All threads are there.
+    // All threads run.
     confine::filter_system_calls()?;
     tokio::spawn(http::serve(TcpListener::from(listener), Arc::clone(&site)));
     if let Some(listener) = listeners.next() {

@@ -3,9 +3,12 @@
 use std::{
     convert::Infallible,
     io::{self, ErrorKind},
-    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    os::{
+        fd::{AsFd as _, BorrowedFd},
+        unix::process::CommandExt as _,
+    },
     process::{Child, Command, Stdio},
-    sync::{atomic::Ordering::Relaxed, mpsc},
+    sync::{Arc, atomic::Ordering::Relaxed, mpsc},
     time::Duration,
 };
 
@@ -17,7 +20,7 @@ use tokio::{
 use super::{
     COMMAND, Change, Encoded, Listeners,
     answers::Answers,
-    link::{Kind, Link},
+    link::{self, Kind, Link},
 };
 
 /// How long the front may take to start and to put settings to use.
@@ -83,14 +86,14 @@ impl Supervisor {
             Ok(started) => started,
             Err(error) => return format!("it cannot be started: {error}"),
         };
-        let shared = std::sync::Arc::clone(&self.answers.shared);
+        let shared = Arc::clone(&self.answers.shared);
         shared.front.pid.store(process.0.id(), Relaxed);
         let Err(error) = self.serve(&link).await;
         shared.front.pid.store(0, Relaxed);
         let status = process.end();
         match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => status,
-            ErrorKind::InvalidData => "it broke the protocol".into(),
+            _ if link::is_end(&error) => status,
+            ErrorKind::InvalidData => "it violated the protocol".into(),
             _ => error.to_string(),
         }
     }
@@ -145,7 +148,7 @@ impl Supervisor {
 async fn send_settings(
     link: &Link,
     settings: &Encoded,
-    listeners: &[std::os::fd::BorrowedFd<'_>],
+    listeners: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let sent = timeout(
         START_TIMEOUT,
@@ -198,11 +201,10 @@ mod tests {
     use std::{
         net::TcpListener,
         os::{
-            fd::{BorrowedFd, OwnedFd},
+            fd::OwnedFd,
             unix::net::{UnixListener, UnixStream},
         },
         path::Path,
-        sync::Arc,
     };
 
     use tokio::sync::mpsc::{channel, unbounded_channel};

@@ -53,7 +53,7 @@ pub struct Tracer {
     refused: AtomicU64,
 }
 
-/// What is to be sent, for [`Tracer::send_all`].
+/// The messages that [`Tracer::send_all`] sends.
 pub struct Unsent(mpsc::Receiver<Message>);
 
 impl Tracer {
@@ -117,14 +117,14 @@ impl Tracer {
         let _ = self.unsent.send(message).await;
     }
 
-    /// Gives the answer to who has waited for longest.
+    /// Gives the answer to the question that has waited longest.
     pub fn answered(&self, page: Vec<u8>) {
         let waiting = self.waiting().pop_front();
         // Who asked may have gone.
         let _ = waiting.map(|reply| reply.send(page));
     }
 
-    /// Sends what is to be sent, for as long as the link lasts.
+    /// Sends all messages, until the link ends.
     pub async fn send_all(&self, link: &Link, mut unsent: Unsent) -> io::Result<()> {
         while let Some(message) = unsent.0.recv().await {
             if let Some(reply) = message.reply {

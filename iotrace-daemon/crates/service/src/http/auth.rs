@@ -52,8 +52,8 @@ pub enum Access {
 }
 
 impl Auth {
-    /// Starts the thread that checks, and waits until it runs: from then on it needs no system call that the front may
-    /// not make.
+    /// Starts the thread that checks, and waits until it runs: only then can the front give up the system calls that start a
+    /// thread.
     pub fn new(users: Users) -> io::Result<Self> {
         let users = Arc::new(users);
         let (checker, checks) = mpsc::channel::<Check>();

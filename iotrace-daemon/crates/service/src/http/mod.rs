@@ -1,5 +1,5 @@
-//! The HTTP endpoint: `/metrics`, `/status`, `/healthz` and a page that links them. All of it but [`listen`] runs in the
-//! front, which asks the tracer for what it answers.
+//! The HTTP endpoint: `/metrics`, `/status`, `/healthz` and a page that links them. All but [`listen`] runs in the front, which
+//! asks the tracer for the pages.
 //!
 //! What is bounded are requests: beyond [`MAX_REQUESTS`] the answer is 503, and `/healthz` is answered always. A client that is
 //! silent, or does not read its answer, is let go after [`PATIENCE`], and sooner where there is no room for another; what it

@@ -1,6 +1,5 @@
-//! The front's side of the socket. A client costs one of [`CONNECTIONS`] places, of which one user has [`CONNECTIONS_EACH`],
-//! and must ask within [`REQUEST_TIMEOUT`]. Who finds no place, or asks for nothing, is told so and closed; who asks is
-//! handed over to the tracer.
+//! The socket in the front. A client takes one of [`CONNECTIONS`] places, at most [`CONNECTIONS_EACH`] of one user, and must
+//! send a request within [`REQUEST_TIMEOUT`]. Then it is handed over to the tracer; otherwise it is refused.
 
 use std::{
     io,
@@ -28,7 +27,7 @@ use crate::{
 /// How long a client may take to ask.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where clients come in.
+/// What the connections of clients share.
 pub struct Door {
     tracer: Arc<Tracer>,
     connections: Arc<Places>,

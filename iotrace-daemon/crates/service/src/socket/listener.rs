@@ -1,4 +1,4 @@
-//! The socket in the file system, which the tracer opens and removes: it may write there, and the front may not.
+//! The socket in the file system. The tracer binds and removes it, because the front has no access to files.
 
 use std::{
     fs, io,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listener     the socket in the file system
-//! door         in the front: who comes, and what they ask
+//! door         in the front: clients, until they have sent a request
 //! protocol     what is said
 //! peer         who asks, and what they may ask about
 //! places       how many there may be
@@ -10,8 +10,8 @@
 //! recording    one recording, in a thread of its own
 //! ```
 //!
-//! The front hears the first line of each client and hands the client over to the [`Hub`], which trusts nothing but the
-//! kernel's word on who is at the other end.
+//! The front reads the first line of each client and hands the client over to the [`Hub`], which takes from the kernel alone
+//! who the client is.
 
 pub mod door;
 mod listener;
@@ -51,7 +51,7 @@ use protocol::{Answer, Ask, Code, LINE, Record, Refusal, say};
 use rate::Rates;
 use recording::Settings;
 
-/// Connections at one time, and of one user. In the front those that have not asked yet; here those that have.
+/// Connections at one time, of all users and of one: in the front before their request, in the tracer after it.
 const CONNECTIONS: usize = 128;
 const CONNECTIONS_EACH: usize = 16;
 /// How long recordings have to say goodbye when the service ends.
@@ -153,7 +153,7 @@ impl Socket {
         Ok(Some((socket, listener)))
     }
 
-    /// Who takes clients over from the front.
+    /// What takes clients over from the front.
     pub fn hub(&self) -> Arc<Hub> {
         Arc::clone(&self.hub)
     }
@@ -198,8 +198,8 @@ impl Hub {
         self.refused.fetch_add(count, Relaxed);
     }
 
-    /// Takes a client over, of whom the front has heard this. `front` is the front's pid. An error says that this is no
-    /// client's connection or no request, so that the front is not to be trusted.
+    /// Takes a client over from the front, whose pid is `front`. `heard`: the request and what the client sent after it. An
+    /// error means that this is not a client's connection, or no request: the front is compromised or broken.
     pub fn take(
         self: &Arc<Self>,
         stream: UnixStream,
@@ -215,7 +215,7 @@ impl Hub {
             return Err(ErrorKind::InvalidData.into());
         }
         let asked = Peer::of(&stream).and_then(|peer| Ok((peer, protocol::request(&heard)?)));
-        // Neither asks for itself.
+        // Neither process of the service is a client.
         if let Ok((peer, _)) = &asked
             && [std::process::id(), front].contains(&peer.pid)
         {

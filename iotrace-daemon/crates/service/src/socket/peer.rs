@@ -29,7 +29,7 @@ impl Peer {
     /// user ids may be other people's.
     pub fn of(stream: &UnixStream) -> Result<Self, Refusal> {
         let cred = credentials(stream)?;
-        let process = Process::at_the_end_of(stream, cred.pid as u32)?;
+        let process = Process::connected_to(stream, cred.pid as u32)?;
         let rights = targets::rights(process.pid);
         let peer = Self {
             pid: process.pid,
@@ -129,8 +129,8 @@ pub fn user(stream: impl AsFd) -> Result<u32, Refusal> {
     Ok(credentials(stream)?.uid)
 }
 
-/// Whether this is a connection that was accepted at a socket with this address, and not another one: who sends it may
-/// want to be taken for somebody else.
+/// Whether this is a connection that was accepted at the socket with this address. The peer of any other socket may be a
+/// process that never sent a request.
 pub fn was_accepted(stream: &UnixStream, at: &SocketAddr) -> bool {
     let is_connection = sockopt::socket_domain(stream) == Ok(AddressFamily::UNIX)
         && sockopt::socket_type(stream) == Ok(SocketType::STREAM)
@@ -147,13 +147,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process that connected, whose pid is said to be this. The kernel gives its descriptor from Linux 6.5 on; before,
-    /// it is the process that has the pid now.
-    fn at_the_end_of(stream: &UnixStream, pid: u32) -> Result<Self, Refusal> {
+    /// The process that connected, which had this pid. From Linux 6.5 on the kernel provides its descriptor; before that, it
+    /// is the process that has the pid now.
+    fn connected_to(stream: &UnixStream, pid: u32) -> Result<Self, Refusal> {
         let mut fd: RawFd = -1;
         match socket_option(stream, SO_PEERPIDFD, &mut fd) {
             Ok(()) => {
-                // SAFETY: the kernel has made it, for this process.
+                // SAFETY: the kernel has created it for this process.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
                 Ok(Self { pid, fd })
             }

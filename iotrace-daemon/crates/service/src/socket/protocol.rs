@@ -166,7 +166,7 @@ pub fn line<T: Serialize>(value: &T) -> Vec<u8> {
     line
 }
 
-/// Says one line without waiting: it finds room in an empty socket, or the client is no client.
+/// Sends one line without waiting: an empty socket has room for it.
 pub fn say(stream: impl AsFd, answer: &Answer) {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     if let Err(error) = send(stream, &line(answer), flags) {

@@ -378,8 +378,8 @@ impl Wire {
         self.write(&line(answer))
     }
 
-    /// Writes all of it within [`PATIENCE`], however little the client reads at a time. The front has had this socket, so
-    /// its flags and timeouts are not relied on.
+    /// Writes all of it within [`PATIENCE`], however little the client reads at a time. The front shares the socket's flags
+    /// and timeouts, so they have no effect here.
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !bytes.is_empty() {
