@@ -222,7 +222,7 @@ impl Hub {
             return Err(ErrorKind::InvalidData.into());
         }
         let done = asked.and_then(|(peer, ask)| {
-            let user = self.limits().subordinates.owner(peer.uid);
+            let user = self.limits().subordinates.owner(peer.rights.uid);
             let place = self.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
             let place = place.ok_or_else(too_many_connections)?;
             match ask {
