@@ -31,6 +31,7 @@ fn check(file: &Path, what: &str) -> Ended {
                 .unwrap(),
         )
     };
+    #[expect(clippy::zombie_processes, reason = "wait4 below, for what it used")]
     let child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
         .args(["phases", "check"])
         .arg(file)

@@ -138,7 +138,7 @@ pub fn rights(pid: u32) -> Option<Rights> {
         gid,
         namespace,
         maker,
-        flags: u32::from(is_one) * flags::ONE_USER | u32::from(is_dumpable) * flags::DUMPABLE,
+        flags: (u32::from(is_one) * flags::ONE_USER) | (u32::from(is_dumpable) * flags::DUMPABLE),
         pad: 0,
     })
 }

@@ -99,11 +99,15 @@ fn named(inode: u64, path: &[u8]) -> Event {
         file: file(inode),
         path: path.to_vec(),
         size: 1 << 40,
-        mode: if inode % 5 == 0 { 0o040_755 } else { 0o100_644 },
+        mode: if inode.is_multiple_of(5) {
+            0o040_755
+        } else {
+            0o100_644
+        },
         magic: 0x0bd0_0bd0,
         block_size: 4096,
-        truncated: inode % 3 == 0,
-        deleted: inode % 4 == 0,
+        truncated: inode.is_multiple_of(3),
+        deleted: inode.is_multiple_of(4),
     })
 }
 
@@ -116,6 +120,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             start_boottime: 99 * SECOND,
             parent: 1,
             uid: Some(1000),
+            rights: None,
             comm: b"py\xff".to_vec(),
             exe: b"/usr/bin/python3\xfe".to_vec(),
             args: vec![b"python3".to_vec(), b"a\nb \xfe".to_vec(), b"".to_vec()],
@@ -152,7 +157,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             model.event(named(inode, name));
         }
         model.add_sorted(
-            if inode % 2 == 0 { P } else { Q },
+            if inode.is_multiple_of(2) { P } else { Q },
             Place::File(file(inode)),
             1 + (inode as u32 + seed as u32) % 8,
             &everything(inode + seed),
@@ -355,7 +360,7 @@ pub fn operation(index: u64) -> Operation {
     let op = (index % op::NAMES.len() as u64) as u32;
     Operation {
         key: IoKey {
-            file: if index % 7 == 0 {
+            file: if index.is_multiple_of(7) {
                 FileId::NONE
             } else {
                 file(index % 1000)
@@ -367,8 +372,12 @@ pub fn operation(index: u64) -> Operation {
         },
         start: 100 * SECOND + index * 300,
         end: 100 * SECOND + index * 300 + index % 977,
-        offset: if index % 5 == 0 { NONE } else { index * 4096 },
-        length: if index % 11 == 0 { NONE } else { 4096 },
+        offset: if index.is_multiple_of(5) {
+            NONE
+        } else {
+            index * 4096
+        },
+        length: if index.is_multiple_of(11) { NONE } else { 4096 },
         result: match index % 13 {
             0 => -2,
             1 => -512,
