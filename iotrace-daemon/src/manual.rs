@@ -100,7 +100,10 @@ fn pages(
     create: &mut impl FnMut(&str) -> io::Result<File>,
 ) -> io::Result<()> {
     command.build();
-    for inner in command.get_subcommands() {
+    for inner in command
+        .get_subcommands()
+        .filter(|inner| !inner.is_hide_set())
+    {
         let name = format!("{name}-{}", inner.get_name());
         pages(inner.clone().disable_help_subcommand(true), &name, create)?;
     }
