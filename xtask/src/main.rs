@@ -15,6 +15,7 @@ mod ci;
 mod cmd;
 mod demo;
 mod dist;
+mod fuzz;
 mod lint;
 mod run;
 mod setup;
@@ -78,6 +79,8 @@ enum Task {
     },
     /// Run the tests that trace on other kernels, in virtual machines.
     Vm(vm::Options),
+    /// Feed hostile input to what iotrace parses: recordings, rules, configuration, requests, kernel events.
+    Fuzz(fuzz::Options),
     /// Build the packages: deb and rpm.
     Dist(dist::Options),
     /// Let thousands of processes of many jobs come and go under the service, for ten minutes.
@@ -111,6 +114,7 @@ fn run(task: Task) -> Result<()> {
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),
         Task::Dist(options) => dist::task(&options),
+        Task::Fuzz(options) => fuzz::task(&options),
         Task::Soak(options) => soak::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),

@@ -2,17 +2,27 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use crate::cmd;
+use crate::fuzz;
 use crate::setup::{self, Purpose};
 
 /// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
 /// not root, cargo runs every test binary through sudo (and builds them as the user we are).
 pub fn task(args: &[OsString]) -> Result<()> {
-    with(args, &[])
+    with(args, &[])?;
+    // Arguments choose tests.
+    if args.is_empty() {
+        fuzz::all_within(FUZZ_TIME)?;
+    }
+    Ok(())
 }
+
+/// How long hostile input is made, for all targets together.
+const FUZZ_TIME: Duration = Duration::from_secs(60);
 
 /// Unit tests of what a user without privileges is not told.
 const NEED_ROOT: [&str; 2] = [

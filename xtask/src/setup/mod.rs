@@ -22,6 +22,8 @@ use table::{TOOLS, Tool};
 pub enum Purpose {
     Build,
     Test,
+    /// Part of the tests.
+    Fuzz,
     /// Tests that need no privilege and no BPF toolchain; all of it is among [`Purpose::Build`]'s and [`Purpose::Test`]'s.
     Fast,
     Lint,
@@ -38,7 +40,13 @@ pub enum Purpose {
     Tracers,
 }
 
-const ALL: [Purpose; 4] = [Purpose::Build, Purpose::Test, Purpose::Lint, Purpose::Dist];
+const ALL: [Purpose; 5] = [
+    Purpose::Build,
+    Purpose::Test,
+    Purpose::Fuzz,
+    Purpose::Lint,
+    Purpose::Dist,
+];
 
 /// Installs what is missing for any task.
 pub fn all() -> Result<()> {

@@ -1,7 +1,7 @@
 //! What the tasks need: one row for each tool.
 
 use super::Purpose::{
-    self, Arm64, Build, Demo, Dist, Fast, Keras, Lint, Pytorch, Test, Tracers, Vm,
+    self, Arm64, Build, Demo, Dist, Fast, Fuzz, Keras, Lint, Pytorch, Test, Tracers, Vm,
 };
 
 /// A tool: what it is, why it is needed, and for which tasks.
@@ -82,6 +82,12 @@ pub const TOOLS: &[Tool] = &[
         CARGO_DENY,
         "checks the licences and sources of dependencies",
         &[Lint],
+    ),
+    tool(command("c++", "g++"), "compiles libFuzzer", &[Fuzz, Lint]),
+    tool(
+        CARGO_FUZZ,
+        "builds programs that hostile input is fed to",
+        &[Fuzz],
     ),
     tool(
         command("strace", "strace"),
@@ -250,6 +256,11 @@ pub const TOOLS: &[Tool] = &[
         &[Tracers],
     ),
 ];
+
+const CARGO_FUZZ: Kind = Kind::Crate {
+    name: "cargo-fuzz",
+    version: "0.13.2",
+};
 
 const CARGO_DENY: Kind = Kind::Crate {
     name: "cargo-deny",

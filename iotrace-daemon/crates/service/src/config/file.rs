@@ -46,7 +46,7 @@ impl Config {
     }
 
     /// Parses the text of `path`; what its keys say together is checked later, when the flags are known.
-    pub(super) fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         toml::from_str(text).map_err(|error| ConfigError::Line {
             path: path.into(),
             line: error.span().map_or(1, |span| line_of(text, span.start)),
@@ -55,7 +55,7 @@ impl Config {
     }
 
     /// Checks the whole; an error names the line of its key, where that stands in the file.
-    pub(super) fn checked(self, text: &str, path: &Path) -> Result<Self, ConfigError> {
+    pub fn checked(self, text: &str, path: &Path) -> Result<Self, ConfigError> {
         match self.check() {
             Ok(()) => Ok(self),
             Err((key, reason)) => Err(match line_of_key(text, key) {

@@ -1,0 +1,32 @@
+//! What the kernel programs write, as a recording through the service receives it: events and counters into a model.
+#![no_main]
+
+use iotrace_model::Model;
+use iotrace_tracer::drain::wire::{Kind, Unpacker};
+use libfuzzer_sys::fuzz_target;
+
+const KINDS: [Kind; 7] = [
+    Kind::Events,
+    Kind::Basic,
+    Kind::Full,
+    Kind::BasicOverflow,
+    Kind::FullOverflow,
+    Kind::Failures,
+    Kind::NegativeLookups,
+];
+
+// Batches: a byte for the kind, two for the length.
+fuzz_target!(|data: &[u8]| {
+    let mut model = Model::with_history();
+    let mut unpacker = Unpacker::default();
+    let mut rest = data;
+    while let [kind, low, high, bytes @ ..] = rest {
+        let kind = KINDS[usize::from(*kind) % KINDS.len()];
+        let length = usize::from(u16::from_le_bytes([*low, *high])).min(bytes.len());
+        let (batch, after) = bytes.split_at(length);
+        if let Some(batch) = unpacker.unpack(kind, batch) {
+            batch.apply(&mut model);
+        }
+        rest = after;
+    }
+});
