@@ -11,6 +11,7 @@ use iotrace_common::{
 use crate::common;
 use iotrace_model::{
     block::{Classes, Device},
+    counters::{BYTES_READ, BYTES_WRITTEN, READ_NS, WRITE_NS, ZERO_READS},
     run::Clock,
 };
 use iotrace_phases::phase::Phase;
@@ -44,22 +45,22 @@ fn totals() -> Totals {
         let key = |phase, mount| Key { unit, phase, mount };
         let training = key(Phase::Training, lustre);
         for (value, count) in [
-            (Value::Calls(op::READ), 300),
-            (Value::Calls(op::OPEN), 100),
-            (Value::BytesRead, 1 << 40),
-            (Value::ZeroReads, 100),
-            (Value::Time(0), 1_500_000_000),
-            (Value::Files, 100),
+            (Value::Counter(op::READ), 300),
+            (Value::Counter(op::OPEN), 100),
+            (Value::Counter(BYTES_READ), 1 << 40),
+            (Value::Counter(ZERO_READS), 100),
+            (Value::Counter(READ_NS), 1_500_000_000),
+            (Value::FilesSeen, 100),
         ] {
             totals.add(training, value, count * scale);
         }
         let save = key(Phase::Checkpoint, lustre);
-        totals.add(save, Value::Calls(op::WRITE), 7 * scale);
-        totals.add(save, Value::BytesWritten, 4096 * scale);
-        totals.add(save, Value::Time(1), scale);
+        totals.add(save, Value::Counter(op::WRITE), 7 * scale);
+        totals.add(save, Value::Counter(BYTES_WRITTEN), 4096 * scale);
+        totals.add(save, Value::Counter(WRITE_NS), scale);
         totals.add(
             key(Phase::Training, NO_MOUNT),
-            Value::Merged,
+            Value::MergedTime,
             1_250_000_000 * scale,
         );
         let missing = Value::Error {
@@ -82,7 +83,7 @@ fn totals() -> Totals {
         phase: Phase::UNMATCHED,
         mount: NO_MOUNT,
     };
-    totals.add(key, Value::Calls(op::STAT), 1);
+    totals.add(key, Value::Counter(op::STAT), 1);
     totals.set_beside(slurm, |beside| {
         beside.epochs = Some(3);
         beside.last_read = Some(210_500_000_000);

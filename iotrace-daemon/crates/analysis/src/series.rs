@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use iotrace_model::counters::{
-    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST, LAST,
-    MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
+    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST_OPERATION,
+    LAST_OPERATION, MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, UNION_WRITE_NS,
+    WRITE_NS,
 };
 use iotrace_phases::phase::{Direction, Phase};
 
@@ -101,8 +102,8 @@ impl Span {
     /// Of some calls.
     fn of(counters: &Counters, ns: u64) -> Self {
         Self {
-            first: counters.v[FIRST],
-            last: counters.v[LAST],
+            first: counters.v[FIRST_OPERATION],
+            last: counters.v[LAST_OPERATION],
             ns,
         }
     }

@@ -26,7 +26,7 @@ use iotrace_analysis::phases::split;
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, page_cache, series::Flow};
 use iotrace_model::{
     Model, Process, Row,
-    counters::{Counters, FIRST, LAST, UNION_READ_NS, UNION_WRITE_NS},
+    counters::{Counters, FIRST_OPERATION, LAST_OPERATION, UNION_READ_NS, UNION_WRITE_NS},
     history::Bounds,
     run::Run,
 };
@@ -260,8 +260,8 @@ impl<'a> Export<'a> {
             0 => None,
             moment => Some(self.moment(moment)),
         };
-        let first = moment(FIRST).unwrap_or(interval.start);
-        let last = moment(LAST).unwrap_or(interval.end);
+        let first = moment(FIRST_OPERATION).unwrap_or(interval.start);
+        let last = moment(LAST_OPERATION).unwrap_or(interval.end);
         let activity = interval.activities.entry(key).or_insert(Activity {
             first,
             last,

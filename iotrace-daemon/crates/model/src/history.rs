@@ -8,10 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    counters::{
-        Counters, MAX_BYTE_READ, MAX_BYTE_WRITTEN, MERGED_META_NS, MERGED_READ_NS, READ_SIZE_0_100,
-        TABLE, Unit,
-    },
+    counters::{Counters, Level, TABLE, flag},
     input::Place,
     packed::{Packed, put_varint, take_varint},
 };
@@ -174,11 +171,7 @@ fn merge(first: &Interval, second: &Interval) -> Interval {
 
 /// Whether a counter is of use within one interval.
 fn is_kept(index: usize) -> bool {
-    index < READ_SIZE_0_100
-        || TABLE[index].unit == Unit::Moment
-        || (MERGED_READ_NS..=MERGED_META_NS).contains(&index)
-        || index == MAX_BYTE_READ
-        || index == MAX_BYTE_WRITTEN
+    TABLE[index].level == Level::Basic || TABLE[index].has(flag::INTERVAL)
 }
 
 fn put(bytes: &mut Vec<u8>, key: Key, counters: &Counters) {
@@ -234,12 +227,12 @@ impl Iterator for Deltas<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{BYTES_READ, FIRST, LAST, READS, SLOWEST_READ_NS};
+    use crate::counters::{BYTES_READ, FIRST_OPERATION, LAST_OPERATION, READS, SLOWEST_READ_NS};
 
     fn read(calls: u64, time: u64) -> Counters {
         let mut counters = Counters::ZERO;
         (counters.v[READS], counters.v[BYTES_READ]) = (calls, calls << 20);
-        (counters.v[FIRST], counters.v[LAST]) = (time, time + 5);
+        (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]) = (time, time + 5);
         counters.v[SLOWEST_READ_NS] = 3;
         counters.sizes.add(1 << 20, calls);
         counters
@@ -265,7 +258,10 @@ mod tests {
         let [(Key::Row(7), row), (Key::PathOnly(1), path_only)] = all[0].1.as_slice() else {
             panic!("{:?}", all[0].1);
         };
-        assert_eq!((row.v[READS], row.v[FIRST], row.v[LAST]), (2, 100, 105));
+        assert_eq!(
+            (row.v[READS], row.v[FIRST_OPERATION], row.v[LAST_OPERATION]),
+            (2, 100, 105)
+        );
         assert_eq!((row.v[SLOWEST_READ_NS], row.sizes.entries().len()), (0, 0));
         assert_eq!(path_only.v[BYTES_READ], 1 << 20);
     }
@@ -305,7 +301,7 @@ mod tests {
             .map(|(_, mut deltas)| deltas.next());
         let (key, counters) = first.flatten().unwrap();
         assert_eq!(
-            (key, counters.v[READS], counters.v[LAST]),
+            (key, counters.v[READS], counters.v[LAST_OPERATION]),
             (Key::Row(0), 2, 16)
         );
         history.forget_before(4);

@@ -49,7 +49,7 @@ pub mod waits;
 
 use block::{Block, Owner};
 use computing::{Computing, CpuTime};
-use counters::{Counters, FIRST, LAST, RENAMES, UNLINKS};
+use counters::{Counters, FIRST_OPERATION, LAST_OPERATION, RENAMES, UNLINKS};
 use environ::Role;
 pub use failures::{FailureCount, FailureKey, Failures};
 use files::Files;
@@ -748,8 +748,8 @@ impl Model {
         for (file, time) in self.moves.take(process, counter, taken) {
             let mut counters = Counters::ZERO;
             counters.v[counter] = 1;
-            counters.v[FIRST] = time;
-            counters.v[LAST] = time;
+            counters.v[FIRST_OPERATION] = time;
+            counters.v[LAST_OPERATION] = time;
             self.rows.add(process, file, &counters);
             if let Some(spans) = self.spans.as_mut().filter(|_| counter == RENAMES) {
                 spans.add_rename(process, file, time);

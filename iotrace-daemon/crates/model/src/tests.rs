@@ -132,7 +132,7 @@ fn a_rename_of_a_known_file_is_its_own() {
     assert_eq!(row(&model, P, 1).v[RENAMES], 0);
     model.add(P, Place::PathOnly, &count(&[(RENAMES, 2), (META_NS, 50)]));
     assert_eq!(row(&model, P, 1).v[RENAMES], 1);
-    assert_eq!(row(&model, P, 1).v[LAST], 77);
+    assert_eq!(row(&model, P, 1).v[LAST_OPERATION], 77);
     assert_eq!(model.processes()[0].path_only.total().v[RENAMES], 1);
     model.event(rename(P, "/ckpt", "/best")); // behind its count
     assert_eq!(row(&model, P, 1).v[RENAMES], 2);

@@ -117,20 +117,10 @@ impl<const N: usize> CounterBuffers<N> {
     }
 }
 
-/// The column of a counter: durations and moments say their unit.
-fn name(descriptor: &Descriptor) -> String {
-    match descriptor.unit {
-        Unit::Calls | Unit::Bytes | Unit::Mode => descriptor.name.to_owned(),
-        Unit::Nanoseconds => format!("{}_ns", descriptor.name),
-        Unit::Moment => format!("{}_unix_ns", descriptor.name),
-    }
-}
-
 fn field(descriptor: &Descriptor) -> Vec<Field> {
-    let name = name(descriptor);
     match descriptor.unit {
-        Unit::Moment => Option::<Moment>::fields(&name),
-        _ => u64::fields(&name),
+        Unit::Moment => Option::<Moment>::fields(descriptor.column),
+        _ => u64::fields(descriptor.column),
     }
 }
 
@@ -155,7 +145,7 @@ mod tests {
                 Level::Basic => "basic",
                 Level::Full => "full",
             };
-            let start = format!("| `{}` | ", name(descriptor));
+            let start = format!("| `{}` | ", descriptor.column);
             let end = format!(" | {merge} | {level} | {} |", descriptor.doc);
             let mut lines = PAGE.lines();
             assert!(

@@ -3,30 +3,65 @@
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use iotrace_model::counters::{
-    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAULTS, MAJOR_FAULT_NS, MAJOR_FAULTS,
-    MAPPED_BYTES, MAPPED_BYTES_DIRTIED,
+    BYTES_READ, BYTES_WRITTEN, Counters, TABLE, Unit,
+    shown::{COLUMNS, Column},
 };
 
-/// Counters of the page cache and of mapped files that have a column, and its name.
-const PAGE_CACHE: [(usize, &str); 6] = [
-    (BYTES_FETCHED, "bytes_fetched"),
-    (MAPPED_BYTES, "mapped_bytes"),
-    (MAPPED_BYTES_DIRTIED, "mapped_bytes_dirtied"),
-    (FAULTS, "faults"),
-    (MAJOR_FAULTS, "major_faults"),
-    (MAJOR_FAULT_NS, "major_fault_ns"),
-];
+/// Number of counters that have a column in each list.
+const LISTED: usize = {
+    let (mut index, mut count) = (0, 0);
+    while index < COLUMNS.len() {
+        count += COLUMNS[index].in_lists as usize;
+        index += 1;
+    }
+    count
+};
+
+/// Their indices.
+fn listed() -> impl Iterator<Item = usize> {
+    let listed = COLUMNS.iter().filter(|column| column.in_lists);
+    listed.map(|column| column.counter)
+}
+
+/// What the page has to know of the column of a counter.
+#[derive(Serialize)]
+pub struct Head {
+    title: &'static str,
+    /// Its key in the lists, where durations are nanoseconds, and in objects of the report.
+    column: &'static str,
+    key: &'static str,
+    /// The page's function that formats it.
+    format: &'static str,
+    in_lists: bool,
+}
+
+impl From<&Column> for Head {
+    fn from(column: &Column) -> Self {
+        let descriptor = &TABLE[column.counter];
+        Self {
+            title: column.title,
+            column: descriptor.column,
+            key: descriptor.key,
+            format: match descriptor.unit {
+                Unit::Bytes => "bytes",
+                Unit::Nanoseconds => "duration",
+                Unit::Calls | Unit::Moment | Unit::Mode => "count",
+            },
+            in_lists: column.in_lists,
+        }
+    }
+}
 
 /// Columns of these, of which those that are 0 throughout are left out.
 #[derive(Default)]
-struct PageColumns([Vec<u64>; PAGE_CACHE.len()]);
+struct PageColumns([Vec<u64>; LISTED]);
 
 impl Serialize for PageColumns {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for ((_, name), column) in PAGE_CACHE.iter().zip(&self.0) {
+        for (counter, column) in listed().zip(&self.0) {
             if column.iter().any(|value| *value != 0) {
-                map.serialize_entry(name, column)?;
+                map.serialize_entry(TABLE[counter].column, column)?;
             }
         }
         map.end()
@@ -52,9 +87,9 @@ pub struct Amount {
     pub bytes_written: u64,
     /// Nanoseconds inside calls, summed over threads.
     pub ns: u64,
-    /// By [`PAGE_CACHE`].
+    /// Counters that the lists show where there are any.
     #[serde(skip)]
-    pub pages: [u64; PAGE_CACHE.len()],
+    pub pages: [u64; LISTED],
 }
 
 impl Columns {
@@ -128,12 +163,16 @@ impl Amount {
 
 impl From<&Counters> for Amount {
     fn from(counters: &Counters) -> Self {
+        let mut pages = [0; LISTED];
+        for (value, counter) in pages.iter_mut().zip(listed()) {
+            *value = counters.v[counter];
+        }
         Self {
             operations: counters.operations(),
             bytes_read: counters.v[BYTES_READ],
             bytes_written: counters.v[BYTES_WRITTEN],
             ns: counters.nanoseconds(),
-            pages: PAGE_CACHE.map(|(index, _)| counters.v[index]),
+            pages,
         }
     }
 }

@@ -476,7 +476,7 @@ impl Intake {
             count(totals, main, counters);
         }
         if one.is_new && !one.is_directory {
-            totals.add(main, Value::Files, 1);
+            totals.add(main, Value::FilesSeen, 1);
         }
     }
 
@@ -487,7 +487,7 @@ impl Intake {
             return;
         }
         let v = &one.counters.v;
-        let last = v[LAST];
+        let last = v[LAST_OPERATION];
         totals.set_beside(one.unit, |beside| {
             beside.last_read = beside.last_read.max(Some(last));
         });
@@ -515,7 +515,7 @@ impl Intake {
                     phase: Phase::from_code(code),
                     ..without_file(unit)
                 };
-                totals.add(key, Value::Merged, done.merged_ns);
+                totals.add(key, Value::MergedTime, done.merged_ns);
             }
             for cell in [&process.path_only, &process.overflow] {
                 if !cell.is_settled() {
