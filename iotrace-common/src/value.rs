@@ -5,7 +5,7 @@ use core::mem::{offset_of, size_of};
 pub use crate::counters::{Io, IoFull, MERGED, SIZE_SLOTS, STRIDE_SLOTS, group, stamp};
 use crate::key::IoKey;
 
-/// Where the counters of one key stand: a place that was given out to it, until it is drained. `V` is [`Io`] or [`IoFull`].
+/// A cell: the counters of one key, which holds it until it is drained. `V` is [`Io`] or [`IoFull`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Cell<V> {
@@ -21,7 +21,7 @@ pub struct Fill {
     pad: [u64; 7],
 }
 
-/// What one call left behind in a failure counter.
+/// Failed calls of one key.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Failures {
@@ -62,7 +62,7 @@ mod pod {
     unsafe impl aya::Pod for super::DeviceMappings {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Fill {}
-    // SAFETY: two such values, one directly behind the other (asserted above).
+    // SAFETY: two such values without padding between them (asserted above).
     unsafe impl aya::Pod for super::Cell<super::Io> {}
     // SAFETY: as above.
     unsafe impl aya::Pod for super::Cell<super::IoFull> {}

@@ -1,4 +1,4 @@
-//! One pass over the intervals of a run: reads of training files, saves and loads as they are told apart there, and the
+//! One pass over the intervals of a run: reads of training files, saves and loads as they are distinguished there, and the
 //! series.
 //!
 //! An interval gives for each process and file how often it was opened, how many bytes moved, and when the first and the

@@ -1,7 +1,7 @@
 //! Counters at rest: most are zero for most files, so a row keeps only those that are not.
 //!
 //! Layout: a bitmap with one bit per counter and one for each table; then the values that are not zero, in order,
-//! as LEB128; moments as their distance behind the first operation or before the last; then the tables, each as its
+//! as LEB128; moments as their distance to the first or the last operation; then the tables, each as its
 //! length and its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
 
 use super::{
@@ -129,7 +129,7 @@ impl From<&Counters> for Packed {
 /// are small then, and right at that end they take one byte.
 enum Origin {
     Zero,
-    /// Behind the first operation.
+    /// After the first operation.
     First,
     /// Before the last operation.
     Last,
@@ -153,7 +153,7 @@ pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Reads what [`put_varint`] wrote; 0 behind the end.
+/// Reads what [`put_varint`] wrote; 0 after the end.
 struct Values<'a>(&'a [u8]);
 
 impl Values<'_> {
@@ -169,7 +169,7 @@ impl Values<'_> {
     }
 }
 
-/// Takes a number off the front that [`put_varint`] appended; 0 behind the end.
+/// Takes a number off the front that [`put_varint`] appended; 0 after the end.
 pub(super) fn take_varint(bytes: &mut &[u8]) -> u64 {
     let mut value = 0;
     let mut shift = 0;

@@ -1,4 +1,4 @@
-//! Spans: what one process did with one file from its open to its last call, each by itself.
+//! Spans: what one process did with one file, separately for each use, from the open to the last call.
 //!
 //! The kernel side numbers the uses of a file and counts each under its number (`iotrace_common::key::IoKey::span`), in the
 //! phases of which saves, loads and copies are made. So the times of a span are those of its own first and last call,
@@ -13,7 +13,7 @@ use super::{counters::*, forget::Moved, rows::Cell};
 /// Counters of a span that are kept: the columns of `spans.parquet`.
 pub const COUNTERS: [usize; count_of(flag::SPAN)] = indices_of(flag::SPAN);
 
-/// Spans that are kept, about 60 MB. Those after them stand in the counters of their files alone.
+/// Maximum number of spans, about 60 MB. Later ones are only in the counters of their files.
 const MAX_SPANS: usize = 400_000;
 /// Renames that are kept. Later ones are counted with their files, and their times are not known.
 const MAX_RENAMES: usize = 100_000;
@@ -25,7 +25,7 @@ const RENAME_NUMBERS: u32 = u32::MAX - MAX_SPAN;
 pub struct Span {
     pub process: u32,
     pub file: u32,
-    /// Tells it from other spans of the process and file; it has no order. Above [`MAX_SPAN`] it is that of a rename.
+    /// Distinguishes the spans of a process and file; it has no order. Above [`MAX_SPAN`] it is that of a rename.
     pub number: u32,
     pub cell: Cell,
 }
@@ -105,7 +105,7 @@ impl Spans {
         self.dirty.iter().map(|index| &self.all[*index as usize])
     }
 
-    /// Processes and files whose uses are told one by one.
+    /// Processes and files whose uses are kept one by one.
     pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
         let kept = self.all.iter().filter(|span| !span.is_rename());
         let kept = kept.map(|span| (span.process, span.file));

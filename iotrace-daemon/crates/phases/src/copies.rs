@@ -25,7 +25,7 @@ pub struct Copy {
     /// `CLOCK_MONOTONIC` nanoseconds.
     pub start: u64,
     pub end: u64,
-    /// Whether the kernel was not told that it is one.
+    /// Whether it is inferred from reads and writes, without a call that copies.
     pub is_inferred: bool,
 }
 

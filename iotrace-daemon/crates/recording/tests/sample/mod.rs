@@ -211,7 +211,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             beside_at_most_ns: 1,
         },
     );
-    model.computing_mut().look(5 * SECOND);
+    model.computing_mut().add_length(5 * SECOND);
     for (index, leaf) in Leaf::ALL.into_iter().enumerate() {
         model.add_waited(&Waited {
             process: P,
