@@ -10,6 +10,7 @@ use iotrace_common::{
 
 use crate::common;
 use iotrace_model::{
+    IoTotals,
     block::{Classes, Device},
     counters::{BYTES_READ, BYTES_WRITTEN, READ_NS, WRITE_NS, ZERO_READS},
     run::Clock,
@@ -21,7 +22,7 @@ use iotrace_service::{
     metrics::{Exporter, Format},
     own::{Front, Resources, Usage},
     shared::{Draining, Memory, Recordings, Service, Shared, State},
-    totals::{Key, Mount, NO_MOUNT, Saved, Sums, Totals, UNKNOWN, Value},
+    totals::{Key, Mount, NO_MOUNT, Saved, Totals, UNKNOWN, Value},
 };
 use iotrace_tracer::kernel::{ByPhase, HookState, ProgramRuns};
 
@@ -94,11 +95,12 @@ fn totals() -> Totals {
     });
     totals.directories.set_limit(1);
     totals.processes.set_limit(1);
-    let sums = Sums {
+    let sums = IoTotals {
         operations: 12,
         bytes_read: 4096,
         bytes_written: 512,
         ns: 2_500_000_000,
+        merged_ns: 2_500_000_000,
     };
     for (directory, pid) in [("/data/train", 4000), ("/tmp", 4001)] {
         let key = (slurm, Phase::Training, directory.to_owned());

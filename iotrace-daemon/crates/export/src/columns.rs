@@ -189,7 +189,14 @@ pub fn interval_row<'a>(
     values.extend(process_values(export, process));
     phase_values((phase != 0).then(|| Phase::from_code(phase)), &mut values);
     let flow = &activity.flow;
-    values.extend([flow.operations, flow.bytes_read, flow.bytes_written].map(Value::Int));
+    values.extend(
+        [
+            flow.io.operations,
+            flow.io.bytes_read,
+            flow.io.bytes_written,
+        ]
+        .map(Value::Int),
+    );
     let times = [
         flow.read_ns,
         flow.write_ns,

@@ -1,4 +1,4 @@
-//! What was counted in which interval, kept small: the deltas of each flush, packed one behind the other.
+//! What was counted in which interval, kept small: the deltas of each flush, packed in sequence.
 //!
 //! A model keeps none unless it is asked to (`Model::with_history`). What only the whole run needs (tables of sizes,
 //! buckets, strides, extremes) is left out. Where the deltas of many intervals grow too large, neighbours are merged two
@@ -13,8 +13,8 @@ use super::{
     packed::{Packed, put_varint, take_varint},
 };
 
-/// Most bytes of all intervals before neighbours are merged, as long as there are at least two.
-const MOST_BYTES: usize = 64 << 20;
+/// Maximum size of all intervals; if there are more, neighbours are merged.
+const MAX_BYTES: usize = 64 << 20;
 
 /// Where a delta belongs: a row of the model, or a process's calls by name or overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,19 +75,9 @@ impl History {
             end: bounds.end,
             deltas: bytes,
         });
-        while self.bytes > MOST_BYTES && self.intervals.len() > 1 {
+        while self.bytes > MAX_BYTES && self.intervals.len() > 1 {
             self.coarsen();
         }
-    }
-
-    /// Forgets intervals that ended before `moment`, nanoseconds since the Unix epoch.
-    pub fn forget_before(&mut self, moment: i64) {
-        self.intervals.retain(|interval| interval.end >= moment);
-        self.bytes = self
-            .intervals
-            .iter()
-            .map(|interval| interval.deltas.len())
-            .sum();
     }
 
     /// The end of the last interval.
@@ -108,7 +98,7 @@ impl History {
         })
     }
 
-    /// Adds the intervals of another history, whose rows and processes are `rows` and `processes` further behind.
+    /// Adds the intervals of another history, whose indices of rows and processes are shifted by `rows` and `processes`.
     pub fn append(&mut self, other: &Self, rows: u32, processes: u32) {
         for (bounds, deltas) in other.intervals() {
             let moved = deltas.map(|(key, counters)| {
@@ -304,7 +294,5 @@ mod tests {
             (key, counters.v[READS], counters.v[LAST_OPERATION]),
             (Key::Row(0), 2, 16)
         );
-        history.forget_before(4);
-        assert_eq!(history.intervals().count(), 2);
     }
 }

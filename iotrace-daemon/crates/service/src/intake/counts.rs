@@ -1,10 +1,13 @@
 //! Counters of an interval into the totals.
 
 use super::labels::directory_of;
-use crate::totals::{Key, NO_MOUNT, Sums, Totals, UnitId, Value};
-use iotrace_model::counters::{
-    Counters,
-    shown::{METRICS, Source},
+use crate::totals::{Key, NO_MOUNT, Totals, UnitId, Value};
+use iotrace_model::{
+    IoTotals,
+    counters::{
+        Counters,
+        shown::{METRICS, Source},
+    },
 };
 use iotrace_phases::phase::Phase;
 
@@ -30,7 +33,7 @@ pub fn count_directory(
         let directory = directory_of(path, is_directory);
         totals
             .directories
-            .add((key.unit, key.phase, directory), Sums::of(counters));
+            .add((key.unit, key.phase, directory), IoTotals::of(counters));
     }
 }
 

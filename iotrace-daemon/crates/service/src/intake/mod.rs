@@ -32,13 +32,13 @@ use super::{
     epochs::{Passes, Read},
     findings::Looks,
     processes::Processes,
-    totals::{Key, MountId, OTHER, Sums, Totals, UnitId, Value},
+    totals::{Key, MountId, OTHER, Totals, UnitId, Value},
     undecided::{Decided, Undecided},
 };
 use iotrace_analysis::epochs::is_of_evaluation;
 use iotrace_analysis::phases::split;
 use iotrace_model::{
-    Model, Moved,
+    IoTotals, Model, Moved,
     counters::*,
     history::Bounds,
     input::{Place, ProcessId},
@@ -347,7 +347,7 @@ impl Intake {
             if totals.processes.is_on() {
                 totals
                     .processes
-                    .add((unit, process.pid), Sums::of(&interval));
+                    .add((unit, process.pid), IoTotals::of(&interval));
             }
             let file = model.file(row.file);
             let labels = self.labels(model, totals, row.file);
@@ -523,7 +523,7 @@ impl Intake {
                     let interval = cell.interval();
                     totals
                         .processes
-                        .add((unit, process.id.pid), Sums::of(&interval));
+                        .add((unit, process.id.pid), IoTotals::of(&interval));
                     count(totals, without_file(unit), &interval);
                 }
             }
