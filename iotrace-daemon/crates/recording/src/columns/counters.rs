@@ -123,35 +123,3 @@ fn field(descriptor: &Descriptor) -> Vec<Field> {
         _ => u64::fields(descriptor.column),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use iotrace_model::counters::{Level, Merge};
-
-    const PAGE: &str = include_str!("../../../../../docs/reference/counters.md");
-
-    #[test]
-    fn counters_are_documented_as_they_are() {
-        for descriptor in &TABLE {
-            let merge = match descriptor.merge {
-                Merge::Sum => "sum",
-                Merge::Max | Merge::Peak => "max",
-                Merge::Earliest => "min",
-                Merge::Newest => "last that is not 0",
-                Merge::OfPeak => "with the one before",
-            };
-            let level = match descriptor.level {
-                Level::Basic => "basic",
-                Level::Full => "full",
-            };
-            let start = format!("| `{}` | ", descriptor.column);
-            let end = format!(" | {merge} | {level} | {} |", descriptor.doc);
-            let mut lines = PAGE.lines();
-            assert!(
-                lines.any(|line| line.starts_with(&start) && line.ends_with(&end)),
-                "{start}...{end}"
-            );
-        }
-    }
-}
