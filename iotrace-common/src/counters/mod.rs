@@ -239,8 +239,5 @@ const _: () = {
     assert!(FIRST_CLOSE - FIRST_OPEN + 1 == stamp::COUNT);
     assert!(LAST_CLOSE - LAST_OPEN + 1 == stamp::COUNT);
     assert!(MERGED_META_NS - MERGED_READ_NS + 1 == MERGED);
-    // Costs: a cell is read and written at every call.
-    assert!(size_of::<Io>() == 4 * op::COUNT.next_multiple_of(2) + 152);
-    assert!(size_of::<IoFull>() == size_of::<Io>() + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
     assert!(offset_of!(IoFull, io) == 0);
 };

@@ -242,3 +242,9 @@ counters! {
         }
     }
 }
+
+const _: () = {
+    // Costs: a cell is read and written at every call.
+    assert!(size_of::<Io>() == 4 * op::COUNT.next_multiple_of(2) + 152);
+    assert!(size_of::<IoFull>() == size_of::<Io>() + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
+};
