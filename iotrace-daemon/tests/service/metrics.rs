@@ -234,7 +234,7 @@ fn exporter() -> Exporter {
     Exporter::with_usage(Arc::new(Shared::new(state)), usage)
 }
 
-/// `IOTRACE_BLESS=1 cargo test --test metrics` writes the file anew.
+/// `IOTRACE_BLESS=1 cargo test --test service metrics` writes the file.
 #[test]
 fn names_labels_and_values_are_those_of_the_file() {
     let text = exporter().encode(Format::OpenMetrics).unwrap();
