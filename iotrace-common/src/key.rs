@@ -90,7 +90,7 @@ pub struct FailureKey {
     pub errno: u32,
 }
 
-/// Key of the counters of look-ups that found nothing.
+/// Key of the counters of negative look-ups.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LookKey {
@@ -103,7 +103,7 @@ pub struct LookKey {
     pub directory: u64,
 }
 
-/// The part of a process's start time that stands in keys: about milliseconds (2^20 ns), wrapping after 52 days.
+/// The part of a process's start time that keys hold: about milliseconds (2^20 ns), wrapping after 52 days.
 ///
 /// `start_boottime` is `task_struct.start_boottime` of the thread group leader, nanoseconds since boot.
 #[inline(always)]

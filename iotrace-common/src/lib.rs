@@ -9,6 +9,7 @@
 pub mod abi;
 pub mod block;
 pub mod bucket;
+pub mod counters;
 pub mod cpu;
 pub mod diag;
 pub mod event;

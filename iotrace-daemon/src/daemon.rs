@@ -330,7 +330,7 @@ impl Daemon {
             return;
         }
         // Processes that were there before.
-        live::describe(&mut self.model, targets::glance);
+        live::describe(&mut self.model, targets::identify);
         let now = host::realtime().unwrap_or(0);
         let in_flight = in_flight::of_all(&self.kernel.in_flight(), &self.model, &self.clock);
         for question in self.waiting.drain(..count).collect::<Vec<_>>() {
@@ -348,7 +348,7 @@ impl Daemon {
 
     /// From when on a process is counted, nanoseconds since the Unix epoch.
     fn since(&self, pid: u32) -> i64 {
-        let start = targets::glance(pid).map_or(0, |about| {
+        let start = targets::identify(pid).map_or(0, |about| {
             self.clock.unix_ns_of_boottime(about.start_boottime)
         });
         start.max(self.started_unix_ns)

@@ -28,7 +28,7 @@ impl Progress {
         if !self.on {
             return;
         }
-        let tally = model.tally();
+        let tally = model.io_totals();
         let seconds = elapsed.as_secs();
         let line = format!(
             "\r\x1b[K{:02}:{:02}:{:02}  {} operations  {} files  {} read  {} written",

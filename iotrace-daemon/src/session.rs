@@ -105,7 +105,7 @@ impl Session {
         let unknown: Vec<_> = self.model.undescribed().collect();
         for process in unknown {
             let about =
-                targets::look(process.pid).or_else(|| self.known.get(&process.pid).cloned());
+                targets::describe(process.pid).or_else(|| self.known.get(&process.pid).cloned());
             let is_of = |about: &About| {
                 targets::is_of(about, process)
                     || self.run.hook == RAW && targets::is_of_first_sight(about, process)

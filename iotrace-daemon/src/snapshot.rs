@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{config::Sorting, live, output, output::TextOrJson, remote};
 use iotrace_model::host;
-use iotrace_model::{Model, phases::Done, run::Clock};
+use iotrace_model::{IoTotals, Model, run::Clock};
 use iotrace_report::{escape, units};
 use iotrace_service::{
     snapshot::Snapshot,
@@ -164,7 +164,7 @@ fn text(snapshot: &Snapshot) -> String {
         "TIME",
         "MERGED",
     );
-    let mut put = |name: &str, done: &Done| {
+    let mut put = |name: &str, done: &IoTotals| {
         text.push_str(&format!(
             "{name:<12}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
             done.operations,

@@ -128,7 +128,7 @@ impl Trace {
             session.earlier.look(pid);
             session
                 .known
-                .extend(targets::look(pid).map(|about| (pid, about)));
+                .extend(targets::describe(pid).map(|about| (pid, about)));
         }
         Ok(())
     }

@@ -223,9 +223,9 @@ unsafe fn add_union(io: *mut Io, thread: &Thread) {
 unsafe fn span(io: *mut Io, thread: &Thread) {
     // SAFETY: the caller's promise.
     unsafe {
-        if (*io).first == 0 {
-            (*io).first = thread.entered;
+        if (*io).first_operation == 0 {
+            (*io).first_operation = thread.entered;
         }
-        (*io).last = thread.ended;
+        (*io).last_operation = thread.ended;
     }
 }

@@ -66,7 +66,7 @@ pub fn opened(io: *mut Io, thread: &Thread) {
     let mode = creation_mode(thread);
     if mode != 0 {
         // SAFETY: a map value, whose one writer is this thread.
-        unsafe { (*io.cast::<IoFull>()).mode = mode };
+        unsafe { (*io.cast::<IoFull>()).create_mode = mode };
     }
 }
 
@@ -154,18 +154,18 @@ fn common_size(full: *mut IoFull, bytes: u64) {
     for slot in 0..SIZE_SLOTS {
         // SAFETY: a map value; the slot is below their number.
         unsafe {
-            let size = &raw mut (*full).size[slot];
+            let size = &raw mut (*full).access_sizes.value[slot];
             if *size == 0 {
                 *size = bytes;
             }
             if *size == bytes {
-                (*full).size_calls[slot] += 1;
+                (*full).access_sizes.calls[slot] += 1;
                 return;
             }
         }
     }
     // SAFETY: as above.
-    unsafe { (*full).size_other += 1 };
+    unsafe { (*full).access_sizes_other += 1 };
 }
 
 /// Counts the stride among the commonest. Zero is never listed.
@@ -174,18 +174,18 @@ fn common_stride(full: *mut IoFull, stride: u64) {
     for slot in 0..STRIDE_SLOTS {
         // SAFETY: as in `common_size`.
         unsafe {
-            let known = &raw mut (*full).stride[slot];
+            let known = &raw mut (*full).strides.value[slot];
             if *known == 0 {
                 *known = stride;
             }
             if *known == stride {
-                (*full).stride_calls[slot] += 1;
+                (*full).strides.calls[slot] += 1;
                 return;
             }
         }
     }
     // SAFETY: as in `common_size`.
-    unsafe { (*full).stride_other += 1 };
+    unsafe { (*full).strides_other += 1 };
 }
 
 /// Counts an access from or to memory that is not aligned; of a vectored call, any of its first vectors.
@@ -307,7 +307,7 @@ fn follow(
         }
         let before = open_files::direction(state);
         if before != 0 && before != direction {
-            (*full).switches += 1;
+            (*full).read_write_switches += 1;
         }
     }
     leave(state, thread, direction, (offset + bytes).wrapping_sub(1));

@@ -159,7 +159,7 @@ impl Top {
         let now = Instant::now();
         let period = now.saturating_duration_since(self.looked);
         self.looked = now;
-        live::describe(&mut self.model, targets::look);
+        live::describe(&mut self.model, targets::describe);
         self.state.ended = self
             .pids
             .iter()

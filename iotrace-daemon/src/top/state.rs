@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use iotrace_model::{Model, phases::Done, run::CallInFlight};
+use iotrace_model::{IoTotals, Model, run::CallInFlight};
 use iotrace_phases::{
     Classifier,
     context::Sorted,
@@ -50,7 +50,7 @@ impl Column {
 pub struct Line {
     pub pid: u32,
     pub phase: Phase,
-    pub done: Done,
+    pub done: IoTotals,
     /// The command or the path.
     pub name: String,
 }
@@ -71,7 +71,7 @@ impl Lines {
             ..Self::default()
         };
         for process in model.processes() {
-            let mut by_phase: BTreeMap<Phase, Done> = BTreeMap::new();
+            let mut by_phase: BTreeMap<Phase, IoTotals> = BTreeMap::new();
             for (code, done) in process.phases.interval() {
                 by_phase
                     .entry(shown(Phase::from_code(code)))
@@ -88,7 +88,7 @@ impl Lines {
                 }));
         }
         for row in model.dirty_rows() {
-            let (file, done) = (model.file(row.file), Done::of(&row.cell.interval()));
+            let (file, done) = (model.file(row.file), IoTotals::of(&row.cell.interval()));
             let direction = if done.bytes_written > done.bytes_read {
                 Direction::Write
             } else {
@@ -165,9 +165,9 @@ pub struct State {
 struct Totals {
     elapsed: Duration,
     /// Of files and of processes, by whether it is a file.
-    sums: HashMap<(bool, u32, Phase, String), Done>,
+    sums: HashMap<(bool, u32, Phase, String), IoTotals>,
     /// By phase, with the lines that are forgotten.
-    by_phase: BTreeMap<Phase, Done>,
+    by_phase: BTreeMap<Phase, IoTotals>,
 }
 
 /// Lines kept for the totals, of which the smallest go when there are more.
@@ -261,11 +261,11 @@ impl State {
     }
 
     /// What was done by phase, all lines together.
-    pub fn phases(&self) -> Vec<(Phase, Done)> {
+    pub fn phases(&self) -> Vec<(Phase, IoTotals)> {
         if self.shows_totals {
             return self.shown_totals().by_phase.clone().into_iter().collect();
         }
-        let mut phases: BTreeMap<Phase, Done> = BTreeMap::new();
+        let mut phases: BTreeMap<Phase, IoTotals> = BTreeMap::new();
         for line in &self.last.processes {
             phases.entry(line.phase).or_default().add(&line.done);
         }
@@ -353,12 +353,12 @@ pub mod tests {
     use super::*;
 
     fn line(pid: u32, phase: Phase, read: u64, ns: u64, name: &str) -> Line {
-        let done = Done {
+        let done = IoTotals {
             operations: 1,
             bytes_read: read,
             ns,
             merged_ns: ns,
-            ..Done::default()
+            ..IoTotals::default()
         };
         Line {
             pid,

@@ -9,7 +9,7 @@ use ratatui::{
 };
 
 use super::state::{Column, Line, State, What};
-use iotrace_model::phases::Done;
+use iotrace_model::IoTotals;
 use iotrace_phases::phase::Phase;
 use iotrace_report::{escape, shorten, units};
 
@@ -101,7 +101,7 @@ fn in_flight(state: &State, width: usize) -> Text<'static> {
 }
 
 /// Widths that fit what was `done`.
-fn widths<'a>(state: &State, done: impl Iterator<Item = &'a Done>) -> Widths {
+fn widths<'a>(state: &State, done: impl Iterator<Item = &'a IoTotals>) -> Widths {
     let mut widths = LEAST_WIDTHS;
     for done in done {
         let numbers = numbers(state, done);
@@ -112,7 +112,7 @@ fn widths<'a>(state: &State, done: impl Iterator<Item = &'a Done>) -> Widths {
     widths
 }
 
-fn summary(state: &State, phases: &[(Phase, Done)], widths: Widths) -> Table<'static> {
+fn summary(state: &State, phases: &[(Phase, IoTotals)], widths: Widths) -> Table<'static> {
     let rows = phases.iter().map(|(phase, done)| {
         let mut cells = vec![Cell::from(""), name_of(*phase)];
         cells.extend(numbers(state, done).map(right));
@@ -185,7 +185,7 @@ fn header(state: &State) -> Row<'static> {
 }
 
 /// Read, written, operations, time.
-fn numbers(state: &State, done: &Done) -> [String; NUMBER_COLUMNS] {
+fn numbers(state: &State, done: &IoTotals) -> [String; NUMBER_COLUMNS] {
     let period = state.period().as_nanos().max(1) as u64;
     let bytes = |bytes: u64| match (bytes, state.shows_totals) {
         (0, _) => "-".into(),

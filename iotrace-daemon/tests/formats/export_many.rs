@@ -71,8 +71,8 @@ fn read(model: &mut Model, pid: u32, index: u64, at: u64) {
         (CLOSES, 1),
         (BYTES_READ, LEAST + index),
         (READ_NS, 1000 + index % 977),
-        (FIRST, start),
-        (LAST, start + SECOND / 2),
+        (FIRST_OPERATION, start),
+        (LAST_OPERATION, start + SECOND / 2),
     ] {
         counters.v[counter] = value;
     }

@@ -37,8 +37,8 @@ fn read(model: &mut Model, path: &str, file: FileId, from: u64) {
         (BYTES_READ, 4 * MIB),
         (READ_NS, SECOND / 2),
         (UNION_READ_NS, SECOND / 2),
-        (FIRST, start),
-        (LAST, start + SECOND),
+        (FIRST_OPERATION, start),
+        (LAST_OPERATION, start + SECOND),
         (FIRST_READ, start),
         (LAST_READ, start + SECOND),
     ] {

@@ -250,10 +250,6 @@ fn merged(hook: &str, detail: &str) {
             let done = process.phases.total(phase.code());
             let what =
                 format!("{hook} {detail}, {role}, {phase}: {done:?}, {union} by the program");
-            assert_eq!(
-                process.merged(phase.code()).as_nanos(),
-                u128::from(done.merged_ns)
-            );
             assert!(done.merged_ns <= union + unsure, "{what}");
             assert!(done.merged_ns <= done.ns + unsure, "{what}");
             // The program's own clock runs on while the call waits for a processor, so from below only the calls count.
@@ -351,8 +347,6 @@ fn phases_survive_the_recording() {
     assert_eq!(done.bytes_read, 5_000);
     assert!((4..=6).contains(&done.operations), "{done:?}");
     assert!(done.merged_ns > 0 && done.merged_ns == done.ns, "{done:?}");
-    let over_all = recorded.model.merged(Phase::Training.code());
-    assert!(over_all.is_exact() && over_all.at_least.as_nanos() == u128::from(done.merged_ns));
 }
 
 const USERS: &str = r#"

@@ -10,7 +10,9 @@ use iotrace_common::{
 
 use crate::common;
 use iotrace_model::{
+    IoTotals,
     block::{Classes, Device},
+    counters::{BYTES_READ, BYTES_WRITTEN, READ_NS, WRITE_NS, ZERO_READS},
     run::Clock,
 };
 use iotrace_phases::phase::Phase;
@@ -20,7 +22,7 @@ use iotrace_service::{
     metrics::{Exporter, Format},
     own::{Front, Resources, Usage},
     shared::{Draining, Memory, Recordings, Service, Shared, State},
-    totals::{Key, Mount, NO_MOUNT, Saved, Sums, Totals, UNKNOWN, Value},
+    totals::{Key, Mount, NO_MOUNT, Saved, Totals, UNKNOWN, Value},
 };
 use iotrace_tracer::kernel::{ByPhase, HookState, ProgramRuns};
 
@@ -44,22 +46,22 @@ fn totals() -> Totals {
         let key = |phase, mount| Key { unit, phase, mount };
         let training = key(Phase::Training, lustre);
         for (value, count) in [
-            (Value::Calls(op::READ), 300),
-            (Value::Calls(op::OPEN), 100),
-            (Value::BytesRead, 1 << 40),
-            (Value::ZeroReads, 100),
-            (Value::Time(0), 1_500_000_000),
-            (Value::Files, 100),
+            (Value::Counter(op::READ), 300),
+            (Value::Counter(op::OPEN), 100),
+            (Value::Counter(BYTES_READ), 1 << 40),
+            (Value::Counter(ZERO_READS), 100),
+            (Value::Counter(READ_NS), 1_500_000_000),
+            (Value::FilesSeen, 100),
         ] {
             totals.add(training, value, count * scale);
         }
         let save = key(Phase::Checkpoint, lustre);
-        totals.add(save, Value::Calls(op::WRITE), 7 * scale);
-        totals.add(save, Value::BytesWritten, 4096 * scale);
-        totals.add(save, Value::Time(1), scale);
+        totals.add(save, Value::Counter(op::WRITE), 7 * scale);
+        totals.add(save, Value::Counter(BYTES_WRITTEN), 4096 * scale);
+        totals.add(save, Value::Counter(WRITE_NS), scale);
         totals.add(
             key(Phase::Training, NO_MOUNT),
-            Value::Merged,
+            Value::MergedTime,
             1_250_000_000 * scale,
         );
         let missing = Value::Error {
@@ -82,7 +84,7 @@ fn totals() -> Totals {
         phase: Phase::UNMATCHED,
         mount: NO_MOUNT,
     };
-    totals.add(key, Value::Calls(op::STAT), 1);
+    totals.add(key, Value::Counter(op::STAT), 1);
     totals.set_beside(slurm, |beside| {
         beside.epochs = Some(3);
         beside.last_read = Some(210_500_000_000);
@@ -93,11 +95,12 @@ fn totals() -> Totals {
     });
     totals.directories.set_limit(1);
     totals.processes.set_limit(1);
-    let sums = Sums {
+    let sums = IoTotals {
         operations: 12,
         bytes_read: 4096,
         bytes_written: 512,
         ns: 2_500_000_000,
+        merged_ns: 2_500_000_000,
     };
     for (directory, pid) in [("/data/train", 4000), ("/tmp", 4001)] {
         let key = (slurm, Phase::Training, directory.to_owned());
@@ -231,7 +234,7 @@ fn exporter() -> Exporter {
     Exporter::with_usage(Arc::new(Shared::new(state)), usage)
 }
 
-/// `IOTRACE_BLESS=1 cargo test --test metrics` writes the file anew.
+/// `IOTRACE_BLESS=1 cargo test --test service metrics` writes the file.
 #[test]
 fn names_labels_and_values_are_those_of_the_file() {
     let text = exporter().encode(Format::OpenMetrics).unwrap();

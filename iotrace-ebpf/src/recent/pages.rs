@@ -217,13 +217,13 @@ pub fn added(folio: Address) {
     faulted.added = 0;
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
-        (*io).fetched += bytes;
+        (*io).bytes_fetched += bytes;
         if is_wanted {
             faulted.known = 2;
             (*io).major_faults += 1;
         }
         if is_fault || is_mapped(thread, &subject, task) {
-            (*io).mapped_fetched += bytes;
+            (*io).mapped_bytes_fetched += bytes;
         } else if !subject.in_call && is_request(task) {
             thread.faulted.added = folio as u64;
         }
@@ -296,11 +296,11 @@ pub fn fault(mapping: Address, index: u64) {
     unsafe {
         if window == 0 {
             (*io).faults += 1;
-        } else if (*io).mapped >= window {
+        } else if (*io).mapped_bytes >= window {
             // What fault-around found was not the page that was wanted, and may have been mapped before.
-            (*io).mapped -= window;
+            (*io).mapped_bytes -= window;
         }
-        (*io).mapped += 1 << PAGE_SHIFT.load();
+        (*io).mapped_bytes += 1 << PAGE_SHIFT.load();
     }
 }
 
@@ -333,7 +333,7 @@ pub fn around(mapping: Address, first: u64, last: u64) {
     // SAFETY: a map value, whose one writer is this thread.
     unsafe {
         (*io).faults += 1;
-        (*io).mapped += bytes;
+        (*io).mapped_bytes += bytes;
     }
 }
 
@@ -372,11 +372,11 @@ pub fn dirtied(folio: Address) {
         if request {
             // It was added to be written.
             thread.faulted.added = 0;
-            if (*io).fetched >= bytes {
-                (*io).fetched -= bytes;
+            if (*io).bytes_fetched >= bytes {
+                (*io).bytes_fetched -= bytes;
             }
         } else {
-            (*io).mapped_dirtied += bytes;
+            (*io).mapped_bytes_dirtied += bytes;
         }
     }
 }
@@ -386,7 +386,7 @@ pub fn dirtied(folio: Address) {
 pub fn returned(io: *mut Io, thread: &Thread, bytes: u64) {
     if PAGE_CACHE.is_set() && op::is_read(thread.op()) && is_direct(thread) {
         // SAFETY: as in `added`.
-        unsafe { (*io).fetched += bytes };
+        unsafe { (*io).bytes_fetched += bytes };
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use super::uses::Uses;
 use iotrace_model::{Model, groups::Groups};
 
-/// A worker that read less than this share of the mean counts as idle.
-const IDLE: f64 = 0.1;
-/// Siblings that began so near to readers are of their kind, nanoseconds.
-const TOGETHER: i64 = 5_000_000_000;
+/// A worker that read less than this share of the mean is idle.
+const IDLE_SHARE: f64 = 0.1;
+/// Siblings that began at most this long before or after readers belong to their cohort.
+const MAX_START_DISTANCE_NS: i64 = 5_000_000_000;
 
 /// What one process, or one rank, read.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +137,7 @@ fn cohorts(model: &Model, mut shares: Vec<Share>) -> Vec<Cohort> {
         .collect()
 }
 
-/// Processes that were forked beside those of a cohort of at least two and read nothing.
+/// Processes forked together with a cohort of at least two that read nothing.
 fn siblings(model: &Model, cohort: &[Share], known: &HashSet<u32>) -> Vec<Share> {
     let about = |process: u32| &model.processes()[process as usize].about;
     let Some(first) = cohort.first().filter(|_| cohort.len() > 1) else {
@@ -155,7 +155,7 @@ fn siblings(model: &Model, cohort: &[Share], known: &HashSet<u32>) -> Vec<Share>
     let node = model.processes()[first.process as usize].node;
     let is_sibling = |index: &u32| {
         let (process, about) = (&model.processes()[*index as usize], about(*index));
-        let near = (about.start_boottime as i64 - started).abs() <= TOGETHER;
+        let near = (about.start_boottime as i64 - started).abs() <= MAX_START_DISTANCE_NS;
         // A shell's children before it became the program that trains have its process id as parent, too.
         let is_alike = (&about.exe, &about.args) == (&model_about.exe, &model_about.args);
         process.node == node && about.parent == parent && about.execs == 0 && near && is_alike
@@ -187,7 +187,7 @@ impl Cohort {
         let idle = cohort
             .shares
             .iter()
-            .filter(|share| (share.bytes as f64) < mean * IDLE);
+            .filter(|share| (share.bytes as f64) < mean * IDLE_SHARE);
         cohort.idle = idle.map(|share| share.process).collect();
         cohort
     }

@@ -1,4 +1,4 @@
-//! Epochs: passes over the training files, told from files that are read again.
+//! Epochs: passes over the training files, detected by files that are read again.
 //!
 //! A file has been passed over once when as many bytes of it were read as it has, or when it was opened and about all of
 //! it was read. The k-th epoch is the k-th pass over the files, from its first read to its last. Where every rank reads all
@@ -24,13 +24,13 @@ use iotrace_phases::{
     phase::{Direction, Phase},
 };
 
-/// A pass may lack so much, of the bytes of one file and of the bytes of all.
-const NEARLY: f64 = 0.05;
-/// Passes over one file in one interval; more are a file that is no data set.
-const MOST_PASSES: f64 = 10_000.0;
-/// Files of one pass from which on their order says something.
-const ORDERED: usize = 8;
-const EVALUATION: [&str; 7] = [
+/// Share of the bytes of a file, and of all files, that a complete pass may lack.
+const TOLERATED_SHARE: f64 = 0.05;
+/// Maximum number of passes over one file in an interval; a file with more is not a data set.
+const MAX_PASSES: f64 = 10_000.0;
+/// Minimum number of files in a pass whose order is meaningful.
+const MIN_ORDERED_FILES: usize = 8;
+const EVALUATION_NAMES: [&str; 7] = [
     "val",
     "valid",
     "validation",
@@ -89,7 +89,7 @@ pub struct Epoch {
 impl Epoch {
     /// Whether it read all there is.
     pub fn is_complete(&self) -> bool {
-        self.coverage >= 1.0 - NEARLY
+        self.coverage >= 1.0 - TOLERATED_SHARE
     }
 
     /// Bytes that were in the page cache already; at least, where readahead fetched more than was read.
@@ -112,9 +112,9 @@ pub struct Epochs {
     pub bytes: u64,
     /// Ranks that each read everything; 1 where they share the data.
     pub copies: u32,
-    /// Why passes are not told, where files were read.
+    /// Why no passes were detected although files were read.
     pub untold: Option<&'static str>,
-    /// Whether what came from storage tells what the page cache had.
+    /// Whether page-cache hits are known from what was fetched from storage.
     pub knows_cache: bool,
 }
 
@@ -193,7 +193,7 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
     found
 }
 
-/// Why passes over mapped files are not told.
+/// Why passes over mapped files are not detected.
 pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";
 
 /// Share of the bytes of the training files that were read from which on mapped ones make passes unknown.
@@ -217,7 +217,8 @@ pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
 pub fn is_of_evaluation(path: &[u8]) -> bool {
     let text = String::from_utf8_lossy(path).to_ascii_lowercase();
     let mut words = text.split(['/', '.', '_', '-']);
-    words.any(|word| EVALUATION.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
+    words
+        .any(|word| EVALUATION_NAMES.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
 }
 
 /// Whether every rank read every file in full, and equally often.
@@ -232,11 +233,11 @@ fn are_copies(files: &[&[&Visit]], uses: &Uses, groups: &Groups, ranks: usize) -
         let first = rounded.next().unwrap_or(0);
         let is_whole = passes
             .values()
-            .all(|passes| (passes - passes.round()).abs() < NEARLY);
+            .all(|passes| (passes - passes.round()).abs() < TOLERATED_SHARE);
         passes.len() == ranks && first > 0 && is_whole && rounded.all(|passes| passes == first)
     };
     let copied = files.iter().filter(is_copied).count();
-    copied as f64 >= files.len() as f64 * (1.0 - NEARLY)
+    copied as f64 >= files.len() as f64 * (1.0 - TOLERATED_SHARE)
 }
 
 /// How often each visit passed over its file; at most so often as is worth a place each.
@@ -250,7 +251,7 @@ fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
         } else {
             visit.bytes as f64 / size as f64
         };
-        share.min(MOST_PASSES)
+        share.min(MAX_PASSES)
     };
     let mut shares: Vec<f64> = visits.iter().map(share).collect();
     // By process: the visits since an open, and how many opens are not closed.
@@ -356,15 +357,19 @@ impl Sum {
         let partial = self
             .epochs
             .values()
-            .filter(|epoch| (NEARLY..1.0 - NEARLY).contains(&coverage(epoch)));
+            .filter(|epoch| (TOLERATED_SHARE..1.0 - TOLERATED_SHARE).contains(&coverage(epoch)));
         if partial.count() > 1 {
             found.untold = Some("the files were read unevenly, some often and some seldom");
             return;
         }
         for (number, epoch) in std::mem::take(&mut self.epochs) {
             let coverage = epoch.covered / self.bytes;
-            // What little was read behind the last pass is of it.
-            if let Some(last) = found.epochs.last_mut().filter(|_| coverage < NEARLY) {
+            // The little that was read after the last pass belongs to it.
+            if let Some(last) = found
+                .epochs
+                .last_mut()
+                .filter(|_| coverage < TOLERATED_SHARE)
+            {
                 last.end = last.end.max(epoch.end);
                 last.bytes += epoch.bytes.round() as u64;
                 last.fetched += epoch.fetched.round() as u64;
@@ -410,9 +415,13 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
     for (visit, share) in reads.visits.iter().zip(shares) {
         let end = done + share;
         // What begins with an open may be the next pass where nearly all was read before; what goes on is not.
-        let slack = if visit.opens > 0 { NEARLY } else { 1e-9 };
+        let slack = if visit.opens > 0 {
+            TOLERATED_SHARE
+        } else {
+            1e-9
+        };
         let first = (done + slack).floor();
-        let last = (end - NEARLY).floor().max(first);
+        let last = (end - TOLERATED_SHARE).floor().max(first);
         let span = (visit.end - visit.start) as f64;
         let mut number = first;
         // What the first pass fetched the next one finds in the page cache.
@@ -496,7 +505,7 @@ fn order_of(model: &Model, order: &Visited) -> Option<Order> {
             ascending += usize::from(model.file(pair[0].1).path < model.file(pair[1].1).path);
         }
     }
-    if files < ORDERED || pairs < ORDERED / 2 {
+    if files < MIN_ORDERED_FILES || pairs < MIN_ORDERED_FILES / 2 {
         return None;
     }
     match ascending as f64 / pairs as f64 {

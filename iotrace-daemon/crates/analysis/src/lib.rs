@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`Analysis::new`] is a pure function, the same of a model that `record` fills and of one read back. `docs/guide/phases.md`
-//! defines each result, `docs/reference/findings.md` the findings. Nothing is said that the data at hand does not tell.
+//! defines each result, `docs/reference/findings.md` the findings. A result is left out if the data does not show it.
 
 pub mod balance;
 pub mod epochs;
@@ -45,7 +45,7 @@ pub struct Analysis {
     /// Loads of models and checkpoints, by their start.
     pub restores: Vec<Event>,
     pub epochs: Epochs,
-    /// Whether what came from storage tells what the page cache had, for all that was read.
+    /// Whether page-cache hits are known from what was fetched from storage, for all reads.
     pub knows_cache: bool,
     pub balance: Balance,
     pub startup: Startup,

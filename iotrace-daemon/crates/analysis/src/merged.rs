@@ -101,7 +101,7 @@ mod tests {
     fn processes_at_one_time_are_known_within_bounds() {
         // Two of ten that cover twelve: between the longer one and what they cover.
         assert_eq!(over(vec![(0, 10, 8), (2, 12, 9)], 100), (9, 12));
-        // Two pairs, one behind the other.
+        // Two pairs in sequence.
         assert_eq!(
             over(vec![(0, 10, 3), (0, 10, 4), (20, 30, 2), (20, 30, 2)], 100),
             (6, 11)

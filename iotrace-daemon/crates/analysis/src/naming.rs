@@ -28,7 +28,7 @@ const STEP_WORDS: [&str; 14] = [
     "snapshot",
     "weights",
 ];
-/// What stands in a directory that is named by the bare number of a step (Orbax, SavedModel).
+/// Entries of a directory whose name is the bare number of a step (Orbax, SavedModel).
 const IN_A_NUMBER: [&str; 6] = [
     "default",
     "state",
@@ -64,7 +64,7 @@ pub fn key(path: &[u8]) -> Key {
         let is_last = index + 2 == components.len();
         is_step_directory(directories[*index], next, is_last)
     };
-    // Of TensorFlow: what is put together from here stands in the directory above, by the same number.
+    // TensorFlow: the merged result is in the directory above, under the same number.
     if let Some((container, above)) = directories.split_last()
         && let Some(step) = container.strip_suffix(b"_temp")
     {
@@ -147,7 +147,7 @@ fn stem(name: &[u8]) -> &[u8] {
         {
             stem = &stem[..at];
             if mark == b"-of-" {
-                // The number of the part stands before.
+                // The number of the part comes before it.
                 let end = stem.iter().rposition(|byte| *byte == b'-');
                 stem = &stem[..end.unwrap_or(0)];
             }

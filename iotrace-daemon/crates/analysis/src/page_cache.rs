@@ -1,4 +1,4 @@
-//! Whether what came from storage tells what the page cache had: reads that go around it fetch nothing into it, either.
+//! Whether page-cache hits are known from what was fetched from storage: reads that bypass the cache fetch nothing into it.
 
 use iotrace_model::{
     Model,
@@ -54,8 +54,8 @@ pub fn goes_through(model: &Model, file: u32) -> bool {
     THROUGH_PAGE_CACHE.contains(&model.mount_of(&model.file(file)).1)
 }
 
-/// Whether the kernel told what came from storage: where it did, something of what was run did, or was mapped.
+/// Whether fetches from storage were counted: if so, at least the program itself was fetched or mapped.
 pub fn is_told(model: &Model) -> bool {
-    let tells = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
-    model.rows().iter().any(|row| tells(&row.cell.total()))
+    let is_counted = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
+    model.rows().iter().any(|row| is_counted(&row.cell.total()))
 }

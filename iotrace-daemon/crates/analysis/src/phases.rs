@@ -10,31 +10,6 @@ use iotrace_phases::{
     used::Used,
 };
 
-/// Counters of reads; all others go with writes where a file was written.
-const READ_COUNTERS: [usize; 21] = [
-    READS,
-    ZERO_READS,
-    TRANSFER_READS,
-    BYTES_READ,
-    READ_NS,
-    UNION_READ_NS,
-    CONSECUTIVE_READS,
-    SEQUENTIAL_READS,
-    MAX_BYTE_READ,
-    SLOWEST_READ_NS,
-    SLOWEST_READ_BYTES,
-    FIRST_READ,
-    LAST_READ,
-    MERGED_READ_NS,
-    BYTES_FETCHED,
-    MAPPED_BYTES_FETCHED,
-    MAPPED_BYTES,
-    FAULTS,
-    MAJOR_FAULTS,
-    MAJOR_FAULT_NS,
-    TIMED_MAJOR_FAULTS,
-];
-
 /// What was done in one phase.
 #[derive(Default)]
 pub struct PhaseSum {
@@ -127,10 +102,12 @@ impl Phases {
 pub fn split(counters: &Counters) -> (Counters, Counters) {
     let mut reads = Counters::ZERO;
     let mut rest = counters.clone();
-    let sizes = READ_SIZE_0_100..=READ_SIZE_1G_PLUS;
-    for index in READ_COUNTERS.into_iter().chain(sizes) {
-        std::mem::swap(&mut reads.v[index], &mut rest.v[index]);
+    for (index, descriptor) in TABLE.iter().enumerate() {
+        match descriptor.part {
+            Part::Reads => std::mem::swap(&mut reads.v[index], &mut rest.v[index]),
+            Part::Both => reads.v[index] = rest.v[index],
+            Part::Rest => {}
+        }
     }
-    (reads.v[FIRST], reads.v[LAST]) = (counters.v[FIRST], counters.v[LAST]);
     (reads, rest)
 }

@@ -9,18 +9,18 @@ use super::{
 use iotrace_model::Model;
 
 const SECOND: i64 = 1_000_000_000;
-/// Longest pause within the save of one step, nanoseconds.
-pub const STEP_GAP: i64 = 60 * SECOND;
-/// Longest pause within a save whose names tell no step, and within a load, nanoseconds.
-pub const GAP: i64 = 10 * SECOND;
-/// Files without a step (`latest`, `checkpoint`) belong to the step that is saved so near to them, nanoseconds.
-const NEAR: i64 = 2 * SECOND;
-/// A file, or a write of it, is small beside another with so many times its bytes.
-const SMALL_PART: u64 = 16;
-/// Bytes up to which files that describe a model are no model themselves.
-const DESCRIPTION_BYTES: u64 = 1 << 20;
-/// Paths that an event names.
-const NAMED: usize = 8;
+/// Maximum pause within the save of one step.
+pub const MAX_STEP_PAUSE_NS: i64 = 60 * SECOND;
+/// Maximum pause within a load, and within a save whose names contain no step.
+pub const MAX_PAUSE_NS: i64 = 10 * SECOND;
+/// Files without a step (`latest`, `checkpoint`) belong to the step saved at most this long before or after them.
+const MAX_DISTANCE_NS: i64 = 2 * SECOND;
+/// A file, or a write of it, is small compared with one that has this many times its bytes.
+const SMALL_PART_RATIO: u64 = 16;
+/// Maximum size of a file that describes a model and is not one itself.
+const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
+/// Maximum number of paths in the name of an event.
+const MAX_NAMED_FILES: usize = 8;
 
 /// One save, or one load.
 #[derive(Clone, Debug)]
@@ -46,9 +46,9 @@ pub struct Event {
     pub by_process: BTreeMap<u32, u64>,
     /// Whether start and end are known, not put between known ones.
     pub is_exact: bool,
-    /// Whether training files were not read meanwhile; `None` where that cannot be told.
+    /// Whether no training file was read meanwhile; `None` if unknown.
     pub training_stopped: Option<bool>,
-    /// Where it stopped: nanoseconds from the last read before the event to the first one behind it.
+    /// If so: nanoseconds from the last read before the event to the first one after it.
     pub training_pause_ns: Option<u64>,
     /// Nanoseconds from the start of the save before.
     pub interval_ns: Option<u64>,
@@ -63,7 +63,11 @@ impl Event {
 
     /// Longest pause within the event, nanoseconds: after so long nothing comes to it.
     pub fn longest_pause(&self) -> i64 {
-        if self.is_step { STEP_GAP } else { GAP }
+        if self.is_step {
+            MAX_STEP_PAUSE_NS
+        } else {
+            MAX_PAUSE_NS
+        }
     }
 
     /// Bytes per second from start to end; `None` for a moment.
@@ -147,16 +151,17 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
     let mut events = group(model, &parts, false, &uses.sizes);
-    // A program that looks at a model's description has loaded nothing yet.
+    // A program that reads a model's description has loaded nothing yet.
     events.retain(|event| {
         let mut files = event.files.iter();
-        event.bytes > DESCRIPTION_BYTES || !files.all(|file| is_description(model.file(*file).path))
+        event.bytes > MAX_DESCRIPTION_BYTES
+            || !files.all(|file| is_description(model.file(*file).path))
     });
     finish(model, uses, &mut events);
     events
 }
 
-/// The uses of each file: what goes on in the next interval is one with the one before, unless the file was opened anew.
+/// The uses of each file: what goes on in the next interval is one with the one before, unless the file was reopened.
 fn parts(touches: &[Touch], is_save: bool) -> Vec<Part> {
     let mut order: Vec<&Touch> = touches.iter().collect();
     order.sort_by_key(|touch| (touch.file, touch.process, touch.start));
@@ -283,7 +288,11 @@ fn group(model: &Model, parts: &[Part], is_save: bool, sizes: &[u64]) -> Vec<Eve
 
 /// Longest pause within an event.
 fn gap_of(key: &Key) -> i64 {
-    if key.is_step { STEP_GAP } else { GAP }
+    if key.is_step {
+        MAX_STEP_PAUSE_NS
+    } else {
+        MAX_PAUSE_NS
+    }
 }
 
 /// The parts that a save consists of, and those of files that are small beside them, or of a file that moved far more at
@@ -301,7 +310,7 @@ fn divide<'a>(model: &Model, parts: &[&'a Part], is_save: bool) -> (Vec<&'a Part
     let largest = most.values().copied().max().unwrap_or(0);
     parts.iter().copied().partition(|part| {
         let of_file = most[&key(part)];
-        part.touch.bytes >= of_file / SMALL_PART && of_file >= largest / SMALL_PART
+        part.touch.bytes >= of_file / SMALL_PART_RATIO && of_file >= largest / SMALL_PART_RATIO
     })
 }
 
@@ -324,7 +333,7 @@ fn rounds(model: &Model, key: &Key, parts: &[&Part], is_save: bool, sizes: &[u64
         let again = is_save
             && earlier.is_some_and(|(by, of, before)| {
                 let size = sizes[file as usize];
-                by == process || of != file || before + bytes > size + size / SMALL_PART
+                by == process || of != file || before + bytes > size + size / SMALL_PART_RATIO
             });
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
@@ -342,12 +351,13 @@ fn rounds(model: &Model, key: &Key, parts: &[&Part], is_save: bool, sizes: &[u64
     events
 }
 
-/// Puts events without a step to the steps that were saved beside them.
+/// Assigns events without a step to the steps that were saved at about the same time.
 fn attach(events: &mut Vec<Event>) {
     let (mut steps, rest): (Vec<_>, Vec<_>) = events.drain(..).partition(|event| event.is_step);
     for event in rest {
         let is_beside = |step: &&mut Event| {
-            let near = event.start - step.end <= NEAR && step.start - event.end <= NEAR;
+            let near = event.start - step.end <= MAX_DISTANCE_NS
+                && step.start - event.end <= MAX_DISTANCE_NS;
             near && step.directory.starts_with(&event.directory)
         };
         match steps
@@ -372,7 +382,7 @@ fn add_renames(uses: &Uses, events: &mut [Event]) {
     for (file, process, at) in &uses.renamed {
         let is_before = |event: &&mut Event| {
             let is_of = event.files.contains(file) && event.processes.contains(process);
-            is_of && event.start <= *at && *at - event.end <= NEAR
+            is_of && event.start <= *at && *at - event.end <= MAX_DISTANCE_NS
         };
         if let Some(event) = events.iter_mut().rev().find(is_before) {
             event.end = event.end.max(*at);
@@ -380,13 +390,13 @@ fn add_renames(uses: &Uses, events: &mut [Event]) {
     }
 }
 
-/// Adds the syncs of a save's directory, or the one above it, that came right behind it.
+/// Adds the syncs of a save's directory, or the one above it, that followed it closely.
 fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
     for sync in &uses.directory_syncs {
         let path = model.file(sync.file).path;
         let is_behind = |event: &&mut Event| {
             let is_place = event.directory == path || parent(&event.directory) == path;
-            is_place && sync.start >= event.start && sync.start - event.end <= NEAR
+            is_place && sync.start >= event.start && sync.start - event.end <= MAX_DISTANCE_NS
         };
         if let Some(event) = events.iter_mut().rev().find(is_behind) {
             event.end = event.end.max(sync.end);
@@ -414,7 +424,7 @@ fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
         let largest = largest.map_or(&[][..], |file| model.file(*file).path);
         let is_own = event.is_step && largest.starts_with(&event.directory);
         let in_step_directory = is_own && key(largest).number.is_none();
-        event.name = if in_step_directory || event.files.len() > NAMED {
+        event.name = if in_step_directory || event.files.len() > MAX_NAMED_FILES {
             event.directory.clone()
         } else {
             largest.to_vec()
@@ -458,7 +468,7 @@ impl Training {
         if self.moments.get(from).is_some_and(|moment| *moment < end) {
             return Some(false);
         }
-        // No span begins before the end and ends behind the start.
+        // No span begins before the end and ends after the start.
         let before = self.spans.partition_point(|(from, _)| *from < end);
         match before.checked_sub(1).map(|at| self.spans[at].1) {
             Some(latest) if latest > start => None,
@@ -466,11 +476,11 @@ impl Training {
         }
     }
 
-    /// From the last read before an event to the first behind it; `None` where there is none on one side.
+    /// From the last read before an event to the first one after it; `None` if one of them does not exist.
     fn pause(&self, event: &Event) -> Option<u64> {
         let at = self.spans.partition_point(|(from, _)| *from < event.end);
         let before = self.spans.get(at.checked_sub(1)?)?.1;
-        let behind = self.spans.get(at)?.0;
-        u64::try_from(behind - before).ok()
+        let after = self.spans.get(at)?.0;
+        u64::try_from(after - before).ok()
     }
 }

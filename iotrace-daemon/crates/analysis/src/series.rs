@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_model::counters::{
-    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAILED_NS, FAILURES, FIRST, LAST,
-    MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, UNION_WRITE_NS, WRITE_NS,
+use iotrace_model::{
+    IoTotals,
+    counters::{
+        BYTES_FETCHED, BYTES_READ, Counters, FAILED_NS, FAILURES, FIRST_OPERATION, LAST_OPERATION,
+        MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, WRITE_NS,
+    },
 };
 use iotrace_phases::phase::{Direction, Phase};
 
 /// Calls, bytes and time in calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Calls of all kinds, failed ones included.
-    pub operations: u64,
+    /// Its merged time is exact where this is what one process did in one phase; of several it is at most this.
+    pub io: IoTotals,
     /// Calls that failed.
     pub failures: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
     /// Bytes fetched from storage.
     pub bytes_fetched: u64,
     /// Bytes that page faults mapped.
@@ -27,10 +28,6 @@ pub struct Flow {
     pub meta_ns: u64,
     pub sync_ns: u64,
     pub failed_ns: u64,
-    /// Nanoseconds in calls, those that overlap in one process and phase counted once: what ended with reads, and with
-    /// all else.
-    pub union_read_ns: u64,
-    pub union_rest_ns: u64,
 }
 
 impl Flow {
@@ -38,10 +35,8 @@ impl Flow {
     pub fn of(counters: &Counters) -> Self {
         let v = &counters.v;
         Self {
-            operations: counters.operations(),
+            io: IoTotals::of(counters),
             failures: v[FAILURES],
-            bytes_read: v[BYTES_READ],
-            bytes_written: v[BYTES_WRITTEN],
             bytes_fetched: v[BYTES_FETCHED],
             mapped_bytes: v[MAPPED_BYTES],
             read_ns: v[READ_NS],
@@ -49,17 +44,36 @@ impl Flow {
             meta_ns: v[META_NS],
             sync_ns: v[SYNC_NS],
             failed_ns: v[FAILED_NS],
-            union_read_ns: v[UNION_READ_NS],
-            union_rest_ns: v[UNION_WRITE_NS],
         }
+    }
+
+    /// Bytes and time of the reads among these counters, and all else.
+    fn split(counters: &Counters) -> [Self; 2] {
+        let v = &counters.v;
+        let reads = IoTotals {
+            bytes_read: v[BYTES_READ],
+            ns: v[READ_NS],
+            merged_ns: v[UNION_READ_NS],
+            ..IoTotals::default()
+        };
+        let whole = Self::of(counters);
+        let rest = Self {
+            io: whole.io.since(&reads),
+            read_ns: 0,
+            ..whole
+        };
+        let reads = Self {
+            io: reads,
+            read_ns: v[READ_NS],
+            ..Self::default()
+        };
+        [reads, rest]
     }
 
     /// Adds another.
     pub fn add(&mut self, other: &Self) {
-        self.operations += other.operations;
+        self.io.add(&other.io);
         self.failures += other.failures;
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
         self.bytes_fetched += other.bytes_fetched;
         self.mapped_bytes += other.mapped_bytes;
         self.read_ns += other.read_ns;
@@ -67,23 +81,6 @@ impl Flow {
         self.meta_ns += other.meta_ns;
         self.sync_ns += other.sync_ns;
         self.failed_ns += other.failed_ns;
-        self.union_read_ns += other.union_read_ns;
-        self.union_rest_ns += other.union_rest_ns;
-    }
-
-    /// Nanoseconds in calls of all kinds.
-    pub fn ns(&self) -> u64 {
-        self.read_ns + self.write_ns + self.meta_ns + self.sync_ns + self.failed_ns
-    }
-
-    /// Merged time, where this is what one process did in one phase; of several at most this.
-    pub fn merged_ns(&self) -> u64 {
-        self.union_read_ns + self.union_rest_ns
-    }
-
-    /// Bytes read and written.
-    pub fn bytes(&self) -> u64 {
-        self.bytes_read + self.bytes_written
     }
 }
 
@@ -101,8 +98,8 @@ impl Span {
     /// Of some calls.
     fn of(counters: &Counters, ns: u64) -> Self {
         Self {
-            first: counters.v[FIRST],
-            last: counters.v[LAST],
+            first: counters.v[FIRST_OPERATION],
+            last: counters.v[LAST_OPERATION],
             ns,
         }
     }
@@ -114,7 +111,7 @@ impl Span {
         self.ns += other.ns;
     }
 
-    /// From when to when the merged time is. The end of a call accounts for what is in flight beside it, too: where that
+    /// From when to when the merged time is. The end of a call also accounts for other calls in flight: if one of them
     /// began before the interval, it has been so without a gap.
     pub fn bounds(&self) -> (u64, u64) {
         let end = self.last.max(self.first);
@@ -162,33 +159,22 @@ impl Filling {
         phases: &[(Phase, Direction)],
         counters: &Counters,
     ) {
-        let flow = &Flow::of(counters);
+        let flow = Flow::of(counters);
         if self.bounds != Some(bounds) {
             self.close();
             self.bounds = Some(bounds);
         }
-        self.processes.entry(process).or_default().add(flow);
+        self.processes.entry(process).or_default().add(&flow);
+        let [reads, rest] = Flow::split(counters);
         for (phase, direction) in phases {
-            let mut part = *flow;
-            if phases.len() > 1 {
-                part = match direction {
-                    Direction::Read => Flow {
-                        bytes_read: flow.bytes_read,
-                        read_ns: flow.read_ns,
-                        union_read_ns: flow.union_read_ns,
-                        ..Flow::default()
-                    },
-                    Direction::Write => Flow {
-                        bytes_read: 0,
-                        read_ns: 0,
-                        union_read_ns: 0,
-                        ..part
-                    },
-                };
-            }
+            let part = match direction {
+                _ if phases.len() == 1 => flow,
+                Direction::Read => reads,
+                Direction::Write => rest,
+            };
             let phase = usize::from(phase.code()) - 1;
             self.phases[phase].add(&part);
-            let span = Span::of(counters, part.merged_ns());
+            let span = Span::of(counters, part.io.merged_ns);
             if span.ns > 0 {
                 let entry = self.merged.entry((process, phase));
                 entry.and_modify(|known| known.add(&span)).or_insert(span);

@@ -1,4 +1,4 @@
-//! One pass over the intervals of a run: reads of training files, saves and loads as they are told apart there, and the
+//! One pass over the intervals of a run: reads of training files, saves and loads as they are distinguished there, and the
 //! series.
 //!
 //! An interval gives for each process and file how often it was opened, how many bytes moved, and when the first and the
@@ -291,7 +291,8 @@ impl Pass<'_> {
                     Some(last)
                         if !is_rewritten
                             && piece.v[CLOSES] > 0
-                            && piece.v[FIRST] < last.v[LAST] + CLOSE_WITHIN_NS =>
+                            && piece.v[FIRST_OPERATION]
+                                < last.v[LAST_OPERATION] + CLOSE_WITHIN_NS =>
                     {
                         counters.absorb(last);
                         *last = counters;
@@ -301,7 +302,10 @@ impl Pass<'_> {
                 continue;
             }
             match rounds.last_mut() {
-                Some(last) if !is_rewritten && piece.v[FIRST] < last.v[LAST] + MAX_PAUSE_NS => {
+                Some(last)
+                    if !is_rewritten
+                        && piece.v[FIRST_OPERATION] < last.v[LAST_OPERATION] + MAX_PAUSE_NS =>
+                {
                     counters.absorb(last);
                     *last = counters;
                 }
@@ -328,8 +332,8 @@ impl Pass<'_> {
             self.uses.directory_syncs.push(DirectorySync {
                 file,
                 process,
-                start: self.at(v[FIRST]),
-                end: self.at(v[LAST]),
+                start: self.at(v[FIRST_OPERATION]),
+                end: self.at(v[LAST_OPERATION]),
                 syncs,
                 ns: v[SYNC_NS],
             });
@@ -342,8 +346,10 @@ impl Pass<'_> {
         if bytes == 0 {
             return;
         }
-        let start = self.first_of([v[FIRST_READ], v[FIRST], 0]);
-        let end = self.first_of([v[LAST_READ], v[LAST], 0]).max(start);
+        let start = self.first_of([v[FIRST_READ], v[FIRST_OPERATION], 0]);
+        let end = self
+            .first_of([v[LAST_READ], v[LAST_OPERATION], 0])
+            .max(start);
         let size = self.uses.sizes[file as usize];
         // The open that wrote the file is none of those that read it.
         let opens = v[OPENS] - u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
@@ -400,7 +406,7 @@ impl Pass<'_> {
 
     fn touch(&self, file: u32, process: u32, counters: &Counters) -> Touch {
         let v = &counters.v;
-        let start = self.first_of([v[FIRST_OPEN], v[FIRST], 0]);
+        let start = self.first_of([v[FIRST_OPEN], v[FIRST_OPERATION], 0]);
         let between = (v[OPENS] > 1 && v[FIRST_CLOSE] != 0)
             .then(|| (self.at(v[FIRST_CLOSE]), self.at(v[LAST_OPEN])));
         Touch {
@@ -435,14 +441,14 @@ impl Pass<'_> {
         if calls + syncs + v[RENAMES] == 0 && !is_the_end {
             return None;
         }
-        let start = self.first_of([v[FIRST_OPEN], v[FIRST_WRITE], v[FIRST]]);
+        let start = self.first_of([v[FIRST_OPEN], v[FIRST_WRITE], v[FIRST_OPERATION]]);
         // What else was done with the file since (it was read back, removed) is no part of the save.
         let is_only_saved = reads + v[UNLINKS] + v[STATS] == 0;
         let has_stamps = v[LAST_WRITE] != 0 || v[LAST_CLOSE] != 0;
         let end = if has_stamps && !is_only_saved {
             self.at(v[LAST_WRITE].max(v[LAST_CLOSE]))
         } else {
-            self.at(v[LAST])
+            self.at(v[LAST_OPERATION])
         };
         Some(Touch {
             start,
@@ -463,7 +469,7 @@ impl Pass<'_> {
             return None;
         }
         let touch = self.touch(file, process, counters);
-        let end = self.first_of([v[LAST_READ].max(v[LAST_CLOSE]), v[LAST], 0]);
+        let end = self.first_of([v[LAST_READ].max(v[LAST_CLOSE]), v[LAST_OPERATION], 0]);
         Some(Touch {
             end: end.max(touch.start),
             bytes: v[BYTES_READ],

@@ -40,7 +40,7 @@ pub const WAITS: [Leaf; 8] = [
     Leaf::Unresolved,
 ];
 
-/// A leaf in a few words, behind "waited for".
+/// A leaf in a few words, to follow "waited for".
 pub fn label(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Storage => "storage",

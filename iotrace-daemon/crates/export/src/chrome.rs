@@ -125,10 +125,10 @@ fn spans(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
                 "ts": micros(start),
                 "dur": micros(end - start),
                 "args": {
-                    "operations": flow.operations,
-                    "bytes_read": flow.bytes_read,
-                    "bytes_written": flow.bytes_written,
-                    "seconds_in_calls": flow.ns() as f64 / 1e9,
+                    "operations": flow.io.operations,
+                    "bytes_read": flow.io.bytes_read,
+                    "bytes_written": flow.io.bytes_written,
+                    "seconds_in_calls": flow.io.ns as f64 / 1e9,
                 },
             });
             events.push((start, event));
@@ -228,9 +228,9 @@ fn counters_of(
         let activities = interval.activities.iter();
         for ((place, _), activity) in activities.filter(|((place, _), _)| of_node(*place)) {
             let sum = sums.entry(*place).or_default();
-            sum[0] += activity.flow.bytes_read;
-            sum[1] += activity.flow.bytes_written;
-            sum[2] += activity.flow.ns();
+            sum[0] += activity.flow.io.bytes_read;
+            sum[1] += activity.flow.io.bytes_written;
+            sum[2] += activity.flow.io.ns;
         }
         // Over the time that is drawn: the clocks of two parts may overlap a little.
         let end = interval.end.max(start + 1);

@@ -7,7 +7,7 @@ use iotrace_common::op;
 use super::{Activity, Export, Interval, operations::Operation};
 use iotrace_model::{
     Process, Row,
-    counters::{Counters, Descriptor, Level, TABLE, Unit},
+    counters::{Counters, Level, TABLE, Unit},
     errno,
     top::commonest,
 };
@@ -109,21 +109,11 @@ pub fn file_columns() -> Vec<String> {
         .chain(&PLACE)
         .map(|name| (*name).into())
         .collect();
-    columns.extend(TABLE.iter().map(counter_name));
+    columns.extend(TABLE.iter().map(|descriptor| descriptor.key.into()));
     columns.push("bytes_cached".into());
     columns.extend(common("access_size", "bytes"));
     columns.extend(common("stride", "bytes"));
     columns
-}
-
-/// The name of a counter, as in the JSON report.
-fn counter_name(descriptor: &Descriptor) -> String {
-    let unit = match descriptor.unit {
-        Unit::Nanoseconds => "_seconds",
-        Unit::Moment => "_at",
-        Unit::Calls | Unit::Bytes | Unit::Mode => "",
-    };
-    [descriptor.name, unit].concat()
 }
 
 /// One row of the table of files.
@@ -199,7 +189,14 @@ pub fn interval_row<'a>(
     values.extend(process_values(export, process));
     phase_values((phase != 0).then(|| Phase::from_code(phase)), &mut values);
     let flow = &activity.flow;
-    values.extend([flow.operations, flow.bytes_read, flow.bytes_written].map(Value::Int));
+    values.extend(
+        [
+            flow.io.operations,
+            flow.io.bytes_read,
+            flow.io.bytes_written,
+        ]
+        .map(Value::Int),
+    );
     let times = [
         flow.read_ns,
         flow.write_ns,

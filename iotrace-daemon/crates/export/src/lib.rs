@@ -26,7 +26,7 @@ use iotrace_analysis::phases::split;
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, page_cache, series::Flow};
 use iotrace_model::{
     Model, Process, Row,
-    counters::{Counters, FIRST, LAST, UNION_READ_NS, UNION_WRITE_NS},
+    counters::{Counters, FIRST_OPERATION, LAST_OPERATION},
     history::Bounds,
     run::Run,
 };
@@ -61,8 +61,6 @@ pub struct Export<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Activity {
     pub flow: Flow,
-    /// Nanoseconds in calls of the phase, those that overlap within the process counted once.
-    pub merged_ns: u64,
     /// Start of the first operation and end of the last, nanoseconds since the start of the run.
     pub first: i64,
     pub last: i64,
@@ -260,15 +258,14 @@ impl<'a> Export<'a> {
             0 => None,
             moment => Some(self.moment(moment)),
         };
-        let first = moment(FIRST).unwrap_or(interval.start);
-        let last = moment(LAST).unwrap_or(interval.end);
+        let first = moment(FIRST_OPERATION).unwrap_or(interval.start);
+        let last = moment(LAST_OPERATION).unwrap_or(interval.end);
         let activity = interval.activities.entry(key).or_insert(Activity {
             first,
             last,
             ..Activity::default()
         });
         activity.flow.add(&flow);
-        activity.merged_ns += counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS];
         activity.first = activity.first.min(first);
         activity.last = activity.last.max(last);
     }

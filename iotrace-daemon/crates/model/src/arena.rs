@@ -1,6 +1,6 @@
 //! Where the bytes of file names lie: packed end to end, so that a name costs its length and a reference.
 //!
-//! Names are never removed: a rename leaves the old one behind, which is as rare as it is small.
+//! Names are never removed. A rename keeps the old one; that is rare and small.
 
 /// A name in an [`Arena`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,8 +17,8 @@ impl Name {
     }
 }
 
-/// Bytes of one chunk; longer names get one of their own. Large enough to be mapped and returned page by page.
-const CHUNK: usize = 1 << 20;
+/// Size of a chunk; a longer name gets its own chunk. Large enough to be mapped and returned page by page.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Append-only storage of names.
 #[derive(Debug, Default)]
@@ -37,7 +37,8 @@ impl Arena {
             .last()
             .is_none_or(|chunk| chunk.capacity() - chunk.len() < bytes.len())
         {
-            self.chunks.push(Vec::with_capacity(CHUNK.max(bytes.len())));
+            self.chunks
+                .push(Vec::with_capacity(CHUNK_BYTES.max(bytes.len())));
         }
         let index = self.chunks.len() - 1;
         let chunk = &mut self.chunks[index];
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!(arena.get(Name::default()), b"");
         let names: Vec<Vec<u8>> = (0..3000)
             .map(|i| vec![i as u8; i])
-            .chain([vec![7; CHUNK + 1], vec![8]])
+            .chain([vec![7; CHUNK_BYTES + 1], vec![8]])
             .collect();
         let kept: Vec<Name> = names.iter().map(|name| arena.keep(name)).collect();
         for (name, kept) in names.iter().zip(kept) {

@@ -17,7 +17,7 @@ pub type Classes = [Requests; class::COUNT];
 pub struct Device {
     /// Its number, in the kernel's encoding: major << 20 | minor.
     pub number: u32,
-    /// As it stands in /dev.
+    /// Its name in /dev.
     pub name: String,
 }
 
@@ -98,7 +98,7 @@ impl Block {
         transfers.for_each(|(_, interval)| *interval = Transfers::default());
     }
 
-    /// Adds that of a node of its own, whose processes begin at `processes` and whose files are `files` here.
+    /// Adds the data of another node, whose processes begin at `processes` and whose files are `files` here.
     pub(super) fn append(&mut self, other: Self, node: u32, processes: u32, files: &[u32]) {
         for ((_, device), classes) in other.devices {
             absorb(self.devices.entry((node, device)).or_default(), &classes);

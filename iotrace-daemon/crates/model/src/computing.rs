@@ -1,4 +1,4 @@
-//! CPU time by process, and what a job computed beside its calls, in bounds: what tells how much of its I/O overlapped with
+//! CPU time by process, and bounds on what a job computed outside calls: they show how much of its I/O overlapped with
 //! other work. `docs/guide/phases.md` has the definition.
 
 use std::collections::BTreeMap;
@@ -25,12 +25,12 @@ impl CpuTime {
     }
 }
 
-/// What all processes of a node computed between two looks.
+/// What all processes of a node computed between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Computed {
     pub bounds: Bounds,
     pub node: u32,
-    /// From before the first look to behind the last, nanoseconds.
+    /// From before the first sample to after the last, nanoseconds.
     pub length_ns: u64,
     /// Of the process that computed most.
     pub at_least_ns: u64,
@@ -41,7 +41,7 @@ pub struct Computed {
 /// CPU time by process.
 #[derive(Clone, Debug, Default)]
 pub struct Computing {
-    /// Time between the looks of the interval.
+    /// Time between the samples of the interval.
     length_ns: u64,
     /// By index of the process, since the last [`Computing::settle`].
     interval: BTreeMap<u32, CpuTime>,
@@ -52,19 +52,19 @@ pub struct Computing {
 }
 
 impl Computing {
-    /// Says how long the look before this one is ago.
-    pub fn look(&mut self, length_ns: u64) {
+    /// Adds the time since the previous sample.
+    pub fn add_length(&mut self, length_ns: u64) {
         self.length_ns += length_ns;
     }
 
-    /// Adds what the process at `index` did since the look before.
+    /// Adds what the process at `index` did since the previous sample.
     pub fn add(&mut self, index: u32, time: &CpuTime) {
         self.nodes = 1;
         self.interval.entry(index).or_default().add(time);
         *self.totals.entry(index).or_default() += time.cpu_ns;
     }
 
-    /// Time between the looks of the interval; 0 where there was none.
+    /// Time between the samples of the interval; 0 if there was none.
     pub fn length_ns(&self) -> u64 {
         self.length_ns
     }
@@ -105,7 +105,7 @@ impl Computing {
         }
     }
 
-    /// Adds that of another node, whose processes are `processes` further behind.
+    /// Adds that of another node, whose process indices are shifted by `processes`.
     pub fn append(&mut self, other: &Self, node: u32, processes: u32) {
         self.nodes += other.nodes;
         let totals = other.totals.iter();
@@ -130,10 +130,10 @@ mod tests {
             computing_at_least_ns: ns / 2,
             beside_at_most_ns: ns / 4,
         };
-        computing.look(50);
+        computing.add_length(50);
         computing.add(0, &time(8));
         computing.add(1, &time(40));
-        computing.look(50);
+        computing.add_length(50);
         computing.add(1, &time(4));
         let bounds = Bounds { start: 0, end: 100 };
         computing.settle(bounds);

@@ -1,6 +1,6 @@
 //! An environment, as in /proc/PID/environ: which batch system started the process, as which job and which rank of it.
 //!
-//! Nothing else of an environment is looked at, and nothing of it is kept but what stands here.
+//! No other variable is read, and only these values are kept.
 
 /// A batch system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Job {
 }
 
 impl Scheduler {
-    /// As it stands before the number of a job.
+    /// The prefix of a job's number.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Slurm => "slurm",
@@ -79,7 +79,7 @@ fn rank(environ: &[u8]) -> Option<Rank> {
             // The name is anybody's; PyTorch's comes with the number of ranks.
             "RANK" => number("WORLD_SIZE").is_some_and(|ranks| number_of < ranks),
             // A batch script has one too, and is no rank.
-            "SLURM_PROCID" => number(STEP).is_some_and(|step| step < SLURM_OWN_STEPS),
+            "SLURM_PROCID" => number(STEP_VARIABLE).is_some_and(|step| step < SLURM_OWN_STEPS),
             _ => true,
         };
         is_rank.then_some(Rank {
@@ -96,10 +96,10 @@ const JOBS: [(&str, Scheduler); 4] = [
     ("LSB_JOBID", Scheduler::Lsf),
     ("FLUX_JOB_ID", Scheduler::Flux),
 ];
-const STEP: &str = "SLURM_STEP_ID";
+const STEP_VARIABLE: &str = "SLURM_STEP_ID";
 
-/// Longest job id of any of them.
-const LONGEST: usize = 64;
+/// Maximum length of a job id.
+const MAX_JOB_BYTES: usize = 64;
 
 /// The job that the environment names.
 pub fn job(environ: &[u8]) -> Option<Job> {
@@ -108,7 +108,9 @@ pub fn job(environ: &[u8]) -> Option<Job> {
         is_id(id, *scheduler).then(|| (*scheduler, id.to_owned()))
     })?;
     let step = match scheduler {
-        Scheduler::Slurm => value(environ, STEP).and_then(step_name).unwrap_or_default(),
+        Scheduler::Slurm => value(environ, STEP_VARIABLE)
+            .and_then(step_name)
+            .unwrap_or_default(),
         _ => String::new(),
     };
     Some(Job {
@@ -125,7 +127,7 @@ fn is_id(text: &str, scheduler: Scheduler) -> bool {
         // `1234.server`, `1234[5].server`, Flux's base58 with its letter ƒ left out
         _ => byte.is_ascii_alphanumeric() || b"._-[]".contains(&byte),
     };
-    !text.is_empty() && text.len() <= LONGEST && text.bytes().all(is_allowed)
+    !text.is_empty() && text.len() <= MAX_JOB_BYTES && text.bytes().all(is_allowed)
 }
 
 /// Slurm's numbers from here on are of steps that are none of srun's.

@@ -21,7 +21,7 @@ mod flag {
     pub const DELETED: u16 = 2;
     /// Something about the file changed since the last flush.
     pub const CHANGED: u16 = 4;
-    /// From here on stand the phases of its operations, those of `PhaseSet`.
+    /// The bits from here on are the phases of its operations, a `PhaseSet`.
     pub const PHASES: u32 = 6;
     /// What a name does not change.
     pub const KEPT: u16 = CHANGED | u16::MAX << PHASES;
@@ -37,7 +37,7 @@ struct Entry {
     path: Name,
     /// Size at first sight, bytes.
     size: u64,
-    /// `st_mode`, all of which stands in 16 bits.
+    /// `st_mode`, which fits 16 bits.
     mode: u16,
     /// See [`flag`].
     flags: u16,
@@ -450,7 +450,7 @@ fn state(name: &FileName) -> u16 {
     flags
 }
 
-/// What stands behind `directory` in `path`, from the slash on; empty for the directory itself.
+/// The rest of `path` after `directory`, from the slash on; empty for the directory itself.
 fn rest_beneath<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     path.strip_prefix(directory)
         .filter(|rest| rest.is_empty() || rest[0] == b'/')

@@ -9,7 +9,7 @@ use super::{Model, Process, history::History, input::Place};
 pub struct Moved(Vec<Option<u32>>);
 
 impl Moved {
-    /// Numbers those that are kept anew.
+    /// Renumbers those that are kept.
     fn new(kept: impl Iterator<Item = bool>) -> Self {
         let mut next = 0;
         let number = |kept: bool| {
@@ -47,7 +47,7 @@ pub struct Forgotten {
 
 impl Model {
     /// Forgets the processes and files that are not to be kept, with all that was counted of them. The interval must be
-    /// settled, so that nothing that nobody has seen is lost. A history that is kept begins anew.
+    /// settled, so that nothing that nobody has seen is lost. A history, if kept, starts over.
     pub fn forget(
         &mut self,
         keep_process: impl Fn(&Process) -> bool,

@@ -37,7 +37,7 @@ impl GlobalMerged {
             .extend(self.interval.take().map(|times| (bounds, times)));
     }
 
-    /// Adds that of a node of its own.
+    /// Adds the data of another node.
     pub fn append(&mut self, other: &Self, node: u32) {
         let own = other.nodes.get(&0);
         self.nodes.extend(own.map(|times| (node, *times)));

@@ -1,4 +1,4 @@
-//! What was counted in which interval, kept small: the deltas of each flush, packed one behind the other.
+//! What was counted in which interval, kept small: the deltas of each flush, packed in sequence.
 //!
 //! A model keeps none unless it is asked to (`Model::with_history`). What only the whole run needs (tables of sizes,
 //! buckets, strides, extremes) is left out. Where the deltas of many intervals grow too large, neighbours are merged two
@@ -8,16 +8,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    counters::{
-        Counters, MAX_BYTE_READ, MAX_BYTE_WRITTEN, MERGED_META_NS, MERGED_READ_NS, READ_SIZE_0_100,
-        TABLE, Unit,
-    },
+    counters::{Counters, Level, TABLE, flag},
     input::Place,
     packed::{Packed, put_varint, take_varint},
 };
 
-/// Most bytes of all intervals before neighbours are merged, as long as there are at least two.
-const MOST_BYTES: usize = 64 << 20;
+/// Maximum size of all intervals; if there are more, neighbours are merged.
+const MAX_BYTES: usize = 64 << 20;
 
 /// Where a delta belongs: a row of the model, or a process's calls by name or overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,19 +75,9 @@ impl History {
             end: bounds.end,
             deltas: bytes,
         });
-        while self.bytes > MOST_BYTES && self.intervals.len() > 1 {
+        while self.bytes > MAX_BYTES && self.intervals.len() > 1 {
             self.coarsen();
         }
-    }
-
-    /// Forgets intervals that ended before `moment`, nanoseconds since the Unix epoch.
-    pub fn forget_before(&mut self, moment: i64) {
-        self.intervals.retain(|interval| interval.end >= moment);
-        self.bytes = self
-            .intervals
-            .iter()
-            .map(|interval| interval.deltas.len())
-            .sum();
     }
 
     /// The end of the last interval.
@@ -111,7 +98,7 @@ impl History {
         })
     }
 
-    /// Adds the intervals of another history, whose rows and processes are `rows` and `processes` further behind.
+    /// Adds the intervals of another history, whose indices of rows and processes are shifted by `rows` and `processes`.
     pub fn append(&mut self, other: &Self, rows: u32, processes: u32) {
         for (bounds, deltas) in other.intervals() {
             let moved = deltas.map(|(key, counters)| {
@@ -174,11 +161,7 @@ fn merge(first: &Interval, second: &Interval) -> Interval {
 
 /// Whether a counter is of use within one interval.
 fn is_kept(index: usize) -> bool {
-    index < READ_SIZE_0_100
-        || TABLE[index].unit == Unit::Moment
-        || (MERGED_READ_NS..=MERGED_META_NS).contains(&index)
-        || index == MAX_BYTE_READ
-        || index == MAX_BYTE_WRITTEN
+    TABLE[index].level == Level::Basic || TABLE[index].has(flag::INTERVAL)
 }
 
 fn put(bytes: &mut Vec<u8>, key: Key, counters: &Counters) {
@@ -234,12 +217,12 @@ impl Iterator for Deltas<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{BYTES_READ, FIRST, LAST, READS, SLOWEST_READ_NS};
+    use crate::counters::{BYTES_READ, FIRST_OPERATION, LAST_OPERATION, READS, SLOWEST_READ_NS};
 
     fn read(calls: u64, time: u64) -> Counters {
         let mut counters = Counters::ZERO;
         (counters.v[READS], counters.v[BYTES_READ]) = (calls, calls << 20);
-        (counters.v[FIRST], counters.v[LAST]) = (time, time + 5);
+        (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]) = (time, time + 5);
         counters.v[SLOWEST_READ_NS] = 3;
         counters.sizes.add(1 << 20, calls);
         counters
@@ -265,7 +248,10 @@ mod tests {
         let [(Key::Row(7), row), (Key::PathOnly(1), path_only)] = all[0].1.as_slice() else {
             panic!("{:?}", all[0].1);
         };
-        assert_eq!((row.v[READS], row.v[FIRST], row.v[LAST]), (2, 100, 105));
+        assert_eq!(
+            (row.v[READS], row.v[FIRST_OPERATION], row.v[LAST_OPERATION]),
+            (2, 100, 105)
+        );
         assert_eq!((row.v[SLOWEST_READ_NS], row.sizes.entries().len()), (0, 0));
         assert_eq!(path_only.v[BYTES_READ], 1 << 20);
     }
@@ -305,10 +291,8 @@ mod tests {
             .map(|(_, mut deltas)| deltas.next());
         let (key, counters) = first.flatten().unwrap();
         assert_eq!(
-            (key, counters.v[READS], counters.v[LAST]),
+            (key, counters.v[READS], counters.v[LAST_OPERATION]),
             (Key::Row(0), 2, 16)
         );
-        history.forget_before(4);
-        assert_eq!(history.intervals().count(), 2);
     }
 }

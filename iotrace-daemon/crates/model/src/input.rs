@@ -2,9 +2,10 @@
 //!
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
-use iotrace_common::{key::FileId, library::Progress, rights::Rights};
+use iotrace_common::{key::FileId, rights::Rights};
 use zeroize::Zeroizing;
 
+use super::IoTotals;
 pub use super::negative_lookups::Searched;
 
 /// A process, once: pids are reused, so its start time belongs to its identity.
@@ -110,7 +111,7 @@ pub enum Event {
         function: u16,
         name: Vec<u8>,
         /// What all traced processes had done until then.
-        progress: Progress,
+        progress: IoTotals,
     },
     /// A name that was unlinked; absolute path.
     Unlink {

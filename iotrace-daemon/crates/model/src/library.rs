@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use iotrace_common::library::{Calls, FUNCTIONS, Function, POP, PUSH, Progress};
+use iotrace_common::library::{Calls, FUNCTIONS, Function, POP, PUSH};
+
+use super::IoTotals;
 
 /// Calls of one process by one function, on one file and object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +40,7 @@ pub struct Range {
     /// Whether it is a moment.
     pub is_mark: bool,
     /// What all traced processes did meanwhile.
-    pub done: Progress,
+    pub done: IoTotals,
 }
 
 /// An object that a library opened.
@@ -51,9 +53,9 @@ enum Object {
 }
 
 /// Bit of the numbers of objects that come from recordings.
-const RESTORED: u64 = 1 << 63;
-/// Objects within objects that are followed.
-const DEEPEST: usize = 64;
+const RESTORED_BIT: u64 = 1 << 63;
+/// Maximum depth of nested objects.
+const MAX_OBJECT_DEPTH: usize = 64;
 
 /// Calls of libraries, and ranges.
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ pub struct Libraries {
     ranges: Vec<Range>,
     /// Places of the ranges that each thread (of a process) is in, the outermost first, with what had been done until their
     /// start.
-    open: HashMap<(u32, u32), Vec<(usize, Progress)>>,
+    open: HashMap<(u32, u32), Vec<(usize, IoTotals)>>,
     /// Places of ranges that ended since the last flush.
     ended: Vec<usize>,
     /// Ends of ranges that had not begun: they began before the trace.
@@ -113,7 +115,7 @@ impl Libraries {
         if file.is_empty() && object.is_empty() {
             return 0;
         }
-        let next = RESTORED | (self.restored.len() as u64 + 1);
+        let next = RESTORED_BIT | (self.restored.len() as u64 + 1);
         let key = (process, file.clone(), object.clone());
         let number = *self.restored.entry(key).or_insert(next);
         self.objects
@@ -134,7 +136,7 @@ impl Libraries {
         function: u16,
         time: u64,
         name: Vec<u8>,
-        progress: Progress,
+        progress: IoTotals,
     ) {
         let open = self.open.entry(thread).or_default();
         if function == POP {
@@ -144,7 +146,7 @@ impl Libraries {
             };
             let range = &mut self.ranges[place];
             range.end = Some(time);
-            range.done = difference(&progress, &before);
+            range.done = progress.since(&before);
             self.ended.push(place);
             return;
         }
@@ -158,7 +160,7 @@ impl Libraries {
             start: time,
             end: is_mark.then_some(time),
             is_mark,
-            done: Progress::default(),
+            done: IoTotals::default(),
         });
         if is_mark {
             self.ended.push(place);
@@ -172,7 +174,7 @@ impl Libraries {
     pub fn names(&self, key: &Key) -> (Vec<u8>, Vec<u8>) {
         let mut parts: Vec<&[u8]> = Vec::new();
         let mut next = key.object;
-        while parts.len() < DEEPEST {
+        while parts.len() < MAX_OBJECT_DEPTH {
             match self.objects.get(&(key.process, next)) {
                 Some(Object::Whole(file, object)) => return (file.clone(), object.clone()),
                 Some(Object::Named { parent: 0, name }) => {
@@ -244,7 +246,7 @@ impl Libraries {
     }
 }
 
-/// Names within each other as a path; an absolute one begins anew.
+/// Nested names as a path; an absolute name starts a new path.
 fn joined<'a>(names: impl Iterator<Item = &'a &'a [u8]>) -> Vec<u8> {
     let mut path = Vec::new();
     for name in names {
@@ -278,26 +280,16 @@ pub fn add(sum: &mut Calls, other: &Calls) {
     }
 }
 
-fn difference(now: &Progress, before: &Progress) -> Progress {
-    // The CPUs are not read at one moment.
-    Progress {
-        operations: now.operations.saturating_sub(before.operations),
-        bytes_read: now.bytes_read.saturating_sub(before.bytes_read),
-        bytes_written: now.bytes_written.saturating_sub(before.bytes_written),
-        ns: now.ns.saturating_sub(before.ns),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use iotrace_common::library::{HDF5, MARKER, index_of};
 
     use super::*;
 
-    fn progress(bytes_read: u64) -> Progress {
-        Progress {
+    fn progress(bytes_read: u64) -> IoTotals {
+        IoTotals {
             bytes_read,
-            ..Progress::default()
+            ..IoTotals::default()
         }
     }
 

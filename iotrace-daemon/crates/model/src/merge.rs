@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::{FailureKey, Model, files::Files, mounts};
 
 /// Filesystems that nodes share.
-const SHARED: [&str; 10] = [
+const SHARED_FILESYSTEMS: [&str; 10] = [
     "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "afs", "wekafs", "fuse",
 ];
 
@@ -45,8 +45,8 @@ impl Model {
         }
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
+        self.io_totals.add(&other.io_totals);
         for process in other.processes.into_all() {
-            self.tally.absorb(&process.tally);
             self.processes.push(process, node, &start);
         }
         for row in other.rows.into_all() {
@@ -93,6 +93,6 @@ impl Model {
     pub fn is_shared(&self, index: u32) -> bool {
         let file = self.file(index);
         let (_, fs_type) = self.mount_of(&file);
-        !file.path.is_empty() && SHARED.contains(&mounts::family(fs_type))
+        !file.path.is_empty() && SHARED_FILESYSTEMS.contains(&mounts::family(fs_type))
     }
 }

@@ -1,6 +1,6 @@
 //! Renames and removals that belong to a known file, waiting for their counts.
 //!
-//! The kernel counts a call by path to its process, not to a file, and tells of it in an event of its own. When a
+//! The kernel counts a call by path to its process, not to a file, and sends a separate event. When a
 //! file is known by that path, one count moves from the process to the file, so that sums stay what they were. The
 //! event may come before the count or with it; a count that was flushed before its event came stays where it is.
 

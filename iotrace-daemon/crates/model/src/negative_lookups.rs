@@ -1,4 +1,4 @@
-//! Directories in which files were looked for that are not there, by process.
+//! Negative look-ups: directories that were searched for files that do not exist, by process.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ pub struct Searched {
     pub hash: u64,
 }
 
-/// Look-ups that found nothing, by process and directory.
+/// Negative look-ups, by process and directory.
 #[derive(Debug, Default)]
 pub struct NegativeLookups {
     /// Places in `paths`.

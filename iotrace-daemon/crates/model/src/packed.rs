@@ -1,11 +1,11 @@
 //! Counters at rest: most are zero for most files, so a row keeps only those that are not.
 //!
 //! Layout: a bitmap with one bit per counter and one for each table; then the values that are not zero, in order,
-//! as LEB128; moments as their distance behind the first operation or before the last; then the tables, each as its
+//! as LEB128; moments as their distance to the first or the last operation; then the tables, each as its
 //! length and its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
 
 use super::{
-    counters::{COUNT, Counters, FIRST, LAST, Merge, TABLE, Unit},
+    counters::{COUNT, Counters, FIRST_OPERATION, LAST_OPERATION, Merge, TABLE, Unit},
     top::SLOTS,
 };
 
@@ -62,8 +62,8 @@ impl Packed {
                     Origin::Last => last.wrapping_sub(stored),
                 };
                 match index {
-                    FIRST => first = value,
-                    LAST => last = value,
+                    FIRST_OPERATION => first = value,
+                    LAST_OPERATION => last = value,
                     _ => {}
                 }
                 newer.absorb_value(index, value, &mut peak);
@@ -95,7 +95,7 @@ impl From<&Counters> for Packed {
             .filter(|(_, value)| *value != 0)
         {
             bytes[index / 8] |= 1 << (index % 8);
-            let (first, last) = (counters.v[FIRST], counters.v[LAST]);
+            let (first, last) = (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]);
             let stored = match origin(index) {
                 Origin::Zero => value,
                 Origin::First => value.wrapping_sub(first),
@@ -129,7 +129,7 @@ impl From<&Counters> for Packed {
 /// are small then, and right at that end they take one byte.
 enum Origin {
     Zero,
-    /// Behind the first operation.
+    /// After the first operation.
     First,
     /// Before the last operation.
     Last,
@@ -138,8 +138,8 @@ enum Origin {
 fn origin(index: usize) -> Origin {
     let descriptor = &TABLE[index];
     match (descriptor.unit, descriptor.merge) {
-        (Unit::Moment, Merge::Max) if index != LAST => Origin::Last,
-        (Unit::Moment, _) if index != FIRST => Origin::First,
+        (Unit::Moment, Merge::Max) if index != LAST_OPERATION => Origin::Last,
+        (Unit::Moment, _) if index != FIRST_OPERATION => Origin::First,
         _ => Origin::Zero,
     }
 }
@@ -153,7 +153,7 @@ pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// Reads what [`put_varint`] wrote; 0 behind the end.
+/// Reads what [`put_varint`] wrote; 0 after the end.
 struct Values<'a>(&'a [u8]);
 
 impl Values<'_> {
@@ -169,7 +169,7 @@ impl Values<'_> {
     }
 }
 
-/// Takes a number off the front that [`put_varint`] appended; 0 behind the end.
+/// Takes a number off the front that [`put_varint`] appended; 0 after the end.
 pub(super) fn take_varint(bytes: &mut &[u8]) -> u64 {
     let mut value = 0;
     let mut shift = 0;
@@ -208,7 +208,7 @@ mod tests {
             counters.strides.add(slot, u64::MAX);
         }
         assert_same(&Packed::from(&counters).unpack(), &counters);
-        counters.v[FIRST] = 0; // a moment without a first one
+        counters.v[FIRST_OPERATION] = 0; // a moment without a first one
         assert_same(&Packed::from(&counters).unpack(), &counters);
     }
 
@@ -217,21 +217,24 @@ mod tests {
         let mut older = Counters::ZERO;
         older.v[SLOWEST_WRITE_NS] = 10;
         older.v[SLOWEST_WRITE_BYTES] = 100;
-        older.v[FIRST] = 1_000;
-        older.v[LAST] = 2_000;
+        older.v[FIRST_OPERATION] = 1_000;
+        older.v[LAST_OPERATION] = 2_000;
         older.sizes.add(4096, 1);
         let mut newer = Counters::ZERO;
         newer.v[SLOWEST_WRITE_NS] = 7;
         newer.v[SLOWEST_WRITE_BYTES] = 70;
-        newer.v[FIRST] = 1_500;
-        newer.v[LAST] = 1_600;
+        newer.v[FIRST_OPERATION] = 1_500;
+        newer.v[LAST_OPERATION] = 1_600;
         newer.sizes.add(512, 3);
         Packed::from(&older).add_to(&mut newer);
         assert_eq!(
             (newer.v[SLOWEST_WRITE_NS], newer.v[SLOWEST_WRITE_BYTES]),
             (10, 100)
         );
-        assert_eq!((newer.v[FIRST], newer.v[LAST]), (1_000, 2_000));
+        assert_eq!(
+            (newer.v[FIRST_OPERATION], newer.v[LAST_OPERATION]),
+            (1_000, 2_000)
+        );
         assert_eq!(newer.sizes.entries(), [(4096, 1), (512, 3)]);
     }
 
@@ -247,8 +250,8 @@ mod tests {
             (BYTES_READ, 110_000),
             (READ_NS, 60_000),
             (META_NS, 9_000),
-            (FIRST, t),
-            (LAST, t + 80_000),
+            (FIRST_OPERATION, t),
+            (LAST_OPERATION, t + 80_000),
             (READ_SIZE_0_100, 1),
             (READ_SIZE_100K_1M, 1),
             (CONSECUTIVE_READS, 1),

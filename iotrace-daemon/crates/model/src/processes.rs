@@ -1,12 +1,10 @@
 //! Processes: who they are, and what they did that no file's counters hold.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use iotrace_common::rights::Rights;
 
-use super::{
-    counters::Counters, environ::Role, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell,
-};
+use super::{environ::Role, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell};
 
 /// What is known of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,39 +46,6 @@ impl About {
     }
 }
 
-/// A count of what a process did, kept beside its counters to check them against.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Calls of all kinds, failed ones included.
-    pub operations: u64,
-    /// Calls that failed.
-    pub failures: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    /// Nanoseconds inside calls.
-    pub nanoseconds: u64,
-}
-
-impl Tally {
-    /// Counts what another tally does.
-    pub(super) fn absorb(&mut self, other: &Self) {
-        self.operations += other.operations;
-        self.failures += other.failures;
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.nanoseconds += other.nanoseconds;
-    }
-
-    /// Counts what `counters` hold.
-    pub fn add(&mut self, counters: &Counters) {
-        self.operations += counters.operations();
-        self.failures += counters.v[super::counters::FAILURES];
-        self.bytes_read += counters.v[super::counters::BYTES_READ];
-        self.bytes_written += counters.v[super::counters::BYTES_WRITTEN];
-        self.nanoseconds += counters.nanoseconds();
-    }
-}
-
 /// One process.
 #[derive(Debug)]
 pub struct Process {
@@ -94,9 +59,7 @@ pub struct Process {
     pub overflow: Cell,
     /// What it did by phase.
     pub phases: ByPhase,
-    /// What was added, to check against.
-    pub(super) tally: Tally,
-    /// Whether a fork, an exec or a look at it told who it is.
+    /// Whether a fork, an exec or /proc described it.
     pub(super) described: bool,
     pub(super) changed: bool,
 }
@@ -105,11 +68,6 @@ impl Process {
     /// Whether something about it changed since the last flush.
     pub fn is_changed(&self) -> bool {
         self.changed
-    }
-
-    /// How long it was in calls of a phase (`Phase::code`), what overlaps counted once, as the kernel side sorted it.
-    pub fn merged(&self, phase: u16) -> Duration {
-        Duration::from_nanos(self.phases.total(phase).merged_ns)
     }
 }
 
@@ -147,7 +105,6 @@ impl Processes {
                 path_only: Cell::default(),
                 overflow: Cell::default(),
                 phases: ByPhase::default(),
-                tally: Tally::default(),
                 described: false,
                 changed: true,
             });

@@ -161,7 +161,7 @@ impl Rows {
             return *index;
         }
         let index = rows.len() as u32;
-        // The hash is taken of rows that are there already, so the new one may follow.
+        // The hash is computed from existing rows, so the new row may be added afterwards.
         self.index
             .insert_unique(hash, index, |index| hasher.hash_one(key_of(index)));
         self.rows.push(Row {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// What was traced.
@@ -16,7 +17,7 @@ pub enum Target {
     All(bool),
 }
 
-/// How the kernel's clocks stand to each other, measured at the start.
+/// Differences of the kernel's clocks, measured at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
     /// Add to `CLOCK_MONOTONIC` for nanoseconds since the Unix epoch.
@@ -66,7 +67,7 @@ pub struct Run {
     pub start_unix_ns: i64,
     pub duration_ns: u64,
     pub clock: Clock,
-    /// How far the wall clock was set while the run lasted, nanoseconds; moments are by the clock as it stood at the start.
+    /// How far the wall clock was set during the run, nanoseconds; moments use the clock as it was at the start.
     #[serde(default)]
     pub clock_step_ns: i64,
     /// What is known of merged time over all processes.
@@ -188,29 +189,9 @@ impl TraceRun {
 
 /// A moment as RFC 3339, UTC, to the microsecond: `2025-11-20T23:53:00.000000Z`.
 pub fn rfc3339(unix_ns: i64) -> String {
-    let micros = unix_ns.div_euclid(1_000);
-    let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar: years begin in March, eras have 400.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468; // since 0000-03-01
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+    // Every i64 of nanoseconds is a moment that jiff knows.
+    let moment = Timestamp::from_microsecond(unix_ns.div_euclid(1_000)).unwrap_or_default();
+    format!("{moment:.6}")
 }
 
 #[cfg(test)]

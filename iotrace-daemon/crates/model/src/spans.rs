@@ -1,4 +1,4 @@
-//! Spans: what one process did with one file from its open to its last call, each by itself.
+//! Spans: what one process did with one file, separately for each use, from the open to the last call.
 //!
 //! The kernel side numbers the uses of a file and counts each under its number (`iotrace_common::key::IoKey::span`), in the
 //! phases of which saves, loads and copies are made. So the times of a span are those of its own first and last call,
@@ -11,44 +11,9 @@ use iotrace_common::key::MAX_SPAN;
 use super::{counters::*, forget::Moved, rows::Cell};
 
 /// Counters of a span that are kept: the columns of `spans.parquet`.
-pub const COUNTERS: [usize; 34] = [
-    READS,
-    WRITES,
-    OPENS,
-    CLOSES,
-    FSYNCS,
-    FDATASYNCS,
-    SYNC_FILE_RANGES,
-    STATS,
-    TRUNCATES,
-    MMAPS,
-    TRANSFER_READS,
-    TRANSFER_WRITES,
-    ZERO_READS,
-    BYTES_READ,
-    BYTES_WRITTEN,
-    READ_NS,
-    WRITE_NS,
-    META_NS,
-    SYNC_NS,
-    UNION_READ_NS,
-    UNION_WRITE_NS,
-    FIRST,
-    LAST,
-    BYTES_FETCHED,
-    MAX_BYTE_READ,
-    MAX_BYTE_WRITTEN,
-    FIRST_OPEN,
-    FIRST_READ,
-    FIRST_WRITE,
-    FIRST_CLOSE,
-    LAST_OPEN,
-    LAST_READ,
-    LAST_WRITE,
-    LAST_CLOSE,
-];
+pub const COUNTERS: [usize; count_of(flag::SPAN)] = indices_of(flag::SPAN);
 
-/// Spans that are kept, about 60 MB. Those after them stand in the counters of their files alone.
+/// Maximum number of spans, about 60 MB. Later ones are only in the counters of their files.
 const MAX_SPANS: usize = 400_000;
 /// Renames that are kept. Later ones are counted with their files, and their times are not known.
 const MAX_RENAMES: usize = 100_000;
@@ -60,7 +25,7 @@ const RENAME_NUMBERS: u32 = u32::MAX - MAX_SPAN;
 pub struct Span {
     pub process: u32,
     pub file: u32,
-    /// Tells it from other spans of the process and file; it has no order. Above [`MAX_SPAN`] it is that of a rename.
+    /// Distinguishes the spans of a process and file; it has no order. Above [`MAX_SPAN`] it is that of a rename.
     pub number: u32,
     pub cell: Cell,
 }
@@ -107,7 +72,7 @@ impl Spans {
             let span = &self.all[index as usize];
             (span.process, span.file)
         };
-        pieces.sort_by_key(|(index, counters)| (place(*index), counters.v[FIRST]));
+        pieces.sort_by_key(|(index, counters)| (place(*index), counters.v[FIRST_OPERATION]));
         let mut uses: Vec<Use> = Vec::new();
         for (index, mut counters) in pieces {
             let (process, file) = place(index);
@@ -140,7 +105,7 @@ impl Spans {
         self.dirty.iter().map(|index| &self.all[*index as usize])
     }
 
-    /// Processes and files whose uses are told one by one.
+    /// Processes and files whose uses are kept one by one.
     pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
         let kept = self.all.iter().filter(|span| !span.is_rename());
         let kept = kept.map(|span| (span.process, span.file));
@@ -150,7 +115,7 @@ impl Spans {
     /// Renames: process, file, and when, `CLOCK_MONOTONIC` nanoseconds.
     pub fn renames(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         let renames = self.all.iter().filter(|span| span.is_rename());
-        renames.map(|span| (span.process, span.file, span.cell.total().v[LAST]))
+        renames.map(|span| (span.process, span.file, span.cell.total().v[LAST_OPERATION]))
     }
 
     /// Whether every use of a file is here.
@@ -180,7 +145,7 @@ impl Spans {
     /// Adds a rename of a file by a process at this time, `CLOCK_MONOTONIC` nanoseconds.
     pub(super) fn add_rename(&mut self, process: u32, file: u32, time: u64) {
         let mut counters = Counters::ZERO;
-        (counters.v[FIRST], counters.v[LAST]) = (time, time);
+        (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]) = (time, time);
         let number = MAX_SPAN + 1 + (time / 1_000 % u64::from(RENAME_NUMBERS)) as u32;
         self.add(process, file, number, &counters);
     }
@@ -232,7 +197,7 @@ impl Spans {
         let Some(over) = self.all.len().checked_sub(count).filter(|over| *over > 0) else {
             return;
         };
-        let last = |span: &Span| span.cell.total().v[LAST];
+        let last = |span: &Span| span.cell.total().v[LAST_OPERATION];
         let mut ends: Vec<u64> = self.all.iter().map(last).collect();
         let (_, newest_dropped, _) = ends.select_nth_unstable(over - 1);
         let newest_dropped = *newest_dropped;
@@ -289,7 +254,7 @@ mod tests {
         let written = |bytes, first, last| {
             let mut counters = Counters::ZERO;
             (counters.v[WRITES], counters.v[BYTES_WRITTEN]) = (1, bytes);
-            (counters.v[FIRST], counters.v[LAST]) = (first, last);
+            (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]) = (first, last);
             // Not kept.
             counters.v[SEEKS] = 1;
             counters
@@ -301,7 +266,10 @@ mod tests {
         assert_eq!(spans.interval().count(), 1);
         let total = spans.all()[0].cell.total();
         assert_eq!((total.v[BYTES_WRITTEN], total.v[SEEKS]), (30, 0));
-        assert_eq!((total.v[FIRST], total.v[LAST]), (100, 140));
+        assert_eq!(
+            (total.v[FIRST_OPERATION], total.v[LAST_OPERATION]),
+            (100, 140)
+        );
         assert_eq!(spans.all().len(), 2);
     }
 
@@ -323,7 +291,7 @@ mod tests {
         let mut spans = Spans::default();
         for number in 0..10 {
             let mut counters = Counters::ZERO;
-            (counters.v[WRITES], counters.v[LAST]) = (1, u64::from(number) + 1);
+            (counters.v[WRITES], counters.v[LAST_OPERATION]) = (1, u64::from(number) + 1);
             spans.add(0, number / 5, number, &counters);
         }
         spans.keep_newest(3);

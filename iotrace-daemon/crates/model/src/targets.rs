@@ -89,9 +89,9 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
     found
 }
 
-/// What /proc says of the process that has this pid now, without its memory, which the process can keep from being read
-/// for as long as it wants; `None` if there is none.
-pub fn glance(pid: u32) -> Option<About> {
+/// What /proc says of the process that has this pid now, without its memory, whose reading the process can delay for as
+/// long as it wants; `None` if there is no such process.
+pub fn identify(pid: u32) -> Option<About> {
     let stat = stat(pid)?;
     let rights = rights(pid);
     Some(About {
@@ -105,14 +105,14 @@ pub fn glance(pid: u32) -> Option<About> {
 }
 
 /// The same with its program, arguments and environment.
-pub fn look(pid: u32) -> Option<About> {
+pub fn describe(pid: u32) -> Option<About> {
     Some(About {
         exe: fs::read_link(proc(pid, "exe"))
             .map(|path| path.into_os_string().into_encoded_bytes())
             .unwrap_or_default(),
         args: arguments(pid),
         role: Role::of(&fs::read(proc(pid, "environ")).unwrap_or_default()),
-        ..glance(pid)?
+        ..identify(pid)?
     })
 }
 
@@ -180,7 +180,7 @@ pub fn is_of(about: &About, process: ProcessId) -> bool {
     is_start(process, about.start_boottime)
 }
 
-/// Whether what /proc says is of the process that was first seen, and not made, at its start.
+/// Whether /proc describes the process whose start is the time when it was first seen.
 pub fn is_of_first_sight(about: &About, process: ProcessId) -> bool {
     const HALF: u32 = 1 << 31;
     process.start.wrapping_sub(start_key(about.start_boottime)) < HALF
@@ -191,8 +191,8 @@ fn is_start(process: ProcessId, start_boottime: u64) -> bool {
     process.start.wrapping_sub(start_key(start_boottime)) <= start_key(tick()) + 1
 }
 
-/// Whether this process is there, and not another that got its pid.
-pub fn is_there(process: ProcessId) -> bool {
+/// Whether this process runs, and not another that got its pid.
+pub fn is_running(process: ProcessId) -> bool {
     stat(process.pid).is_some_and(|stat| is_start(process, stat.start_ticks * tick()))
 }
 
@@ -210,7 +210,7 @@ struct Stat {
     start_ticks: u64,
 }
 
-/// proc(5): /proc/PID/stat. The name stands in parentheses and may hold any byte, those included.
+/// proc(5): /proc/PID/stat. The name is in parentheses and may contain any byte, parentheses included.
 fn stat(pid: u32) -> Option<Stat> {
     let bytes = fs::read(proc(pid, "stat")).ok()?;
     let (open, close) = (
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn this_process_is_described_and_not_mistaken() {
         let pid = std::process::id();
-        let about = look(pid).unwrap();
+        let about = describe(pid).unwrap();
         assert!(about.exe.starts_with(b"/"));
         assert!(!about.args.is_empty());
         let start = start_key(about.start_boottime);

@@ -57,7 +57,7 @@ fn distinct_bytes(unit: &Unit, table: &Table) -> Vec<u8> {
     classes.into_values().collect()
 }
 
-/// Looks for a path that `unit` of `rule` matches and no earlier rule does. The table of all rules says so: it says the first
+/// Searches for a path that `unit` of `rule` matches and no earlier rule does. The table of all rules says so: it says the first
 /// rule that matches, and that is an earlier one where there is one.
 struct Search<'a> {
     place: usize,
@@ -75,7 +75,7 @@ const NODES: usize = 1_000;
 /// Most nodes of one search, which stand in memory.
 const MAX_NODES: usize = 4_000_000;
 
-/// Behind some bytes: the states of both, and for each direction whether `rule` can still win.
+/// After some bytes: the states of both, and for each direction whether `rule` can still win.
 type Node = (u32, u16, [bool; 2]);
 
 impl Search<'_> {

@@ -1,7 +1,7 @@
-//! What a path alone does not tell and the whole run does: whether files that may be weights or data were data.
+//! What the whole run shows and a path alone does not: whether files that may be weights or data were data.
 //!
 //! Only the built-in rules that are named here are second-guessed. `docs/guide/phases.md` has the
-//! framework behind each case, and what cannot be told.
+//! framework behind each case, and what remains unknown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,8 +23,8 @@ const TAKEN_FOR_WEIGHTS: [&str; 1] = ["weights-loaded"];
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// Rules that take a read for one of data.
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
-/// Files of one kind in one directory from which on they are data; weights in so many parts have names of their own.
-const FAMILY: usize = 16;
+/// Minimum number of files of one kind in a directory that makes them data; weights in so many parts have other names.
+const MIN_FAMILY_FILES: usize = 16;
 
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,14 +261,17 @@ impl Ambiguous {
                 .or_default()
                 .push(*file);
         }
-        for members in families.values().filter(|members| members.len() >= FAMILY) {
+        for members in families
+            .values()
+            .filter(|members| members.len() >= MIN_FAMILY_FILES)
+        {
             for file in members {
                 reasons.entry(*file).or_insert(Reason::Family);
             }
         }
     }
 
-    /// Data with an index beside it, as Megatron's.
+    /// Data with an index in the same directory, as Megatron's.
     fn indexed(&self, model: &Model, read: &HashSet<u32>, reasons: &mut HashMap<u32, Reason>) {
         let stem = |path: &'_ [u8], ending: &[u8]| path.strip_suffix(ending).map(<[u8]>::to_vec);
         let wanted: HashMap<Vec<u8>, u32> = read

@@ -25,7 +25,7 @@ pub struct Copy {
     /// `CLOCK_MONOTONIC` nanoseconds.
     pub start: u64,
     pub end: u64,
-    /// Whether the kernel was not told that it is one.
+    /// Whether it is inferred from reads and writes, without a call that copies.
     pub is_inferred: bool,
 }
 
@@ -166,12 +166,12 @@ impl Copies {
         for one in uses.iter().filter(|one| one.counters.v[BYTES_WRITTEN] > 0) {
             let first = first_write.entry((one.process, one.file));
             let first = first.or_insert(u64::MAX);
-            *first = one.counters.v[FIRST].min(*first);
+            *first = one.counters.v[FIRST_OPERATION].min(*first);
         }
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();
         for one in uses.iter().filter(|one| one.counters.v[BYTES_READ] > 0) {
             let written = first_write.get(&(one.process, one.file));
-            let is_back = written.is_some_and(|first| *first <= one.counters.v[FIRST]);
+            let is_back = written.is_some_and(|first| *first <= one.counters.v[FIRST_OPERATION]);
             if is_back {
                 self.read_back.insert(one.pieces[0]);
             }
@@ -190,8 +190,8 @@ fn copy(process: u32, source: (u32, &Counters), target: (u32, &Counters)) -> Cop
         source: source.0,
         target: target.0,
         bytes: to[BYTES_WRITTEN],
-        start: from[FIRST].min(to[FIRST]),
-        end: from[LAST].max(to[LAST]),
+        start: from[FIRST_OPERATION].min(to[FIRST_OPERATION]),
+        end: from[LAST_OPERATION].max(to[LAST_OPERATION]),
         is_inferred: !is_told(source.1, target.1),
     }
 }
@@ -209,9 +209,9 @@ fn are_together(source: &Counters, target: &Counters) -> bool {
     if !is_told(source, target) && to[BYTES_WRITTEN] < MIN_INFERRED_BYTES {
         return false;
     }
-    to[FIRST] <= from[LAST] + MAX_PAUSE_NS
-        && from[FIRST] <= to[LAST]
-        && from[FIRST] <= to[FIRST] + MAX_PAUSE_NS
+    to[FIRST_OPERATION] <= from[LAST_OPERATION] + MAX_PAUSE_NS
+        && from[FIRST_OPERATION] <= to[LAST_OPERATION]
+        && from[FIRST_OPERATION] <= to[FIRST_OPERATION] + MAX_PAUSE_NS
 }
 
 /// Processes and files of which every use that moved bytes is one end of a copy.

@@ -54,7 +54,7 @@ pub struct Glob {
     core: String,
 }
 
-/// What stands before and behind the core of a glob.
+/// What surrounds the core of a glob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Form {
     /// Any directories before.
@@ -69,8 +69,8 @@ impl Form {
     /// The regular expression of globs of this form, by their cores.
     pub fn regex(self, cores: &[&str]) -> String {
         let before = if self.anywhere { "(?:.*/)?" } else { "" };
-        let behind = if self.beneath { "/.*" } else { "" };
-        format!("{before}(?:{}){behind}", cores.join("|"))
+        let after = if self.beneath { "/.*" } else { "" };
+        format!("{before}(?:{}){after}", cores.join("|"))
     }
 }
 
@@ -106,7 +106,7 @@ impl Glob {
         &self.text
     }
 
-    /// What stands around its core.
+    /// What surrounds its core.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -156,7 +156,7 @@ fn strip_front(text: &str) -> Result<(&str, bool), GlobError> {
     }
 }
 
-/// What stands before the trailing `/` or `/**`, and whether there was one.
+/// The text before the trailing `/` or `/**`, and whether there was one.
 fn strip_back(text: &str, anywhere: bool) -> (&str, bool) {
     let mut rest = text;
     let mut beneath = false;

@@ -1,4 +1,4 @@
-//! Phases of a training job, and the directions that tell a save from a load.
+//! Phases of a training job, and the directions that distinguish a save from a load.
 
 use std::fmt;
 

@@ -95,7 +95,7 @@ fn read_part(
         ..
     } = restored;
     if sampled_ns > 0 {
-        model.computing_mut().look(sampled_ns);
+        model.computing_mut().add_length(sampled_ns);
     }
     if let Some(interval) = interval {
         model.settle(interval);

@@ -42,8 +42,8 @@ impl Category {
         self.files += 1;
         self.bytes += file.size;
         self.largest_bytes = self.largest_bytes.max(file.size);
-        self.bytes_read += file.bytes_read;
-        self.bytes_written += file.bytes_written;
+        self.bytes_read += file.io.bytes_read;
+        self.bytes_written += file.io.bytes_written;
     }
 
     /// Mean size, bytes.
@@ -179,7 +179,7 @@ impl Report<'_> {
         let mut sizes = [Category::default(); CLASS_ENDS.len()];
         for file in &self.files {
             counts.all.add(file);
-            match (file.bytes_read > 0, file.bytes_written > 0) {
+            match (file.io.bytes_read > 0, file.io.bytes_written > 0) {
                 (true, true) => counts.read_write.add(file),
                 (true, false) => counts.read_only.add(file),
                 (false, true) => counts.write_only.add(file),

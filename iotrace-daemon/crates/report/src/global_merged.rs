@@ -8,7 +8,7 @@ use iotrace_common::{global_merged, phases::COUNT};
 use super::{Report, merged::Merged};
 use iotrace_analysis::phases::split;
 use iotrace_analysis::series::Slice;
-use iotrace_model::{PhaseSet, history::Bounds, phases::Done};
+use iotrace_model::{IoTotals, PhaseSet, history::Bounds};
 use iotrace_phases::{phase::Phase, used::Used};
 
 /// Time in calls that the report has in another phase than the kernel side, or may have; by the number of the phase.
@@ -61,7 +61,7 @@ impl Report<'_> {
         let sums = &self.processes[process as usize].phases;
         Phase::ALL.into_iter().all(|phase| {
             let sum = sums.get(phase);
-            let done = sum.map_or_else(Done::default, |sum| Done::of(&sum.sum.counters));
+            let done = sum.map_or_else(IoTotals::default, |sum| IoTotals::of(&sum.sum.counters));
             done == known.total(phase.code())
         })
     }

@@ -38,7 +38,7 @@ pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, uni
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
 use iotrace_model::{
-    FailureCount, FailureKey, Model, Row, counters::Counters, input::Place, run::Run,
+    FailureCount, FailureKey, IoTotals, Model, Row, counters::Counters, input::Place, run::Run,
 };
 use iotrace_phases::{
     Classifier,
@@ -101,11 +101,7 @@ struct ProcessSum {
 #[derive(Clone)]
 struct FileSum {
     file: u32,
-    operations: u64,
-    /// Nanoseconds inside calls.
-    ns: u64,
-    bytes_read: u64,
-    bytes_written: u64,
+    io: IoTotals,
     /// Processes that used it.
     processes: u32,
     /// Bytes to the end of the last access; at detail `basic` the size at first sight.
@@ -116,10 +112,7 @@ struct FileSum {
 #[derive(Default)]
 struct MountSum {
     files: u64,
-    operations: u64,
-    ns: u64,
-    bytes_read: u64,
-    bytes_written: u64,
+    io: IoTotals,
 }
 
 impl<'a> Report<'a> {
@@ -235,7 +228,7 @@ impl<'a> Report<'a> {
             .mounts
             .entry((mount_point.to_vec(), fs_type.to_owned()))
             .or_default();
-        mount.add(&sum);
+        mount.io.add(&sum.io);
         if file.is_directory() {
             self.directories.push(sum);
         } else {
@@ -323,32 +316,16 @@ impl FileSum {
     fn new(file: u32) -> Self {
         Self {
             file,
-            operations: 0,
-            ns: 0,
-            bytes_read: 0,
-            bytes_written: 0,
+            io: IoTotals::default(),
             processes: 0,
             size: 0,
         }
     }
 
     fn add(&mut self, counters: &Counters) {
-        use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN};
         self.size = self.size.max(uses::extent(counters));
-        self.operations += counters.operations();
-        self.ns += counters.nanoseconds();
-        self.bytes_read += counters.v[BYTES_READ];
-        self.bytes_written += counters.v[BYTES_WRITTEN];
+        self.io.add(&IoTotals::of(counters));
         self.processes += 1;
-    }
-}
-
-impl MountSum {
-    fn add(&mut self, sum: &FileSum) {
-        self.operations += sum.operations;
-        self.ns += sum.ns;
-        self.bytes_read += sum.bytes_read;
-        self.bytes_written += sum.bytes_written;
     }
 }
 

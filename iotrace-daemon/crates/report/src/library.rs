@@ -6,6 +6,7 @@ use iotrace_common::library::{Calls, FUNCTIONS, NAMES, class};
 
 use super::Report;
 use iotrace_model::{
+    IoTotals,
     counters::{READS, WRITES},
     library::{Range, add},
 };
@@ -41,7 +42,7 @@ pub struct OfSubject {
 
 /// Ranges of one name.
 #[derive(Clone, Debug, Default)]
-pub struct OfName {
+pub struct NamedRanges {
     pub name: Vec<u8>,
     /// Ranges that ended, and those that did not.
     pub count: u64,
@@ -49,11 +50,8 @@ pub struct OfName {
     pub ns: u64,
     pub shortest_ns: u64,
     pub longest_ns: u64,
-    pub operations: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    /// Time in calls, summed.
-    pub calls_ns: u64,
+    /// What all traced processes did in the ranges that ended.
+    pub io: IoTotals,
 }
 
 impl Report<'_> {
@@ -108,14 +106,14 @@ impl Report<'_> {
     }
 
     /// Ranges by name, those with the most time first.
-    pub(super) fn range_names(&self) -> Vec<OfName> {
-        let mut sums: BTreeMap<&[u8], OfName> = BTreeMap::new();
+    pub(super) fn range_names(&self) -> Vec<NamedRanges> {
+        let mut sums: BTreeMap<&[u8], NamedRanges> = BTreeMap::new();
         let ranges = self.model.libraries().ranges().iter();
         for range in ranges.filter(|range| !range.is_mark) {
-            let sum = sums.entry(&range.name).or_insert_with(|| OfName {
+            let sum = sums.entry(&range.name).or_insert_with(|| NamedRanges {
                 name: range.name.clone(),
                 shortest_ns: u64::MAX,
-                ..OfName::default()
+                ..NamedRanges::default()
             });
             let Some(ns) = length(range) else {
                 sum.unended += 1;
@@ -125,12 +123,9 @@ impl Report<'_> {
             sum.ns += ns;
             sum.shortest_ns = sum.shortest_ns.min(ns);
             sum.longest_ns = sum.longest_ns.max(ns);
-            sum.operations += range.done.operations;
-            sum.bytes_read += range.done.bytes_read;
-            sum.bytes_written += range.done.bytes_written;
-            sum.calls_ns += range.done.ns;
+            sum.io.add(&range.done);
         }
-        let mut names: Vec<OfName> = sums.into_values().collect();
+        let mut names: Vec<NamedRanges> = sums.into_values().collect();
         for name in names.iter_mut().filter(|name| name.count == 0) {
             name.shortest_ns = 0;
         }

@@ -160,7 +160,7 @@ impl Report<'_> {
                 mount_point: escape(mount_point),
                 fs_type: fs_type.clone(),
                 files: sum.files,
-                bytes_read: sum.bytes_read,
+                bytes_read: sum.io.bytes_read,
             })
             .collect()
     }

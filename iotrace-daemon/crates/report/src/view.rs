@@ -112,11 +112,13 @@ impl View {
         }
         let rows = rows
             .into_iter()
-            .filter(|(_, filling)| filling.flow.operations > 0);
+            .filter(|(_, filling)| filling.flow.io.operations > 0);
         let mut rows: Vec<ViewRow> = rows
             .map(|((name, process), filling)| filling.finish(report, choice, name, process))
             .collect();
-        rows.sort_by(|a, b| (Reverse(a.flow.ns()), &a.name).cmp(&(Reverse(b.flow.ns()), &b.name)));
+        rows.sort_by(|a, b| {
+            (Reverse(a.flow.io.ns), &a.name).cmp(&(Reverse(b.flow.io.ns), &b.name))
+        });
         let mut rest = (0, Flow::default());
         for row in rows.drain(rows.len().min(choice.top)..) {
             rest.0 += 1;

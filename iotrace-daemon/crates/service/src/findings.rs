@@ -177,13 +177,13 @@ impl Looks {
 
     /// The unit's time: from its first operation to its last.
     fn run_of(&self, part: &Model) -> Run {
-        use iotrace_model::counters::{FIRST, LAST};
+        use iotrace_model::counters::{FIRST_OPERATION, LAST_OPERATION};
         let cells = part.rows().iter().map(|row| row.cell.total());
         let (first, last) = cells.fold((u64::MAX, 0), |(first, last), counters| {
-            let started = Some(counters.v[FIRST]).filter(|first| *first > 0);
+            let started = Some(counters.v[FIRST_OPERATION]).filter(|first| *first > 0);
             (
                 first.min(started.unwrap_or(u64::MAX)),
-                last.max(counters.v[LAST]),
+                last.max(counters.v[LAST_OPERATION]),
             )
         });
         Run {

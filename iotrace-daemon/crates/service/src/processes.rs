@@ -185,16 +185,17 @@ impl Processes {
         let gone: Vec<ProcessId> = self
             .by_id
             .iter()
-            .filter(|(process, entry)| entry.ended.is_none() && !targets::is_there(**process))
+            .filter(|(process, entry)| entry.ended.is_none() && !targets::is_running(**process))
             .map(|(process, _)| *process)
             .collect();
         for process in gone {
             self.ended(process);
         }
         // Those whose environment and end were dropped.
-        self.starts.retain(|process, _| targets::is_there(*process));
+        self.starts
+            .retain(|process, _| targets::is_running(*process));
         self.early.clear();
-        self.readers.retain(targets::is_there);
+        self.readers.retain(targets::is_running);
         self.subordinates = Subordinates::read();
     }
 
@@ -324,5 +325,5 @@ fn numbered(unit: Unit) -> Unit {
 fn cgroup_of(process: ProcessId) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).ok()?;
     // Looked at last: until here it was this process, and not another that got its pid.
-    targets::is_there(process).then_some(text)
+    targets::is_running(process).then_some(text)
 }

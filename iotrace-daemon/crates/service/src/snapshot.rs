@@ -12,7 +12,7 @@ use iotrace_common::{
 use serde::{Deserialize, Serialize};
 
 use iotrace_model::targets;
-use iotrace_model::{Model, Process, input::ProcessId, phases::Done, run::CallInFlight};
+use iotrace_model::{IoTotals, Model, Process, input::ProcessId, run::CallInFlight};
 use iotrace_phases::phase::Phase;
 
 /// What was done until a moment.
@@ -26,9 +26,9 @@ pub struct Snapshot {
     /// The process and its descendants, those included that have ended.
     pub processes: u64,
     /// Of all of them together.
-    pub total: Done,
+    pub total: IoTotals,
     /// The same by phase, where there is anything; merged time is summed over processes.
-    pub phases: BTreeMap<String, Done>,
+    pub phases: BTreeMap<String, IoTotals>,
     /// Calls of theirs that have not returned after a second, the longest first.
     #[serde(default)]
     pub in_flight: Vec<Call>,
@@ -80,7 +80,7 @@ impl Snapshot {
         for (phase, done) in &mut phases {
             *done = done.since(&earlier.phases.get(phase).copied().unwrap_or_default());
         }
-        phases.retain(|_, done| *done != Done::default());
+        phases.retain(|_, done| *done != IoTotals::default());
         Self {
             since_unix_ns: earlier.time_unix_ns,
             total: self.total.since(&earlier.total),
@@ -94,7 +94,7 @@ impl Snapshot {
 #[derive(Clone, Debug, Default)]
 struct Ended {
     processes: u64,
-    phases: [Done; COUNT],
+    phases: [IoTotals; COUNT],
 }
 
 impl Ended {
@@ -106,7 +106,7 @@ impl Ended {
     }
 
     fn of(process: &Process) -> Self {
-        let mut phases = [Done::default(); COUNT];
+        let mut phases = [IoTotals::default(); COUNT];
         for (code, done) in phases.iter_mut().enumerate() {
             *done = process.phases.total(code as u16);
         }
@@ -200,7 +200,7 @@ impl Families {
             .processes()
             .iter()
             .rev()
-            .find(|process| process.id.pid == pid && targets::is_there(process.id));
+            .find(|process| process.id.pid == pid && targets::is_running(process.id));
         // One that has done nothing yet is not known, and has no children that have.
         if let Some(root) = root {
             if !is_open(rights(root)) {
@@ -296,7 +296,7 @@ fn shown(pid: u32, sum: &Ended) -> Snapshot {
         ..Snapshot::default()
     };
     for (code, done) in sum.phases.iter().enumerate() {
-        if *done != Done::default() {
+        if *done != IoTotals::default() {
             let phase = Phase::from_code(code as u16).name();
             snapshot.total.add(done);
             snapshot.phases.entry(phase.into()).or_default().add(done);
@@ -317,7 +317,7 @@ mod tests {
     /// Of this process, which is there, and of others that are not.
     fn id(pid: u32) -> ProcessId {
         if pid == std::process::id() {
-            let about = targets::look(pid).unwrap();
+            let about = targets::describe(pid).unwrap();
             let start = iotrace_common::key::start_key(about.start_boottime);
             return ProcessId { pid, start };
         }
@@ -349,7 +349,7 @@ mod tests {
     fn family() -> Model {
         let own = std::process::id();
         let mut model = Model::default();
-        let about = targets::look(own).unwrap();
+        let about = targets::describe(own).unwrap();
         model.describe_process(
             id(own),
             iotrace_model::About {

@@ -168,7 +168,7 @@ fn top_directories(data: &Data<'_>, facts: &Facts) -> Vec<Subject> {
     )
 }
 
-/// Training files that are opened anew for a small part each.
+/// Training files that are reopened for each small part.
 pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let concerned = || {
         facts

@@ -46,7 +46,7 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
         "open-per-sample",
         |tiny, open| tiny.subjects.first() == open.subjects.first(),
     );
-    // What the syncs take is of the time that training stands still.
+    // The time of the syncs is part of the time in which training waits.
     fold(
         &mut findings,
         "checkpoint-bound-by-fsync",
@@ -63,7 +63,7 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
     findings
 }
 
-/// Takes the finding `code` into that of `into`, where both are there and it `is_explained`.
+/// Merges the finding `code` into `into` if both exist and it `is_explained`.
 fn fold(
     findings: &mut Vec<Finding>,
     code: &str,

@@ -1,4 +1,4 @@
-//! Sums over rows that several findings look at: by file and by mount.
+//! Sums over rows that several findings use: by file and by mount.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub struct FileFacts {
     /// Bytes that reads fetched from storage, where most of what was read came from there, and nanoseconds in these reads.
     pub stored_bytes: u64,
     pub stored_ns: u64,
-    /// Bytes behind these opens, and nanoseconds in reads and metadata.
+    /// Bytes read after these opens, and nanoseconds in reads and metadata.
     pub sample_bytes: u64,
     pub sample_read_ns: u64,
     pub sample_meta_ns: u64,

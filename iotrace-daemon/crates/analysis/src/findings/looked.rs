@@ -1,4 +1,4 @@
-//! What findings rest on, and what they do not look at.
+//! The data that findings use, and what they do not cover.
 
 use iotrace_model::{
     counters::{Counters, FAULTS, MMAPS, TIMED_MAJOR_FAULTS},

@@ -140,7 +140,7 @@ pub struct Finding {
 const MIN_WAITED_SHARE: f64 = 0.01;
 
 /// Subjects that a finding names.
-const SUBJECTS: usize = 10;
+const MAX_SUBJECTS: usize = 10;
 
 /// What findings are made from.
 pub(super) struct Data<'a> {
@@ -266,7 +266,7 @@ fn largest<T>(
         .map(|item| (Reverse(key(&item)), subject(&item)))
         .collect();
     ranked.sort_by_cached_key(|(key, subject)| (*key, name(subject)));
-    ranked.truncate(SUBJECTS);
+    ranked.truncate(MAX_SUBJECTS);
     ranked.into_iter().map(|(_, subject)| subject).collect()
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::saves::Event;
 use iotrace_model::groups::Groups;
 
-/// Time of all saves, one behind the other.
+/// Time of all saves in sequence.
 fn time(saves: &[Event]) -> u64 {
     saves.iter().map(Event::ns).sum()
 }
@@ -40,7 +40,7 @@ fn files(data: &Data<'_>, saves: &[Event]) -> Vec<Subject> {
 pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
     let saves = &data.analysis.checkpoints;
     let time = time(saves);
-    // Of one process the syncs come one behind the other; of several they overlap, so the longest of them counts.
+    // The syncs of one process follow each other; those of several overlap, so the longest counts.
     let syncs: u64 = saves
         .iter()
         .map(|save| save.sync_ns / save.processes.len().max(1) as u64)

@@ -8,10 +8,10 @@ use iotrace_phases::{
     phase::{Direction, Phase},
 };
 
-/// Subjects that are left to processes where there are many directories.
-const PROCESSES: usize = 2;
+/// Subjects reserved for processes if there are many directories.
+const MIN_PROCESSES: usize = 2;
 
-/// Very many look-ups of files that are not there.
+/// Very many negative look-ups.
 pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     let startup = &data.analysis.startup;
     let (elsewhere, elsewhere_ns) = beside_data(data);
@@ -46,8 +46,10 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     let directories = directories.map(|searched| Subject::Directory(searched.path.clone()));
     let processes = startup.by_process.iter();
     let processes = processes.map(|(process, _)| Subject::Process(*process));
-    let mut subjects: Vec<Subject> = directories.take(super::SUBJECTS - PROCESSES).collect();
-    subjects.extend(processes.take(super::SUBJECTS - subjects.len()));
+    let mut subjects: Vec<Subject> = directories
+        .take(super::MAX_SUBJECTS - MIN_PROCESSES)
+        .collect();
+    subjects.extend(processes.take(super::MAX_SUBJECTS - subjects.len()));
     Some(Finding {
         code: "startup-metadata-storm",
         saving: data.saving(wall(data, not_found_ns), Confidence::Medium, &["look-ups of several threads at a time"]),
@@ -61,8 +63,8 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Of time in look-ups, summed over processes, the wall time of the run: processes that lived at one time may have waited at
-/// one time, so of those the one with the most look-ups counts.
+/// Wall time of look-ups, from their time summed over processes: of processes that ran at the same time, which may have
+/// waited at the same time, the one with the most look-ups counts.
 fn wall(data: &Data<'_>, ns: u64) -> u64 {
     let by_process = &data.analysis.startup.by_process;
     let (clock, processes) = (&data.run.clock, data.model.processes());
@@ -83,7 +85,7 @@ fn wall(data: &Data<'_>, ns: u64) -> u64 {
     (ns as f64 * most as f64 / all.max(1) as f64) as u64
 }
 
-/// Look-ups in directories of training data and checkpoints: how many, and their time. They are no search for libraries.
+/// Look-ups in directories of training data and checkpoints: how many, and their time. They do not search for libraries.
 fn beside_data(data: &Data<'_>) -> (u64, u64) {
     let is_data = |sorted: &Sorted| {
         let phases = Direction::ALL.map(|direction| sorted.phase(direction));

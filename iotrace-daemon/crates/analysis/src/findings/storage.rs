@@ -157,8 +157,8 @@ pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         let bounds = spans.map(|(_, span)| span.bounds());
         let bounds = bounds.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let busy = bounds.map_or(0, |(start, end)| end - start) as f64;
-        if busy > 0.0 && flow.bytes_fetched > flow.bytes_read / 2 && flow.bytes_read > 0 {
-            let rate = flow.bytes_read as f64 * 1e9 / busy;
+        if busy > 0.0 && flow.bytes_fetched > flow.io.bytes_read / 2 && flow.io.bytes_read > 0 {
+            let rate = flow.io.bytes_read as f64 * 1e9 / busy;
             intervals.push((flow.read_ns as f64 / busy, rate));
         }
     }

@@ -106,7 +106,7 @@ fn finding(
     }
 }
 
-/// Workers that read next to nothing beside others that do.
+/// Workers that read next to nothing while others read.
 pub fn idle(data: &Data<'_>) -> Option<Finding> {
     let cohorts = &data.analysis.balance.workers;
     let is_large = |cohort: &&Cohort| cohort.bytes() as f64 >= data.limit(BALANCE_BYTES);
@@ -134,7 +134,7 @@ pub fn idle(data: &Data<'_>) -> Option<Finding> {
             ("idle", Value::Count(without.len() as u64)),
             ("groups", Value::Count(large.len() as u64)),
         ],
-        subjects: without.into_iter().take(super::SUBJECTS).map(Subject::Process).collect(),
+        subjects: without.into_iter().take(super::MAX_SUBJECTS).map(Subject::Process).collect(),
         advice: "Use fewer workers, or cut the data into more shards: a worker without a shard has nothing to read.".into(),
         also: Vec::new(),
     })

@@ -309,13 +309,13 @@ fn the_series_sums_up_to_the_run() {
     let training = usize::from(Phase::Training.code()) - 1;
     let checkpoint = usize::from(Phase::Checkpoint.code()) - 1;
     for slice in &slices {
-        assert_eq!(slice.phases[training].bytes_read, 16 * MIB);
-        assert_eq!(slice.phases[checkpoint].bytes_written, MIB);
+        assert_eq!(slice.phases[training].io.bytes_read, 16 * MIB);
+        assert_eq!(slice.phases[checkpoint].io.bytes_written, MIB);
         assert_eq!(
             slice
                 .processes
                 .iter()
-                .map(|(_, flow)| flow.bytes())
+                .map(|(_, flow)| flow.io.bytes())
                 .sum::<u64>(),
             17 * MIB
         );
@@ -323,7 +323,7 @@ fn the_series_sums_up_to_the_run() {
     let operations: u64 = slices
         .iter()
         .flat_map(|s| s.phases)
-        .map(|flow| flow.operations)
+        .map(|flow| flow.io.operations)
         .sum();
-    assert_eq!(operations, job.model.tally().operations);
+    assert_eq!(operations, job.model.io_totals().operations);
 }

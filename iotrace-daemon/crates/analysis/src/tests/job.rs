@@ -144,7 +144,7 @@ impl Job {
         if counters.v[CLOSES] > 0 {
             (counters.v[FIRST_CLOSE], counters.v[LAST_CLOSE]) = (to - 1, to);
         }
-        (counters.v[FIRST], counters.v[LAST]) = (from, to);
+        (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]) = (from, to);
         self.model.add(id(used.pid), Place::File(file), &counters);
     }
 

@@ -32,7 +32,7 @@ pub fn heatmap(export: &Export<'_>, ranks: &Ranks) -> Vec<u8> {
             let flow = &activity.flow;
             for (bins, moved) in bytes[rank]
                 .iter_mut()
-                .zip([flow.bytes_written, flow.bytes_read])
+                .zip([flow.io.bytes_written, flow.io.bytes_read])
             {
                 any |= moved > 0;
                 spread(bins, width, (activity.first, activity.last), moved);

@@ -106,22 +106,21 @@ fn over_time(export: &Export<'_>, intervals: &[Interval], node: usize, points: &
                 let mut sum = Activity::default();
                 of_phase.for_each(|(_, _, activity)| {
                     sum.flow.add(&activity.flow);
-                    sum.merged_ns += activity.merged_ns;
                 });
                 for (name, value) in [
                     (
                         "read_bytes_per_second",
-                        sum.flow.bytes_read as f64 / seconds,
+                        sum.flow.io.bytes_read as f64 / seconds,
                     ),
                     (
                         "written_bytes_per_second",
-                        sum.flow.bytes_written as f64 / seconds,
+                        sum.flow.io.bytes_written as f64 / seconds,
                     ),
                     (
                         "operations_per_second",
-                        sum.flow.operations as f64 / seconds,
+                        sum.flow.io.operations as f64 / seconds,
                     ),
-                    ("merged_seconds", sum.merged_ns as f64 / 1e9),
+                    ("merged_seconds", sum.flow.io.merged_ns as f64 / 1e9),
                 ] {
                     let tag = format!("{prefix}{name}/{phase}");
                     point.push((tag, Value::Scalar(value as f32)));
@@ -134,7 +133,7 @@ fn over_time(export: &Export<'_>, intervals: &[Interval], node: usize, points: &
         put(end, &activities, (end - start) as f64 / 1e9);
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
         for (place, _, activity) in &activities {
-            *bytes.entry(*place).or_default() += activity.flow.bytes();
+            *bytes.entry(*place).or_default() += activity.flow.io.bytes();
         }
         let bytes: Vec<u64> = bytes.into_values().collect();
         let histogram = Value::Histogram(Histogram::of(&bytes));

@@ -1,15 +1,11 @@
 //! The counters of one process on one file: a flat block of integers, described by one [`TABLE`].
 
-mod table;
+pub mod shown;
 
-use iotrace_common::{
-    op,
-    phases::direction,
-    value::{Io, IoFull, group},
-};
+pub use iotrace_common::counters::*;
+use iotrace_common::op;
 
 use super::top::Top;
-pub use table::*;
 
 /// The counters of one process on one file, over one sample, one interval or the whole run.
 #[derive(Clone, Debug)]
@@ -124,83 +120,26 @@ fn prepend(top: &mut Top, older: &[(u64, u64)]) -> u64 {
 
 impl From<&Io> for Counters {
     fn from(io: &Io) -> Self {
-        let mut counters = Self::ZERO;
-        let v = &mut counters.v;
-        widen(&mut v[..op::COUNT], &io.calls);
-        v[ZERO_READS] = io.zero_reads.into();
-        v[FAILURES] = io.failures.into();
-        v[BYTES_READ] = io.bytes_read;
-        v[BYTES_WRITTEN] = io.bytes_written;
-        v[UNION_READ_NS] = io.union_ns[usize::from(direction::READ)];
-        v[UNION_WRITE_NS] = io.union_ns[usize::from(direction::WRITE)];
-        v[READ_NS + group::READ] = io.ns[group::READ];
-        v[READ_NS + group::WRITE] = io.ns[group::WRITE];
-        v[READ_NS + group::META] = io.ns[group::META];
-        v[READ_NS + group::SYNC] = io.ns[group::SYNC];
-        v[FAILED_NS] = io.failed_ns;
-        v[FIRST] = io.first;
-        v[LAST] = io.last;
-        v[BYTES_FETCHED] = io.fetched;
-        v[MAPPED_BYTES_FETCHED] = io.mapped_fetched;
-        v[MAPPED_BYTES] = io.mapped;
-        v[MAPPED_BYTES_DIRTIED] = io.mapped_dirtied;
-        v[FAULTS] = io.faults.into();
-        v[MAJOR_FAULTS] = io.major_faults.into();
-        v[MAJOR_FAULT_NS] = io.major_fault_ns;
-        v[TIMED_MAJOR_FAULTS] = io.timed_major_faults.into();
-        v[DIRECT_OPENS] = io.direct_opens.into();
-        counters
+        Self {
+            v: io.values(),
+            ..Self::ZERO
+        }
     }
 }
 
 impl From<&IoFull> for Counters {
     fn from(full: &IoFull) -> Self {
-        let mut counters = Self::from(&full.io);
-        let v = &mut counters.v;
-        widen(&mut v[READ_SIZE_0_100..], &full.read_sizes);
-        widen(&mut v[WRITE_SIZE_0_100..], &full.write_sizes);
-        v[ACCESS_SIZES_OTHER] = full.size_other.into();
-        v[STRIDES_OTHER] = full.stride_other.into();
-        v[CONSECUTIVE_READS] = full.consecutive_reads.into();
-        v[CONSECUTIVE_WRITES] = full.consecutive_writes.into();
-        v[SEQUENTIAL_READS] = full.sequential_reads.into();
-        v[SEQUENTIAL_WRITES] = full.sequential_writes.into();
-        v[READ_WRITE_SWITCHES] = full.switches.into();
-        v[MEMORY_UNALIGNED] = full.memory_unaligned.into();
-        v[FILE_UNALIGNED] = full.file_unaligned.into();
-        v[CREATE_MODE] = full.mode.into();
-        v[MAX_BYTE_READ] = full.max_byte_read;
-        v[MAX_BYTE_WRITTEN] = full.max_byte_written;
-        v[SLOWEST_READ_NS] = full.slowest_read_ns;
-        v[SLOWEST_READ_BYTES] = full.slowest_read_bytes;
-        v[SLOWEST_WRITE_NS] = full.slowest_write_ns;
-        v[SLOWEST_WRITE_BYTES] = full.slowest_write_bytes;
-        v[FIRST_OPEN..=FIRST_CLOSE].copy_from_slice(&full.first_start);
-        v[LAST_OPEN..=LAST_CLOSE].copy_from_slice(&full.last_end);
-        v[MERGED_READ_NS..=MERGED_META_NS].copy_from_slice(&full.merged_ns);
-        for (size, calls) in full
-            .size
-            .iter()
-            .zip(&full.size_calls)
-            .filter(|(size, _)| **size != 0)
-        {
-            counters.v[ACCESS_SIZES_OTHER] += counters.sizes.add((*size).into(), (*calls).into());
+        let mut counters = Self {
+            v: full.values(),
+            ..Self::ZERO
+        };
+        for (size, calls) in full.access_sizes.entries() {
+            counters.v[ACCESS_SIZES_OTHER] += counters.sizes.add(size, calls);
         }
-        for (stride, calls) in full
-            .stride
-            .iter()
-            .zip(&full.stride_calls)
-            .filter(|(stride, _)| **stride != 0)
-        {
-            counters.v[STRIDES_OTHER] += counters.strides.add(*stride, (*calls).into());
+        for (stride, calls) in full.strides.entries() {
+            counters.v[STRIDES_OTHER] += counters.strides.add(stride, calls);
         }
         counters
-    }
-}
-
-fn widen(into: &mut [u64], from: &[u32]) {
-    for (into, from) in into.iter_mut().zip(from) {
-        *into = (*from).into();
     }
 }
 
@@ -240,17 +179,20 @@ mod tests {
         };
         let older = block(&[
             (READS, 2),
-            (FIRST, 50),
-            (LAST, 60),
+            (FIRST_OPERATION, 50),
+            (LAST_OPERATION, 60),
             (CREATE_MODE, 0o600),
             (SLOWEST_READ_NS, 9),
         ]);
-        let mut newer = block(&[(READS, 3), (LAST, 90), (CREATE_MODE, 0o644)]);
+        let mut newer = block(&[(READS, 3), (LAST_OPERATION, 90), (CREATE_MODE, 0o644)]);
         newer.v[SLOWEST_READ_NS] = 5;
         newer.v[SLOWEST_READ_BYTES] = 4096;
         newer.absorb(&older);
         assert_eq!(newer.v[READS], 5);
-        assert_eq!((newer.v[FIRST], newer.v[LAST]), (50, 90));
+        assert_eq!(
+            (newer.v[FIRST_OPERATION], newer.v[LAST_OPERATION]),
+            (50, 90)
+        );
         assert_eq!(newer.v[CREATE_MODE], 0o644);
         assert_eq!(
             (newer.v[SLOWEST_READ_NS], newer.v[SLOWEST_READ_BYTES]),
@@ -279,55 +221,45 @@ mod tests {
 
     #[test]
     fn takes_everything_from_the_kernel_block() {
-        let mut full = IoFull {
-            io: Io::ZERO,
-            read_sizes: [1; bucket::SIZES],
-            write_sizes: [2; bucket::SIZES],
-            size: [0; 8],
-            size_calls: [0; 8],
-            size_other: 3,
-            stride_other: 4,
-            stride: [0; 4],
-            stride_calls: [0; 4],
-            consecutive_reads: 5,
-            consecutive_writes: 6,
-            sequential_reads: 7,
-            sequential_writes: 8,
-            switches: 9,
-            memory_unaligned: 10,
-            file_unaligned: 11,
-            mode: 12,
-            max_byte_read: 13,
-            max_byte_written: 14,
-            slowest_read_ns: 15,
-            slowest_read_bytes: 16,
-            slowest_write_ns: 17,
-            slowest_write_bytes: 18,
-            first_start: [19; 4],
-            last_end: [20; 4],
-            merged_ns: [21; 3],
-        };
-        full.io.calls = [1; op::COUNT];
-        full.io.zero_reads = 1;
-        full.io.failures = 2;
-        (full.io.bytes_read, full.io.bytes_written) = (1, 1);
-        full.io.ns = [1; group::COUNT];
-        full.io.union_ns = [1; 2];
-        (full.io.failed_ns, full.io.first, full.io.last) = (1, 1, 1);
-        (full.io.fetched, full.io.mapped_fetched) = (1, 1);
-        (full.io.mapped, full.io.mapped_dirtied) = (1, 1);
-        (full.io.faults, full.io.major_faults) = (1, 1);
-        (full.io.major_fault_ns, full.io.timed_major_faults) = (1, 1);
-        full.io.direct_opens = 1;
-        (full.size[1], full.size_calls[1]) = (4096, 2);
-        (full.stride[3], full.stride_calls[3]) = (512, 1);
+        let mut full = IoFull::ZERO;
+        full.io.calls = std::array::from_fn(|op| 100 + op as u32);
+        (full.io.zero_reads, full.io.failures) = (1, 2);
+        (full.io.bytes_read, full.io.bytes_written) = (3, 4);
+        full.io.ns = [5, 6, 7, 8];
+        full.io.failed_ns = 9;
+        full.io.union_ns = [10, 11];
+        (full.io.first_operation, full.io.last_operation) = (12, 13);
+        (full.io.bytes_fetched, full.io.mapped_bytes_fetched) = (14, 15);
+        (full.io.mapped_bytes, full.io.mapped_bytes_dirtied) = (16, 17);
+        (full.io.faults, full.io.major_faults) = (18, 19);
+        (full.io.major_fault_ns, full.io.timed_major_faults) = (20, 21);
+        full.io.direct_opens = 22;
+        full.read_sizes = std::array::from_fn(|bucket| 200 + bucket as u32);
+        full.write_sizes = std::array::from_fn(|bucket| 300 + bucket as u32);
+        (full.access_sizes_other, full.strides_other) = (23, 24);
+        (full.consecutive_reads, full.consecutive_writes) = (25, 26);
+        (full.sequential_reads, full.sequential_writes) = (27, 28);
+        full.read_write_switches = 29;
+        (full.memory_unaligned, full.file_unaligned) = (30, 31);
+        full.create_mode = 32;
+        (full.max_byte_read, full.max_byte_written) = (33, 34);
+        (full.slowest_read_ns, full.slowest_read_bytes) = (35, 36);
+        (full.slowest_write_ns, full.slowest_write_bytes) = (37, 38);
+        full.first_start = [39, 40, 41, 42];
+        full.last_end = [43, 44, 45, 46];
+        full.merged_ns = [47, 48, 49];
+        full.access_sizes.value[1] = 4096;
+        full.access_sizes.calls[1] = 2;
+        full.strides.value[3] = 512;
+        full.strides.calls[3] = 1;
         let counters = Counters::from(&full);
-        assert!(
-            counters.v.iter().all(|value| *value != 0),
-            "a counter was forgotten"
-        );
+        let operations = 100..100 + op::COUNT as u64;
+        let sizes = (200..210).chain(300..310);
+        let expected = operations.chain(1..=22).chain(sizes).chain(23..=49);
+        assert!(expected.eq(counters.v), "{:?}", counters.v);
+        assert_eq!(counters.v[DIRECT_OPENS], 22);
+        assert_eq!(counters.v[MERGED_META_NS], 49);
         assert_eq!(counters.sizes.entries(), [(4096, 2)]);
         assert_eq!(counters.strides.entries(), [(512, 1)]);
-        assert_eq!(counters.operations(), op::COUNT as u64 + 2);
     }
 }

@@ -32,7 +32,7 @@ pub fn build(rules: &[Rule]) -> Result<Table, TooLarge> {
 
 /// Kinds of filesystems: those that the same rules are for.
 struct Kinds {
-    /// A type of each kind; the first is the empty one, which stands for all that no rule names.
+    /// A type of each kind; the first is the empty one, which represents all types that no rule names.
     examples: Vec<String>,
     /// Types that rules name, with their kind.
     named: Vec<(String, usize)>,

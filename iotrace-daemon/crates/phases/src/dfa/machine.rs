@@ -4,8 +4,8 @@ use hashbrown::HashMap;
 
 use super::{MAX_STATES, MAX_TRANSITIONS, TooLarge, Verdict, minimize::minimize, unit::Unit};
 
-/// States up to which equal ones are merged.
-const MERGED: usize = 1_000;
+/// Maximum number of states of a machine whose equal states are merged.
+const MAX_MERGED_STATES: usize = 1_000;
 
 /// What one state says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,7 +93,7 @@ impl Machine {
         machine.next.extend(vec![silent; unit.stride]);
         machine.labels.push(0);
         if let Some(sure) = unit.sure {
-            // Behind a slash and within a component.
+            // After a slash and within a component.
             let said = [b'/', b'a'].map(|byte| machine.say(unit.rest(byte).unwrap_or(silent)));
             let slash = usize::from(unit.classes[usize::from(b'/')]);
             for (index, to) in machine.next.iter_mut().enumerate() {
@@ -153,7 +153,7 @@ impl Machine {
             start,
         };
         // Machines of small ones that are merged have hardly any equal states, and looking for them takes long.
-        if machine.labels.len() > MERGED {
+        if machine.labels.len() > MAX_MERGED_STATES {
             return Ok(machine);
         }
         Ok(machine.merged())

@@ -1,7 +1,7 @@
 //! All rules as one deterministic automaton in one flat table, which the kernel programs walk and user space too.
 //!
-//! A path is fed backwards, last byte first, because the kernel finds a path leaf first; a directory's path has a `/`
-//! behind it, so it starts with that. Nothing is fed at the end.
+//! A path is fed backwards, last byte first, because the kernel finds a path leaf first. A directory's path ends with a
+//! `/`, which is fed first. Nothing is fed at the end.
 //!
 //! ```text
 //! said = |state| says[base of the file's filesystem type + labels[state]]      // base 0 for all that no rule names
@@ -168,7 +168,7 @@ impl Table {
         &self.says
     }
 
-    /// Where what is said of files on `fs_type`, a [`iotrace_model::mounts::family`], stands in [`Table::says`].
+    /// Where what is said of files on `fs_type`, a [`iotrace_model::mounts::family`], starts in [`Table::says`].
     pub fn base(&self, fs_type: &str) -> u16 {
         let found = self.bases.iter().find(|(name, _)| name == fs_type);
         found.map_or(0, |(_, base)| *base)
@@ -195,7 +195,7 @@ impl Table {
         found.first(self.said(base, state).last)
     }
 
-    /// The state behind `byte`, and whether it is sure of something.
+    /// The state after `byte`, and whether it is sure of something.
     pub fn step(&self, state: u16, byte: u8) -> (u16, bool) {
         let class = usize::from(self.classes[usize::from(byte)]);
         let entry = self.next[usize::from(state) * self.stride as usize + class];

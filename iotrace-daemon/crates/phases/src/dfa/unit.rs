@@ -22,7 +22,7 @@ const MAX_SET_BYTES: usize = 4 << 20;
 const MAX_NFA_BYTES: usize = 8 << 20;
 
 /// A byte that hardly any glob asks for.
-const ORDINARY: u8 = 1;
+const ORDINARY_BYTE: u8 = 1;
 
 /// A small minimal automaton over reversed paths.
 #[derive(Clone, Debug)]
@@ -36,12 +36,12 @@ pub struct Unit {
     pub dead: Option<u32>,
     /// The state that everything is accepted from.
     pub sure: Option<u32>,
-    /// Where to go on once it was sure, within a component and behind one.
+    /// Where to go on once it was sure, within a component and after one.
     rest: [Option<u32>; 2],
 }
 
 impl Unit {
-    /// The state behind `byte`.
+    /// The state after `byte`.
     pub fn step(&self, state: u32, byte: u8) -> u32 {
         let class = usize::from(self.classes[usize::from(byte)]);
         self.next[state as usize * self.stride + class]
@@ -66,7 +66,7 @@ impl Unit {
     fn new(form: Form, cores: &[&str], ignore_case: bool) -> Option<Self> {
         let mut unit = Self::compile(&form.regex(cores), ignore_case)?;
         if !form.crosses {
-            unit.rest[0] = Some(unit.step(unit.start, ORDINARY));
+            unit.rest[0] = Some(unit.step(unit.start, ORDINARY_BYTE));
             unit.rest[1] = form.beneath.then(|| unit.step(unit.start, b'/'));
         }
         Some(unit)

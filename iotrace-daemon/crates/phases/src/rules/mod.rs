@@ -24,7 +24,7 @@ use super::{
 };
 use iotrace_model::regular_file;
 
-/// Most rules, built-in ones included: their numbers stand in 12 bits of the table.
+/// Maximum number of rules, built-in ones included: the table has 12 bits for the number.
 pub const MAX_RULES: usize = 0xfff;
 
 const BUILTIN: &str = include_str!("../builtin.toml");
@@ -46,7 +46,7 @@ pub struct Rule {
     pub origin: Origin,
 }
 
-/// Where a rule stands.
+/// Where a rule is defined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub file: String,
@@ -103,7 +103,7 @@ impl RuleSet {
         Ok(Self { rules })
     }
 
-    /// These rules, and behind them the built-in ones. A rule that has the name of a built-in one replaces it.
+    /// These rules, followed by the built-in ones. A rule with the name of a built-in one replaces it.
     pub fn with_builtin(mut self) -> Result<Self, RulesError> {
         let builtin = Self::builtin()?;
         let names: HashSet<String> = self.rules.iter().map(|rule| rule.name.clone()).collect();

@@ -1,6 +1,6 @@
 //! `phases.parquet`: what each process did by the phase that the kernel side assigned at the time.
 
-use iotrace_model::{history::Bounds, input::ProcessId, phases::Done};
+use iotrace_model::{history::Bounds, input::ProcessId, IoTotals};
 
 use super::{Part, Restored};
 use crate::columns::{Damage, Derived, PhaseCode, row};
@@ -46,7 +46,7 @@ pub fn rows<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Row<'a>> {
 }
 
 pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
-    let done = Done {
+    let done = IoTotals {
         operations: row.operations,
         bytes_read: row.bytes_read,
         bytes_written: row.bytes_written,

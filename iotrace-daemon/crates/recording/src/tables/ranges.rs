@@ -1,7 +1,6 @@
 //! `ranges.parquet`: ranges and moments that programs marked.
 
-use iotrace_common::library::Progress;
-use iotrace_model::{input::ProcessId, library::Range};
+use iotrace_model::{IoTotals, input::ProcessId, library::Range};
 
 use super::{Part, Restored};
 use crate::columns::{Damage, Derived, Moment, RequiredName, row};
@@ -62,11 +61,12 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         start: row.range_start_unix_ns.0,
         end: row.range_end_unix_ns.map(|end| end.0),
         is_mark: row.is_moment,
-        done: Progress {
+        done: IoTotals {
             operations: row.operations,
             bytes_read: row.bytes_read,
             bytes_written: row.bytes_written,
             ns: row.calls_ns,
+            merged_ns: 0,
         },
     };
     into.model.restore_range(row.process, range);

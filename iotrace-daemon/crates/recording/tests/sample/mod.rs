@@ -6,19 +6,18 @@ use iotrace_common::{
     block::{Requests, Transfers},
     global_merged::{GROUPS, Time},
     key::{FileId, IoKey},
-    library::{Calls, Progress},
+    library::Calls,
     op,
     trace::{Missing, NONE, Operation},
 };
 use iotrace_model::{
-    About, FailureCount, Model,
+    About, FailureCount, IoTotals, Model,
     block::{Classes, Device},
     computing::CpuTime,
     counters::{Counters, FAILURES, STATS, TABLE, Unit},
     environ::{RANKS, Rank, Role},
     input::{Event, FileName, Place, ProcessId},
     library::Range,
-    phases::Done,
     run::{Clock, MergedTime, Run, Target},
     waits::{Leaf, Waited},
 };
@@ -182,7 +181,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
     model.add_done(
         P,
         4,
-        &Done {
+        &IoTotals {
             operations: 1,
             bytes_read: 2,
             bytes_written: 3,
@@ -211,7 +210,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             beside_at_most_ns: 1,
         },
     );
-    model.computing_mut().look(5 * SECOND);
+    model.computing_mut().add_length(5 * SECOND);
     for (index, leaf) in Leaf::ALL.into_iter().enumerate() {
         model.add_waited(&Waited {
             process: P,
@@ -332,11 +331,12 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             start: 3 * SECOND,
             end: Some(4 * SECOND),
             is_mark: false,
-            done: Progress {
+            done: IoTotals {
                 operations: 1,
                 bytes_read: 2,
                 bytes_written: 3,
                 ns: seed,
+                merged_ns: 0,
             },
         },
     );
@@ -350,7 +350,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             start: 3 * SECOND,
             end: None,
             is_mark: true,
-            done: Progress::default(),
+            done: IoTotals::default(),
         },
     );
 }

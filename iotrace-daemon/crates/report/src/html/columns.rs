@@ -2,138 +2,141 @@
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
-use iotrace_model::counters::{
-    BYTES_FETCHED, BYTES_READ, BYTES_WRITTEN, Counters, FAULTS, MAJOR_FAULT_NS, MAJOR_FAULTS,
-    MAPPED_BYTES, MAPPED_BYTES_DIRTIED,
+use iotrace_model::{
+    IoTotals,
+    counters::{
+        Counters, TABLE, Unit,
+        shown::{COLUMNS, Column},
+    },
 };
 
-/// Counters of the page cache and of mapped files that have a column, and its name.
-const PAGE_CACHE: [(usize, &str); 6] = [
-    (BYTES_FETCHED, "bytes_fetched"),
-    (MAPPED_BYTES, "mapped_bytes"),
-    (MAPPED_BYTES_DIRTIED, "mapped_bytes_dirtied"),
-    (FAULTS, "faults"),
-    (MAJOR_FAULTS, "major_faults"),
-    (MAJOR_FAULT_NS, "major_fault_ns"),
-];
-
-/// Columns of these, of which those that are 0 throughout are left out.
-#[derive(Default)]
-struct PageColumns([Vec<u64>; PAGE_CACHE.len()]);
-
-impl Serialize for PageColumns {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        for ((_, name), column) in PAGE_CACHE.iter().zip(&self.0) {
-            if column.iter().any(|value| *value != 0) {
-                map.serialize_entry(name, column)?;
-            }
-        }
-        map.end()
+/// Number of counters that have a column in each list.
+const LISTED: usize = {
+    let (mut index, mut count) = (0, 0);
+    while index < COLUMNS.len() {
+        count += COLUMNS[index].in_lists as usize;
+        index += 1;
     }
+    count
+};
+
+/// Their indices.
+fn listed() -> impl Iterator<Item = usize> {
+    let listed = COLUMNS.iter().filter(|column| column.in_lists);
+    listed.map(|column| column.counter)
 }
 
-/// Sums of many things, by column. Durations are nanoseconds, so that they add up.
-#[derive(Default, Serialize)]
-pub struct Columns {
-    operations: Vec<u64>,
-    bytes_read: Vec<u64>,
-    bytes_written: Vec<u64>,
-    ns: Vec<u64>,
-    #[serde(flatten)]
-    pages: PageColumns,
+/// What the page has to know of the column of a counter.
+#[derive(Serialize)]
+pub struct Head {
+    title: &'static str,
+    /// Its key in the lists, where durations are nanoseconds, and in objects of the report.
+    column: &'static str,
+    key: &'static str,
+    /// The page's function that formats it.
+    format: &'static str,
+    in_lists: bool,
 }
 
-/// One of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Amount {
-    pub operations: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    /// Nanoseconds inside calls, summed over threads.
-    pub ns: u64,
-    /// By [`PAGE_CACHE`].
-    #[serde(skip)]
-    pub pages: [u64; PAGE_CACHE.len()],
-}
-
-impl Columns {
-    /// Columns of `length` zeros.
-    pub fn zeros(length: usize) -> Self {
-        let zeros = || vec![0; length];
+impl From<&Column> for Head {
+    fn from(column: &Column) -> Self {
+        let descriptor = &TABLE[column.counter];
         Self {
-            operations: zeros(),
-            bytes_read: zeros(),
-            bytes_written: zeros(),
-            ns: zeros(),
-            pages: PageColumns(std::array::from_fn(|_| zeros())),
+            title: column.title,
+            column: descriptor.column,
+            key: descriptor.key,
+            format: match descriptor.unit {
+                Unit::Bytes => "bytes",
+                Unit::Nanoseconds => "duration",
+                Unit::Calls | Unit::Moment | Unit::Mode => "count",
+            },
+            in_lists: column.in_lists,
         }
     }
+}
 
-    pub fn push(&mut self, amount: &Amount) {
-        self.operations.push(amount.operations);
-        self.bytes_read.push(amount.bytes_read);
-        self.bytes_written.push(amount.bytes_written);
-        self.ns.push(amount.ns);
-        for (column, value) in self.pages.0.iter_mut().zip(amount.pages) {
-            column.push(value);
-        }
-    }
-
-    /// Adds to the row at `index`.
-    pub fn add(&mut self, index: usize, amount: &Amount) {
-        self.operations[index] += amount.operations;
-        self.bytes_read[index] += amount.bytes_read;
-        self.bytes_written[index] += amount.bytes_written;
-        self.ns[index] += amount.ns;
-        for (column, value) in self.pages.0.iter_mut().zip(amount.pages) {
-            column[index] += value;
-        }
-    }
-
-    /// Whether nothing was added.
-    pub fn is_zero(&self) -> bool {
-        let Self {
-            operations,
-            bytes_read,
-            bytes_written,
-            ns,
-            pages: _,
-        } = self;
-        [operations, bytes_read, bytes_written, ns]
-            .iter()
-            .all(|column| column.iter().all(|value| *value == 0))
-    }
+/// A row's sums. Durations are nanoseconds, so that they add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub io: IoTotals,
+    /// Counters that the lists show where there are any.
+    pages: [u64; LISTED],
 }
 
 impl Amount {
     pub fn add(&mut self, other: &Self) {
-        self.operations += other.operations;
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.ns += other.ns;
+        self.io.add(&other.io);
         for (sum, value) in self.pages.iter_mut().zip(other.pages) {
             *sum += value;
         }
-    }
-
-    /// Takes a part of it away.
-    pub fn take(&mut self, part: &Self) {
-        self.operations = self.operations.saturating_sub(part.operations);
-        self.bytes_read = self.bytes_read.saturating_sub(part.bytes_read);
-        self.bytes_written = self.bytes_written.saturating_sub(part.bytes_written);
-        self.ns = self.ns.saturating_sub(part.ns);
     }
 }
 
 impl From<&Counters> for Amount {
     fn from(counters: &Counters) -> Self {
-        Self {
-            operations: counters.operations(),
-            bytes_read: counters.v[BYTES_READ],
-            bytes_written: counters.v[BYTES_WRITTEN],
-            ns: counters.nanoseconds(),
-            pages: PAGE_CACHE.map(|(index, _)| counters.v[index]),
+        let mut pages = [0; LISTED];
+        for (value, counter) in pages.iter_mut().zip(listed()) {
+            *value = counters.v[counter];
         }
+        let io = IoTotals::of(counters);
+        Self { io, pages }
+    }
+}
+
+impl From<IoTotals> for Amount {
+    fn from(io: IoTotals) -> Self {
+        Self {
+            io,
+            ..Self::default()
+        }
+    }
+}
+
+/// The sums of many rows, written by column.
+#[derive(Clone, Default)]
+pub struct Columns(Vec<Amount>);
+
+impl Columns {
+    /// Columns of `length` zeros.
+    pub fn zeros(length: usize) -> Self {
+        Self(vec![Amount::default(); length])
+    }
+
+    pub fn push(&mut self, amount: &Amount) {
+        self.0.push(*amount);
+    }
+
+    /// Adds to the row at `index`.
+    pub fn add(&mut self, index: usize, amount: &Amount) {
+        self.0[index].add(amount);
+    }
+
+    /// Whether no row has operations, bytes or time.
+    pub fn is_zero(&self) -> bool {
+        self.0.iter().all(|amount| amount.io.is_zero())
+    }
+
+    fn column(&self, value: impl Fn(&Amount) -> u64) -> Vec<u64> {
+        self.0.iter().map(value).collect()
+    }
+}
+
+impl Serialize for Columns {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("operations", &self.column(|amount| amount.io.operations))?;
+        map.serialize_entry("bytes_read", &self.column(|amount| amount.io.bytes_read))?;
+        map.serialize_entry(
+            "bytes_written",
+            &self.column(|amount| amount.io.bytes_written),
+        )?;
+        map.serialize_entry("ns", &self.column(|amount| amount.io.ns))?;
+        for (place, counter) in listed().enumerate() {
+            let column = self.column(|amount| amount.pages[place]);
+            if column.iter().any(|value| *value != 0) {
+                map.serialize_entry(TABLE[counter].column, &column)?;
+            }
+        }
+        map.end()
     }
 }

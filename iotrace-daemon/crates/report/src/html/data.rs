@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{
+    columns::Head,
     files::{Directories, Files, Folded, Listed, Use},
     over_time::{Heat, Series},
     tables::PageSection,
@@ -16,6 +17,7 @@ use crate::{
         waits::{Lane, lanes},
     },
 };
+use iotrace_model::counters::shown::COLUMNS;
 
 /// Phases in the order of the charts, and what has none: calls by path that opened no file, and overflow.
 pub const PHASES: [&str; 6] = [
@@ -37,6 +39,8 @@ pub struct Data<'a> {
     series: Option<Series>,
     heat: Heat,
     waits: Vec<Lane>,
+    /// Columns of counters, which tables have if some row has the counter.
+    columns: Vec<Head>,
     processes: Processes,
     /// Processes that are not listed.
     folded_processes: usize,
@@ -63,6 +67,7 @@ impl<'a> Data<'a> {
             series,
             heat,
             waits: lanes(report),
+            columns: COLUMNS.iter().map(Head::from).collect(),
             folded_processes: report.processes.len() - processes.len(),
             processes,
             sections: page_sections(report),

@@ -10,7 +10,7 @@ use super::columns::{Amount, Columns};
 use crate::{Report, text::escape};
 use iotrace_analysis::phases::Phases;
 use iotrace_model::{
-    File,
+    File, IoTotals,
     counters::{Counters, OPENS, READS, WRITES},
 };
 use iotrace_phases::{phase::Phase, used::Used};
@@ -71,8 +71,10 @@ pub struct Folded {
     files: u64,
     /// The most time that one of them took.
     longest_ns: u64,
-    #[serde(flatten)]
-    sum: Amount,
+    operations: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    ns: u64,
 }
 
 /// One file, summed over processes.
@@ -196,13 +198,20 @@ fn fold(rows: &mut Vec<Row>) -> Folded {
     if rows.len() <= MAX_FILES {
         return folded;
     }
-    rows.sort_unstable_by_key(|row| (Reverse(row.sum.ns), row.file));
+    rows.sort_unstable_by_key(|row| (Reverse(row.sum.io.ns), row.file));
+    let mut sum = IoTotals::default();
     for row in rows.drain(MAX_FILES..) {
         folded.files += 1;
-        folded.longest_ns = folded.longest_ns.max(row.sum.ns);
-        folded.sum.add(&row.sum);
+        folded.longest_ns = folded.longest_ns.max(row.sum.io.ns);
+        sum.add(&row.sum.io);
     }
-    folded
+    Folded {
+        operations: sum.operations,
+        bytes_read: sum.bytes_read,
+        bytes_written: sum.bytes_written,
+        ns: sum.ns,
+        ..folded
+    }
 }
 
 /// Directories by path, and how deep they are kept.
@@ -311,18 +320,21 @@ mod tests {
 
     #[test]
     fn folding_keeps_every_sum() {
-        let one = |operations| Amount {
+        let one = |operations| IoTotals {
             operations,
-            ..Amount::default()
+            ..IoTotals::default()
         };
         let paths: [&[u8]; 4] = [b"/a", b"/a/b", b"/a/b/c", b"/d/e"];
         let sums = paths
             .into_iter()
             .zip([1, 10, 100, 1_000])
-            .map(|(path, operations)| (path, (1, one(operations))))
+            .map(|(path, operations)| (path, (1, one(operations).into())))
             .collect();
         let folded = shallow(sums, 1);
-        let expected: [(&[u8], _); 2] = [(b"/a", (3, one(111))), (b"/d", (1, one(1_000)))];
+        let expected: [(&[u8], _); 2] = [
+            (b"/a", (3, one(111).into())),
+            (b"/d", (1, one(1_000).into())),
+        ];
         assert!(folded.into_iter().eq(expected));
     }
 }

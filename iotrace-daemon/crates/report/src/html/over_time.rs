@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{
-    columns::{Amount, Columns},
-    data::PHASES,
-};
+use super::{columns::Columns, data::PHASES};
 use crate::Report;
 use iotrace_analysis::series::{Flow, Slice};
+use iotrace_model::IoTotals;
 use iotrace_phases::phase::Phase;
 
 /// Steps of the timeline: more would be narrower than a pixel, so neighbours are merged.
@@ -66,49 +64,45 @@ impl Series {
         self.start.push(seconds(slices[0].start_ns));
         self.end.push(seconds(slices[slices.len() - 1].end_ns));
         for slice in slices {
-            let mut rest = Amount::default();
+            let mut rest = IoTotals::default();
             for (_, flow) in &slice.processes {
-                rest.add(&Amount::from(flow));
+                rest.add(&totals(flow));
             }
             for (phase, flow) in Phase::ALL.map(Phase::name).iter().zip(&slice.phases) {
-                let amount = Amount::from(flow);
-                rest.take(&amount);
-                self.add(phase, step, &amount);
+                let sum = totals(flow);
+                rest = rest.since(&sum);
+                self.add(phase, step, sum);
             }
-            self.add("by_name", step, &rest);
+            self.add("by_name", step, rest);
         }
     }
 
-    fn add(&mut self, phase: &str, step: usize, amount: &Amount) {
+    fn add(&mut self, phase: &str, step: usize, sum: IoTotals) {
         if let Some(columns) = self.by_phase.get_mut(phase) {
-            columns.add(step, amount);
+            columns.add(step, &sum.into());
         }
     }
 }
 
 impl Heat {
     fn push(&mut self, step: u32, slices: &[Slice], places: &[u32]) {
-        let mut sums: BTreeMap<u32, Amount> = BTreeMap::new();
+        let mut sums: BTreeMap<u32, IoTotals> = BTreeMap::new();
         for (process, flow) in slices.iter().flat_map(|slice| &slice.processes) {
             let place = places[*process as usize];
-            sums.entry(place).or_default().add(&Amount::from(flow));
+            sums.entry(place).or_default().add(&totals(flow));
         }
         for (place, sum) in sums {
             self.process.push(place);
             self.bin.push(step);
-            self.sums.push(&sum);
+            self.sums.push(&sum.into());
         }
     }
 }
 
-impl From<&Flow> for Amount {
-    fn from(flow: &Flow) -> Self {
-        Self {
-            operations: flow.operations,
-            bytes_read: flow.bytes_read,
-            bytes_written: flow.bytes_written,
-            ns: flow.ns(),
-            ..Self::default()
-        }
+/// The sums of a flow that the page shows.
+fn totals(flow: &Flow) -> IoTotals {
+    IoTotals {
+        merged_ns: 0,
+        ..flow.io
     }
 }

@@ -16,7 +16,7 @@ use crate::Report;
 use iotrace_analysis::sum::Sum;
 use iotrace_model::{
     FailureCount, FailureKey,
-    counters::{self, Counters, TABLE, Unit},
+    counters::{self, Counters, TABLE, Unit, flag},
     errno,
     top::commonest,
 };
@@ -148,32 +148,6 @@ impl<'a> CounterMap<'a> {
     }
 }
 
-/// Counters that are written even if they are 0.
-fn is_always_written(index: usize) -> bool {
-    matches!(
-        index,
-        counters::OPENS
-            | counters::READS
-            | counters::ZERO_READS
-            | counters::WRITES
-            | counters::CLOSES
-            | counters::SEEKS
-            | counters::STATS
-            | counters::MMAPS
-            | counters::FSYNCS
-            | counters::FDATASYNCS
-            | counters::RENAMES
-            | counters::UNLINKS
-            | counters::BYTES_READ
-            | counters::BYTES_WRITTEN
-            | counters::BYTES_FETCHED
-            | counters::READ_NS
-            | counters::WRITE_NS
-            | counters::META_NS
-            | counters::SYNC_NS
-    )
-}
-
 /// Counters that are written as `read_sizes` and `write_sizes`.
 fn is_bucket(index: usize) -> bool {
     (counters::READ_SIZE_0_100..=counters::WRITE_SIZE_1G_PLUS).contains(&index)
@@ -186,18 +160,14 @@ impl Entries for CounterMap<'_> {
             map.serialize_entry("bytes_cached", &counters.cached())?;
         }
         for (index, (value, descriptor)) in counters.v.iter().zip(&TABLE).enumerate() {
-            if is_bucket(index) || (*value == 0 && !is_always_written(index)) {
+            if is_bucket(index) || (*value == 0 && !descriptor.has(flag::ALWAYS)) {
                 continue;
             }
-            let name = descriptor.name;
+            let key = descriptor.key;
             match descriptor.unit {
-                Unit::Calls | Unit::Bytes | Unit::Mode => map.serialize_entry(name, value)?,
-                Unit::Nanoseconds => {
-                    map.serialize_entry(&[name, "_seconds"].concat(), &seconds(*value))?
-                }
-                Unit::Moment => {
-                    map.serialize_entry(&[name, "_at"].concat(), &self.report.at(*value))?
-                }
+                Unit::Calls | Unit::Bytes | Unit::Mode => map.serialize_entry(key, value)?,
+                Unit::Nanoseconds => map.serialize_entry(key, &seconds(*value))?,
+                Unit::Moment => map.serialize_entry(key, &self.report.at(*value))?,
             }
         }
         for (name, first) in [

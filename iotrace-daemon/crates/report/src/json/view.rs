@@ -28,12 +28,12 @@ pub fn view_json(report: &Report<'_>, view: &View, mut out: impl Write) -> io::R
             }
         }
         object.insert("files".into(), row.files.into());
-        object.insert("operations".into(), flow.operations.into());
-        object.insert("bytes_read".into(), flow.bytes_read.into());
-        object.insert("bytes_written".into(), flow.bytes_written.into());
+        object.insert("operations".into(), flow.io.operations.into());
+        object.insert("bytes_read".into(), flow.io.bytes_read.into());
+        object.insert("bytes_written".into(), flow.io.bytes_written.into());
         object.insert("bytes_fetched".into(), flow.bytes_fetched.into());
         object.insert("mapped_bytes".into(), flow.mapped_bytes.into());
-        object.insert("seconds".into(), seconds(flow.ns()).into());
+        object.insert("seconds".into(), seconds(flow.io.ns).into());
         object.insert("read_seconds".into(), seconds(flow.read_ns).into());
         object.insert("write_seconds".into(), seconds(flow.write_ns).into());
         object.insert("meta_seconds".into(), seconds(flow.meta_ns).into());
@@ -52,10 +52,10 @@ pub fn view_json(report: &Report<'_>, view: &View, mut out: impl Write) -> io::R
         "rows": view.rows.iter().map(row).collect::<Vec<_>>(),
         "rest": {
             "rows": rows,
-            "operations": rest.operations,
-            "bytes_read": rest.bytes_read,
-            "bytes_written": rest.bytes_written,
-            "seconds": seconds(rest.ns()),
+            "operations": rest.io.operations,
+            "bytes_read": rest.io.bytes_read,
+            "bytes_written": rest.io.bytes_written,
+            "seconds": seconds(rest.io.ns),
         },
     });
     serde_json::to_writer(&mut out, &object)?;

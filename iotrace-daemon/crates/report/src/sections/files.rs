@@ -22,11 +22,9 @@ const MAX_DIRECTORIES: usize = 5;
 
 /// The files that took the most time, those that moved the most bytes, and the busiest directories.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let by_time = report.largest(&report.files, MAX_FILES, |sum| sum.ns);
-    let by_bytes = report.largest(&report.files, MAX_FILES, |sum| {
-        sum.bytes_read + sum.bytes_written
-    });
-    let directories = report.largest(&report.directories, MAX_DIRECTORIES, |sum| sum.ns);
+    let by_time = report.largest(&report.files, MAX_FILES, |sum| sum.io.ns);
+    let by_bytes = report.largest(&report.files, MAX_FILES, |sum| sum.io.bytes());
+    let directories = report.largest(&report.directories, MAX_DIRECTORIES, |sum| sum.io.ns);
     file_table(report, page, "Files by time in calls", &by_time)?;
     file_table(report, page, "Files by bytes", &by_bytes)?;
     file_table(report, page, "Directories by time in calls", &directories)
@@ -46,11 +44,11 @@ fn file_table(
     let mut table = Table::new(&["TIME", "SHARE", "READ", "WRITTEN", "CALLS", "PROCS"]);
     for sum in files {
         table.row(vec![
-            duration(sum.ns),
-            share(sum.ns, whole),
-            some_bytes(sum.bytes_read),
-            some_bytes(sum.bytes_written),
-            count(sum.operations),
+            duration(sum.io.ns),
+            share(sum.io.ns, whole),
+            some_bytes(sum.io.bytes_read),
+            some_bytes(sum.io.bytes_written),
+            count(sum.io.operations),
             count(sum.processes.into()),
         ]);
     }

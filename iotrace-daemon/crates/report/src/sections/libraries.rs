@@ -10,7 +10,7 @@ use crate::text::{
 };
 use crate::{
     Report,
-    library::{LibraryRow, OfName, OfSubject, Subject, length},
+    library::{LibraryRow, NamedRanges, OfSubject, Subject, length},
 };
 use iotrace_common::library::{FUNCTIONS, NAMES, class};
 use iotrace_model::{library::Range, run::Probed};
@@ -113,10 +113,10 @@ fn ranges(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             duration(name.ns / name.count.max(1)),
             duration(name.shortest_ns),
             duration(name.longest_ns),
-            some_bytes(name.bytes_read),
-            some_bytes(name.bytes_written),
-            some(name.operations),
-            duration(name.calls_ns),
+            some_bytes(name.io.bytes_read),
+            some_bytes(name.io.bytes_written),
+            some(name.io.operations),
+            duration(name.io.ns),
         ]);
     }
     table.push_column(page, "RANGE", |row, room| shorten(&shown[row].name, room));
@@ -190,7 +190,7 @@ fn row_json(report: &Report<'_>, row: LibraryRow) -> impl Serialize {
     ])
 }
 
-fn name_json(name: OfName) -> impl Serialize {
+fn name_json(name: NamedRanges) -> impl Serialize {
     Object(entries![
         Text("name", name.name),
         Entry("count", name.count),
@@ -199,10 +199,10 @@ fn name_json(name: OfName) -> impl Serialize {
         Entry("mean_seconds", seconds(name.ns / name.count.max(1))),
         Entry("shortest_seconds", seconds(name.shortest_ns)),
         Entry("longest_seconds", seconds(name.longest_ns)),
-        Entry("operations", name.operations),
-        Entry("bytes_read", name.bytes_read),
-        Entry("bytes_written", name.bytes_written),
-        Entry("seconds_in_calls", seconds(name.calls_ns)),
+        Entry("operations", name.io.operations),
+        Entry("bytes_read", name.io.bytes_read),
+        Entry("bytes_written", name.io.bytes_written),
+        Entry("seconds_in_calls", seconds(name.io.ns)),
     ])
 }
 

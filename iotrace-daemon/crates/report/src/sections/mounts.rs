@@ -21,7 +21,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if mounts.is_empty() {
         return Ok(());
     }
-    mounts.sort_by_key(|(key, sum)| (Reverse(sum.ns), *key));
+    mounts.sort_by_key(|(key, sum)| (Reverse(sum.io.ns), *key));
     let (shown, rest) = mounts.split_at(mounts.len().min(MAX_ROWS));
     page.section("Mount points")?;
     let mut table = Table::new(&["<TYPE", "TIME", "READ", "WRITTEN", "CALLS", "FILES"]);
@@ -33,10 +33,10 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         };
         table.row(vec![
             fs_type,
-            duration(sum.ns),
-            some_bytes(sum.bytes_read),
-            some_bytes(sum.bytes_written),
-            count(sum.operations),
+            duration(sum.io.ns),
+            some_bytes(sum.io.bytes_read),
+            some_bytes(sum.io.bytes_written),
+            count(sum.io.operations),
             some(sum.files),
         ]);
     }
@@ -67,7 +67,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 
 /// On the page: a row for each mount point, those with the most bytes first.
 pub fn page(report: &Report<'_>) -> Option<PageSection> {
-    let moved = |sum: &MountSum| sum.bytes_read + sum.bytes_written;
+    let moved = |sum: &MountSum| sum.io.bytes();
     let mut mounts: Vec<_> = report.mounts.iter().collect();
     mounts.sort_by_key(|(_, sum)| Reverse(moved(sum)));
     let whole = mounts.first().map_or(0, |(_, sum)| moved(sum));
@@ -94,10 +94,10 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
             known(escape(mount_point)),
             known(fs_type.clone()),
             count(sum.files),
-            count(sum.operations),
-            bytes(sum.bytes_read),
-            bytes(sum.bytes_written),
-            duration(sum.ns),
+            count(sum.io.operations),
+            bytes(sum.io.bytes_read),
+            bytes(sum.io.bytes_written),
+            duration(sum.io.ns),
         ];
         let part = moved(sum);
         let bar = Cell::Bar { part, whole };

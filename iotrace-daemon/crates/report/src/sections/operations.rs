@@ -5,10 +5,10 @@ use std::io;
 use crate::Report;
 use crate::text::{
     table::{Page, Style, Table},
-    units::{count, some},
+    units::{bytes, count, duration, some},
 };
 use iotrace_common::op;
-use iotrace_model::counters;
+use iotrace_model::counters::{TABLE, Unit, shown::LINES};
 use std::cmp::Reverse;
 
 /// How often each operation was called, in three columns.
@@ -45,15 +45,13 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         table.row(cells);
     }
     page.table(table)?;
-    let eof = v[counters::ZERO_READS];
-    if eof > 0 {
-        page.line(
-            Style::Plain,
-            &format!(
-                "  {} reads returned 0 bytes: the end of the file.",
-                count(eof)
-            ),
-        )?;
+    for (counter, text) in LINES.iter().filter(|(counter, _)| v[*counter] > 0) {
+        let value = match TABLE[*counter].unit {
+            Unit::Bytes => bytes(v[*counter]),
+            Unit::Nanoseconds => duration(v[*counter]),
+            Unit::Calls | Unit::Moment | Unit::Mode => count(v[*counter]),
+        };
+        page.line(Style::Plain, &format!("  {}", text.replace("{}", &value)))?;
     }
     Ok(())
 }

@@ -30,19 +30,19 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
                 sum.add(flow);
             }
         }
-        if sum.operations > 0 {
+        if sum.io.operations > 0 {
             let slices = std::slice::from_ref(slice);
             let is_named = |phase: Phase| phase.name() == name;
             let known = of_slices(slices, 0, is_named);
             let (least, most) = report.measured_in(slice, known, is_named);
             let flow = json!({
-                "operations": sum.operations,
+                "operations": sum.io.operations,
                 "failures": sum.failures,
-                "bytes_read": sum.bytes_read,
-                "bytes_written": sum.bytes_written,
+                "bytes_read": sum.io.bytes_read,
+                "bytes_written": sum.io.bytes_written,
                 "bytes_fetched": sum.bytes_fetched,
                 "mapped_bytes": sum.mapped_bytes,
-                "seconds": seconds(sum.ns()),
+                "seconds": seconds(sum.io.ns),
                 "merged_seconds": seconds(most),
                 "merged_seconds_at_least": seconds(least),
             });
@@ -52,11 +52,11 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
     let processes = slice.processes.iter().map(|(process, flow)| {
         json!({
             "pid": pid(report, *process),
-            "operations": flow.operations,
+            "operations": flow.io.operations,
             "failures": flow.failures,
-            "bytes_read": flow.bytes_read,
-            "bytes_written": flow.bytes_written,
-            "seconds": seconds(flow.ns()),
+            "bytes_read": flow.io.bytes_read,
+            "bytes_written": flow.io.bytes_written,
+            "seconds": seconds(flow.io.ns),
         })
     });
     json!({

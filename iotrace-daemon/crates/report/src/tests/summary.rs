@@ -44,7 +44,12 @@ fn reading(path: &[u8], ns: u64) -> Model {
         (READ_NS, ns),
         (UNION_READ_NS, ns),
     ]);
-    for (index, at) in [(FIRST, 0), (LAST, ns), (FIRST_READ, 0), (LAST_READ, ns)] {
+    for (index, at) in [
+        (FIRST_OPERATION, 0),
+        (LAST_OPERATION, ns),
+        (FIRST_READ, 0),
+        (LAST_READ, ns),
+    ] {
         counters.v[index] = start + at;
     }
     model.add(process(1), place(1), &counters);

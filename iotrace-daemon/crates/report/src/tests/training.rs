@@ -136,7 +136,11 @@ pub fn training() -> Model {
     model.add(
         process(4242),
         Place::File(evil),
-        &counted(&[(OPENS, 1), (META_NS, 190_000_000), (FIRST, 781 * SECOND)]),
+        &counted(&[
+            (OPENS, 1),
+            (META_NS, 190_000_000),
+            (FIRST_OPERATION, 781 * SECOND),
+        ]),
     );
     model.event(name(901, b"/usr/lib/python3.13", 0o040_755));
     let directory = FileId {
@@ -206,36 +210,25 @@ fn read_shard(model: &mut Model, worker: u32, shard: u64) {
     let mut full = IoFull {
         io: Io {
             bytes_read: 10 << 20,
-            first: 781 * SECOND,
-            last: 789 * SECOND,
+            first_operation: 781 * SECOND,
+            last_operation: 789 * SECOND,
             ..Io::ZERO
         },
         read_sizes: [1, 0, 0, 0, 10, 0, 0, 0, 0, 0],
-        write_sizes: [0; 10],
-        size: [1 << 20, 4097, 0, 0, 0, 0, 0, 0],
-        size_calls: [9, 1, 0, 0, 0, 0, 0, 0],
-        size_other: 0,
-        stride_other: 0,
-        stride: [512, 0, 0, 0],
-        stride_calls: [3, 0, 0, 0],
         consecutive_reads: 8,
-        consecutive_writes: 0,
         sequential_reads: 9,
-        sequential_writes: 0,
-        switches: 0,
-        memory_unaligned: 0,
         file_unaligned: 1,
-        mode: 0,
         max_byte_read: (10 << 20) - 1,
-        max_byte_written: 0,
         slowest_read_ns: 9_000_000 + shard,
         slowest_read_bytes: 1 << 20,
-        slowest_write_ns: 0,
-        slowest_write_bytes: 0,
         first_start: [781 * SECOND, 782 * SECOND, 0, 789 * SECOND],
         last_end: [782 * SECOND, 788 * SECOND, 0, 789 * SECOND],
         merged_ns: [40_000_000, 0, 80_000],
+        ..IoFull::ZERO
     };
+    full.access_sizes.value[..2].copy_from_slice(&[1 << 20, 4097]);
+    full.access_sizes.calls[..2].copy_from_slice(&[9, 1]);
+    (full.strides.value[0], full.strides.calls[0]) = (512, 3);
     full.io.calls[op::OPEN] = 1;
     full.io.calls[op::READ] = 11;
     full.io.calls[op::CLOSE] = 1;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Report;
+use iotrace_model::IoTotals;
 
 /// Share of a directory's time from which on one directory below takes its place.
 const MIN_SHARE: f64 = 0.5;
@@ -15,10 +16,7 @@ pub struct Below {
     pub path: Vec<u8>,
     /// Regular files.
     pub files: u64,
-    /// Nanoseconds in calls, summed.
-    pub ns: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
+    pub io: IoTotals,
 }
 
 /// A directory of the tree, by its index.
@@ -37,7 +35,7 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
     let mut nodes: Vec<Node> = Vec::new();
     for file in &report.files {
         let path = report.model.file(file.file).path;
-        if !path.starts_with(b"/") || file.ns == 0 {
+        if !path.starts_with(b"/") || file.io.ns == 0 {
             continue;
         }
         let mut below = None;
@@ -52,14 +50,12 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
             });
             let sum = &mut nodes[node].sum;
             sum.files += 1;
-            sum.ns += file.ns;
-            sum.bytes_read += file.bytes_read;
-            sum.bytes_written += file.bytes_written;
+            sum.io.add(&file.io);
             match below.replace(node) {
                 Some(below) => {
                     nodes[node].children.insert(below);
                 }
-                None => nodes[node].own_ns += file.ns,
+                None => nodes[node].own_ns += file.io.ns,
             }
         }
     }
@@ -70,7 +66,7 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
     for _ in 0..MAX_SPLITS {
         places.sort_by(|a, b| {
             let (a, b) = (&nodes[*a].sum, &nodes[*b].sum);
-            b.ns.cmp(&a.ns).then_with(|| a.path.cmp(&b.path))
+            b.io.ns.cmp(&a.io.ns).then_with(|| a.path.cmp(&b.path))
         });
         let shown = places.len().min(count);
         let Some(at) = places[..shown]
@@ -97,9 +93,9 @@ fn splits(nodes: &[Node], node: usize) -> bool {
         own_ns,
         children,
     } = &nodes[node];
-    let times = children.iter().map(|child| nodes[*child].sum.ns);
+    let times = children.iter().map(|child| nodes[*child].sum.io.ns);
     let most = times.max().unwrap_or(0);
-    let is_shared = (*own_ns as f64) > sum.ns as f64 * (1.0 - MIN_SHARE) / 2.0;
+    let is_shared = (*own_ns as f64) > sum.io.ns as f64 * (1.0 - MIN_SHARE) / 2.0;
     let is_root = sum.path == b"/";
-    !children.is_empty() && (is_root || !is_shared && most as f64 >= sum.ns as f64 * MIN_SHARE)
+    !children.is_empty() && (is_root || !is_shared && most as f64 >= sum.io.ns as f64 * MIN_SHARE)
 }

@@ -74,8 +74,8 @@ pub fn view_text(
         let (rows, flow) = (count(view.rest.0), &view.rest.1);
         let text = format!(
             "  and {rows} more: {} calls, {}.",
-            count(flow.operations),
-            duration(flow.ns())
+            count(flow.io.operations),
+            duration(flow.io.ns)
         );
         page.line(Style::Dim, &text)?;
     }
@@ -102,14 +102,14 @@ fn cells(report: &Report<'_>, row: &ViewRow, whole: u64, has_merged: bool) -> Ve
     };
     let data = flow.read_ns + flow.write_ns + flow.sync_ns;
     let mut cells = vec![
-        duration(flow.ns()),
-        share(flow.ns(), whole),
-        some_bytes(flow.bytes_read),
-        some_bytes(flow.bytes_written),
-        count(flow.operations),
+        duration(flow.io.ns),
+        share(flow.io.ns, whole),
+        some_bytes(flow.io.bytes_read),
+        some_bytes(flow.io.bytes_written),
+        count(flow.io.operations),
         fifth,
         some(row.files),
-        rate(flow.bytes(), data),
+        rate(flow.io.bytes(), data),
     ];
     if has_merged {
         let merged = row.merged.unwrap_or_default();

@@ -32,13 +32,13 @@ use super::{
     epochs::{Passes, Read},
     findings::Looks,
     processes::Processes,
-    totals::{Key, MountId, OTHER, Sums, Totals, UnitId, Value},
+    totals::{Key, MountId, OTHER, Totals, UnitId, Value},
     undecided::{Decided, Undecided},
 };
 use iotrace_analysis::epochs::is_of_evaluation;
 use iotrace_analysis::phases::split;
 use iotrace_model::{
-    Model, Moved,
+    IoTotals, Model, Moved,
     counters::*,
     history::Bounds,
     input::{Place, ProcessId},
@@ -347,7 +347,7 @@ impl Intake {
             if totals.processes.is_on() {
                 totals
                     .processes
-                    .add((unit, process.pid), Sums::of(&interval));
+                    .add((unit, process.pid), IoTotals::of(&interval));
             }
             let file = model.file(row.file);
             let labels = self.labels(model, totals, row.file);
@@ -476,7 +476,7 @@ impl Intake {
             count(totals, main, counters);
         }
         if one.is_new && !one.is_directory {
-            totals.add(main, Value::Files, 1);
+            totals.add(main, Value::FilesSeen, 1);
         }
     }
 
@@ -487,7 +487,7 @@ impl Intake {
             return;
         }
         let v = &one.counters.v;
-        let last = v[LAST];
+        let last = v[LAST_OPERATION];
         totals.set_beside(one.unit, |beside| {
             beside.last_read = beside.last_read.max(Some(last));
         });
@@ -515,7 +515,7 @@ impl Intake {
                     phase: Phase::from_code(code),
                     ..without_file(unit)
                 };
-                totals.add(key, Value::Merged, done.merged_ns);
+                totals.add(key, Value::MergedTime, done.merged_ns);
             }
             for cell in [&process.path_only, &process.overflow] {
                 if !cell.is_settled() {
@@ -523,7 +523,7 @@ impl Intake {
                     let interval = cell.interval();
                     totals
                         .processes
-                        .add((unit, process.id.pid), Sums::of(&interval));
+                        .add((unit, process.id.pid), IoTotals::of(&interval));
                     count(totals, without_file(unit), &interval);
                 }
             }

@@ -138,7 +138,7 @@ fn a_file_on_a_mount_that_came_back_has_its_label() {
         let rows = cells.map(|(key, cell)| {
             (
                 totals.mount(key.mount).mountpoint.clone(),
-                cell.get(Value::BytesRead),
+                cell.get(Value::Counter(BYTES_READ)),
             )
         });
         rows.filter(|(_, bytes)| *bytes > 0).collect()
@@ -187,7 +187,7 @@ fn a_jobs_number_in_a_users_slice_charges_nothing_to_the_job() {
         .map(|(key, cell)| {
             (
                 totals.units().get(key.unit).unwrap(),
-                cell.get(Value::BytesWritten),
+                cell.get(Value::Counter(BYTES_WRITTEN)),
             )
         })
         .map(|(unit, bytes)| (unit.name.as_str(), bytes))

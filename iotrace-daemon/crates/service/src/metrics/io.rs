@@ -15,59 +15,36 @@ use prometheus_client::{
 
 use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
 use crate::totals::{Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value};
-use iotrace_model::errno;
+use iotrace_model::{
+    counters::{
+        Unit as Measure,
+        shown::{METRICS, Source},
+    },
+    errno,
+};
 use iotrace_phases::phase::Phase;
 use iotrace_tracer::kernel::ByPhase;
 
 impl Out<'_> {
     pub fn io(&mut self, totals: &Totals) -> fmt::Result {
-        let calls: Vec<_> = (op::NAMES.into_iter().zip(0..))
-            .map(|(name, op)| (name, Value::Calls(op)))
-            .collect();
-        let times: Vec<_> = (Value::GROUPS.into_iter().zip(0..))
-            .map(|(name, group)| (name, Value::Time(group)))
-            .collect();
-        let bytes = [("read", Value::BytesRead), ("write", Value::BytesWritten)];
-        let plain = |value| [("", value)];
-        let help = "Operations on files that succeeded.";
-        self.cells(totals, ("iotrace_operations", None, help), &calls, |n| n)?;
-        let help = "Bytes read from and written to files.";
-        self.cells(totals, ("iotrace", Some(&Unit::Bytes), help), &bytes, |n| n)?;
-        self.pages(totals)?;
-        let help = "Time inside operations, summed over threads.";
-        let name = ("iotrace_io", Some(&Unit::Seconds), help);
-        self.cells(totals, name, &times, seconds)?;
-        let help = "Time in which a process had an operation of the phase under way, overlap counted once; summed over processes.";
-        let name = ("iotrace_merged_io", Some(&Unit::Seconds), help);
-        self.cells(totals, name, &plain(Value::Merged), seconds)?;
-        let help = "Reads that returned no bytes, which end files; in the operations as well.";
-        let name = ("iotrace_zero_length_reads", None, help);
-        self.cells(totals, name, &plain(Value::ZeroReads), |n| n)?;
-        let help = "Files that the unit used for the first time.";
-        let name = ("iotrace_files_seen", None, help);
-        self.cells(totals, name, &plain(Value::Files), |n| n)?;
+        for metric in &METRICS {
+            let series: Vec<_> = match metric.source {
+                Source::Counters(series) => (series.iter())
+                    .map(|one| (one.operation, Value::Counter(one.counter)))
+                    .collect(),
+                Source::MergedTime => vec![("", Value::MergedTime)],
+                Source::FilesSeen => vec![("", Value::FilesSeen)],
+            };
+            let named = |unit| (metric.name, unit, metric.help);
+            match metric.unit {
+                Measure::Nanoseconds => {
+                    self.cells(totals, named(Some(&Unit::Seconds)), &series, seconds)?
+                }
+                Measure::Bytes => self.cells(totals, named(Some(&Unit::Bytes)), &series, |n| n)?,
+                _ => self.cells(totals, named(None), &series, |n| n)?,
+            }
+        }
         self.errors(totals)
-    }
-
-    /// What came from storage, and files used as memory.
-    fn pages(&mut self, totals: &Totals) -> fmt::Result {
-        let fetched = [("read", Value::Fetched), ("fault", Value::FetchedMapped)];
-        let faults = [("minor", Value::MinorFaults), ("major", Value::MajorFaults)];
-        let help = "Bytes fetched from storage, readahead included, by reads and by page faults.";
-        let name = ("iotrace_fetched", Some(&Unit::Bytes), help);
-        self.cells(totals, name, &fetched, |n| n)?;
-        let help = "Bytes of mapped files that page faults mapped, at least.";
-        let name = ("iotrace_mapped", Some(&Unit::Bytes), help);
-        self.cells(totals, name, &[("", Value::Mapped)], |n| n)?;
-        let help = "Page faults on mapped files; major ones waited for storage.";
-        self.cells(totals, ("iotrace_page_faults", None, help), &faults, |n| n)?;
-        let help =
-            "Time inside page faults on mapped files that waited for storage; in no other metric.";
-        let name = ("iotrace_major_fault", Some(&Unit::Seconds), help);
-        self.cells(totals, name, &[("", Value::MajorFaultTime)], seconds)?;
-        let help = "Page faults on mapped files whose time is known.";
-        let name = ("iotrace_timed_major_faults", None, help);
-        self.cells(totals, name, &[("", Value::TimedMajorFaults)], |n| n)
     }
 
     fn errors(&mut self, totals: &Totals) -> fmt::Result {

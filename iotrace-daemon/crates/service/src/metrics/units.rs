@@ -7,8 +7,9 @@ use prometheus_client::{encoding::NoLabelSet, metrics::MetricType, registry::Uni
 use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
 use crate::{
     shared::State,
-    totals::{BOUNDS, Sums, Totals},
+    totals::{BOUNDS, Totals},
 };
+use iotrace_model::IoTotals;
 
 /// A unit's labels, and two more.
 fn with<'a>(labels: &[Label<'a>], more: [Label<'a>; 2]) -> Vec<Label<'a>> {
@@ -169,7 +170,7 @@ impl Out<'_> {
         &mut self,
         name: &str,
         [of, moved]: [&str; 2],
-        rows: &[(Vec<Label<'_>>, Sums)],
+        rows: &[(Vec<Label<'_>>, IoTotals)],
     ) -> fmt::Result {
         fn with<'a>(labels: &'a [Label<'a>], operation: Option<&'static str>) -> Vec<Label<'a>> {
             let labels = labels

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_common::op;
+use iotrace_model::counters::{
+    self,
+    shown::{METRICS, Source},
+};
 
 /// Error number that stands for all that found no room.
 pub const ERRNO_OTHER: u32 = u32::MAX;
@@ -10,68 +13,45 @@ pub const ERRNO_OTHER: u32 = u32::MAX;
 /// One counter of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Operations of a class that succeeded.
-    Calls(usize),
-    /// Reads of 0 bytes; in the reads as well.
-    ZeroReads,
-    BytesRead,
-    BytesWritten,
-    /// Bytes fetched from storage by reads, and by page faults.
-    Fetched,
-    FetchedMapped,
-    /// Bytes that page faults mapped, and page faults without and with a wait for storage.
-    Mapped,
-    MinorFaults,
-    MajorFaults,
-    /// Time inside page faults that waited, nanoseconds, and the number of those.
-    MajorFaultTime,
-    TimedMajorFaults,
-    /// Time inside operations of a group ([`Value::GROUPS`]), nanoseconds.
-    Time(usize),
+    /// A counter that a metric exports, by its index.
+    Counter(usize),
     /// Time in which at least one operation was under way in a process, nanoseconds.
-    Merged,
+    MergedTime,
     /// Files seen for the first time.
-    Files,
+    FilesSeen,
     /// Operations of a class that failed with an error.
-    Error {
-        op: u32,
-        errno: u32,
-    },
+    Error { op: u32, errno: u32 },
 }
 
-const ZERO_READS: usize = op::COUNT;
-const BYTES_READ: usize = ZERO_READS + 1;
-const BYTES_WRITTEN: usize = BYTES_READ + 1;
-const FETCHED: usize = BYTES_WRITTEN + 1;
-const MAPPED: usize = FETCHED + 2;
-const FAULTS: usize = MAPPED + 1;
-const TIME: usize = FAULTS + 4;
-const MERGED: usize = TIME + Value::GROUPS.len();
-const FILES: usize = MERGED + 1;
-const COUNT: usize = FILES + 1;
+/// Of each counter its place among the values of a cell, if a metric exports it; and the number of those.
+const SLOTS: ([Option<usize>; counters::COUNT], usize) = {
+    let (mut slots, mut count) = ([None; counters::COUNT], 0);
+    let mut metric = 0;
+    while metric < METRICS.len() {
+        if let Source::Counters(series) = METRICS[metric].source {
+            let mut nth = 0;
+            while nth < series.len() {
+                assert!(slots[series[nth].counter].is_none());
+                slots[series[nth].counter] = Some(count);
+                (nth, count) = (nth + 1, count + 1);
+            }
+        }
+        metric += 1;
+    }
+    (slots, count)
+};
+const MERGED_TIME: usize = SLOTS.1;
+const FILES_SEEN: usize = MERGED_TIME + 1;
+const COUNT: usize = FILES_SEEN + 1;
 
 impl Value {
-    /// Groups of operations whose time is summed together.
-    pub const GROUPS: [&'static str; 5] = ["read", "write", "metadata", "sync", "failed"];
-
     fn index(self) -> Option<usize> {
-        Some(match self {
-            Self::Calls(op) => op,
-            Self::ZeroReads => ZERO_READS,
-            Self::BytesRead => BYTES_READ,
-            Self::BytesWritten => BYTES_WRITTEN,
-            Self::Fetched => FETCHED,
-            Self::FetchedMapped => FETCHED + 1,
-            Self::Mapped => MAPPED,
-            Self::MinorFaults => FAULTS,
-            Self::MajorFaults => FAULTS + 1,
-            Self::MajorFaultTime => FAULTS + 2,
-            Self::TimedMajorFaults => FAULTS + 3,
-            Self::Time(group) => TIME + group,
-            Self::Merged => MERGED,
-            Self::Files => FILES,
-            Self::Error { .. } => return None,
-        })
+        match self {
+            Self::Counter(index) => SLOTS.0[index],
+            Self::MergedTime => Some(MERGED_TIME),
+            Self::FilesSeen => Some(FILES_SEEN),
+            Self::Error { .. } => None,
+        }
     }
 }
 

@@ -20,7 +20,7 @@ pub use beside::{Beside, Finding};
 pub use cell::{Cell, ERRNO_OTHER, Value};
 pub use mounts::{Mount, MountId, NO_MOUNT};
 pub use saves::{AllSaves, BOUNDS, Saved, Saves};
-pub use top::{Sums, Top};
+pub use top::Top;
 pub use units::{OTHER, UNKNOWN, UnitId, Units};
 
 use mounts::{Mounts, OTHER_MOUNT};

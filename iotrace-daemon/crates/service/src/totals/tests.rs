@@ -1,5 +1,6 @@
 use super::*;
 use crate::attribution;
+use iotrace_model::counters::BYTES_READ;
 
 fn unit(job: u32) -> Unit {
     attribution::unit(format!("SLURM_JOB_ID={job}\0").as_bytes(), "", false)
@@ -22,9 +23,12 @@ fn equal_units_are_one() {
     let mut totals = Totals::new(100);
     let (a, b) = (totals.unit(&unit(1)), totals.unit(&unit(1)));
     assert_eq!(a, b);
-    totals.add(key(a, NO_MOUNT), Value::BytesRead, 5);
-    totals.add(key(b, NO_MOUNT), Value::BytesRead, 6);
-    assert_eq!(totals.cells()[&key(a, NO_MOUNT)].get(Value::BytesRead), 11);
+    totals.add(key(a, NO_MOUNT), Value::Counter(BYTES_READ), 5);
+    totals.add(key(b, NO_MOUNT), Value::Counter(BYTES_READ), 6);
+    assert_eq!(
+        totals.cells()[&key(a, NO_MOUNT)].get(Value::Counter(BYTES_READ)),
+        11
+    );
     assert_eq!(totals.series(), 3, "the text, the processes and the bytes");
 }
 
@@ -35,7 +39,7 @@ fn the_bound_holds_and_the_sum_is_exact() {
         for job in 0..500 {
             let id = totals.unit(&unit(job));
             for op in 0..10 {
-                totals.add(key(id, NO_MOUNT), Value::Calls(op), 1);
+                totals.add(key(id, NO_MOUNT), Value::Counter(op), 1);
                 totals.add(
                     key(id, NO_MOUNT),
                     Value::Error {
@@ -48,7 +52,7 @@ fn the_bound_holds_and_the_sum_is_exact() {
         }
         assert_eq!(totals.series(), 100);
         for op in 0..10 {
-            assert_eq!(sum(&totals, Value::Calls(op)), 500 * round);
+            assert_eq!(sum(&totals, Value::Counter(op)), 500 * round);
         }
         let errors: u64 = totals
             .cells()
@@ -79,7 +83,7 @@ fn a_unit_goes_when_it_is_over_and_makes_room() {
     let (running, over) = (totals.unit(&unit(1)), totals.unit(&unit(2)));
     for id in [running, over] {
         totals.hold(id);
-        totals.add(key(id, NO_MOUNT), Value::Files, 7);
+        totals.add(key(id, NO_MOUNT), Value::FilesSeen, 7);
     }
     totals.release(over);
     let later = Instant::now() + 2 * linger;
@@ -124,7 +128,7 @@ fn a_mount_makes_room_when_it_is_gone() {
     totals.hold(id);
     for n in 0..70 {
         let mount = totals.mount_id(&mount(n));
-        totals.add(key(id, mount), Value::BytesRead, 1);
+        totals.add(key(id, mount), Value::Counter(BYTES_READ), 1);
     }
     assert_eq!(totals.mount_id(&mount(100)), OTHER_MOUNT);
     let (now, later) = (Instant::now(), Instant::now() + 2 * linger);
@@ -141,7 +145,7 @@ fn a_mount_makes_room_when_it_is_gone() {
     let new = totals.mount_id(&mount(100));
     assert_eq!(totals.mount(new), &mount(100));
     // The cell of those that found no room has its own labels.
-    assert_eq!(sum(&totals, Value::BytesRead), 1 + 8);
+    assert_eq!(sum(&totals, Value::Counter(BYTES_READ)), 1 + 8);
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn a_unit_that_is_gone_gets_no_cell() {
     let mut totals = Totals::new(100);
     let id = totals.unit(&unit(1));
     totals.expire(Duration::ZERO, Instant::now());
-    totals.add(key(id, NO_MOUNT), Value::BytesRead, 5);
+    totals.add(key(id, NO_MOUNT), Value::Counter(BYTES_READ), 5);
     let save = Saved {
         bytes: 1,
         first: 0,
@@ -202,7 +206,7 @@ fn one_user_leaves_room_for_the_jobs_of_others() {
     let mut totals = Totals::new(20_000);
     let count = |totals: &mut Totals, unit: UnitId| {
         for op in 0..20 {
-            totals.add(key(unit, NO_MOUNT), Value::Calls(op), 1);
+            totals.add(key(unit, NO_MOUNT), Value::Counter(op), 1);
         }
     };
     for job in 0..2500 {
@@ -212,15 +216,18 @@ fn one_user_leaves_room_for_the_jobs_of_others() {
     }
     assert!(totals.series() < 20_000 / 4, "{}", totals.series());
     assert_eq!(totals.units().of_owner(1000), USER_UNITS + 1);
-    assert_eq!(sum(&totals, Value::Calls(0)), 2500);
+    assert_eq!(sum(&totals, Value::Counter(0)), 2500);
     let others = totals.units.find(&Unit::other_of(1000)).unwrap();
-    let of_others = totals.cells()[&key(others, NO_MOUNT)].get(Value::Calls(0));
+    let of_others = totals.cells()[&key(others, NO_MOUNT)].get(Value::Counter(0));
     assert_eq!(of_others, 2500 - USER_UNITS as u64);
     assert!(!totals.cells().keys().any(|key| key.unit == OTHER));
     // Another user's job of the same number is another unit.
     let job = totals.unit(&claimed(1, 1001));
     count(&mut totals, job);
-    assert_eq!(totals.cells()[&key(job, NO_MOUNT)].get(Value::Calls(0)), 1);
+    assert_eq!(
+        totals.cells()[&key(job, NO_MOUNT)].get(Value::Counter(0)),
+        1
+    );
     let real = Unit {
         claimed: false,
         ..unit(1)

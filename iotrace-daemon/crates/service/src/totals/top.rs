@@ -8,7 +8,7 @@ use std::{
     hash::Hash,
 };
 
-use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN, Counters};
+use iotrace_model::IoTotals;
 
 /// What is left of a score at each turn: activity of a minute ago counts an eighth.
 const DECAY: f64 = 0.7;
@@ -17,38 +17,9 @@ const CLEARLY: f64 = 2.0;
 /// Candidates remembered, for each member and at least.
 const CANDIDATES: (usize, usize) = (16, 1024);
 
-/// What one of them did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    pub operations: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    /// Nanoseconds inside operations.
-    pub ns: u64,
-}
-
-impl Sums {
-    /// What counters hold.
-    pub fn of(counters: &Counters) -> Self {
-        Self {
-            operations: counters.operations(),
-            bytes_read: counters.v[BYTES_READ],
-            bytes_written: counters.v[BYTES_WRITTEN],
-            ns: counters.nanoseconds(),
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        self.operations += other.operations;
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.ns += other.ns;
-    }
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    sums: Sums,
+    sums: IoTotals,
     score: f64,
 }
 
@@ -59,7 +30,7 @@ pub struct Top<K> {
     members: BTreeMap<K, Member>,
     /// Time of those that are no members, lately.
     candidates: HashMap<K, f64>,
-    rest: Sums,
+    rest: IoTotals,
     replaced: u64,
 }
 
@@ -69,7 +40,7 @@ impl<K: Clone + Ord + Hash> Top<K> {
             limit,
             members: BTreeMap::new(),
             candidates: HashMap::new(),
-            rest: Sums::default(),
+            rest: IoTotals::default(),
             replaced: 0,
         }
     }
@@ -85,18 +56,18 @@ impl<K: Clone + Ord + Hash> Top<K> {
     }
 
     /// Counts.
-    pub fn add(&mut self, key: K, sums: Sums) {
-        if self.limit == 0 || sums == Sums::default() {
+    pub fn add(&mut self, key: K, sums: IoTotals) {
+        if self.limit == 0 || sums.is_zero() {
             return;
         }
         let room = self.members.len() < self.limit;
         if room || self.members.contains_key(&key) {
             let member = self.members.entry(key).or_default();
-            member.sums.add(sums);
+            member.sums.add(&sums);
             member.score += sums.ns as f64;
             return;
         }
-        self.rest.add(sums);
+        self.rest.add(&sums);
         *self.candidates.entry(key).or_default() += sums.ns as f64;
         let (each, least) = CANDIDATES;
         if self.candidates.len() > (each * self.limit).max(least) {
@@ -122,7 +93,7 @@ impl<K: Clone + Ord + Hash> Top<K> {
                 }
                 self.drop_least();
             }
-            let sums = Sums::default();
+            let sums = IoTotals::default();
             self.members.insert(key, Member { sums, score });
         }
         self.candidates.extend(rest);
@@ -141,7 +112,7 @@ impl<K: Clone + Ord + Hash> Top<K> {
         self.members.retain(|key, member| {
             let keep = keep(key);
             if !keep {
-                rest.add(member.sums);
+                rest.add(&member.sums);
             }
             keep
         });
@@ -149,7 +120,7 @@ impl<K: Clone + Ord + Hash> Top<K> {
     }
 
     /// The members, with what they did since they are some.
-    pub fn members(&self) -> impl Iterator<Item = (&K, Sums)> {
+    pub fn members(&self) -> impl Iterator<Item = (&K, IoTotals)> {
         self.members.iter().map(|(key, member)| (key, member.sums))
     }
 
@@ -159,7 +130,7 @@ impl<K: Clone + Ord + Hash> Top<K> {
     }
 
     /// What all others did.
-    pub fn rest(&self) -> Sums {
+    pub fn rest(&self) -> IoTotals {
         self.rest
     }
 
@@ -175,7 +146,7 @@ impl<K: Clone + Ord + Hash> Top<K> {
             .min_by(|a, b| a.1.score.total_cmp(&b.1.score));
         if let Some(key) = least.map(|(key, _)| key.clone()) {
             let member = self.members.remove(&key).unwrap_or_default();
-            self.rest.add(member.sums);
+            self.rest.add(&member.sums);
             self.replaced += 1;
         }
     }
@@ -194,12 +165,13 @@ impl<K: Clone + Ord + Hash> Top<K> {
 mod tests {
     use super::*;
 
-    fn one(ns: u64) -> Sums {
-        Sums {
+    fn one(ns: u64) -> IoTotals {
+        IoTotals {
             operations: 1,
             bytes_read: 10,
             bytes_written: 1,
             ns,
+            merged_ns: ns,
         }
     }
 
@@ -210,7 +182,7 @@ mod tests {
     #[test]
     fn members_are_few_and_nothing_is_lost_or_falls() {
         let mut top = Top::new(3);
-        let mut before = Sums::default();
+        let mut before = IoTotals::default();
         for round in 0..50_u32 {
             for key in 0..5000 {
                 // Another ten do the most every ten rounds.

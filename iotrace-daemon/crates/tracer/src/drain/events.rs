@@ -124,7 +124,7 @@ impl Decoder {
                     time: header.time,
                     function: mark.function as u16,
                     name: until_nul(payload::<Mark>(record, &header)?),
-                    progress: mark.progress,
+                    progress: mark.progress.into(),
                 })
             }
             event::THREAD_END => {

@@ -147,7 +147,7 @@ impl Batch {
                 }
             }
             Self::Threads(look) => {
-                model.computing_mut().look(look.length_ns);
+                model.computing_mut().add_length(look.length_ns);
                 for (process, time) in &look.processes {
                     model.add_cpu(*process, time);
                 }

@@ -204,7 +204,7 @@ mod tests {
             ..IoKey::default()
         };
         let mut io = Io::ZERO;
-        (io.bytes_read, io.last) = (4096, u64::MAX);
+        (io.bytes_read, io.last_operation) = (4096, u64::MAX);
         Batch::Basic((vec![key(1), key(2), key(3)], vec![Io::ZERO, io, io]))
     }
 

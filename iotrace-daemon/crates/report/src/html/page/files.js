@@ -16,19 +16,16 @@ const files = (() => {
     { key: "opens", title: "Opens", show: format.count },
     { key: "reads", title: "Reads", show: format.count },
     { key: "writes", title: "Writes", show: format.count },
-    { key: "bytes_fetched", title: "From storage", show: format.bytes, optional: true },
-    { key: "faults", title: "Page faults", show: format.count, optional: true },
-    { key: "major_faults", title: "Major", show: format.count, optional: true },
-    { key: "major_fault_ns", title: "Time in faults", show: (ns) => format.duration(ns / 1e9), optional: true },
-    { key: "mapped_bytes", title: "Mapped", show: format.bytes, optional: true },
-    { key: "mapped_bytes_dirtied", title: "Dirtied", show: format.bytes, optional: true },
+  ];
+  const LAST_COLUMNS = [
     { key: "size", title: "Size", show: format.bytes },
     { key: "processes", title: "Processes", show: format.count },
   ];
 
   function build(data) {
     const table = data.files;
-    const columns = COLUMNS.filter(({ key, optional }) => !optional || table[key]);
+    const counters = format.counters(data.columns, table);
+    const columns = [...COLUMNS, ...counters, ...LAST_COLUMNS];
     const total = table.name.length;
     const paths = table.name.map((name, i) => table.directory[i] < 0 ? name : `${data.directories.path[table.directory[i]]}/${name}`.replace(/^\/\//, "/"));
     const state = { sort: "ns", down: true, words: [], phase: "" };
@@ -44,7 +41,7 @@ const files = (() => {
     const body = el("tbody", {});
     const viewport = el("div", { class: "scroll files", tabindex: "0", role: "region", "aria-label": "Files" },
       el("table", { "aria-rowcount": String(total + 1) }, el("caption", { class: "hidden" }, "Files"), el("thead", {}, el("tr", { "aria-rowindex": "1" }, head)), body));
-    viewport.firstChild.style.setProperty("--more", columns.filter(({ optional }) => optional).length);
+    viewport.firstChild.style.setProperty("--more", counters.length);
     const status = el("p", { class: "readout", role: "status" });
     const search = el("input", { type: "search", id: "search", placeholder: "words of the path, all of them", autocomplete: "off", spellcheck: "false" });
     const names = [...new Set(data.uses.flatMap((use) => use.phases))];

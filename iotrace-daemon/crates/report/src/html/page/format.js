@@ -93,5 +93,12 @@ const format = (() => {
     return Number.isInteger(value) ? count(value) : String(+value.toPrecision(4));
   }
 
-  return { NONE, count, shortCount, bytes, rate, duration, share, visible, words, byKey };
+  /** The columns of counters that a list has, as `{title, key, show}`; its durations are nanoseconds. */
+  function counters(columns, list) {
+    const formats = { count, bytes, duration: (ns) => duration(ns / 1e9) };
+    return columns.filter((one) => one.in_lists && list[one.column])
+      .map((one) => ({ title: one.title, key: one.column, show: formats[one.format] }));
+  }
+
+  return { NONE, count, shortCount, bytes, rate, duration, share, visible, words, byKey, counters };
 })();

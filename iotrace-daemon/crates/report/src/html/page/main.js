@@ -13,7 +13,6 @@
     const rows = table.pid.map((_, i) => i);
     const at = (key) => (i) => table[key][i];
     const number = (title, key, show) => ({ title, number: true, cell: (i) => show(at(key)(i)) });
-    const optional = (title, key, show) => (table[key] ? [number(title, key, show)] : []);
     const folded = data.folded_processes
       ? el("p", { class: "note" }, `${format.count(data.folded_processes)} more processes, those with the least time in I/O, are not listed; the JSON report lists them.`) : null;
     return section("processes", "Processes", dom.table("Processes", [
@@ -28,12 +27,7 @@
       number("Read", "bytes_read", format.bytes),
       number("Written", "bytes_written", format.bytes),
       number("Time in I/O", "ns", (ns) => format.duration(ns / 1e9)),
-      ...optional("From storage", "bytes_fetched", format.bytes),
-      ...optional("Page faults", "faults", format.count),
-      ...optional("Major", "major_faults", format.count),
-      ...optional("Time in faults", "major_fault_ns", (ns) => format.duration(ns / 1e9)),
-      ...optional("Mapped", "mapped_bytes", format.bytes),
-      ...optional("Dirtied", "mapped_bytes_dirtied", format.bytes),
+      ...format.counters(data.columns, table).map(({ title, key, show }) => number(title, key, show)),
     ], rows), folded);
   }
 
@@ -76,7 +70,7 @@
     sections.findings(report),
     sections.waits(data),
     sections.phases(data),
-    sections.storage(report),
+    sections.storage(data),
     sections.events("checkpoints", "Checkpoints", "Checkpoint", report.checkpoints),
     sections.events("restores", "Restores", "Restore", report.restores),
     sections.events("epochs", "Epochs", "Epoch", report.epochs),

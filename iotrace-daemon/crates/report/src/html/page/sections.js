@@ -196,7 +196,7 @@ const sections = (() => {
   }
 
   /** What came from storage, and how files were used as memory: of all, and by phase. */
-  function storage(report) {
+  function storage({ report, columns }) {
     const of = (name, sum) => ({ name, sum });
     const rows = [of("all", report.totals), ...Object.entries(report.phases).map(([phase, sum]) => of(phase, sum))]
       .filter(({ sum }) => sum.bytes_fetched > 0 || sum.faults > 0 || sum.timed_major_faults > 0);
@@ -207,14 +207,7 @@ const sections = (() => {
         + "Major faults found their page not in memory; the time is that of all faults that waited for storage."),
       table("Storage and mapped files", [
         { title: "Phase", cell: ({ name }) => (name === "all" ? name : named(name)) },
-        column("From storage", "bytes_fetched", bytes),
-        column("for mapped files", "mapped_bytes_fetched", bytes),
-        column("Page faults", "faults", count),
-        column("Major", "major_faults", count),
-        column("Waited", "timed_major_faults", count),
-        column("Time in faults", "major_fault_seconds", duration),
-        column("Mapped", "mapped_bytes", bytes),
-        column("Dirtied", "mapped_bytes_dirtied", bytes),
+        ...columns.map((one) => column(one.title, one.key, format[one.format])),
       ], rows));
   }
 

@@ -127,10 +127,10 @@ fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
     for place in places {
         let text = format!(
             " {:<10} {:>5} {:>9} {:>9} {:>9}  ",
-            duration(place.ns),
-            share(place.ns, whole),
-            some_bytes(place.bytes_read),
-            some_bytes(place.bytes_written),
+            duration(place.io.ns),
+            share(place.io.ns, whole),
+            some_bytes(place.io.bytes_read),
+            some_bytes(place.io.bytes_written),
             count(place.files),
         );
         let path = shorten(&place.path, columns.saturating_sub(width(&text)));
