@@ -15,7 +15,7 @@ use crate::{
 
 /// TRACE_EVENT sys_enter: (struct pt_regs *regs, long id)
 #[raw_tracepoint(tracepoint = "sys_enter")]
-pub fn untyped_enter(ctx: RawTracePointContext) -> i32 {
+pub fn nobtf_enter(ctx: RawTracePointContext) -> i32 {
     let registers: Address = ctx.arg::<*const c_void>(0);
     let nr = ctx.arg(1);
     enter::enter(registers, nr, 0);
@@ -25,7 +25,7 @@ pub fn untyped_enter(ctx: RawTracePointContext) -> i32 {
 
 /// TRACE_EVENT sys_exit: (struct pt_regs *regs, long ret)
 #[raw_tracepoint(tracepoint = "sys_exit")]
-pub fn untyped_exit(ctx: RawTracePointContext) -> i32 {
+pub fn nobtf_exit(ctx: RawTracePointContext) -> i32 {
     let registers: Address = ctx.arg::<*const c_void>(0);
     let nr = u64::from(probe::<u32>(registers, &REGS_NR));
     let result = ctx.arg(1);

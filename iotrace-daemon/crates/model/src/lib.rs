@@ -62,7 +62,7 @@ use iotrace_common::{
     block::Transfers,
     key::FileId,
     library::{CallKey, Calls},
-    untyped::STATUS_UNKNOWN,
+    nobtf::STATUS_UNKNOWN,
 };
 use library::Libraries;
 use mounts::{Mount, Mounts};

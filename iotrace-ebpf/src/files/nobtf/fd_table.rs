@@ -4,7 +4,7 @@
 //! one at its start, after its file was looked up: from there on nobody may use it, and user space takes nothing for it that
 //! comes to its place.
 
-use iotrace_common::untyped::{NAMELESS as NO_TYPE, Process, TYPE_SHIFT, action, origin};
+use iotrace_common::nobtf::{NAMELESS as NO_TYPE, Process, TYPE_SHIFT, action, origin};
 
 use crate::{
     core::{

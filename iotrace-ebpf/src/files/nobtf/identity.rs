@@ -12,7 +12,7 @@ use iotrace_common::{
     diag,
     event::{self, Header},
     key::FileId,
-    untyped::{
+    nobtf::{
         DEVICE, Descriptor, FRESH, HANDLE, Key, NAMELESS, Opened, PATH_BYTES, Process, TYPE_SHIFT,
         origin,
     },

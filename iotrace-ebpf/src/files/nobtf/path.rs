@@ -10,8 +10,8 @@ use iotrace_common::{
     event::{self, Header, Name, name_flags},
     key::FileId,
     limits::PATH_BYTES,
+    nobtf::{DEVICE, HANDLE},
     op::shape,
-    untyped::{DEVICE, HANDLE},
 };
 
 use crate::{

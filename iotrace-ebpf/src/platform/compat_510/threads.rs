@@ -25,7 +25,7 @@ opaque_map! {
     static THREADS: HashMap<
         u64,
         Thread,
-        { limits::LEGACY_THREADS as usize },
+        { limits::COMPAT_THREADS as usize },
         { BPF_F_NO_PREALLOC as usize },
     > = HashMap::new();
 }

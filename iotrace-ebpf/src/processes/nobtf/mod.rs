@@ -19,8 +19,8 @@ use iotrace_common::{
     event::{self, Exec, Exit, Fork, Header},
     key::start_key,
     limits::ARGS_BYTES,
+    nobtf::{Closed, Process, STATUS_UNKNOWN},
     rights::Rights,
-    untyped::{Closed, Process, STATUS_UNKNOWN},
 };
 
 use crate::{
@@ -312,14 +312,14 @@ fn rights() -> Rights {
 
 /// TRACE_EVENT sched_process_exit: (struct task_struct *p), which is the running one
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
-pub fn untyped_process_exit(_ctx: RawTracePointContext) -> i32 {
+pub fn nobtf_process_exit(_ctx: RawTracePointContext) -> i32 {
     exited();
     0
 }
 
 /// TRACE_EVENT task_newtask: the new task's pid and the flags of its clone, by the running one.
 #[tracepoint]
-pub fn untyped_new_task(ctx: TracePointContext) -> u32 {
+pub fn nobtf_new_task(ctx: TracePointContext) -> u32 {
     let record: Address = ctx.as_ptr().cast_const();
     let pid = probe_at(record.wrapping_byte_add(NEWTASK_PID.load() as usize));
     let flags = probe_at(record.wrapping_byte_add(NEWTASK_FLAGS.load() as usize));

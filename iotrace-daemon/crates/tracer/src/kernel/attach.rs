@@ -16,7 +16,7 @@ use super::{
     cpu::Threads,
     error::{chain, errno_of, hint},
     hooks::{Availability, Found, HOOKS, Kind, OptionalHook, RequiredBy, When},
-    pages, untyped, variant,
+    nobtf, pages, variant,
 };
 use iotrace_model::run::RAW;
 
@@ -76,7 +76,7 @@ const TRACEFS: [&str; 2] = [
 impl Kernel {
     /// Attaches the hooks of the chosen kind; returns the kind.
     pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
-        if let Some(costs) = self.is_untyped() {
+        if let Some(costs) = self.without_types() {
             if choice != HookChoice::Auto {
                 return Err(KernelError::LeftOut {
                     what: "--hook",
@@ -84,7 +84,7 @@ impl Kernel {
                 });
             }
             log::warn!("{costs}");
-            untyped::attach(&mut self.ebpf)?;
+            nobtf::attach(&mut self.ebpf)?;
             self.hook = Some(Hook::Raw);
             return Ok(Hook::Raw);
         }
@@ -235,7 +235,7 @@ impl Kernel {
         let missed = self.missed();
         match self.hook {
             Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
-            Some(Hook::Raw) => untyped::detach(&mut self.ebpf),
+            Some(Hook::Raw) => nobtf::detach(&mut self.ebpf),
             _ => {
                 self.misses.detach(&mut self.ebpf);
                 if self.uprobes.are_attached() {

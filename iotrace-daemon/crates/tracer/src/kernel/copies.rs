@@ -17,7 +17,7 @@ use super::{
     attach::{attach_raw, kernel_btf, program},
     fdinfo,
     hooks::{HOOKS, OptionalHook, Purpose},
-    untyped,
+    nobtf,
 };
 
 /// Programs and hook of a pair.
@@ -163,7 +163,7 @@ fn purpose(name: &str) -> Purpose {
     let has = |hook: &&OptionalHook| hook.programs.iter().any(|(program, _)| *program == name);
     match HOOKS.iter().find(has) {
         Some(hook) => hook.purpose,
-        None if untyped::PROCESS_PROGRAMS.contains(&name) => Purpose::Processes,
+        None if nobtf::PROCESS_PROGRAMS.contains(&name) => Purpose::Processes,
         None => Purpose::Operations,
     }
 }

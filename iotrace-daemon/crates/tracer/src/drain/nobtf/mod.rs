@@ -1,4 +1,4 @@
-//! Which file a handle is, where the programs know no file ([`iotrace_common::untyped`]): by /proc while the descriptor is
+//! Which file a handle is, where the programs know no file ([`iotrace_common::nobtf`]): by /proc while the descriptor is
 //! open, by its path afterwards.
 //!
 //! Stands between the maps and the batches: events of handles become events of files, and in counters files stand where
@@ -28,7 +28,7 @@ use iotrace_common::{
     abi::maps,
     event::{self, Name, name_flags},
     key::{FileId, start_key},
-    untyped::{Descriptor, HANDLE, Key, Opened, Process, origin},
+    nobtf::{Descriptor, HANDLE, Key, Opened, Process, origin},
 };
 use zeroize::Zeroizing;
 
@@ -82,7 +82,7 @@ pub struct Resolver {
 impl Resolver {
     /// Takes the maps out of the loaded programs, where they follow descriptors.
     pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
-        if kernel.is_untyped().is_none() {
+        if kernel.without_types().is_none() {
             return Ok(None);
         }
         Ok(Some(Self {

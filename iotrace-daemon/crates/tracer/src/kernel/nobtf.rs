@@ -13,7 +13,7 @@ use aya::{
 use iotrace_common::{
     abi::{Global, Offset, Setting, globals},
     limits::SYSCALLS,
-    untyped::ACTIONS,
+    nobtf::ACTIONS,
 };
 
 use super::{
@@ -23,13 +23,13 @@ use super::{
 
 /// The ends first: a call whose start alone was seen would pass for a lost one.
 const RAW: [(&str, &str); 3] = [
-    ("untyped_process_exit", "sched_process_exit"),
-    ("untyped_exit", "sys_exit"),
-    ("untyped_enter", "sys_enter"),
+    ("nobtf_process_exit", "sched_process_exit"),
+    ("nobtf_exit", "sys_exit"),
+    ("nobtf_enter", "sys_enter"),
 ];
 /// Those on the start and the end of processes.
 pub const PROCESS_PROGRAMS: [&str; 2] = [RAW[0].0, NEW_TASK.0];
-const NEW_TASK: (&str, &str, &str) = ("untyped_new_task", "task", "task_newtask");
+const NEW_TASK: (&str, &str, &str) = ("nobtf_new_task", "task", "task_newtask");
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// `struct pt_regs` of x86-64 (linux/ptrace.h of the interface to user space).

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iotrace_common::{
     diag,
     key::IoKey,
-    untyped::DEVICE,
+    nobtf::DEVICE,
     value::{Failures, Io},
 };
 

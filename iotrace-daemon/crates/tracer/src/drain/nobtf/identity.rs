@@ -6,7 +6,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use iotrace_common::{diag, key::FileId, untyped::Opened};
+use iotrace_common::{diag, key::FileId, nobtf::Opened};
 
 use iotrace_model::host;
 use iotrace_model::input::FileName;
