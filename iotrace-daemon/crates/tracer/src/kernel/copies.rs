@@ -13,11 +13,10 @@ use aya::{Btf, Ebpf, programs::BtfTracePoint};
 use iotrace_common::{diag, limits::COPIES};
 
 use super::{
-    KernelError,
-    attach::{attach_raw, kernel_btf, program},
-    fdinfo,
+    KernelError, fdinfo,
     hooks::{HOOKS, OptionalHook, Purpose},
     nobtf,
+    program::{attach_raw, kernel_btf, program},
 };
 
 /// Programs and hook of a pair.

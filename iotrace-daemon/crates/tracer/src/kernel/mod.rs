@@ -5,7 +5,8 @@
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
 //! - `preemption`: whether it preempts programs on system calls; `bpf`: how that is asked
-//! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind
+//! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind; `program`: one program of
+//!   them
 //! - `uprobe_cost`: what uprobes cost here
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
@@ -34,6 +35,7 @@ pub mod offsets;
 mod pages;
 mod preemption;
 pub mod probe;
+mod program;
 mod rules;
 pub mod selftest;
 mod stats;

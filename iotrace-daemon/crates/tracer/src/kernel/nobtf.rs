@@ -18,7 +18,7 @@ use iotrace_common::{
 
 use super::{
     KernelError,
-    attach::{attach_error, log_size, program, program_error},
+    program::{attach_error, log_size, program, program_error},
 };
 
 /// The ends first: a call whose start alone was seen would pass for a lost one.

@@ -15,6 +15,7 @@ use super::{
     KernelError,
     btf::Types,
     capabilities::{self, Capability},
+    error::{LOCKDOWN, chain},
     hooks::{Availability, HOOKS, Hooks, RequiredBy},
     load::{self, KERNEL_BTF},
     offsets,
@@ -197,9 +198,6 @@ fn layout(types: &Result<Types, KernelError>) -> Feature {
         found,
     }
 }
-
-/// Where the kernel says how far it is locked down: all degrees, the one in force in brackets.
-pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Whether the kernel is locked down so far that no program may read its memory.
 pub fn is_confidential() -> bool {
@@ -384,7 +382,7 @@ fn probed<E: std::error::Error + 'static>(answer: Result<bool, E>) -> Result<Str
     match answer {
         Ok(true) => Ok("yes".into()),
         Ok(false) => Err("this kernel has none".into()),
-        Err(error) => Err(super::error::chain(&error)),
+        Err(error) => Err(chain(&error)),
     }
 }
 
