@@ -47,7 +47,7 @@ pub const CGROUP: u32 = 15;
 /// The end of a thread, where CPU time is counted: a [`ThreadEnd`].
 pub const THREAD_END: u32 = 16;
 
-/// Where the kernel has no type information, a descriptor that was given a handle: a [`crate::untyped::Opened`], then a path.
+/// Where the kernel has no type information, a descriptor that was given a handle: a [`crate::nobtf::Opened`], then a path.
 pub const OPENED: u32 = 17;
 
 /// Start of every event.
@@ -130,7 +130,7 @@ impl Name {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exec {
     pub header: Header,
-    /// Those of untyped programs have the user's id alone.
+    /// Those of programs without type information have the user's id alone.
     pub rights: Rights,
     pub parent: u32,
     pub pad: u32,

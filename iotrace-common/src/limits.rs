@@ -34,7 +34,7 @@ pub const LAST_END_ENTRIES: u32 = 32_768;
 /// Threads whose state stands in a table; a power of two. A thread whose place is taken has its state in task storage.
 pub const THREAD_SLOTS: u32 = 32_768;
 /// Threads whose state is kept where the kernel has no task storage.
-pub const LEGACY_THREADS: u32 = 262_144;
+pub const COMPAT_THREADS: u32 = 262_144;
 /// Processes with several threads whose calls in flight are counted; a power of two.
 pub const FLIGHT_SLOTS: u32 = 4_096;
 /// Requests of io_uring that are timed at one time.

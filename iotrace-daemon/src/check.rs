@@ -138,8 +138,8 @@ fn trials(args: &Args) -> Vec<Trial> {
         (Hook::Btf, HookChoice::Btf),
         (Hook::Tracepoint, HookChoice::Tracepoint),
     ];
-    let untyped = load::types_if_any(args.btf.as_deref()).is_ok_and(|types| types.are_none());
-    let (hooks, details): (&[_], &[_]) = if untyped {
+    let no_btf = load::types_if_any(args.btf.as_deref()).is_ok_and(|types| types.are_none());
+    let (hooks, details): (&[_], &[_]) = if no_btf {
         (&[(Hook::Raw, HookChoice::Auto)], &[Detail::Basic])
     } else {
         (&TYPED, &[Detail::Basic, Detail::Full])

@@ -45,15 +45,15 @@ use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
 /// The kernel programs in this binary.
 #[cfg(feature = "programs")]
 const PROGRAMS: Programs = Programs {
-    recent: iotrace_programs::RECENT,
-    legacy: iotrace_programs::LEGACY,
-    untyped: iotrace_programs::UNTYPED,
+    current: iotrace_programs::CURRENT,
+    compat_510: iotrace_programs::COMPAT_510,
+    nobtf: iotrace_programs::NOBTF,
 };
 #[cfg(not(feature = "programs"))]
 const PROGRAMS: Programs = Programs {
-    recent: &[],
-    legacy: &[],
-    untyped: &[],
+    current: &[],
+    compat_510: &[],
+    nobtf: &[],
 };
 
 /// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.

@@ -20,11 +20,10 @@ use crate::{
     histogram::Histograms,
     key::{FailureKey, FileId, IoKey, LookKey},
     library::{CallKey, Calls},
-    limits,
+    limits, nobtf,
     phases::{self, Named},
     scope::Scope,
     trace::{Missing, Operation, Owner, Ring},
-    untyped,
     value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED},
     waits::Wait,
 };
@@ -118,9 +117,9 @@ maps! {
     MAPPED: LruHash<FileId, u32, { limits::MAPPED_ENTRIES as usize }>;
 
     /// Without type information: descriptors by process (an LRU: a forgotten one is looked at again).
-    DESCRIPTORS: LruHash<untyped::Key, untyped::Descriptor, { untyped::DESCRIPTORS as usize }>;
+    DESCRIPTORS: LruHash<nobtf::Key, nobtf::Descriptor, { nobtf::DESCRIPTORS as usize }>;
     /// Without type information: processes by pid.
-    PROCESSES: LruHash<u32, untyped::Process, { untyped::PROCESSES as usize }>;
+    PROCESSES: LruHash<u32, nobtf::Process, { nobtf::PROCESSES as usize }>;
 }
 
 generations! {

@@ -79,9 +79,9 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         waits: false,
     };
     let programs = Programs {
-        recent: iotrace_programs::RECENT,
-        legacy: iotrace_programs::LEGACY,
-        untyped: iotrace_programs::UNTYPED,
+        current: iotrace_programs::CURRENT,
+        compat_510: iotrace_programs::COMPAT_510,
+        nobtf: iotrace_programs::NOBTF,
     };
     let types = load::read_types(None).unwrap();
     let mut kernel =

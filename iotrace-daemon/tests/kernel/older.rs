@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// iotrace with the programs for older kernels.
 fn older() -> Iotrace {
-    Iotrace::record().env("IOTRACE_TEST_PROGRAMS", "legacy")
+    Iotrace::record().env("IOTRACE_TEST_PROGRAMS", "compat_510")
 }
 
 /// Traces a mode of the counting program, compares every process of it, and makes sure that nothing was lost.

@@ -17,7 +17,7 @@ const SAID: &str = "has no type information (BTF)";
 
 /// iotrace with the programs for kernels without type information.
 fn untyped() -> Iotrace {
-    Iotrace::record().env("IOTRACE_TEST_PROGRAMS", "untyped")
+    Iotrace::record().env("IOTRACE_TEST_PROGRAMS", "nobtf")
 }
 
 /// Traces a mode of the counting program, compares every process of it, and makes sure that nothing was lost.

@@ -146,7 +146,7 @@ hot_plugged_cpu)
     ;;
 # No task storage, and no programs that do without.
 too_old_and_refused)
-    export IOTRACE_TEST_PROGRAMS=recent
+    export IOTRACE_TEST_PROGRAMS=current
     "$IOTRACE" check >/run/said
     code=$?
     cat /run/said

@@ -39,7 +39,7 @@ const CASES: [Case; 3] = [
         kernel: "5.10",
         append: "",
         // The programs for newer kernels.
-        jobs: &[("a_missing_helper", "IOTRACE_TEST_PROGRAMS=recent", GOOD)],
+        jobs: &[("a_missing_helper", "IOTRACE_TEST_PROGRAMS=current", GOOD)],
     },
     Case {
         kernel: "6.1",

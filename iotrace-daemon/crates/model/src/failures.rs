@@ -39,8 +39,8 @@ impl Failures {
     pub fn add(&mut self, key: FailureKey, count: FailureCount) {
         let (total, interval) = self.counts.entry(key).or_default();
         for sum in [total, interval] {
-            sum.calls += count.calls;
-            sum.ns += count.ns;
+            sum.calls = sum.calls.saturating_add(count.calls);
+            sum.ns = sum.ns.saturating_add(count.ns);
         }
     }
 

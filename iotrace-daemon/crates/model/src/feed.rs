@@ -4,7 +4,7 @@ use iotrace_common::{
     block::Transfers,
     key::FileId,
     library::{CallKey, Calls},
-    untyped::STATUS_UNKNOWN,
+    nobtf::STATUS_UNKNOWN,
 };
 
 use super::{

@@ -71,7 +71,7 @@ pub enum Event {
         rights: Rights,
         comm: Vec<u8>,
     },
-    /// The end of a process. `status` as wait(2): exit code << 8 | signal, or `untyped::STATUS_UNKNOWN`. `time`: `CLOCK_MONOTONIC` nanoseconds.
+    /// The end of a process. `status` as wait(2): exit code << 8 | signal, or `nobtf::STATUS_UNKNOWN`. `time`: `CLOCK_MONOTONIC` nanoseconds.
     Exit {
         process: ProcessId,
         time: u64,

@@ -15,8 +15,8 @@ pub const PACKAGE: &str = "iotrace-ebpf";
 /// The objects that are made of it: a name for the file, and the features that it is built with.
 pub const OBJECTS: [(&str, &str); 3] = [
     (PACKAGE, ""),
-    ("iotrace-ebpf-legacy", "legacy"),
-    ("iotrace-ebpf-untyped", "untyped"),
+    ("iotrace-ebpf-compat_510", "compat_510"),
+    ("iotrace-ebpf-nobtf", "nobtf"),
 ];
 
 /// The instruction set: `v3` has 32-bit registers and jumps, which Linux 5.1 and later run; `v2`

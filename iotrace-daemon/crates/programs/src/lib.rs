@@ -13,8 +13,8 @@ macro_rules! object {
 }
 
 /// For Linux 5.15 and later.
-pub static RECENT: &[u8] = object!("iotrace-ebpf");
+pub static CURRENT: &[u8] = object!("iotrace-ebpf");
 /// For Linux 5.10 to 5.14.
-pub static LEGACY: &[u8] = object!("iotrace-ebpf-legacy");
+pub static COMPAT_510: &[u8] = object!("iotrace-ebpf-compat_510");
 /// For kernels without type information (BTF).
-pub static UNTYPED: &[u8] = object!("iotrace-ebpf-untyped");
+pub static NOBTF: &[u8] = object!("iotrace-ebpf-nobtf");

@@ -8,7 +8,7 @@ use iotrace_common::{
     ABI_VERSION,
     abi::{globals, maps},
 };
-use iotrace_programs::{LEGACY, RECENT, UNTYPED};
+use iotrace_programs::{COMPAT_510, CURRENT, NOBTF};
 use iotrace_tracer::kernel::{KernelError, hooks::HOOKS, load::check_abi};
 use object::{Object as _, ObjectSymbol as _};
 
@@ -21,7 +21,7 @@ fn symbols(object: &[u8]) -> BTreeSet<String> {
 
 #[test]
 fn the_object_has_every_program_of_the_hooks() {
-    let names = symbols(RECENT);
+    let names = symbols(CURRENT);
     for (program, _) in HOOKS.iter().flat_map(|hook| hook.programs) {
         assert!(names.contains(*program), "{program}");
     }
@@ -30,7 +30,7 @@ fn the_object_has_every_program_of_the_hooks() {
 /// Every name is in the object that has all, or in one of those that replace some of it.
 #[test]
 fn the_objects_have_all_names_of_the_tables() {
-    let objects = [RECENT, LEGACY, UNTYPED].map(symbols);
+    let objects = [CURRENT, COMPAT_510, NOBTF].map(symbols);
     for name in maps::names() {
         assert!(objects.iter().any(|object| object.contains(name)), "{name}");
     }
@@ -44,20 +44,20 @@ fn the_objects_have_all_names_of_the_tables() {
 
 #[test]
 fn the_object_speaks_this_version() {
-    check_abi(RECENT).unwrap();
-    check_abi(LEGACY).unwrap();
-    check_abi(UNTYPED).unwrap();
+    check_abi(CURRENT).unwrap();
+    check_abi(COMPAT_510).unwrap();
+    check_abi(NOBTF).unwrap();
 }
 
 #[test]
 fn another_version_is_refused() {
-    let at = RECENT
+    let at = CURRENT
         .windows(8)
         .enumerate()
         .filter(|(_, bytes)| *bytes == ABI_VERSION.to_ne_bytes())
         .map(|(at, _)| at)
         .find(|at| {
-            let mut copy = RECENT.to_vec();
+            let mut copy = CURRENT.to_vec();
             copy[*at] ^= 1;
             matches!(check_abi(&copy), Err(KernelError::Abi { .. }))
         });

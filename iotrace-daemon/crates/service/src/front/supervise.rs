@@ -221,9 +221,9 @@ mod tests {
 
     /// Nothing is recorded here.
     const NO_PROGRAMS: Programs = Programs {
-        recent: &[],
-        legacy: &[],
-        untyped: &[],
+        current: &[],
+        compat_510: &[],
+        nobtf: &[],
     };
 
     /// How a front is served that does this with its end of the link, given a second descriptor of that end and the listeners.

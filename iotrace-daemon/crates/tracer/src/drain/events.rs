@@ -9,7 +9,7 @@ use iotrace_common::{
     },
     key::start_key,
     limits::{ENVIRONMENT_PIECE_BYTES, ENVIRONMENT_PIECES},
-    untyped::Opened,
+    nobtf::Opened,
 };
 use zeroize::Zeroizing;
 

@@ -11,10 +11,10 @@ pub mod collector;
 mod events;
 mod generations;
 mod global_merged;
+mod nobtf;
 pub mod rings;
 mod threads;
 pub mod tracer;
-mod untyped;
 mod waits;
 pub mod wire;
 
@@ -52,9 +52,9 @@ use iotrace_model::{
     input::{Event, Place, ProcessId, Searched},
     waits::Waited,
 };
+pub use nobtf::Counts as Resolved;
+use nobtf::Resolver;
 use threads::{Look, Watch};
-pub use untyped::Counts as Resolved;
-use untyped::Resolver;
 use waits::Waits;
 
 /// Events handed on at a time.

@@ -5,18 +5,17 @@
 
 use std::path::Path;
 
-use aya::{
-    Btf, Ebpf, Endianness,
-    programs::{BtfTracePoint, ProgramError, ProgramInfo, TracePoint},
-};
+use aya::{Btf, Ebpf, programs::TracePoint};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Detached, Kernel, KernelError, calls,
     cpu::Threads,
-    error::{chain, errno_of, hint},
+    error::chain,
     hooks::{Availability, Found, HOOKS, Kind, OptionalHook, RequiredBy, When},
-    pages, untyped, variant,
+    nobtf, pages,
+    program::{attach_error, attach_raw, kernel_btf, log_size, program, program_error},
+    variant,
 };
 use iotrace_model::run::RAW;
 
@@ -76,7 +75,7 @@ const TRACEFS: [&str; 2] = [
 impl Kernel {
     /// Attaches the hooks of the chosen kind; returns the kind.
     pub fn attach(&mut self, choice: HookChoice) -> Result<Hook, KernelError> {
-        if let Some(costs) = self.is_untyped() {
+        if let Some(costs) = self.without_types() {
             if choice != HookChoice::Auto {
                 return Err(KernelError::LeftOut {
                     what: "--hook",
@@ -84,7 +83,7 @@ impl Kernel {
                 });
             }
             log::warn!("{costs}");
-            untyped::attach(&mut self.ebpf)?;
+            nobtf::attach(&mut self.ebpf)?;
             self.hook = Some(Hook::Raw);
             return Ok(Hook::Raw);
         }
@@ -235,7 +234,7 @@ impl Kernel {
         let missed = self.missed();
         match self.hook {
             Some(Hook::Tracepoint) => self.leave_hooks_to_another()?,
-            Some(Hook::Raw) => untyped::detach(&mut self.ebpf),
+            Some(Hook::Raw) => nobtf::detach(&mut self.ebpf),
             _ => {
                 self.misses.detach(&mut self.ebpf);
                 if self.uprobes.are_attached() {
@@ -278,46 +277,6 @@ impl Kernel {
             _ => Ok(()),
         }
     }
-}
-
-/// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
-pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
-    let read = match file {
-        Some(file) => Btf::parse_file(file, Endianness::default()),
-        None => Btf::from_sys_fs(),
-    };
-    read.map_err(|error| KernelError::Load {
-        reason: chain(&error),
-        hint: "\niotrace attaches by the kernel's type information",
-    })
-}
-
-/// Loads the programs, then attaches them: the verifier takes milliseconds, and the hooks are to come on together.
-pub fn attach_raw(
-    ebpf: &mut Ebpf,
-    hooks: &[(&'static str, &str)],
-    btf: &Btf,
-) -> Result<(), KernelError> {
-    for (name, hook) in hooks {
-        let program: &mut BtfTracePoint = program(ebpf, name)?;
-        program
-            .load(hook, btf)
-            .map_err(|error| program_error(name, hook, &error))?;
-        log_size(name, program.info());
-    }
-    for (name, hook) in hooks {
-        let program: &mut BtfTracePoint = program(ebpf, name)?;
-        program
-            .attach()
-            .map_err(|error| attach_error(hook, &error))?;
-    }
-    Ok(())
-}
-
-/// Says how much of its limit of a million steps the verifier took for a program.
-pub fn log_size(name: &str, info: Result<ProgramInfo, ProgramError>) {
-    let steps = info.ok().and_then(|info| info.verified_instruction_count());
-    log::debug!("program {name}: verified in {} steps", steps.unwrap_or(0));
 }
 
 fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
@@ -364,67 +323,5 @@ fn tracepoint_name(call: &str) -> &str {
         "fstatat" => "newfstatat",
         "sendfile" => "sendfile64",
         other => other,
-    }
-}
-
-pub fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
-where
-    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
-{
-    let missing = KernelError::Missing {
-        kind: "program",
-        name,
-    };
-    let Some(program) = ebpf.program_mut(name) else {
-        return Err(missing);
-    };
-    program.try_into().map_err(|_| missing)
-}
-
-pub fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
-    let ProgramError::LoadError {
-        io_error,
-        verifier_log,
-    } = error
-    else {
-        let (reason, hint) = (chain(error), hint(errno_of(error)));
-        return KernelError::Program {
-            program,
-            hook: hook.into(),
-            reason,
-            hint,
-        };
-    };
-    if io_error.raw_os_error() == Some(libc::EPERM) {
-        return KernelError::Privilege(io_error.to_string());
-    }
-    let log = verifier_log.to_string();
-    log::debug!("verifier log of {program}:\n{log}");
-    let reason = format!("{io_error}; the verifier says: {}", verdict(&log));
-    KernelError::Program {
-        program,
-        hook: hook.into(),
-        reason,
-        hint: "",
-    }
-}
-
-/// The line of a verifier's log that says what it refused: the last one before its statistics.
-fn verdict(log: &str) -> &str {
-    const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns_"];
-    let told = |line: &&str| !STATISTICS.iter().any(|start| line.starts_with(start));
-    log.lines()
-        .rev()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .find(told)
-        .unwrap_or("nothing")
-}
-
-pub fn attach_error(hook: &str, error: &ProgramError) -> KernelError {
-    KernelError::Attach {
-        hook: hook.into(),
-        reason: chain(error),
-        hint: hint(errno_of(error)),
     }
 }

@@ -13,11 +13,10 @@ use aya::{Btf, Ebpf, programs::BtfTracePoint};
 use iotrace_common::{diag, limits::COPIES};
 
 use super::{
-    KernelError,
-    attach::{attach_raw, kernel_btf, program},
-    fdinfo,
+    KernelError, fdinfo,
     hooks::{HOOKS, OptionalHook, Purpose},
-    untyped,
+    nobtf,
+    program::{attach_raw, kernel_btf, program},
 };
 
 /// Programs and hook of a pair.
@@ -163,7 +162,7 @@ fn purpose(name: &str) -> Purpose {
     let has = |hook: &&OptionalHook| hook.programs.iter().any(|(program, _)| *program == name);
     match HOOKS.iter().find(has) {
         Some(hook) => hook.purpose,
-        None if untyped::PROCESS_PROGRAMS.contains(&name) => Purpose::Processes,
+        None if nobtf::PROCESS_PROGRAMS.contains(&name) => Purpose::Processes,
         None => Purpose::Operations,
     }
 }

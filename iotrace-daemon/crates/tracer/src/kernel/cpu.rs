@@ -11,9 +11,9 @@ use iotrace_common::abi::{Setting, globals};
 
 use super::{
     KernelError,
-    attach::{program, program_error},
     bpf::bpf,
     btf::Types,
+    program::{program, program_error},
 };
 
 /// `BPF_LINK_CREATE`, `BPF_ITER_CREATE`, `BPF_TRACE_ITER`.

@@ -2,6 +2,9 @@
 
 use std::{io, path::PathBuf};
 
+/// Where the kernel says how far it is locked down: all degrees, the one in force in brackets.
+pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+
 /// An error of the kernel side.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
@@ -37,7 +40,7 @@ pub enum KernelError {
     Privilege(String),
     #[error(
         "this kernel is locked down (lockdown=confidentiality in {path}): no BPF program may read kernel memory, whoever \
-         loads it\nboot it with lockdown=integrity or none", path = super::probe::LOCKDOWN
+         loads it\nboot it with lockdown=integrity or none", path = LOCKDOWN
     )]
     Lockdown,
     #[error(

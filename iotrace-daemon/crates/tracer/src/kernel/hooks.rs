@@ -411,7 +411,7 @@ impl Hooks {
     pub fn all(types: &Types) -> Self {
         let mut hooks = Self(std::array::from_fn(|_| Availability::Off));
         for hook in &HOOKS {
-            hooks.0[hook.id as usize] = hooks.state(hook, types, Variant::Recent);
+            hooks.0[hook.id as usize] = hooks.state(hook, types, Variant::Current);
         }
         hooks
     }
@@ -435,8 +435,8 @@ impl Hooks {
 
     fn state(&self, hook: &OptionalHook, types: &Types, variant: Variant) -> Availability {
         let found = match variant {
-            Variant::Untyped => Err(WITHOUT_TYPES.into()),
-            Variant::Legacy if !hook.in_compat => Err(LEFT_OUT.into()),
+            Variant::NoBtf => Err(WITHOUT_TYPES.into()),
+            Variant::Compat510 if !hook.in_compat => Err(LEFT_OUT.into()),
             _ => hook.resolve(types),
         };
         let Some(needed) = hook.needs else {

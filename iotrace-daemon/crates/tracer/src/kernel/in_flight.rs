@@ -14,7 +14,7 @@ use aya::{
 use iotrace_common::{
     abi::{Map, Opaque, maps},
     in_flight::{Head, RUNNING},
-    limits::{LEGACY_THREADS, THREAD_SLOTS},
+    limits::{COMPAT_THREADS, THREAD_SLOTS},
 };
 
 use super::{
@@ -61,7 +61,7 @@ fn running(map: &MapData) -> io::Result<Vec<Head>> {
     let mut token = [0_u64; TOKEN_BYTES / 8];
     let mut found = Vec::new();
     // Bounded, whatever is added meanwhile.
-    for turn in 0..(THREAD_SLOTS.max(LEGACY_THREADS) as usize / BATCH + 1) {
+    for turn in 0..(THREAD_SLOTS.max(COMPAT_THREADS) as usize / BATCH + 1) {
         let mut attr = BatchAttr {
             in_batch: if turn == 0 { 0 } else { token.as_ptr() as u64 },
             out_batch: token.as_mut_ptr() as u64,

@@ -36,11 +36,10 @@ use super::{
     fdinfo,
     histograms::Counted,
     hooks::{self, Hooks},
-    maps as loaded, offsets,
+    maps as loaded, nobtf, offsets,
     preemption::Preemption,
     probe, rules,
     trace::{Filter, Layout, TraceOptions},
-    untyped,
     uprobes::{self, Uprobes, Wanted},
     variant::{Programs, Variant},
     waits,
@@ -162,8 +161,8 @@ pub fn load(
 ) -> Result<Kernel, KernelError> {
     let mut options = options.clone();
     let variant = Variant::of_this_kernel(types);
-    let untyped = variant == Variant::Untyped;
-    if untyped {
+    let no_btf = variant == Variant::NoBtf;
+    if no_btf {
         options.detail = Detail::Basic;
     }
     let options = &options;
@@ -176,11 +175,8 @@ pub fn load(
         return Err(KernelError::PidNamespace);
     }
     let left_out = [
-        ("--trace", untyped && options.trace.is_some()),
-        (
-            "--block",
-            untyped && options.block != block::Wanted::Nothing,
-        ),
+        ("--trace", no_btf && options.trace.is_some()),
+        ("--block", no_btf && options.block != block::Wanted::Nothing),
     ];
     if let Err(reason) = variant.has_all()
         && let Some((what, _)) = left_out.iter().find(|(_, is_wanted)| *is_wanted)
@@ -261,18 +257,18 @@ fn open(
     (layout, waits, preemptible): (Option<Layout>, Option<Layout>, bool),
 ) -> Result<Ebpf, KernelError> {
     let mut settings = match variant {
-        Variant::Untyped => untyped::settings()?,
+        Variant::NoBtf => nobtf::settings()?,
         _ => offsets::resolve(types)?,
     };
     settings.extend(hooks.settings());
-    if options.cgroup && variant != Variant::Untyped {
+    if options.cgroup && variant != Variant::NoBtf {
         settings.extend(cgroup::find(types).unwrap_or_else(|error| {
             log::warn!("the control groups of programs that end at once are not known: {error}");
             Vec::new()
         }));
     }
     let mut object = object.to_vec();
-    if variant != Variant::Untyped {
+    if variant != Variant::NoBtf {
         settings.extend(cast::apply(&mut object, types));
     }
     let (entries, sets) = (options.entries(), options.sets());
@@ -293,7 +289,7 @@ fn open(
         globals::HAS_LOOP.set(has_loop),
         globals::PREEMPTIBLE.set(preemptible),
     ]);
-    if variant != Variant::Untyped {
+    if variant != Variant::NoBtf {
         settings.extend(mappings(types));
     }
     let filter = options
@@ -313,14 +309,14 @@ fn open(
     override_for_test(&mut settings);
     let (pids, names) = (filter.pids(), filter.names());
     let (native, compat) = (calls::native_table(), calls::compat_table());
-    let actions = untyped::actions();
+    let actions = nobtf::actions();
     let requests = iotrace_common::uring::table();
     let log_level: u8 = if options.program_log { 5 } else { 0 };
     let mut loader = EbpfLoader::new();
     loader
         .allow_unsupported_maps()
         // The programs for kernels without type information have no messages.
-        .override_global(LOG_LEVEL, &log_level, variant != Variant::Untyped);
+        .override_global(LOG_LEVEL, &log_level, variant != Variant::NoBtf);
     set(&mut loader, globals::CALLS, &native);
     set(&mut loader, globals::COMPAT_TRACED, &compat);
     set(&mut loader, globals::ACTIONS, &actions);
@@ -375,7 +371,7 @@ fn sizes(
     if options.detail == Detail::Basic {
         unused.push(maps::LAST_ENDS.name);
     }
-    if variant == Variant::Untyped {
+    if variant == Variant::NoBtf {
         unused.push(maps::NAMED.name);
     }
     if options.uprobes.is_empty() {
@@ -434,7 +430,7 @@ const NO_WALKS: &str =
 
 /// Whether the programs walk paths of any depth, and sort files by them.
 fn walks_paths(variant: Variant) -> bool {
-    variant == Variant::Recent && has_loop()
+    variant == Variant::Current && has_loop()
 }
 
 /// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.

@@ -1,11 +1,12 @@
 //! The kernel side as the daemon sees it: loads the programs, attaches the hooks, names their losses.
 //!
 //! - `btf`, `offsets`, `calls`: what the programs must be told of this kernel
-//! - `variant`: which of the objects this kernel gets; `untyped`: what the one for kernels without BTF must be told
+//! - `variant`: which of the objects this kernel gets; `nobtf`: what the one for kernels without BTF must be told
 //! - `load`: the object with its constants set and its maps sized; `rules`: its table of path rules; `trace`: what it
 //!   is told of an operation trace
 //! - `preemption`: whether it preempts programs on system calls; `bpf`: how that is asked
-//! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind
+//! - `attach`, `copies`, `uring`, `pages`, `block`, `uprobes`: the hooks of each kind; `program`: one program of
+//!   them
 //! - `uprobe_cost`: what uprobes cost here
 //! - `selftest`: known operations, compared, before any number is believed
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
@@ -29,15 +30,16 @@ pub mod hooks;
 mod in_flight;
 pub mod load;
 mod maps;
+mod nobtf;
 pub mod offsets;
 mod pages;
 mod preemption;
 pub mod probe;
+mod program;
 mod rules;
 pub mod selftest;
 mod stats;
 pub mod trace;
-mod untyped;
 mod uprobe_cost;
 mod uprobe_datatypes;
 pub mod uprobes;
@@ -120,8 +122,8 @@ impl Kernel {
     }
 
     /// Whether files are told by following descriptors, and by /proc; and what that costs.
-    pub fn is_untyped(&self) -> Option<&'static str> {
-        (self.variant == Variant::Untyped).then_some(variant::UNTYPED)
+    pub fn without_types(&self) -> Option<&'static str> {
+        (self.variant == Variant::NoBtf).then_some(variant::NO_BTF)
     }
 
     /// The rings of the operation trace, where there is one.

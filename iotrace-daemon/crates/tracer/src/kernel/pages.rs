@@ -15,9 +15,9 @@ use iotrace_common::abi::{Global, Number, Setting, globals};
 
 use super::{
     KernelError,
-    attach::{program, program_error},
     btf::Types,
     error::{chain, errno_of},
+    program::{program, program_error},
 };
 
 /// Calls in which files are fetched, but not to be mapped, and which are not traced themselves.

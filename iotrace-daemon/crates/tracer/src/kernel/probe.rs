@@ -15,6 +15,7 @@ use super::{
     KernelError,
     btf::Types,
     capabilities::{self, Capability},
+    error::{LOCKDOWN, chain},
     hooks::{Availability, HOOKS, Hooks, RequiredBy},
     load::{self, KERNEL_BTF},
     offsets,
@@ -105,9 +106,9 @@ const HELPERS: &[(BpfHelper, &str, &str, Need)] = &[
 /// Probes everything. `btf` as in [`load::Options`].
 pub fn features(btf: Option<&Path>) -> Vec<Feature> {
     let types = load::types_if_any(btf);
-    let untyped = types.as_ref().is_ok_and(Types::are_none);
-    let mut features = vec![release(), type_information(btf, &types, untyped)];
-    if !untyped {
+    let no_btf = types.as_ref().is_ok_and(Types::are_none);
+    let mut features = vec![release(), type_information(btf, &types, no_btf)];
+    if !no_btf {
         features.push(layout(&types));
     }
     features.extend([lockdown(), namespace(), unprivileged(), cgroups()]);
@@ -116,7 +117,7 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .iter()
             .map(|(one, need)| capability(*one, *need)),
     );
-    if !untyped {
+    if !no_btf {
         features.extend(CALLS.map(|name| tracepoint(name, NO_CALLS, &types)));
         features.extend(hooks(&types));
     }
@@ -128,8 +129,8 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
     // Where the other object is not for this machine, there is nothing to do without them.
     let none = Types::none();
     let need = match Variant::of_this_kernel(types.as_ref().unwrap_or(&none)) {
-        Variant::Recent => Need::Required,
-        Variant::Legacy | Variant::Untyped => Need::Optional(variant::LACK),
+        Variant::Current => Need::Required,
+        Variant::Compat510 | Variant::NoBtf => Need::Optional(variant::LACK),
     };
     features.extend(
         variant::NEEDS
@@ -141,7 +142,7 @@ pub fn features(btf: Option<&Path>) -> Vec<Feature> {
             .iter()
             .map(|(helper, name, since, need)| self::helper(*helper, name, since, *need)),
     );
-    if !untyped {
+    if !no_btf {
         features.push(cast(&types));
         features.extend(types.as_ref().ok().map(preemption));
     }
@@ -163,19 +164,19 @@ fn release() -> Feature {
 fn type_information(
     btf: Option<&Path>,
     types: &Result<Types, KernelError>,
-    untyped: bool,
+    no_btf: bool,
 ) -> Feature {
     let path = btf.unwrap_or(Path::new(KERNEL_BTF));
     let found = match types {
-        Ok(_) if untyped => Err("the kernel shows none".into()),
+        Ok(_) if no_btf => Err("the kernel shows none".into()),
         Ok(_) => Ok(path.display().to_string()),
         Err(error) => Err(error.to_string()),
     };
     Feature {
         name: "type information (BTF)",
         since: "5.4",
-        need: if untyped {
-            Need::Optional(variant::UNTYPED)
+        need: if no_btf {
+            Need::Optional(variant::NO_BTF)
         } else {
             Need::Required
         },
@@ -197,9 +198,6 @@ fn layout(types: &Result<Types, KernelError>) -> Feature {
         found,
     }
 }
-
-/// Where the kernel says how far it is locked down: all degrees, the one in force in brackets.
-pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Whether the kernel is locked down so far that no program may read its memory.
 pub fn is_confidential() -> bool {
@@ -384,7 +382,7 @@ fn probed<E: std::error::Error + 'static>(answer: Result<bool, E>) -> Result<Str
     match answer {
         Ok(true) => Ok("yes".into()),
         Ok(false) => Err("this kernel has none".into()),
-        Err(error) => Err(super::error::chain(&error)),
+        Err(error) => Err(chain(&error)),
     }
 }
 

@@ -66,7 +66,7 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
         &model,
         own,
         kernel.detail(),
-        kernel.is_untyped().is_some(),
+        kernel.without_types().is_some(),
         &truth,
     )
 }

@@ -13,7 +13,7 @@ use iotrace_common::library::{self, FUNCTIONS};
 
 use super::{
     Kernel, KernelError,
-    attach::{attach_error, program, program_error},
+    program::{attach_error, program, program_error},
     uprobes::{ENTER, RETURN},
 };
 

@@ -24,7 +24,7 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use super::{
     Kernel, KernelError,
-    attach::{attach_error, program, program_error},
+    program::{attach_error, program, program_error},
     uprobe_datatypes,
 };
 use iotrace_model::run::Probed;

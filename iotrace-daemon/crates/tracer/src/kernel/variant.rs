@@ -16,14 +16,14 @@ use super::btf::Types;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// All that iotrace can do.
-    Recent,
+    Current,
     /// For kernels that lack one of [`NEEDS`].
-    Legacy,
+    Compat510,
     /// For kernels whose type information nobody has.
-    Untyped,
+    NoBtf,
 }
 
-/// Helpers that the object for recent kernels cannot do without: what each row of `iotrace check` calls it, and since when
+/// Helpers that the object for current kernels cannot do without: what each row of `iotrace check` calls it, and since when
 /// Linux has it.
 pub const NEEDS: [(BpfHelper, &str, &str); 4] = [
     (
@@ -61,7 +61,7 @@ pub const LEFT_OUT: &str =
 pub const WITHOUT_TYPES: &str = "there is no type information (BTF) of this kernel, and iotrace does without what needs it: `--btf FILE` names a copy";
 
 /// What that costs, at the start of every recording.
-pub const UNTYPED: &str = "no type information (BTF) of this kernel: files are told by following descriptors and by /proc, at \
+pub const NO_BTF: &str = "no type information (BTF) of this kernel: files are told by following descriptors and by /proc, at \
                            detail basic; io_uring, libaio, the page cache, mapped files and CPU time are not accounted. \
                            `--btf FILE` names a copy of it";
 
@@ -71,19 +71,19 @@ const OVERRIDE: &str = "IOTRACE_TEST_PROGRAMS";
 /// The kernel programs: an ELF object for each variant, at an address aligned to 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Programs {
-    pub recent: &'static [u8],
-    pub legacy: &'static [u8],
-    pub untyped: &'static [u8],
+    pub current: &'static [u8],
+    pub compat_510: &'static [u8],
+    pub nobtf: &'static [u8],
 }
 
 impl Variant {
     /// The one for this kernel, of which these types are known. Without the privilege to ask, the load itself will say what is wrong.
     pub fn of_this_kernel(types: &Types) -> Self {
         match std::env::var(OVERRIDE).as_deref() {
-            _ if types.are_none() => return Self::Untyped,
-            Ok("legacy") => return Self::Legacy,
-            Ok("recent") => return Self::Recent,
-            Ok("untyped") => return Self::Untyped,
+            _ if types.are_none() => return Self::NoBtf,
+            Ok("compat_510") => return Self::Compat510,
+            Ok("current") => return Self::Current,
+            Ok("nobtf") => return Self::NoBtf,
             _ => {}
         }
         // Its locks are made of additions, which are barriers on x86-64 alone.
@@ -91,27 +91,27 @@ impl Variant {
             is_helper_supported(ProgramType::TracePoint, helper).is_ok_and(|is_there| !is_there)
         };
         if cfg!(target_arch = "x86_64") && NEEDS.iter().any(|(helper, ..)| is_missing(*helper)) {
-            Self::Legacy
+            Self::Compat510
         } else {
-            Self::Recent
+            Self::Current
         }
     }
 
     /// Its programs.
     pub fn object(self, programs: &Programs) -> &'static [u8] {
         match self {
-            Self::Recent => programs.recent,
-            Self::Legacy => programs.legacy,
-            Self::Untyped => programs.untyped,
+            Self::Current => programs.current,
+            Self::Compat510 => programs.compat_510,
+            Self::NoBtf => programs.nobtf,
         }
     }
 
     /// Whether it has programs for more than system calls and processes; or why not.
     pub fn has_all(self) -> Result<(), String> {
         match self {
-            Self::Recent => Ok(()),
-            Self::Legacy => Err(LEFT_OUT.into()),
-            Self::Untyped => Err(WITHOUT_TYPES.into()),
+            Self::Current => Ok(()),
+            Self::Compat510 => Err(LEFT_OUT.into()),
+            Self::NoBtf => Err(WITHOUT_TYPES.into()),
         }
     }
 }

@@ -1,0 +1,233 @@
+//! The counters: finding an operation's entry and adding to it. The only writer of the counter maps.
+//!
+//! Writes the cells (see `cells`), `OVERFLOW` or `OVERFLOW_FULL`, and `FAILURES`; sends, for a new entry, the file's name.
+
+use core::ptr;
+
+use iotrace_common::{
+    diag,
+    key::{FileId, IoKey, PHASE_BITS},
+    op,
+    phases::direction,
+    value::{Failures, Io, IoFull, group},
+};
+
+use crate::{
+    core::{
+        cells,
+        config::FULL,
+        diagnose,
+        maps::{FAILURES, OVERFLOW, OVERFLOW_FULL, ZERO},
+        thread::Thread,
+    },
+    features::{histogram, spans},
+    platform::{path, phase, uprobe},
+};
+
+const BPF_NOEXIST: u64 = 1;
+
+/// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; null where that is
+/// full too. At detail full it is an `IoFull`, which starts with its `Io`.
+///
+/// Pointers that may be null and not `Option`s: a function that is not inlined returns one register, and LLVM may take
+/// two for an `Option`.
+///
+/// `NAME`: whether the file is to be named; where it was before, what names it need not be in the chain of calls.
+#[inline(always)]
+pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
+    let epoch = cells::epoch();
+    let phase = thread.key.io.phase;
+    thread.key.io.phase = phase | spans::of(thread) << PHASE_BITS;
+    let mut io = cells::last(thread, epoch);
+    if io.is_null() {
+        io = other_entry::<NAME>(thread, epoch);
+    }
+    thread.key.io.phase = phase;
+    io
+}
+
+/// The entry where it is not the one that the thread used last. A new one's file (0: none) is named if it has not been.
+#[inline(never)]
+fn other_entry<const NAME: bool>(thread: *mut Thread, epoch: u64) -> *mut Io {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return ptr::null_mut();
+    };
+    let found = cells::find(thread, epoch);
+    if !found.is_null() {
+        return found;
+    }
+    let io = cells::take(thread, epoch);
+    if io.is_null() {
+        return overflow(&thread.key.io);
+    }
+    // A file that was closed may be gone by now: it was named when the call began.
+    let may_name = NAME && thread.file != 0 && thread.op() != op::CLOSE;
+    if may_name && !thread.key.io.file.is_none() && !phase::is_named(thread) {
+        path::meet(thread, thread.file, thread.copy);
+    }
+    io
+}
+
+/// The part of a value that detail basic keeps; by reference, since a copy would stand on the stack.
+#[inline(always)]
+fn basic(full: &IoFull) -> &Io {
+    &full.io
+}
+
+/// The overflow entry of the key's thread; null where there is no room for it.
+#[inline(never)]
+fn overflow(key: &IoKey) -> *mut Io {
+    let key = IoKey {
+        file: FileId::NONE,
+        phase: key.phase_code(),
+        ..*key
+    };
+    let mut found = lookup_overflow(&key);
+    // Twice: the generations may change places between the insert and the look, but not again before the end.
+    for _ in 0..2 {
+        if !found.is_null() {
+            return found;
+        }
+        // Where the insert fails, the second look says so.
+        if let Some(zero) = ZERO.get(0) {
+            if FULL.is_set() {
+                let _ = OVERFLOW_FULL
+                    .get(0)
+                    .map(|map| map.insert(key, zero, BPF_NOEXIST));
+            } else {
+                let _ = OVERFLOW
+                    .get(0)
+                    .map(|map| map.insert(key, basic(zero), BPF_NOEXIST));
+            }
+        }
+        found = lookup_overflow(&key);
+    }
+    if found.is_null() {
+        diagnose::count(diag::LOST_OPERATIONS);
+    }
+    found
+}
+
+#[inline(always)]
+fn lookup_overflow(key: &IoKey) -> *mut Io {
+    let found = if FULL.is_set() {
+        OVERFLOW_FULL
+            .get(0)
+            .and_then(|map| map.get_ptr_mut(key))
+            .map(|full| full.cast())
+    } else {
+        OVERFLOW.get(0).and_then(|map| map.get_ptr_mut(key))
+    };
+    found.unwrap_or(ptr::null_mut())
+}
+
+/// Counts bytes of an operation that found no entry.
+#[inline(always)]
+pub fn lost_bytes(bytes: u64) {
+    diagnose::add(diag::LOST_BYTES, bytes);
+}
+
+/// Adds one successful call and its time.
+#[inline(always)]
+pub fn add(io: *mut Io, thread: &Thread) {
+    let op = thread.op();
+    if op >= op::COUNT {
+        return;
+    }
+    uprobe::mark::progress(thread);
+    // SAFETY: a map value, whose one writer is this thread.
+    unsafe {
+        (*io).calls[op] += 1;
+        (*io).ns[group::of(op)] += thread.ns();
+        add_union(io, thread);
+        span(io, thread);
+    }
+}
+
+/// Adds bytes moved: out of the file by a read or a transfer, else into it.
+#[inline(always)]
+pub fn add_bytes(io: *mut Io, op: usize, bytes: u64) {
+    uprobe::mark::progress_bytes(op, bytes);
+    // SAFETY: as in `add`.
+    unsafe {
+        if op::is_read(op) {
+            (*io).bytes_read += bytes;
+        } else {
+            (*io).bytes_written += bytes;
+        }
+        if op == op::READ && bytes == 0 {
+            (*io).zero_reads += 1;
+        }
+    }
+}
+
+/// Counts a failed call: in the entry of its file, where that is known, and by errno.
+#[inline(never)]
+pub fn failure(thread: *mut Thread) {
+    // SAFETY: the caller's own reference.
+    if let Some(thread) = unsafe { thread.as_mut() } {
+        failure_here(thread);
+    }
+}
+
+/// As [`failure`], without a frame of its own: the kernel allows eight.
+#[inline(always)]
+pub fn failure_here(thread: &mut Thread) {
+    // What failed may have had no file, and a closed one may be gone: nothing is named.
+    thread.file = 0;
+    let io = entry::<false>(thread);
+    if !io.is_null() {
+        // SAFETY: as in `add`.
+        unsafe {
+            (*io).failures += 1;
+            (*io).failed_ns += thread.ns();
+            add_union(io, thread);
+            span(io, thread);
+        }
+        histogram::failed(thread);
+    }
+    let Some(map) = FAILURES.get(0) else { return };
+    let key = &thread.key;
+    if let Some(failures) = map.get_ptr_mut(key) {
+        // SAFETY: as in `add`.
+        unsafe {
+            (*failures).calls += 1;
+            (*failures).ns += thread.ns();
+        }
+        return;
+    }
+    let failures = Failures {
+        calls: 1,
+        ns: thread.ns(),
+    };
+    if map.insert(key, failures, BPF_NOEXIST).is_err() {
+        diagnose::count(diag::FAILURES_UNSORTED);
+    }
+}
+
+/// Adds the call's part of the merged time of its phase.
+///
+/// # Safety
+/// `io` is a map value.
+#[inline(always)]
+unsafe fn add_union(io: *mut Io, thread: &Thread) {
+    let direction = usize::from(thread.direction == direction::WRITE);
+    // SAFETY: the caller's promise; there are two directions.
+    unsafe { (*io).union_ns[direction] += thread.union_ns };
+}
+
+/// Extends the entry's span over the call.
+///
+/// # Safety
+/// `io` is a map value.
+#[inline(always)]
+unsafe fn span(io: *mut Io, thread: &Thread) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*io).first_operation == 0 {
+            (*io).first_operation = thread.entered;
+        }
+        (*io).last_operation = thread.ended;
+    }
+}

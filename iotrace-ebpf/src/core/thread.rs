@@ -1,0 +1,180 @@
+//! What a thread's call in flight leaves for its end, and whether the thread is traced at all.
+//!
+//! Reads `TARGETS` and `SCOPE`; where a thread's state stands is said in `variant::threads`.
+
+use core::mem::offset_of;
+
+use iotrace_common::{
+    in_flight::{Head, RUNNING},
+    key::{FailureKey, FileId, start_key},
+};
+
+use crate::{
+    core::{
+        config::{REGS_ARG0, SELF_TGID},
+        maps::{SCOPE, TARGETS},
+        memory::{Address, load, pid_tgid},
+    },
+    merged::global::Joined,
+    platform::{owner, pages::Faulted, phase, running::start_of, waits},
+};
+
+/// State of a thread's call.
+pub mod state {
+    /// None in flight.
+    pub const IDLE: u32 = 0;
+    /// A traced call in flight.
+    pub const RUNNING: u32 = 1;
+    /// A call in flight on something that is not traced (a socket, a pipe).
+    pub const SKIPPED: u32 = 2;
+    /// A call in flight that is no file operation (an anonymous mmap, an fcntl that duplicates nothing).
+    pub const IGNORED: u32 = 3;
+    /// A call of libaio's in flight ([`crate::platform::aio`]).
+    pub const AIO: u32 = 4;
+}
+
+/// In place of its shape, a call whose path could not be read at its start, and whose file is found at its end.
+pub const UNREAD_PATH: u8 = 0;
+
+/// Per thread; all zero at first. The daemon reads how it begins ([`Head`]).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Thread {
+    /// In the table: number of the thread whose state this is ([`owner`]); 0: nobody's.
+    pub owner: u64,
+    /// Start of the call, `CLOCK_MONOTONIC` nanoseconds.
+    pub entered: u64,
+    /// Its end.
+    pub ended: u64,
+    /// One of [`state`].
+    pub state: u32,
+    /// Scope verdict: epoch << 1 | traced; 0: not taken yet.
+    pub verdict: u32,
+    /// Where the arguments of the call stand (`Call::shape`).
+    pub shape: u8,
+    /// How it uses its file: read or written ([`iotrace_common::phases::direction`]).
+    pub direction: u8,
+    /// Not 0: the thread has submitted requests that run beside its calls.
+    pub asynchronous: u8,
+    /// Whether the trace's filter names its process, or has the path of the call's file (`trace`).
+    pub wanted: u8,
+    /// Scratch of the program that handles the end of the call.
+    pub copy: u32,
+    /// Which call it is ([`call_id`]), where a start or an end may go unseen.
+    pub call: u64,
+    /// The key of the call's counters, and behind it that of its failure. It stands here and not on the programs'
+    /// stack, which is 512 bytes for all functions in a chain of calls: process, thread and start are set with the
+    /// verdict, the file and the operation by each call.
+    pub key: FailureKey,
+    /// Target of a transfer.
+    pub target: FileId,
+    /// Address of the `struct file` of `place` and `target`; 0: none.
+    pub file: u64,
+    pub target_file: u64,
+    /// Block size of the file's filesystem, bytes.
+    pub block: u64,
+    /// The files used last.
+    pub known: [Known; 2],
+    /// What the end of the call adds to the merged time of its phase, nanoseconds.
+    pub union_ns: u64,
+    /// The call's phase among those in flight ([`crate::merged`]).
+    pub flight: u32,
+    /// The process's place in `FLIGHTS`, one more than its index; 0: not looked for.
+    pub place: u32,
+    /// Phase of the file opened last.
+    pub opened_phase: u32,
+    /// The call's words among those of all processes ([`crate::merged::global`]).
+    pub joined: Joined,
+    /// The cell that it used last, within its generation ([`crate::core::cells`]).
+    pub cell: u32,
+    /// Address of the `struct file` that was looked at last.
+    pub met: u64,
+    /// What the thread's last page fault and fault-around were of ([`crate::platform::pages`]).
+    pub faulted: Faulted,
+    /// Nanoseconds in calls that have ended, where CPU time is counted.
+    pub called: u64,
+    /// First arguments of the call. Those of a basic-detail read or write are not kept.
+    pub args: [u64; 5],
+    /// The file that a library opens, and how its name ends ([`crate::platform::uprobe`]); where there are uprobes.
+    pub used: FileId,
+    pub opening: u64,
+}
+
+const _: () = {
+    assert!(state::RUNNING == RUNNING);
+    assert!(offset_of!(Thread, entered) == offset_of!(Head, entered));
+    assert!(offset_of!(Thread, state) == offset_of!(Head, state));
+    assert!(offset_of!(Thread, verdict) == offset_of!(Head, verdict));
+    assert!(offset_of!(Thread, key) == offset_of!(Head, key));
+};
+
+/// A file as a thread remembers it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Known {
+    pub id: FileId,
+    /// See [`iotrace_common::phases::Named`].
+    pub sorted: u32,
+    /// See [`iotrace_common::phases::Named`].
+    pub stamp: u32,
+}
+
+/// A call as far as its number and its first argument tell it from the thread's next one.
+#[inline(always)]
+pub fn call_id(registers: Address, nr: u64) -> u64 {
+    // SAFETY: the registers come from the tracepoint or from `bpf_task_pt_regs`.
+    let first: u64 = unsafe { load(registers, &REGS_ARG0) };
+    nr << 32 | u64::from(first as u32)
+}
+
+impl Thread {
+    /// Operation class of the call.
+    #[inline(always)]
+    pub fn op(&self) -> usize {
+        self.key.op as usize
+    }
+
+    /// Nanoseconds inside the call.
+    #[inline(always)]
+    pub fn ns(&self) -> u64 {
+        self.ended - self.entered
+    }
+}
+
+/// Whether the running thread is in scope. Takes the verdict anew when the daemon has changed the scope.
+#[inline(always)]
+pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
+    let epoch = match SCOPE.get(0) {
+        Some(scope) => scope.epoch,
+        None => return false,
+    };
+    if thread.verdict >> 1 == epoch {
+        return thread.verdict & 1 != 0;
+    }
+    let (tgid, tid) = pid_tgid();
+    (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
+    let traced = process_in_scope(tgid) && owner::may_trace(task);
+    thread.key.io.start = start_key(start_of(task));
+    // What stands here may be of the thread that had this place before.
+    phase::forget(thread);
+    (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
+    thread.verdict = epoch << 1 | u32::from(traced);
+    if traced {
+        waits::begin(task);
+    }
+    traced
+}
+
+/// Whether every process is in scope.
+#[inline(always)]
+pub fn all() -> bool {
+    SCOPE.get(0).is_some_and(|scope| scope.all != 0)
+}
+
+/// Whether process `tgid` is in scope.
+#[inline(always)]
+pub fn process_in_scope(tgid: u32) -> bool {
+    // SAFETY: the value is not kept.
+    let target = unsafe { TARGETS.get(tgid) }.is_some();
+    target || all() && u64::from(tgid) != SELF_TGID.load()
+}
