@@ -22,7 +22,7 @@ struct Target {
 }
 
 const TARGETS: [Target; 5] = [
-    target("recording", 16 << 10),
+    target("recording", 32 << 10),
     target("rules", 4 << 10),
     target("config", 4 << 10),
     target("socket", 4 << 10),
@@ -94,9 +94,13 @@ fn run_one(target: &Target, time: Duration, kept: &Path) -> Result<()> {
         "-timeout=10",
         "-rss_limit_mb=1024",
         "-verbosity=0",
-        "-print_final_stats=1",
+        "-print_funcs=0",
+        "-use_value_profile=1",
     ]);
     fuzz.arg(&corpus);
-    fuzz.arg(cmd::root().join(FUZZ).join("seeds").join(target.name));
+    let seeds = cmd::root().join(FUZZ).join("seeds").join(target.name);
+    if seeds.exists() {
+        fuzz.arg(seeds);
+    }
     cmd::run(&mut fuzz)
 }

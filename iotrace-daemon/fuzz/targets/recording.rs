@@ -8,7 +8,7 @@ use std::{
 };
 
 use iotrace_report::Report;
-use libfuzzer_sys::{Corpus, fuzz_target};
+use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 const SAMPLE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -61,10 +61,14 @@ fn without_checksum(meta: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&meta).expect("it was read from JSON")
 }
 
+fn sample() -> &'static Sample {
+    static SAMPLE: OnceLock<Sample> = OnceLock::new();
+    SAMPLE.get_or_init(|| Sample::new().expect("a directory for temporary files"))
+}
+
 // The first byte names the file, the rest is its contents.
 fuzz_target!(|data: &[u8]| -> Corpus {
-    static SAMPLE: OnceLock<Sample> = OnceLock::new();
-    let sample = SAMPLE.get_or_init(|| Sample::new().expect("a directory for temporary files"));
+    let sample = sample();
     let [index, bytes @ ..] = data else {
         return Corpus::Reject;
     };
@@ -76,4 +80,18 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     }
     fs::write(path, intact).expect("room for a small file");
     Corpus::Keep
+});
+
+// An input that is next to nothing becomes an intact file, which what follows damages.
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    if size > 1 {
+        return fuzzer_mutate(data, size, max_size);
+    }
+    let index = seed as usize % sample().files.len();
+    let (_, intact) = &sample().files[index];
+    let room = max_size.min(data.len());
+    let length = intact.len().min(room - 1);
+    data[0] = index as u8;
+    data[1..=length].copy_from_slice(&intact[..length]);
+    1 + length
 });

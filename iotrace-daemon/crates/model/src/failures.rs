@@ -1,6 +1,6 @@
 //! Failed calls by process, place, operation and errno.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::AddAssign};
 
 use super::{
     forget::{Moved, moved},
@@ -27,6 +27,14 @@ pub struct FailureCount {
     pub ns: u64,
 }
 
+impl AddAssign for FailureCount {
+    /// Ends at the largest number, which only damaged counts reach.
+    fn add_assign(&mut self, other: Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+}
+
 /// All failures.
 #[derive(Debug, Default)]
 pub struct Failures {
@@ -39,8 +47,7 @@ impl Failures {
     pub fn add(&mut self, key: FailureKey, count: FailureCount) {
         let (total, interval) = self.counts.entry(key).or_default();
         for sum in [total, interval] {
-            sum.calls = sum.calls.saturating_add(count.calls);
-            sum.ns = sum.ns.saturating_add(count.ns);
+            *sum += count;
         }
     }
 

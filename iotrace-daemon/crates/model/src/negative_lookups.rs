@@ -59,8 +59,7 @@ impl NegativeLookups {
     fn count(&mut self, process: u32, directory: u32, count: FailureCount) {
         let (total, interval) = self.counts.entry((process, directory)).or_default();
         for sum in [total, interval] {
-            sum.calls += count.calls;
-            sum.ns += count.ns;
+            *sum += count;
         }
     }
 
