@@ -13,7 +13,7 @@ if os.fork() == 0:
         while os.read(fd, 4096):
             pass
         os.close(fd)
-        time.sleep(0.1)
+        time.sleep(0.03)
     os._exit(0)
 os.wait()
 with open(root + "/checkpoints/a.tmp", "wb") as file:
