@@ -71,7 +71,7 @@ struct Search<'a> {
 }
 
 /// Nodes between two looks at the time.
-const NODES: usize = 1_000;
+const NODES_PER_CHECK: usize = 1_000;
 /// Most nodes of one search, which stand in memory.
 const MAX_NODES: usize = 4_000_000;
 
@@ -110,7 +110,7 @@ impl Search<'_> {
                 );
             }
             count += 1;
-            if count % NODES == 0 {
+            if count % NODES_PER_CHECK == 0 {
                 self.time.check()?;
             }
             if seen.len() > MAX_NODES {

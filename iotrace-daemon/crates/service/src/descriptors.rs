@@ -12,9 +12,9 @@ use std::{
 use super::totals::UnitId;
 
 /// From the start of one round over all processes to that of the next, at least.
-const ROUND: Duration = Duration::from_secs(30);
+const MIN_ROUND_TIME: Duration = Duration::from_secs(30);
 /// Descriptors looked at in one go; a process is looked at as a whole.
-const DESCRIPTORS: usize = 2000;
+const MAX_DESCRIPTORS_AT_ONCE: usize = 2000;
 /// Names of files that are none, or no data.
 const NO_FILES: [&[u8]; 4] = [b"/dev/", b"/proc/", b"/sys/", b"/memfd:"];
 
@@ -38,14 +38,14 @@ impl Descriptors {
             let since = self
                 .started
                 .map(|started| now.saturating_duration_since(started));
-            if since.is_some_and(|since| since < ROUND) {
+            if since.is_some_and(|since| since < MIN_ROUND_TIME) {
                 return None;
             }
             self.started = Some(now);
             self.left = all();
         }
         let mut looked = 0;
-        while looked < DESCRIPTORS {
+        while looked < MAX_DESCRIPTORS_AT_ONCE {
             let Some((pid, unit)) = self.left.pop() else {
                 return Some(std::mem::take(&mut self.counts));
             };
@@ -90,7 +90,9 @@ mod tests {
             .map(|_| fs::File::open(std::env::current_exe().unwrap()).unwrap())
             .collect();
         let _pipes = [(); 5].map(|()| std::io::pipe().unwrap());
-        let after = round.go_on(all, now + ROUND).expect("the next round")[&5];
+        let after = round
+            .go_on(all, now + MIN_ROUND_TIME)
+            .expect("the next round")[&5];
         // Other tests open files, too.
         assert!(after >= before.max(15) + 5, "{before} and {after}");
         drop(files);

@@ -8,7 +8,7 @@ use iotrace_model::environ::{self, Job};
 use iotrace_tracer::kernel::capabilities::SYS_PTRACE;
 
 /// Most that is read; the kernel lets nobody start a program with more than 6 MiB of arguments and environment.
-const LONGEST: usize = 6 << 20;
+const MAX_BYTES: usize = 6 << 20;
 
 /// The job that the environment of a process names. May take for ever: see `readers`.
 pub fn job(pid: u32) -> io::Result<Option<Job>> {
@@ -37,7 +37,7 @@ fn from_memory(pid: u32) -> io::Result<Zeroizing<Vec<u8>>> {
             _ => Err(io::ErrorKind::PermissionDenied.into()),
         };
     }
-    read(pid, start, (end - start).min(LONGEST))
+    read(pid, start, (end - start).min(MAX_BYTES))
 }
 
 /// Where the environment begins and ends: fields 50 and 51 of proc_pid_stat(5).

@@ -14,11 +14,11 @@ use std::{
 use iotrace_common::key::FileId;
 
 /// Files of a unit that are followed, at most.
-const FILES: usize = 4096;
+const MAX_FILES: usize = 4096;
 /// A pass may lack so much, of one file's bytes and of all.
 const NEARLY: f64 = 0.05;
 /// Reading is over, for now, when nothing was read for so long.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET_TIME: Duration = Duration::from_secs(60);
 /// Passes over a file in one interval, at most.
 const MOST_PASSES: f64 = 10_000.0;
 
@@ -76,7 +76,7 @@ impl Passes {
         let (size, done) = self.files.entry(read.file).or_insert((0, 0.0));
         *size = read.size;
         *done += share_of(read);
-        while self.files.len() > FILES {
+        while self.files.len() > MAX_FILES {
             self.share += 1;
             let share = self.share;
             self.files.retain(|file, _| is_followed(*file, share));
@@ -91,7 +91,7 @@ impl Passes {
     /// Passes that are complete; `None` where that cannot be known. Comes at some distance from each other.
     pub fn look(&mut self, now: Instant) -> Option<u32> {
         let all: f64 = self.weighed(|_| true);
-        let is_quiet = now.saturating_duration_since(self.read_at) >= QUIET;
+        let is_quiet = now.saturating_duration_since(self.read_at) >= QUIET_TIME;
         let is_stable = !std::mem::take(&mut self.grew);
         let is_complete = |passes: u32| {
             let passes = f64::from(passes);
@@ -142,7 +142,7 @@ fn is_followed(file: FileId, share: u32) -> bool {
 mod tests {
     use super::*;
 
-    const LOOK: Duration = Duration::from_secs(10);
+    const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
     fn read(inode: u64, bytes: u64, opens: u64) -> Read {
         Read {
@@ -169,7 +169,7 @@ mod tests {
                         // A header is read first: more bytes than the file has.
                         passes.read(&read(inode, 1100, 1), now);
                     }
-                    now += LOOK;
+                    now += LOOK_INTERVAL;
                     // The first look at an epoch that has gone on for a while.
                     let complete = passes.look(now).unwrap();
                     let expected = if part == 0 {
@@ -184,9 +184,9 @@ mod tests {
                     );
                 }
             }
-            assert!(passes.files.len() <= FILES);
-            assert_eq!(passes.look(now + QUIET), Some(4), "{files} files");
-            assert_eq!(passes.look(now + 2 * QUIET), Some(4));
+            assert!(passes.files.len() <= MAX_FILES);
+            assert_eq!(passes.look(now + QUIET_TIME), Some(4), "{files} files");
+            assert_eq!(passes.look(now + 2 * QUIET_TIME), Some(4));
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let mut passes = Passes::new(now);
         for step in 1..=45 {
             passes.read(&read(1, 100, 0), now);
-            now += LOOK;
+            now += LOOK_INTERVAL;
             let complete = passes.look(now);
             assert_eq!(complete, Some((step - 1) / 10), "step {step}");
         }
@@ -208,6 +208,6 @@ mod tests {
         let mut passes = Passes::new(now);
         (0..100).for_each(|inode| passes.read(&read(inode, 500, 1), now));
         (0..50).for_each(|inode| passes.read(&read(inode, 1000, 1), now));
-        assert_eq!(passes.look(now + QUIET), Some(0));
+        assert_eq!(passes.look(now + QUIET_TIME), Some(0));
     }
 }

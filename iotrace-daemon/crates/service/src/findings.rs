@@ -25,9 +25,9 @@ use iotrace_model::{
 use iotrace_phases::{Classifier, context::sort, copies::Copies};
 
 /// Between two looks at one unit.
-const AGAIN: Duration = Duration::from_secs(60);
+const UNIT_INTERVAL: Duration = Duration::from_secs(60);
 /// Processes x files of a unit, from which on it is not looked at: a copy of them is made.
-const ROWS: usize = 100_000;
+const MAX_ROWS: usize = 100_000;
 
 /// What a look at a unit has found.
 #[derive(Debug, Default)]
@@ -120,7 +120,7 @@ impl Looks {
         rows.retain(|unit, _| *unit > OTHER);
         self.looked.retain(|unit, _| rows.contains_key(unit));
         let due = |looked: Option<&Instant>| {
-            looked.is_none_or(|looked| now.saturating_duration_since(*looked) >= AGAIN)
+            looked.is_none_or(|looked| now.saturating_duration_since(*looked) >= UNIT_INTERVAL)
         };
         let next = rows
             .iter()
@@ -130,7 +130,7 @@ impl Looks {
             return;
         };
         self.looked.insert(unit, now);
-        if rows > ROWS {
+        if rows > MAX_ROWS {
             self.skipped += 1;
             return;
         }

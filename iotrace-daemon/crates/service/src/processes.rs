@@ -24,7 +24,7 @@ use iotrace_model::{
 };
 
 /// How long a process that has ended is remembered: its last counters come a drain later.
-const REMEMBER: Duration = Duration::from_secs(10);
+const KEEP_ENDED_FOR: Duration = Duration::from_secs(10);
 
 /// How long an interval waits for environments that are being read.
 const READ_AHEAD: Duration = Duration::from_millis(200);
@@ -172,7 +172,7 @@ impl Processes {
         self.by_id.retain(|_, entry| {
             let keep = entry
                 .ended
-                .is_none_or(|ended| now.saturating_duration_since(ended) < REMEMBER);
+                .is_none_or(|ended| now.saturating_duration_since(ended) < KEEP_ENDED_FOR);
             if !keep {
                 totals.release(entry.unit);
             }

@@ -20,7 +20,7 @@ use iotrace_tracer::drain::Stats;
 use iotrace_tracer::kernel::{ByPhase, HookState, ProgramRuns};
 
 /// How long the service may go without a look at its data before it is no longer healthy.
-const STALLED: Duration = Duration::from_secs(30);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Everything that leaves by HTTP.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Shared {
     /// Whether the data have been looked at lately.
     pub fn is_healthy(&self) -> bool {
         let looked = Duration::from_millis(self.looked.load(Relaxed));
-        self.started.elapsed().saturating_sub(looked) < STALLED
+        self.started.elapsed().saturating_sub(looked) < STALL_TIMEOUT
     }
 
     /// The state of the service.

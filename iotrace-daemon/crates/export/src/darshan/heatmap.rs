@@ -7,13 +7,13 @@ use crate::Export;
 pub const NAME: &str = "heatmap:POSIX";
 /// As Darshan has them: most bins, and the width of one at first, nanoseconds.
 const BINS: u64 = 200;
-const WIDTH: u64 = 100_000_000;
+const FIRST_BIN_NS: u64 = 100_000_000;
 
 /// One record for each rank; nothing where no byte moved. What was moved in one interval of the recording is spread
 /// evenly from its first operation there to its last.
 pub fn heatmap(export: &Export<'_>, ranks: &Ranks) -> Vec<u8> {
     let run = export.run.duration_ns.max(1);
-    let mut width = WIDTH;
+    let mut width = FIRST_BIN_NS;
     while run.div_ceil(width) > BINS {
         width *= 2;
     }

@@ -7,12 +7,12 @@ use crate::Export;
 use iotrace_model::run::Target;
 
 /// Most bytes of metadata, without the NUL behind them.
-const METADATA: usize = 1023;
+const MAX_METADATA_BYTES: usize = 1023;
 /// Most bytes of the job without its program and mounts, and with them.
-const FIXED: usize = 56 + 1024;
-const MOST: usize = 4096;
+const FIXED_JOB_BYTES: usize = 56 + 1024;
+const MAX_JOB_BYTES: usize = 4096;
 /// Most bytes of the command line, so that there is room for mounts.
-const COMMAND: usize = 1500;
+const MAX_COMMAND_BYTES: usize = 1500;
 
 /// Mount points with the types of their filesystems.
 pub type Mounts = BTreeMap<String, String>;
@@ -32,7 +32,7 @@ pub fn job(export: &Export<'_>, ranks: usize, mounts: &Mounts, metadata: Metadat
     let jobs = export
         .processes()
         .filter_map(|process| process.about.role.job.as_deref());
-    let mut job = Vec::with_capacity(MOST);
+    let mut job = Vec::with_capacity(MAX_JOB_BYTES);
     for value in [
         uid.into(),
         start.div_euclid(1_000_000_000),
@@ -47,16 +47,16 @@ pub fn job(export: &Export<'_>, ranks: usize, mounts: &Mounts, metadata: Metadat
     let mut text = String::new();
     for (key, value) in metadata {
         let line = format!("{key}={}\n", value.replace('\n', " "));
-        if text.len() + line.len() <= METADATA {
+        if text.len() + line.len() <= MAX_METADATA_BYTES {
             text.push_str(&line);
         }
     }
     job.extend(text.as_bytes());
-    job.resize(FIXED, 0);
+    job.resize(FIXED_JOB_BYTES, 0);
     job.extend(command(export).as_bytes());
     for (mount_point, fs_type) in mounts {
         let line = format!("\n{fs_type}\t{mount_point}");
-        if job.len() + line.len() < MOST {
+        if job.len() + line.len() < MAX_JOB_BYTES {
             job.extend(line.as_bytes());
         }
     }
@@ -90,7 +90,7 @@ fn command(export: &Export<'_>) -> String {
         .map(|word| printable(&export.names.word(word)))
         .collect();
     let mut command = words.join(" ").trim().to_owned();
-    let mut length = COMMAND.min(command.len());
+    let mut length = MAX_COMMAND_BYTES.min(command.len());
     while !command.is_char_boundary(length) {
         length -= 1;
     }

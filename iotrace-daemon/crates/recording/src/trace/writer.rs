@@ -18,7 +18,7 @@ use iotrace_model::{
 };
 
 /// Bytes that an operation takes, before the first part says so.
-const GUESS: u64 = 10;
+const ASSUMED_OPERATION_BYTES: u64 = 10;
 
 /// Writes the parts of a trace.
 pub struct TraceWriter {
@@ -127,7 +127,7 @@ impl TraceWriter {
             None => u64::MAX,
             Some(most) => {
                 let each = match self.operations {
-                    0 => GUESS,
+                    0 => ASSUMED_OPERATION_BYTES,
                     count => self.bytes.div_ceil(count).max(1),
                 };
                 most.saturating_sub(self.bytes) / each

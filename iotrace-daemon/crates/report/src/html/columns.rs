@@ -11,7 +11,7 @@ use iotrace_model::{
 };
 
 /// Number of counters that have a column in each list.
-const LISTED: usize = {
+const LISTED_COUNTERS: usize = {
     let (mut index, mut count) = (0, 0);
     while index < COLUMNS.len() {
         count += COLUMNS[index].in_lists as usize;
@@ -60,7 +60,7 @@ impl From<&Column> for Head {
 pub struct Amount {
     pub io: IoTotals,
     /// Counters that the lists show where there are any.
-    pages: [u64; LISTED],
+    pages: [u64; LISTED_COUNTERS],
 }
 
 impl Amount {
@@ -74,7 +74,7 @@ impl Amount {
 
 impl From<&Counters> for Amount {
     fn from(counters: &Counters) -> Self {
-        let mut pages = [0; LISTED];
+        let mut pages = [0; LISTED_COUNTERS];
         for (value, counter) in pages.iter_mut().zip(listed()) {
             *value = counters.v[counter];
         }

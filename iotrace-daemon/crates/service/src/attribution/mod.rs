@@ -133,7 +133,7 @@ impl Unit {
 }
 
 /// Longest name that is taken from a text which users can write.
-const LONGEST: usize = 128;
+const MAX_NAME_CHARACTERS: usize = 128;
 
 /// The unit of a process, by the texts of /proc/PID/environ and /proc/PID/cgroup. `steps`: each step of a Slurm job is
 /// a unit of its own.
@@ -230,6 +230,6 @@ fn of_place(place: &Place) -> Unit {
 fn clean(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
-        .take(LONGEST)
+        .take(MAX_NAME_CHARACTERS)
         .collect()
 }

@@ -17,7 +17,7 @@ use crate::config::Password;
 /// Unknown pairs that wait to be checked.
 const MAX_WAITING: usize = 8;
 /// Pairs that are remembered.
-const REMEMBERED: usize = 100;
+const MAX_REMEMBERED_PAIRS: usize = 100;
 /// Checked for users that are not there, so that they take as long: the hash of a password that nobody knows.
 const NOBODY: &str = "$2b$10$CwTycUXWue0Thq9StjUM0uJ4/YCWbbVRDCZ9jnYxOuUyUqQJ1nUqC";
 
@@ -122,7 +122,7 @@ impl Auth {
             if !Arc::ptr_eq(&right.0, &users) {
                 *right = (users, HashSet::new());
             }
-            if right.1.len() < REMEMBERED {
+            if right.1.len() < MAX_REMEMBERED_PAIRS {
                 right.1.insert(pair);
             }
         }

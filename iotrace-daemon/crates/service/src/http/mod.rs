@@ -2,7 +2,7 @@
 //! asks the tracer for the pages.
 //!
 //! What is bounded are requests: beyond [`MAX_REQUESTS`] the answer is 503, and `/healthz` is answered always. A client that is
-//! silent, or does not read its answer, is let go after [`PATIENCE`], and sooner where there is no room for another; what it
+//! silent, or does not read its answer, is let go after [`CLIENT_TIMEOUT`], and sooner where there is no room for another; what it
 //! asks never waits for the kernel or the disk.
 
 mod auth;
@@ -30,9 +30,9 @@ pub use tls::{Pem, TlsError};
 /// Requests that are answered at one time, as node_exporter's.
 const MAX_REQUESTS: usize = 40;
 /// How long a client may take to ask, to shake hands, to read, or to stay without asking.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may last at all.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_CONNECTION_TIME: Duration = Duration::from_secs(3600);
 
 /// Why the endpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -114,11 +114,11 @@ pub async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
         let site = Arc::clone(&site);
         let place = site.connections.enter();
         tokio::spawn(async move {
-            let stream = Patient::new(stream, Arc::clone(&place.connection), PATIENCE);
+            let stream = Patient::new(stream, Arc::clone(&place.connection), CLIENT_TIMEOUT);
             let tls = site.tls.lock().ok().and_then(|tls| tls.clone());
             let talk = async {
                 match tls {
-                    Some(tls) => match timeout(PATIENCE, tls.accept(stream)).await {
+                    Some(tls) => match timeout(CLIENT_TIMEOUT, tls.accept(stream)).await {
                         Ok(Ok(stream)) => converse(stream, site).await,
                         Ok(Err(error)) => log::debug!("TLS: {error}"),
                         Err(_) => {}
@@ -127,7 +127,7 @@ pub async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
                 }
             };
             tokio::select! {
-                _ = timeout(LONGEST, talk) => {}
+                _ = timeout(MAX_CONNECTION_TIME, talk) => {}
                 () = place.connection.evicted() => {}
             }
         });
@@ -138,7 +138,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Site>) 
     let answer = service_fn(|request| pages::answer(request, &site));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(CLIENT_TIMEOUT)
         .max_buf_size(16 << 10)
         .serve_connection(TokioIo::new(stream), answer)
         .await;

@@ -5,7 +5,7 @@ use iotrace_model::mounts;
 
 /// The directory of a file, as a label has it: of at most so many characters.
 pub fn directory_of(path: &[u8], is_directory: bool) -> String {
-    const LONGEST: usize = 512;
+    const MAX_CHARACTERS: usize = 512;
     let end = path.iter().rposition(|byte| *byte == b'/');
     let path = match end {
         _ if is_directory => path,
@@ -17,7 +17,7 @@ pub fn directory_of(path: &[u8], is_directory: bool) -> String {
     };
     String::from_utf8_lossy(path)
         .chars()
-        .take(LONGEST)
+        .take(MAX_CHARACTERS)
         .collect()
 }
 

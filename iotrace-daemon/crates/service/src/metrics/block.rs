@@ -12,7 +12,7 @@ use super::out::{Label, Out, label, seconds};
 use iotrace_model::block::{Classes, Device};
 
 /// Devices with labels of their own; the rest is `other`.
-const MOST: usize = 64;
+const MAX_DEVICES: usize = 64;
 
 impl Out<'_> {
     /// Nothing where there are no devices.
@@ -81,7 +81,7 @@ fn of<'a>(
 fn by_name(devices: &[(Device, Classes)]) -> BTreeMap<&str, Classes> {
     let mut sums = BTreeMap::<&str, Classes>::new();
     for (device, classes) in devices {
-        let is_known = sums.contains_key(device.name.as_str()) || sums.len() < MOST;
+        let is_known = sums.contains_key(device.name.as_str()) || sums.len() < MAX_DEVICES;
         let name = if is_known { &device.name } else { "other" };
         for (sum, requests) in sums.entry(name).or_default().iter_mut().zip(classes) {
             sum.add(requests);

@@ -1,4 +1,4 @@
-//! The socket in the front. A client takes one of [`CONNECTIONS`] places, at most [`CONNECTIONS_EACH`] of one user, and must
+//! The socket in the front. A client takes one of [`MAX_CONNECTIONS`] places, at most [`MAX_CONNECTIONS_EACH`] of one user, and must
 //! send a request within [`REQUEST_TIMEOUT`]. Then it is handed over to the tracer; otherwise it is refused.
 
 use std::{
@@ -14,9 +14,9 @@ use tokio::{
 };
 
 use super::{
-    CONNECTIONS, CONNECTIONS_EACH, peer,
+    MAX_CONNECTIONS, MAX_CONNECTIONS_EACH, peer,
     places::{Place, Places},
-    protocol::{self, Code, LINE, Refusal, say},
+    protocol::{self, Code, MAX_LINE_BYTES, Refusal, say},
     too_many_connections,
 };
 use crate::{
@@ -56,7 +56,9 @@ impl Door {
         let user = subordinates
             .unwrap_or_else(PoisonError::into_inner)
             .owner(uid);
-        let place = self.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
+        let place = self
+            .connections
+            .take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS);
         place.ok_or_else(too_many_connections)
     }
 
@@ -115,13 +117,13 @@ async fn hear(stream: &UnixStream) -> Result<Vec<u8>, Refusal> {
             protocol::request(&heard[..=end])?;
             return Ok(heard);
         }
-        if heard.len() >= LINE {
-            let message = format!("a request is a line of at most {LINE} bytes");
+        if heard.len() >= MAX_LINE_BYTES {
+            let message = format!("a request is a line of at most {MAX_LINE_BYTES} bytes");
             return Err(Refusal::new(Code::BadRequest, message));
         }
-        let mut bytes = [0; LINE];
+        let mut bytes = [0; MAX_LINE_BYTES];
         let read = match stream.readable().await {
-            Ok(()) => stream.try_read(&mut bytes[..LINE - heard.len()]),
+            Ok(()) => stream.try_read(&mut bytes[..MAX_LINE_BYTES - heard.len()]),
             Err(error) => Err(error),
         };
         match read {

@@ -47,15 +47,15 @@ use listener::Bound;
 pub use listener::{SocketError, check};
 use peer::{Peer, Process};
 use places::{Place, Places};
-use protocol::{Answer, Ask, Code, LINE, Record, Refusal, say};
+use protocol::{Answer, Ask, Code, MAX_LINE_BYTES, Record, Refusal, say};
 use rate::Rates;
 use recording::Settings;
 
 /// Connections at one time, of all users and of one: in the front before their request, in the tracer after it.
-const CONNECTIONS: usize = 128;
-const CONNECTIONS_EACH: usize = 16;
+const MAX_CONNECTIONS: usize = 128;
+const MAX_CONNECTIONS_EACH: usize = 16;
 /// How long recordings have to say goodbye when the service ends.
-const FAREWELL: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The open socket. Ends, with all recordings, when it is dropped.
 pub struct Socket {
@@ -181,7 +181,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.hub.stop.store(true, Relaxed);
         drop(self.bound.take());
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + END_TIMEOUT;
         while self.hub.recordings.taken() > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -211,7 +211,7 @@ impl Hub {
             return Err(ErrorKind::InvalidData.into());
         };
         let early = heard.split_off(end + 1);
-        if heard.len() + early.len() > LINE {
+        if heard.len() + early.len() > MAX_LINE_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
         let asked = Peer::of(&stream).and_then(|peer| Ok((peer, protocol::request(&heard)?)));
@@ -223,7 +223,9 @@ impl Hub {
         }
         let done = asked.and_then(|(peer, ask)| {
             let user = self.limits().subordinates.owner(peer.rights.uid);
-            let place = self.connections.take(user, CONNECTIONS_EACH, CONNECTIONS);
+            let place = self
+                .connections
+                .take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS);
             let place = place.ok_or_else(too_many_connections)?;
             match ask {
                 Ask::Record(record) => record_for(&stream, early, peer, place, record, self),
@@ -261,7 +263,7 @@ fn too_many_connections() -> Refusal {
     Refusal::new(
         Code::Busy,
         format!(
-            "too many connections: the service has {CONNECTIONS} at one time, {CONNECTIONS_EACH} of one user"
+            "too many connections: the service has {MAX_CONNECTIONS} at one time, {MAX_CONNECTIONS_EACH} of one user"
         ),
     )
 }

@@ -14,7 +14,7 @@ use iotrace_tracer::kernel::Detail;
 /// Version of what is said. It rises when an older side would misunderstand.
 pub const VERSION: u32 = 1;
 /// Longest line of a client, its newline included.
-pub const LINE: usize = 4096;
+pub const MAX_LINE_BYTES: usize = 4096;
 
 /// The first line of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,7 +24,7 @@ use rustix::{
 
 use super::{
     peer::{Peer, Process},
-    protocol::{Answer, Code, LINE, Record, Refusal, Sums, Wish, line},
+    protocol::{Answer, Code, MAX_LINE_BYTES, Record, Refusal, Sums, Wish, line},
 };
 use iotrace_model::host;
 use iotrace_model::targets;
@@ -35,18 +35,18 @@ use iotrace_tracer::kernel::{
 };
 
 /// Longest time between two looks at the events.
-const LOOK: Duration = Duration::from_millis(100);
+const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two drains of the counters.
-const DRAIN: Duration = Duration::from_secs(1);
+const COUNTERS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a client may take to read what it asked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks at whether a client that does not read is still waited for.
-const STEP: Timespec = Timespec {
+const CLIENT_CHECK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 500_000_000,
 };
 /// Waits so many milliseconds between the first look at a process and the moment it is traced, for the tests.
-const PAUSE: &str = "IOTRACE_TEST_PAUSE";
+const PAUSE_VARIABLE: &str = "IOTRACE_TEST_PAUSE";
 
 /// How recordings are made, and what each is allowed.
 #[derive(Clone, Debug)]
@@ -179,10 +179,10 @@ impl Recording {
     fn follow(mut self, wire: &mut Wire, begun: &Answer, settings: &Settings) -> Result<(), Over> {
         wire.say(begun)?;
         let deadline = Instant::now() + settings.max_duration;
-        let mut next = Instant::now() + DRAIN;
+        let mut next = Instant::now() + COUNTERS_INTERVAL;
         let reason = loop {
             let now = Instant::now();
-            let limit = LOOK.min(next.min(deadline).saturating_duration_since(now));
+            let limit = EVENTS_INTERVAL.min(next.min(deadline).saturating_duration_since(now));
             let wake = self.drain.wait(wire.stream.as_fd(), limit);
             let wishes = match wake.map_err(|source| KernelError::Io {
                 what: "the event ring buffer cannot be waited for".into(),
@@ -198,7 +198,7 @@ impl Recording {
             if fill || !wishes.is_empty() || Instant::now() >= next {
                 self.kernel.attach_more();
                 self.send_counters(wire)?;
-                next = Instant::now() + DRAIN;
+                next = Instant::now() + COUNTERS_INTERVAL;
             }
             if !wishes.is_empty() {
                 // The names of files that were first used since the events were taken.
@@ -312,7 +312,7 @@ struct Wire {
 impl Wire {
     /// What the client wants by now.
     fn listen(&mut self) -> Result<Vec<Wish>, Over> {
-        let mut bytes = [0; LINE];
+        let mut bytes = [0; MAX_LINE_BYTES];
         match recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => return Err(io::Error::from(ErrorKind::UnexpectedEof).into()),
             Ok((_, count)) => self.heard.extend_from_slice(&bytes[..count]),
@@ -329,7 +329,7 @@ impl Wire {
                 rest = line.to_vec();
             }
         }
-        if rest.len() > LINE {
+        if rest.len() > MAX_LINE_BYTES {
             return Err(Over::Garbage);
         }
         self.heard = rest;
@@ -378,10 +378,10 @@ impl Wire {
         self.write(&line(answer))
     }
 
-    /// Writes all of it within [`PATIENCE`], however little the client reads at a time. The front shares the socket's flags
+    /// Writes all of it within [`CLIENT_TIMEOUT`], however little the client reads at a time. The front shares the socket's flags
     /// and timeouts, so they have no effect here.
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CLIENT_TIMEOUT;
         while !bytes.is_empty() {
             match send(
                 &self.stream,
@@ -394,7 +394,7 @@ impl Wire {
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {
                     let mut writable = [PollFd::new(&self.stream, PollFlags::OUT)];
-                    match poll(&mut writable, Some(&STEP)) {
+                    match poll(&mut writable, Some(&CLIENT_CHECK_INTERVAL)) {
                         Ok(_) | Err(Errno::INTR) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -411,7 +411,7 @@ impl Wire {
 }
 
 fn pause() {
-    let text = std::env::var(PAUSE).unwrap_or_default();
+    let text = std::env::var(PAUSE_VARIABLE).unwrap_or_default();
     if let Ok(milliseconds) = text.parse() {
         std::thread::sleep(Duration::from_millis(milliseconds));
     }

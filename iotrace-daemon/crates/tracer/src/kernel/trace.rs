@@ -21,15 +21,15 @@ use iotrace_phases::{
 /// What to trace, and how much room the kernel side has for it.
 #[derive(Clone, Debug)]
 pub struct TraceOptions {
-    /// Size of all rings together, bytes; each has at least [`FEWEST`] records.
+    /// Size of all rings together, bytes; each has at least [`MIN_RING_RECORDS`] records.
     pub buffer_bytes: u64,
     pub filter: Filter,
 }
 
 /// Fewest records of a ring.
-const FEWEST: u64 = 64;
+const MIN_RING_RECORDS: u64 = 64;
 /// Most records of all rings: what a map's index counts.
-const MOST: u64 = 1 << 31;
+const MAX_RECORDS: u64 = 1 << 31;
 /// Where the kernel lists the CPUs that there may be.
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 
@@ -50,7 +50,8 @@ impl Layout {
             false => 1,
         };
         let rings = u64::from(possible_cpus()) * copies as u64;
-        let each = (bytes / rings / size_of::<Operation>() as u64).clamp(FEWEST, MOST / rings);
+        let each = (bytes / rings / size_of::<Operation>() as u64)
+            .clamp(MIN_RING_RECORDS, MAX_RECORDS / rings);
         Self {
             rings: rings as u32,
             records: 1 << each.ilog2(),
