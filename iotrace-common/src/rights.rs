@@ -126,7 +126,7 @@ mod tests {
             }
             .are_open_to(&capable)
         );
-        // In a namespace of its own, where it may do everything.
+        // In a namespace that its user made, where it may do everything.
         let inside = Rights {
             capabilities: u64::MAX,
             namespace: 1,

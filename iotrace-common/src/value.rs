@@ -2,7 +2,7 @@
 
 use core::mem::{offset_of, size_of};
 
-pub use crate::counters::{Io, IoFull, MERGED, SIZE_SLOTS, STRIDE_SLOTS, group, stamp};
+pub use crate::counters::{Io, IoFull, MERGED_KINDS, SIZE_SLOTS, STRIDE_SLOTS, group, stamp};
 use crate::key::IoKey;
 
 /// A cell: the counters of one key, which holds it until it is drained. `V` is [`Io`] or [`IoFull`].

@@ -3,7 +3,7 @@
 //! The targets are in `iotrace-daemon/fuzz/targets`. Each begins with the inputs below `seeds`; what it finds new is kept
 //! below the target directory, so that the next run goes on from there. An input that fails is kept there too.
 
-use std::{env::consts::ARCH, fs, path::Path, time::Duration};
+use std::{env::consts::ARCH, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -37,10 +37,10 @@ const fn target(name: &'static str, max_bytes: usize) -> Target {
 pub struct Options {
     /// Only these targets [default: all].
     #[arg(value_name = "TARGET", value_parser = TARGETS.map(|target| target.name))]
-    targets: Vec<String>,
+    pub targets: Vec<String>,
     /// How long each runs.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    seconds: u64,
+    pub seconds: u64,
 }
 
 /// Runs the targets that are named, or all.
@@ -49,26 +49,14 @@ pub fn task(options: &Options) -> Result<()> {
     let is_asked = |target: &&Target| {
         options.targets.is_empty() || options.targets.iter().any(|name| name == target.name)
     };
-    let targets: Vec<_> = TARGETS.iter().filter(is_asked).collect();
-    run_all(&targets, Duration::from_secs(options.seconds))
-}
-
-/// Runs every target for a part of `time`.
-pub fn all_within(time: Duration) -> Result<()> {
-    setup::ensure(&[Purpose::Fuzz])?;
-    let targets: Vec<_> = TARGETS.iter().collect();
-    run_all(&targets, time / TARGETS.len() as u32)
-}
-
-fn run_all(targets: &[&Target], time: Duration) -> Result<()> {
     let mut build = cmd::cargo();
     build.args(["fuzz", "build", "--fuzz-dir", FUZZ]);
     // The sanitizer needs a flag that is not stable.
     cmd::run(build.env("RUSTC_BOOTSTRAP", "1"))?;
-    let kept = run::target_dir()?.join("fuzz");
+    let target_dir = run::target_dir()?;
     let mut failed = Vec::new();
-    for target in targets {
-        if let Err(error) = run_one(target, time, &kept) {
+    for target in TARGETS.iter().filter(is_asked) {
+        if let Err(error) = run_one(target, options.seconds, &target_dir) {
             failed.push(format!("{}: {error:#}", target.name));
         }
     }
@@ -78,15 +66,15 @@ fn run_all(targets: &[&Target], time: Duration) -> Result<()> {
     Ok(())
 }
 
-fn run_one(target: &Target, time: Duration, kept: &Path) -> Result<()> {
-    let program = run::target_dir()?.join(format!(
+fn run_one(target: &Target, seconds: u64, target_dir: &Path) -> Result<()> {
+    let program = target_dir.join(format!(
         "{ARCH}-unknown-linux-gnu/release/fuzz_{}",
         target.name
     ));
-    let corpus = kept.join(target.name);
+    let corpus = target_dir.join("fuzz").join(target.name);
     fs::create_dir_all(&corpus).with_context(|| format!("cannot create {}", corpus.display()))?;
     let mut fuzz = cmd::command(program);
-    fuzz.arg(format!("-max_total_time={}", time.as_secs()));
+    fuzz.arg(format!("-max_total_time={seconds}"));
     fuzz.arg(format!("-max_len={}", target.max_bytes));
     fuzz.arg(format!("-artifact_prefix={}-failed-", corpus.display()));
     // One input may take 10 s and 1 GiB; the report of a run is its last lines.

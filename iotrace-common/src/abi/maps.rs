@@ -24,7 +24,7 @@ use crate::{
     phases::{self, Named},
     scope::Scope,
     trace::{Missing, Operation, Owner, Ring},
-    value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED},
+    value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED_KINDS},
     waits::Wait,
 };
 
@@ -82,7 +82,7 @@ maps! {
     NAMED: LruHash<FileId, Named, { limits::NAMED_ENTRIES as usize }>;
     /// End of the last read, write and metadata operation of a (process, file), for times with overlap counted once.
     /// Only for processes with several threads; one thread never overlaps itself.
-    LAST_ENDS: LruHash<IoKey, [u64; MERGED], { limits::LAST_END_ENTRIES as usize }>;
+    LAST_ENDS: LruHash<IoKey, [u64; MERGED_KINDS], { limits::LAST_END_ENTRIES as usize }>;
     /// Names, process notices and the fill notice.
     EVENTS: RingBuffer<{ limits::EVENT_RING_BYTES as usize }>;
     /// Durations and sizes by phase. Per CPU: all threads of a CPU add to one value.

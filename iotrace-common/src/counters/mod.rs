@@ -2,7 +2,7 @@
 //!
 //! A row has the constant of its index, its name without a unit, what it measures ([`Unit`]), how two values of it become
 //! one ([`Merge`]), with which part of a file's use it goes ([`Part`]), where else it is kept ([`flag`]) and its meaning. The
-//! row's place says its field in the kernel's struct. What people see beside Parquet, JSON and CSV is declared in
+//! row's place says its field in the kernel's struct. What people see elsewhere than in Parquet, JSON and CSV is declared in
 //! `iotrace_model::counters::shown`.
 //!
 //! Call counters are 32 bits wide: a thread makes far fewer than 2^32 calls between two drains.
@@ -52,7 +52,7 @@ pub mod stamp {
 }
 
 /// Kinds of time that is merged per process and file (`IoFull::merged_ns`): reads, writes and syncs, metadata.
-pub const MERGED: usize = 3;
+pub const MERGED_KINDS: usize = 3;
 
 /// Distinct access sizes kept per entry, first come; the calls of all others are counted together.
 pub const SIZE_SLOTS: usize = 8;
@@ -104,7 +104,7 @@ pub enum Part {
     Both,
 }
 
-/// Where a counter is kept or written beside the usual places.
+/// Where else than in the usual places a counter is kept or written.
 pub mod flag {
     /// In every object of the JSON report, even if it is 0.
     pub const ALWAYS: u8 = 1 << 0;
@@ -238,6 +238,6 @@ const _: () = {
     assert!(SYNC_NS - READ_NS + 1 == group::COUNT);
     assert!(FIRST_CLOSE - FIRST_OPEN + 1 == stamp::COUNT);
     assert!(LAST_CLOSE - LAST_OPEN + 1 == stamp::COUNT);
-    assert!(MERGED_META_NS - MERGED_READ_NS + 1 == MERGED);
+    assert!(MERGED_META_NS - MERGED_READ_NS + 1 == MERGED_KINDS);
     assert!(offset_of!(IoFull, io) == 0);
 };

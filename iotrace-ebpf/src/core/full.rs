@@ -11,7 +11,7 @@ use iotrace_common::{
     key::IoKey,
     limits::ALIGN_VECTORS,
     op::{self, shape},
-    value::{Io, IoFull, MERGED, SIZE_SLOTS, STRIDE_SLOTS, stamp},
+    value::{Io, IoFull, MERGED_KINDS, SIZE_SLOTS, STRIDE_SLOTS, stamp},
 };
 
 use crate::{
@@ -362,15 +362,15 @@ fn merge(full: *mut IoFull, thread: &Thread, kind: usize) {
 fn uncovered(key: &IoKey, kind: usize, started: u64, ended: u64) -> u64 {
     let key = IoKey { tid: 0, ..*key };
     let Some(ends) = LAST_ENDS.get_ptr_mut(key) else {
-        let mut ends = [0; MERGED];
-        if kind < MERGED {
+        let mut ends = [0; MERGED_KINDS];
+        if kind < MERGED_KINDS {
             ends[kind] = ended;
         }
         // An LRU map takes every insert.
         let _ = LAST_ENDS.insert(key, ends, 0);
         return ended - started;
     };
-    if kind >= MERGED {
+    if kind >= MERGED_KINDS {
         return 0;
     }
     // SAFETY: a map value; `kind` is below their number.

@@ -25,13 +25,7 @@ impl Model {
         self.global_merged.settle(bounds);
         self.computing.settle(bounds);
         self.waits.settle(bounds);
-        self.rows.settle();
-        if let Some(spans) = &mut self.spans {
-            spans.settle();
-        }
-        self.failures.settle();
-        self.negative_lookups.settle();
-        self.libraries.settle();
+        self.settle_sums();
         self.block.settle();
         self.files.settle();
         for process in self.processes.all_mut() {
@@ -40,6 +34,17 @@ impl Model {
             process.phases.settle();
             process.changed = false;
         }
+    }
+
+    /// Settles what models of several nodes have together.
+    pub(super) fn settle_sums(&mut self) {
+        self.rows.settle();
+        if let Some(spans) = &mut self.spans {
+            spans.settle();
+        }
+        self.failures.settle();
+        self.negative_lookups.settle();
+        self.libraries.settle();
     }
 
     /// Goes over the intervals in order, the one that is not settled yet included. Without a history the whole run,

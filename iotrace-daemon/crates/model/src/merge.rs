@@ -61,13 +61,7 @@ impl Model {
             self.mounts[node as usize] = of_node;
         }
         // Nothing of it waits for a flush: all intervals are settled where there is a history.
-        self.rows.settle();
-        if let Some(spans) = &mut self.spans {
-            spans.settle();
-        }
-        self.failures.settle();
-        self.negative_lookups.settle();
-        self.libraries.settle();
+        self.settle_sums();
     }
 
     /// The files of another model: their indices here.

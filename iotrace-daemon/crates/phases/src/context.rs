@@ -23,7 +23,7 @@ const TAKEN_FOR_WEIGHTS: [&str; 1] = ["weights-loaded"];
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// Rules that take a read for one of data.
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
-/// Minimum number of files of one kind in a directory that makes them data; weights in so many parts have other names.
+/// Minimum number of files of one kind in a directory that makes them data; weights in as many parts have other names.
 const MIN_FAMILY_FILES: usize = 16;
 
 /// Why a read is sorted otherwise than by its path.

@@ -72,7 +72,7 @@ impl Notifier {
         self.send(&format!("STATUS={status}"));
     }
 
-    /// Gives signs of life from a thread of its own, while `is_alive` says so; `None` if nobody wants them.
+    /// Sends signs of life from a separate thread while `is_alive` says so; `None` if nobody wants them.
     pub fn watch(
         self: &Arc<Self>,
         is_alive: impl Fn() -> bool + Send + 'static,

@@ -185,7 +185,7 @@ fn and_so_does_every_one_without_type_information() {
     fits("nobtf", NOBTF, 4);
 }
 
-/// Every chain of an object that has so many programs at least.
+/// Checks every chain of calls of an object, which has at least `least` programs.
 fn fits(name: &str, object: &[u8], least: usize) {
     let (functions, programs) = functions(object);
     assert!(programs.len() >= least && functions.len() > 2 * programs.len());

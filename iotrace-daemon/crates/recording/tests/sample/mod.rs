@@ -14,7 +14,7 @@ use iotrace_model::{
     About, FailureCount, IoTotals, Model,
     block::{Classes, Device},
     computing::CpuTime,
-    counters::{Counters, FAILURES, STATS, TABLE, Unit},
+    counters::{Counters, FAILURES, STATS, TABLE},
     environ::{RANKS, Rank, Role},
     input::{Event, FileName, Place, ProcessId},
     library::Range,
@@ -68,12 +68,7 @@ fn file(inode: u64) -> FileId {
 
 /// The columns of all counters, in order.
 pub fn counters() -> Vec<String> {
-    let column = |index: usize| match TABLE[index].unit {
-        Unit::Nanoseconds => format!("{}_ns", TABLE[index].name),
-        Unit::Moment => format!("{}_unix_ns", TABLE[index].name),
-        _ => TABLE[index].name.to_owned(),
-    };
-    (0..TABLE.len()).map(column).collect()
+    TABLE.iter().map(|one| one.column.to_owned()).collect()
 }
 
 /// Counters with a value in each of these columns, all different.
@@ -390,8 +385,8 @@ pub fn operation(index: u64) -> Operation {
     }
 }
 
-/// Fills a model with two intervals, and writes each into `directory`, with a trace of so many operations. Counters are those of
-/// these columns.
+/// Fills a model with two intervals, and writes each into `directory`, with a trace of `operations`. Counters are those of these
+/// columns.
 pub fn record(directory: &Path, columns: &[String], operations: u64) -> (Model, Run) {
     let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(directory, &run).unwrap();

@@ -18,6 +18,7 @@ mod supervise;
 mod tracer;
 
 use std::{
+    io,
     net::TcpListener,
     os::unix::net::UnixListener,
     sync::{
@@ -25,6 +26,7 @@ use std::{
         atomic::{AtomicU32, AtomicU64},
         mpsc,
     },
+    time::Duration,
 };
 
 use tokio::sync::{
@@ -41,6 +43,9 @@ pub use settings::Settings;
 use supervise::{START_TIMEOUT, Supervisor};
 pub use tracer::Tracer;
 
+/// Between two attempts to accept a connection, after one that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// The hidden subcommand that runs the front.
 pub const COMMAND: &str = "front";
 
@@ -55,6 +60,12 @@ pub struct State {
     /// 0 if it does not run.
     pub pid: AtomicU32,
     pub restarts: AtomicU64,
+}
+
+/// Pauses after a connection could not be accepted: mostly there are no descriptors left, and some are soon closed.
+pub async fn pause_after(error: &io::Error, what: &str) {
+    log::warn!("{what} was not accepted: {error}");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 /// The listening sockets. They stay open while the front is restarted.

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     io::{self, ErrorKind},
+    iter,
     os::{
         fd::{AsFd as _, BorrowedFd},
         unix::process::CommandExt as _,
@@ -100,12 +101,10 @@ impl Supervisor {
 
     /// Serves a front until it ends or has to.
     async fn serve(&mut self, link: &Link) -> Result<Infallible, io::Error> {
-        let listeners = [Some(self.listeners.http.as_fd())].into_iter().chain([self
-            .listeners
-            .users
-            .as_ref()
-            .map(|users| users.as_fd())]);
-        let listeners: Vec<_> = listeners.flatten().collect();
+        let users = self.listeners.users.as_ref().map(|users| users.as_fd());
+        let listeners: Vec<_> = iter::once(self.listeners.http.as_fd())
+            .chain(users)
+            .collect();
         send_settings(link, &self.settings, &listeners).await?;
         let mut unapplied = 1_usize;
         let mut apply_by = Instant::now() + START_TIMEOUT;
@@ -126,7 +125,7 @@ impl Supervisor {
                     }
                     unapplied = unapplied.checked_sub(1).ok_or(ErrorKind::InvalidData)?;
                     if unapplied == 0 {
-                        // Who waits for them is told by the end of the channel.
+                        // The end of the channel tells those who wait.
                         waiting.clear();
                         if let Some(started) = self.started.take() {
                             let _ = started.send(Ok(()));
@@ -337,7 +336,7 @@ mod tests {
             ("the socket for HTTP", |_, listeners, _| {
                 vec![listeners[0].try_clone().unwrap()]
             }),
-            ("a pair of its own", |_, _, _| {
+            ("a pair that the front made", |_, _, _| {
                 vec![UnixStream::pair().unwrap().0.into()]
             }),
             (

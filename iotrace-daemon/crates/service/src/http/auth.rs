@@ -1,6 +1,6 @@
 //! Basic authentication (RFC 7617) against bcrypt hashes, as Prometheus exporters do it.
 //!
-//! A hash takes tens of milliseconds to check: one is checked at a time, in a thread of its own, and a pair of name
+//! A hash takes tens of milliseconds to check: one is checked at a time, in a separate thread, and a pair of name
 //! and password that was right is remembered until the users change. A remembered pair waits for no check, and at most
 //! [`MAX_WAITING`] unknown ones wait: wrong passwords do not keep the right one out.
 

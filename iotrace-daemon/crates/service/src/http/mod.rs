@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::front::{Settings, Tracer};
+use super::front::{Settings, Tracer, pause_after};
 use auth::Auth;
 use patient::{Connections, Patient};
 pub use tls::{Pem, TlsError};
@@ -105,9 +105,7 @@ pub async fn serve(listener: std::net::TcpListener, site: Arc<Site>) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Out of descriptors, as a rule: some come back.
-                log::warn!("an HTTP connection was not accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                pause_after(&error, "an HTTP connection").await;
                 continue;
             }
         };

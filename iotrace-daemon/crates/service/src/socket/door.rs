@@ -20,7 +20,7 @@ use super::{
     too_many_connections,
 };
 use crate::{
-    front::{Settings, Tracer},
+    front::{Settings, Tracer, pause_after},
     subordinate::Subordinates,
 };
 
@@ -82,11 +82,7 @@ pub async fn serve(listener: net::UnixListener, door: Arc<Door>) {
                 }
                 Err(refusal) => door.refuse(&stream, refusal),
             },
-            Err(error) => {
-                // Out of descriptors, as a rule: some come back.
-                log::warn!("a connection to the socket was not accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => pause_after(&error, "a connection to the socket").await,
         }
     }
 }
