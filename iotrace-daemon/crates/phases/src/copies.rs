@@ -93,7 +93,10 @@ impl Copies {
         let mut used: HashSet<u32> = HashSet::new();
         for target in uses {
             let written = target.counters.v[BYTES_WRITTEN];
-            if written == 0 {
+            // A target that is too small to be inferred, and that no call copied to, has no source: it is not searched for.
+            let may_be_copy =
+                written >= MIN_INFERRED_BYTES || target.counters.v[TRANSFER_WRITES] > 0;
+            if written == 0 || !may_be_copy {
                 continue;
             }
             let Some(candidates) = sources.get(&(target.process, written)) else {
