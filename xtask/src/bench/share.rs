@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// A service, and the clients of its recordings. All end when this is dropped.
 struct Recorded {
     clients: Vec<Child>,
-    _service: Service,
+    service: Service,
 }
 
 impl Recorded {
@@ -88,7 +88,7 @@ impl Recorded {
         let service = Service::start(scratch, &["--config", path])?;
         let mut recorded = Self {
             clients: Vec::new(),
-            _service: service,
+            service,
         };
         for client in 0..count {
             let mut sleep = Command::new("sleep");
@@ -112,10 +112,7 @@ impl Recorded {
             let child = command.spawn().context("cannot run iotrace")?;
             recorded.clients.push(child);
         }
-        let running = "iotrace_recordings";
-        recorded
-            ._service
-            .until(running, &["running"], count as f64)?;
+        recorded.service.until_recordings(count as u64)?;
         Ok(recorded)
     }
 }
