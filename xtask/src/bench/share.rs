@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use super::call::Call;
@@ -25,6 +27,8 @@ const CALLS: [Call; 3] = [Call::Getppid, Call::Pread, Call::OpenClose];
 const COUNTS: [usize; 5] = [0, 1, 4, 8, 16];
 /// How much more a call may take beside recordings that share the programs than beside none.
 const LIMIT: f64 = 1.03;
+/// Between the start of the last recording and the measurement.
+const SETTLE: Duration = Duration::from_millis(500);
 
 #[derive(Args)]
 pub struct Options {
@@ -99,7 +103,8 @@ impl Recorded {
             match way {
                 Way::Shared => command.args(["snapshot", "--for", "1h", "--pid", &pid]),
                 Way::Own => {
-                    let output = scratch.join(format!("recording-{client}"));
+                    let output = output_of(scratch, client);
+                    // There is none in the first round.
                     let _ = fs::remove_dir_all(&output);
                     command
                         .args(["record", "--detail", "basic", "--pid", &pid, "-o"])
@@ -113,8 +118,23 @@ impl Recorded {
             recorded.clients.push(child);
         }
         recorded.service.until_recordings(count as u64)?;
+        if way == Way::Own {
+            // They have their places, and load their programs one after the other; then they make their directories.
+            let all = || (0..count).all(|client| output_of(scratch, client).exists());
+            let end = Instant::now() + Duration::from_secs(120);
+            while !all() {
+                ensure!(Instant::now() < end, "recordings do not begin");
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        thread::sleep(SETTLE);
         Ok(recorded)
     }
+}
+
+/// Where a recording goes.
+fn output_of(scratch: &Path, client: usize) -> PathBuf {
+    scratch.join(format!("recording-{client}"))
 }
 
 impl Drop for Recorded {
