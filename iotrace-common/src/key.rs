@@ -8,6 +8,7 @@ use core::mem::{offset_of, size_of};
 /// file was found. The generation tells apart files that reuse one inode number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FileId {
     /// `super_block.s_dev`, the kernel's encoding: major << 20 | minor.
     pub device: u32,

@@ -19,6 +19,7 @@ pub mod flags {
 /// What ptrace(2) compares.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rights {
     /// Permitted capabilities, in its user namespace.
     pub capabilities: u64,

@@ -37,11 +37,12 @@ use iotrace_service::{
     notify::Notifier,
     shared::{Draining, Memory, Recordings, Service, Shared, State},
     snapshot::{Families, Snapshot},
-    socket::{self, Question, Socket},
+    socket::{self, Counting, Question, Socket},
+    subscriptions::{Order, Subscriptions},
     totals::Totals,
 };
 use iotrace_tracer::drain::{
-    Drain, Stats,
+    Batch, Drain, Stats,
     collector::{Collector, Taken},
 };
 use iotrace_tracer::in_flight;
@@ -49,7 +50,7 @@ use iotrace_tracer::kernel::{
     Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
 };
 
-/// Questions of the socket's clients that wait to be heard.
+/// Questions and orders of the socket's clients that wait to be heard, each.
 const QUESTIONS: usize = 64;
 /// Between two intervals.
 const TICK: Duration = Duration::from_secs(1);
@@ -119,12 +120,23 @@ struct Daemon {
     /// What clients of the socket ask, and who waits for an answer.
     questions: Receiver<Question>,
     waiting: Vec<Question>,
+    /// What recordings order, and who gets what part of the counts.
+    orders: Receiver<Order>,
+    subscriptions: Subscriptions,
     families: Families,
     started_unix_ns: i64,
     clock: Clock,
     notifier: Arc<Notifier>,
     _watchdog: Option<Background>,
     signals: Signals,
+}
+
+/// A drain that was asked for: whether it ends an interval, and how many questions and orders it answers.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    ends_interval: bool,
+    questions: usize,
+    orders: usize,
 }
 
 struct Signals {
@@ -223,8 +235,14 @@ impl Daemon {
         let listener = http::listen(config.http.listen)?;
         let address = listener.local_addr().context("the address of HTTP")?;
         let (asked, questions) = channel(QUESTIONS);
+        let (ordered, orders) = channel(QUESTIONS);
+        let counting = Counting {
+            questions: asked,
+            orders: ordered,
+            hook: hook.name().into(),
+        };
         let socket =
-            Socket::open(&config, PROGRAMS, classifier.table(), asked).unwrap_or_else(|error| {
+            Socket::open(&config, PROGRAMS, classifier.table(), counting).unwrap_or_else(|error| {
                 log::warn!("{error}");
                 let reason = Some(error.to_string());
                 shared.with(|state| state.service.recordings.reason = reason);
@@ -259,6 +277,8 @@ impl Daemon {
             socket,
             questions,
             waiting: Vec::new(),
+            orders,
+            subscriptions: Subscriptions::default(),
             families: Families::default(),
             started_unix_ns,
             clock,
@@ -278,42 +298,48 @@ impl Daemon {
     async fn follow(&mut self) -> anyhow::Result<()> {
         let mut tick = ticks(TICK);
         let mut number = 0;
-        // Whether each drain that was asked for ends an interval, or only answers questions.
-        let mut asked = VecDeque::new();
+        // The drains that were asked for.
+        let mut asked: VecDeque<Asked> = VecDeque::new();
         loop {
             tokio::select! {
                 taken = self.collector.next() => match taken {
                     Some(Taken::Batch(batch)) => {
                         let intake = &mut self.intake;
                         self.shared.with(|state| intake.see(&batch, &mut state.totals));
+                        self.subscriptions.take(&batch, &self.model);
                         batch.apply(&mut self.model);
                     }
                     Some(Taken::All(stats)) => {
                         // Those who asked since the drain began wait for the next one.
-                        let (ends_interval, count) = asked.pop_front().unwrap_or((true, 0));
-                        self.answer(count);
-                        if ends_interval {
+                        let done = asked.pop_front().unwrap_or_default();
+                        self.answer(done.questions);
+                        self.carry_out(done.orders, stats)?;
+                        if done.ends_interval {
                             number += 1;
                             self.take(stats, number)?;
                         }
-                        if !self.waiting.is_empty() && asked.is_empty() {
-                            asked.push_back((false, self.waiting.len()));
-                            self.collector.ask();
+                        if asked.is_empty() {
+                            self.ask_for_clients(&mut asked);
                         }
                     }
                     // The thread has ended for a reason, which the end will say.
                     None => return Ok(()),
                 },
                 _ = tick.tick() => {
-                    asked.push_back((true, 0));
+                    asked.push_back(Asked { ends_interval: true, ..Asked::default() });
                     self.collector.ask();
                 }
                 Some(question) = self.questions.recv() => {
                     self.waiting.push(question);
                     // Where a drain goes on, the next one answers all that came meanwhile.
                     if asked.is_empty() {
-                        asked.push_back((false, self.waiting.len()));
-                        self.collector.ask();
+                        self.ask_for_clients(&mut asked);
+                    }
+                }
+                Some(order) = self.orders.recv() => {
+                    self.subscriptions.order(order);
+                    if asked.is_empty() {
+                        self.ask_for_clients(&mut asked);
                     }
                 }
                 _ = self.signals.hangup.recv() => self.reload(),
@@ -322,6 +348,29 @@ impl Daemon {
                 _ = self.signals.terminate.recv() => return Ok(()),
             }
         }
+    }
+
+    /// Asks for a drain, where clients wait for one.
+    fn ask_for_clients(&mut self, asked: &mut VecDeque<Asked>) {
+        let next = Asked {
+            ends_interval: false,
+            questions: self.waiting.len(),
+            orders: self.subscriptions.waiting(),
+        };
+        if next.questions + next.orders > 0 {
+            asked.push_back(next);
+            self.collector.ask();
+        }
+    }
+
+    /// Carries out the orders that came first, and has names sent again that recordings were told from memory.
+    fn carry_out(&mut self, count: usize, stats: Stats) -> Result<(), KernelError> {
+        if count > 0 || self.subscriptions.count() > 0 {
+            let losses = self.kernel.losses()?;
+            self.subscriptions.carry_out(count, &losses, stats);
+        }
+        let names = self.subscriptions.take_told_from_memory();
+        self.kernel.forget_names_of(&names)
     }
 
     /// Answers the questions that came first.
@@ -510,11 +559,19 @@ impl Daemon {
     /// Takes the hooks off.
     fn end(self) -> anyhow::Result<()> {
         self.notifier.stopping();
+        let (mut subscriptions, mut model) = (self.subscriptions, self.model);
+        let mut take = |batch: Batch| {
+            subscriptions.take(&batch, &model);
+            batch.apply(&mut model);
+        };
+        let drained = self.collector.stop(&mut take);
+        let detached = self.kernel.detach()?;
+        let mut drain = drained?;
+        // Recordings end with all that was done.
+        drain.rest(&mut take)?;
+        subscriptions.end("the service ends", &detached.losses()?, drain.stats());
         drop(self.socket);
         drop(self.front);
-        let drained = self.collector.stop(drop);
-        self.kernel.detach()?;
-        drained?;
         Ok(())
     }
 }

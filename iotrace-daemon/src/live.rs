@@ -1,7 +1,7 @@
 //! Counting for a moment and not for a recording: what `top` and `snapshot --for` begin with.
 //!
-//! Root has kernel programs of its own; a user without privileges has those of the service, which count that user's own
-//! processes.
+//! A service that runs counts already, and hands on what is of the processes that are looked at. Without one, root loads kernel
+//! programs.
 
 use crate::PROGRAMS;
 use std::path::{Path, PathBuf};
@@ -46,13 +46,24 @@ pub fn open(pids: &[u32], named: Option<&Path>, sorting: &Sorting) -> anyhow::Re
     pids.iter().try_for_each(|pid| targets::check(*pid))?;
     let socket = service(named);
     let source = match &socket {
-        Some(socket) => {
-            let record = Record::new(Detail::Basic, true, pids.to_vec());
-            Remote::start(socket, record).map(Source::Service)
-        }
-        None => own(pids, sorting),
+        Some(socket) => of_service(socket, pids),
+        None => running_service(pids).map_or_else(|| own(pids, sorting), Ok),
     };
     source.map_err(|error| explain(error, socket.is_some()))
+}
+
+fn of_service(socket: &Path, pids: &[u32]) -> anyhow::Result<Source> {
+    let record = Record::least(pids.to_vec());
+    Remote::start(socket, record).map(Source::Service)
+}
+
+/// What a service counts already, if one runs: nothing is to be loaded then.
+fn running_service(pids: &[u32]) -> Option<Source> {
+    let socket = Some(remote::place()).filter(|path| path.exists())?;
+    let source = of_service(&socket, pids);
+    source
+        .inspect_err(|error| log::debug!("the service at {}: {error:#}", socket.display()))
+        .ok()
 }
 
 fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {

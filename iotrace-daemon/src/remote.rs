@@ -15,7 +15,7 @@ use iotrace_service::{
     config::DEFAULT_SOCKET,
     socket::protocol::{Answer, Ask, Record, Refusal, Request, Sums, VERSION, Wish, line},
 };
-use iotrace_tracer::drain::{Batch, collector::Taken, wire::Unpacker};
+use iotrace_tracer::drain::{Batch, collector::Taken, wire::unpack};
 
 /// Longest line of the service: losses by reason.
 const LINE: u64 = 64 << 10;
@@ -189,9 +189,8 @@ impl Remote {
 fn hear(mut reader: BufReader<UnixStream>, heard: &UnboundedSender<Heard>) {
     // The other end is there until the recording is over.
     let send = |what| drop(heard.send(what));
-    let mut unpacker = Unpacker::default();
     let lost = loop {
-        match hear_one(&mut reader, &mut unpacker) {
+        match hear_one(&mut reader) {
             Ok(Heard::Over(sums, over)) => return send(Heard::Over(sums, over)),
             Ok(what) => send(what),
             Err(error) => break error,
@@ -201,11 +200,7 @@ fn hear(mut reader: BufReader<UnixStream>, heard: &UnboundedSender<Heard>) {
     send(Heard::Over(Sums::default(), over));
 }
 
-fn hear_one(reader: &mut BufReader<UnixStream>, unpacker: &mut Unpacker) -> anyhow::Result<Heard> {
-    let counted = |mut sums: Sums, unpacker: &Unpacker| {
-        sums.drains.damaged += unpacker.damaged();
-        sums
-    };
+fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
     Ok(match answer(reader)? {
         Answer::Batch { kind, bytes } => {
             anyhow::ensure!(bytes <= BYTES, "the service sends more than can be");
@@ -213,11 +208,11 @@ fn hear_one(reader: &mut BufReader<UnixStream>, unpacker: &mut Unpacker) -> anyh
             reader
                 .read_exact(&mut body)
                 .context("the service has gone")?;
-            let batch = unpacker.unpack(kind, &body);
+            let batch = unpack(kind, &body);
             Heard::Batch(batch.context("what the service sends breaks off")?)
         }
-        Answer::All(sums) => Heard::All(counted(sums, unpacker)),
-        Answer::End { sums, reason } => Heard::Over(counted(sums, unpacker), Over::Ended(reason)),
+        Answer::All(sums) => Heard::All(sums),
+        Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
         Answer::Error { .. } | Answer::Begun { .. } | Answer::Snapshot(_) => {
             anyhow::bail!("the service says what does not belong here")
         }

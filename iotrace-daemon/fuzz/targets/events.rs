@@ -5,7 +5,7 @@
 use iotrace_model::Model;
 use iotrace_tracer::drain::{
     Batch,
-    wire::{Kind, Unpacker},
+    wire::{Kind, unpack},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -22,13 +22,12 @@ const KINDS: [Kind; 7] = [
 // Batches: a byte for the kind, two for the length.
 fuzz_target!(|data: &[u8]| {
     let mut model = Model::with_history();
-    let mut unpacker = Unpacker::default();
     let mut rest = data;
     while let [kind, low, high, bytes @ ..] = rest {
         let kind = KINDS[usize::from(*kind) % KINDS.len()];
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(bytes.len());
         let (batch, after) = bytes.split_at(length);
-        if let Some(batch @ Batch::Events(_)) = unpacker.unpack(kind, batch) {
+        if let Some(batch @ Batch::Events(_)) = unpack(kind, batch) {
             batch.apply(&mut model);
         }
         rest = after;

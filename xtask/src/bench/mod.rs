@@ -4,6 +4,7 @@
 //! - `syscall`, `files`: the two measurements
 //! - `trace`: what the operation trace costs, beside other tracers
 //! - `beyond`: mapped files, io_uring, and calls of libraries
+//! - `share`: what recordings through the service cost other processes
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
 //! - `worker`, `call`: the traced program; `remote`: its handle in this process
@@ -19,6 +20,7 @@ mod others;
 mod raw;
 mod remote;
 mod service;
+mod share;
 mod stats;
 mod syscall;
 mod table;
@@ -61,6 +63,8 @@ pub enum Bench {
     Daemon(service::rates::Options),
     /// Measure a scrape of the service with many processes and files.
     Scrape(service::scrape::Options),
+    /// Measure what recordings through the service cost other processes.
+    Share(share::Options),
     /// The traced program.
     #[command(hide = true)]
     Worker(worker::Options),
@@ -106,6 +110,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         | Bench::Waits(options) => &options.common,
         Bench::Daemon(options) => &options.common,
         Bench::Scrape(options) => &options.common,
+        Bench::Share(options) => &options.common,
     };
     if !common.ready {
         return from_optimized();
@@ -115,6 +120,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Trace(options) => trace::run(options),
         Bench::Daemon(options) => service::rates::run(options),
         Bench::Scrape(options) => service::scrape::run(options),
+        Bench::Share(options) => share::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
         Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),

@@ -3,13 +3,14 @@
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
 use iotrace_common::{key::FileId, rights::Rights};
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::IoTotals;
 pub use super::negative_lookups::Searched;
 
 /// A process, once: pids are reused, so its start time belongs to its identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: u32,
     /// [`iotrace_common::key::start_key`] of the process's start.
@@ -39,7 +40,7 @@ impl<F> Place<F> {
 }
 
 /// An event of the kernel side.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// The name of a file at first sight. Comes again when the kernel forgot that it was sent.
     File(FileName),
@@ -121,8 +122,28 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The process that it is of; none for names, which are of all who use the file.
+    pub fn process(&self) -> Option<ProcessId> {
+        match self {
+            Self::File(_) | Self::NegativeLookup { .. } => None,
+            Self::Fork { parent, .. } => Some(*parent),
+            Self::Exe { process, .. }
+            | Self::Exec { process, .. }
+            | Self::Environment { process, .. }
+            | Self::Cgroup { process, .. }
+            | Self::Exit { process, .. }
+            | Self::Rename { process, .. }
+            | Self::Mapped { process, .. }
+            | Self::Object { process, .. }
+            | Self::Mark { process, .. }
+            | Self::Unlink { process, .. } => Some(*process),
+        }
+    }
+}
+
 /// The name of a file at first sight.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileName {
     pub file: FileId,
     /// Absolute, any bytes.

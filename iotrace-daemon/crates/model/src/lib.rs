@@ -169,6 +169,11 @@ impl Model {
         self.processes.all()
     }
 
+    /// What is known of a process; `None` if nothing is.
+    pub fn about(&self, process: ProcessId) -> Option<&About> {
+        self.processes.find(process).map(|process| &process.about)
+    }
+
     /// The file at `index`.
     pub fn file(&self, index: u32) -> File<'_> {
         self.files.get(index)

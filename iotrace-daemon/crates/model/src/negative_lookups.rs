@@ -7,7 +7,7 @@ use iotrace_common::key::FileId;
 use super::failures::FailureCount;
 
 /// A directory as the kernel side knows it: where the path starts, and a hash of the path as it was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Searched {
     pub base: FileId,
     pub hash: u64,

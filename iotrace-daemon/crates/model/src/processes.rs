@@ -84,6 +84,12 @@ impl Processes {
         &self.all
     }
 
+    /// The process of this identity.
+    pub fn find(&self, id: ProcessId) -> Option<&Process> {
+        let index = self.by_id.get(&id)?;
+        self.all.get(*index as usize)
+    }
+
     /// All processes, to change.
     pub(super) fn all_mut(&mut self) -> &mut [Process] {
         &mut self.all

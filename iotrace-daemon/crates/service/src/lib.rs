@@ -16,6 +16,7 @@
 //! front         the process without privileges that http and the socket's door run in
 //! http          the endpoint
 //! socket        recordings and snapshots for users without privileges
+//! subscriptions recordings that share the programs of the service
 //! subordinate   whose a user id is
 //! snapshot      what a process and its descendants have done
 //! background    threads of servers
@@ -44,5 +45,6 @@ pub mod shared;
 pub mod snapshot;
 pub mod socket;
 mod subordinate;
+pub mod subscriptions;
 pub mod totals;
 mod undecided;

@@ -52,10 +52,12 @@ fn only_a_users_own_processes_are_recorded() {
     ] {
         // In good company, too.
         for pids in [vec![pid], vec![own.pid(), pid]] {
-            let answer = service.ask(USER, &service::record(&pids));
-            assert!(answer.contains(&format!("\"{code}\"")), "{pid}: {answer}");
-            assert!(answer.contains(words), "{pid}: {answer}");
-            assert_eq!(answer.lines().count(), 1, "nothing else is said: {answer}");
+            for request in [service::record(&pids), service::share(&pids)] {
+                let answer = service.ask(USER, &request);
+                assert!(answer.contains(&format!("\"{code}\"")), "{pid}: {answer}");
+                assert!(answer.contains(words), "{pid}: {answer}");
+                assert_eq!(answer.lines().count(), 1, "nothing else is said: {answer}");
+            }
         }
     }
     service.until_running(0);
@@ -63,6 +65,15 @@ fn only_a_users_own_processes_are_recorded() {
 
 #[test]
 fn a_pid_that_another_users_process_got_meanwhile_is_not_recorded() {
+    a_pid_is_reused(service::record);
+}
+
+#[test]
+fn a_pid_that_another_users_process_got_meanwhile_is_not_told() {
+    a_pid_is_reused(service::share);
+}
+
+fn a_pid_is_reused(request: fn(&[u32]) -> String) {
     let service = Service::start_with(&[], &[("IOTRACE_TEST_PAUSE", "1500")]);
     let dir = service.home(OTHER);
     let secret = dir.path().join("of-the-other");
@@ -70,9 +81,7 @@ fn a_pid_that_another_users_process_got_meanwhile_is_not_recorded() {
     let mut own = Process::of(USER);
     let pid = own.pid();
     let mut stream = service.connect(USER);
-    stream
-        .write_all(service::record(&[pid]).as_bytes())
-        .unwrap();
+    stream.write_all(request(&[pid]).as_bytes()).unwrap();
     // It has been checked, and ends before it is traced.
     std::thread::sleep(Duration::from_millis(500));
     own.0.kill().unwrap();
@@ -218,7 +227,7 @@ fn garbage_is_refused() {
         ("{\"iotrace\":1,\"record\":null}\n", "bad_request"),
         ("{\"iotrace\":99,\"record\":null}\n", "version"),
         (
-            "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"pids\":[]}}\n",
+            "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"negative_lookups\":true,\"pids\":[]}}\n",
             "version",
         ),
     ] {
@@ -280,6 +289,15 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
 
 #[test]
 fn a_client_that_does_not_read_harms_itself_alone() {
+    a_client_does_not_read(service::record);
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_harms_itself_alone() {
+    a_client_does_not_read(service::share);
+}
+
+fn a_client_does_not_read(request: fn(&[u32]) -> String) {
     let service = Service::start(&[]);
     let (_, resident) = service.usage();
     let home = service.home(USER);
@@ -295,9 +313,7 @@ fn a_client_that_does_not_read_harms_itself_alone() {
             .gid(USER),
     );
     let mut stream = service.connect(USER);
-    stream
-        .write_all(service::record(&[busy.pid()]).as_bytes())
-        .unwrap();
+    stream.write_all(request(&[busy.pid()]).as_bytes()).unwrap();
     service.until_running(1);
     let started = Instant::now();
     let opens = || {

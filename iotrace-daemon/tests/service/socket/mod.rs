@@ -5,6 +5,7 @@ mod attacks;
 mod limits;
 mod rights;
 mod service;
+mod share;
 mod snapshot;
 mod top;
 

@@ -76,6 +76,15 @@ fn file(service: &Service, name: &str, group: u32, mode: u32, bytes: usize) -> P
 
 #[test]
 fn programs_with_more_rights_than_their_users_are_not_recorded() {
+    programs_with_more_rights(service::record);
+}
+
+#[test]
+fn programs_with_more_rights_than_their_users_are_not_told() {
+    programs_with_more_rights(service::share);
+}
+
+fn programs_with_more_rights(request: fn(&[u32]) -> String) {
     let service = Service::start(&[]);
     let group = OTHER;
     let of_group = with_rights(&service, "set-gid", group, 0o2755, false);
@@ -103,7 +112,7 @@ fn programs_with_more_rights_than_their_users_are_not_recorded() {
         (&[], &of_root, secret("of-root", 0, 0o600), false),
     ];
     let mut stream = service.connect(USER);
-    stream.write_all(service::record(&[]).as_bytes()).unwrap();
+    stream.write_all(request(&[]).as_bytes()).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();

@@ -200,7 +200,7 @@ impl Service {
     }
 
     /// What the service's two processes have open.
-    fn descriptors(&self) -> Vec<PathBuf> {
+    pub fn descriptors(&self) -> Vec<PathBuf> {
         let pids = [self.daemon.child.id(), self.daemon.front()];
         let open = pids
             .into_iter()
@@ -224,10 +224,23 @@ impl Service {
     }
 }
 
-/// A request for a recording of these processes.
+/// A request for a recording of these processes, by programs of its own.
 pub fn record(pids: &[u32]) -> String {
-    format!(
-        "{{\"iotrace\":1,\"record\":{{\"abi\":{},\"detail\":\"basic\",\"follow\":true,\"pids\":{pids:?}}}}}\n",
-        iotrace_common::ABI_VERSION
-    )
+    request(pids, true)
+}
+
+/// The same by the programs of the service.
+pub fn share(pids: &[u32]) -> String {
+    request(pids, false)
+}
+
+fn request(pids: &[u32], negative_lookups: bool) -> String {
+    let record = serde_json::json!({
+        "abi": iotrace_common::ABI_VERSION,
+        "detail": "basic",
+        "follow": true,
+        "negative_lookups": negative_lookups,
+        "pids": pids,
+    });
+    format!("{}\n", serde_json::json!({"iotrace": 1, "record": record}))
 }

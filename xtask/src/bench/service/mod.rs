@@ -23,7 +23,7 @@ use crate::{cmd, run};
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// A running service, ended when it is dropped.
-struct Service {
+pub struct Service {
     child: Child,
     address: SocketAddr,
 }
@@ -36,7 +36,7 @@ struct Scrape {
 
 impl Service {
     /// Starts one with these arguments, and waits until it counts.
-    fn start(scratch: &Path, args: &[&str]) -> Result<Self> {
+    pub fn start(scratch: &Path, args: &[&str]) -> Result<Self> {
         const SAYS: &str = "iotrace: listening on ";
         let messages = scratch.join("messages");
         let mut command = Command::new(run::target_dir()?.join("release/iotrace"));
@@ -53,13 +53,34 @@ impl Service {
         Ok(Self { child, address })
     }
 
+    /// The answer to a request, its header included.
+    fn get(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(self.address)?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: x\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// Waits until so many recordings run.
+    pub fn until_recordings(&self, count: u64) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(120);
+        while Instant::now() < end {
+            let text = self.get("/status")?;
+            let body = text.find('{').map_or("", |start| &text[start..]);
+            let status: serde_json::Value = serde_json::from_str(body)?;
+            if status["recordings"]["running"] == count {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        bail!("there are not {count} recordings after two minutes")
+    }
+
     /// Asks for the metrics as Prometheus does.
     fn scrape(&self) -> Result<Scrape> {
         let started = Instant::now();
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
+        let text = self.get("/metrics")?;
         let took = started.elapsed();
         if !text.starts_with("HTTP/1.0 200") && !text.starts_with("HTTP/1.1 200") {
             bail!(

@@ -212,7 +212,7 @@ mod tests {
     use crate::{
         config::Config,
         shared::{Service, Shared, State},
-        socket::Socket,
+        socket::{Counting, Socket},
         totals::Totals,
     };
     use iotrace_phases::Classifier;
@@ -241,7 +241,12 @@ mod tests {
         };
         let (asked, _questions) = channel(1);
         let table = Classifier::builtin().table();
-        let (socket, users) = Socket::open(&config, NO_PROGRAMS, table, asked)
+        let counting = Counting {
+            questions: asked,
+            orders: channel(1).0,
+            hook: "btf".into(),
+        };
+        let (socket, users) = Socket::open(&config, NO_PROGRAMS, table, counting)
             .unwrap()
             .unwrap();
         let listeners = Listeners {

@@ -7,7 +7,9 @@
 //! peer         who asks, and what they may ask about
 //! places       how many there may be
 //! rate         how often there may be one
-//! recording    one recording, in a thread of its own
+//! recording    one recording, in a thread of its own, by programs of its own
+//! shared       the same by the programs of the service
+//! wire         what is sent, and what is heard
 //! ```
 //!
 //! The front reads the first line of each client and hands the client over to the [`Hub`], which takes from the kernel alone
@@ -20,6 +22,8 @@ mod places;
 pub mod protocol;
 mod rate;
 mod recording;
+mod shared;
+mod wire;
 
 use iotrace_tracer::kernel::Programs;
 use std::{
@@ -41,15 +45,18 @@ use super::{
     shared::Recordings,
     snapshot::Snapshot,
     subordinate::Subordinates,
+    subscriptions::Order,
 };
 use iotrace_phases::dfa::Table;
 use listener::Bound;
 pub use listener::{SocketError, check};
+pub use peer::with_known_namespace;
 use peer::{Peer, Process};
 use places::{Place, Places};
 use protocol::{Answer, Ask, Code, MAX_LINE_BYTES, Record, Refusal, say};
 use rate::Rates;
-use recording::Settings;
+use recording::{Made, Settings};
+use wire::Wire;
 
 /// Connections at one time, of all users and of one: in the front before their request, in the tracer after it.
 const MAX_CONNECTIONS: usize = 128;
@@ -70,11 +77,21 @@ pub struct Hub {
     limits: Mutex<Limits>,
     connections: Arc<Places>,
     recordings: Arc<Places>,
+    /// Recordings by the programs of the service.
+    shared: Arc<Places>,
     rates: Mutex<Rates>,
-    questions: Sender<Question>,
+    counting: Counting,
     begun: AtomicU64,
     refused: AtomicU64,
     stop: Arc<AtomicBool>,
+}
+
+/// How the side that counts is asked.
+pub struct Counting {
+    pub questions: Sender<Question>,
+    pub orders: Sender<Order>,
+    /// How its programs see system calls.
+    pub hook: String,
 }
 
 /// A question for the side that counts.
@@ -117,13 +134,13 @@ impl Limits {
 }
 
 impl Socket {
-    /// Opens the socket, for the front to listen at; clients' questions go to `questions`. `None` if the configuration wants
+    /// Opens the socket, for the front to listen at; what clients ask goes to `counting`. `None` if the configuration wants
     /// none.
     pub fn open(
         config: &Config,
         programs: Programs,
         rules: &Table,
-        questions: Sender<Question>,
+        counting: Counting,
     ) -> Result<Option<(Self, UnixListener)>, SocketError> {
         let path = &config.recordings.socket;
         if path == Path::new(NO_SOCKET) {
@@ -140,8 +157,9 @@ impl Socket {
             limits: Limits::new(config, programs, Arc::new(rules.clone())).into(),
             connections: Arc::default(),
             recordings: Arc::default(),
+            shared: Arc::default(),
             rates: Mutex::default(),
-            questions,
+            counting,
             begun: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             stop: Arc::default(),
@@ -170,7 +188,7 @@ impl Socket {
         Recordings {
             open: true,
             reason: None,
-            running: self.hub.recordings.taken() as u64,
+            running: self.hub.running() as u64,
             begun: self.hub.begun.load(Relaxed),
             refused: self.hub.refused.load(Relaxed),
         }
@@ -182,7 +200,7 @@ impl Drop for Socket {
         self.hub.stop.store(true, Relaxed);
         drop(self.bound.take());
         let deadline = Instant::now() + END_TIMEOUT;
-        while self.hub.recordings.taken() > 0 && Instant::now() < deadline {
+        while self.hub.running() > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -191,6 +209,11 @@ impl Drop for Socket {
 impl Hub {
     fn limits(&self) -> MutexGuard<'_, Limits> {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Recordings that run.
+    fn running(&self) -> usize {
+        self.recordings.taken() + self.shared.taken()
     }
 
     /// Counts clients that the front refused.
@@ -279,7 +302,11 @@ async fn snapshot(peer: Peer, pid: u32, hub: &Hub) -> Result<Snapshot, Refusal> 
         reply,
     };
     let ends = || Refusal::new(Code::Failed, "the service ends");
-    hub.questions.send(question).await.map_err(|_| ends())?;
+    hub.counting
+        .questions
+        .send(question)
+        .await
+        .map_err(|_| ends())?;
     let snapshot = replied.await.map_err(|_| ends())?;
     // The pid was the process's until now, and so is the answer.
     peer.check(&process)?;
@@ -302,20 +329,23 @@ fn record_for(
 ) -> Result<(), Refusal> {
     let limits = hub.limits().clone();
     let user = limits.subordinates.owner(peer.rights.uid);
-    let place = hub
-        .recordings
-        .take(user, limits.max_per_user, limits.max)
-        .ok_or_else(|| {
-            Refusal::new(
-                Code::Busy,
-                format!(
-                    "the service makes {} recordings at one time, {} of one user: wait until one has ended (max and \
-                     max_per_user in [recordings])",
-                    limits.max, limits.max_per_user
-                ),
-            )
-        })?;
-    if !peer.is_root() {
+    let is_shared = shared::can_be(&record, &hub.counting);
+    let place = match is_shared {
+        // Costs no more than its connection, of which there are so many.
+        true => hub.shared.take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS),
+        false => hub.recordings.take(user, limits.max_per_user, limits.max),
+    };
+    let place = place.ok_or_else(|| {
+        Refusal::new(
+            Code::Busy,
+            format!(
+                "the service makes {} recordings at one time, {} of one user: wait until one has ended (max and \
+                 max_per_user in [recordings])",
+                limits.max, limits.max_per_user
+            ),
+        )
+    })?;
+    if !peer.is_root() && !is_shared {
         let mut rates = hub.rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.take(user, Instant::now()).map_err(|wait| {
             let seconds = wait.as_secs_f64().ceil();
@@ -324,12 +354,17 @@ fn record_for(
         })?;
     }
     let stream = stream.try_clone().map_err(failed)?;
-    let stop = Arc::clone(&hub.stop);
+    let wire = Wire::new(stream, early, Arc::clone(&hub.stop));
     hub.begun.fetch_add(1, Relaxed);
+    let hub = Arc::clone(hub);
     std::thread::Builder::new()
         .name("iotrace-record".into())
         .spawn(move || {
-            recording::run(stream, early, peer, &record, &limits.recording, &stop);
+            let made = match is_shared {
+                true => Made::Shared(&hub.counting),
+                false => Made::Own,
+            };
+            recording::run(wire, peer, &record, &limits.recording, made);
             drop((connection, place));
         })
         .map(drop)

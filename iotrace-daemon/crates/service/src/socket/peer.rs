@@ -75,10 +75,7 @@ impl Peer {
                 format!("{pid} is a thread: give its process, {}", tgid.unwrap_or(0)),
             ));
         }
-        let rights = Rights {
-            namespace: known_namespace(&rights),
-            ..rights
-        };
+        let rights = with_known_namespace(rights);
         if self.is_root() || rights.are_open_to(&self.rights) {
             return Ok(());
         }
@@ -121,6 +118,14 @@ fn known_namespace(rights: &Rights) -> u32 {
     match rights.namespace {
         0 => INITIAL_NAMESPACE,
         known => known,
+    }
+}
+
+/// The same rights, with the user namespace that is taken for one that may not be seen.
+pub fn with_known_namespace(rights: Rights) -> Rights {
+    Rights {
+        namespace: known_namespace(&rights),
+        ..rights
     }
 }
 

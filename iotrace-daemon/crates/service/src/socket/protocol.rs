@@ -44,17 +44,28 @@ pub struct Record {
     pub detail: Detail,
     /// Whether the children of the processes are recorded, too.
     pub follow: bool,
+    /// Whether the directories are told in which files were looked for that are not there.
+    pub negative_lookups: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
 
 impl Record {
+    /// Counts for a client of this version that keeps no recording: the least that there is.
+    pub fn least(pids: Vec<u32>) -> Self {
+        Self {
+            negative_lookups: false,
+            ..Self::new(Detail::Basic, true, pids)
+        }
+    }
+
     /// A recording for a client of this version.
     pub fn new(detail: Detail, follow: bool, pids: Vec<u32>) -> Self {
         Self {
             abi: ABI_VERSION,
             detail,
             follow,
+            negative_lookups: true,
             pids,
         }
     }
@@ -249,7 +260,7 @@ mod tests {
             ("{\"iotrace\":1}", Code::BadRequest, "no request"),
             ("{\"iotrace\":1,\"record\":{}}", Code::BadRequest, "abi"),
             (
-                "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"pids\":[]}}",
+                "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"negative_lookups\":true,\"pids\":[]}}",
                 Code::Version,
                 "version 0",
             ),

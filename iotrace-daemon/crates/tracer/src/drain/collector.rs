@@ -1,5 +1,6 @@
 //! The thread that drains: looks at the ring buffer when the kernel side asks for it and ten times a
-//! second, empties the counters once a second, whenever a generation is half full, and when asked.
+//! second, empties the counters once a second, whenever a generation is half full, and when asked. Counters follow the events
+//! of their processes and files.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -129,12 +130,14 @@ fn collect(
         };
         let fill = drain.events(&mut sink);
         if fill || all || Instant::now() >= next {
-            drain.counters(&mut sink)?;
+            let mut counted = Vec::new();
+            drain.counters(&mut |batch| counted.push(batch))?;
+            // The names of files that were first used since the events were taken, and the processes that were made since.
+            drain.events(&mut sink);
+            counted.into_iter().for_each(&mut sink);
             next = Instant::now() + DRAIN;
         }
         if all {
-            // The names of files that were first used since the events were taken.
-            drain.events(&mut sink);
             drain.look(false, &mut sink);
             send(Taken::All(drain.stats()));
         }

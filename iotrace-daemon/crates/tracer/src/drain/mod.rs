@@ -12,6 +12,7 @@ mod events;
 mod generations;
 mod global_merged;
 mod nobtf;
+mod part;
 pub mod rings;
 mod threads;
 pub mod tracer;
@@ -28,7 +29,6 @@ use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
     abi::maps,
     block::{TransferKey, Transfers},
-    event::{self, Header},
     key::{FailureKey, FileId, IoKey, LookKey},
     library::{CallKey, Calls},
     value::{Failures, Io, IoFull},
@@ -273,6 +273,19 @@ pub struct Stats {
     pub slowest_drain_ns: u64,
 }
 
+impl Stats {
+    /// What was done since `earlier`; the slowest drain is that of all time.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            drains: self.drains - earlier.drains,
+            entries: self.entries - earlier.entries,
+            damaged: self.damaged - earlier.damaged,
+            drain_ns: self.drain_ns - earlier.drain_ns,
+            ..*self
+        }
+    }
+}
+
 impl Drain {
     /// Takes the maps out of the loaded programs.
     pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
@@ -414,19 +427,6 @@ impl Drain {
         }
         if !events.is_empty() {
             sink(Batch::Events(events));
-        }
-        fill
-    }
-
-    /// Hands each record of the ring buffer on as it is; true: a generation is half full, drain it now.
-    fn records(&mut self, mut take: impl FnMut(Header, &[u8])) -> bool {
-        let mut fill = false;
-        while let Some(record) = self.ring.next() {
-            match events::header(&record) {
-                Some(header) if header.kind == event::FILL => fill = true,
-                Some(header) => take(header, &record),
-                None => self.stats.damaged += 1,
-            }
         }
         fill
     }

@@ -1,20 +1,14 @@
 //! What was drained as bytes, on its way from the service to who asked it for a recording.
 //!
-//! Entries travel without the words that are 0, which most are; events as the kernel side wrote them. What leaves:
-//! [`pack`] on the one side, [`Unpacker`] on the other; both are of one version of the shared types.
+//! Entries travel without the words that are 0, which most are; events in the format of postcard. What leaves: [`pack`] on the
+//! one side, [`unpack`] on the other; both are of one version of the shared types.
 
 use aya::Pod;
-use iotrace_common::{
-    event::Header,
-    key::{FailureKey, IoKey, LookKey},
-};
+use iotrace_common::key::{FailureKey, IoKey, LookKey};
+use iotrace_model::input::Event;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Batch, Drain,
-    batch::Entries,
-    events::{Decoded, Decoder},
-};
+use super::{Batch, batch::Entries};
 
 /// Bytes that are left out together where all are 0.
 const WORD: usize = 8;
@@ -32,9 +26,10 @@ pub enum Kind {
     NegativeLookups,
 }
 
-/// Counters as bytes, without those of process `own`. Events go as they are: [`Drain::pack_events`].
+/// What was drained as bytes, without what is of process `own`; `None` for what no recording through the service has.
 pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
     Some(match batch {
+        Batch::Events(events) => (Kind::Events, pack_events(events, own)?),
         Batch::Basic(entries) => (Kind::Basic, pack_entries(entries, own)),
         Batch::Full(entries) => (Kind::Full, pack_entries(entries, own)),
         Batch::BasicOverflow(entries) => (Kind::BasicOverflow, pack_entries(entries, own)),
@@ -43,8 +38,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::NegativeLookups(entries) => (Kind::NegativeLookups, pack_entries(entries, own)),
         // The service has no uprobes, and keeps neither merged time over processes nor CPU time. What devices do is for
         // its own metrics: it is of all users.
-        Batch::Events(_)
-        | Batch::Library(_)
+        Batch::Library(_)
         | Batch::GlobalMerged(_)
         | Batch::Threads(_)
         | Batch::Waits(_)
@@ -127,58 +121,26 @@ const fn mask_bytes<T>() -> usize {
     (size_of::<T>() / WORD).div_ceil(8)
 }
 
-impl Drain {
-    /// Takes all events off the ring buffer as bytes, without those of process `own`: each with its length before it.
-    /// True: a generation is half full, drain it now.
-    pub fn pack_events(&mut self, own: u32, out: &mut Vec<u8>) -> bool {
-        self.records(|header: Header, record| {
-            if header.tgid != own {
-                out.extend((record.len() as u32).to_ne_bytes());
-                out.extend_from_slice(record);
-            }
-        })
-    }
+fn pack_events(events: &[Event], own: u32) -> Option<Vec<u8>> {
+    let of_others: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.process().is_none_or(|process| process.pid != own))
+        .collect();
+    // A map or a length that is not known would be needed for it to fail.
+    postcard::to_stdvec(&of_others).ok()
 }
 
-/// Makes batches of bytes again; keeps the first half of each rename until the second comes.
-#[derive(Default)]
-pub struct Unpacker {
-    decoder: Decoder,
-    damaged: u64,
-}
-
-impl Unpacker {
-    /// The batch that `bytes` are; `None` where they break off.
-    pub fn unpack(&mut self, kind: Kind, bytes: &[u8]) -> Option<Batch> {
-        Some(match kind {
-            Kind::Events => Batch::Events(self.events(bytes)?),
-            Kind::Basic => Batch::Basic(entries(bytes)?),
-            Kind::Full => Batch::Full(entries(bytes)?),
-            Kind::BasicOverflow => Batch::BasicOverflow(entries(bytes)?),
-            Kind::FullOverflow => Batch::FullOverflow(entries(bytes)?),
-            Kind::Failures => Batch::Failures(entries(bytes)?),
-            Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
-        })
-    }
-
-    /// Events so far that could not be decoded.
-    pub fn damaged(&self) -> u64 {
-        self.damaged
-    }
-
-    fn events(&mut self, mut bytes: &[u8]) -> Option<Vec<iotrace_model::input::Event>> {
-        let mut events = Vec::new();
-        while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
-            let (record, rest) = rest.split_at_checked(u32::from_ne_bytes(*length) as usize)?;
-            match self.decoder.decode(record) {
-                Decoded::Event(event) => events.push(event),
-                Decoded::Damaged => self.damaged += 1,
-                Decoded::Fill | Decoded::Pending | Decoded::ThreadEnd(_) => {}
-            }
-            bytes = rest;
-        }
-        bytes.is_empty().then_some(events)
-    }
+/// The batch that `bytes` are; `None` where they break off.
+pub fn unpack(kind: Kind, bytes: &[u8]) -> Option<Batch> {
+    Some(match kind {
+        Kind::Events => Batch::Events(postcard::from_bytes(bytes).ok()?),
+        Kind::Basic => Batch::Basic(entries(bytes)?),
+        Kind::Full => Batch::Full(entries(bytes)?),
+        Kind::BasicOverflow => Batch::BasicOverflow(entries(bytes)?),
+        Kind::FullOverflow => Batch::FullOverflow(entries(bytes)?),
+        Kind::Failures => Batch::Failures(entries(bytes)?),
+        Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
+    })
 }
 
 fn entries<K: Pod, V: Pod>(mut bytes: &[u8]) -> Option<Entries<K, V>> {
@@ -212,7 +174,7 @@ mod tests {
     fn entries_are_the_same_behind_the_wire() {
         let (kind, bytes) = pack(&batch(), 3).unwrap();
         assert!(bytes.len() < size_of::<Io>(), "{} bytes", bytes.len());
-        let Some(Batch::Basic((keys, values))) = Unpacker::default().unpack(kind, &bytes) else {
+        let Some(Batch::Basic((keys, values))) = unpack(kind, &bytes) else {
             panic!("another batch");
         };
         let Batch::Basic((all_keys, all_values)) = batch() else {
@@ -225,20 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn events_are_the_same_behind_the_wire() {
+        let exit = |pid| Event::Exit {
+            process: iotrace_model::input::ProcessId { pid, start: 1 },
+            time: u64::MAX,
+            status: 9 << 8,
+        };
+        let events = Batch::Events(vec![exit(1), exit(2)]);
+        let (kind, bytes) = pack(&events, 2).unwrap();
+        let Some(Batch::Events(read)) = unpack(kind, &bytes) else {
+            panic!("another batch");
+        };
+        assert_eq!(read, [exit(1)], "that of process 2 is left out");
+    }
+
+    #[test]
     fn bytes_that_break_off_are_no_batch() {
         let (kind, bytes) = pack(&batch(), 0).unwrap();
         for length in 1..bytes.len() {
-            let whole = Unpacker::default().unpack(kind, &bytes[..length]);
+            let whole = unpack(kind, &bytes[..length]);
             // Between two entries is a place where they may end.
             if let Some(Batch::Basic((keys, values))) = whole {
                 assert!(keys.len() < 3 && keys.len() == values.len());
             }
         }
-        assert!(
-            Unpacker::default()
-                .unpack(Kind::Events, &[9, 0, 0, 0, 1])
-                .is_none()
-        );
-        assert!(Unpacker::default().unpack(Kind::Events, &[9, 0]).is_none());
+        assert!(unpack(Kind::Events, &[9, 0]).is_none());
     }
 }

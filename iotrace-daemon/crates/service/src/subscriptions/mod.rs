@@ -1,0 +1,225 @@
+//! Recordings that share the service's kernel programs: what is drained once is divided among those who asked for a part.
+//!
+//! ```text
+//! scope    which processes a subscriber is told of
+//! queue    what it has not taken yet
+//! ```
+//!
+//! A subscription begins and ends between two drains, so a count is of it or is not. A subscriber gets the name of a file
+//! before the first counts of it: the kernel sends names once, and the model keeps them.
+
+mod queue;
+mod scope;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use iotrace_common::{diag, key::FileId};
+use iotrace_model::{
+    Model,
+    input::{Event, ProcessId},
+};
+use iotrace_tracer::{
+    drain::{Batch, Stats},
+    kernel::Losses,
+};
+
+use crate::socket::protocol::Sums;
+pub use queue::{Item, Queue};
+use scope::Scope;
+pub use scope::Wanted;
+
+/// What a subscriber asks of the side that counts.
+pub struct Order {
+    pub what: What,
+    /// Whose order it is, and where the answer goes.
+    pub queue: Arc<Queue>,
+}
+
+/// What is asked.
+pub enum What {
+    /// Counts of these processes from now on; [`Item::Begun`] is the answer.
+    Begin(Wanted),
+    /// What was done until now; [`Item::All`].
+    All,
+    /// The same, and no more for this reason; [`Item::End`].
+    End(Option<String>),
+}
+
+/// Who is told of what.
+#[derive(Default)]
+pub struct Subscriptions {
+    all: Vec<Subscription>,
+    /// Orders that wait for the end of the next drain.
+    orders: Vec<Order>,
+    /// Files whose names were told from memory: the kernel may know a newer size.
+    told_from_memory: Vec<FileId>,
+    /// Whether counters came last. What comes next is of another drain.
+    is_counting: bool,
+}
+
+struct Subscription {
+    queue: Arc<Queue>,
+    scope: Scope,
+    /// Files whose names it has.
+    named: HashSet<FileId>,
+    /// What was not counted, and what draining had cost, when it began.
+    before: (Losses, Stats),
+}
+
+impl Subscriptions {
+    /// Takes an order; it is carried out at the end of the next drain.
+    pub fn order(&mut self, order: Order) {
+        self.orders.push(order);
+    }
+
+    /// Orders that wait.
+    pub fn waiting(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Number of subscriptions.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Hands on what is drained. Comes after the model has the events of the drain, and before it has its counters.
+    pub fn take(&mut self, batch: &Batch, model: &Model) {
+        if let Batch::Events(events) = batch {
+            self.end_of_drain();
+            self.all.iter_mut().for_each(|one| one.events(events));
+            return;
+        }
+        self.is_counting = true;
+        for one in &mut self.all {
+            one.counters(batch, model, &mut self.told_from_memory);
+        }
+    }
+
+    /// Carries out the first `count` orders, after a drain that began when they were there.
+    pub fn carry_out(&mut self, count: usize, losses: &Losses, stats: Stats) {
+        self.end_of_drain();
+        self.all.retain(|one| !one.queue.is_closed());
+        let count = count.min(self.orders.len());
+        for Order { what, queue } in self.orders.drain(..count) {
+            match what {
+                What::Begin(wanted) => {
+                    queue.answer(Item::Begun);
+                    self.all.push(Subscription {
+                        queue,
+                        scope: Scope::new(wanted),
+                        named: HashSet::new(),
+                        before: (losses.clone(), stats),
+                    });
+                }
+                What::All => {
+                    if let Some(one) = self.all.iter().find(|one| one.is_of(&queue)) {
+                        queue.answer(Item::All(one.sums(losses, stats)));
+                    }
+                }
+                What::End(reason) => {
+                    if let Some(place) = self.all.iter().position(|one| one.is_of(&queue)) {
+                        let one = self.all.swap_remove(place);
+                        queue.answer(Item::End(one.sums(losses, stats), reason));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends all: everything that was done has been handed on.
+    pub fn end(&mut self, reason: &str, losses: &Losses, stats: Stats) {
+        for one in self.all.drain(..) {
+            let sums = one.sums(losses, stats);
+            one.queue.answer(Item::End(sums, Some(reason.into())));
+        }
+    }
+
+    /// Files whose names the kernel is to send again.
+    pub fn take_told_from_memory(&mut self) -> Vec<FileId> {
+        std::mem::take(&mut self.told_from_memory)
+    }
+
+    fn end_of_drain(&mut self) {
+        if std::mem::take(&mut self.is_counting) {
+            self.all.iter_mut().for_each(|one| one.scope.end_of_drain());
+        }
+    }
+}
+
+impl Subscription {
+    fn is_of(&self, queue: &Arc<Queue>) -> bool {
+        Arc::ptr_eq(&self.queue, queue)
+    }
+
+    /// Hands on the events that are of its processes.
+    fn events(&mut self, events: &[Event]) {
+        let told: Vec<Event> = events
+            .iter()
+            .filter(|event| match event {
+                Event::File(name) => self.named.contains(&name.file),
+                event => self.scope.event(event),
+            })
+            .cloned()
+            .collect();
+        if !told.is_empty() {
+            self.queue.batch(Batch::Events(told));
+        }
+    }
+
+    /// Hands on the counters that are of its processes, and before them the names of files that it does not have yet.
+    fn counters(&mut self, batch: &Batch, model: &Model, from_memory: &mut Vec<FileId>) {
+        let mut names = Vec::new();
+        let (scope, named) = (&mut self.scope, &mut self.named);
+        let part = batch.part(|process: ProcessId, file: FileId| {
+            if !scope.has(process, model) {
+                return false;
+            }
+            if !file.is_none()
+                && named.insert(file)
+                && let Some(known) = model.find_file(file).filter(|file| !file.path.is_empty())
+            {
+                names.push(Event::File(known.name()));
+                from_memory.push(file);
+            }
+            true
+        });
+        if !names.is_empty() {
+            self.queue.batch(Batch::Events(names));
+        }
+        if let Some(part) = part {
+            self.queue.batch(part);
+        }
+    }
+
+    /// What was not counted since it began, of the whole machine and of its own, and what draining has cost since.
+    fn sums(&self, losses: &Losses, stats: Stats) -> Sums {
+        let (before, earlier) = &self.before;
+        let since = losses.iter().map(|(reason, count)| {
+            let count = count - before.get(reason).unwrap_or(&0).min(count);
+            (reason.clone(), count)
+        });
+        let mut losses: BTreeMap<String, u64> = since.collect();
+        let lost = self.queue.lost();
+        let own = [
+            (diag::LOST_OPERATIONS, lost.operations),
+            (diag::LOST_BYTES, lost.bytes),
+            (diag::EVENTS_DROPPED, lost.events),
+            (diag::PRIVILEGED, self.scope.left_out()),
+        ];
+        for (reason, count) in own {
+            *losses
+                .entry(diag::NAMES[reason as usize].into())
+                .or_default() += count;
+        }
+        Sums {
+            losses,
+            drains: stats.since(earlier),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

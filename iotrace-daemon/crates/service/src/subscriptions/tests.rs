@@ -1,0 +1,204 @@
+//! Whom a subscriber is told of, and what it gets of a drain.
+
+use iotrace_common::{key::IoKey, rights::Rights, value::Io};
+use iotrace_model::input::FileName;
+
+use super::*;
+
+const USER: u32 = 61_001;
+const OTHER: u32 = 61_002;
+const FILE: FileId = FileId {
+    device: 1,
+    generation: 1,
+    inode: 7,
+};
+
+/// A process that /proc does not have: pids end below this.
+fn process(number: u32) -> ProcessId {
+    ProcessId {
+        pid: (1 << 23) + number,
+        start: 5,
+    }
+}
+
+fn fork(parent: ProcessId, child: ProcessId, uid: u32) -> Event {
+    Event::Fork {
+        parent,
+        child,
+        child_start_boottime: 0,
+        rights: Rights::of_user(uid),
+        comm: b"sh".to_vec(),
+    }
+}
+
+fn exec(process: ProcessId, rights: Rights) -> Event {
+    Event::Exec {
+        process,
+        start_boottime: 0,
+        parent: 1,
+        rights,
+        comm: b"sh".to_vec(),
+        args: Vec::new(),
+    }
+}
+
+fn exit(process: ProcessId) -> Event {
+    Event::Exit {
+        process,
+        time: 1,
+        status: 0,
+    }
+}
+
+/// One read of `bytes` by each process.
+fn reads(processes: &[ProcessId], bytes: u64) -> Batch {
+    let key = |process: &ProcessId| IoKey {
+        file: FILE,
+        tgid: process.pid,
+        tid: process.pid,
+        start: process.start,
+        phase: 0,
+    };
+    let mut io = Io::ZERO;
+    io.bytes_read = bytes;
+    let keys = processes.iter().map(key).collect();
+    Batch::Basic((keys, vec![io; processes.len()]))
+}
+
+/// A model that knows the file.
+fn model() -> Model {
+    let mut model = Model::default();
+    model.event(Event::File(FileName {
+        file: FILE,
+        path: b"/data/file".to_vec(),
+        size: 9,
+        mode: libc::S_IFREG,
+        magic: 0,
+        block_size: 4096,
+        truncated: false,
+        deleted: false,
+    }));
+    model
+}
+
+struct Client {
+    queue: Arc<Queue>,
+}
+
+impl Client {
+    /// Subscribes to all processes of a user; of root: to all.
+    fn of(subscriptions: &mut Subscriptions, uid: u32) -> Self {
+        let queue = Arc::new(Queue::new().unwrap());
+        subscriptions.order(Order {
+            what: What::Begin(Wanted {
+                client: (uid != 0).then(|| Rights::of_user(uid)),
+                pids: Vec::new(),
+                follow: true,
+            }),
+            queue: Arc::clone(&queue),
+        });
+        subscriptions.carry_out(1, &Losses::new(), Stats::default());
+        assert!(matches!(queue.take().pop_front(), Some(Item::Begun)));
+        Self { queue }
+    }
+
+    /// The processes of which it got counters, and names of files.
+    fn got(&self) -> (Vec<ProcessId>, usize) {
+        let (mut processes, mut names) = (Vec::new(), 0);
+        for item in self.queue.take() {
+            match item {
+                Item::Batch(Batch::Basic((keys, _))) => {
+                    processes.extend(keys.iter().map(|key| ProcessId {
+                        pid: key.tgid,
+                        start: key.start,
+                    }));
+                }
+                Item::Batch(Batch::Events(events)) => {
+                    let is_name = |event: &&Event| matches!(event, Event::File(_));
+                    names += events.iter().filter(is_name).count();
+                }
+                _ => {}
+            }
+        }
+        (processes, names)
+    }
+}
+
+/// Events and then counters, as drains bring them.
+fn drain(subscriptions: &mut Subscriptions, events: Vec<Event>, counters: &Batch) {
+    let model = model();
+    subscriptions.take(&Batch::Events(events), &model);
+    subscriptions.take(counters, &model);
+}
+
+#[test]
+fn each_gets_what_is_of_its_user_and_root_gets_all() {
+    let mut subscriptions = Subscriptions::default();
+    let clients = [USER, OTHER, 0].map(|uid| Client::of(&mut subscriptions, uid));
+    let (own, others) = (process(1), process(2));
+    let forks = vec![fork(process(9), own, USER), fork(process(9), others, OTHER)];
+    drain(&mut subscriptions, forks, &reads(&[own, others], 1));
+    let got = clients.each_ref().map(Client::got);
+    assert_eq!(got[0], (vec![own], 1));
+    assert_eq!(got[1], (vec![others], 1));
+    assert_eq!(got[2], (vec![own, others], 1));
+    // A name is told once.
+    drain(&mut subscriptions, Vec::new(), &reads(&[own], 1));
+    assert_eq!(clients[0].got(), (vec![own], 0));
+}
+
+#[test]
+fn counters_of_two_programs_at_once_are_not_told() {
+    let mut subscriptions = Subscriptions::default();
+    let client = Client::of(&mut subscriptions, USER);
+    let one = process(1);
+    drain(
+        &mut subscriptions,
+        vec![fork(process(9), one, USER)],
+        &reads(&[one], 1),
+    );
+    assert_eq!(client.got().0, [one]);
+    // A program with other rights, and then the user's own again.
+    let events = vec![
+        exec(one, Rights::of_user(0)),
+        exec(one, Rights::of_user(USER)),
+    ];
+    drain(&mut subscriptions, events, &reads(&[one], 1));
+    assert_eq!(client.got().0, [], "both programs are in these counters");
+    drain(&mut subscriptions, Vec::new(), &reads(&[one], 1));
+    drain(&mut subscriptions, Vec::new(), &reads(&[one], 1));
+    assert_eq!(client.got().0, [one], "the last one is the user's alone");
+}
+
+#[test]
+fn the_last_counters_of_a_process_come_after_its_end() {
+    let mut subscriptions = Subscriptions::default();
+    let client = Client::of(&mut subscriptions, USER);
+    let one = process(1);
+    let events = vec![fork(process(9), one, USER), exit(one)];
+    drain(&mut subscriptions, events, &reads(&[one], 1));
+    drain(&mut subscriptions, Vec::new(), &reads(&[one], 1));
+    assert_eq!(client.got().0, [one, one]);
+}
+
+#[test]
+fn who_does_not_take_anything_loses_its_own() {
+    let mut subscriptions = Subscriptions::default();
+    let clients = [USER, USER].map(|uid| Client::of(&mut subscriptions, uid));
+    let one = process(1);
+    drain(
+        &mut subscriptions,
+        vec![fork(process(9), one, USER)],
+        &reads(&[one], 1),
+    );
+    let many = reads(&vec![one; 4096], 1);
+    for _ in 0..16 {
+        drain(&mut subscriptions, Vec::new(), &many);
+        assert!(clients[0].got().0.len() >= 4096);
+    }
+    assert_eq!(clients[0].queue.lost(), Default::default());
+    let lost = clients[1].queue.lost();
+    let held = clients[1].got().0.len() as u64;
+    assert_eq!(held + lost.bytes, 1 + 16 * 4096, "{lost:?}");
+    assert!(lost.bytes > 0, "the queue has a bound");
+}

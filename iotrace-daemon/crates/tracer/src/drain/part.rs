@@ -1,0 +1,115 @@
+//! The part of a batch that is of some processes, for those who asked for these alone.
+
+use iotrace_common::{
+    key::{FailureKey, FileId, IoKey, LookKey},
+    value::Io,
+};
+use iotrace_model::input::ProcessId;
+
+use super::{Batch, batch::Entries};
+
+/// A key that says whose counters these are.
+trait Key: Copy {
+    fn process(&self) -> ProcessId;
+    fn file(&self) -> FileId;
+}
+
+impl Key for IoKey {
+    fn process(&self) -> ProcessId {
+        super::process_of(self)
+    }
+
+    fn file(&self) -> FileId {
+        self.file
+    }
+}
+
+impl Key for FailureKey {
+    fn process(&self) -> ProcessId {
+        self.io.process()
+    }
+
+    fn file(&self) -> FileId {
+        self.io.file
+    }
+}
+
+impl Key for LookKey {
+    fn process(&self) -> ProcessId {
+        ProcessId {
+            pid: self.tgid,
+            start: self.start,
+        }
+    }
+
+    fn file(&self) -> FileId {
+        FileId::NONE
+    }
+}
+
+impl Batch {
+    /// The counters of processes and files that `is_wanted` accepts; `None` if there are none. Counters of the whole machine
+    /// are no process's, and events are divided by who knows what each means.
+    pub fn part(&self, mut is_wanted: impl FnMut(ProcessId, FileId) -> bool) -> Option<Self> {
+        let wanted = &mut is_wanted;
+        Some(match self {
+            Self::Basic(entries) => Self::Basic(part(entries, wanted)?),
+            Self::Full(entries) => Self::Full(part(entries, wanted)?),
+            Self::BasicOverflow(entries) => Self::BasicOverflow(part(entries, wanted)?),
+            Self::FullOverflow(entries) => Self::FullOverflow(part(entries, wanted)?),
+            Self::Failures(entries) => Self::Failures(part(entries, wanted)?),
+            Self::NegativeLookups(entries) => Self::NegativeLookups(part(entries, wanted)?),
+            _ => return None,
+        })
+    }
+
+    /// Bytes in memory, about; 0 for what is never handed on.
+    pub fn size(&self) -> usize {
+        /// Of an event: its names are short.
+        const EVENT_BYTES: usize = 256;
+        match self {
+            Self::Events(events) => events.len() * EVENT_BYTES,
+            Self::Basic(entries) | Self::BasicOverflow(entries) => bytes(entries),
+            Self::Full(entries) | Self::FullOverflow(entries) => bytes(entries),
+            Self::Failures(entries) => bytes(entries),
+            Self::NegativeLookups(entries) => bytes(entries),
+            _ => 0,
+        }
+    }
+
+    /// Successful operations in it, and the bytes that they moved.
+    pub fn operations(&self) -> (u64, u64) {
+        match self {
+            Self::Basic((_, values)) | Self::BasicOverflow((_, values)) => sum(values.iter()),
+            Self::Full((_, values)) | Self::FullOverflow((_, values)) => {
+                sum(values.iter().map(|full| &full.io))
+            }
+            _ => (0, 0),
+        }
+    }
+}
+
+fn part<K: Key, V: Copy>(
+    (keys, values): &Entries<K, V>,
+    is_wanted: &mut impl FnMut(ProcessId, FileId) -> bool,
+) -> Option<Entries<K, V>> {
+    let both = keys.iter().zip(values);
+    let wanted = both.filter(|(key, _)| is_wanted(key.process(), key.file()));
+    let part: Entries<K, V> = wanted.map(|(key, value)| (*key, *value)).unzip();
+    (!part.0.is_empty()).then_some(part)
+}
+
+fn bytes<K, V>((keys, values): &Entries<K, V>) -> usize {
+    size_of_val(&keys[..]) + size_of_val(&values[..])
+}
+
+fn sum<'a>(values: impl Iterator<Item = &'a Io>) -> (u64, u64) {
+    values.fold((0, 0), |(calls, bytes), io| {
+        let add = |sum: u64, calls: &_| sum.saturating_add(u64::from(*calls));
+        let moved = io.bytes_read.saturating_add(io.bytes_written);
+        (
+            io.calls.iter().fold(calls, add),
+            bytes.saturating_add(moved),
+        )
+    })
+}

@@ -1,0 +1,168 @@
+//! Recordings by the programs of the service: exact, each client's own, and without programs of theirs.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::{net::UnixStream, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::service::{self, OTHER, Service, USER};
+use iotrace_model::{Model, counters::BYTES_WRITTEN};
+use iotrace_tracer::drain::wire::{Kind, unpack};
+
+/// Bytes that each program writes into each of its files.
+const BYTES: u64 = 123_457;
+const FILES: usize = 5;
+
+/// A client that is told of processes from now on.
+struct Client {
+    stream: UnixStream,
+    reader: BufReader<UnixStream>,
+}
+
+impl Client {
+    fn new(service: &Service, uid: u32, pids: &[u32]) -> Self {
+        let mut stream = service.connect(uid);
+        stream.write_all(service::share(pids).as_bytes()).unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        let mut client = Self { stream, reader };
+        let begun = client.line();
+        assert!(begun["begun"].is_object(), "{begun}");
+        client
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
+    }
+
+    /// Ends it: what it was told, and the last line.
+    fn end(mut self) -> (Model, Value) {
+        // A service that has ended does not hear it.
+        let _ = self.stream.write_all(b"\"stop\"\n");
+        let mut model = Model::default();
+        loop {
+            let line = self.line();
+            let Some(batch) = line.get("batch") else {
+                return (model, line);
+            };
+            let mut bytes = vec![0; batch["bytes"].as_u64().unwrap() as usize];
+            self.reader.read_exact(&mut bytes).unwrap();
+            let kind: Kind = serde_json::from_value(batch["kind"].clone()).unwrap();
+            unpack(kind, &bytes).unwrap().apply(&mut model);
+        }
+    }
+}
+
+/// Bytes written by file, where there were any.
+fn written(model: &Model) -> BTreeMap<String, u64> {
+    let mut files = BTreeMap::new();
+    for row in model.dirty_rows() {
+        let bytes = row.cell.total().v[BYTES_WRITTEN];
+        if bytes > 0 {
+            let path = String::from_utf8_lossy(model.file(row.file).path).into_owned();
+            *files.entry(path).or_default() += bytes;
+        }
+    }
+    files
+}
+
+/// A program of a user's that writes its files, by children, once it may.
+fn writer(uid: u32, home: &Path) -> Child {
+    let script = format!(
+        "read go; for i in $(seq {FILES}); do head -c {BYTES} /dev/zero > {}/of-{uid}-$i; done",
+        home.display()
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]).stdin(Stdio::piped());
+    command.uid(uid).gid(uid).spawn().unwrap()
+}
+
+fn go(mut child: Child) {
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn sixteen_clients_are_told_of_their_own_to_the_byte_and_of_nothing_else() {
+    let service = Service::start(&[]);
+    let before = service.descriptors();
+    let kernel_objects = |all: &[PathBuf]| {
+        let names = all.iter().map(|name| name.to_string_lossy());
+        names.filter(|name| name.contains("bpf")).count()
+    };
+    for round in 0..2 {
+        let users = [USER, OTHER];
+        let homes = users.map(|uid| service.home(uid));
+        let children = [0, 1].map(|index| writer(users[index], homes[index].path()));
+        let pids = children.each_ref().map(Child::id);
+        let clients: Vec<(u32, Client)> = (0..16)
+            .map(|index| {
+                let user = index % 2;
+                // All of the user, or one process with its children.
+                let named = if index < 8 { vec![] } else { vec![pids[user]] };
+                (users[user], Client::new(&service, users[user], &named))
+            })
+            .collect();
+        service.until_running(16);
+        let during = service.descriptors();
+        assert_eq!(
+            kernel_objects(&before),
+            kernel_objects(&during),
+            "no programs or maps are loaded"
+        );
+        children.into_iter().for_each(go);
+        for (uid, client) in clients {
+            let (model, end) = client.end();
+            assert!(end["end"]["reason"].is_null(), "{end}");
+            for reason in ["lost_operations", "lost_bytes", "events_dropped"] {
+                let lost = end["end"]["losses"][reason].as_u64().unwrap_or(0);
+                assert_eq!(lost, 0, "{reason}: {end}");
+            }
+            let home = &homes[users.iter().position(|user| *user == uid).unwrap()];
+            let files = (1..=FILES)
+                .map(|file| (format!("{}/of-{uid}-{file}", home.path().display()), BYTES));
+            assert_eq!(
+                written(&model),
+                files.collect(),
+                "round {round}, user {uid}"
+            );
+        }
+    }
+    service.until_running(0);
+}
+
+#[test]
+fn what_was_done_before_is_not_told() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    go(writer(USER, home.path()));
+    let client = Client::new(&service, USER, &[]);
+    let later = service.home(USER);
+    go(writer(USER, later.path()));
+    let (model, _) = client.end();
+    let paths: Vec<String> = written(&model).into_keys().collect();
+    assert_eq!(paths.len(), FILES, "{paths:?}");
+    let later = later.path().to_str().unwrap();
+    assert!(
+        paths.iter().all(|path| path.starts_with(later)),
+        "{paths:?}"
+    );
+}
+
+#[test]
+fn a_service_that_ends_tells_the_rest_and_why() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    let client = Client::new(&service, USER, &[]);
+    go(writer(USER, home.path()));
+    service.daemon.signal(libc::SIGTERM);
+    let (model, end) = client.end();
+    assert_eq!(end["end"]["reason"], "the service ends", "{end}");
+    assert_eq!(written(&model).values().sum::<u64>(), FILES as u64 * BYTES);
+}
