@@ -5,9 +5,14 @@
 //! is no save, reading its source is no load, and data that are staged are not trained on. Neither is it a load where a
 //! process reads back what it wrote itself: to verify it, to upload it, or because the format needs it.
 
+mod sources;
+mod targets;
+
 use std::collections::{HashMap, HashSet};
 
-use iotrace_model::{Model, counters::*, spans::Use};
+use iotrace_model::{Model, counters::*, spans};
+use sources::Sources;
+use targets::{Target, Targets};
 
 /// Bytes of a copy from which on it is inferred; fewer are alike by chance.
 const MIN_INFERRED_BYTES: u64 = 4096;
@@ -29,6 +34,53 @@ pub struct Copy {
     pub is_inferred: bool,
 }
 
+/// What is compared of one use of a file.
+struct Use {
+    process: u32,
+    file: u32,
+    /// Its spans, by index, in order.
+    pieces: Vec<u32>,
+    amounts: Amounts,
+}
+
+impl From<spans::Use> for Use {
+    fn from(one: spans::Use) -> Self {
+        Self {
+            process: one.process,
+            file: one.file,
+            pieces: one.pieces,
+            amounts: Amounts::from(&one.counters),
+        }
+    }
+}
+
+/// What is compared of counters, which are large.
+#[derive(Clone, Copy)]
+struct Amounts {
+    bytes_read: u64,
+    bytes_written: u64,
+    transfer_reads: u64,
+    transfer_writes: u64,
+    writes: u64,
+    first_operation: u64,
+    last_operation: u64,
+}
+
+impl From<&Counters> for Amounts {
+    fn from(counters: &Counters) -> Self {
+        let v = &counters.v;
+        Self {
+            bytes_read: v[BYTES_READ],
+            bytes_written: v[BYTES_WRITTEN],
+            transfer_reads: v[TRANSFER_READS],
+            transfer_writes: v[TRANSFER_WRITES],
+            writes: v[WRITES],
+            first_operation: v[FIRST_OPERATION],
+            last_operation: v[LAST_OPERATION],
+        }
+    }
+}
+
 /// All copies of a run.
 #[derive(Debug, Default)]
 pub struct Copies {
@@ -48,7 +100,8 @@ impl Copies {
     /// Finds the copies of a run.
     pub fn of(model: &Model) -> Self {
         let mut copies = Self::default();
-        let uses = model.spans().map(|spans| spans.uses()).unwrap_or_default();
+        let uses = model.spans().into_iter().flat_map(|spans| spans.uses());
+        let uses: Vec<Use> = uses.map(Use::from).collect();
         copies.find_spans(&uses);
         copies.find_rows(model);
         copies.find_read_backs(&uses);
@@ -85,78 +138,88 @@ impl Copies {
 
     /// Pairs uses of files that are known one by one.
     fn find_spans(&mut self, uses: &[Use]) {
-        let mut sources: HashMap<(u32, u64), Vec<&Use>> = HashMap::new();
-        for source in uses.iter().filter(|one| one.counters.v[BYTES_READ] > 0) {
-            let key = (source.process, source.counters.v[BYTES_READ]);
-            sources.entry(key).or_default().push(source);
+        let mut sources: HashMap<SourceKey, Sources> = HashMap::new();
+        for (rank, source) in (0..).zip(uses) {
+            let amounts = &source.amounts;
+            let key = SourceKey::new(source.process, amounts.bytes_read, amounts.transfer_reads);
+            if let Some(key) = key {
+                let times = (amounts.first_operation, amounts.last_operation);
+                let sources = sources.entry(key).or_default();
+                sources.push(rank, source.file, times);
+            }
         }
-        let mut used: HashSet<u32> = HashSet::new();
+        sources.values_mut().for_each(Sources::build);
         for target in uses {
-            let written = target.counters.v[BYTES_WRITTEN];
-            // A target that is too small to be inferred, and that no call copied to, has no source: it is not searched for.
-            let may_be_copy =
-                written >= MIN_INFERRED_BYTES || target.counters.v[TRANSFER_WRITES] > 0;
-            if written == 0 || !may_be_copy {
+            let amounts = &target.amounts;
+            let key = SourceKey::new(
+                target.process,
+                amounts.bytes_written,
+                amounts.transfer_writes,
+            );
+            let Some(key) = key else { continue };
+            if !key.is_inferable() && amounts.writes > 0 {
                 continue;
             }
-            let Some(candidates) = sources.get(&(target.process, written)) else {
+            let Some(sources) = sources.get_mut(&key) else {
                 continue;
             };
-            let source = candidates.iter().find(|source| {
-                source.file != target.file
-                    && !used.contains(&source.pieces[0])
-                    && are_together(&source.counters, &target.counters)
-            });
-            let Some(source) = source else { continue };
-            used.insert(source.pieces[0]);
+            // The source is read until right before the target is written, or later, and from right after that on, or earlier.
+            let from = amounts.first_operation.saturating_sub(MAX_PAUSE_NS);
+            let until = amounts.first_operation.saturating_add(MAX_PAUSE_NS);
+            let until = until.min(amounts.last_operation);
+            let Some(rank) = sources.take(target.file, from, until) else {
+                continue;
+            };
+            let source = &uses[rank as usize];
             self.spans
                 .extend(source.pieces.iter().chain(&target.pieces));
             self.all.push(copy(
                 target.process,
-                (source.file, &source.counters),
-                (target.file, &target.counters),
+                (source.file, &source.amounts),
+                (target.file, amounts),
             ));
         }
-        self.read = whole(uses, &self.spans, BYTES_READ);
-        self.written = whole(uses, &self.spans, BYTES_WRITTEN);
+        self.read = whole(uses, &self.spans, |amounts| amounts.bytes_read);
+        self.written = whole(uses, &self.spans, |amounts| amounts.bytes_written);
     }
 
     /// Pairs files where the uses of one are not known one by one: data of one name and size, read once and written once.
     fn find_rows(&mut self, model: &Model) {
-        // By process and bytes: rows, by index.
-        let mut written: HashMap<(u32, u64), Vec<usize>> = HashMap::new();
-        for (index, row) in model.rows().iter().enumerate() {
-            let bytes = row.cell.total().v[BYTES_WRITTEN];
+        // By process and bytes: the files that were written.
+        let mut written: HashMap<(u32, u64), Targets> = HashMap::new();
+        for row in model.rows() {
+            let amounts = Amounts::from(&row.cell.total());
+            let bytes = amounts.bytes_written;
             if bytes > 0 && !self.written.contains(&(row.process, row.file)) {
-                written.entry((row.process, bytes)).or_default().push(index);
+                let targets = written.entry((row.process, bytes)).or_default();
+                targets.push(Target {
+                    file: row.file,
+                    name: name(model.file(row.file).path),
+                    amounts,
+                });
             }
         }
         if written.is_empty() {
             return;
         }
         for row in model.rows() {
-            let source = row.cell.total();
-            let size = source.v[BYTES_READ];
-            if size == 0 || source.v[BYTES_WRITTEN] > 0 {
+            let source = Amounts::from(&row.cell.total());
+            let size = source.bytes_read;
+            if size == 0 || source.bytes_written > 0 {
                 continue;
             }
             let Some(targets) = written.get_mut(&(row.process, size)) else {
                 continue;
             };
-            let found = targets.iter().position(|target| {
-                let target = &model.rows()[*target];
-                let names = [row.file, target.file].map(|file| name(model.file(file).path));
-                let is_whole = names[0] == names[1] && size >= model.file(row.file).size;
-                row.file != target.file && (is_whole || is_told(&source, &target.cell.total()))
-            });
-            if let Some(at) = found {
-                let target = &model.rows()[targets.swap_remove(at)];
+            let file = model.file(row.file);
+            let name = (size >= file.size).then(|| name(file.path));
+            if let Some(target) = targets.take((row.file, &source), name) {
                 self.read.insert((row.process, row.file));
                 self.written.insert((row.process, target.file));
                 self.all.push(copy(
                     row.process,
                     (row.file, &source),
-                    (target.file, &target.cell.total()),
+                    (target.file, &target.amounts),
                 ));
             }
         }
@@ -166,15 +229,15 @@ impl Copies {
 impl Copies {
     fn find_read_backs(&mut self, uses: &[Use]) {
         let mut first_write: HashMap<(u32, u32), u64> = HashMap::new();
-        for one in uses.iter().filter(|one| one.counters.v[BYTES_WRITTEN] > 0) {
+        for one in uses.iter().filter(|one| one.amounts.bytes_written > 0) {
             let first = first_write.entry((one.process, one.file));
             let first = first.or_insert(u64::MAX);
-            *first = one.counters.v[FIRST_OPERATION].min(*first);
+            *first = one.amounts.first_operation.min(*first);
         }
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();
-        for one in uses.iter().filter(|one| one.counters.v[BYTES_READ] > 0) {
+        for one in uses.iter().filter(|one| one.amounts.bytes_read > 0) {
             let written = first_write.get(&(one.process, one.file));
-            let is_back = written.is_some_and(|first| *first <= one.counters.v[FIRST_OPERATION]);
+            let is_back = written.is_some_and(|first| *first <= one.amounts.first_operation);
             if is_back {
                 self.read_back.insert(one.pieces[0]);
             }
@@ -186,41 +249,58 @@ impl Copies {
     }
 }
 
-fn copy(process: u32, source: (u32, &Counters), target: (u32, &Counters)) -> Copy {
-    let (from, to) = (&source.1.v, &target.1.v);
+fn copy(process: u32, (source, from): (u32, &Amounts), (target, to): (u32, &Amounts)) -> Copy {
     Copy {
         process,
-        source: source.0,
-        target: target.0,
-        bytes: to[BYTES_WRITTEN],
-        start: from[FIRST_OPERATION].min(to[FIRST_OPERATION]),
-        end: from[LAST_OPERATION].max(to[LAST_OPERATION]),
-        is_inferred: !is_told(source.1, target.1),
+        source,
+        target,
+        bytes: to.bytes_written,
+        start: from.first_operation.min(to.first_operation),
+        end: from.last_operation.max(to.last_operation),
+        is_inferred: !is_told(from, to),
     }
 }
 
 /// Whether calls that name both files moved all of it.
-fn is_told(source: &Counters, target: &Counters) -> bool {
-    source.v[TRANSFER_READS] > 0
-        && source.v[TRANSFER_READS] == target.v[TRANSFER_WRITES]
-        && target.v[WRITES] == 0
+fn is_told(source: &Amounts, target: &Amounts) -> bool {
+    source.transfer_reads > 0
+        && source.transfer_reads == target.transfer_writes
+        && target.writes == 0
 }
 
-/// Whether the target was written while the source was read, or right after.
-fn are_together(source: &Counters, target: &Counters) -> bool {
-    let (from, to) = (&source.v, &target.v);
-    if !is_told(source, target) && to[BYTES_WRITTEN] < MIN_INFERRED_BYTES {
-        return false;
+/// What a source has in common with its copy.
+#[derive(PartialEq, Eq, Hash)]
+struct SourceKey {
+    process: u32,
+    bytes: u64,
+    /// Calls that copied, where no copy is inferred.
+    calls: Option<u64>,
+}
+
+impl SourceKey {
+    /// `None` of what is no end of a copy.
+    fn new(process: u32, bytes: u64, calls: u64) -> Option<Self> {
+        let is_inferable = bytes >= MIN_INFERRED_BYTES;
+        (is_inferable || bytes > 0 && calls > 0).then_some(Self {
+            process,
+            bytes,
+            calls: (!is_inferable).then_some(calls),
+        })
     }
-    to[FIRST_OPERATION] <= from[LAST_OPERATION] + MAX_PAUSE_NS
-        && from[FIRST_OPERATION] <= to[LAST_OPERATION]
-        && from[FIRST_OPERATION] <= to[FIRST_OPERATION] + MAX_PAUSE_NS
+
+    fn is_inferable(&self) -> bool {
+        self.calls.is_none()
+    }
 }
 
 /// Processes and files of which every use that moved bytes is one end of a copy.
-fn whole(uses: &[Use], copied: &HashSet<u32>, counter: usize) -> HashSet<(u32, u32)> {
+fn whole(
+    uses: &[Use],
+    copied: &HashSet<u32>,
+    bytes: impl Fn(&Amounts) -> u64,
+) -> HashSet<(u32, u32)> {
     let mut whole: HashMap<(u32, u32), bool> = HashMap::new();
-    for one in uses.iter().filter(|one| one.counters.v[counter] > 0) {
+    for one in uses.iter().filter(|one| bytes(&one.amounts) > 0) {
         let is_copied = copied.contains(&one.pieces[0]);
         let all = whole.entry((one.process, one.file)).or_insert(true);
         *all &= is_copied;
