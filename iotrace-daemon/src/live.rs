@@ -1,7 +1,6 @@
 //! Counting for a moment and not for a recording: what `top` and `snapshot --for` begin with.
 //!
-//! A service that runs counts already, and hands on what is of the processes that are looked at. Without one, root loads kernel
-//! programs.
+//! A service that runs counts already, and sends the part of the chosen processes. Without one, root loads kernel programs.
 
 use crate::PROGRAMS;
 use std::path::{Path, PathBuf};
