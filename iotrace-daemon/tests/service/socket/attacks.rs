@@ -325,9 +325,10 @@ fn a_client_that_does_not_read_harms_itself_alone() {
         "{:?}",
         started.elapsed()
     );
+    // Measured: 29 MiB, and 25 MiB while another program creates files as fast.
     let (_, grown) = service.usage();
     assert!(
-        grown < resident + (128 << 20),
+        grown < resident + (64 << 20),
         "{resident} bytes, then {grown}"
     );
     let _ = (busy.0.kill(), busy.0.wait());
