@@ -51,13 +51,13 @@ pub struct Requests {
 impl Requests {
     /// Adds what another CPU, or another time, has counted.
     pub fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.failures += other.failures;
-        self.ns += other.ns;
+        self.requests = self.requests.saturating_add(other.requests);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.failures = self.failures.saturating_add(other.failures);
+        self.ns = self.ns.saturating_add(other.ns);
         self.deepest = self.deepest.max(other.deepest);
         for (sum, calls) in self.durations.iter_mut().zip(other.durations) {
-            *sum += calls;
+            *sum = sum.saturating_add(calls);
         }
     }
 }

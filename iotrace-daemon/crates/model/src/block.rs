@@ -9,6 +9,8 @@ use iotrace_common::{
     histogram::{DURATION_BOUNDS, DURATIONS},
 };
 
+use super::counters::{saturating_add, saturating_sum};
+
 /// Requests to a device by class.
 pub type Classes = [Requests; class::COUNT];
 
@@ -121,20 +123,20 @@ fn absorb(sums: &mut Classes, more: &Classes) {
 
 /// Adds what was moved.
 pub fn add(sum: &mut Transfers, more: &Transfers) {
-    sum.reads += more.reads;
-    sum.writes += more.writes;
-    sum.bytes_read += more.bytes_read;
-    sum.bytes_written += more.bytes_written;
+    saturating_add(&mut sum.reads, more.reads);
+    saturating_add(&mut sum.writes, more.writes);
+    saturating_add(&mut sum.bytes_read, more.bytes_read);
+    saturating_add(&mut sum.bytes_written, more.bytes_written);
 }
 
 /// A duration that `share` of the requests took no more than, nanoseconds: a bound of a bucket. `None`: without requests,
 /// or beyond the last bound.
 pub fn quantile(durations: &[u64; DURATIONS], share: f64) -> Option<u64> {
-    let all: u64 = durations.iter().sum();
+    let all = saturating_sum(durations.iter().copied());
     let wanted = ((all as f64 * share).ceil() as u64).max(1);
     let mut seen = 0;
     let bucket = durations.iter().position(|calls| {
-        seen += calls;
+        saturating_add(&mut seen, *calls);
         seen >= wanted
     })?;
     DURATION_BOUNDS.get(bucket).copied()

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::history::Bounds;
+use super::{
+    counters::{saturating_add, saturating_sum},
+    history::Bounds,
+};
 
 /// CPU time of a process, or of several, over some time; nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,9 +22,9 @@ pub struct CpuTime {
 impl CpuTime {
     /// Adds what came later.
     pub fn add(&mut self, later: &Self) {
-        self.cpu_ns += later.cpu_ns;
-        self.computing_at_least_ns += later.computing_at_least_ns;
-        self.beside_at_most_ns += later.beside_at_most_ns;
+        saturating_add(&mut self.cpu_ns, later.cpu_ns);
+        saturating_add(&mut self.computing_at_least_ns, later.computing_at_least_ns);
+        saturating_add(&mut self.beside_at_most_ns, later.beside_at_most_ns);
     }
 }
 
@@ -54,14 +57,14 @@ pub struct Computing {
 impl Computing {
     /// Adds the time since the previous sample.
     pub fn add_length(&mut self, length_ns: u64) {
-        self.length_ns += length_ns;
+        saturating_add(&mut self.length_ns, length_ns);
     }
 
     /// Adds what the process at `index` did since the previous sample.
     pub fn add(&mut self, index: u32, time: &CpuTime) {
         self.nodes = 1;
         self.interval.entry(index).or_default().add(time);
-        *self.totals.entry(index).or_default() += time.cpu_ns;
+        saturating_add(self.totals.entry(index).or_default(), time.cpu_ns);
     }
 
     /// Time between the samples of the interval; 0 if there was none.
@@ -100,7 +103,7 @@ impl Computing {
                 node: 0,
                 length_ns,
                 at_least_ns: each(|time| time.computing_at_least_ns).max().unwrap_or(0),
-                beside_at_most_ns: each(|time| time.beside_at_most_ns).sum(),
+                beside_at_most_ns: saturating_sum(each(|time| time.beside_at_most_ns)),
             });
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotrace_common::global_merged::{GROUPS, Time};
 
-use super::history::Bounds;
+use super::{counters::saturating_add, history::Bounds};
 
 /// Merged time by group of phases.
 pub type Times = [Time; GROUPS];
@@ -56,16 +56,16 @@ impl GlobalMerged {
         let mut inside = self.history.iter().filter(is_inside).peekable();
         inside.peek().filter(|_| self.nodes.len() == 1)?;
         Some(inside.fold(Time::default(), |sum, (_, times)| Time {
-            ns: sum.ns + times[group].ns,
-            uncertain_ns: sum.uncertain_ns + times[group].uncertain_ns,
+            ns: sum.ns.saturating_add(times[group].ns),
+            uncertain_ns: sum.uncertain_ns.saturating_add(times[group].uncertain_ns),
         }))
     }
 }
 
 fn absorb(sum: &mut Times, times: &Times) {
     for (sum, time) in sum.iter_mut().zip(times) {
-        sum.ns += time.ns;
-        sum.uncertain_ns += time.uncertain_ns;
+        saturating_add(&mut sum.ns, time.ns);
+        saturating_add(&mut sum.uncertain_ns, time.uncertain_ns);
     }
 }
 

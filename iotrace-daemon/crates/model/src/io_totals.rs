@@ -3,7 +3,9 @@
 use iotrace_common::library::Progress;
 use serde::{Deserialize, Serialize};
 
-use super::counters::{BYTES_READ, BYTES_WRITTEN, Counters, UNION_READ_NS, UNION_WRITE_NS};
+use super::counters::{
+    BYTES_READ, BYTES_WRITTEN, Counters, UNION_READ_NS, UNION_WRITE_NS, saturating_add,
+};
 
 /// A sum of I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,17 +28,17 @@ impl IoTotals {
             bytes_read: counters.v[BYTES_READ],
             bytes_written: counters.v[BYTES_WRITTEN],
             ns: counters.nanoseconds(),
-            merged_ns: counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS],
+            merged_ns: counters.v[UNION_READ_NS].saturating_add(counters.v[UNION_WRITE_NS]),
         }
     }
 
     /// Adds another sum.
     pub fn add(&mut self, other: &Self) {
-        self.operations += other.operations;
-        self.bytes_read += other.bytes_read;
-        self.bytes_written += other.bytes_written;
-        self.ns += other.ns;
-        self.merged_ns += other.merged_ns;
+        saturating_add(&mut self.operations, other.operations);
+        saturating_add(&mut self.bytes_read, other.bytes_read);
+        saturating_add(&mut self.bytes_written, other.bytes_written);
+        saturating_add(&mut self.ns, other.ns);
+        saturating_add(&mut self.merged_ns, other.merged_ns);
     }
 
     /// What is more in this sum than in an earlier one, or than in a part of it.
@@ -52,7 +54,7 @@ impl IoTotals {
 
     /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
-        self.bytes_read + self.bytes_written
+        self.bytes_read.saturating_add(self.bytes_written)
     }
 
     /// Whether nothing is in it.

@@ -39,7 +39,7 @@ mod merge;
 pub mod mounts;
 mod moves;
 mod negative_lookups;
-mod packed;
+pub mod packed;
 pub mod phases;
 mod processes;
 pub mod regular_file;
@@ -122,15 +122,15 @@ impl Model {
     }
 
     /// Takes the uses out: each with its process, its file and its number.
-    pub fn take_spans(&mut self) -> Vec<(ProcessId, FileId, u32, Counters)> {
+    pub fn take_spans(&mut self) -> impl Iterator<Item = (ProcessId, FileId, u32, Counters)> {
         let spans = self.spans.as_mut().map(std::mem::take);
-        let spans = spans.unwrap_or_default().into_all();
+        let (processes, files) = (&self.processes, &self.files);
         let of = |span: Span| {
-            let process = self.processes()[span.process as usize].id;
-            let file = self.file(span.file).id;
+            let process = processes.all()[span.process as usize].id;
+            let file = files.get(span.file).id;
             (process, file, span.number, span.cell.total())
         };
-        spans.into_iter().map(of).collect()
+        spans.unwrap_or_default().into_all().into_iter().map(of)
     }
 
     /// Keeps the newest uses, and of the others only which processes and files they were of.

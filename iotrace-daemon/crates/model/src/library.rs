@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use iotrace_common::library::{Calls, FUNCTIONS, Function, POP, PUSH};
 
-use super::IoTotals;
+use super::{IoTotals, counters::saturating_add};
 
 /// Calls of one process by one function, on one file and object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -199,7 +199,7 @@ impl Libraries {
     pub fn interval(&self) -> impl Iterator<Item = (&Key, &Calls)> {
         let recent = self.calls.iter();
         recent
-            .filter(|(_, (_, new))| new.calls + new.failures > 0)
+            .filter(|(_, (_, new))| new.calls.saturating_add(new.failures) > 0)
             .map(|(key, (_, new))| (key, new))
     }
 
@@ -242,7 +242,7 @@ impl Libraries {
             let process = range.process + processes;
             self.restore_range(Range { process, ..range });
         }
-        self.unmatched += other.unmatched;
+        saturating_add(&mut self.unmatched, other.unmatched);
     }
 }
 
@@ -262,10 +262,10 @@ fn joined<'a>(names: impl Iterator<Item = &'a &'a [u8]>) -> Vec<u8> {
 
 /// Adds what other threads, intervals or files did.
 pub fn add(sum: &mut Calls, other: &Calls) {
-    sum.calls += other.calls;
-    sum.failures += other.failures;
+    saturating_add(&mut sum.calls, other.calls);
+    saturating_add(&mut sum.failures, other.failures);
     sum.bytes = sum.bytes.saturating_add(other.bytes);
-    sum.ns += other.ns;
+    saturating_add(&mut sum.ns, other.ns);
     if other.slowest_ns > sum.slowest_ns {
         sum.slowest_ns = other.slowest_ns;
         sum.slowest_bytes = other.slowest_bytes;
@@ -276,7 +276,7 @@ pub fn add(sum: &mut Calls, other: &Calls) {
     sum.last = sum.last.max(other.last);
     sum.max_byte = sum.max_byte.max(other.max_byte);
     for (sum, other) in sum.sizes.iter_mut().zip(&other.sizes) {
-        *sum += other;
+        saturating_add(sum, *other);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotrace_common::key::FileId;
 
-use super::{history::Bounds, input::ProcessId};
+use super::{counters::saturating_add, history::Bounds, input::ProcessId};
 
 /// What a thread did, or waited for. Each nanosecond has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,8 +115,8 @@ impl Waits {
     /// Adds time, nanoseconds.
     pub fn add(&mut self, key: Key, ns: u64) {
         let (total, interval) = self.all.entry(key).or_default();
-        *total += ns;
-        *interval += ns;
+        saturating_add(total, ns);
+        saturating_add(interval, ns);
     }
 
     /// Of the whole run.
@@ -144,7 +144,8 @@ impl Waits {
     pub fn settle(&mut self, bounds: Bounds) {
         let mut sums = BTreeMap::new();
         for (key, ns) in self.interval() {
-            *sums.entry((key.process, key.leaf, key.by)).or_insert(0) += ns;
+            let sum = sums.entry((key.process, key.leaf, key.by)).or_insert(0);
+            saturating_add(sum, ns);
         }
         if !sums.is_empty() {
             self.history.push(Interval { bounds, sums });
@@ -163,7 +164,7 @@ impl Waits {
                 file: key.file.map(|file| files[file as usize]),
                 ..key
             };
-            self.all.entry(key).or_default().0 += total;
+            saturating_add(&mut self.all.entry(key).or_default().0, total);
         }
         let moved = |((process, leaf, by), ns): ((u32, Leaf, Option<u32>), u64)| {
             ((process + processes, leaf, by.map(|by| by + processes)), ns)

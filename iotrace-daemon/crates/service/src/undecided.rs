@@ -26,6 +26,7 @@ use iotrace_model::{
     counters::*,
     history::Bounds,
     input::{Place, ProcessId},
+    packed::Packed,
     run::Run,
 };
 use iotrace_phases::{
@@ -75,7 +76,7 @@ pub struct Decided {
     pub mount: (Vec<u8>, String),
     pub sorted: Sorted,
     pub used: Used,
-    pub counters: Counters,
+    pub counters: Packed,
 }
 
 /// All units' counts that wait.
@@ -103,7 +104,8 @@ struct Unit {
 }
 
 struct State {
-    waiting: Option<Box<Counters>>,
+    /// Nothing where nothing waits.
+    waiting: Packed,
     /// When the first of `waiting` came.
     since: Instant,
     touched: Instant,
@@ -156,22 +158,19 @@ impl Undecided {
         let state = unit.rows.entry(row).or_insert_with(|| {
             name(&mut unit.model, model, &file);
             State {
-                waiting: None,
+                waiting: Packed::default(),
                 since: now,
                 touched: now,
             }
         });
         state.touched = now;
-        let mut newer = counters.clone();
-        match &mut state.waiting {
-            Some(waiting) => {
-                newer.absorb(waiting);
-                **waiting = newer;
-            }
-            None => {
-                state.since = now;
-                state.waiting = Some(Box::new(newer));
-            }
+        if state.waiting.is_empty() {
+            state.since = now;
+            state.waiting = Packed::from(counters);
+        } else {
+            let mut newer = counters.clone();
+            state.waiting.add_to(&mut newer);
+            state.waiting = Packed::from(&newer);
         }
         true
     }
@@ -369,17 +368,15 @@ impl Unit {
             let Some(state) = self.rows.get_mut(&(process, file.id)) else {
                 continue;
             };
-            let sorted = sorted[row.file as usize];
-            let is_ready = |waiting: &Counters| is_over || state.is_ready(waiting, &sorted, now);
-            if !state.waiting.as_deref().is_some_and(is_ready) {
-                if state.waiting.is_some() {
-                    waiting_files.insert(row.file);
-                }
+            if state.waiting.is_empty() {
                 continue;
             }
-            let Some(counters) = state.waiting.take() else {
+            let sorted = sorted[row.file as usize];
+            if !is_over && !state.is_ready(&state.waiting.unpack(), &sorted, now) {
+                waiting_files.insert(row.file);
                 continue;
-            };
+            }
+            let counters = std::mem::take(&mut state.waiting);
             let (mount_point, fs_type) = self.model.mount_of(&file);
             decided.push(Decided {
                 unit: id,
@@ -390,7 +387,7 @@ impl Unit {
                 mount: (mount_point.to_vec(), fs_type.to_owned()),
                 sorted,
                 used: Used::new(&row.cell.total(), &sorted),
-                counters: *counters,
+                counters,
             });
         }
         waiting_files
@@ -403,7 +400,7 @@ impl Unit {
             return;
         }
         let is_old = |state: &State| {
-            state.waiting.is_none() && now.saturating_duration_since(state.touched) >= FORGET_AFTER
+            state.waiting.is_empty() && now.saturating_duration_since(state.touched) >= FORGET_AFTER
         };
         self.rows.retain(|_, state| !is_old(state));
         let files: HashSet<FileId> = self.rows.keys().map(|(_, file)| *file).collect();
@@ -451,5 +448,27 @@ fn name(to: &mut Model, from: &Model, file: &File<'_>) {
     to.restore_file(&file.name(), file.opened_as, file.phases);
     if let Some(mount) = from.mount_record(file) {
         to.restore_mount(mount.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_wait_take_few_bytes() {
+        let mut counters = Counters::ZERO;
+        for (index, value) in [(OPENS, 1), (READS, 2), (CLOSES, 1), (BYTES_READ, 110_000)] {
+            counters.v[index] = value;
+        }
+        let waiting = Packed::from(&counters);
+        // Not packed, the counters alone would take 1,800 bytes.
+        let bytes = size_of::<State>() + waiting.bytes().len();
+        assert!(bytes <= 80, "{bytes} bytes");
+        assert!(
+            size_of::<Decided>() <= 160,
+            "{} bytes",
+            size_of::<Decided>()
+        );
     }
 }

@@ -341,9 +341,10 @@ fn a_client_does_not_read(request: fn(&[u32]) -> String) {
         "{:?}",
         started.elapsed()
     );
+    // Measured: 29 MiB, and 25 MiB while another program creates files as fast.
     let (_, grown) = service.usage();
     assert!(
-        grown < resident + (128 << 20),
+        grown < resident + (64 << 20),
         "{resident} bytes, then {grown}"
     );
     let _ = (busy.0.kill(), busy.0.wait());

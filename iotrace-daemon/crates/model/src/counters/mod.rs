@@ -33,7 +33,12 @@ impl Counters {
 
     /// Calls of all kinds: those that succeeded and those that failed.
     pub fn operations(&self) -> u64 {
-        self.v[..op::COUNT].iter().sum::<u64>() + self.v[FAILURES]
+        saturating_sum(
+            self.v[..op::COUNT]
+                .iter()
+                .copied()
+                .chain([self.v[FAILURES]]),
+        )
     }
 
     /// Calls that succeeded, of the operations that `is` holds for ([`op::is_read`] and its like).
@@ -43,12 +48,12 @@ impl Counters {
 
     /// Nanoseconds inside calls of all kinds, failed ones included.
     pub fn nanoseconds(&self) -> u64 {
-        self.v[READ_NS] + self.v[WRITE_NS] + self.v[META_NS] + self.v[SYNC_NS] + self.v[FAILED_NS]
+        saturating_sum([READ_NS, WRITE_NS, META_NS, SYNC_NS, FAILED_NS].map(|index| self.v[index]))
     }
 
     /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
-        self.v[BYTES_READ] + self.v[BYTES_WRITTEN]
+        self.v[BYTES_READ].saturating_add(self.v[BYTES_WRITTEN])
     }
 
     /// Bytes fetched from storage by reads, and ahead of them.
@@ -91,18 +96,30 @@ impl Counters {
 
     /// Adds an older table of sizes: first come, so its values are kept before this block's.
     pub(super) fn absorb_sizes(&mut self, older: &[(u64, u64)]) {
-        self.v[ACCESS_SIZES_OTHER] += prepend(&mut self.sizes, older);
+        let other = prepend(&mut self.sizes, older);
+        saturating_add(&mut self.v[ACCESS_SIZES_OTHER], other);
     }
 
     /// Adds an older table of strides.
     pub(super) fn absorb_strides(&mut self, older: &[(u64, u64)]) {
-        self.v[STRIDES_OTHER] += prepend(&mut self.strides, older);
+        let other = prepend(&mut self.strides, older);
+        saturating_add(&mut self.v[STRIDES_OTHER], other);
     }
 }
 
 /// As [`Counters::calls`], of the values alone.
 pub fn calls(v: &[u64; COUNT], is: impl Fn(usize) -> bool) -> u64 {
-    (0..op::COUNT).filter(|op| is(*op)).map(|op| v[op]).sum()
+    saturating_sum((0..op::COUNT).filter(|op| is(*op)).map(|op| v[op]))
+}
+
+/// Adds to a sum of counters. It ends at the largest number, which only damaged counters reach.
+pub fn saturating_add(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
+}
+
+/// The sum of counters, as [`saturating_add`].
+pub fn saturating_sum(values: impl IntoIterator<Item = u64>) -> u64 {
+    values.into_iter().fold(0, u64::saturating_add)
 }
 
 /// Puts `older` before the values of `top`, and returns the calls that found no slot.
@@ -111,11 +128,8 @@ fn prepend(top: &mut Top, older: &[(u64, u64)]) -> u64 {
         return 0;
     }
     let newer = std::mem::replace(top, Top::EMPTY);
-    older
-        .iter()
-        .chain(newer.entries())
-        .map(|(value, count)| top.add(*value, *count))
-        .sum()
+    let entries = older.iter().chain(newer.entries());
+    saturating_sum(entries.map(|(value, count)| top.add(*value, *count)))
 }
 
 impl From<&Io> for Counters {
@@ -134,10 +148,12 @@ impl From<&IoFull> for Counters {
             ..Self::ZERO
         };
         for (size, calls) in full.access_sizes.entries() {
-            counters.v[ACCESS_SIZES_OTHER] += counters.sizes.add(size, calls);
+            let other = counters.sizes.add(size, calls);
+            saturating_add(&mut counters.v[ACCESS_SIZES_OTHER], other);
         }
         for (stride, calls) in full.strides.entries() {
-            counters.v[STRIDES_OTHER] += counters.strides.add(stride, calls);
+            let other = counters.strides.add(stride, calls);
+            saturating_add(&mut counters.v[STRIDES_OTHER], other);
         }
         counters
     }
@@ -217,6 +233,28 @@ mod tests {
         }
         assert_eq!(total.sizes.entries()[0], (1, 2), "first come");
         assert_eq!(total.v[ACCESS_SIZES_OTHER], 16);
+    }
+
+    #[test]
+    fn sums_of_hostile_counters_end_at_the_largest_number() {
+        let mut counters = Counters::ZERO;
+        counters.v.fill(u64::MAX);
+        for value in 0..2 * crate::top::SLOTS as u64 {
+            let other = counters.sizes.add(value, u64::MAX);
+            saturating_add(&mut counters.v[ACCESS_SIZES_OTHER], other);
+        }
+        let older = counters.clone();
+        counters.absorb(&older);
+        assert_eq!(counters.v, [u64::MAX; COUNT]);
+        let sums = [
+            counters.operations(),
+            counters.nanoseconds(),
+            counters.bytes(),
+        ];
+        assert_eq!(sums, [u64::MAX; 3]);
+        let mut totals = crate::IoTotals::of(&counters);
+        totals.add(&crate::IoTotals::of(&older));
+        assert_eq!((totals.merged_ns, totals.bytes()), (u64::MAX, u64::MAX));
     }
 
     #[test]

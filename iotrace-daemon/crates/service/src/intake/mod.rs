@@ -448,7 +448,7 @@ impl Intake {
                 },
                 used: decided.used,
                 is_new,
-                counters: &decided.counters,
+                counters: &decided.counters.unpack(),
             },
         );
     }
