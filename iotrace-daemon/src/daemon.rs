@@ -34,6 +34,7 @@ use iotrace_service::{
     front::{Front, Listeners, Settings},
     http,
     intake::Intake,
+    jobs,
     notify::Notifier,
     shared::{Draining, Memory, Recordings, Service, Shared, State},
     snapshot::{Families, Snapshot},
@@ -189,7 +190,8 @@ impl Daemon {
         let (clock, started_unix_ns) = (run.clock, run.start_unix_ns);
         let slurm_steps = config.metrics.slurm_steps;
         let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
-        let intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
+        let mut intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
+        intake.set_jobs(jobs::start(&config.jobs, &run).context("the directory of job logs")?);
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,
@@ -209,6 +211,7 @@ impl Daemon {
             programs: Vec::new(),
             memory: Memory::default(),
             recordings: Recordings::default(),
+            jobs: None,
             config: config.clone(),
         };
         let mut totals = Totals::new(config.metrics.max_series);
@@ -386,6 +389,7 @@ impl Daemon {
                 .unaccounted
                 .insert("damaged_events".into(), stats.damaged);
             state.service.drain.update(stats);
+            state.service.jobs = intake.jobs();
             state.service.programs = programs;
             state.service.memory.files = model.file_count() as u64;
             state.service.memory.reads_given_up = intake.processes().reads_given_up();
@@ -508,11 +512,17 @@ impl Daemon {
     }
 
     /// Takes the hooks off.
-    fn end(self) -> anyhow::Result<()> {
+    fn end(mut self) -> anyhow::Result<()> {
         self.notifier.stopping();
         drop(self.socket);
         drop(self.front);
-        let drained = self.collector.stop(drop);
+        let (intake, model, shared) = (&mut self.intake, &mut self.model, &self.shared);
+        let drained = self.collector.stop(|batch| {
+            shared.with(|state| intake.see(&batch, &mut state.totals));
+            batch.apply(model);
+        });
+        shared.with(|state| intake.take(model, &mut state.totals, Instant::now()));
+        intake.end_jobs();
         self.kernel.detach()?;
         drained?;
         Ok(())
@@ -569,6 +579,9 @@ fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String>
         .collect();
     if let Some(reason) = &service.recordings.reason {
         warnings.push(format!("no recordings for users: {reason}"));
+    }
+    if let Some(error) = service.jobs.as_ref().and_then(|jobs| jobs.error.as_ref()) {
+        warnings.push(format!("job logs are not written: {error}"));
     }
     let refused = intake.processes().refused();
     if refused > 0 {
