@@ -34,6 +34,7 @@ use iotrace_service::{
     front::{Front, Listeners, Settings},
     http,
     intake::Intake,
+    jobs,
     notify::Notifier,
     shared::{Draining, Memory, Recordings, Service, Shared, State},
     snapshot::{Families, Snapshot},
@@ -201,7 +202,8 @@ impl Daemon {
         let (clock, started_unix_ns) = (run.clock, run.start_unix_ns);
         let slurm_steps = config.metrics.slurm_steps;
         let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
-        let intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
+        let mut intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
+        intake.set_jobs(jobs::start(&config.jobs, &run).context("the directory of job logs")?);
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,
@@ -221,6 +223,7 @@ impl Daemon {
             programs: Vec::new(),
             memory: Memory::default(),
             recordings: Recordings::default(),
+            jobs: None,
             config: config.clone(),
         };
         let mut totals = Totals::new(config.metrics.max_series);
@@ -435,6 +438,7 @@ impl Daemon {
                 .unaccounted
                 .insert("damaged_events".into(), stats.damaged);
             state.service.drain.update(stats);
+            state.service.jobs = intake.jobs();
             state.service.programs = programs;
             state.service.memory.files = model.file_count() as u64;
             state.service.memory.reads_given_up = intake.processes().reads_given_up();
@@ -557,19 +561,23 @@ impl Daemon {
     }
 
     /// Takes the hooks off.
-    fn end(self) -> anyhow::Result<()> {
+    fn end(mut self) -> anyhow::Result<()> {
         self.notifier.stopping();
-        let (mut subscriptions, mut model) = (self.subscriptions, self.model);
+        let (intake, model, shared) = (&mut self.intake, &mut self.model, &self.shared);
+        let subscriptions = &mut self.subscriptions;
         let mut take = |batch: Batch| {
-            subscriptions.take(&batch, &model);
-            batch.apply(&mut model);
+            shared.with(|state| intake.see(&batch, &mut state.totals));
+            subscriptions.take(&batch, model);
+            batch.apply(model);
         };
         let drained = self.collector.stop(&mut take);
         let detached = self.kernel.detach()?;
         let mut drain = drained?;
-        // Recordings end with all that was done.
+        // Recordings and job logs end with all that was done.
         drain.rest(&mut take)?;
         subscriptions.end("the service ends", &detached.losses()?, drain.stats());
+        shared.with(|state| intake.take(model, &mut state.totals, Instant::now()));
+        intake.end_jobs();
         drop(self.socket);
         drop(self.front);
         Ok(())
@@ -626,6 +634,9 @@ fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String>
         .collect();
     if let Some(reason) = &service.recordings.reason {
         warnings.push(format!("no recordings for users: {reason}"));
+    }
+    if let Some(error) = service.jobs.as_ref().and_then(|jobs| jobs.error.as_ref()) {
+        warnings.push(format!("job logs are not written: {error}"));
     }
     let refused = intake.processes().refused();
     if refused > 0 {

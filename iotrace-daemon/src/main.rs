@@ -9,6 +9,7 @@ mod daemon;
 mod diff;
 mod export;
 mod interrupt;
+mod jobs;
 mod live;
 mod manual;
 mod meter;
@@ -79,6 +80,8 @@ enum Command {
     Snapshot(snapshot::Args),
     /// Print the report of a recording.
     Report(report::Args),
+    /// List the job logs of the service, show and remove them.
+    Jobs(jobs::Args),
     /// Compare two recordings, before and after a change.
     Diff(diff::Args),
     /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Jobs(args) => jobs::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Phases(args) => phases::run(&args),

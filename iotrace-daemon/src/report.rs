@@ -10,6 +10,7 @@ use anyhow::bail;
 
 use super::{
     config::Sorting,
+    jobs,
     meter::Meter,
     newest,
     output::{self, Format, Place, TextOptions},
@@ -28,9 +29,13 @@ const TOP: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The recording's directory; those of several nodes make one job [default: the newest recording here]
+    /// The recording's directory; those of several nodes make one job. `job:ID`: the logs of a job [default: the newest
+    /// recording here]
     #[arg(value_name = "DIR")]
     recordings: Vec<PathBuf>,
+    /// Directory of the job logs, for `job:ID` [default: that of the service's configuration]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Report as text, as JSON or as a page for a browser [default: as the name of the file ends, else text]
     #[arg(short, long, value_enum)]
     format: Option<Format>,
@@ -72,6 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let tell = |done, whole| meter.part("reading", done, whole);
     let format = Format::of(args.format, args.output.as_deref());
     let recordings = newest::or_newest(&args.recordings)?;
+    let recordings = jobs::expand(recordings, args.dir.as_deref())?;
     let place = args.output.clone().map_or(Place::Stdout, Place::File);
     format.check(&args.text, &place, "--output")?;
     if args.text.are_given() && args.choice().is_some() {

@@ -11,6 +11,7 @@ mod deploy;
 mod front;
 mod helm;
 mod http;
+mod jobs;
 mod metrics;
 mod slurm;
 mod socket;

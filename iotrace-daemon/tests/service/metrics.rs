@@ -204,6 +204,7 @@ fn exporter() -> Exporter {
             reads_given_up: 2,
             tables: [("mounts", 3), ("units", 4)].into(),
         },
+        jobs: None,
         recordings: Recordings::default(),
         config: Config::default(),
     };

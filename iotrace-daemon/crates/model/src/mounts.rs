@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// One mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mount {
     /// Device of the filesystem, as in `FileId::device`: major << 20 | minor.
     pub device: u32,

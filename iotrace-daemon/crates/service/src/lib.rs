@@ -7,6 +7,7 @@
 //! readers       reads it in a thread that can be given up
 //! processes     which unit each process belongs to, from its fork on
 //! intake        one interval of the model -> totals, then the model forgets what is old
+//! jobs          a recording for every unit
 //! undecided     counts and checkpoints that only what comes after decides
 //! epochs, findings, descriptors
 //!               what else is known of a unit: passes over its data, what is wrong, open files
@@ -36,6 +37,7 @@ pub mod findings;
 pub mod front;
 pub mod http;
 pub mod intake;
+pub mod jobs;
 pub mod metrics;
 pub mod notify;
 pub mod own;

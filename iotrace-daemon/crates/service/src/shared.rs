@@ -11,7 +11,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{config::Config, front, own::Usage, totals::Totals};
+use super::{config::Config, front, jobs, own::Usage, totals::Totals};
 use iotrace_model::{
     block::{Classes, Device},
     run::Clock,
@@ -58,6 +58,8 @@ pub struct Service {
     pub programs: Vec<ProgramRuns>,
     pub memory: Memory,
     pub recordings: Recordings,
+    /// Job logs, where they are configured.
+    pub jobs: Option<jobs::State>,
     /// With password hashes left out.
     pub config: Config,
 }

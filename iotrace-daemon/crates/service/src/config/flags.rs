@@ -89,6 +89,9 @@ pub struct Flags {
     /// Entries of each of the two generations of kernel counters of one recording.
     #[arg(long, value_name = "N", env = "IOTRACE_MAX_RECORDING_ENTRIES", value_parser = clap::value_parser!(u32).range(3..=1 << 24))]
     max_recording_entries: Option<u32>,
+    /// Write a log of each job to this directory.
+    #[arg(long, value_name = "DIR", env = "IOTRACE_JOBS_DIRECTORY")]
+    jobs_directory: Option<PathBuf>,
 }
 
 impl Flags {
@@ -116,6 +119,7 @@ impl Flags {
             metrics,
             memory,
             recordings,
+            jobs,
             ..
         } = config;
         set(&mut trace.detail, flags.detail);
@@ -144,6 +148,7 @@ impl Flags {
         set(&mut recordings.max_duration, flags.max_recording_duration);
         set(&mut recordings.max_mib, flags.max_recording_mib);
         set(&mut recordings.max_entries, flags.max_recording_entries);
+        set(&mut jobs.directory, flags.jobs_directory.map(Some));
     }
 }
 

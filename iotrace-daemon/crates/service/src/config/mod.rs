@@ -26,6 +26,7 @@ pub struct Config {
     pub metrics: Metrics,
     pub memory: Memory,
     pub recordings: Recordings,
+    pub jobs: Jobs,
     /// Rules of phases and thresholds of findings, which others read.
     #[serde(skip_serializing)]
     rule: IgnoredAny,
@@ -112,6 +113,38 @@ pub struct Recordings {
     pub max_entries: u32,
 }
 
+/// Job logs: a recording for every unit. A change takes effect at the next start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Jobs {
+    /// Where the logs are written; `None`: no logs.
+    pub directory: Option<PathBuf>,
+    /// Age at which a log is removed.
+    pub keep: Span,
+    /// Maximum size of all logs, MiB; the oldest are removed first.
+    pub max_size_mib: u64,
+    /// Minimum duration of a unit that is logged.
+    pub least: Span,
+    /// Flush interval: at most this much is lost if the service is killed.
+    pub flush: Span,
+    /// How much of the command lines is written.
+    pub command_lines: CommandLines,
+    /// Logs written at one time.
+    pub max_open: usize,
+}
+
+/// How much of a process's command line is written to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CommandLines {
+    /// All arguments.
+    Full,
+    /// The path of the program and no argument.
+    Executable,
+    /// Neither; the kernel's short name of the process alone.
+    None,
+}
+
 /// The socket that there is not.
 pub const NO_SOCKET: &str = "none";
 /// The group that every user is in.
@@ -179,12 +212,29 @@ impl Default for Recordings {
     }
 }
 
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            keep: Span(Duration::from_secs(30 * 86_400)),
+            max_size_mib: 10_240,
+            least: Span(Duration::from_secs(10)),
+            flush: Span(Duration::from_secs(5)),
+            command_lines: CommandLines::Executable,
+            max_open: 256,
+        }
+    }
+}
+
 /// Fewest series that leave room for one job beside `other`.
 const MIN_SERIES: usize = 100;
 /// Most directories, or processes, with series of their own.
 const MOST_TOP: usize = 1000;
 /// Fewest files that are worth remembering.
 const MIN_FILES: usize = 1000;
+
+/// Shortest flush interval of job logs.
+const MIN_FLUSH: Duration = Duration::from_secs(1);
 
 impl Config {
     /// What is wrong with it as a whole: the key, and what to do.
@@ -220,6 +270,13 @@ impl Config {
         }
         if self.recordings.max_entries < 3 {
             return Err(("max_entries", "max_entries is at least 3".into()));
+        }
+        let directory = self.jobs.directory.as_ref();
+        if directory.is_some_and(|directory| !directory.is_absolute()) {
+            return Err(("directory", "directory is an absolute path".into()));
+        }
+        if self.jobs.flush.0 < MIN_FLUSH {
+            return Err(("flush", "flush is at least 1s".into()));
         }
         Ok(())
     }
@@ -263,6 +320,7 @@ impl Config {
             a.recordings.socket == b.recordings.socket,
         );
         compare("recordings.group", a.recordings.group == b.recordings.group);
+        compare("jobs", a.jobs == b.jobs);
         compare("metrics.findings", a.metrics.findings == b.metrics.findings);
         changed
     }

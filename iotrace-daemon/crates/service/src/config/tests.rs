@@ -65,6 +65,7 @@ fn the_shipped_file_shows_every_key_with_its_default() {
     without_examples.http.tls_key = None;
     without_examples.http.users.clear();
     without_examples.recordings.group = None;
+    without_examples.jobs.directory = None;
     assert_eq!(without_examples, Config::default());
 }
 

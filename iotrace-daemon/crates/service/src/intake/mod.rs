@@ -31,6 +31,7 @@ use super::{
     descriptors::Descriptors,
     epochs::{Passes, Read},
     findings::Looks,
+    jobs::{self, Feed},
     processes::Processes,
     totals::{Key, MountId, OTHER, Totals, UnitId, Value},
     undecided::{Decided, Undecided},
@@ -97,6 +98,8 @@ pub struct Intake {
     passes: HashMap<UnitId, Passes>,
     descriptors: Descriptors,
     looks: Looks,
+    /// Logs of units, where they are configured.
+    jobs: Option<Feed>,
     /// Calls that have not returned, by unit, at the last look.
     in_flight: BTreeMap<UnitId, Vec<CallInFlight>>,
     /// Mount points that there are; `None` as long as nobody has said.
@@ -118,8 +121,26 @@ impl Intake {
             passes: HashMap::new(),
             descriptors: Descriptors::default(),
             looks,
+            jobs: None,
             in_flight: BTreeMap::new(),
             mounted: None,
+        }
+    }
+
+    /// Has job logs written.
+    pub fn set_jobs(&mut self, jobs: Option<Feed>) {
+        self.jobs = jobs;
+    }
+
+    /// The state of the job logs, where there are any.
+    pub fn jobs(&self) -> Option<jobs::State> {
+        self.jobs.as_ref().map(Feed::state)
+    }
+
+    /// Ends the job logs.
+    pub fn end_jobs(&mut self) {
+        if let Some(jobs) = self.jobs.take() {
+            jobs.end();
         }
     }
 
@@ -279,6 +300,9 @@ impl Intake {
         self.take_processes(model, totals);
         self.take_failures(model, totals);
         self.take_decided(model, totals);
+        if let Some(jobs) = &mut self.jobs {
+            jobs.take(model, &self.processes, totals, now);
+        }
         // No history is kept, so the bounds are those of nothing.
         model.settle(Bounds { start: 0, end: 0 });
         self.processes.sweep(totals, now);
@@ -414,6 +438,9 @@ impl Intake {
             let unit = self.processes.unit_of(process, totals);
             self.undecided
                 .add_span(unit, (process, file), number, &counters);
+            if let Some(jobs) = &mut self.jobs {
+                jobs.span(unit, (process, file), number, &counters);
+            }
         }
     }
 

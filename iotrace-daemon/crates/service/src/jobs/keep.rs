@@ -1,0 +1,218 @@
+//! How long logs are kept: by age, and by the size of all; and logs of a service that was killed.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use iotrace_recording::directory::effective_user;
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
+
+use super::about::About;
+
+/// All logs in a directory: what is four levels deep and ends in `.d`. Links are not followed.
+pub fn logs(directory: &Path) -> Vec<PathBuf> {
+    let mut level = vec![directory.to_owned()];
+    for _ in 0..4 {
+        let entries = level.iter().filter_map(|path| fs::read_dir(path).ok());
+        let entries = entries.flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        level = directories.map(|entry| entry.path()).collect();
+    }
+    level.retain(|path| path.extension().is_some_and(|ending| ending == "d"));
+    level
+}
+
+/// Room of a log on disk, bytes.
+fn size(path: &Path, depth: usize) -> u64 {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let about = entry.metadata().ok()?;
+        let beneath = match about.is_dir() && depth > 0 {
+            true => size(&entry.path(), depth - 1),
+            false => 0,
+        };
+        Some(about.blocks() * 512 + beneath)
+    });
+    sizes.sum()
+}
+
+/// A log on disk.
+struct Kept {
+    path: PathBuf,
+    /// Of the directory.
+    owner: u32,
+    modified: SystemTime,
+    bytes: u64,
+}
+
+impl Kept {
+    fn of(path: PathBuf) -> Option<Self> {
+        let about = fs::symlink_metadata(&path).ok()?;
+        Some(Self {
+            owner: about.uid(),
+            modified: about.modified().ok()?,
+            bytes: size(&path, 1),
+            path,
+        })
+    }
+}
+
+/// Removes the logs older than `age`. If the others take more than `max_bytes`, the oldest log of the user whose logs take most
+/// goes, and again until they do not: a user can write to logs that have ended, and so loses none but their own. Never removes
+/// one in `open`. Returns how many were removed.
+pub fn remove_old(directory: &Path, open: &HashSet<PathBuf>, age: Duration, max_bytes: u64) -> u64 {
+    let now = SystemTime::now();
+    let is_old = |log: &Kept| now.duration_since(log.modified).is_ok_and(|old| old >= age);
+    let all = logs(directory).into_iter().filter_map(Kept::of);
+    let mut by_owner: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut old = Vec::new();
+    let mut kept = Vec::new();
+    for log in all {
+        match !open.contains(&log.path) && is_old(&log) {
+            true => old.push(log.path),
+            false => {
+                *by_owner.entry(log.owner).or_default() += log.bytes;
+                kept.push(log);
+            }
+        }
+    }
+    let mut removed: u64 = old.iter().map(|path| u64::from(remove(path))).sum();
+    // The oldest is the last.
+    kept.retain(|log| !open.contains(&log.path));
+    kept.sort_by(|one, other| (other.modified, &other.path).cmp(&(one.modified, &one.path)));
+    while by_owner.values().sum::<u64>() > max_bytes {
+        let has_log = |owner: &u32| kept.iter().any(|log| log.owner == *owner);
+        let owners = by_owner.iter().filter(|(owner, _)| has_log(owner));
+        let Some((owner, _)) = owners.max_by_key(|(_, bytes)| **bytes) else {
+            break;
+        };
+        let owner = *owner;
+        let Some(place) = kept.iter().rposition(|log| log.owner == owner) else {
+            break;
+        };
+        let log = kept.remove(place);
+        removed += u64::from(remove(&log.path));
+        if let Some(bytes) = by_owner.get_mut(&owner) {
+            *bytes = bytes.saturating_sub(log.bytes);
+        }
+    }
+    removed
+}
+
+/// Removes a log; whether that was possible.
+fn remove(path: &Path) -> bool {
+    // It follows no link.
+    if let Err(error) = fs::remove_dir_all(path) {
+        log::warn!("job logs: {} is not removed: {error}", path.display());
+        return false;
+    }
+    // Directories of dates, once they are empty.
+    for parent in path.ancestors().skip(1).take(3) {
+        if fs::remove_dir(parent).is_err() {
+            break;
+        }
+    }
+    true
+}
+
+/// Gives the logs of a service that was killed to their users.
+pub fn give_to_users(directory: &Path) {
+    let own = effective_user();
+    for path in logs(directory) {
+        let is_own = fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == own);
+        let user = About::read(&path).and_then(|about| about.user);
+        if let Some(user) = user.filter(|user| is_own && *user != own)
+            && let Err(error) = give(&path, user)
+        {
+            log::warn!("job logs: {} stays the service's: {error}", path.display());
+        }
+    }
+}
+
+/// Makes a log the user's. What is in it comes first: as long as the directory is not the user's, nobody else can put
+/// anything there.
+pub fn give(path: &Path, user: u32) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty())?;
+    give_content(&directory, user, 1)?;
+    rustix::fs::fchown(&directory, Some(Uid::from_raw(user)), None::<Gid>)
+}
+
+fn give_content(
+    directory: &impl std::os::fd::AsFd,
+    user: u32,
+    depth: usize,
+) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if depth > 0 && entry.file_type() == FileType::Directory {
+            let beneath = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+            give_content(&beneath, user, depth - 1)?;
+        }
+        let user = Some(Uid::from_raw(user));
+        rustix::fs::chownat(directory, name, user, None, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    const FOREVER: Duration = Duration::from_secs(1 << 40);
+
+    /// A log of so many KiB, which was changed so many seconds ago.
+    fn log(directory: &Path, name: &str, kib: usize, seconds_ago: u64) -> PathBuf {
+        let log = directory.join("2026/01/02").join(format!("{name}.d"));
+        fs::create_dir_all(&log).unwrap();
+        fs::write(log.join("meta.json"), vec![b'x'; kib << 10]).unwrap();
+        let time = SystemTime::now() - Duration::from_secs(seconds_ago);
+        fs::File::open(&log).unwrap().set_modified(time).unwrap();
+        log
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_never_one_that_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let [oldest, old, new] = [("oldest", 30), ("old", 20), ("new", 10)]
+            .map(|(name, ago)| log(directory.path(), name, 100, ago));
+        let none = HashSet::new();
+        assert_eq!(remove_old(directory.path(), &none, FOREVER, 1 << 20), 0);
+        let open = HashSet::from([oldest.clone()]);
+        assert_eq!(remove_old(directory.path(), &open, FOREVER, 250 << 10), 1);
+        assert!(oldest.exists() && !old.exists() && new.exists());
+        let age = Duration::from_secs(5);
+        assert_eq!(remove_old(directory.path(), &open, age, 1 << 20), 1);
+        assert!(oldest.exists() && !new.exists());
+    }
+
+    #[test]
+    fn who_fills_logs_loses_own_ones_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let others = log(directory.path(), "others", 50, 30);
+        let filled = ["one", "two"].map(|name| log(directory.path(), name, 400, 10));
+        let own = effective_user();
+        if own != 0 {
+            panic!("run as root: directories of two users are needed");
+        }
+        for path in &filled {
+            chown(path, Some(61_001), None).unwrap();
+        }
+        assert_eq!(
+            remove_old(directory.path(), &HashSet::new(), FOREVER, 500 << 10),
+            1
+        );
+        assert!(others.exists(), "the oldest one is not of who has the most");
+    }
+}

@@ -1,0 +1,313 @@
+//! The log of one unit: a model of the interval since the last flush, and a recorder.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+use super::{Counts, about::About, feed::Note, keep, make_directory, name};
+use crate::config;
+use iotrace_model::{
+    IoTotals, Model,
+    counters::Counters,
+    host,
+    input::{Place, ProcessId},
+    run::Run,
+};
+use iotrace_recording::{Error, Recorder};
+
+/// Processes x files that a log keeps between two flushes. Beyond, counts are kept by process alone.
+const MAX_ROWS: usize = 20_000;
+/// Uses of files that go on over a flush.
+const MAX_SPANS: usize = 5_000;
+/// How long the end of a log is tried again.
+const END_RETRY: Duration = Duration::from_secs(600);
+/// [`Run::losses`]: counts without their file.
+const MERGED: &str = "job_log_merged";
+
+/// One log.
+pub struct Log {
+    config: config::Jobs,
+    run: Run,
+    about: About,
+    model: Model,
+    recorder: Option<Recorder>,
+    path: Option<PathBuf>,
+    io_totals: IoTotals,
+    due: Instant,
+    /// Processes that no more counts come of.
+    gone: HashSet<ProcessId>,
+    ended: Option<Instant>,
+    is_done: bool,
+}
+
+impl Log {
+    /// `service`: the run of the service.
+    pub fn new(note: &Note, service: &Run, config: &config::Jobs) -> Self {
+        let (about, start) = match &note.begin {
+            Some(begin) => (
+                About {
+                    unit: begin.unit.name.clone(),
+                    kind: begin.unit.kind.name().into(),
+                    job: begin.unit.job.clone(),
+                    step: begin.unit.step.clone(),
+                    ..About::default()
+                },
+                begin.start_unix_ns,
+            ),
+            None => (About::default(), service.start_unix_ns),
+        };
+        Self {
+            config: config.clone(),
+            run: Run {
+                start_unix_ns: start,
+                ..service.clone()
+            },
+            about: About {
+                host: service.host.clone(),
+                start_unix_ns: start,
+                ..about
+            },
+            model: Model::with_spans(),
+            recorder: None,
+            path: None,
+            io_totals: IoTotals::default(),
+            due: Instant::now() + config.flush.0,
+            gone: HashSet::new(),
+            ended: None,
+            is_done: false,
+        }
+    }
+
+    /// Takes what the unit did in an interval.
+    pub fn take(&mut self, note: Note) {
+        let model = &mut self.model;
+        for (process, about) in note.processes {
+            self.gone.remove(&process);
+            model.restore_process(process, about);
+        }
+        for mount in note.mounts {
+            model.restore_mount(mount);
+        }
+        for (name, opened_as, phases) in note.names {
+            model.restore_file(&name, opened_as.as_deref(), phases);
+        }
+        let overflow = note.overflow.into_iter();
+        let overflow = overflow.map(|(process, counters)| (process, Place::Overflow, counters));
+        for (process, place, counters) in note.counts.into_iter().chain(overflow) {
+            self.io_totals.add(&IoTotals::of(&counters));
+            model.add(process, place, &counters);
+        }
+        for (process, file, number, counters) in note.spans {
+            model.add_span(process, file, number, &counters);
+        }
+        for (process, place, op, errno, count) in note.failures {
+            model.add_failures(process, place, op, errno, count.calls, count.ns);
+        }
+        for (process, phase, done) in note.phases {
+            model.add_done(process, phase.into(), &done);
+        }
+        self.gone.extend(note.gone);
+        self.about.user = self.about.user.or(note.user);
+        self.about.merged += note.merged;
+        if let Some(end) = note.end {
+            self.end(end);
+        } else {
+            self.lasts_until(note.now);
+        }
+    }
+
+    /// Ends it, unless it has ended.
+    pub fn end(&mut self, now: i64) {
+        if self.ended.is_none() {
+            self.lasts_until(now);
+            self.ended = Some(Instant::now());
+            self.due = Instant::now();
+        }
+    }
+
+    fn lasts_until(&mut self, now: i64) {
+        let duration = u64::try_from(now - self.run.start_unix_ns).unwrap_or(0);
+        self.run.duration_ns = self.run.duration_ns.max(duration);
+    }
+
+    /// Where it is, once it is there.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether nothing more is to be written.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Writes what is due; `is_last`: there is no other time.
+    pub fn write(&mut self, now: Instant, is_last: bool, counts: &Counts) {
+        if now < self.due && !is_last {
+            return;
+        }
+        self.due = now + self.config.flush.0;
+        let is_short = Duration::from_nanos(self.run.duration_ns) < self.config.least.0;
+        if self.ended.is_some() && is_short {
+            self.discard();
+            return;
+        }
+        match self.flush() {
+            Ok(()) => {
+                counts.outcome(None);
+                if self.ended.is_some() {
+                    self.is_done = true;
+                    counts.written.fetch_add(1, Relaxed);
+                }
+            }
+            Err(error) => {
+                counts.outcome(Some(error.to_string()));
+                if self.model.dirty_rows().count() > MAX_ROWS {
+                    self.merge(counts);
+                }
+                let is_over = |ended: Instant| now.saturating_duration_since(ended) >= END_RETRY;
+                if self.is_done || is_last || self.ended.is_some_and(is_over) {
+                    self.is_done = true;
+                    counts.failed.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.about.merged > 0 {
+            self.run.losses.insert(MERGED.into(), self.about.merged);
+        }
+        let is_end = self.ended.is_some();
+        if self.recorder.is_none() {
+            self.about.executable = self.executable();
+            self.create()?;
+        }
+        if is_end {
+            self.run.room_bytes = host::room(&self.model);
+        }
+        let Some(recorder) = &mut self.recorder else {
+            return Ok(());
+        };
+        recorder.flush(&mut self.model, &self.run)?;
+        self.about.duration_ns = self.run.duration_ns;
+        self.about.bytes_read = self.io_totals.bytes_read;
+        self.about.bytes_written = self.io_totals.bytes_written;
+        self.about.operations = self.io_totals.operations;
+        let directory = recorder.directory().clone();
+        let fail = |source| Error::Io {
+            action: "write",
+            path: directory.path().join(super::about::FILE),
+            source,
+            hint: "",
+        };
+        if !is_end {
+            self.about.write(&directory).map_err(fail)?;
+            self.forget();
+            return Ok(());
+        }
+        if let Some(recorder) = self.recorder.take() {
+            // It cannot be ended twice.
+            self.is_done = true;
+            recorder.finish(&mut self.model, &self.run)?;
+        }
+        self.about.complete = true;
+        self.about.write(&directory).map_err(fail)?;
+        let own = iotrace_recording::directory::effective_user();
+        if let Some(user) = self.about.user.filter(|user| *user != own && own == 0) {
+            keep::give(directory.path(), user).map_err(|error| fail(error.into()))?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self) -> Result<(), Error> {
+        let Some(base) = &self.config.directory else {
+            return Ok(());
+        };
+        let (date, name) = name::path(&self.about);
+        let mut path = base.clone();
+        for directory in date {
+            path.push(directory);
+            make_directory(&path).map_err(|source| Error::Io {
+                action: "make",
+                path: path.clone(),
+                source,
+                hint: "",
+            })?;
+        }
+        path.push(name);
+        self.recorder = Some(Recorder::create(&path, &self.run)?);
+        self.path = Some(path);
+        Ok(())
+    }
+
+    /// The program of the process with the most operations.
+    fn executable(&self) -> String {
+        let mut operations: HashMap<u32, u64> = HashMap::new();
+        for row in self.model.dirty_rows() {
+            let count = IoTotals::of(&row.cell.interval()).operations;
+            *operations.entry(row.process).or_default() += count;
+        }
+        let processes = self.model.processes().iter().zip(0..);
+        let named = processes.filter(|(process, _)| !process.about.exe.is_empty());
+        let most = named.max_by_key(|(_, index)| operations.get(index).copied().unwrap_or(0));
+        most.map_or(String::new(), |(process, _)| {
+            String::from_utf8_lossy(&process.about.exe).into_owned()
+        })
+    }
+
+    /// Forgets what is written: files, whose names come with their counts, and processes that have gone.
+    fn forget(&mut self) {
+        let gone = std::mem::take(&mut self.gone);
+        self.model.keep_newest_spans(MAX_SPANS);
+        self.model
+            .forget(|process| !gone.contains(&process.id), |_| false);
+    }
+
+    /// Keeps what is not written by process alone.
+    fn merge(&mut self, counts: &Counts) {
+        let old = std::mem::replace(&mut self.model, Model::with_spans());
+        let id = |index: u32| old.processes()[index as usize].id;
+        for process in old.processes() {
+            self.model
+                .restore_process(process.id, process.about.clone());
+            let places = [
+                (Place::PathOnly, &process.path_only),
+                (Place::Overflow, &process.overflow),
+            ];
+            for (place, cell) in places {
+                self.model.add(process.id, place, &cell.interval());
+            }
+            for (phase, done) in process.phases.interval() {
+                self.model.add_done(process.id, phase.into(), done);
+            }
+        }
+        let mut merged = 0;
+        for row in old.dirty_rows() {
+            let counters: Counters = row.cell.interval();
+            self.model.add(id(row.process), Place::Overflow, &counters);
+            merged += 1;
+        }
+        for (key, count) in old.failures().interval() {
+            let process = id(key.process);
+            let place = Place::Overflow;
+            self.model
+                .add_failures(process, place, key.op, key.errno, count.calls, count.ns);
+        }
+        self.about.merged += merged;
+        counts.merged.fetch_add(merged, Relaxed);
+    }
+
+    /// Takes away the log of a unit that was too short.
+    fn discard(&mut self) {
+        self.is_done = true;
+        self.recorder = None;
+        if let Some(path) = self.path.take()
+            && let Err(error) = std::fs::remove_dir_all(&path)
+        {
+            log::warn!("job logs: {} is not removed: {error}", path.display());
+        }
+    }
+}

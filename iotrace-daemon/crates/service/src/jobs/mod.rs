@@ -1,0 +1,269 @@
+//! Job logs: a recording for every unit, without anybody asking.
+//!
+//! ```text
+//! feed   main loop: what each unit did in an interval, sent to the thread without ever waiting for it
+//! log    thread: the model and the recorder of one unit
+//! about  job.json, which names the unit of a log
+//! name   path of a log
+//! keep   removal of old logs
+//! ```
+//!
+//! A log belongs to root until its unit has ended, and to the unit's user from then on: nobody but root can change a
+//! directory that the service writes to.
+
+pub mod about;
+mod feed;
+mod keep;
+mod log;
+mod name;
+
+use std::{
+    collections::HashMap,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+pub use feed::Feed;
+pub use keep::logs;
+
+use crate::{config, totals::UnitId};
+use feed::Note;
+use iotrace_model::run::Run;
+use log::Log;
+
+/// Intervals that wait for the thread.
+const QUEUE_INTERVALS: usize = 4;
+/// Longest pause between two looks at what is due.
+const TICK: Duration = Duration::from_millis(250);
+/// Pause between two removals of old logs.
+const KEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the end of the service waits for the thread.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The state of the logs, as `/status` shows it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct State {
+    /// Logs that are being written.
+    pub open: u64,
+    /// Logs that were ended well, since the start of the service.
+    pub written: u64,
+    /// Units without a log, because `max_open` were being written.
+    pub not_logged: u64,
+    /// Logs that could not be ended.
+    pub failed: u64,
+    /// Counts that were logged without their file, for want of room.
+    pub merged: u64,
+    /// Logs that were removed because of their age or the size of all.
+    pub removed: u64,
+    /// Why the last write failed.
+    pub error: Option<String>,
+}
+
+/// What the thread and the feed count.
+#[derive(Debug, Default)]
+struct Counts {
+    open: AtomicU64,
+    written: AtomicU64,
+    not_logged: AtomicU64,
+    failed: AtomicU64,
+    merged: AtomicU64,
+    removed: AtomicU64,
+    error: Mutex<Option<String>>,
+}
+
+impl Counts {
+    fn state(&self) -> State {
+        State {
+            open: self.open.load(Relaxed),
+            written: self.written.load(Relaxed),
+            not_logged: self.not_logged.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            merged: self.merged.load(Relaxed),
+            removed: self.removed.load(Relaxed),
+            error: self
+                .error
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        }
+    }
+
+    /// Takes down how a write ended; says the first failure and the first success after it.
+    fn outcome(&self, error: Option<String>) {
+        let mut last = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*last, &error) {
+            (None, Some(error)) => ::log::warn!("job logs: {error}; counts are kept in memory"),
+            (Some(_), None) => ::log::warn!("job logs are written again"),
+            _ => {}
+        }
+        *last = error;
+    }
+}
+
+/// What goes to the thread.
+enum Message {
+    Notes(Vec<Note>),
+    /// The service ends.
+    End(i64),
+}
+
+/// The running thread.
+struct Writer {
+    sender: SyncSender<Message>,
+    thread: JoinHandle<()>,
+}
+
+/// Starts the logs, if they are configured.
+pub fn start(config: &config::Jobs, run: &Run) -> std::io::Result<Option<Feed>> {
+    let Some(directory) = &config.directory else {
+        return Ok(None);
+    };
+    make_directory(directory)?;
+    let counts = Arc::new(Counts::default());
+    let (sender, receiver) = sync_channel(QUEUE_INTERVALS);
+    let thread = Thread {
+        config: config.clone(),
+        run: run.clone(),
+        logs: HashMap::new(),
+        counts: Arc::clone(&counts),
+        kept: None,
+    };
+    let thread = std::thread::Builder::new()
+        .name("iotrace-jobs".into())
+        .spawn(move || thread.run(&receiver))?;
+    let writer = Writer { sender, thread };
+    Ok(Some(Feed::new(config, run.clone(), counts, writer)))
+}
+
+/// Makes a directory that users may pass through and not list; one that is there must be nobody else's.
+fn make_directory(path: &Path) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::create_dir(path) {
+        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o711)),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let about = std::fs::symlink_metadata(path)?;
+            let is_own = about.uid() == iotrace_recording::directory::effective_user();
+            if !about.is_dir() || !is_own || about.mode() & 0o022 != 0 {
+                return Err(std::io::Error::other(format!(
+                    "{} is no directory of the service's user that only this user can write to",
+                    path.display()
+                )));
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the thread works on.
+struct Thread {
+    config: config::Jobs,
+    run: Run,
+    logs: HashMap<UnitId, Vec<Log>>,
+    counts: Arc<Counts>,
+    /// When old logs were removed last.
+    kept: Option<Instant>,
+}
+
+impl Thread {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        if let Some(directory) = &self.config.directory {
+            keep::give_to_users(directory);
+        }
+        loop {
+            match receiver.recv_timeout(TICK) {
+                Ok(Message::Notes(notes)) => notes.into_iter().for_each(|note| self.take(note)),
+                Ok(Message::End(now)) => {
+                    for log in self.logs.values_mut().flatten() {
+                        log.end(now);
+                    }
+                    self.write(true);
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.write(false);
+            self.keep();
+        }
+    }
+
+    fn take(&mut self, note: Note) {
+        let unit = note.unit;
+        let logs = self.logs.entry(unit).or_default();
+        if note.begin.is_some() {
+            logs.push(Log::new(&note, &self.run, &self.config));
+        }
+        if let Some(log) = logs.last_mut() {
+            log.take(note);
+        }
+    }
+
+    /// Writes what is due. `is_last`: the service ends.
+    fn write(&mut self, is_last: bool) {
+        let now = Instant::now();
+        for log in self.logs.values_mut().flatten() {
+            log.write(now, is_last, &self.counts);
+        }
+        for logs in self.logs.values_mut() {
+            logs.retain(|log| !log.is_done());
+        }
+        self.logs.retain(|_, logs| !logs.is_empty());
+        let open = self.logs.values().map(Vec::len).sum::<usize>();
+        self.counts.open.store(open as u64, Relaxed);
+    }
+
+    fn keep(&mut self) {
+        let now = Instant::now();
+        let is_due = |kept| now.saturating_duration_since(kept) >= KEEP_INTERVAL;
+        let Some(directory) = self.config.directory.as_ref() else {
+            return;
+        };
+        if self.kept.is_none_or(is_due) {
+            self.kept = Some(now);
+            let open = self.logs.values().flatten();
+            let open = open.filter_map(|log| log.path().map(Path::to_owned));
+            let removed = keep::remove_old(
+                directory,
+                &open.collect(),
+                self.config.keep.0,
+                self.config.max_size_mib << 20,
+            );
+            self.counts.removed.fetch_add(removed, Relaxed);
+        }
+    }
+}
+
+impl Writer {
+    /// Ends the logs. A thread that does not answer is left.
+    fn end(self, now: i64) {
+        let end = Instant::now() + END_TIMEOUT;
+        let mut message = Message::End(now);
+        while Instant::now() < end {
+            match self.sender.try_send(message) {
+                Err(std::sync::mpsc::TrySendError::Full(back)) => message = back,
+                _ => break,
+            }
+            std::thread::sleep(TICK / 10);
+        }
+        while !self.thread.is_finished() && Instant::now() < end {
+            std::thread::sleep(TICK / 10);
+        }
+        if self.thread.is_finished() {
+            let _ = self.thread.join();
+        } else {
+            ::log::warn!("job logs: the disk does not answer, their ends are not written");
+        }
+    }
+}

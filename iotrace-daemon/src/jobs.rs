@@ -1,0 +1,225 @@
+//! `iotrace jobs`: the job logs that the service writes.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, bail};
+use iotrace_model::run::rfc3339;
+use iotrace_service::{
+    config::Config,
+    jobs::{about::About, logs},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List the logs, the newest last.
+    List,
+    /// Print what is known of the logs of one job.
+    Show(Named),
+    /// Remove the logs of one job that are complete.
+    Rm(Named),
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Number or unit of the job: `4242` or `slurm:4242`.
+    id: String,
+}
+
+#[derive(Debug, clap::Args)]
+struct Choice {
+    /// Directory of the logs [default: that of the service's configuration]
+    #[arg(long, value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+    /// Only jobs of this user, by number or name.
+    #[arg(long, global = true)]
+    user: Option<String>,
+    /// Only jobs that began in this time, such as 2h or 7d.
+    #[arg(long, value_name = "TIME", global = true, value_parser = humantime::parse_duration)]
+    since: Option<Duration>,
+    /// Print as text or as JSON.
+    #[arg(short, long, value_enum, default_value = "text", global = true)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// One log.
+struct Log {
+    directory: PathBuf,
+    about: About,
+}
+
+/// Runs `iotrace jobs`.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let choice = &args.choice;
+    let mut all = read(choice.dir.as_deref())?;
+    if let Some(user) = &choice.user {
+        let uid = user_id(user)?;
+        all.retain(|log| log.about.user.unwrap_or(0) == uid);
+    }
+    if let Some(since) = choice.since {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let first = i64::try_from(now.saturating_sub(since).as_nanos())?;
+        all.retain(|log| log.about.start_unix_ns >= first);
+    }
+    match &args.action {
+        None | Some(Action::List) => print(&all, choice.format)?,
+        Some(Action::Show(named)) => {
+            all.retain(|log| is_of(&log.about, &named.id));
+            some(&all, &named.id)?;
+            print(&all, Format::Json)?;
+        }
+        Some(Action::Rm(named)) => {
+            all.retain(|log| is_of(&log.about, &named.id));
+            some(&all, &named.id)?;
+            for log in &all {
+                if !log.about.complete {
+                    bail!(
+                        "{} is not complete: the service may be writing it",
+                        log.directory.display()
+                    );
+                }
+                fs::remove_dir_all(&log.directory)
+                    .with_context(|| format!("cannot remove {}", log.directory.display()))?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces `job:ID` by the logs of that job, the newest of each node.
+pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    let mut expanded = Vec::new();
+    for path in named {
+        let Some(id) = path.to_str().and_then(|path| path.strip_prefix("job:")) else {
+            expanded.push(path);
+            continue;
+        };
+        let mut all = read(directory)?;
+        all.retain(|log| is_of(&log.about, id));
+        some(&all, id)?;
+        let count = all.len();
+        // The newest are the last.
+        let by_host = all
+            .into_iter()
+            .map(|log| (log.about.host, log.directory))
+            .collect::<BTreeMap<_, _>>();
+        if by_host.len() < count {
+            log::warn!("job {id} has several logs of one node; the newest of each node is used");
+        }
+        expanded.extend(by_host.into_values());
+    }
+    Ok(expanded)
+}
+
+fn some(logs: &[Log], id: &str) -> anyhow::Result<()> {
+    if logs.is_empty() {
+        bail!(
+            "there is no log of job {id} that can be read: `iotrace jobs` lists those that there are"
+        );
+    }
+    Ok(())
+}
+
+fn is_of(about: &About, id: &str) -> bool {
+    let number = about.unit.split_once(':').map(|(_, number)| number);
+    about.unit == id || number == Some(id) || !about.job.is_empty() && about.job == id
+}
+
+/// All logs that this user can read, the oldest first.
+fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
+    let configured;
+    let directory = match directory {
+        Some(directory) => directory,
+        None => {
+            configured = Config::read(None)?.0.jobs.directory.context(
+                "no directory of job logs is configured: name it with --dir, or set `directory` under [jobs]",
+            )?;
+            &configured
+        }
+    };
+    let found = logs(directory).into_iter().filter_map(|directory| {
+        let about = About::read(&directory)?;
+        Some(Log { directory, about })
+    });
+    let mut all: Vec<Log> = found.collect();
+    all.sort_by(|a, b| {
+        let key = |log: &Log| (log.about.start_unix_ns, log.directory.clone());
+        key(a).cmp(&key(b))
+    });
+    Ok(all)
+}
+
+fn user_id(name: &str) -> anyhow::Result<u32> {
+    if let Ok(uid) = name.parse() {
+        return Ok(uid);
+    }
+    let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
+    let line = users
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let uid = line.and_then(|line| line.split(':').nth(1)?.parse().ok());
+    uid.with_context(|| format!("there is no user {name}: give the number"))
+}
+
+fn print(logs: &[Log], format: Format) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if format == Format::Json {
+        let mut values = Vec::new();
+        for log in logs {
+            let mut value = serde_json::to_value(&log.about)?;
+            value["directory"] = log.directory.to_string_lossy().into();
+            values.push(value);
+        }
+        serde_json::to_writer_pretty(&mut out, &values)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:20} {:>10} {:>6} {:16} {:24} {:>15} {:>15} DIRECTORY",
+        "START", "SECONDS", "USER", "EXECUTABLE", "UNIT", "BYTES READ", "BYTES WRITTEN"
+    )?;
+    for log in logs {
+        let about = &log.about;
+        let start = rfc3339(about.start_unix_ns);
+        let executable = about.executable.rsplit('/').next().unwrap_or_default();
+        let plain = |text: &str| -> String {
+            text.chars()
+                .map(|c| if c.is_control() { '?' } else { c })
+                .collect()
+        };
+        writeln!(
+            out,
+            "{:20} {:>10.1} {:>6} {:16} {:24} {:>15} {:>15} {}",
+            start.get(..19).unwrap_or(&start),
+            about.duration_ns as f64 / 1e9,
+            about.user.unwrap_or(0),
+            plain(executable),
+            plain(&about.unit),
+            about.bytes_read,
+            about.bytes_written,
+            log.directory.display()
+        )?;
+    }
+    Ok(())
+}
