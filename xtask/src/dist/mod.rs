@@ -1,12 +1,15 @@
-//! `cargo xtask dist`: the packages of iotrace, for Debian's kin by dpkg-deb and for Red Hat's by rpmbuild.
+//! `cargo xtask dist`: the packages of iotrace, for Debian's kin by dpkg-deb and for Red Hat's by rpmbuild, and archives of
+//! static programs.
 //!
 //! - [`tree`]: the files of a package, where they go
 //! - [`notices`]: the licences of what the binary contains
 //! - [`deb`], [`rpm`]: the packages themselves
+//! - [`archive`]: static programs with all that a user needs, checksums, the list of what is compiled in
 //!
 //! The package is `iotrace-daemon`, because another program has the name `iotrace` (a block tracer of Open CAS), whose
 //! binary is at the same place: the two conflict, and neither provides the other.
 
+mod archive;
 mod deb;
 mod notices;
 mod rpm;
@@ -25,7 +28,7 @@ use crate::{cmd, run};
 /// Options of the task.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Package what cargo built in this directory, rather than building with optimizations.
+    /// Make only the packages, of what cargo built in this directory.
     #[arg(long, value_name = "DIR")]
     built: Option<PathBuf>,
     /// Where the packages go [default: dist/ in the target directory]
@@ -36,14 +39,20 @@ pub struct Options {
 const NAME: &str = "iotrace-daemon";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds both packages; says where they are.
+/// Builds the packages and archives; says where they are.
 pub fn task(options: &Options) -> Result<()> {
     let output = match &options.output {
         Some(output) => output.clone(),
         None => run::target_dir()?.join("dist"),
     };
-    for package in make(options.built.as_deref(), &output)? {
-        println!("{}", package.display());
+    let mut made = make(options.built.as_deref(), &output)?.to_vec();
+    // What is built already is linked with the libraries of this machine.
+    if options.built.is_none() {
+        setup::ensure(&[Purpose::Archive])?;
+        made.extend(archive::make(&output)?);
+    }
+    for file in made {
+        println!("{}", file.display());
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -19,23 +19,45 @@ const OTHERS: [(&str, &str); 1] = [(
     "iotrace-daemon/crates/report/src/html/vendor/uplot/LICENSE",
 )];
 
-/// Every text once, under the names of those that have it.
-pub fn text() -> Result<String> {
+/// A crate that is compiled in.
+pub struct Crate {
+    pub name: String,
+    pub version: String,
+    /// An SPDX expression.
+    pub licence: String,
+    directory: PathBuf,
+}
+
+/// The crates that the program is made of.
+pub fn crates() -> Result<Vec<Crate>> {
     let mut metadata = cmd::cargo();
     metadata.args(["metadata", "--locked", "--format-version", "1"]);
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     metadata.args(["--filter-platform", &target]);
     let metadata: Value = serde_json::from_str(&cmd::stdout_of(&mut metadata)?)
         .context("cargo metadata printed no JSON")?;
+    let all = compiled_in(&metadata).into_iter().map(|package| {
+        let [name, version, licence, manifest] = ["name", "version", "license", "manifest_path"]
+            .map(|key| package[key].as_str().unwrap_or_default().to_owned());
+        let directory = Path::new(&manifest).parent().unwrap_or(Path::new("/"));
+        Crate {
+            name,
+            version,
+            licence,
+            directory: directory.to_owned(),
+        }
+    });
+    Ok(all.collect())
+}
+
+/// Every text once, under the names of those that have it.
+pub fn text() -> Result<String> {
     let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut list = String::from("iotrace contains these, each under its own terms:\n\n");
-    for package in compiled_in(&metadata) {
-        let [name, version, licence, manifest] = ["name", "version", "license", "manifest_path"]
-            .map(|key| package[key].as_str().unwrap_or_default());
-        let name = format!("{name} {version}");
-        list.push_str(&format!("  {name}: {licence}\n"));
-        let directory = Path::new(manifest).parent().unwrap_or(Path::new("/"));
-        for text in texts(directory)? {
+    for one in crates()? {
+        let name = format!("{} {}", one.name, one.version);
+        list.push_str(&format!("  {name}: {}\n", one.licence));
+        for text in texts(&one.directory)? {
             owners.entry(text).or_default().insert(name.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! Both packages: what is in them, and that dpkg installs, upgrades, removes and purges the one.
+//! Packages and archives: what is in them, and that dpkg installs, upgrades, removes and purges its own.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,8 +9,9 @@ use super::*;
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("iotrace-dist-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let name = format!("iotrace-dist-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         tree::remove(&path).unwrap();
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -75,7 +76,7 @@ fn pages(directory: &Path, folder: &str, found: &mut Vec<String>) {
 
 #[test]
 fn both_packages_have_what_belongs_on_a_machine() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("packages");
     let [deb, rpm] = packages(&stand_ins(&scratch.0), &scratch.0.join("made")).unwrap();
     let [deb, rpm] = [deb, rpm].map(|path| path.to_str().unwrap().to_owned());
     let of_deb = files(&output("dpkg-deb", &["--contents", &deb]));
@@ -148,6 +149,65 @@ fn both_packages_have_what_belongs_on_a_machine() {
     }
     lintian_finds_no_fault(&deb);
     installs_and_leaves(&scratch.0.join("root"), &deb);
+}
+
+#[test]
+fn an_archive_has_what_a_user_needs_and_its_checksum() {
+    let scratch = Scratch::new("archives");
+    let Built { iotrace, generate } = stand_ins(&scratch.0);
+    let made = scratch.0.join("archives");
+    let programs = archive::TARGETS.map(|target| (target.arch, iotrace.clone()));
+    let files = archive::archives(&programs, &generate, &made).unwrap();
+    let names: Vec<&str> = files
+        .iter()
+        .map(|file| file.file_name().unwrap().to_str().unwrap())
+        .collect();
+    let prefix = format!("iotrace-{VERSION}");
+    assert_eq!(
+        names,
+        [
+            format!("{prefix}-linux-x86_64.tar.gz"),
+            format!("{prefix}-linux-aarch64.tar.gz"),
+            format!("{prefix}.cdx.json"),
+            "SHA256SUMS".to_owned(),
+        ]
+    );
+    let list = output("tar", &["--list", "--file", files[0].to_str().unwrap()]);
+    for name in [
+        "iotrace",
+        "man/man1/iotrace.1",
+        "man/man1/iotrace-record.1",
+        "completions/iotrace.bash",
+        "completions/_iotrace",
+        "completions/iotrace.fish",
+        "deploy/systemd/iotrace.service",
+        "deploy/iotrace.toml",
+        "docs/README.md",
+        "README.md",
+        "LICENSE-MIT",
+        "NOTICES",
+    ] {
+        let path = format!("{prefix}-linux-x86_64/{name}");
+        assert!(list.lines().any(|line| line == path), "{path}: {list}");
+    }
+    let check = Command::new("sha256sum")
+        .args(["--check", "--strict", "SHA256SUMS"])
+        .current_dir(&made)
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{check:?}");
+    // The same source makes the same archive.
+    let again = archive::archives(&programs, &generate, &scratch.0.join("again")).unwrap();
+    for (one, other) in files.iter().zip(&again) {
+        assert_eq!(fs::read(one).unwrap(), fs::read(other).unwrap(), "{one:?}");
+    }
+    let text = fs::read_to_string(&files[2]).unwrap();
+    let list: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let components = list["components"].as_array().unwrap();
+    let named = |name: &str| components.iter().find(|one| one["name"] == name);
+    let tokio = named("tokio").expect("a crate that is compiled in");
+    assert!(tokio["purl"].as_str().unwrap().starts_with("pkg:cargo/tokio@"));
+    assert!(named("tempfile").is_none(), "only tests use it");
 }
 
 /// An address that nobody reads is all that it may find.

@@ -113,6 +113,39 @@ pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
     Ok(stage)
 }
 
+/// Lays out the files of an archive in `stage`, which is new. Its pages are not compressed: they are read where they are.
+pub fn lay_out_archive(built: &Built, work: &Path, stage: &Path) -> Result<()> {
+    install(&built.iotrace, &stage.join("iotrace"), 0o755)?;
+    let made = work.join("generated");
+    cmd::run(
+        cmd::command(&built.generate)
+            .args(["man", "--dir"])
+            .arg(&made),
+    )?;
+    for page in list(&made)? {
+        install(&page, &stage.join("man/man1").join(name_of(&page)), 0o644)?;
+    }
+    for (shell, name) in [
+        ("bash", "iotrace.bash"),
+        ("zsh", "_iotrace"),
+        ("fish", "iotrace.fish"),
+    ] {
+        let text = cmd::stdout_of(cmd::command(&built.generate).args(["completions", shell]))?;
+        let from = work.join(shell);
+        write(&from, &text)?;
+        install(&from, &stage.join("completions").join(name), 0o644)?;
+    }
+    for file in FILES {
+        let (from, _, mode) = file;
+        install(&cmd::root().join(from), &stage.join(from), mode)?;
+    }
+    for file in LICENCES.iter().chain(&["README.md", "CHANGELOG.md"]) {
+        install(&cmd::root().join(file), &stage.join(file), 0o644)?;
+    }
+    install_all(&cmd::root().join("docs"), &stage.join("docs"))?;
+    write(&stage.join("NOTICES"), &notices::text()?)
+}
+
 /// Manual pages and completions.
 fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result<()> {
     let made = work.join("generated");

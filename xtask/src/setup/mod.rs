@@ -28,6 +28,8 @@ pub enum Purpose {
     Fast,
     Lint,
     Dist,
+    /// Not among [`ALL`]: static programs take a C library and a compiler for another processor.
+    Archive,
     /// Not among [`ALL`]: virtual machines are much to install, and a task of their own.
     Vm,
     /// Nor is this: another processor in them.

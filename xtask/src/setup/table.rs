@@ -1,7 +1,7 @@
 //! What the tasks need: one row for each tool.
 
 use super::Purpose::{
-    self, Arm64, Build, Demo, Dist, Fast, Fuzz, Keras, Lint, Pytorch, Test, Tracers, Vm,
+    self, Archive, Arm64, Build, Demo, Dist, Fast, Fuzz, Keras, Lint, Pytorch, Test, Tracers, Vm,
 };
 
 /// A tool: what it is, why it is needed, and for which tasks.
@@ -220,6 +220,21 @@ pub const TOOLS: &[Tool] = &[
         &[Vm],
     ),
     tool(
+        Kind::Target("x86_64-unknown-linux-musl"),
+        "builds a program that needs no library",
+        &[Archive],
+    ),
+    tool(
+        Kind::Target("aarch64-unknown-linux-musl"),
+        "builds the same for arm64",
+        &[Archive],
+    ),
+    tool(
+        command("musl-gcc", "musl-tools"),
+        "compiles what is C in it",
+        &[Archive],
+    ),
+    tool(
         Kind::Target("aarch64-unknown-linux-gnu"),
         "builds iotrace for machines of arm64",
         &[Arm64],
@@ -227,12 +242,12 @@ pub const TOOLS: &[Tool] = &[
     tool(
         command("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
         "links what Rust compiles for arm64",
-        &[Arm64],
+        &[Arm64, Archive],
     ),
     tool(
         Kind::Package("libc6-dev-arm64-cross"),
         "is linked into programs for arm64",
-        &[Arm64],
+        &[Arm64, Archive],
     ),
     tool(
         command("qemu-aarch64-static", "qemu-user-static"),

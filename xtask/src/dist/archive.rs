@@ -1,0 +1,158 @@
+//! Archives of a static program with its manual pages and completions, for machines that no package fits; their checksums; and
+//! the list of what is compiled in, as CycloneDX 1.5 (<https://cyclonedx.org/docs/1.5/json/>).
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+use crate::{cmd, run};
+
+use super::{Built, NAME, VERSION, notices, source_date, tree};
+
+/// Largest program, stripped.
+const MAX_PROGRAM_BYTES: u64 = 15 << 20;
+
+/// A processor that there is a static program for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// As the archive's name has it.
+    pub arch: &'static str,
+    /// As Rust names it.
+    triple: &'static str,
+    /// Compiles what is C in it.
+    compiler: &'static str,
+    /// Links it, where cargo would not find it.
+    linker: Option<&'static str>,
+}
+
+/// The first is the one whose program runs here.
+pub const TARGETS: [Target; 2] = [
+    Target {
+        arch: "x86_64",
+        triple: "x86_64-unknown-linux-musl",
+        compiler: "musl-gcc",
+        linker: None,
+    },
+    Target {
+        arch: "aarch64",
+        triple: "aarch64-unknown-linux-musl",
+        compiler: "aarch64-linux-gnu-gcc",
+        linker: Some("aarch64-linux-gnu-gcc"),
+    },
+];
+
+/// Builds the static programs and makes everything that needs them.
+pub fn make(output: &Path) -> Result<Vec<PathBuf>> {
+    let programs = TARGETS
+        .iter()
+        .map(|target| Ok((target.arch, build(target)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let generate = programs[0].1.clone();
+    archives(&programs, &generate, output)
+}
+
+/// Builds the program for a target; where it is.
+fn build(target: &Target) -> Result<PathBuf> {
+    let directory = run::target_dir()?.join("static");
+    let variable = target.triple.replace('-', "_");
+    let mut cargo = cmd::cargo();
+    cargo.args(["build", "--locked", "--release"]);
+    cargo.args(["--package", NAME, "--bin", "iotrace"]);
+    cargo.args(["--target", target.triple]);
+    cargo.arg("--target-dir").arg(&directory);
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    cargo.env(format!("CC_{variable}"), target.compiler);
+    // The checked variants are functions of another C library.
+    cargo.env(format!("CFLAGS_{variable}"), "-U_FORTIFY_SOURCE");
+    if let Some(linker) = target.linker {
+        let variable = variable.to_uppercase();
+        cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), linker);
+    }
+    let mut flags = env::var("RUSTFLAGS").unwrap_or_default();
+    flags.push_str(" -C target-feature=+crt-static");
+    cargo.env("RUSTFLAGS", flags);
+    cmd::run(&mut cargo)?;
+    let program = directory.join(target.triple).join("release/iotrace");
+    let bytes = fs::metadata(&program)?.len();
+    if bytes > MAX_PROGRAM_BYTES {
+        bail!(
+            "{} has {bytes} bytes, and may have {MAX_PROGRAM_BYTES}",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+/// Makes an archive of each program, the list of what is in them, and the checksums of all.
+pub fn archives(
+    programs: &[(&str, PathBuf)],
+    generate: &Path,
+    output: &Path,
+) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    let output = output.canonicalize().context("where archives go")?;
+    let work = output.join("work");
+    let mut made = Vec::new();
+    for (arch, program) in programs {
+        let built = Built {
+            iotrace: program.clone(),
+            generate: generate.to_owned(),
+        };
+        made.push(archive(&built, arch, &work, &output)?);
+    }
+    let list = output.join(format!("iotrace-{VERSION}.cdx.json"));
+    tree::write(&list, &components()?)?;
+    made.push(list);
+    let sums = output.join("SHA256SUMS");
+    let names = made.iter().filter_map(|path| path.file_name());
+    let text = cmd::stdout_of(cmd::command("sha256sum").current_dir(&output).args(names))?;
+    tree::write(&sums, &text)?;
+    made.push(sums);
+    tree::remove(&work)?;
+    Ok(made)
+}
+
+/// Makes the archive of one program. The same source makes the same archive.
+fn archive(built: &Built, arch: &str, work: &Path, output: &Path) -> Result<PathBuf> {
+    let name = format!("iotrace-{VERSION}-linux-{arch}");
+    tree::remove(work)?;
+    tree::lay_out_archive(built, work, &work.join(&name))?;
+    let archive = output.join(format!("{name}.tar.gz"));
+    let mut tar = cmd::command("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
+    tar.arg(format!("--mtime=@{}", source_date()));
+    tar.args(["--use-compress-program", "gzip -9n", "--create", "--file"]);
+    cmd::run(tar.arg(&archive).arg("--directory").arg(work).arg(&name))?;
+    Ok(archive)
+}
+
+/// The crates that are compiled in.
+fn components() -> Result<String> {
+    let all = notices::crates()?;
+    let components = all.iter().map(|one| {
+        json!({
+            "type": "library",
+            "name": one.name,
+            "version": one.version,
+            "purl": format!("pkg:cargo/{}@{}", one.name, one.version),
+            "licenses": [{"expression": one.licence}],
+        })
+    });
+    let list = json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {
+            "type": "application",
+            "name": "iotrace",
+            "version": VERSION,
+            "purl": format!("pkg:cargo/{NAME}@{VERSION}"),
+        }},
+        "components": components.collect::<Vec<_>>(),
+    });
+    Ok(serde_json::to_string_pretty(&list)? + "\n")
+}
