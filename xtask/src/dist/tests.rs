@@ -206,7 +206,12 @@ fn an_archive_has_what_a_user_needs_and_its_checksum() {
     let components = list["components"].as_array().unwrap();
     let named = |name: &str| components.iter().find(|one| one["name"] == name);
     let tokio = named("tokio").expect("a crate that is compiled in");
-    assert!(tokio["purl"].as_str().unwrap().starts_with("pkg:cargo/tokio@"));
+    assert!(
+        tokio["purl"]
+            .as_str()
+            .unwrap()
+            .starts_with("pkg:cargo/tokio@")
+    );
     assert!(named("tempfile").is_none(), "only tests use it");
 }
 

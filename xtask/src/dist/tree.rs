@@ -108,7 +108,18 @@ pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
     for (from, to, mode) in files() {
         install(&from, &stage.join(to), mode)?;
     }
-    generated(built, work, &stage, family)?;
+    let share = stage.join("usr/share");
+    let zsh = match family {
+        Family::Debian => "vendor-completions",
+        Family::RedHat => "site-functions",
+    };
+    let completions = [
+        ("bash", share.join("bash-completion/completions/iotrace")),
+        ("zsh", share.join(format!("zsh/{zsh}/_iotrace"))),
+        ("fish", share.join("fish/vendor_completions.d/iotrace.fish")),
+    ];
+    let pages = generated(built, work, &share.join("man/man1"), completions)?;
+    pages.iter().try_for_each(|page| compress(page))?;
     documents(&stage, family)?;
     Ok(stage)
 }
@@ -116,25 +127,16 @@ pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
 /// Lays out the files of an archive in `stage`, which is new. Its pages are not compressed: they are read where they are.
 pub fn lay_out_archive(built: &Built, work: &Path, stage: &Path) -> Result<()> {
     install(&built.iotrace, &stage.join("iotrace"), 0o755)?;
-    let made = work.join("generated");
-    cmd::run(
-        cmd::command(&built.generate)
-            .args(["man", "--dir"])
-            .arg(&made),
+    generated(
+        built,
+        work,
+        &stage.join("man/man1"),
+        [
+            ("bash", stage.join("completions/iotrace.bash")),
+            ("zsh", stage.join("completions/_iotrace")),
+            ("fish", stage.join("completions/iotrace.fish")),
+        ],
     )?;
-    for page in list(&made)? {
-        install(&page, &stage.join("man/man1").join(name_of(&page)), 0o644)?;
-    }
-    for (shell, name) in [
-        ("bash", "iotrace.bash"),
-        ("zsh", "_iotrace"),
-        ("fish", "iotrace.fish"),
-    ] {
-        let text = cmd::stdout_of(cmd::command(&built.generate).args(["completions", shell]))?;
-        let from = work.join(shell);
-        write(&from, &text)?;
-        install(&from, &stage.join("completions").join(name), 0o644)?;
-    }
     for file in FILES {
         let (from, _, mode) = file;
         install(&cmd::root().join(from), &stage.join(from), mode)?;
@@ -146,35 +148,32 @@ pub fn lay_out_archive(built: &Built, work: &Path, stage: &Path) -> Result<()> {
     write(&stage.join("NOTICES"), &notices::text()?)
 }
 
-/// Manual pages and completions.
-fn generated(built: &Built, work: &Path, stage: &Path, family: Family) -> Result<()> {
+/// Makes the manual pages, in `man`, and the completion of each shell; where the pages are.
+fn generated(
+    built: &Built,
+    work: &Path,
+    man: &Path,
+    completions: [(&str, PathBuf); 3],
+) -> Result<Vec<PathBuf>> {
     let made = work.join("generated");
     cmd::run(
         cmd::command(&built.generate)
             .args(["man", "--dir"])
             .arg(&made),
     )?;
+    let mut pages = Vec::new();
     for page in list(&made)? {
-        let to = stage.join("usr/share/man/man1").join(name_of(&page));
+        let to = man.join(name_of(&page));
         install(&page, &to, 0o644)?;
-        compress(&to)?;
+        pages.push(to);
     }
-    let zsh = match family {
-        Family::Debian => "vendor-completions",
-        Family::RedHat => "site-functions",
-    };
-    let share = stage.join("usr/share");
-    for (shell, to) in [
-        ("bash", "bash-completion/completions/iotrace"),
-        ("zsh", &format!("zsh/{zsh}/_iotrace")),
-        ("fish", "fish/vendor_completions.d/iotrace.fish"),
-    ] {
+    for (shell, to) in completions {
         let text = cmd::stdout_of(cmd::command(&built.generate).args(["completions", shell]))?;
         let from = work.join(shell);
         write(&from, &text)?;
-        install(&from, &share.join(to), 0o644)?;
+        install(&from, &to, 0o644)?;
     }
-    Ok(())
+    Ok(pages)
 }
 
 /// The documents for users, and the licences.
