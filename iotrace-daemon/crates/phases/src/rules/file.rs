@@ -27,13 +27,14 @@ const KEYS: [&str; 7] = [
 ];
 
 /// Tables of `iotrace.toml` that others read.
-const OTHER_TABLES: [&str; 6] = [
+const OTHER_TABLES: [&str; 7] = [
     "thresholds",
     "trace",
     "http",
     "metrics",
     "memory",
     "recordings",
+    "jobs",
 ];
 
 /// Longest glob, bytes, as the longest path; and of all globs together.
