@@ -137,7 +137,7 @@ fn jobs_at_one_time_have_exact_logs_of_their_own() {
         }
         for parent in directory.ancestors().skip(1).take(4) {
             let about = fs::metadata(parent).unwrap();
-            assert_eq!((about.uid(), about.mode() & 0o777), (0, 0o711));
+            assert_eq!((about.uid(), about.mode() & 0o777), (0, 0o755));
         }
         let report = Command::new(env!("CARGO_BIN_EXE_iotrace"))
             .args(["report", &format!("job:{unit}"), "--dir"])

@@ -144,13 +144,13 @@ pub fn start(config: &config::Jobs, run: &Run) -> std::io::Result<Option<Feed>> 
     Ok(Some(Feed::new(config, run.clone(), counts, writer)))
 }
 
-/// Makes a directory that users may pass through and not list; one that is there must be nobody else's.
+/// Makes a directory in which users find the logs, each of which is its owner's alone; one that is there must be nobody else's.
 fn make_directory(path: &Path) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
     match std::fs::create_dir(path) {
-        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o711)),
+        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             let about = std::fs::symlink_metadata(path)?;
             let is_own = about.uid() == iotrace_recording::directory::effective_user();
