@@ -16,6 +16,7 @@
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
 //! front         the process without privileges that http and the socket's door run in
 //! http          the endpoint
+//! sight         which names of files a user may learn
 //! socket        recordings and snapshots for users without privileges
 //! subscriptions recordings that share the programs of the service
 //! subordinate   whose a user id is
@@ -44,6 +45,7 @@ pub mod own;
 pub mod processes;
 mod readers;
 pub mod shared;
+mod sight;
 pub mod snapshot;
 pub mod socket;
 mod subordinate;

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::{net::UnixStream, process::CommandExt as _},
+    os::unix::{fs::chown, net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -165,4 +165,40 @@ fn a_service_that_ends_tells_the_rest_and_why() {
     let (model, end) = client.end();
     assert_eq!(end["end"]["reason"], "the service ends", "{end}");
     assert_eq!(written(&model).values().sum::<u64>(), FILES as u64 * BYTES);
+}
+
+#[test]
+fn names_in_directories_of_others_stay_theirs() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    let secret = service.home(OTHER);
+    let own = home.path().join(format!("of-{USER}-1"));
+    std::fs::write(&own, "x").unwrap();
+    chown(&own, Some(USER), Some(USER)).unwrap();
+    let link = secret.path().join("a-secret-name");
+    std::fs::hard_link(&own, &link).unwrap();
+    // The service has the name by the other user's way.
+    let mut reader = Command::new("cat");
+    assert!(
+        reader
+            .arg(&link)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
+    let client = Client::new(&service, USER, &[]);
+    let all = Client::new(&service, 0, &[]);
+    go(writer(USER, home.path()));
+    let (model, _) = client.end();
+    let names = written(&model);
+    assert_eq!(names.values().sum::<u64>(), FILES as u64 * BYTES);
+    let is_secret = |name: &String| name.contains("a-secret-name");
+    assert!(!names.keys().any(is_secret), "{names:?}");
+    let (model, _) = all.end();
+    let names = written(&model);
+    assert!(
+        names.values().sum::<u64>() >= FILES as u64 * BYTES,
+        "{names:?}"
+    );
 }

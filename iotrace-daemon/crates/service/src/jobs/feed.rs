@@ -16,6 +16,7 @@ use crate::{
     attribution::{self, Kind, Unit},
     config::{self, CommandLines},
     processes::Processes,
+    sight::groups,
     totals::{OTHER, Totals, UNKNOWN, UnitId},
 };
 use iotrace_model::{
@@ -47,6 +48,8 @@ pub struct Note {
     pub unit: UnitId,
     pub begin: Option<Begin>,
     pub user: Option<u32>,
+    /// The user's.
+    pub groups: Vec<u32>,
     pub processes: Vec<(ProcessId, About)>,
     pub mounts: Vec<Mount>,
     pub names: Vec<(FileName, Option<Vec<u8>>, PhaseSet)>,
@@ -68,6 +71,8 @@ pub struct Note {
 /// A unit that is logged.
 struct Logged {
     user: Option<u32>,
+    /// Groups of the first process of the user.
+    groups: Vec<u32>,
     begun: Instant,
     /// When it last had a process or a count.
     active: (Instant, i64),
@@ -258,6 +263,7 @@ impl Feed {
         };
         let logged = Logged {
             user: about.owner,
+            groups: Vec::new(),
             begun: now.0,
             active: now,
         };
@@ -283,7 +289,7 @@ impl Feed {
             _ => &process.about,
         };
         let kind = totals.units().get(unit).map(|unit| unit.kind);
-        let user = self.user(unit, kind, about);
+        let user = self.user(unit, kind, about, process.id.pid);
         let is_private = match user {
             Some(0) => false,
             Some(user) => !is_open_to(about, user),
@@ -309,11 +315,15 @@ impl Feed {
     }
 
     /// Whose log it will be: the owner of the unit, or the user of a batch job's processes.
-    fn user(&mut self, unit: UnitId, kind: Option<Kind>, about: &About) -> Option<u32> {
+    fn user(&mut self, unit: UnitId, kind: Option<Kind>, about: &About, pid: u32) -> Option<u32> {
         let logged = self.units.get_mut(&unit)?;
         if logged.user.is_none() && is_batch(kind) {
             let is_of_job = |uid: &u32| *uid != 0 || about.role.job.is_some();
             logged.user = about.uid.filter(is_of_job);
+        }
+        if logged.groups.is_empty() && logged.user.is_some() && about.uid == logged.user {
+            logged.groups = groups(pid);
+            logged.groups.extend(about.rights.map(|rights| rights.gid));
         }
         logged.user
     }
@@ -410,7 +420,10 @@ impl Feed {
         let mut ended = Vec::new();
         for (unit, note) in &mut self.notes {
             note.now = unix;
-            note.user = self.units.get(unit).and_then(|logged| logged.user);
+            if let Some(logged) = self.units.get(unit) {
+                note.user = logged.user;
+                note.groups.clone_from(&logged.groups);
+            }
             if note.end.is_some() {
                 ended.push(*unit);
             }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Counts, about::About, feed::Note, keep, make_directory, name};
-use crate::config;
+use crate::{config, sight::Sight};
 use iotrace_model::{
     IoTotals, Model,
     counters::Counters,
@@ -33,6 +33,8 @@ pub struct Log {
     run: Run,
     about: About,
     model: Model,
+    /// Which names its user may learn; none: it is root's.
+    sight: Option<Sight>,
     recorder: Option<Recorder>,
     path: Option<PathBuf>,
     io_totals: IoTotals,
@@ -71,6 +73,7 @@ impl Log {
                 ..about
             },
             model: Model::with_spans(),
+            sight: None,
             recorder: None,
             path: None,
             io_totals: IoTotals::default(),
@@ -83,6 +86,12 @@ impl Log {
 
     /// Takes what the unit did in an interval.
     pub fn take(&mut self, note: Note) {
+        self.about.user = self.about.user.or(note.user);
+        if self.sight.is_none()
+            && let Some(user) = self.about.user.filter(|user| *user != 0)
+        {
+            self.sight = Some(Sight::new(user, note.groups));
+        }
         let model = &mut self.model;
         for (process, about) in note.processes {
             self.gone.remove(&process);
@@ -92,6 +101,10 @@ impl Log {
             model.restore_mount(mount);
         }
         for (name, opened_as, phases) in note.names {
+            let sight = self.sight.as_mut();
+            if sight.is_some_and(|sight| !sight.may_learn(&name.path)) {
+                continue;
+            }
             model.restore_file(&name, opened_as.as_deref(), phases);
         }
         let overflow = note.overflow.into_iter();
@@ -110,7 +123,6 @@ impl Log {
             model.add_done(process, phase.into(), &done);
         }
         self.gone.extend(note.gone);
-        self.about.user = self.about.user.or(note.user);
         self.about.merged += note.merged;
         if let Some(end) = note.end {
             self.end(end);

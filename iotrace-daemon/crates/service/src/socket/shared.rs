@@ -19,9 +19,10 @@ use super::{
     recording::{Settings, pause, processes},
     wire::{Over, Wire},
 };
+use crate::sight::Sight;
 use crate::subscriptions::{Item, Order, Queue, Wanted, What};
-use iotrace_model::{host, run::RAW};
-use iotrace_tracer::kernel::Detail;
+use iotrace_model::{host, input::Event, run::RAW};
+use iotrace_tracer::{drain::Batch, kernel::Detail};
 
 /// Between two looks at what ends a recording: its time, its size, the end of the service.
 const LOOK_INTERVAL: Timespec = Timespec {
@@ -43,6 +44,8 @@ pub fn can_be(record: &Record, counting: &Counting) -> bool {
 pub struct Recording<'a> {
     counting: &'a Counting,
     queue: Arc<Queue>,
+    /// Of the client; none: of root, who may learn all names.
+    sight: Option<Sight>,
 }
 
 /// Has the processes told of; what to say to the client.
@@ -55,7 +58,11 @@ pub fn start<'a>(
     let processes = processes(peer, record)?;
     pause();
     let queue = Arc::new(Queue::new().map_err(failed)?);
-    let recording = Recording { counting, queue };
+    let recording = Recording {
+        counting,
+        queue,
+        sight: (!peer.is_root()).then(|| Sight::of(peer.rights.uid, peer.rights.gid, peer.pid)),
+    };
     let start_unix_ns = host::realtime().map_err(failed)?;
     recording
         .order(What::Begin(Wanted {
@@ -78,7 +85,12 @@ pub fn start<'a>(
 
 impl Recording<'_> {
     /// Sends what is counted until the client has enough, or may have no more.
-    pub fn follow(self, wire: &mut Wire, begun: &Answer, settings: &Settings) -> Result<(), Over> {
+    pub fn follow(
+        mut self,
+        wire: &mut Wire,
+        begun: &Answer,
+        settings: &Settings,
+    ) -> Result<(), Over> {
         wire.say(begun)?;
         let deadline = Instant::now() + settings.max_duration;
         // When the last answer must be there, once it was asked for.
@@ -98,7 +110,7 @@ impl Recording<'_> {
             for item in self.queue.take() {
                 match item {
                     Item::Begun => {}
-                    Item::Batch(batch) => wire.batch(&batch)?,
+                    Item::Batch(batch) => wire.batch(&self.limit(batch))?,
                     Item::All(sums) => wire.say(&Answer::All(sums))?,
                     Item::End(sums, reason) => return Ok(wire.say(&Answer::End { sums, reason })?),
                 }
@@ -115,6 +127,17 @@ impl Recording<'_> {
                 return Err(io::Error::from(ErrorKind::TimedOut).into());
             }
         }
+    }
+
+    /// The batch without the names that the client may not learn.
+    fn limit(&mut self, mut batch: Batch) -> Batch {
+        if let (Batch::Events(events), Some(sight)) = (&mut batch, &mut self.sight) {
+            events.retain(|event| match event {
+                Event::File(name) => sight.may_learn(&name.path),
+                _ => true,
+            });
+        }
+        batch
     }
 
     fn order(&self, what: What) -> io::Result<()> {
