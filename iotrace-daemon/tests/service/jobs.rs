@@ -145,6 +145,9 @@ fn jobs_at_one_time_have_exact_logs_of_their_own() {
             .output()
             .unwrap();
         assert!(report.status.success(), "{report:?}");
+        let text = String::from_utf8(report.stdout).unwrap();
+        assert!(text.starts_with(unit), "{text}");
+        assert!(!text.contains("of the machine"), "{text}");
     }
     assert_eq!(listed(&logs, "slurm:8103").len(), 0);
     daemon.end(libc::SIGTERM);

@@ -15,6 +15,8 @@ pub enum Target {
     Pids(Vec<u32>),
     /// Every process of the system: `true`.
     All(bool),
+    /// A unit that the service logs, such as a batch job: the label `unit` of its metrics.
+    Unit(String),
 }
 
 /// Differences of the kernel's clocks, measured at the start.

@@ -63,6 +63,7 @@ fn about(report: &Report<'_>) -> Json {
         Target::Command(command) => ("command", json!(command)),
         Target::Pids(pids) => ("pids", json!(pids)),
         Target::All(all) => ("all", json!(all)),
+        Target::Unit(unit) => ("unit", json!(unit)),
     };
     about[key] = target;
     about

@@ -66,6 +66,7 @@ fn serialize<S: Serializer>(
         Target::Command(command) => map.serialize_entry("command", command)?,
         Target::Pids(pids) => map.serialize_entry("pids", pids)?,
         Target::All(all) => map.serialize_entry("all", all)?,
+        Target::Unit(unit) => map.serialize_entry("unit", unit)?,
     }
     map.serialize_entry("exit_code", &run.exit_code)?;
     map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;

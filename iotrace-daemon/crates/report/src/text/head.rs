@@ -28,6 +28,7 @@ pub fn target(run: &Run) -> String {
             )
         }
         Target::All(_) => "all processes".to_owned(),
+        Target::Unit(unit) => unit.clone(),
     }
 }
 

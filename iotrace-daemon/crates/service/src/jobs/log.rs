@@ -14,7 +14,7 @@ use iotrace_model::{
     counters::Counters,
     host,
     input::{Place, ProcessId},
-    run::Run,
+    run::{Run, Target},
 };
 use iotrace_recording::{Error, Recorder};
 
@@ -64,6 +64,7 @@ impl Log {
         Self {
             config: config.clone(),
             run: Run {
+                target: Target::Unit(about.unit.clone()),
                 start_unix_ns: start,
                 ..service.clone()
             },
