@@ -153,7 +153,7 @@ fn open(directory: &Path) -> io::Result<i32> {
     };
     // SAFETY: filled in, or all zeros.
     let about = unsafe { about.assume_init() };
-    if is_known && about.f_type == libc::TMPFS_MAGIC {
+    if is_known && about.f_type as u64 == libc::TMPFS_MAGIC as u64 {
         // SAFETY: as above, and not used again.
         unsafe { libc::close(fd) };
         return Err(io::Error::from_raw_os_error(IN_MEMORY));
