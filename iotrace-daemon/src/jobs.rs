@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+
+use super::{output::TextOrJson, user::number_of};
 use iotrace_model::run::rfc3339;
+use iotrace_report::escape::escape;
 use iotrace_service::{
     config::Config,
     jobs::{about::About, logs},
@@ -53,13 +56,7 @@ struct Choice {
     since: Option<Duration>,
     /// Print as text or as JSON.
     #[arg(short, long, value_enum, default_value = "text", global = true)]
-    format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
+    format: TextOrJson,
 }
 
 /// One log.
@@ -73,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = &args.choice;
     let mut all = read(choice.dir.as_deref())?;
     if let Some(user) = &choice.user {
-        let uid = user_id(user)?;
+        let uid = number_of(user)?;
         all.retain(|log| log.about.user.unwrap_or(0) == uid);
     }
     if let Some(since) = choice.since {
@@ -86,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(Action::Show(named)) => {
             all.retain(|log| is_of(&log.about, &named.id));
             some(&all, &named.id)?;
-            print(&all, Format::Json)?;
+            print(&all, TextOrJson::Json)?;
         }
         Some(Action::Rm(named)) => {
             all.retain(|log| is_of(&log.about, &named.id));
@@ -169,21 +166,9 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
     Ok(all)
 }
 
-fn user_id(name: &str) -> anyhow::Result<u32> {
-    if let Ok(uid) = name.parse() {
-        return Ok(uid);
-    }
-    let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
-    let line = users
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let uid = line.and_then(|line| line.split(':').nth(1)?.parse().ok());
-    uid.with_context(|| format!("there is no user {name}: give the number"))
-}
-
-fn print(logs: &[Log], format: Format) -> anyhow::Result<()> {
+fn print(logs: &[Log], format: TextOrJson) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    if format == Format::Json {
+    if format == TextOrJson::Json {
         let mut values = Vec::new();
         for log in logs {
             let mut value = serde_json::to_value(&log.about)?;
@@ -203,22 +188,17 @@ fn print(logs: &[Log], format: Format) -> anyhow::Result<()> {
         let about = &log.about;
         let start = rfc3339(about.start_unix_ns);
         let executable = about.executable.rsplit('/').next().unwrap_or_default();
-        let plain = |text: &str| -> String {
-            text.chars()
-                .map(|c| if c.is_control() { '?' } else { c })
-                .collect()
-        };
         writeln!(
             out,
             "{:20} {:>10.1} {:>6} {:16} {:24} {:>15} {:>15} {}",
             start.get(..19).unwrap_or(&start),
             about.duration_ns as f64 / 1e9,
             about.user.unwrap_or(0),
-            plain(executable),
-            plain(&about.unit),
+            escape(executable.as_bytes()),
+            escape(about.unit.as_bytes()),
             about.bytes_read,
             about.bytes_written,
-            log.directory.display()
+            escape(log.directory.as_os_str().as_encoded_bytes())
         )?;
     }
     Ok(())

@@ -24,60 +24,73 @@ pub struct User {
     pub environment: [(&'static str, OsString); 4],
 }
 
+/// Looks a user up by name, in /etc/passwd or wherever the host's database is, and reads the entry by `read`.
+fn look_up<T>(name: &str, read: impl FnOnce(&libc::passwd) -> T) -> anyhow::Result<T> {
+    let c_name = CString::new(name).context("--user")?;
+    // SAFETY: all zeros are a valid passwd, which has integers and pointers.
+    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    let mut texts = vec![0; ENTRY_BYTES];
+    // SAFETY: the pointers are to values that live for the call, and the length is that of the buffer.
+    let error = unsafe {
+        libc::getpwnam_r(
+            c_name.as_ptr(),
+            &raw mut entry,
+            texts.as_mut_ptr(),
+            texts.len(),
+            &raw mut found,
+        )
+    };
+    if error != 0 {
+        let error = io::Error::from_raw_os_error(error);
+        return Err(error).with_context(|| format!("--user {name:?} cannot be looked up"));
+    }
+    if found.is_null() {
+        bail!("--user {name:?}: there is no such user");
+    }
+    Ok(read(&entry))
+}
+
+/// The number of a user who is given by number or name.
+pub fn number_of(user: &str) -> anyhow::Result<u32> {
+    match user.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => look_up(user, |entry| entry.pw_uid),
+    }
+}
+
 impl User {
     /// Looks a user up by name.
     pub fn find(name: &str) -> anyhow::Result<Self> {
         if effective_user() != 0 {
             bail!("--user {name:?}: only root can run a command as another user");
         }
-        let c_name = CString::new(name).context("--user")?;
-        // SAFETY: all zeros are a valid passwd, which has integers and pointers.
-        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-        let mut found = std::ptr::null_mut();
-        let mut texts = vec![0; ENTRY_BYTES];
-        // SAFETY: the pointers are to values that live for the call, and the length is that of the buffer.
-        let error = unsafe {
-            libc::getpwnam_r(
-                c_name.as_ptr(),
-                &raw mut entry,
-                texts.as_mut_ptr(),
-                texts.len(),
-                &raw mut found,
-            )
-        };
-        if error != 0 {
-            let error = io::Error::from_raw_os_error(error);
-            return Err(error).with_context(|| format!("--user {name:?} cannot be looked up"));
-        }
-        if found.is_null() {
-            bail!("--user {name:?}: there is no such user");
-        }
-        // SAFETY: the entry was found, so its texts end with NUL and lie in the buffer, which lives.
+        // SAFETY: the texts of an entry that was found end with NUL and live as long as the entry.
         let text = |text| unsafe { OsStr::from_bytes(CStr::from_ptr(text).to_bytes()).to_owned() };
+        let (uid, gid, home, shell) = look_up(name, |entry| {
+            let (home, shell) = (text(entry.pw_dir), text(entry.pw_shell));
+            (entry.pw_uid, entry.pw_gid, home, shell)
+        })?;
+        let c_name = CString::new(name).context("--user")?;
         let mut groups = vec![0; MAX_GROUPS];
         let mut count = MAX_GROUPS as libc::c_int;
         // SAFETY: the count is the length of the vector.
         let listed = unsafe {
-            libc::getgrouplist(
-                c_name.as_ptr(),
-                entry.pw_gid,
-                groups.as_mut_ptr(),
-                &raw mut count,
-            )
+            libc::getgrouplist(c_name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count)
         };
         if listed < 0 {
             bail!("--user {name:?} is in more than {MAX_GROUPS} groups");
         }
         groups.truncate(usize::try_from(count)?);
         Ok(Self {
-            uid: entry.pw_uid,
-            gid: entry.pw_gid,
+            uid,
+            gid,
             groups,
             environment: [
-                ("HOME", text(entry.pw_dir)),
+                ("HOME", home),
                 ("USER", name.into()),
                 ("LOGNAME", name.into()),
-                ("SHELL", text(entry.pw_shell)),
+                ("SHELL", shell),
             ],
         })
     }

@@ -407,7 +407,7 @@ fn shipped_keys() -> BTreeSet<String> {
 
 #[test]
 fn the_schema_knows_every_key_of_the_configuration() {
-    /// What the chart sets itself, by values of its own, and the sections that it does not offer: no user of a pod's host reaches
+    /// Keys that the chart sets from its values; and sections that it does not offer: no user of a pod's host reaches
     /// its socket, and it mounts no directory for logs.
     const OWN: [&str; 3] = ["http.listen", "http.tls_certificate", "http.tls_key"];
     const NOT_OFFERED: [&str; 2] = ["recordings.", "jobs."];

@@ -28,7 +28,7 @@ fn service(logs: &Path, keys: &str) -> (Daemon, tempfile::NamedTempFile) {
     (Daemon::start(&mut command), config)
 }
 
-/// A job that writes so many blocks of 1000 bytes to a file, and goes on for some seconds.
+/// A job that writes `blocks` of 1000 bytes to a file, then sleeps.
 fn job(number: &str, file: &Path, blocks: u32, seconds: &str, user: Option<u32>) -> Child {
     let work = format!(
         "{} if=/dev/zero of=\"$1\" bs=1000 count={blocks} status=none; exec sleep {seconds}",

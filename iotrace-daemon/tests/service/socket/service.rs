@@ -224,7 +224,7 @@ impl Service {
     }
 }
 
-/// A request for a recording of these processes, by programs of its own.
+/// A request for a recording of these processes that loads its own kernel programs.
 pub fn record(pids: &[u32]) -> String {
     request(pids, true)
 }

@@ -62,7 +62,7 @@ impl Service {
         Ok(text)
     }
 
-    /// Waits until so many recordings run.
+    /// Waits until `count` recordings run.
     pub fn until_recordings(&self, count: u64) -> Result<()> {
         let end = Instant::now() + Duration::from_secs(120);
         while Instant::now() < end {

@@ -2,6 +2,7 @@
 
 use iotrace_common::key::FileId;
 
+use super::named;
 use crate::{
     Classifier,
     context::{Reason, Sorted, sort},
@@ -11,7 +12,7 @@ use crate::{
 use iotrace_model::{
     Model,
     counters::{BYTES_READ, BYTES_WRITTEN, Counters, OPENS, READS, WRITES},
-    input::{Event, FileName, Place, ProcessId},
+    input::{Place, ProcessId},
 };
 
 const SIZE: u64 = 1 << 20;
@@ -29,16 +30,7 @@ fn used(files: &[(&str, u64, u64)]) -> Model {
     let mut model = Model::default();
     for (inode, (path, read, written)) in files.iter().enumerate() {
         let id = file(inode as u64);
-        model.event(Event::File(FileName {
-            file: id,
-            path: path.as_bytes().to_vec(),
-            size: SIZE,
-            mode: 0o100_644,
-            magic: 0xef53,
-            block_size: 4096,
-            truncated: false,
-            deleted: false,
-        }));
+        model.event(named(id, path, SIZE));
         let mut counters = Counters::ZERO;
         counters.v[OPENS] = 1;
         (counters.v[READS], counters.v[BYTES_READ]) = (read.div_ceil(SIZE), *read);

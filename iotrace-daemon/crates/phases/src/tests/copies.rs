@@ -4,9 +4,10 @@ use iotrace_common::key::FileId;
 use iotrace_model::{
     Model,
     counters::*,
-    input::{Event, FileName, Place, ProcessId},
+    input::{Place, ProcessId},
 };
 
+use super::named;
 use crate::copies::Copies;
 
 const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
@@ -20,16 +21,7 @@ fn add_use(model: &mut Model, (name, inode): (&str, u64), is_read: bool, time: u
         generation: 0,
         inode,
     };
-    model.event(Event::File(FileName {
-        file,
-        path: format!("/data/{name}-{inode}").into_bytes(),
-        size: SIZE,
-        mode: 0o100_644,
-        magic: 0xef53,
-        block_size: 4096,
-        truncated: false,
-        deleted: false,
-    }));
+    model.event(named(file, &format!("/data/{name}-{inode}"), SIZE));
     let mut counters = Counters::ZERO;
     let (calls, bytes) = match is_read {
         true => (READS, BYTES_READ),

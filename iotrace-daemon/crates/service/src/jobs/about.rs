@@ -8,7 +8,7 @@ use iotrace_model::regular_file;
 use iotrace_recording::Directory;
 
 /// Name of the file.
-pub const FILE: &str = "job.json";
+pub const FILE_NAME: &str = "job.json";
 
 /// What a log says of its unit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ impl About {
             text.push(b'\n');
             file.write_all(&text)?;
             file.sync_all()?;
-            directory.rename(UNFINISHED, FILE)
+            directory.rename(UNFINISHED, FILE_NAME)
         });
         if written.is_err() {
             let _ = directory.remove_file(UNFINISHED);
@@ -53,7 +53,7 @@ impl About {
 
     /// Reads that of a log; `None` where there is none, or where it is damaged.
     pub fn read(log: &Path) -> Option<Self> {
-        let text = regular_file::read_text(&log.join(FILE)).ok()?;
+        let text = regular_file::read_text(&log.join(FILE_NAME)).ok()?;
         serde_json::from_str(&text).ok()
     }
 }

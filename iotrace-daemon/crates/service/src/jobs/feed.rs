@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iotrace_common::{key::FileId, rights::flags};
+use iotrace_common::{key::FileId, rights::Rights};
 
 use super::{Counts, Message, State, Writer};
 use crate::{
@@ -505,11 +505,17 @@ fn is_batch(kind: Option<Kind>) -> bool {
     matches!(kind, Some(Slurm | Pbs | Lsf | Flux))
 }
 
-/// Whether a user may see which files a process uses: it runs with no more rights than the user's.
+/// Whether a user may see which files a process uses, by the rule of ptrace(2); by its user alone where no more is known.
 fn is_open_to(about: &About, user: u32) -> bool {
-    const NEEDED: u32 = flags::ONE_USER | flags::DUMPABLE;
     match &about.rights {
-        Some(rights) => rights.uid == user && rights.flags & NEEDED == NEEDED,
+        Some(rights) => {
+            // Of whichever of the user's groups the process is.
+            let gid = rights.gid;
+            rights.are_open_to(&Rights {
+                gid,
+                ..Rights::of_user(user)
+            })
+        }
         None => about.uid == Some(user),
     }
 }

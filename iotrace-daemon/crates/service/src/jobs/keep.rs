@@ -172,7 +172,7 @@ mod tests {
 
     const FOREVER: Duration = Duration::from_secs(1 << 40);
 
-    /// A log of so many KiB, which was changed so many seconds ago.
+    /// Makes a log of `kib` KiB that was last changed `seconds_ago`.
     fn log(directory: &Path, name: &str, kib: usize, seconds_ago: u64) -> PathBuf {
         let log = directory.join("2026/01/02").join(format!("{name}.d"));
         fs::create_dir_all(&log).unwrap();

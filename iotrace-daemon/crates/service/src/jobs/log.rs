@@ -25,7 +25,7 @@ const MAX_SPANS: usize = 5_000;
 /// How long the end of a log is tried again.
 const END_RETRY: Duration = Duration::from_secs(600);
 /// [`Run::losses`]: counts without their file.
-const MERGED: &str = "job_log_merged";
+const MERGED_LOSS: &str = "job_log_merged";
 
 /// One log.
 pub struct Log {
@@ -191,7 +191,9 @@ impl Log {
 
     fn flush(&mut self) -> Result<(), Error> {
         if self.about.merged > 0 {
-            self.run.losses.insert(MERGED.into(), self.about.merged);
+            self.run
+                .losses
+                .insert(MERGED_LOSS.into(), self.about.merged);
         }
         let is_end = self.ended.is_some();
         if self.recorder.is_none() {
@@ -212,7 +214,7 @@ impl Log {
         let directory = recorder.directory().clone();
         let fail = |source| Error::Io {
             action: "write",
-            path: directory.path().join(super::about::FILE),
+            path: directory.path().join(super::about::FILE_NAME),
             source,
             hint: "",
         };

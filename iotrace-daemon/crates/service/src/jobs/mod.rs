@@ -43,7 +43,7 @@ use log::Log;
 /// Intervals that wait for the thread.
 const QUEUE_INTERVALS: usize = 4;
 /// Longest pause between two looks at what is due.
-const TICK: Duration = Duration::from_millis(250);
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Pause between two removals of old logs.
 const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the end of the service waits for the thread.
@@ -182,7 +182,7 @@ impl Thread {
             keep::give_to_users(directory);
         }
         loop {
-            match receiver.recv_timeout(TICK) {
+            match receiver.recv_timeout(LOOK_INTERVAL) {
                 Ok(Message::Notes(notes)) => notes.into_iter().for_each(|note| self.take(note)),
                 Ok(Message::End(now)) => {
                     for log in self.logs.values_mut().flatten() {
@@ -255,10 +255,10 @@ impl Writer {
                 Err(std::sync::mpsc::TrySendError::Full(back)) => message = back,
                 _ => break,
             }
-            std::thread::sleep(TICK / 10);
+            std::thread::sleep(LOOK_INTERVAL / 10);
         }
         while !self.thread.is_finished() && Instant::now() < end {
-            std::thread::sleep(TICK / 10);
+            std::thread::sleep(LOOK_INTERVAL / 10);
         }
         if self.thread.is_finished() {
             let _ = self.thread.join();

@@ -7,8 +7,8 @@
 //! peer         who asks, and what they may ask about
 //! places       how many there may be
 //! rate         how often there may be one
-//! recording    one recording, in a thread of its own, by programs of its own
-//! shared       the same by the programs of the service
+//! recording    one recording, in a separate thread, with separate kernel programs
+//! shared       the same with the kernel programs of the service
 //! wire         what is sent, and what is heard
 //! ```
 //!
@@ -331,7 +331,7 @@ fn record_for(
     let user = limits.subordinates.owner(peer.rights.uid);
     let is_shared = shared::can_be(&record, &hub.counting);
     let place = match is_shared {
-        // Costs no more than its connection, of which there are so many.
+        // It costs no more than its connection, so the limits of connections suffice.
         true => hub.shared.take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS),
         false => hub.recordings.take(user, limits.max_per_user, limits.max),
     };

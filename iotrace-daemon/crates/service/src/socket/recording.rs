@@ -1,5 +1,5 @@
-//! One recording for a client. Where the programs of the service do not count what is asked: kernel programs of its own, whose
-//! counters go to the client as they are drained.
+//! One recording for a client. If the service does not count what the client asks for, the recording loads its own kernel programs
+//! and sends their counters as it drains them.
 //!
 //! The service keeps nothing of it and writes no file. The programs trace the client's user alone, so that neither a pid
 //! that is reused nor a program with other rights brings anybody else's files into it. A client that is slow loses counts of

@@ -194,7 +194,7 @@ impl Subscription {
         }
     }
 
-    /// What was not counted since it began, of the whole machine and of its own, and what draining has cost since.
+    /// Losses of the machine and of this subscriber since it began, and the cost of draining since then.
     fn sums(&self, losses: &Losses, stats: Stats) -> Sums {
         let (before, earlier) = &self.before;
         let since = losses.iter().map(|(reason, count)| {

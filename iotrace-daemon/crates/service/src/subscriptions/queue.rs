@@ -1,4 +1,4 @@
-//! What a subscriber has not taken yet: bounded, so that a slow one loses counts of its own and nobody else any.
+//! What a subscriber has not taken yet. The queue is bounded: a slow subscriber only loses its own counts.
 
 use std::{
     collections::VecDeque,

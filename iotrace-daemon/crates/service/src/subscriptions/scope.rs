@@ -18,7 +18,7 @@ use iotrace_model::{
 
 /// An event is seen before the drain that has the counters of the time before it, or before the one after that: this many
 /// drains later, nothing more comes of that time.
-const DRAINS: u8 = 2;
+const DRAINS_UNTIL_SETTLED: u8 = 2;
 /// Processes that are remembered because they are not told of.
 const MAX_OTHERS: usize = 100_000;
 
@@ -48,9 +48,9 @@ pub struct Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     Running,
-    /// Its counters are told so many drains later.
+    /// Its counters count from the end of this many drains on.
     Waiting(u8),
-    /// It has ended, and is forgotten so many drains later.
+    /// It has ended. It is forgotten at the end of this many drains.
     Ended(u8),
 }
 
@@ -101,7 +101,8 @@ impl Scope {
                 if self.is_open(Some(rights)) {
                     if !is_member && self.wants_all() {
                         self.others.remove(process);
-                        self.members.insert(*process, Member::Waiting(DRAINS));
+                        self.members
+                            .insert(*process, Member::Waiting(DRAINS_UNTIL_SETTLED));
                         return true;
                     }
                     return is_member;
@@ -115,7 +116,7 @@ impl Scope {
                 self.others.remove(process);
                 let is_member = self.knows(*process);
                 if let Some(member @ Member::Running) = self.members.get_mut(process) {
-                    *member = Member::Ended(DRAINS);
+                    *member = Member::Ended(DRAINS_UNTIL_SETTLED);
                 }
                 is_member
             }
