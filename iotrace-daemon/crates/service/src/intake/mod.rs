@@ -333,9 +333,10 @@ impl Intake {
             return 0;
         }
         let mut used = self.used.clone();
-        let (_, oldest, _) = used.select_nth_unstable(model.file_count() - max_files / 2);
-        // Files of the interval that has just been taken may be in use: their names are still needed.
-        (*oldest).min(self.interval)
+        let (_, newest_over, _) = used.select_nth_unstable(model.file_count() - max_files / 2 - 1);
+        // All files of that interval, or none would go where all were used in one. Files of the interval that has just been taken
+        // may be in use: their names are still needed.
+        (*newest_over + 1).min(self.interval)
     }
 
     /// Follows the files to their new indices.

@@ -194,3 +194,28 @@ fn a_jobs_number_in_a_users_slice_charges_nothing_to_the_job() {
         .collect();
     assert_eq!(bytes, [("user:1000", 200), ("slurm:4242", 100)]);
 }
+
+#[test]
+fn files_that_were_all_used_in_one_interval_are_forgotten() {
+    const FILES: usize = 100;
+    const MAX_FILES: usize = 50;
+    let (mut intake, mut totals, mut model) = (intake(), Totals::new(20_000), Model::default());
+    let process = start(&mut intake, &mut totals, 1);
+    let mut counters = Counters::ZERO;
+    (counters.v[op::READ], counters.v[BYTES_READ]) = (1, 100);
+    for inode in 1..=FILES as u64 {
+        let file = FileId {
+            inode,
+            ..FileId::default()
+        };
+        named(&mut model, file);
+        model.add(process, Place::File(file), &counters);
+    }
+    let now = Instant::now();
+    intake.take(&mut model, &mut totals, now);
+    // They may be in use.
+    assert_eq!(intake.forget(&mut model, MAX_FILES).len(), 0);
+    intake.take(&mut model, &mut totals, now);
+    assert_eq!(intake.forget(&mut model, MAX_FILES).len(), FILES);
+    assert_eq!(model.file_count(), 0);
+}
