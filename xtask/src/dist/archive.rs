@@ -30,7 +30,7 @@ pub const TARGETS: [Target; 2] = [
     Target {
         arch: "x86_64",
         triple: "x86_64-unknown-linux-musl",
-        compiler: "musl-gcc",
+        compiler: "gcc",
         linker: None,
     },
     Target {

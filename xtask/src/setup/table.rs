@@ -230,11 +230,6 @@ pub const TOOLS: &[Tool] = &[
         &[Archive],
     ),
     tool(
-        command("musl-gcc", "musl-tools"),
-        "compiles what is C in it",
-        &[Archive],
-    ),
-    tool(
         Kind::Target("aarch64-unknown-linux-gnu"),
         "builds iotrace for machines of arm64",
         &[Arm64],
