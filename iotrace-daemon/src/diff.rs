@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     config::Sorting,
-    output::{Place, TextOrJson},
+    output::{Format, Place, TextJsonOrHtml, TextOptions},
 };
 use iotrace_analysis::findings::thresholds::Thresholds;
 use iotrace_phases::Classifier;
@@ -24,9 +24,9 @@ pub struct Args {
     /// The recording after it.
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// Compare as text or as JSON.
-    #[arg(short, long, value_enum, default_value_t = TextOrJson::Text)]
-    format: TextOrJson,
+    /// How the comparison is written [default: what the name of the output file tells, else text]
+    #[arg(short, long, value_enum)]
+    format: Option<TextJsonOrHtml>,
     /// Write to this file; an existing one is replaced when the new one is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -42,15 +42,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         thresholds,
     } = Sorting::read(args.rules.as_deref())?;
     disk::begin(None);
+    let format = Format::of(args.format.map(Format::from), args.output.as_deref());
+    let place = args.output.clone().map_or(Place::Stdout, Place::File);
+    format.check(&TextOptions::default(), &place, "--output")?;
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let before = report_of(&before, &classifier, &thresholds);
     let after = report_of(&after, &classifier, &thresholds);
     let diff = Diff::new(&before, &after);
-    let write = |layout: Layout, out: &mut dyn Write| match args.format {
-        TextOrJson::Text => iotrace_report::diff_text(&diff, layout, out),
-        TextOrJson::Json => iotrace_report::diff_json(&diff, out),
+    let write = |layout: Layout, out: &mut dyn Write| match format {
+        Format::Text => iotrace_report::diff_text(&diff, layout, out),
+        Format::Json | Format::JsonSummary => iotrace_report::diff_json(&diff, out),
+        Format::Html => iotrace_report::diff_html(&diff, out),
     };
-    let place = args.output.clone().map_or(Place::Stdout, Place::File);
     place.write(&Extent::Full, write)?;
     Ok(ExitCode::SUCCESS)
 }

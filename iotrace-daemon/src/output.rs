@@ -26,6 +26,27 @@ pub enum TextOrJson {
     Json,
 }
 
+/// How a comparison of runs is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TextJsonOrHtml {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+    /// A page for a browser.
+    Html,
+}
+
+impl From<TextJsonOrHtml> for Format {
+    fn from(format: TextJsonOrHtml) -> Self {
+        match format {
+            TextJsonOrHtml::Text => Self::Text,
+            TextJsonOrHtml::Json => Self::Json,
+            TextJsonOrHtml::Html => Self::Html,
+        }
+    }
+}
+
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {

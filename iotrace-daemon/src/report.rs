@@ -139,9 +139,6 @@ fn scale(
     format: Format,
     place: &Place,
 ) -> anyhow::Result<ExitCode> {
-    if format == Format::Html {
-        bail!("write --format text or json: a comparison of runs is no page");
-    }
     let mut rows = Vec::new();
     for directory in recordings {
         let job = iotrace_recording::read_job(std::slice::from_ref(directory))?;
@@ -151,7 +148,8 @@ fn scale(
     iotrace_report::scale::compare(&mut rows);
     place.write(&Extent::Full, |layout, out| match format {
         Format::Text => iotrace_report::scale_text(&rows, layout, out),
-        _ => {
+        Format::Html => iotrace_report::scale_html(&rows, out),
+        Format::Json | Format::JsonSummary => {
             serde_json::to_writer(&mut *out, &rows)?;
             out.write_all(b"\n")
         }

@@ -33,7 +33,7 @@ const SECOND: u64 = 1_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Writes the page of a recording.
-fn page_of(recording: &Path, file: &Path) {
+pub fn page_of(recording: &Path, file: &Path) {
     let written = Command::new(env!("CARGO_BIN_EXE_iotrace"))
         .arg("report")
         .arg(recording)
@@ -49,13 +49,13 @@ fn page_of(recording: &Path, file: &Path) {
 }
 
 /// A training run, its JSON report, and its page.
-struct Training {
+pub struct Training {
     _kept: Kept,
-    report: Value,
-    page: PathBuf,
+    pub report: Value,
+    pub page: PathBuf,
 }
 
-fn training() -> Training {
+pub fn training() -> Training {
     let kept = golden::kept("training");
     let page = kept.recording.with_file_name("report.html");
     page_of(&kept.recording, &page);
@@ -67,7 +67,7 @@ fn training() -> Training {
 }
 
 /// Every row of a table of the page, by the text of its cells.
-fn rows(page: &mut Page, section: &str) -> Vec<Vec<String>> {
+pub fn rows(page: &mut Page, section: &str) -> Vec<Vec<String>> {
     let rows = page.eval(&format!(
         "[...document.querySelectorAll('#{section} tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
     ));
@@ -82,7 +82,7 @@ fn row<'a>(rows: &'a [Vec<String>], first: &str) -> &'a [String] {
 }
 
 #[track_caller]
-fn no_faults(page: &mut Page) {
+pub fn no_faults(page: &mut Page) {
     let faults = page.faults();
     assert!(faults.is_empty(), "{faults:#?}");
 }

@@ -50,6 +50,13 @@ impl Measure {
         Some(self.after? / before)
     }
 
+    /// Whether neither run has any of it.
+    pub fn is_empty(&self) -> bool {
+        [self.before, self.after]
+            .into_iter()
+            .all(|value| value.is_none_or(|value| value == 0.0))
+    }
+
     /// Whether it became better, or worse, by more than `tolerance` (a share).
     pub fn is_better(&self, tolerance: f64) -> Option<bool> {
         let ratio = self

@@ -29,7 +29,10 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use file_counts::{Share, SharedFiles, file_ns};
 use global_merged::Moved;
-pub use html::html;
+pub use html::{
+    comparison::{diff_html, scale_html},
+    html,
+};
 use iotrace_analysis::phases::{PhaseSums, Phases};
 use iotrace_analysis::sum::Sum;
 pub use json::{diff_json, json, summary_json, view_json};

@@ -5,6 +5,7 @@
 //! it and nothing else, and a policy in the page lets only scripts and styles run that carry this file's own nonce.
 
 pub mod columns;
+pub mod comparison;
 mod data;
 mod files;
 mod over_time;
@@ -16,6 +17,7 @@ use std::{
 };
 
 use data::Data;
+use serde::Serialize;
 pub use tables::{Cell, PageSection, PageTable, Part};
 
 use super::Report;
@@ -28,7 +30,7 @@ const STYLES: [&str; 2] = [
 ];
 
 /// In the order of their dependencies.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 11] = [
     include_str!("vendor/uplot/uPlot.iife.min.js"),
     include_str!("page/format.js"),
     include_str!("page/dom.js"),
@@ -36,12 +38,29 @@ const SCRIPTS: [&str; 9] = [
     include_str!("page/heatmap.js"),
     include_str!("page/sections.js"),
     include_str!("page/tree.js"),
+    include_str!("page/treemap.js"),
     include_str!("page/files.js"),
+    SHELL,
     include_str!("page/main.js"),
 ];
 
+/// Those of a comparison of runs.
+const COMPARISON_SCRIPTS: [&str; 5] = [
+    include_str!("page/format.js"),
+    include_str!("page/dom.js"),
+    include_str!("page/sections.js"),
+    SHELL,
+    include_str!("page/comparison.js"),
+];
+
+const SHELL: &str = include_str!("page/shell.js");
+
 /// Writes the report as a page. `complete` is whether the recorder ended well.
 pub fn html(report: &Report<'_>, complete: bool, out: impl Write) -> io::Result<()> {
+    page(&Data::new(report, complete), &SCRIPTS, out)
+}
+
+fn page(data: &impl Serialize, scripts: &[&str], out: impl Write) -> io::Result<()> {
     let nonce = nonce()?;
     let mut out = BufWriter::with_capacity(1 << 16, out);
     // Every other piece is a name: the page has no other `@`.
@@ -49,8 +68,8 @@ pub fn html(report: &Report<'_>, complete: bool, out: impl Write) -> io::Result<
         match (index % 2, piece) {
             (1, "NONCE") => out.write_all(nonce.as_bytes())?,
             (1, "STYLES") => elements("style", &STYLES, &nonce, &mut out)?,
-            (1, "SCRIPTS") => elements("script", &SCRIPTS, &nonce, &mut out)?,
-            (1, "DATA") => serde_json::to_writer(InScript(&mut out), &Data::new(report, complete))?,
+            (1, "SCRIPTS") => elements("script", scripts, &nonce, &mut out)?,
+            (1, "DATA") => serde_json::to_writer(InScript(&mut out), data)?,
             _ => out.write_all(piece.as_bytes())?,
         }
     }
@@ -119,7 +138,7 @@ mod tests {
         for content in STYLES {
             assert!(!content.contains("</style") && !content.contains("url("));
         }
-        for content in SCRIPTS {
+        for content in SCRIPTS.into_iter().chain(COMPARISON_SCRIPTS) {
             assert!(!content.contains("</script") && !content.contains("<!--"));
         }
     }

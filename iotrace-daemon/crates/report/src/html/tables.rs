@@ -1,5 +1,7 @@
 //! Sections of the page that are notes and tables: they need no script.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 /// A section with its heading.
@@ -7,7 +9,7 @@ use serde::Serialize;
 pub struct PageSection {
     /// The anchor.
     pub id: &'static str,
-    pub title: &'static str,
+    pub title: Cow<'static, str>,
     pub parts: Vec<Part>,
 }
 
@@ -22,7 +24,7 @@ pub enum Part {
 /// A table; the first cell of a row is its heading.
 #[derive(Serialize)]
 pub struct PageTable {
-    caption: &'static str,
+    caption: Cow<'static, str>,
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
@@ -48,16 +50,20 @@ pub enum Cell {
 
 impl PageTable {
     /// A table with these headings; those that start with `<` are aligned left, all others right.
-    pub fn new(caption: &'static str, headings: &[&'static str]) -> Self {
+    pub fn new(caption: impl Into<Cow<'static, str>>, headings: &[&'static str]) -> Self {
         let column = |heading: &&'static str| Column {
             title: heading.trim_start_matches('<'),
             number: !heading.starts_with('<'),
         };
         Self {
-            caption,
+            caption: caption.into(),
             columns: headings.iter().map(column).collect(),
             rows: Vec::new(),
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {

@@ -271,7 +271,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
     );
     Some(PageSection {
         id: "devices",
-        title: "Block devices",
+        title: "Block devices".into(),
         parts: vec![Part::Note(note), Part::Table(table)],
     })
 }

@@ -105,7 +105,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
     }
     Some(PageSection {
         id: "mounts",
-        title: "Mounts",
+        title: "Mounts".into(),
         parts: vec![Part::Table(table)],
     })
 }

@@ -24,67 +24,63 @@ pub fn diff_text(diff: &Diff<'_>, layout: Layout, out: impl Write) -> io::Result
     for remark in diff.remarks() {
         page.prose(Style::Warning, &format!("{}.", escape(remark.as_bytes())))?;
     }
-    findings(diff, &mut page)?;
+    write_findings(diff, &mut page)?;
     for section in &diff.sections {
         numbers(section, &mut page)?;
     }
     page.flush()
 }
 
-fn findings(diff: &Diff<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    page.section("Findings")?;
-    let kept: Vec<_> = diff.kept().collect();
-    let line = |page: &mut Page<'_>, style, word: &str, severity: &str, finding: &Finding| {
-        let title = escape(finding.title.as_bytes());
-        page.prose(
-            style,
-            &format!("{word} [{severity}] {}: {title}", finding.code),
-        )
-    };
-    for finding in diff.gone() {
-        line(
-            page,
-            Style::Good,
-            "gone",
-            finding.saving.severity.name(),
-            finding,
-        )?;
-    }
-    for finding in diff.new_ones() {
-        line(
-            page,
-            Style::Warning,
-            "new",
-            finding.saving.severity.name(),
-            finding,
-        )?;
-    }
-    for (before, after) in &kept {
-        let severity = match (before.saving.severity.name(), after.saving.severity.name()) {
-            (before, after) if before == after => after.to_owned(),
-            (before, after) => format!("{before}, now {after}"),
+/// Each finding of either run: whether it is gone, new or still there, its severity, and itself.
+pub fn findings<'a>(diff: &Diff<'a>) -> Vec<(&'static str, String, &'a Finding)> {
+    let alone = |word| move |one: &'a Finding| (word, one.saving.severity.name().to_owned(), one);
+    let kept = diff.kept().map(|(before, after)| {
+        let [old, new] = [before, after].map(|one| one.saving.severity.name());
+        let severity = match old == new {
+            true => new.to_owned(),
+            false => format!("{old}, now {new}"),
         };
-        line(page, Style::Plain, "still", &severity, after)?;
+        ("still", severity, after)
+    });
+    let gone = diff.gone().map(alone("gone"));
+    gone.chain(diff.new_ones().map(alone("new")))
+        .chain(kept)
+        .collect()
+}
+
+fn write_findings(diff: &Diff<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    page.section("Findings")?;
+    let findings = findings(diff);
+    for (word, severity, finding) in &findings {
+        let style = match *word {
+            "gone" => Style::Good,
+            "new" => Style::Warning,
+            _ => Style::Plain,
+        };
+        let title = escape(finding.title.as_bytes());
+        let line = format!("{word} [{severity}] {}: {title}", finding.code);
+        page.prose(style, &line)?;
     }
-    if kept.is_empty() && diff.gone().next().is_none() && diff.new_ones().next().is_none() {
+    if findings.is_empty() {
         page.line(Style::Dim, "  none, before and after")?;
     }
     Ok(())
 }
 
-fn numbers(section: &Section, page: &mut Page<'_>) -> io::Result<()> {
+/// The heading of a section.
+pub fn title(section: &Section) -> String {
     let mut title = section.name.to_owned();
     title[..1].make_ascii_uppercase();
-    page.section(&match section.is_phase {
+    match section.is_phase {
         true => format!("Phase {}", section.name),
         false => title,
-    })?;
+    }
+}
+
+fn numbers(section: &Section, page: &mut Page<'_>) -> io::Result<()> {
+    page.section(&title(section))?;
     let mut table = Table::new(&["<", "BEFORE", "AFTER", "CHANGE"]);
-    for measure in &section.measures {
-        let is_empty = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
-        if is_empty(measure.before) && is_empty(measure.after) {
-            continue;
-        }
+    for measure in section.measures.iter().filter(|one| !one.is_empty()) {
         let style = match measure.is_better(TOLERANCE) {
             Some(true) => Style::Good,
             Some(false) => Style::Warning,
@@ -102,7 +98,7 @@ fn numbers(section: &Section, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// The name in words.
-fn label(section: &Section, name: &str) -> String {
+pub fn label(section: &Section, name: &str) -> String {
     // Of saves and loads it is the time from start to end.
     let is_event = ["checkpoints", "restores"].contains(&section.name);
     let words = match name {
@@ -124,7 +120,7 @@ fn label(section: &Section, name: &str) -> String {
     words.to_owned()
 }
 
-fn shown(unit: Unit, value: Option<f64>) -> String {
+pub fn shown(unit: Unit, value: Option<f64>) -> String {
     let Some(value) = value else {
         return "-".into();
     };
@@ -139,7 +135,7 @@ fn shown(unit: Unit, value: Option<f64>) -> String {
 }
 
 /// `-53 %`, `+12 %`, or by how much it is more where it more than doubled.
-fn change(measure: &Measure) -> String {
+pub fn change(measure: &Measure) -> String {
     match measure.ratio() {
         None => String::new(),
         Some(ratio) if ratio >= 2.0 => format!("x{ratio:.1}"),

@@ -32,11 +32,8 @@ pub fn target(run: &Run) -> String {
     }
 }
 
-/// What ran, where, how and for how long.
-pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let run = report.run;
-    let what = target(run);
-    page.line(Style::Title, &shorten(what.as_bytes(), page.width()))?;
+/// How long it ran, when, where, and how it ended.
+pub fn facts(run: &Run) -> String {
     let start = rfc3339(run.start_unix_ns);
     let start = start.get(..19).unwrap_or(&start).replace('T', " ");
     let mut facts = vec![
@@ -51,9 +48,17 @@ pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             .unwrap_or_default(),
     );
     facts.retain(|fact| !fact.is_empty());
+    facts.join(", ")
+}
+
+/// What ran, where, how and for how long.
+pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let run = report.run;
+    let what = target(run);
+    page.line(Style::Title, &shorten(what.as_bytes(), page.width()))?;
     page.line(
         Style::Plain,
-        &shorten(facts.join(", ").as_bytes(), page.width()),
+        &shorten(facts(run).as_bytes(), page.width()),
     )?;
     let mut how = format!(
         "iotrace {}, Linux {}, {} hooks, detail {}",

@@ -1,10 +1,10 @@
 //! The report for people: one screen that says what matters, and sections of aligned tables.
 
-mod diff;
+pub mod diff;
 pub mod escape;
 pub mod head;
 mod rollup;
-mod scale;
+pub mod scale;
 mod summary;
 pub mod table;
 pub mod units;

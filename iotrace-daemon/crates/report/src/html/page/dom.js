@@ -22,15 +22,62 @@ const dom = (() => {
     const body = rows.map((row) =>
       el("tr", {}, columns.map((column, index) =>
         el(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: kind(column) }, column.cell(row)))));
-    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-      el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, head)),
-        el("tbody", {}, body)));
+    const kept = columns.map((column, index) => (column.title ? index : -1)).filter((index) => index >= 0);
+    const texts = (row) => kept.map((index) => row.cells[index].textContent);
+    const all = () => [kept.map((index) => columns[index].title), ...body.map(texts)];
+    return el("div", { class: "table" },
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+        el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, head)),
+          el("tbody", {}, body))),
+      takeaway(caption, all));
+  }
+
+  /** Buttons that copy a table, for spreadsheets, and save it as CSV. `all` returns its rows, the titles first. */
+  function takeaway(caption, all) {
+    const copy = el("button", { type: "button", "data-take": "copy", "aria-label": `Copy the table ${caption}`,
+      onclick: () => copied(all().map((row) => row.join("\t")).join("\n")).then((done) => {
+        copy.textContent = done ? "Copied" : "Not allowed";
+        setTimeout(() => (copy.textContent = "Copy"), 2000);
+      }) }, "Copy");
+    const save = el("button", { type: "button", "data-take": "csv", "aria-label": `Save the table ${caption} as CSV`,
+      onclick: () => download(`${caption.toLowerCase().replaceAll(" ", "-")}.csv`, csv(all())) }, "CSV");
+    return el("div", { class: "controls take" }, copy, save);
+  }
+
+  async function copied(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  function download(name, text) {
+    const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    el("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  }
+
+  /** CSV as RFC 4180 has it. Text that a spreadsheet would take for a formula begins with a quote. */
+  function csv(rows) {
+    const cell = (value) => {
+      const plain = typeof value === "number" || !/^[=+\-@\t\r]/.test(value) ? String(value) : `'${value}`;
+      return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+    };
+    return rows.map((row) => `${row.map(cell).join(",")}\r\n`).join("");
   }
 
   /** A bar as long as `part` of `whole`, hidden from screen readers: the number is next to it. */
   function bar(part, whole, color) {
-    const percent = whole > 0 ? (100 * part) / whole : 0;
-    return el("span", { class: "bar", "aria-hidden": "true" }, part > 0 && el("span", { width: `${percent.toFixed(2)}%`, color }));
+    return pieces([[part, color]], whole);
+  }
+
+  /** A bar of several pieces, each `[part, color]` of `whole`. */
+  function pieces(parts, whole) {
+    const percent = (part) => (whole > 0 ? (100 * part) / whole : 0).toFixed(2);
+    return el("span", { class: "bar", "aria-hidden": "true" },
+      parts.map(([part, color]) => part > 0 && el("span", { width: `${percent(part)}%`, color })));
   }
 
   /** A row of buttons of which one is pressed. */
@@ -61,5 +108,5 @@ const dom = (() => {
     return getComputedStyle(probe).color;
   }
 
-  return { el, table, bar, choice, section, color };
+  return { el, table, takeaway, csv, bar, pieces, choice, section, color };
 })();

@@ -28,7 +28,7 @@ const files = (() => {
     const columns = [...COLUMNS, ...counters, ...LAST_COLUMNS];
     const total = table.name.length;
     const paths = table.name.map((name, i) => table.directory[i] < 0 ? name : `${data.directories.path[table.directory[i]]}/${name}`.replace(/^\/\//, "/"));
-    const state = { sort: "ns", down: true, words: [], phase: "" };
+    const state = { sort: "ns", down: true, words: [], phase: "", places: [] };
     let lowered = null;
     let order = Uint32Array.from(paths, (_, i) => i);
     let first = -1;
@@ -55,10 +55,13 @@ const files = (() => {
 
     function apply() {
       const chosen = data.uses.map((use) => state.phase === "" || use.phases.includes(state.phase));
+      const within = ({ kind, name }) => (path) => (kind === "file" ? path === name : path.startsWith(name.endsWith("/") ? name : `${name}/`));
+      const places = state.places.map(within);
       if (state.words.length) lowered ??= paths.map((path) => path.toLowerCase());
       let found = [];
       for (let i = 0; i < total; i += 1) {
-        if (chosen[table.use[i]] && state.words.every((word) => lowered[i].includes(word))) found.push(i);
+        if (chosen[table.use[i]] && state.words.every((word) => lowered[i].includes(word))
+          && (!places.length || places.some((has) => has(paths[i])))) found.push(i);
       }
       order = Uint32Array.from(found);
       const sign = state.down ? -1 : 1;
@@ -149,6 +152,20 @@ const files = (() => {
       apply();
     }
 
+    /** Lists the files in these places (`{kind, name}`; without any, everywhere) of a phase; returns the phases that they are of. */
+    function only(places, phase) {
+      state.places = places;
+      find("", phase);
+      return phase ? [phase] : [...new Set([...order].flatMap((i) => data.uses[table.use[i]].phases))];
+    }
+
+    /** The rows as they are sorted and filtered, with plain numbers, and the titles first. */
+    function all() {
+      const value = (key, i) => (key === "path" ? paths[i] : key === "use" ? data.uses[table.use[i]].label : table[key][i]);
+      const unit = (key) => (key === "ns" || key.endsWith("_ns") ? " (ns)" : "");
+      return [columns.map(({ key, title }) => title + unit(key)), ...[...order].map((i) => columns.map(({ key }) => value(key, i)))];
+    }
+
     let waiting = 0;
     search.addEventListener("input", () => {
       clearTimeout(waiting);
@@ -156,13 +173,14 @@ const files = (() => {
     });
     select.addEventListener("change", () => find(search.value, select.value));
     viewport.addEventListener("scroll", draw, { passive: true });
-    const controls = el("div", { class: "controls" }, el("label", { for: "search" }, "Search"), search, el("label", { for: "phase" }, "Phase"), select);
+    const controls = el("div", { class: "controls" }, el("label", { for: "search" }, "Search"), search, el("label", { for: "phase" }, "Phase"), select,
+      ...dom.takeaway("Files", all).childNodes);
     const folded = data.folded.files
       ? el("p", { class: "note folded" }, `${format.count(data.folded.files)} more files are not listed, those with the least time in I/O (at most `
         + `${format.duration(data.folded.longest_ns / 1e9)} each): together ${format.count(data.folded.operations)} operations, `
         + `${format.bytes(data.folded.bytes_read)} read, ${format.bytes(data.folded.bytes_written)} written. `
         + "All other parts of this page count them; the JSON report lists them.") : null;
-    return { controls, viewport, status, folded, find, print, draw: apply };
+    return { controls, viewport, status, folded, find, only, print, draw: apply };
   }
 
   return { build };

@@ -5,8 +5,8 @@
   const { el, section } = dom;
   const data = JSON.parse(document.getElementById("data").textContent);
   const { report } = data;
-  const main = document.getElementById("report");
   const drawn = [];
+  let chooseTime = () => {};
 
   function processes() {
     const table = data.processes;
@@ -35,6 +35,7 @@
     if (!data.series) return [el("p", { class: "note" }, "The recording has no interval with operations, so there is nothing to show over time.")];
     const line = timeline.build(data);
     drawn.push({ draw: line.draw, resize: line.resize });
+    chooseTime = line.only;
     return [el("p", { class: "note" }, note()), line.controls, line.place, line.readout];
   }
 
@@ -56,24 +57,41 @@
   }
 
   const table = files.build(data);
-  const directories = tree.build(data, (path) => {
+  const showFiles = (path) => {
     table.find(path);
     document.getElementById("files").scrollIntoView();
-  });
+  };
+  const directories = tree.build(data, showFiles);
+  const map = treemap.build(directories.root, showFiles);
+  drawn.push({ draw: map.draw, resize: map.draw });
+
+  /** Says what the timeline and the list of files are limited to, with a button that ends it. */
+  const chosen = el("p", { class: "chosen controls", "aria-live": "polite", hidden: true });
+
+  function choose(title, places, phase) {
+    chooseTime(table.only(places, phase));
+    chosen.replaceChildren(`Timeline and files show: ${title}`, el("button", { type: "button", id: "choose-all", onclick: () => {
+      table.only([], "");
+      chooseTime([]);
+      chosen.hidden = true;
+    } }, "Show all"));
+    chosen.hidden = false;
+    document.getElementById("timeline").scrollIntoView();
+  }
+
   const incomplete = data.complete ? null
     : el("p", { class: "warning" }, "This recording is not complete: it was still being written, or its recorder was killed. The page shows what it holds.");
 
-  document.title = `iotrace: ${sections.target(report)}`;
   const parts = [
     dom.el("section", { id: "summary", "aria-labelledby": "summary-title" }, ...sections.summary(data), incomplete),
-    section("timeline", "Timeline", ...overTime()),
-    sections.findings(report),
+    section("timeline", "Timeline", chosen, ...overTime()),
+    sections.findings(report, choose),
     sections.waits(data),
     sections.phases(data),
     sections.storage(data),
-    sections.events("checkpoints", "Checkpoints", "Checkpoint", report.checkpoints),
-    sections.events("restores", "Restores", "Restore", report.restores),
-    sections.events("epochs", "Epochs", "Epoch", report.epochs),
+    sections.checkpoints(report),
+    sections.restores(report),
+    sections.epochs(report),
     sections.balance(report),
     sections.facts("startup", "Startup", report.startup, sections.searched(report.startup)),
     sections.nodes(report.nodes),
@@ -81,43 +99,17 @@
     sections.sizes(data),
     sections.fileCounts(report),
     ...data.sections.map(sections.plain),
-    section("directories", "Directories", directories.controls, directories.place),
+    section("directories", "Directories", map.controls, map.trail, map.place, directories.controls, directories.place),
     section("files", "Files", table.controls, table.status, table.viewport, table.folded),
     processes(),
     sections.unseen(report.not_seen),
     sections.losses(data),
   ].filter((part) => part);
-  main.replaceChildren(...parts);
-  document.getElementById("nav").append(...parts.slice(1).map((part) =>
-    el("a", { href: `#${part.id}` }, part.querySelector("h2").textContent)));
-
-  const themes = ["auto", "light", "dark"];
-  const theme = document.getElementById("theme");
-  const redraw = () => drawn.forEach((one) => one.draw());
-  function use(name) {
-    document.documentElement.style.colorScheme = name === "auto" ? "light dark" : name;
-    theme.textContent = `Theme: ${name}`;
-    theme.dataset.theme = name;
-    redraw();
-  }
-  theme.addEventListener("click", () => use(themes[(themes.indexOf(theme.dataset.theme) + 1) % themes.length]));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  let before = "auto";
-  addEventListener("beforeprint", () => {
-    before = theme.dataset.theme;
-    use("light");
-    table.print(true);
+  shell.show(sections.target(report), parts, {
+    draw: () => drawn.forEach((one) => one.draw()),
+    resize: () => drawn.forEach((one) => one.resize()),
+    print: table.print,
   });
-  addEventListener("afterprint", () => {
-    use(before);
-    table.print(false);
-  });
-  let resizing = 0;
-  addEventListener("resize", () => {
-    cancelAnimationFrame(resizing);
-    resizing = requestAnimationFrame(() => drawn.forEach((one) => one.resize()));
-  });
-  use("auto");
   table.draw();
   document.documentElement.dataset.ready = String(Math.round(performance.now()));
 })();

@@ -66,8 +66,17 @@ const sections = (() => {
     ];
   }
 
-  function findings(report) {
+  /** `choose` shows in the timeline and in the list of files what a finding is about; it has no button where that is not known. */
+  function findings(report, choose) {
     if (!report.findings) return null;
+    const places = (finding) => (finding.subjects ?? []).filter((one) => one.kind !== "process").map((one) => ({ ...one, name: visible(one.name) }));
+    const filter = (finding) => {
+      const phase = finding.evidence?.phase ?? "";
+      const chosen = places(finding);
+      if (!phase && !chosen.length) return null;
+      const title = visible(finding.title ?? words(finding.code));
+      return el("p", {}, el("button", { type: "button", "data-choose": finding.code, onclick: () => choose(title, chosen, phase) }, "Show in timeline and files"));
+    };
     const severities = ["high", "medium", "low"];
     const pairs = (evidence) => Object.entries(evidence ?? {}).flatMap(([key, value]) =>
       [el("dt", {}, words(visible(key))), el("dd", {}, byKey(key, value))]);
@@ -80,6 +89,7 @@ const sections = (() => {
         el("p", { class: "note" }, el("code", {}, visible(finding.code)), `: confidence ${visible(finding.confidence)}`,
           finding.not_looked_at?.length ? `; not known: ${finding.not_looked_at.map(visible).join(", ")}` : null),
         el("dl", { class: "evidence" }, pairs(finding.evidence)),
+        filter(finding),
         finding.subjects?.length ? el("details", {}, el("summary", {}, `${count(finding.subjects.length)} concerned`),
           el("ul", {}, finding.subjects.map(subject))) : null));
     const list = (items) => (items ?? []).map(visible).join(", ");
@@ -247,17 +257,11 @@ const sections = (() => {
   /** What the analysis tells of itself or that another column says too. */
   const UNSHOWN = new Set(["start", "end", "seconds", "number"]);
 
-  /** Columns that come first where they are. */
-  const FIRST = ["name", "directory", "order", "files", "bytes_read", "bytes_written", "bandwidth_bytes_per_second",
-    "fsync_seconds", "interval_seconds", "training_pause_seconds"];
-
   /** The keys that become columns of a table of these objects, in order. */
   function keysOf(list) {
     const worth = (value) => value !== null && (typeof value !== "object" || Array.isArray(value));
-    const keys = [...new Set(list.flatMap((one) => Object.keys(one)))]
+    return [...new Set(list.flatMap((one) => Object.keys(one)))]
       .filter((key) => !UNSHOWN.has(key) && !key.endsWith("_hex") && list.some((one) => worth(one[key])));
-    const rank = (key) => (FIRST.includes(key) ? FIRST.indexOf(key) : FIRST.length);
-    return keys.sort((a, b) => rank(a) - rank(b));
   }
 
   /** One value of such a column. */
@@ -269,26 +273,83 @@ const sections = (() => {
     return pids.length > 8 ? `${count(pids.length)} of them` : pids.join(", ");
   }
 
-  const column = (list, key, at) => ({
-    title: words(key),
+  const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+  const column = (list, key) => ({
+    title: sentence(words(key)),
     number: !list.some((one) => typeof one[key] === "string"),
-    cell: (row) => shown(key, at(row)[key]),
+    cell: (row) => shown(key, row[key]),
   });
 
-  /** A table of events, each with its start and how long it took, and a column for all else that is known. */
-  function events(id, title, one, list) {
+  /** A column of events by its key; `null` where no event has it. */
+  const known = (list, title, key, show) =>
+    (list.some((one) => one[key] !== null && one[key] !== undefined) ? { title, number: true, cell: ({ event }) => show(event[key]) } : null);
+
+  /** The name beneath its directory; the whole path is the tooltip. */
+  function eventName({ event }) {
+    const start = `${event.directory}/`;
+    const name = event.name?.startsWith(start) ? event.name.slice(start.length) : event.name ?? "";
+    return el("code", { title: `${visible(event.directory ?? "")}/${visible(name)}` }, visible(name));
+  }
+
+  /** A table of events: number, start, how long it took, and more columns. Times that are not exact have a tilde. */
+  function events(id, title, one, list, more) {
     if (!list?.length) return null;
-    const beneath = (event) => {
-      const start = `${event.directory}/`;
-      return event.name?.startsWith(start) ? { ...event, name: event.name.slice(start.length) } : event;
-    };
+    const length = (event) => (event.end == null ? null : event.end - event.start);
+    const longest = Math.max(...list.map((event) => length(event) ?? 0));
+    const sign = (event) => (event.exact === false ? "~" : "");
     const columns = [
       { title: one, cell: ({ index }) => String(index + 1) },
-      { title: "Start", number: true, cell: ({ event }) => duration(event.start) },
-      { title: "Duration", number: true, cell: ({ event }) => duration(event.end == null ? null : event.end - event.start) },
-      ...keysOf(list).map((key) => column(list, key, ({ event }) => event)),
+      { title: "Start", number: true, cell: ({ event }) => sign(event) + duration(event.start) },
+      { title: "Duration", number: true, cell: ({ event }) => sign(event) + duration(length(event)) },
+      { title: "", cell: ({ event }) => bar(length(event) ?? 0, longest, "var(--accent)") },
+      ...more.filter((column) => column),
     ];
-    return section(id, title, table(title, columns, list.map((event, index) => ({ event: beneath(event), index }))));
+    const inexact = list.some((event) => event.exact === false)
+      ? el("p", { class: "note" }, "A tilde marks times between two flushes: the number of uses is exact, the time stands evenly between known ones.") : null;
+    return section(id, title, table(title, columns, list.map((event, index) => ({ event, index }))), inexact);
+  }
+
+  function checkpoints({ checkpoints: list }) {
+    return events("checkpoints", "Checkpoints", "Checkpoint", list, list && [
+      { title: "Name", cell: eventName },
+      known(list, "Files", "files", count),
+      known(list, "Written", "bytes_written", bytes),
+      known(list, "Bandwidth", "bandwidth_bytes_per_second", rate),
+      known(list, "In sync", "fsync_seconds", duration),
+      known(list, "After the last", "interval_seconds", duration),
+      known(list, "Training paused", "training_pause_seconds", duration),
+    ]);
+  }
+
+  function restores({ restores: list }) {
+    return events("restores", "Restores", "Restore", list, list && [
+      { title: "Name", cell: eventName },
+      known(list, "Files", "files", count),
+      known(list, "Read", "bytes_read", bytes),
+      known(list, "Mapped", "mmaps", count),
+      known(list, "Bandwidth", "bandwidth_bytes_per_second", rate),
+    ]);
+  }
+
+  /** Passes over the training data; of the bytes of each, a bar of what came from storage and from the page cache. */
+  function epochs({ epochs: list }) {
+    const most = Math.max(0, ...(list ?? []).map((epoch) => epoch.bytes_read));
+    const cached = list?.some((epoch) => epoch.bytes_fetched != null);
+    const split = ({ event }) => dom.pieces([[event.bytes_fetched, "var(--write)"], [event.bytes_cached, "var(--read)"]], most);
+    const part = (epoch) => (epoch.complete ? "all" : share(epoch.share_of_data, 1));
+    const made = events("epochs", "Epochs", "Epoch", list, list && [
+      known(list, "Files", "files", count),
+      known(list, "Read", "bytes_read", bytes),
+      cached ? { title: "", cell: split } : null,
+      known(list, "From storage", "bytes_fetched", bytes),
+      known(list, "Time in reads", "read_seconds", duration),
+      known(list, "Bandwidth", "bandwidth_bytes_per_second", rate),
+      { title: "Order", cell: ({ event }) => visible(event.order ?? format.NONE) },
+      { title: "Of the data", number: true, cell: ({ event }) => part(event) },
+    ]);
+    if (made && cached) made.append(el("ul", { class: "legend run" },
+      [["from storage", "var(--write)"], ["from the page cache", "var(--read)"]].map(([text, color]) => el("li", { class: "phase", color }, text))));
+    return made;
   }
 
   /** An object of single numbers as a list of them. */
@@ -296,7 +357,7 @@ const sections = (() => {
     const known = Object.entries(object ?? {}).filter(([, value]) => value !== null && typeof value !== "object");
     if (!known.length) return null;
     const cards = known.map(([key, value]) =>
-      el("div", { class: "card", "data-key": key }, el("dt", {}, words(key)), el("dd", {}, shown(key, value))));
+      el("div", { class: "card", "data-key": key }, el("dt", {}, sentence(words(key))), el("dd", {}, shown(key, value))));
     return section(id, title, el("dl", { class: "cards" }, cards), ...more);
   }
 
@@ -339,7 +400,7 @@ const sections = (() => {
   /** Recordings of several nodes: a row each. */
   function nodes(list) {
     if (!list?.length) return null;
-    return section("nodes", "Nodes", table("Nodes", keysOf(list).map((key) => column(list, key, (row) => row)), list));
+    return section("nodes", "Nodes", table("Nodes", keysOf(list).map((key) => column(list, key)), list));
   }
 
   const BUCKETS = [
@@ -400,5 +461,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, waits, phases, fileCounts, storage, unseen, events, facts, searched, balance, nodes, sizes, plain, losses, target };
+  return { summary, findings, waits, phases, fileCounts, storage, unseen, checkpoints, restores, epochs, facts, searched, balance, nodes, sizes, plain, losses, target };
 })();

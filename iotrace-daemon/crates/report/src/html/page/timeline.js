@@ -119,20 +119,30 @@ const timeline = (() => {
       return parts.join(" · ");
     }
 
-    const toggles = data.phases.filter((phase) => series.by_phase[phase]).map((phase) => {
-      const button = el("button", { type: "button", class: "phase", "aria-pressed": "true", color: `var(--phase-${phase})` }, format.words(phase));
-      button.addEventListener("click", () => {
+    const there = data.phases.filter((phase) => series.by_phase[phase]);
+    const toggles = there.map((phase) => el("button", { type: "button", class: "phase", "aria-pressed": "true", color: `var(--phase-${phase})`,
+      onclick: () => {
         if (!shown.delete(phase)) shown.add(phase);
-        button.setAttribute("aria-pressed", String(shown.has(phase)));
-        draw();
-      });
-      return button;
-    });
+        press();
+      } }, format.words(phase)));
+
+    function press() {
+      there.forEach((phase, index) => toggles[index].setAttribute("aria-pressed", String(shown.has(phase))));
+      draw();
+    }
+
+    /** Shows these phases alone; without any, all. */
+    function only(phases) {
+      shown.clear();
+      there.filter((phase) => !phases.length || phases.includes(phase)).forEach((phase) => shown.add(phase));
+      press();
+    }
+
     const kinds = Object.entries(KINDS).map(([value, { title }]) => [value, title]);
     const controls = el("div", { class: "controls" },
       dom.choice("What the timeline shows", kinds, kind, (value) => ((kind = value), draw())),
       el("div", { class: "legend", role: "group", "aria-label": "Phases shown" }, toggles));
-    return { controls, place, readout, draw, resize: () => plots.forEach((plot) => plot.setSize({ width: Math.max(place.clientWidth, 280), height: HEIGHT })) };
+    return { controls, place, readout, draw, only, resize: () => plots.forEach((plot) => plot.setSize({ width: Math.max(place.clientWidth, 280), height: HEIGHT })) };
   }
 
   /** Every other epoch has a ground, and each its number. */

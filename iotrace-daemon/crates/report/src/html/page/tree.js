@@ -109,7 +109,7 @@ const tree = (() => {
     const options = [["bytes", "Bytes"], ["ns", "Time in I/O"], ["operations", "Operations"], ["files", "Files"]];
     const controls = el("div", { class: "controls" }, "Largest first by ", dom.choice("Order of directories", options, measure, (value) => ((measure = value), draw())));
     draw();
-    return { controls, place };
+    return { controls, place, root };
   }
 
   return { build };
