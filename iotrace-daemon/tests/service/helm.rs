@@ -34,6 +34,8 @@ tracefs: true
 networkPolicy: {from: [{podSelector: {matchLabels: {app: prometheus}}}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 serviceMonitor: {enabled: true, interval: 30s}
+prometheusRule: {enabled: true, labels: {release: prometheus}}
+dashboard: {enabled: true}
 priorityClassName: ""
 affinity: {nodeAffinity: {}}
 podAnnotations: {a: b}
@@ -159,7 +161,7 @@ fn is_of_the_operator(object: &Value) -> bool {
 }
 
 #[test]
-fn the_operator_knows_the_monitors() {
+fn the_operator_knows_the_monitors_and_rules() {
     // A model of the custom resource drops what it does not know: what comes back is what went in.
     const CHECK: &str = "import json, sys\n\
                          from cloudcoil.models.prometheus_operator import v1\n\
@@ -172,7 +174,11 @@ fn the_operator_knows_the_monitors() {
     let kinds: BTreeSet<_> = monitors.iter().map(|one| one["kind"].as_str()).collect();
     assert_eq!(
         kinds,
-        BTreeSet::from([Some("PodMonitor"), Some("ServiceMonitor")])
+        BTreeSet::from([
+            Some("PodMonitor"),
+            Some("PrometheusRule"),
+            Some("ServiceMonitor")
+        ])
     );
     let check = |monitor: &Value| {
         let out = python("python", &["-c", CHECK], monitor.to_string().as_bytes());
@@ -185,9 +191,36 @@ fn the_operator_knows_the_monitors() {
         let (is_known, said) = check(monitor);
         assert!(is_known, "{monitor}: {said}");
         let mut wrong = monitor.clone();
-        wrong["spec"]["selectors"] = wrong["spec"]["selector"].clone();
+        wrong["spec"]["selectors"] = serde_json::json!({});
         assert!(!check(&wrong).0, "a key that there is not: {wrong}");
     }
+}
+
+#[test]
+fn the_chart_has_the_shipped_rules_and_dashboard() {
+    let (_, objects) = rendered(ALL);
+    let groups = &of_kind(&objects, "PrometheusRule")["spec"]["groups"];
+    let shipped = ["rules.yml", "alerts.yml"].map(|file| {
+        let text = fs::read(deploy("prometheus").join(file)).unwrap();
+        const TO_JSON: &str =
+            "import json, sys, yaml\nprint(json.dumps(yaml.safe_load(sys.stdin)['groups'][0]))";
+        let json = python("python", &["-c", TO_JSON], &text);
+        serde_json::from_slice::<Value>(&json.stdout).expect("YAML")
+    });
+    assert_eq!(groups, &serde_json::json!(shipped));
+    let maps = objects
+        .iter()
+        .filter(|object| object["kind"] == "ConfigMap");
+    let map = maps
+        .into_iter()
+        .find(|map| map["data"]["iotrace.json"].is_string());
+    let map = map.expect("a dashboard");
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    let given = map["data"]["iotrace.json"].as_str().unwrap();
+    let shipped = fs::read_to_string(deploy("grafana/iotrace.json")).unwrap();
+    assert_eq!(given.trim_end(), shipped.trim_end());
+    let (_, off) = rendered("");
+    assert!(!off.iter().any(|object| object["kind"] == "PrometheusRule"));
 }
 
 #[test]
@@ -300,8 +333,10 @@ fn the_service_starts_with_the_charts_configuration_and_capabilities() {
     let (_dir, path) = common::directory();
     let file = path.join("iotrace.toml");
     let config = |objects: &[Value]| {
-        let map = of_kind(objects, "ConfigMap");
-        fs::write(&file, map["data"]["iotrace.toml"].as_str().unwrap()).unwrap();
+        let mut texts = objects
+            .iter()
+            .filter_map(|object| object["data"]["iotrace.toml"].as_str());
+        fs::write(&file, texts.next().expect("a configuration")).unwrap();
     };
     // The check opens what is named, and there is no certificate here.
     let (_, all) = rendered(&ALL.replace("tlsSecret: iotrace-tls", ""));
@@ -370,6 +405,7 @@ fn values_that_are_wrong_are_refused_by_name() {
         ("image: {repository: ''}", "/image/repository"),
         ("image: {digest: 'sha256:12'}", "/image/digest"),
         ("podMonitor: {interval: soon}", "/podMonitor/interval"),
+        ("dashboard: {label: {}}", "label"),
         ("updateStrategy: {type: Never}", "/updateStrategy/type"),
         ("resource: {}", "resource"),
     ] {

@@ -79,4 +79,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   relabelings:
     - sourceLabels: [__meta_kubernetes_pod_node_name]
       targetLabel: instance
+    # The name that rules and dashboard ask for.
+    - targetLabel: job
+      replacement: iotrace
 {{- end -}}

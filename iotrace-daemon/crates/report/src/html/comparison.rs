@@ -27,7 +27,11 @@ pub fn diff_html(diff: &Diff<'_>, out: impl Write) -> io::Result<()> {
     let mut notes: Vec<String> = [("Before", diff.before), ("After", diff.after)]
         .map(|(which, report)| {
             let target = head::target(report.run);
-            format!("{which}: {} ({})", escape(target.as_bytes()), head::facts(report.run))
+            format!(
+                "{which}: {} ({})",
+                escape(target.as_bytes()),
+                head::facts(report.run)
+            )
         })
         .into();
     let remarks = diff.remarks().into_iter();
@@ -68,11 +72,17 @@ fn findings(diff: &Diff<'_>) -> PageSection {
 
 fn section(section: &Section) -> PageSection {
     let title = words::title(section);
-    let mut table = PageTable::new(title.clone(), &["<Measure", "Before", "<", "After", "<", "Change"]);
+    let mut table = PageTable::new(
+        title.clone(),
+        &["<Measure", "Before", "<", "After", "<", "Change"],
+    );
     for measure in section.measures.iter().filter(|one| !one.is_empty()) {
         // A bar would mean nothing beside a count of findings or files.
         let has_bar = measure.unit != Unit::Count;
-        let whole = measure.before.unwrap_or(0.0).max(measure.after.unwrap_or(0.0));
+        let whole = measure
+            .before
+            .unwrap_or(0.0)
+            .max(measure.after.unwrap_or(0.0));
         let bar = |value: Option<f64>| match value {
             Some(value) if has_bar && whole > 0.0 => Cell::Bar {
                 part: (value / whole * 1e6) as u64,

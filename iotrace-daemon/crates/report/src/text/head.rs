@@ -56,10 +56,7 @@ pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let run = report.run;
     let what = target(run);
     page.line(Style::Title, &shorten(what.as_bytes(), page.width()))?;
-    page.line(
-        Style::Plain,
-        &shorten(facts(run).as_bytes(), page.width()),
-    )?;
+    page.line(Style::Plain, &shorten(facts(run).as_bytes(), page.width()))?;
     let mut how = format!(
         "iotrace {}, Linux {}, {} hooks, detail {}",
         run.iotrace_version, run.kernel, run.hook, run.detail
