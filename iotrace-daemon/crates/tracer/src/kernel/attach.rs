@@ -14,7 +14,9 @@ use super::{
     error::chain,
     hooks::{Availability, Found, HOOKS, Kind, OptionalHook, RequiredBy, When},
     nobtf, pages,
-    program::{attach_error, attach_raw, kernel_btf, log_size, program, program_error},
+    program::{
+        attach_error, attach_raw, kernel_btf, load_together, log_size, program, program_error,
+    },
     variant,
 };
 use iotrace_model::run::RAW;
@@ -88,6 +90,7 @@ impl Kernel {
             return Ok(Hook::Raw);
         }
         let btf = kernel_btf(self.btf.as_deref())?;
+        self.load_together(choice, &btf);
         for (hook, reason) in self.attach_optional(&btf, true)? {
             if let Some(reason) = reason {
                 log::warn!("{}: {reason}", hook.lost);
@@ -102,6 +105,7 @@ impl Kernel {
         choice: HookChoice,
     ) -> Result<(Hook, Vec<HookState>), KernelError> {
         let btf = kernel_btf(self.btf.as_deref())?;
+        self.load_together(choice, &btf);
         let optional = self.attach_optional(&btf, false)?;
         let mut hooks: Vec<HookState> = optional
             .into_iter()
@@ -123,6 +127,20 @@ impl Kernel {
             reason: None,
         }));
         Ok((hook, hooks))
+    }
+
+    /// Loads what will be attached, as far as it attaches by types.
+    fn load_together(&mut self, choice: HookChoice, btf: &Btf) {
+        let mut wanted = Vec::new();
+        for hook in &HOOKS {
+            if let Availability::Ready(found) = self.hooks.of(hook.id) {
+                wanted.extend_from_slice(&found.programs);
+            }
+        }
+        if choice != HookChoice::Tracepoint {
+            wanted.extend_from_slice(self.misses.programs());
+        }
+        load_together(&mut self.ebpf, &wanted, btf);
     }
 
     /// Attaches the optional hooks that are wanted. Of each, why it is not attached, if it is not; those that only an option

@@ -64,10 +64,15 @@ impl Misses {
 
     /// Attaches as many copies as this kernel is known to need.
     pub fn attach(&mut self, ebpf: &mut Ebpf, btf: &Btf) -> Result<(), KernelError> {
-        let copies = if self.preemptible { 2 } else { 1 };
-        attach_raw(ebpf, PAIRS[..copies].as_flattened(), btf)?;
-        self.copies = copies;
+        attach_raw(ebpf, self.programs(), btf)?;
+        self.copies = self.programs().len() / 2;
         Ok(())
+    }
+
+    /// The programs of as many copies as this kernel is known to need, and their hooks.
+    pub fn programs(&self) -> &'static [(&'static str, &'static str)] {
+        let copies = if self.preemptible { 2 } else { 1 };
+        PAIRS[..copies].as_flattened()
     }
 
     /// Attaches one more copy where all there are have missed calls; whether it did. After an error it tries no more.

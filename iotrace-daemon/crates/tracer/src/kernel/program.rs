@@ -1,6 +1,10 @@
 //! One program of an object: loaded and attached, and the errors of both.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::Mutex,
+    thread::{self, available_parallelism},
+};
 
 use aya::{
     Btf, Ebpf, Endianness,
@@ -11,6 +15,9 @@ use super::{
     KernelError,
     error::{chain, errno_of, hint},
 };
+
+/// Hooks of all system calls.
+const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 
 /// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
 pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
@@ -24,7 +31,34 @@ pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
     })
 }
 
-/// Loads the programs, then attaches them: the verifier takes milliseconds, and the hooks are to come on together.
+/// Loads the programs at the same time, on as many CPUs as there are: the verifier takes up to half a second for one.
+/// A program that cannot be loaded is left out, and [`attach_raw`] finds its error.
+pub fn load_together(ebpf: &mut Ebpf, wanted: &[(&'static str, &str)], btf: &Btf) {
+    let programs = ebpf.programs_mut().filter_map(|(name, program)| {
+        let (_, hook) = wanted.iter().find(|(wanted, _)| *wanted == name)?;
+        let program: &mut BtfTracePoint = program.try_into().ok()?;
+        Some((program, *hook))
+    });
+    let mut programs: Vec<_> = programs.collect();
+    // The last is taken first: those of calls take the verifier longest.
+    programs.sort_by_key(|(_, hook)| CALLS.contains(hook));
+    let workers = available_parallelism()
+        .map_or(1, usize::from)
+        .min(programs.len());
+    let queue = Mutex::new(programs);
+    let next = || queue.lock().ok()?.pop();
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((program, hook)) = next() {
+                    let _ = program.load(hook, btf);
+                }
+            });
+        }
+    });
+}
+
+/// Loads the programs that are not yet loaded, then attaches all: the hooks are to come on together.
 pub fn attach_raw(
     ebpf: &mut Ebpf,
     hooks: &[(&'static str, &str)],
@@ -32,9 +66,11 @@ pub fn attach_raw(
 ) -> Result<(), KernelError> {
     for (name, hook) in hooks {
         let program: &mut BtfTracePoint = program(ebpf, name)?;
-        program
-            .load(hook, btf)
-            .map_err(|error| program_error(name, hook, &error))?;
+        if program.fd().is_err() {
+            program
+                .load(hook, btf)
+                .map_err(|error| program_error(name, hook, &error))?;
+        }
         log_size(name, program.info());
     }
     for (name, hook) in hooks {
