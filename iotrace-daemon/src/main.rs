@@ -12,6 +12,7 @@ mod interrupt;
 mod jobs;
 mod live;
 mod manual;
+mod mcp;
 mod meter;
 mod newest;
 mod operations;
@@ -86,6 +87,8 @@ enum Command {
     Diff(diff::Args),
     /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
     Export(export::Args),
+    /// Answer an assistant's questions about recordings, by the Model Context Protocol.
+    Mcp(mcp::Args),
     /// List, explain and check the rules that sort files into phases.
     Phases(phases::Args),
     /// Say whether this host can run iotrace, and what is missing.
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Command::Jobs(args) => jobs::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => manual::completions(&args),

@@ -11,6 +11,7 @@ mod export_many;
 mod export_trace;
 mod golden;
 mod html;
+mod mcp;
 mod recording;
 mod report_jobs;
 mod sql;
