@@ -47,15 +47,15 @@ use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
 /// The kernel programs in this binary.
 #[cfg(feature = "programs")]
 const PROGRAMS: Programs = Programs {
-    current: iotrace_programs::CURRENT,
-    compat_510: iotrace_programs::COMPAT_510,
-    nobtf: iotrace_programs::NOBTF,
+    current: iotrace_programs::current,
+    compat_510: iotrace_programs::compat_510,
+    nobtf: iotrace_programs::nobtf,
 };
 #[cfg(not(feature = "programs"))]
 const PROGRAMS: Programs = Programs {
-    current: &[],
-    compat_510: &[],
-    nobtf: &[],
+    current: Vec::new,
+    compat_510: Vec::new,
+    nobtf: Vec::new,
 };
 
 /// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.

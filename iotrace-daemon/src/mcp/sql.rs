@@ -1,12 +1,12 @@
 //! Read-only SQL over recordings, by SQLite.
 //!
-//! A statement is compiled over empty tables first. That says which columns of which tables it reads; only these are taken from
+//! A statement is compiled over empty tables first. That says which tables it reads, and which columns; these are taken from
 //! the Parquet files, into a database in memory, which the statement then runs over. Whatever it says, it can do no more than
 //! read these tables: everything else is refused when it is compiled, and it is stopped by its time and its memory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -48,7 +48,7 @@ pub fn query(directories: &[PathBuf], sql: &str, limit: usize) -> anyhow::Result
     let tables = rows::tables();
     let mut database = Connection::open_in_memory().context("cannot make a database")?;
     prepare_database(&database, &tables)?;
-    let used = used_by(&mut database, sql).map_err(|error| explained(error, &tables))?;
+    let used = used_by(&mut database, sql, &tables).map_err(|error| explained(error, &tables))?;
     for (name, columns) in &used {
         let columns: Vec<&str> = columns.iter().map(|column| &**column).collect();
         for directory in directories {
@@ -81,8 +81,8 @@ fn prepare_database(database: &Connection, tables: &[Table]) -> anyhow::Result<(
     Ok(())
 }
 
-/// The columns that a statement reads.
-fn used_by(database: &mut Connection, sql: &str) -> rusqlite::Result<Used> {
+/// The columns that a statement reads, and perhaps more of the same tables.
+fn used_by(database: &mut Connection, sql: &str, tables: &[Table]) -> rusqlite::Result<Used> {
     let used = Arc::new(Mutex::new(Used::new()));
     let seen = Arc::clone(&used);
     database.authorizer(Some(move |context: AuthContext<'_>| {
@@ -93,17 +93,29 @@ fn used_by(database: &mut Connection, sql: &str) -> rusqlite::Result<Used> {
         {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let columns = seen.entry(table_name.to_owned()).or_default();
-            // A table of which only the rows count has none.
-            if !column_name.is_empty() {
-                columns.insert(column_name.to_owned());
-            }
+            columns.insert(column_name.to_owned());
         }
         allow(context)
     }))?;
     database.prepare(sql)?;
     database.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
-    let used = used.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(used.clone())
+    let seen = used.lock().unwrap_or_else(PoisonError::into_inner);
+    // SQLite does not tell of columns that tables are joined by, nor of tables of which it reads nothing else. They are named in
+    // the text, but for columns of NATURAL.
+    let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let words: BTreeSet<String> = sql.split(word).map(str::to_ascii_lowercase).collect();
+    let is_natural = words.contains("natural");
+    let used = tables.iter().filter_map(|table| {
+        let seen = seen.get(table.name);
+        if seen.is_none() && !words.contains(table.name) {
+            return None;
+        }
+        let is_seen = |name: &String| seen.is_some_and(|seen| seen.contains(name));
+        let is_used = |name: &String| is_natural || is_seen(name) || words.contains(name);
+        let names = table.columns.iter().map(|column| column.name.clone());
+        Some((table.name.to_owned(), names.filter(is_used).collect()))
+    });
+    Ok(used.collect())
 }
 
 /// Allows what reads.
@@ -122,7 +134,7 @@ fn allow(context: AuthContext<'_>) -> Authorization {
 /// Puts the rows of a table into the database; columns that are not named stay null.
 fn fill(
     database: &Connection,
-    directory: &std::path::Path,
+    directory: &Path,
     table: &str,
     columns: &[&str],
 ) -> anyhow::Result<()> {
@@ -137,10 +149,6 @@ fn fill(
             names.join(", ")
         )
     };
-    // Names of no table of ours are those of SQLite's own, which are there.
-    if !rows::tables().iter().any(|one| one.name == table) {
-        return Ok(());
-    }
     let transaction = database.unchecked_transaction()?;
     let mut statement = database.prepare(&put)?;
     let mut failure = None;
@@ -162,7 +170,6 @@ fn fill(
 }
 
 fn put_row(statement: &mut Statement<'_>, cells: &[Cell]) -> rusqlite::Result<()> {
-    // Where no column is read, the values are not bound.
     for (index, cell) in cells.iter().enumerate() {
         let value = match cell {
             Cell::Null => ToSqlOutput::Owned(Owned::from(Null)),
