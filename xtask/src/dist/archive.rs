@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{cmd, run};
 
-use super::{Built, NAME, VERSION, notices, source_date, tree};
+use super::{Built, NAME, VERSION, notices, source_date, tree, wheel};
 
 /// A processor that there is a static program for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,7 @@ pub fn archives(
         };
         made.push(archive(&built, arch, &work, &output)?);
     }
+    made.push(wheel::make(&work, &output)?);
     let list = output.join(format!("iotrace-{VERSION}.cdx.json"));
     tree::write(&list, &components()?)?;
     made.push(list);

@@ -173,6 +173,12 @@ pub const TOOLS: &[Tool] = &[
         "finds what the Debian package depends on",
         &[Dist],
     ),
+    tool(WHEEL, "builds the Python package", &[Archive, Test]),
+    tool(
+        command("unzip", "unzip"),
+        "reads the Python package",
+        &[Test],
+    ),
     tool(command("man", "man-db"), "shows the manual pages", &[Test]),
     tool(command("zsh", "zsh"), "reads its completions", &[Test]),
     tool(command("fish", "fish"), "reads its completions", &[Test]),
@@ -336,6 +342,11 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
 const MCP: Kind = Kind::PythonEnvironment {
     name: "mcp",
     packages: &["mcp==2.3.0"],
+};
+
+const WHEEL: Kind = Kind::PythonEnvironment {
+    name: "wheel",
+    packages: &["setuptools==84.2.1"],
 };
 
 /// With the API's schemas of Kubernetes 1.25 to 1.37, and the Prometheus operator's own kinds.

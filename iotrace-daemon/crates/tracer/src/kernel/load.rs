@@ -166,7 +166,8 @@ pub fn load(
         options.detail = Detail::Basic;
     }
     let options = &options;
-    let object = &variant.object(programs)[..];
+    let object = variant.object(programs);
+    let object = &object[..];
     check_abi(object)?;
     if probe::is_confidential() {
         return Err(KernelError::Lockdown);

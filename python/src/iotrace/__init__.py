@@ -1,6 +1,6 @@
 """Marks that iotrace sees, from Python, by nothing but its standard library.
 
-    import iotrace_marker as iotrace
+    import iotrace
 
     for batch in loader:
         with iotrace.range("step"):
