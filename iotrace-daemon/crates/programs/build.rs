@@ -1,4 +1,4 @@
-//! Builds the kernel crate and puts its objects into `OUT_DIR`, and beside each the same compressed, which the crate embeds.
+//! Builds the kernel crate and puts its objects into `OUT_DIR`, and the same compressed, which the crate embeds.
 
 use std::env;
 use std::fs;
@@ -95,7 +95,7 @@ fn build_object(
     copied.map_err(|error| format!("cannot copy {}: {error}", object.display()))
 }
 
-/// Writes a file's content beside it, compressed.
+/// Writes a compressed copy of a file, in the same directory.
 fn compress(file: &Path) -> std::io::Result<()> {
     let compressed = fs::File::create(file.with_added_extension("gz"))?;
     let mut encoder = flate2::write::GzEncoder::new(compressed, flate2::Compression::best());

@@ -30,7 +30,7 @@ use tokio::{runtime, sync::Mutex, task::spawn_blocking};
 use super::{config::Sorting, newest};
 use recordings::Recordings;
 
-/// What an assistant is told of the server as a whole.
+/// What the server says of itself as a whole.
 const INSTRUCTIONS: &str = "Recordings of what programs did to files: which process read and wrote which files, how much, \
 for how long and in which phase (startup, training, checkpoint, restore, other). Begin with list_recordings and summary; \
 its verdict says whether the run was bound by file I/O, findings say what to change. Times are seconds, sizes bytes. Paths, \

@@ -70,8 +70,8 @@ tools! {
         complete, and whether it has an operation trace. The names are what `recordings` of the other tools takes.";
     summary(OfRecordings): "What a run did, in brief: verdict (was it bound by file I/O?), totals, phases, epochs, saves, \
         startup, findings, losses. Start here.";
-    findings(OfRecordings): "Problems that were found and what helps, the largest saving first, with what was looked at and \
-        what was not.";
+    findings(OfRecordings): "Problems that were found and what helps, the largest saving first, with which data \
+        was collected and which was not.";
     report_section(OfSection): "One section of the text report, by name.";
     files(OfFiles): "The files with the most time in calls or the most bytes, as far as they match a glob and belong to a \
         phase: operations, bytes and seconds of each, and the sum of the rest.";

@@ -249,10 +249,10 @@ fn sql_reads_lists_the_trace_and_names_of_any_bytes() {
     let answers = said.objects();
     let report = kept.report();
     let totals = &report["totals"];
-    let commonest = &totals["access_sizes"][0];
+    let most_common = &totals["access_sizes"][0];
     assert_eq!(
         answers[0]["rows"],
-        json!([[commonest["size"], commonest["count"]]])
+        json!([[most_common["size"], most_common["count"]]])
     );
     assert_eq!(answers[1]["rows"], json!([[totals["bytes_written"]]]));
     assert!(answers[2]["rows"][0][0].as_u64().unwrap() > 0);

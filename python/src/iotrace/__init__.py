@@ -7,7 +7,7 @@
             train(batch)
     iotrace.mark("validated")
 
-The library is libiotrace-marker.so (see iotrace.c): the one that the variable IOTRACE_MARKER names, the one beside this
+The library is libiotrace-marker.so (see iotrace.c): the one that the variable IOTRACE_MARKER names, the one next to this
 file, or the one that the loader finds. Without it the marks do nothing.
 """
 

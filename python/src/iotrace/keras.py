@@ -1,7 +1,6 @@
 """A callback for Keras: `model.fit(..., callbacks=[iotrace.keras.Marks()])`.
 
-Keras tells callbacks of no save. Put this one before ModelCheckpoint: saves are then within no epoch's range, and the report
-has each of them among its checkpoints.
+Keras calls no callback for a save: the report has saves among its checkpoints.
 """
 
 try:

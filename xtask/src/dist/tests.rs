@@ -218,7 +218,7 @@ fn an_archive_has_what_a_user_needs_and_its_checksum() {
 }
 
 /// The wheel needs nothing: its callbacks work on stand-ins of the frameworks, which call them as these do, and a stand-in of the
-/// library is told of ranges that are closed in order.
+/// library sees ranges that end in order.
 fn the_wheel_can_be_used(wheel: &Path) {
     let wheel = wheel.to_str().unwrap();
     let needs = output("unzip", &["-p", wheel, "*/METADATA"]);

@@ -8,7 +8,7 @@ use crate::{cmd, run};
 
 use super::{VERSION, source_date, tree};
 
-/// Makes the wheel of a copy of the package: building leaves files beside its source.
+/// Makes the wheel of a copy of the package: building leaves files in it.
 pub fn make(work: &Path, output: &Path) -> Result<PathBuf> {
     let source = work.join("python");
     tree::remove(&source)?;
