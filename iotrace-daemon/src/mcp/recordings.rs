@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use iotrace_recording::{Error, Job};
+use iotrace_recording::Error;
 
 /// Those of the command line.
 pub struct Recordings {
@@ -38,13 +38,13 @@ impl Recordings {
 
     /// The directories of these names; of the only recording where none is named.
     pub fn named(&self, names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
-        if let (&[(_, only)], []) = (&self.all.iter().collect::<Vec<_>>()[..], names) {
-            return Ok(vec![only.clone()]);
+        if !names.is_empty() {
+            return names.iter().map(|name| self.one(name)).collect();
         }
-        if names.is_empty() {
-            bail!("name a recording of {}", self.names());
+        match &self.all[..] {
+            [(only, _)] => Ok(vec![self.one(only)?]),
+            _ => bail!("name a recording of {}", self.names()),
         }
-        names.iter().map(|name| self.one(name)).collect()
     }
 
     /// The directory of one name.
@@ -61,14 +61,6 @@ impl Recordings {
         let names: Vec<&str> = self.all.iter().map(|(name, _)| &**name).collect();
         format!("{names:?}")
     }
-}
-
-/// Reads recordings as one job.
-pub fn read(directories: &[PathBuf]) -> anyhow::Result<Job> {
-    for directory in directories {
-        check_links(directory)?;
-    }
-    Ok(iotrace_recording::read_job(directories)?)
 }
 
 /// Refuses links in a recording: they may lead out of it.

@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Context,
     bound::{fitted, lines},
-    recordings::{self, check_links},
+    recordings::check_links,
     sql,
 };
 
@@ -192,7 +192,7 @@ fn with_report<T>(
     names: &[String],
     answer: impl FnOnce(&Report<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let job = recordings::read(&context.recordings.named(names)?)?;
+    let job = iotrace_recording::read_job(&context.recordings.named(names)?)?;
     answer(&report_of(context, &job))
 }
 
@@ -383,9 +383,6 @@ fn tables(_: &Context, asked: OfTables) -> anyhow::Result<String> {
 
 fn query(context: &Context, asked: OfQuery) -> anyhow::Result<String> {
     let directories = context.recordings.named(&asked.recordings)?;
-    directories
-        .iter()
-        .try_for_each(|directory| check_links(directory))?;
     let limit = asked.limit.unwrap_or(LIMIT);
     let found = sql::query(&directories, &asked.sql, limit)?;
     let mut answer = Map::new();
@@ -401,7 +398,11 @@ fn query(context: &Context, asked: OfQuery) -> anyhow::Result<String> {
 }
 
 fn diff(context: &Context, asked: OfDiff) -> anyhow::Result<String> {
-    let read = |name: &str| recordings::read(&[context.recordings.one(name)?]);
+    let read = |name: &str| {
+        anyhow::Ok(iotrace_recording::read_job(&[context
+            .recordings
+            .one(name)?])?)
+    };
     let (before, after) = (read(&asked.before)?, read(&asked.after)?);
     let (before, after) = (report_of(context, &before), report_of(context, &after));
     let diff = Diff::new(&before, &after);

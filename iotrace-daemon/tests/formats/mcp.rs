@@ -243,7 +243,7 @@ fn sql_reads_lists_the_trace_and_names_of_any_bytes() {
             ["query", {"recordings": one, "sql": "SELECT count(*) FROM operations NATURAL JOIN trace_files"}],
             ["query", {"recordings": one, "sql": "SELECT count(file) FROM operations"}],
             ["query", {"recordings": [hostile.recording], "sql":
-                "SELECT path FROM files WHERE path LIKE '%/h%' OR typeof(path) = 'blob'"}],
+        "SELECT coalesce(path_raw, path) FROM files WHERE path LIKE '%/h%'"}],
         ]),
     );
     let answers = said.objects();
