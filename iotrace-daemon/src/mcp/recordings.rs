@@ -17,12 +17,10 @@ impl Recordings {
     /// Of these directories, each of which must be a recording.
     pub fn new(directories: Vec<PathBuf>) -> anyhow::Result<Self> {
         for directory in &directories {
-            match iotrace_recording::about(directory) {
-                Err(error @ (Error::NotARecording(_) | Error::Io { .. })) => {
-                    return Err(error.into());
-                }
-                // It says what is wrong when it is asked for.
-                _ => {}
+            // One that is damaged says so when it is asked for.
+            let about = iotrace_recording::about(directory);
+            if let Err(error @ (Error::NotARecording(_) | Error::Io { .. })) = about {
+                return Err(error.into());
             }
         }
         let named = |directory: PathBuf| (directory.to_string_lossy().into_owned(), directory);

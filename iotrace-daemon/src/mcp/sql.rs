@@ -186,11 +186,7 @@ fn put_row(statement: &mut Statement<'_>, cells: &[Cell]) -> rusqlite::Result<()
 
 fn run(database: &Connection, sql: &str, limit: usize) -> rusqlite::Result<Answer> {
     let mut statement = database.prepare(sql)?;
-    let columns: Vec<String> = statement
-        .column_names()
-        .into_iter()
-        .map(ToOwned::to_owned)
-        .collect();
+    let columns: Vec<String> = statement.column_names().map(ToOwned::to_owned).collect();
     let mut found = statement.query([])?;
     let mut rows = Vec::new();
     let mut bytes = 0;
