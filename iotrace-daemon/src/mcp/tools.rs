@@ -421,11 +421,12 @@ mod tests {
             .as_str()
             .unwrap();
         let named = text.replace(" or ", ", ");
-        let named: Vec<&str> = named.trim_end_matches('.').split(", ").collect();
+        let named: Vec<&str> = named
+            .trim_end_matches('.')
+            .split(',')
+            .map(str::trim)
+            .collect();
         let sections: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
-        assert_eq!(
-            named.iter().map(|one| one.trim()).collect::<Vec<_>>(),
-            sections
-        );
+        assert_eq!(named, sections);
     }
 }
