@@ -12,6 +12,7 @@ mod interrupt;
 mod jobs;
 mod live;
 mod manual;
+mod mcp;
 mod meter;
 mod newest;
 mod operations;
@@ -46,15 +47,15 @@ use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
 /// The kernel programs in this binary.
 #[cfg(feature = "programs")]
 const PROGRAMS: Programs = Programs {
-    current: iotrace_programs::CURRENT,
-    compat_510: iotrace_programs::COMPAT_510,
-    nobtf: iotrace_programs::NOBTF,
+    current: iotrace_programs::current,
+    compat_510: iotrace_programs::compat_510,
+    nobtf: iotrace_programs::nobtf,
 };
 #[cfg(not(feature = "programs"))]
 const PROGRAMS: Programs = Programs {
-    current: &[],
-    compat_510: &[],
-    nobtf: &[],
+    current: Vec::new,
+    compat_510: Vec::new,
+    nobtf: Vec::new,
 };
 
 /// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.
@@ -86,6 +87,8 @@ enum Command {
     Diff(diff::Args),
     /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
     Export(export::Args),
+    /// Answer an assistant's questions about recordings, by the Model Context Protocol.
+    Mcp(mcp::Args),
     /// List, explain and check the rules that sort files into phases.
     Phases(phases::Args),
     /// Say whether this host can run iotrace, and what is missing.
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Command::Jobs(args) => jobs::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Mcp(args) => mcp::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => manual::completions(&args),

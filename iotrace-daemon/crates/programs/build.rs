@@ -1,7 +1,8 @@
-//! Builds the kernel crate and puts its objects into `OUT_DIR`, from where the crate embeds them.
+//! Builds the kernel crate and puts its objects into `OUT_DIR`, and the same compressed, which the crate embeds.
 
 use std::env;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -90,8 +91,16 @@ fn build_object(
         .join(machine.target())
         .join("release")
         .join(PACKAGE);
-    fs::copy(&object, to).map_err(|error| format!("cannot copy {}: {error}", object.display()))?;
-    Ok(())
+    let copied = fs::copy(&object, to).and_then(|_| compress(to));
+    copied.map_err(|error| format!("cannot copy {}: {error}", object.display()))
+}
+
+/// Writes a compressed copy of a file, in the same directory.
+fn compress(file: &Path) -> std::io::Result<()> {
+    let compressed = fs::File::create(file.with_added_extension("gz"))?;
+    let mut encoder = flate2::write::GzEncoder::new(compressed, flate2::Compression::best());
+    encoder.write_all(&fs::read(file)?)?;
+    encoder.finish()?.sync_all()
 }
 
 /// Names what the object is made of, beside the tools, which are named once they are found.

@@ -12,6 +12,7 @@ mod export_trace;
 mod golden;
 mod html;
 mod html_tools;
+mod mcp;
 mod recording;
 mod report_jobs;
 mod sql;

@@ -79,9 +79,9 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         waits: false,
     };
     let programs = Programs {
-        current: iotrace_programs::CURRENT,
-        compat_510: iotrace_programs::COMPAT_510,
-        nobtf: iotrace_programs::NOBTF,
+        current: iotrace_programs::current,
+        compat_510: iotrace_programs::compat_510,
+        nobtf: iotrace_programs::nobtf,
     };
     let types = load::read_types(None).unwrap();
     let mut kernel =

@@ -99,7 +99,7 @@ fn what_is_not_asked_for_is_not_there() {
 fn ranges_are_marked_from_python() {
     const SCRIPT: &str = "import os, sys\n\
         sys.path.insert(0, sys.argv[1])\n\
-        import iotrace_marker as iotrace\n\
+        import iotrace\n\
         fd = os.open(sys.argv[2], os.O_RDONLY)\n\
         with iotrace.range('epoch'):\n    \
             for step in (1, 2, 3):\n        \
@@ -110,7 +110,7 @@ fn ranges_are_marked_from_python() {
     let (_dir, dir) = directory();
     let (library, data) = (marker(&dir), dir.join("data"));
     fs::write(&data, [7; 10_000]).unwrap();
-    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/marker");
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/src");
     let run = Iotrace::record()
         .args(["--uprobe".into(), probe("marker", &library)])
         .env("IOTRACE_MARKER", library.to_str().unwrap())

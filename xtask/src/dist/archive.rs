@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{cmd, run};
 
-use super::{Built, NAME, VERSION, notices, source_date, tree};
+use super::{Built, NAME, VERSION, notices, source_date, tree, wheel};
 
 /// A processor that there is a static program for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,9 @@ fn build(target: &Target) -> Result<PathBuf> {
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     cargo.env(format!("CC_{variable}"), target.compiler);
-    // The checked variants are functions of another C library.
-    cargo.env(format!("CFLAGS_{variable}"), "-U_FORTIFY_SOURCE");
+    // The checked variants are functions of another C library; so are those with 64 in their names, which SQLite would use.
+    let flags = "-U_FORTIFY_SOURCE -DSQLITE_DISABLE_LFS";
+    cargo.env(format!("CFLAGS_{variable}"), flags);
     if let Some(linker) = target.linker {
         let variable = variable.to_uppercase();
         cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), linker);
@@ -93,6 +94,7 @@ pub fn archives(
         };
         made.push(archive(&built, arch, &work, &output)?);
     }
+    made.push(wheel::make(&work, &output)?);
     let list = output.join(format!("iotrace-{VERSION}.cdx.json"));
     tree::write(&list, &components()?)?;
     made.push(list);

@@ -5,6 +5,7 @@
 //! - [`notices`]: the licences of what the binary contains
 //! - [`deb`], [`rpm`]: the packages themselves
 //! - [`archive`]: static programs with all that a user needs, checksums, the list of what is compiled in
+//! - [`wheel`]: the Python package of marks and callbacks
 //!
 //! The package is `iotrace-daemon`, because another program has the name `iotrace` (a block tracer of Open CAS), whose
 //! binary is at the same place: the two conflict, and neither provides the other.
@@ -16,6 +17,7 @@ mod rpm;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod wheel;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -61,8 +61,8 @@ const FILES: [(&str, &str, u32); 13] = [
         0o644,
     ),
     (
-        "deploy/marker/iotrace_marker.py",
-        "usr/share/iotrace/marker/iotrace_marker.py",
+        "python/src/iotrace/__init__.py",
+        "usr/share/iotrace/marker/iotrace.py",
         0o644,
     ),
     (
@@ -229,7 +229,7 @@ pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
 }
 
 /// Copies the files of a directory, and of the directories in it.
-fn install_all(from: &Path, to: &Path) -> Result<()> {
+pub fn install_all(from: &Path, to: &Path) -> Result<()> {
     let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
     for entry in entries {
         let entry = entry?;

@@ -145,6 +145,11 @@ pub const TOOLS: &[Tool] = &[
         &[Test, Fast],
     ),
     tool(ANALYSIS, "reads recordings as they lie", &[Test, Fast]),
+    tool(
+        MCP,
+        "asks `iotrace mcp` as an assistant does",
+        &[Test, Fast],
+    ),
     tool(HDF5, "works on HDF5 files, and brings its library", &[Test]),
     tool(
         MPICH,
@@ -167,6 +172,12 @@ pub const TOOLS: &[Tool] = &[
         command("dpkg-shlibdeps", "dpkg-dev"),
         "finds what the Debian package depends on",
         &[Dist],
+    ),
+    tool(WHEEL, "builds the Python package", &[Archive, Test]),
+    tool(
+        command("unzip", "unzip"),
+        "reads the Python package",
+        &[Test],
     ),
     tool(command("man", "man-db"), "shows the manual pages", &[Test]),
     tool(command("zsh", "zsh"), "reads its completions", &[Test]),
@@ -325,6 +336,17 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
         "pyspark==4.3.0",
         "pytz==2026.6", // DuckDB asks for it to give out times
     ],
+};
+
+/// The Model Context Protocol's own library.
+const MCP: Kind = Kind::PythonEnvironment {
+    name: "mcp",
+    packages: &["mcp==2.3.0"],
+};
+
+const WHEEL: Kind = Kind::PythonEnvironment {
+    name: "wheel",
+    packages: &["setuptools==84.2.1"],
 };
 
 /// With the API's schemas of Kubernetes 1.25 to 1.37, and the Prometheus operator's own kinds.

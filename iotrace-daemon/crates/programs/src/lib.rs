@@ -1,20 +1,35 @@
-//! The kernel programs, compiled by the build script from `iotrace-ebpf`: ELF objects, one for each kind of kernel.
+//! The kernel programs, compiled by the build script from `iotrace-ebpf`: ELF objects, one for each kind of kernel. They are
+//! embedded compressed, to a fifth: no run needs more than one of them, and that one only while it is loaded.
 
-/// Bytes at an address that an ELF parser can read structs from.
-#[repr(C, align(8))]
-struct Aligned<B: ?Sized>(B);
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 
 macro_rules! object {
-    ($name:literal) => {{
-        static OBJECT: &Aligned<[u8]> =
-            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name)));
-        &OBJECT.0
-    }};
+    ($name:literal) => {
+        decompressed(include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz")))
+    };
 }
 
 /// For Linux 5.15 and later.
-pub static CURRENT: &[u8] = object!("iotrace-ebpf");
+pub fn current() -> Vec<u8> {
+    object!("iotrace-ebpf")
+}
+
 /// For Linux 5.10 to 5.14.
-pub static COMPAT_510: &[u8] = object!("iotrace-ebpf-compat_510");
+pub fn compat_510() -> Vec<u8> {
+    object!("iotrace-ebpf-compat_510")
+}
+
 /// For kernels without type information (BTF).
-pub static NOBTF: &[u8] = object!("iotrace-ebpf-nobtf");
+pub fn nobtf() -> Vec<u8> {
+    object!("iotrace-ebpf-nobtf")
+}
+
+/// At an address that an ELF parser can read structs from: allocators align what is that large to 16 bytes.
+fn decompressed(bytes: &[u8]) -> Vec<u8> {
+    let mut object = Vec::new();
+    let read = GzDecoder::new(bytes).read_to_end(&mut object);
+    read.expect("the build script compressed it");
+    object
+}

@@ -20,6 +20,7 @@ mod meta;
 mod reader;
 mod recorder;
 pub mod reference;
+pub mod rows;
 mod table;
 mod tables;
 pub mod trace;
@@ -27,7 +28,7 @@ pub mod trace;
 use std::{io, path::PathBuf};
 
 pub use job::{Job, Node, read_job, read_job_and_tell};
-pub use reader::{Recorded, read};
+pub use reader::{Recorded, about, read};
 pub use recorder::Recorder;
 
 pub use crate::directory::Directory;

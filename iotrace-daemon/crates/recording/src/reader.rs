@@ -26,6 +26,12 @@ pub fn read(directory: &Path) -> Result<Recorded, Error> {
     read_by(directory, None, &mut || ())
 }
 
+/// What the recording in `directory` says of itself: its run, and whether its recorder ended well. No part is read.
+pub fn about(directory: &Path) -> Result<(Run, bool), Error> {
+    let meta = Meta::read(directory)?;
+    Ok((meta.run, meta.complete))
+}
+
 /// As [`read`]; moments are by `clock` where one is given, so that those of several hosts compare. `read_one` is called
 /// behind each part.
 pub fn read_by(

@@ -192,13 +192,13 @@ pub fn read_group<S: Store>(
 
 /// Decodes a part of a file. On some damage the parquet crate panics where it should fail; what it worked on is given
 /// up with it.
-fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+pub fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".into())))
 }
 
 /// Fails if a row group claims more than may be held.
-fn check_size(group: &RowGroupMetaData) -> Result<(), ParquetError> {
+pub fn check_size(group: &RowGroupMetaData) -> Result<(), ParquetError> {
     let columns = group.columns().iter();
     let is_too_large = group.num_rows() > MAX_GROUP_ROWS
         || columns

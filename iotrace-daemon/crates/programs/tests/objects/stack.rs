@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SymbolKind};
 
-use iotrace_programs::{COMPAT_510, CURRENT, NOBTF};
+use iotrace_programs::{compat_510, current, nobtf};
 
 const LIMIT: u64 = 512;
 const FRAMES: usize = 8;
@@ -176,13 +176,13 @@ fn deepest(functions: &BTreeMap<Place, Function>, from: Place) -> (u64, Vec<Stri
 
 #[test]
 fn every_chain_of_calls_fits_the_stack_of_every_kernel() {
-    fits("current", CURRENT, 10);
-    fits("compat_510", COMPAT_510, 10);
+    fits("current", &current(), 10);
+    fits("compat_510", &compat_510(), 10);
 }
 
 #[test]
 fn and_so_does_every_one_without_type_information() {
-    fits("nobtf", NOBTF, 4);
+    fits("nobtf", &nobtf(), 4);
 }
 
 /// Checks every chain of calls of an object, which has at least `least` programs.

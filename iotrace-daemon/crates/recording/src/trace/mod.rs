@@ -16,18 +16,30 @@ mod reader;
 mod writer;
 
 pub use operations::Row;
+pub(crate) use reader::parts_in;
 pub use reader::{Rows, Trace};
 pub use writer::TraceWriter;
 
-use crate::tables::Description;
+use crate::{columns::Row as _, table::file_name, tables::Description};
 use operations::StoredRow;
 
 const PART: &str = "trace-";
+
+/// The file of a table of a trace part: that of files has the name of another table.
+pub(crate) fn file_name_of(table: &str) -> String {
+    match table {
+        FILES => file_name(files::Row::NAME),
+        _ => file_name(table),
+    }
+}
+
+/// The table of files, as pages and queries name it.
+const FILES: &str = "trace_files";
 
 /// The tables of a trace part.
 pub fn descriptions() -> [Description; 2] {
     [
         Description::of::<StoredRow>("operations"),
-        Description::of::<files::Row>("trace_files"),
+        Description::of::<files::Row>(FILES),
     ]
 }

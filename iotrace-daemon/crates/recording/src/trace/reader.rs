@@ -50,6 +50,20 @@ struct Part {
     first: i64,
 }
 
+/// The parts of the trace in `directory`, in order; none where the recording has no trace.
+pub(crate) fn parts_in(directory: &Path, meta: &Meta) -> impl Iterator<Item = PathBuf> {
+    let about = meta.run.trace.as_ref().into_iter();
+    about.flat_map(move |about| parts_behind(directory, about.parts))
+}
+
+/// The parts that `meta.json` knows, and those behind them that are there: they were written just before a kill.
+fn parts_behind(directory: &Path, known: u32) -> impl Iterator<Item = PathBuf> {
+    (1..)
+        .map(move |number: u32| (number, directory.join(format!("{PART}{number:06}"))))
+        .take_while(move |(number, part)| *number <= known || part.is_dir())
+        .map(|(_, part)| part)
+}
+
 impl Trace {
     /// Opens the trace in `directory`; none where the recording has none.
     pub fn open(directory: &Path) -> Result<Option<Self>, Error> {
@@ -64,15 +78,8 @@ impl Trace {
             about,
             operations: 0,
         };
-        let mut number = 1;
-        loop {
-            let part = directory.join(format!("{PART}{number:06}"));
-            // Those behind the last that meta.json knows were written just before a kill.
-            if number > trace.about.parts && !part.is_dir() {
-                break;
-            }
+        for part in parts_behind(directory, trace.about.parts) {
             trace.add(&part).map_err(|cause| cause.of_minor(minor))?;
-            number += 1;
         }
         trace.parts.sort_by_key(|part| part.first);
         Ok(Some(trace))

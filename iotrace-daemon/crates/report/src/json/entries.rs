@@ -112,7 +112,8 @@ pub fn process_entries(report: &Report<'_>, process: u32) -> impl Entries {
     )
 }
 
-fn hex(text: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub fn hex(text: &[u8]) -> String {
     text.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

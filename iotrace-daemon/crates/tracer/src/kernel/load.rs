@@ -167,6 +167,7 @@ pub fn load(
     }
     let options = &options;
     let object = variant.object(programs);
+    let object = &object[..];
     check_abi(object)?;
     if probe::is_confidential() {
         return Err(KernelError::Lockdown);

@@ -68,12 +68,12 @@ pub const NO_BTF: &str = "no type information (BTF) of this kernel: files are to
 /// An object by its name, for tests: the one for older kernels also runs on recent ones.
 const OVERRIDE: &str = "IOTRACE_TEST_PROGRAMS";
 
-/// The kernel programs: an ELF object for each variant, at an address aligned to 8 bytes.
+/// The kernel programs: what makes the ELF object of each variant, at an address aligned to 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Programs {
-    pub current: &'static [u8],
-    pub compat_510: &'static [u8],
-    pub nobtf: &'static [u8],
+    pub current: fn() -> Vec<u8>,
+    pub compat_510: fn() -> Vec<u8>,
+    pub nobtf: fn() -> Vec<u8>,
 }
 
 impl Variant {
@@ -98,11 +98,11 @@ impl Variant {
     }
 
     /// Its programs.
-    pub fn object(self, programs: &Programs) -> &'static [u8] {
+    pub fn object(self, programs: &Programs) -> Vec<u8> {
         match self {
-            Self::Current => programs.current,
-            Self::Compat510 => programs.compat_510,
-            Self::NoBtf => programs.nobtf,
+            Self::Current => (programs.current)(),
+            Self::Compat510 => (programs.compat_510)(),
+            Self::NoBtf => (programs.nobtf)(),
         }
     }
 

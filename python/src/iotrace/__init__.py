@@ -1,13 +1,13 @@
 """Marks that iotrace sees, from Python, by nothing but its standard library.
 
-    import iotrace_marker as iotrace
+    import iotrace
 
     for batch in loader:
         with iotrace.range("step"):
             train(batch)
     iotrace.mark("validated")
 
-The library is libiotrace-marker.so (see iotrace.c): the one that the variable IOTRACE_MARKER names, the one beside this
+The library is libiotrace-marker.so (see iotrace.c): the one that the variable IOTRACE_MARKER names, the one next to this
 file, or the one that the loader finds. Without it the marks do nothing.
 """
 
