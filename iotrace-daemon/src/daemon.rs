@@ -203,7 +203,8 @@ impl Daemon {
         let slurm_steps = config.metrics.slurm_steps;
         let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
         let mut intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
-        intake.set_jobs(jobs::start(&config.jobs, &run).context("the directory of job logs")?);
+        let logs = jobs::start(&config.jobs, &run, named);
+        intake.set_jobs(logs.context("the directory of job logs")?);
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,

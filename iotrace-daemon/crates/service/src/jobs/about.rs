@@ -32,6 +32,21 @@ pub struct About {
     pub merged: u64,
     /// Whether the log was ended; otherwise it is being written, or its service was killed.
     pub complete: bool,
+    /// The report's verdict; empty as long as the log has not been examined.
+    #[serde(default)]
+    pub verdict: String,
+    /// Findings by code, the worst first.
+    #[serde(default)]
+    pub findings: Vec<Found>,
+}
+
+/// A finding of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    pub code: String,
+    /// `high`, `medium` or `low`, as reports write it.
+    pub severity: String,
+    pub confidence: String,
 }
 
 impl About {

@@ -151,6 +151,11 @@ impl Log {
         self.path.as_deref()
     }
 
+    /// Where it is, if it has ended well.
+    pub fn written(&self) -> Option<&Path> {
+        self.path().filter(|_| self.is_done && self.about.complete)
+    }
+
     /// Whether nothing more is to be written.
     pub fn is_done(&self) -> bool {
         self.is_done
