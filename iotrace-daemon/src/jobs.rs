@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -12,15 +12,16 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 
-use super::{output::TextOrJson, user::number_of};
+use super::{output::TextOrJson, remote, user::number_of};
 use iotrace_model::run::rfc3339;
 use iotrace_report::escape::escape;
 use iotrace_service::{
     config::Config,
     jobs::{
-        about::{About, Found},
+        about::{About, Found, is_named},
         examine, logs,
     },
+    socket::protocol::{Answer, Ask, EndLog},
 };
 
 #[derive(Debug, clap::Args)]
@@ -39,6 +40,17 @@ enum Action {
     Show(Named),
     /// Remove the logs of one job that are complete.
     Rm(Named),
+    /// Have the running service end the logs of one job now, and print where they are: for epilogs.
+    End(End),
+}
+
+#[derive(Debug, clap::Args)]
+struct End {
+    #[command(flatten)]
+    named: Named,
+    /// The service's Unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,6 +98,9 @@ struct Log {
 /// Runs `iotrace jobs`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = &args.choice;
+    if let Some(Action::End(end)) = &args.action {
+        return self::end(end);
+    }
     let mut all = read(choice.dir.as_deref())?;
     if let Some(user) = &choice.user {
         let uid = number_of(user)?;
@@ -107,7 +122,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         all.retain(|log| log.about.findings.iter().any(is_grave));
     }
     match &args.action {
-        None | Some(Action::List) => print(&all, choice.format)?,
+        // The end needs no list.
+        None | Some(Action::List | Action::End(_)) => print(&all, choice.format)?,
         Some(Action::Show(named)) => {
             all.retain(|log| is_of(&log.about, &named.id));
             some(&all, &named.id)?;
@@ -131,13 +147,28 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Has the service end logs.
+fn end(end: &End) -> anyhow::Result<ExitCode> {
+    let socket = end.socket.clone().unwrap_or_else(remote::place);
+    let job = end.named.id.clone();
+    let mut reader = remote::ask(&socket, Ask::EndLog(EndLog { job }))?;
+    let Answer::LogsEnded { directories } = remote::answer(&mut reader)? else {
+        bail!("the service answers with something else");
+    };
+    let mut out = io::stdout().lock();
+    for directory in directories {
+        writeln!(out, "{}", escape(directory.as_os_str().as_encoded_bytes()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Removes a log, and what is beside it. Where the user may not, since the directory of the day is root's, they are emptied; the
 /// service removes them then.
 fn remove(log: &Path) -> io::Result<()> {
     let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     for path in examine::beside(log) {
         match fs::remove_file(&path) {
-            Err(error) if denied(&error) => fs::File::options()
+            Err(error) if denied(&error) => File::options()
                 .write(true)
                 .open(&path)
                 .and_then(|file| file.set_len(0))?,
@@ -193,8 +224,7 @@ fn some(logs: &[Log], id: &str) -> anyhow::Result<()> {
 }
 
 fn is_of(about: &About, id: &str) -> bool {
-    let number = about.unit.split_once(':').map(|(_, number)| number);
-    about.unit == id || number == Some(id) || !about.job.is_empty() && about.job == id
+    is_named(id, &about.unit, &about.job)
 }
 
 /// All logs that this user can read, the oldest first.

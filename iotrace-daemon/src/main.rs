@@ -81,7 +81,7 @@ enum Command {
     Snapshot(snapshot::Args),
     /// Print the report of a recording.
     Report(report::Args),
-    /// List the job logs of the service, show and remove them.
+    /// List the job logs of the service, show, end and remove them.
     Jobs(jobs::Args),
     /// Compare two recordings, before and after a change.
     Diff(diff::Args),

@@ -40,6 +40,12 @@ pub struct About {
     pub findings: Vec<Found>,
 }
 
+/// Whether `id`, as people write it, names this unit or its job: `4242`, `slurm:4242`.
+pub fn is_named(id: &str, unit: &str, job: &str) -> bool {
+    let number = unit.split_once(':').map(|(_, number)| number);
+    unit == id || number == Some(id) || !job.is_empty() && job == id
+}
+
 /// A finding of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {

@@ -72,12 +72,14 @@ impl Kept {
 pub fn remove_old(directory: &Path, open: &HashSet<PathBuf>, age: Duration, max_bytes: u64) -> u64 {
     let now = SystemTime::now();
     let is_old = |log: &Kept| now.duration_since(log.modified).is_ok_and(|old| old >= age);
+    // A user may empty a log, and not remove it.
+    let is_empty = |log: &Kept| fs::read_dir(&log.path).is_ok_and(|mut all| all.next().is_none());
     let all = logs(directory).into_iter().filter_map(Kept::of);
     let mut by_owner: BTreeMap<u32, u64> = BTreeMap::new();
     let mut old = Vec::new();
     let mut kept = Vec::new();
     for log in all {
-        match !open.contains(&log.path) && is_old(&log) {
+        match !open.contains(&log.path) && (is_old(&log) || is_empty(&log)) {
             true => old.push(log.path),
             false => {
                 *by_owner.entry(log.owner).or_default() += log.bytes;

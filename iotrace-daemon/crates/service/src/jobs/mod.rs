@@ -34,11 +34,16 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 pub use feed::Feed;
 pub use keep::logs;
 
-use crate::{config, totals::UnitId};
+use crate::{
+    config,
+    socket::protocol::{Code, Refusal},
+    totals::UnitId,
+};
 use feed::Note;
 use iotrace_model::run::Run;
 use examine::Queue;
@@ -118,6 +123,26 @@ impl Counts {
             _ => {}
         }
         *last = error;
+    }
+}
+
+/// The wish that the logs of a job end now.
+pub struct LogEnd {
+    /// Number or unit of the job.
+    pub job: String,
+    /// Who wishes it.
+    pub user: u32,
+    /// One for each log.
+    pub reply: oneshot::Sender<Result<Vec<Ended>, Refusal>>,
+}
+
+/// The directory of a log, once it has ended; `None` if it was too short to be kept.
+pub type Ended = oneshot::Receiver<Option<PathBuf>>;
+
+impl LogEnd {
+    pub fn refuse(self, code: Code, message: &str) {
+        // Who wished it may have gone.
+        let _ = self.reply.send(Err(Refusal::new(code, message)));
     }
 }
 
@@ -252,6 +277,9 @@ impl Thread {
         for logs in self.logs.values_mut() {
             for log in logs.iter().filter_map(Log::written) {
                 self.queue.push(log.to_owned());
+            }
+            for log in logs.iter_mut().filter(|log| log.is_done()) {
+                log.tell();
             }
             logs.retain(|log| !log.is_done());
         }
