@@ -70,7 +70,7 @@ struct Choice {
     /// Only jobs that began in this time, such as 2h or 7d.
     #[arg(long, value_name = "TIME", global = true, value_parser = humantime::parse_duration)]
     since: Option<Duration>,
-    /// Only jobs with this finding, such as `small-random-reads`.
+    /// Only jobs with this finding, such as `small-files-at-random`.
     #[arg(long, global = true, value_name = "ID")]
     finding: Option<String>,
     /// Only jobs with a finding of this severity or a higher one.

@@ -306,8 +306,8 @@ fn formats_and_findings_are_made_at_the_end() {
     assert_eq!(written(&log).0, 3_000_000);
     for (ending, start) in [
         ("darshan", &b""[..]),
-        ("html", b"<!DOCTYPE html>"),
-        ("json", b"{"),
+        ("html", &b"<!doctype html>"[..]),
+        ("json", &b"{"[..]),
     ] {
         let path = directory.with_extension(ending);
         wait_until(ending, || path.exists());
@@ -600,7 +600,7 @@ fn the_logs_of_several_nodes_make_one_job() {
     let mounted = Mounted::new();
     let (_dir, base) = common::directory();
     let logs = base.join("logs");
-    for (host, blocks) in [(&b"node-one"[..], 3000), (b"node-two", 7000)] {
+    for (host, blocks) in [(&b"node-one"[..], 3000), (&b"node-two"[..], 7000)] {
         let (daemon, _config) = service_with(&logs, "least = \"1s\"", |command| {
             // SAFETY: two plain calls in the child; the name lives as long as this process.
             unsafe {
