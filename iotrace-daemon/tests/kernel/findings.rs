@@ -817,3 +817,70 @@ fn epochs_in_the_same_order() {
         silent(&epochs_in_order(silent_order), "epochs-in-the-same-order");
     }
 }
+
+/// Two ranks that train for three epochs on 120 samples in the way of `variant` (`programs/ranks.py`).
+fn sampled(variant: &str) -> Value {
+    let job = Job::new().flush("250ms");
+    for directory in ["train/a", "train/b", "val", "holdout", "shards"] {
+        fs::create_dir_all(job.path(directory)).expect("a directory");
+    }
+    for sample in 0..60 {
+        for directory in ["train/a", "train/b"] {
+            let path = job.path(&format!("{directory}/{sample:03}.jpg"));
+            fs::write(path, [0; 5_000]).expect("a sample");
+        }
+        fs::write(job.path(&format!("val/{sample:03}.jpg")), [0; 5_000]).expect("a sample");
+    }
+    for sample in 0..40 {
+        fs::write(job.path(&format!("holdout/{sample:03}.jpg")), [0; 5_000]).expect("a sample");
+    }
+    for shard in 0..80 {
+        fs::write(job.path(&format!("shards/{shard:03}.tar")), [0; 20_480]).expect("a shard");
+    }
+    let job = job.file("train/tokens.bin", 8 * MIB);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/ranks.py");
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        script.into(),
+        variant.into(),
+        job.path("").into(),
+    ];
+    job.command(&command)
+}
+
+#[test]
+fn ranks_read_the_same() {
+    for variant in [
+        "no-sampler",
+        "no-sampler-same-seed",
+        "wrong-rank",
+        "no-split-of-shards",
+    ] {
+        let report = sampled(variant);
+        let finding = found(&report, "ranks-read-the-same");
+        assert_eq!(evidence(finding, "ranks"), 2.0, "{variant}");
+        assert!(
+            evidence(finding, "shared_files") > 0.9,
+            "{variant}: {finding:#}"
+        );
+    }
+    for variant in [
+        "right",
+        "right-with-workers",
+        "no-set-epoch",
+        "subset",
+        "drop-last",
+        "in-order",
+        "shards",
+        "tokens",
+        "validation",
+        "holdout",
+        "start-up",
+        "one-behind-the-other",
+    ] {
+        let report = sampled(variant);
+        let finding = find(&report, "ranks-read-the-same");
+        assert!(finding.is_none(), "{variant}: {finding:#?}");
+    }
+}

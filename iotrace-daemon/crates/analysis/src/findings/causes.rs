@@ -13,10 +13,11 @@ const SYMPTOM_CODES: [&str; 4] = [
 const BANDWIDTH_REACHED: &str = "bandwidth-of-mount-reached";
 
 /// Findings that say why reads of training data take time.
-const CAUSES_OF_READS: [&str; 9] = [
+const CAUSES_OF_READS: [&str; 10] = [
     "stage-the-data-set",
     "data-set-fits-in-memory",
     "read-amplification",
+    "ranks-read-the-same",
     "read-again-by-ranks",
     "small-files-at-random",
     "open-per-sample",
@@ -45,6 +46,12 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
         "tiny-reads",
         "open-per-sample",
         |tiny, open| tiny.subjects.first() == open.subjects.first(),
+    );
+    fold(
+        &mut findings,
+        "read-again-by-ranks",
+        "ranks-read-the-same",
+        |_, _| true,
     );
     // The time of the syncs is part of the time in which training waits.
     fold(

@@ -237,6 +237,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(passes::read_again_by_ranks(data, &facts));
     findings.extend(passes::read_amplification(data));
     findings.extend(audit::same_order(data));
+    findings.extend(audit::ranks_read_the_same(data));
     findings.extend(waits::storage_bound(data));
     findings.extend(waits::decode_bound(data));
     findings.extend(waits::too_few_cpus(data));

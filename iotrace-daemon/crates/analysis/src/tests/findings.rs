@@ -750,3 +750,70 @@ fn epochs_in_the_same_order() {
     sorted.sort_by_key(|file| (file % 4, file / 4));
     in_orders([&sorted, &sorted]).finds_no("epochs-in-the-same-order");
 }
+
+/// What each of two ranks reads of 96 files of `size` bytes in directory `name`, epoch for epoch.
+fn with_samples(name: &str, size: u64, epochs: &[[Vec<u64>; 2]]) -> Job {
+    let mut job = Job::new(epochs.len() as u64 * 10_000);
+    let path = |file: u64| format!("/data/{name}/n{}/{file:02}.jpg", file % 4);
+    for file in 0..96 {
+        job.file(&path(file), size);
+    }
+    for rank in 0..2 {
+        job.program(10 + rank, 1);
+    }
+    for (epoch, ranks) in (0..).zip(epochs) {
+        for (rank, order) in (0..).zip(ranks) {
+            for (turn, file) in (0..).zip(order) {
+                let from = epoch * 10_000 + turn * 100 + u64::from(rank);
+                job.read(used(10 + rank, &path(*file), from, from + 90), size);
+            }
+        }
+        job.flush((epoch + 1) * 10_000);
+    }
+    job
+}
+
+#[test]
+fn ranks_read_the_same() {
+    let order = |seed: u64| -> Vec<u64> {
+        let mut order: Vec<u64> = (0..96).collect();
+        order.sort_by_key(|file| {
+            let mixed = (file + 97 * seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+        });
+        order
+    };
+    let part = |step: u64, rank: usize| -> Vec<u64> {
+        order(step).into_iter().skip(rank).step_by(2).collect()
+    };
+    let parts = |step: u64| [part(step, 0), part(step, 1)];
+    // Without a sampler: each reads everything, in an order of its own or not.
+    for ranks in [[order(5), order(7)], [(0..96).collect(), (0..96).collect()]] {
+        let found = with_samples("train", 5_000, &[ranks.clone(), ranks]).finds("ranks-read-the-same");
+        assert!(found.evidence.contains(&("ranks", Value::Count(2))));
+        assert!(found.evidence.contains(&("shared_files", Value::Share(1.0))));
+    }
+    // One epoch of all, and ranks that all take the part of the first one.
+    with_samples("train", 5_000, &[[order(5), order(7)]]).finds("ranks-read-the-same");
+    let same = |step| [part(step, 0), part(step, 0)];
+    with_samples("train", 5_000, &[same(5), same(11)]).finds("ranks-read-the-same");
+    // A sampler: other files for each in each epoch, the same for each, and some left out.
+    let right = [parts(5), parts(11), parts(17), parts(29)];
+    with_samples("train", 5_000, &right).finds_no("ranks-read-the-same");
+    with_samples("train", 5_000, &[parts(5), parts(5)]).finds_no("ranks-read-the-same");
+    let dropped = right.map(|ranks| ranks.map(|files| files[..45].to_vec()));
+    with_samples("train", 5_000, &dropped).finds_no("ranks-read-the-same");
+    // Validation, shards, and few files.
+    let all = || [[order(5), order(7)]];
+    with_samples("val", 5_000, &all()).finds_no("ranks-read-the-same");
+    with_samples("train", 64 * MIB, &all()).finds_no("ranks-read-the-same");
+    let few = [[order(5)[..32].to_vec(), order(5)[..32].to_vec()]];
+    with_samples("train", 5_000, &few).finds_no("ranks-read-the-same");
+    // One rank behind the other, as two programs are.
+    let turns = [[order(5), Vec::new()], [Vec::new(), order(7)]];
+    with_samples("train", 5_000, &turns).finds_no("ranks-read-the-same");
+    // Read into memory once, at the start of a long run.
+    let mut job = with_samples("train", 5_000, &all());
+    job.run.duration_ns *= 4;
+    job.finds_no("ranks-read-the-same");
+}
