@@ -22,6 +22,7 @@ mod recorder;
 pub mod reference;
 mod table;
 mod tables;
+pub mod timeline;
 pub mod trace;
 
 use std::{io, path::PathBuf};
