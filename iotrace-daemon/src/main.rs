@@ -31,6 +31,7 @@ mod times;
 mod top;
 mod trace;
 mod user;
+mod whatif;
 
 use std::{io, process::ExitCode};
 
@@ -84,6 +85,8 @@ enum Command {
     Jobs(jobs::Args),
     /// Compare two recordings, before and after a change.
     Diff(diff::Args),
+    /// Predict how long a recorded run takes with other storage, CPUs or workers.
+    Whatif(whatif::Args),
     /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
     Export(export::Args),
     /// List, explain and check the rules that sort files into phases.
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Whatif(args) => whatif::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Phases(args) => phases::run(&args),
         Command::Check(args) => check::run(&args),
