@@ -214,10 +214,11 @@ fn files(
         let Some(ids) = mounts.get(name.as_bytes()) else {
             let known = mounts.keys().filter(|mount| !mount.is_empty());
             let known: Vec<String> = known.take(MAX_NAMED).map(|mount| escape(mount)).collect();
-            bail!(
-                "name another mount: no thread waited for files on {name}, but on {}",
-                known.join(", ")
-            );
+            let others = match known.is_empty() {
+                true => String::new(),
+                false => format!(", but on {}", known.join(", ")),
+            };
+            bail!("name another mount: no thread waited for files on {name}{others}");
         };
         files.extend(ids.iter().map(|id| (*id, Speed::Times(speed.0))));
     }
