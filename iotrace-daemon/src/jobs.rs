@@ -252,7 +252,7 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
 }
 
 fn print(logs: &[Log], format: TextOrJson) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     if format == TextOrJson::Json {
         let mut values = Vec::new();
         for log in logs {

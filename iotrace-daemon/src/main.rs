@@ -33,6 +33,7 @@ mod times;
 mod top;
 mod trace;
 mod user;
+mod whatif;
 
 use std::{io, process::ExitCode};
 
@@ -86,6 +87,8 @@ enum Command {
     Jobs(jobs::Args),
     /// Compare two recordings, before and after a change.
     Diff(diff::Args),
+    /// Predict how long a recorded run takes with other storage, CPUs or workers.
+    Whatif(whatif::Args),
     /// Write a recording in the format of another tool: Darshan, trace viewers, TensorBoard, tables.
     Export(export::Args),
     /// Answer an assistant's questions about recordings, by the Model Context Protocol.
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Jobs(args) => jobs::run(&args),
         Command::Diff(args) => diff::run(&args),
+        Command::Whatif(args) => whatif::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Mcp(args) => mcp::run(&args),
         Command::Phases(args) => phases::run(&args),

@@ -116,15 +116,24 @@ pub struct Args {
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
     pub uprobe: Vec<Wanted>,
     /// Keep what the main threads of processes wait for, too: storage by file, the loader's computing, the run queue, sleep,
-    /// page faults, the network.
-    #[arg(long)]
-    pub waits: bool,
+    /// page faults, the network. `timeline`: also every wait of every thread, for `iotrace whatif`.
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "sums")]
+    pub waits: Option<Waits>,
     /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
     #[arg(long, value_name = "NAME", requires = "command")]
     user: Option<String>,
     /// The program to trace, with its arguments.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// What is kept of waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Waits {
+    /// Sums for main threads.
+    Sums,
+    /// The same, and every wait of every thread.
+    Timeline,
 }
 
 /// Runs `iotrace record`.
@@ -239,7 +248,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
             false => block::Wanted::Nothing,
         },
         uprobes: args.uprobe.clone(),
-        waits: args.waits,
+        waits: args.waits.is_some(),
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
@@ -267,6 +276,9 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     );
     drain.begin_block()?;
     drain.begin_waits();
+    if args.waits == Some(Waits::Timeline) {
+        drain.keep_timeline();
+    }
     drain.watch(kernel.take_threads());
     let rings = rings::Operations::take(&mut kernel)?;
     let args = Args {
@@ -308,7 +320,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
-        ("--waits", args.waits),
+        ("--waits", args.waits.is_some()),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => anyhow::bail!(

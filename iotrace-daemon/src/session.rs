@@ -14,14 +14,14 @@ use super::{
     config::Sorting,
     output::{self, Place},
     progress::Progress,
-    record::Args,
+    record::{Args, Waits},
     report::next_steps,
 };
 use iotrace_model::host;
 use iotrace_model::targets;
 use iotrace_model::{
     About, Model,
-    run::{RAW, Run, Target},
+    run::{RAW, Run, Target, TimelineRun},
 };
 use iotrace_recording::{self, Directory, Recorder};
 use iotrace_report::Report;
@@ -122,6 +122,17 @@ impl Session {
         self.run.in_flight = in_flight::describe(heads, &self.earlier, &self.model, &self.run);
     }
 
+    /// Takes down how much of the timeline there is.
+    fn take_timeline(&mut self) {
+        let (segments, dropped) = self.model.timeline().counts();
+        let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+        self.run.timeline = (self.args.waits == Some(Waits::Timeline)).then_some(TimelineRun {
+            cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+            segments,
+            dropped,
+        });
+    }
+
     /// Takes down how long the run has lasted.
     pub fn tick(&mut self) {
         self.run.duration_ns = self.started.elapsed().as_nanos() as u64;
@@ -130,6 +141,7 @@ impl Session {
     /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
     pub fn flush(&mut self) {
         self.tick();
+        self.take_timeline();
         self.progress.clear();
         if let Err(error) = self.write_part() {
             log::error!("{error}; what was counted is kept for the next flush");
@@ -147,6 +159,7 @@ impl Session {
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.progress.clear();
         self.run.room_bytes = host::room(&self.model);
+        self.take_timeline();
         if let Some(lost) = self.lost.take() {
             // What there is, and no word that it is complete.
             if let Err(error) = self.write_part() {

@@ -35,6 +35,7 @@ pub fn run(host: &str, offset: i64, seconds: u64) -> Run {
         in_flight: Vec::new(),
         losses: BTreeMap::new(),
         trace: None,
+        timeline: None,
         uprobes: Vec::new(),
     }
 }

@@ -622,6 +622,7 @@ fn run() -> Run {
         in_flight: Vec::new(),
         losses: BTreeMap::new(),
         trace: None,
+        timeline: None,
         uprobes: Vec::new(),
     }
 }

@@ -43,6 +43,7 @@ fn run() -> Run {
         in_flight: Vec::new(),
         losses: [("skipped".to_owned(), 5)].into(),
         trace: None,
+        timeline: None,
         uprobes: Vec::new(),
     }
 }

@@ -37,3 +37,4 @@ mod untyped;
 mod uprobes;
 mod waits;
 mod ways;
+mod whatif;

@@ -24,6 +24,7 @@ pub mod sum;
 mod tests;
 pub mod uses;
 pub mod waits;
+pub mod whatif;
 
 use balance::Balance;
 use epochs::Epochs;

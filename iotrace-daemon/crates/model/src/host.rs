@@ -39,6 +39,7 @@ pub fn run(version: &str, target: Target, hook: &str, detail: &str) -> io::Resul
         in_flight: Vec::new(),
         losses: BTreeMap::new(),
         trace: None,
+        timeline: None,
         uprobes: Vec::new(),
     })
 }

@@ -47,6 +47,7 @@ mod rows;
 pub mod run;
 pub mod spans;
 pub mod targets;
+pub mod timeline;
 pub mod top;
 pub mod waits;
 
@@ -72,6 +73,7 @@ use moves::Moves;
 use processes::Processes;
 use rows::Rows;
 use spans::{Span, Spans};
+use timeline::Timeline;
 use waits::Waits;
 
 /// Everything counted in one run.
@@ -86,6 +88,7 @@ pub struct Model {
     global_merged: GlobalMerged,
     computing: Computing,
     waits: Waits,
+    timeline: Timeline,
     block: Block,
     moves: Moves,
     /// By node; of one node where it is no job of several.
@@ -228,6 +231,16 @@ impl Model {
     /// What main threads waited for.
     pub fn waits(&self) -> &Waits {
         &self.waits
+    }
+
+    /// When threads were off the CPU, where that is kept.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// The same, to add to.
+    pub fn timeline_mut(&mut self) -> &mut Timeline {
+        &mut self.timeline
     }
 
     /// Merged time over all processes, where it is kept.

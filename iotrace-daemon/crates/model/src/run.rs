@@ -92,6 +92,9 @@ pub struct Run {
     /// The operation trace, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceRun>,
+    /// The timeline of threads, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<TimelineRun>,
     /// Libraries that uprobes were on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uprobes: Vec<Probed>,
@@ -158,6 +161,17 @@ pub struct TraceRun {
     pub bytes: u64,
     /// Processes with operations that are not in the parts.
     pub missing: Vec<TraceMissing>,
+}
+
+/// The timeline of threads of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineRun {
+    /// CPUs that the recorder could use.
+    pub cpus: u32,
+    /// Segments that were kept.
+    pub segments: u64,
+    /// Segments for which there was no room.
+    pub dropped: u64,
 }
 
 /// Operations of a process that are missing in the trace.

@@ -23,6 +23,7 @@ pub mod reference;
 pub mod rows;
 mod table;
 mod tables;
+pub mod timeline;
 pub mod trace;
 
 use std::{io, path::PathBuf};

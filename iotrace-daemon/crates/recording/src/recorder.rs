@@ -10,6 +10,7 @@ use super::{
     memory,
     meta::Meta,
     tables::{self, Part},
+    timeline,
 };
 
 /// A recording that is being written.
@@ -91,7 +92,8 @@ impl Recorder {
     fn write_part(&mut self, part: &Part<'_>) -> Result<(), Error> {
         let name = format!("{PART}{:06}", self.parts.len() + 1);
         put_part(&self.directory, &name, |unfinished| {
-            tables::write(part, unfinished)
+            tables::write(part, unfinished)?;
+            timeline::write(part, unfinished)
         })?;
         self.parts.push(name);
         Ok(())
@@ -119,6 +121,7 @@ fn has_news(model: &Model) -> bool {
         || model.block().has_news()
         || model.computing().interval().next().is_some()
         || model.waits().interval().next().is_some()
+        || !model.timeline().interval().is_empty()
         || model.processes().iter().any(told)
 }
 

@@ -7,7 +7,7 @@ use parquet::basic::Type;
 use crate::{
     columns::{Field, Meaning, Presence},
     tables::{self, Description},
-    trace,
+    timeline, trace,
 };
 
 /// Columns of one value that are named; more of them are "all others".
@@ -20,7 +20,10 @@ pub fn render(page: &str) -> Result<String, String> {
     let tables = tables::descriptions();
     let files = tables.iter().find(|table| table.name == "files");
     let shared = files.map_or(&[][..], |files| &files.columns);
-    for table in tables.iter().chain(&trace::descriptions()) {
+    let others = trace::descriptions()
+        .into_iter()
+        .chain([timeline::description()]);
+    for table in tables.iter().chain(&others.collect::<Vec<_>>()) {
         let shared = if table.name == "files" {
             &[][..]
         } else {

@@ -789,9 +789,14 @@ fn ranks_read_the_same() {
     let parts = |step: u64| [part(step, 0), part(step, 1)];
     // Without a sampler: each reads everything, in an order of its own or not.
     for ranks in [[order(5), order(7)], [(0..96).collect(), (0..96).collect()]] {
-        let found = with_samples("train", 5_000, &[ranks.clone(), ranks]).finds("ranks-read-the-same");
+        let found =
+            with_samples("train", 5_000, &[ranks.clone(), ranks]).finds("ranks-read-the-same");
         assert!(found.evidence.contains(&("ranks", Value::Count(2))));
-        assert!(found.evidence.contains(&("shared_files", Value::Share(1.0))));
+        assert!(
+            found
+                .evidence
+                .contains(&("shared_files", Value::Share(1.0)))
+        );
     }
     // One epoch of all, and ranks that all take the part of the first one.
     with_samples("train", 5_000, &[[order(5), order(7)]]).finds("ranks-read-the-same");

@@ -67,6 +67,7 @@ impl Job {
             in_flight: Vec::new(),
             losses: BTreeMap::new(),
             trace: None,
+            timeline: None,
             uprobes: Vec::new(),
         };
         Self {

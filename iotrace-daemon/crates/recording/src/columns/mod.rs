@@ -290,6 +290,9 @@ macro_rules! row {
     ($(#[$meta:meta])* pub struct $row:ident in each $name:literal { $($body:tt)* }) => {
         row!(@declare [$(#[$meta])*] [$row] 'a $name true $($body)*);
     };
+    ($(#[$meta:meta])* pub struct $row:ident in $name:literal { $($body:tt)* }) => {
+        row!(@declare [$(#[$meta])*] [$row] 'a $name false $($body)*);
+    };
     (
         @declare [$(#[$meta:meta])*] [$($row:tt)*] $life:lifetime $name:literal $each:literal
         $($(#[doc = $doc:literal])+ $field:ident: $type:ty $(as $encoding:ident)?,)+

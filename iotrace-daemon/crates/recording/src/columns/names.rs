@@ -8,7 +8,9 @@ use iotrace_common::{
     key::FileId,
     op,
 };
-use iotrace_model::{PhaseSet, errno, input::Place, mounts::parse_device, run::Clock, waits::Leaf};
+use iotrace_model::{
+    PhaseSet, errno, input::Place, mounts::parse_device, run::Clock, timeline::Cause, waits::Leaf,
+};
 use iotrace_phases::phase::{Class, Phase};
 use parquet::data_type::ByteArrayType;
 
@@ -45,7 +47,7 @@ macro_rules! named {
     )+};
 }
 
-named! { OperationClass ErrorName PhaseCode Phases MergedPhases PlaceName DeviceClass Device Leaf }
+named! { OperationClass ErrorName PhaseCode Phases MergedPhases PlaceName DeviceClass Device Leaf Cause }
 
 fn position(names: &[&str], name: &[u8]) -> Option<usize> {
     names.iter().position(|known| known.as_bytes() == name)
@@ -246,5 +248,17 @@ impl Named for Leaf {
 
     fn of_name(name: &[u8]) -> Option<Self> {
         Leaf::of_name(name)
+    }
+}
+
+impl Named for Cause {
+    const UNKNOWN: Damage = "it names a cause of a wait that this iotrace does not know";
+
+    fn name(self) -> Cow<'static, str> {
+        Cause::name(self).into()
+    }
+
+    fn of_name(name: &[u8]) -> Option<Self> {
+        Cause::of_name(name)
     }
 }

@@ -67,6 +67,13 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if let Some(trace) = &report.run.trace {
         operations(trace, page)?;
     }
+    if let Some(timeline) = report.run.timeline.filter(|one| one.dropped > 0) {
+        let text = format!(
+            "{} waits had no room in the timeline: iotrace whatif cannot use it.",
+            count(timeline.dropped)
+        );
+        page.prose(Style::Warning, &text)?;
+    }
     let overflow = report.overflow.operations();
     if overflow > 0 {
         let text = format!(

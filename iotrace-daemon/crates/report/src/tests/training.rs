@@ -44,6 +44,7 @@ pub fn run() -> Run {
         ]
         .into(),
         trace: None,
+        timeline: None,
         uprobes: Vec::new(),
     }
 }

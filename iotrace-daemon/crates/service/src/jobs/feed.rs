@@ -475,9 +475,10 @@ impl Feed {
     /// Takes who wishes the end of logs.
     fn take_wishes(&mut self) {
         for wish in std::mem::take(&mut self.wishes) {
-            let named = self.units.iter().filter(|(_, logged)| {
-                is_named(&wish.job, &logged.name, &logged.job)
-            });
+            let named = self
+                .units
+                .iter()
+                .filter(|(_, logged)| is_named(&wish.job, &logged.name, &logged.job));
             let named: Vec<(UnitId, Owner)> =
                 named.map(|(unit, logged)| (*unit, logged.owner)).collect();
             if named.is_empty() {
@@ -493,7 +494,10 @@ impl Feed {
             let allowed = named.iter().filter(|(_, owner)| may_end(owner));
             let allowed: Vec<UnitId> = allowed.map(|(unit, _)| *unit).collect();
             if allowed.is_empty() {
-                let message = format!("job {} is another user's: only root may end its log", wish.job);
+                let message = format!(
+                    "job {} is another user's: only root may end its log",
+                    wish.job
+                );
                 wish.refuse(Code::Denied, &message);
                 continue;
             }
@@ -572,7 +576,10 @@ impl Feed {
             return true;
         };
         let of_late = self.rights.get(&process).map_or(&[][..], Vec::as_slice);
-        known.is_private || of_late.iter().any(|(rights, _)| !logged.owner.may_see(rights))
+        known.is_private
+            || of_late
+                .iter()
+                .any(|(rights, _)| !logged.owner.may_see(rights))
     }
 
     fn count_file(
@@ -771,9 +778,7 @@ impl Note {
             phases.entry(phase).or_default().add(&done);
         }
         let phases = phases.into_iter();
-        self.phases = phases
-            .map(|(phase, done)| (OTHERS, phase, done))
-            .collect();
+        self.phases = phases.map(|(phase, done)| (OTHERS, phase, done)).collect();
     }
 }
 

@@ -44,9 +44,9 @@ use crate::{
     socket::protocol::{Code, Refusal},
     totals::UnitId,
 };
+use examine::Queue;
 use feed::Note;
 use iotrace_model::run::Run;
-use examine::Queue;
 use log::Log;
 
 /// Intervals that wait for the thread.

@@ -50,6 +50,7 @@ use iotrace_model::{
     counters::Counters,
     global_merged::Times,
     input::{Event, Place, ProcessId, Searched},
+    timeline::Segment,
     waits::Waited,
 };
 pub use nobtf::Counts as Resolved;
@@ -80,6 +81,8 @@ pub enum Batch {
     Threads(Look),
     /// Time of main threads, by what it went to.
     Waits(Vec<Waited>),
+    /// When threads were off the CPU.
+    Timeline(Vec<Segment>),
     /// Requests to block devices.
     Devices(Vec<(Device, Classes)>),
     /// Bytes moved between devices and files, by process and file.
@@ -153,6 +156,7 @@ impl Batch {
                 }
             }
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
+            Self::Timeline(segments) => model.timeline_mut().add(segments),
             Self::GlobalMerged(times) => model.global_merged_mut().add(&times),
             Self::Devices(devices) => {
                 for (device, classes) in devices {
@@ -345,6 +349,13 @@ impl Drain {
         }
     }
 
+    /// Keeps each wait by itself, too.
+    pub fn keep_timeline(&mut self) {
+        if let Some(waits) = &mut self.waits {
+            waits.keep_timeline();
+        }
+    }
+
     /// Reads the waits that have ended; how long nobody need look again, where there are any.
     pub fn look_at_waits(&mut self) -> Option<Duration> {
         let waits = self.waits.as_mut()?;
@@ -474,6 +485,7 @@ impl Drain {
         }
         if let Some(waits) = &mut self.waits {
             sink(Batch::Waits(waits.rest()));
+            sink(Batch::Timeline(waits.segments()));
         }
         Ok(())
     }
@@ -525,6 +537,7 @@ impl Drain {
         if let Some(waits) = &mut self.waits {
             waits.look();
             sink(Batch::Waits(waits.sums()));
+            sink(Batch::Timeline(waits.segments()));
         }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;

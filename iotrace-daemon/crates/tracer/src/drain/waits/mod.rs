@@ -8,8 +8,7 @@ use std::time::Duration;
 use iotrace_common::waits::Wait;
 
 use super::{rings::Rings, threads::Ended};
-use iotrace_model::host;
-use iotrace_model::waits::Waited;
+use iotrace_model::{host, timeline::Segment, waits::Waited};
 use resolve::Resolver;
 
 /// How late a record may come behind those of other CPUs: its program may be held up while it writes.
@@ -32,6 +31,11 @@ impl Waits {
             pending: Vec::new(),
             resolver: Resolver::default(),
         }
+    }
+
+    /// Keeps each wait by itself, too.
+    pub fn keep_timeline(&mut self) {
+        self.resolver.keep_timeline();
     }
 
     /// Passes by what is there: it is of the self-test.
@@ -67,6 +71,11 @@ impl Waits {
     pub fn rest(&mut self) -> Vec<Waited> {
         self.take(u64::MAX);
         self.resolver.take()
+    }
+
+    /// Waits one by one that were resolved since the last call, where they are kept.
+    pub fn segments(&mut self) -> Vec<Segment> {
+        self.resolver.take_segments()
     }
 
     /// Resolves what has ended until then.

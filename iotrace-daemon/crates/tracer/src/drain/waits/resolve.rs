@@ -13,6 +13,7 @@ use iotrace_common::{
 use super::calls;
 use iotrace_model::{
     input::ProcessId,
+    timeline::{Cause, Segment},
     waits::{Leaf, Waited},
 };
 
@@ -83,9 +84,21 @@ pub struct Resolver {
     numbers: HashMap<Source, u32>,
     /// Of main threads, since it was last taken: by process and number of the source, nanoseconds.
     sums: HashMap<(ProcessId, u32), u64>,
+    /// Waits one by one since they were last taken, where they are kept.
+    segments: Option<Vec<Segment>>,
 }
 
 impl Resolver {
+    /// Keeps each wait by itself, too.
+    pub fn keep_timeline(&mut self) {
+        self.segments = Some(Vec::new());
+    }
+
+    /// Takes the waits one by one since the last time.
+    pub fn take_segments(&mut self) -> Vec<Segment> {
+        self.segments.as_mut().map_or_else(Vec::new, std::mem::take)
+    }
+
     /// Takes the next wait. They come by [`Wait::on`].
     pub fn add(&mut self, wait: &Wait) {
         let process = ProcessId {
@@ -99,7 +112,18 @@ impl Resolver {
         let woken = wait.woken.clamp(off, wait.on.max(off));
         let on = wait.on.max(woken);
         let mut pieces = Vec::new();
-        self.blocked(wait, off, woken, &mut pieces);
+        let leaf = self.leaf(wait);
+        self.blocked(wait, leaf, off, woken, &mut pieces);
+        if let Some(segments) = &mut self.segments {
+            segments.push(Segment {
+                process,
+                tid: wait.tid,
+                off,
+                woken,
+                on,
+                ..segment(wait, leaf)
+            });
+        }
         if on > woken {
             let source = self.number(Source::of(Leaf::RunQueue));
             pieces.push(Piece {
@@ -193,13 +217,10 @@ impl Resolver {
         }
     }
 
-    /// What a thread waited for until it was woken.
-    fn blocked(&mut self, wait: &Wait, off: u64, woken: u64, pieces: &mut Vec<Piece>) {
-        if off >= woken {
-            return;
-        }
+    /// What a thread waited for until it was woken; none for the thread that woke it.
+    fn leaf(&self, wait: &Wait) -> Option<Leaf> {
         let has = |flag| wait.flags & flag != 0;
-        let leaf = if wait.state & STOPPED != 0 {
+        Some(if wait.state & STOPPED != 0 {
             Leaf::Other
         } else if has(flag::IN_OPERATION) || calls::is_storage(wait.nr) {
             Leaf::Storage
@@ -218,9 +239,26 @@ impl Resolver {
                 Leaf::Other
             }
         } else if self.knows(wait.by_tid, wait.by_tgid) && wait.by_tid != wait.tid {
-            return self.copy(wait.by_tid, off, woken, pieces, DEEPEST);
+            return None;
         } else {
             Leaf::Other
+        })
+    }
+
+    /// Adds what a thread waited for until it was woken.
+    fn blocked(
+        &mut self,
+        wait: &Wait,
+        leaf: Option<Leaf>,
+        off: u64,
+        woken: u64,
+        pieces: &mut Vec<Piece>,
+    ) {
+        if off >= woken {
+            return;
+        }
+        let Some(leaf) = leaf else {
+            return self.copy(wait.by_tid, off, woken, pieces, DEEPEST);
         };
         let source = match leaf {
             Leaf::Storage => Source {
@@ -301,6 +339,37 @@ impl Resolver {
             self.sources.push(source);
             self.sources.len() as u32 - 1
         })
+    }
+}
+
+/// A wait as the timeline has it.
+fn segment(wait: &Wait, leaf: Option<Leaf>) -> Segment {
+    let is_born = wait.flags & flag::BORN != 0;
+    let cause = match leaf {
+        _ if is_born => Cause::Born,
+        _ if wait.state == 0 => Cause::Preempted,
+        None => Cause::Thread,
+        Some(Leaf::Storage) => Cause::Storage,
+        Some(Leaf::PageFault) => Cause::PageFault,
+        Some(Leaf::Sleep) => Cause::Sleep,
+        Some(Leaf::Network) => Cause::Network,
+        Some(Leaf::Unresolved) => Cause::Unresolved,
+        Some(_) => Cause::Other,
+    };
+    let file = (cause == Cause::Storage && !wait.file.is_none()).then_some(wait.file);
+    Segment {
+        process: ProcessId {
+            pid: wait.tgid,
+            start: wait.start,
+        },
+        tid: wait.tid,
+        off: wait.off,
+        woken: wait.woken,
+        on: wait.on,
+        cause,
+        by: matches!(cause, Cause::Born | Cause::Thread).then_some(wait.by_tid),
+        file,
+        phase: file.map_or(0, |_| wait.phase),
     }
 }
 

@@ -1,0 +1,242 @@
+//! What if: the recorded timeline of threads, replayed on simulated CPUs with other storage, CPUs or workers.
+//!
+//! ```text
+//! segments -> program    each thread as steps: run, pause, await a signal, send a signal
+//!          -> replay     the same steps with scaled pauses, on N CPUs that runnable threads share
+//!          -> path       backwards from the end of the main thread: what the replayed time consisted of
+//! ```
+//!
+//! [`Program`] and [`replay`] are pure. `docs/guide/whatif.md` says what the model leaves out.
+
+mod path;
+mod program;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use iotrace_common::key::FileId;
+use iotrace_model::input::ProcessId;
+
+pub use path::Part;
+pub use program::Program;
+use replay::{Pace, replay};
+
+/// Share of a prediction by which it may be wrong in any case.
+const BASE_ERROR: f64 = 0.03;
+/// Of the time that a prediction waits for CPUs, the share by which it may be wrong.
+const QUEUE_ERROR: f64 = 0.5;
+/// How much longer than the median worker one of a pool may be busy.
+const MAX_WORKER_RATIO: f64 = 2.0;
+/// A thread that was paused by storage for less than this share of the time of the one with most is no worker.
+const MIN_WORKER_SHARE: f64 = 0.1;
+
+/// How fast storage is, in relation to the recording.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// So many times as fast.
+    Times(f64),
+    /// At most as slow as the median of all other waits for storage.
+    Typical,
+}
+
+/// What is changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Of all storage without a speed of its own.
+    pub storage: f64,
+    /// Of single files.
+    pub files: HashMap<FileId, Speed>,
+    /// CPUs; none: as in the recording.
+    pub cpus: Option<u32>,
+    /// Workers; none: as in the recording.
+    pub workers: Option<u32>,
+}
+
+impl Default for Change {
+    fn default() -> Self {
+        Self {
+            storage: 1.0,
+            files: HashMap::new(),
+            cpus: None,
+            workers: None,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotTell {
+    #[error("the timeline has no main thread to predict: record the program from its start")]
+    NoMainThread,
+    #[error(
+        "the effect of other workers is not known: the main thread started no processes or threads that read files"
+    )]
+    NoWorkers,
+    #[error(
+        "the effect of other workers is not known: some workers did more than twice as much as others, so their work is not \
+         shared evenly"
+    )]
+    UnevenWorkers,
+    #[error(
+        "no other files were waited for, so there is no speed to compare with: write a factor instead of `fast`"
+    )]
+    NothingTypical,
+    #[error("the recorded wake-ups contradict each other: record again on a less busy host")]
+    Contradiction,
+}
+
+/// A replayed run, nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    /// From the start of the main thread to its end.
+    pub ns: u64,
+    /// What that consisted of.
+    pub parts: BTreeMap<Part, u64>,
+    /// Mean number of CPUs that were busy.
+    pub busy_cpus: f64,
+}
+
+impl Replayed {
+    /// What it consisted of most.
+    pub fn bottleneck(&self) -> Option<(Part, u64)> {
+        let parts = self.parts.iter().map(|(part, ns)| (*part, *ns));
+        parts.max_by_key(|(_, ns)| *ns)
+    }
+
+    fn of(&self, part: Part) -> u64 {
+        self.parts.get(&part).copied().unwrap_or(0)
+    }
+}
+
+/// A prediction with its range, nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    pub replayed: Replayed,
+    pub low: u64,
+    pub high: u64,
+}
+
+/// A recording that can be replayed.
+#[derive(Debug)]
+pub struct WhatIf {
+    program: Program,
+    /// The main thread.
+    root: usize,
+    cpus: u32,
+    /// From the start of the main thread to its end as recorded, nanoseconds.
+    pub recorded_ns: u64,
+    /// The same by a replay in which nothing is changed.
+    pub unchanged: Replayed,
+}
+
+impl WhatIf {
+    /// Prepares a timeline. `mains`: processes of which the main thread is predicted that was there for longest.
+    pub fn new(program: Program, mains: &[ProcessId], cpus: u32) -> Result<Self, CannotTell> {
+        let root = program
+            .longest_main(mains)
+            .ok_or(CannotTell::NoMainThread)?;
+        let unchanged = run(&program, root, cpus, &Change::default())?;
+        Ok(Self {
+            recorded_ns: program.threads[root].span(),
+            program,
+            root,
+            cpus,
+            unchanged,
+        })
+    }
+
+    /// How far the model is from the recording when nothing is changed: a share of the recorded time.
+    pub fn model_error(&self) -> f64 {
+        let (recorded, replayed) = (self.recorded_ns as f64, self.unchanged.ns as f64);
+        (replayed - recorded) / recorded.max(1.0)
+    }
+
+    /// CPUs of the recording.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Replays it with a change.
+    pub fn predict(&self, change: &Change) -> Result<Prediction, CannotTell> {
+        let cpus = change.cpus.unwrap_or(self.cpus);
+        let replayed = run(&self.program, self.root, cpus, change)?;
+        let margin = self.recorded_ns.abs_diff(self.unchanged.ns) as f64
+            + replayed.ns as f64 * BASE_ERROR
+            + replayed.of(Part::RunQueue) as f64 * QUEUE_ERROR;
+        Ok(Prediction {
+            low: (replayed.ns as f64 - margin).max(0.0) as u64,
+            high: (replayed.ns as f64 + margin) as u64,
+            replayed,
+        })
+    }
+}
+
+fn run(program: &Program, root: usize, cpus: u32, change: &Change) -> Result<Replayed, CannotTell> {
+    let is_typical = |file: &FileId| change.files.get(file) == Some(&Speed::Typical);
+    let typical = match change.files.values().any(|speed| *speed == Speed::Typical) {
+        true => program
+            .median_storage(|file| !file.is_some_and(|file| is_typical(&file)))
+            .ok_or(CannotTell::NothingTypical)?,
+        false => 0,
+    };
+    let scaled = |ns: u64, file: Option<FileId>| {
+        let own = file.and_then(|file| change.files.get(&file));
+        match own.copied().unwrap_or(Speed::Times(change.storage)) {
+            Speed::Times(factor) => ns as f64 / factor,
+            Speed::Typical => ns.min(typical) as f64,
+        }
+    };
+    let mut paces = vec![Pace::default(); program.threads.len()];
+    if let Some(workers) = change.workers {
+        let (threads, share) = workers_of(program, root, workers)?;
+        for thread in threads {
+            paces[thread] = Pace::of_share(&program.threads[thread], share, &scaled);
+        }
+    }
+    let outcome = replay(program, cpus, &paces, &scaled);
+    if outcome.is_stuck {
+        return Err(CannotTell::Contradiction);
+    }
+    let (start, end) = outcome.bounds(root);
+    let ns = end - start;
+    Ok(Replayed {
+        ns,
+        parts: path::parts(program, &outcome, &paces, root),
+        busy_cpus: outcome.cpu_ns / (ns as f64).max(1.0),
+    })
+}
+
+/// Threads of a pool, and how many workers each of them represents if there were `workers`, which share the work evenly.
+fn workers_of(
+    program: &Program,
+    root: usize,
+    workers: u32,
+) -> Result<(Vec<usize>, f64), CannotTell> {
+    let pool = program.workers(root, MIN_WORKER_SHARE);
+    let mut busy: Vec<u64> = pool
+        .iter()
+        .map(|worker| program.threads[*worker].busy())
+        .collect();
+    busy.sort_unstable();
+    let (Some(most), Some(median)) = (busy.last(), busy.get(busy.len() / 2)) else {
+        return Err(CannotTell::NoWorkers);
+    };
+    if *most as f64 > *median as f64 * MAX_WORKER_RATIO
+        || (busy[0] as f64) * MAX_WORKER_RATIO < *median as f64
+    {
+        return Err(CannotTell::UnevenWorkers);
+    }
+    let share = f64::from(workers) / program.most_at_once(&pool) as f64;
+    let main = program.threads[root].process;
+    let of_pool = |worker: &usize| program.threads[*worker].process;
+    let processes: HashSet<ProcessId> = pool.iter().map(of_pool).collect();
+    if processes.contains(&main) {
+        return Ok((pool, share));
+    }
+    // A worker's process has threads that send for it.
+    let is_worker = |index: &usize| processes.contains(&of_pool(index));
+    let threads = (0..program.threads.len()).filter(is_worker);
+    Ok((threads.collect(), share))
+}

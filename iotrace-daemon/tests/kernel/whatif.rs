@@ -1,0 +1,328 @@
+//! Predictions against reality: a loader is recorded, its time with a change is predicted, and it is really run with that
+//! change.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use crate::common::{
+    Iotrace, directory, python,
+    run::Finished,
+    slow::{Slow, Speed},
+    turn,
+};
+use serde_json::Value;
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/whatif.py");
+/// How far a prediction may be from the real time: a share of that where storage is the limit and where CPUs are, or
+/// seconds, which the start of the interpreter differs by.
+const STORAGE_ERROR: f64 = 0.05;
+const CPU_ERROR: f64 = 0.10;
+/// The same for other numbers of workers: how fast storage is depends on how many read at one time.
+const WORKERS_ERROR: f64 = 0.10;
+const START_SECONDS: f64 = 0.06;
+/// Other programs on the host disturb a run: one of so many must do.
+const ATTEMPTS: usize = 3;
+/// Bytes of a file: few, so that the filesystem does little but wait.
+const FILE_BYTES: u64 = 64 << 10;
+/// What the interpreter may take to start and to end, seconds.
+const MAX_START: f64 = 1.0;
+
+/// A loader and its storage; times in milliseconds.
+#[derive(Clone, Copy)]
+struct Setup {
+    /// 0: on no slow filesystem.
+    read: f64,
+    /// The time of one file's read, where it has its own.
+    slow: Option<f64>,
+    workers: u32,
+    decode: f64,
+    main: f64,
+    /// CPUs; 0: all.
+    cpus: u32,
+}
+
+/// Waits for storage nearly all of the time.
+const STORAGE_BOUND: Setup = Setup {
+    read: 20.0,
+    slow: None,
+    workers: 1,
+    decode: 1.0,
+    main: 1.0,
+    cpus: 0,
+};
+/// Computes in the main thread.
+const COMPUTE_BOUND: Setup = Setup {
+    read: 10.0,
+    main: 15.0,
+    ..STORAGE_BOUND
+};
+
+fn record(setup: Setup) -> Finished {
+    let (_keep, dir) = directory();
+    let speed = |read: f64| Speed {
+        read: Duration::from_secs_f64(read / 1000.0 * ((1 << 20) / FILE_BYTES) as f64),
+        ..Speed::default()
+    };
+    let names: Vec<String> = (0..80)
+        .map(|index| format!("sample-{index:02}.bin"))
+        .collect();
+    let read = |index| match setup.slow.filter(|_| index == 40) {
+        Some(slow) => slow,
+        None => setup.read,
+    };
+    let files: Vec<(&str, u64, Speed)> = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| (name.as_str(), FILE_BYTES, speed(read(index))))
+        .collect();
+    let data = dir.join("train");
+    let _slow = if setup.read > 0.0 {
+        Some(Slow::mount(&data, &files, speed(setup.read)))
+    } else {
+        // Pages in memory.
+        fs::create_dir(&data).unwrap();
+        for name in &names {
+            fs::write(data.join(name), vec![0; FILE_BYTES as usize]).unwrap();
+        }
+        None
+    };
+    let truth = dir.join("truth.json");
+    let numbers = [
+        f64::from(setup.workers),
+        setup.decode,
+        setup.main,
+        f64::from(setup.cpus),
+    ];
+    let paths = [python(), PROGRAM.into(), truth.clone(), data];
+    let command = paths.into_iter().map(std::path::PathBuf::into_os_string);
+    let command = command.chain(numbers.map(|number| number.to_string().into()));
+    let finished = Iotrace::record()
+        .flush("250ms")
+        .args(["--waits=timeline"])
+        .command(command);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
+    // The program's own clock has all but the interpreter's start and end.
+    let (own, recorded) = (
+        seconds(&truth["seconds"]),
+        seconds(&whatif(&finished.recording, &[])["recorded_seconds"]),
+    );
+    assert!(
+        (own..own + MAX_START).contains(&recorded),
+        "{recorded} s of {own} s"
+    );
+    finished
+}
+
+fn output(recording: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    let command = command.arg("whatif").arg(recording).args(args);
+    command.output().unwrap()
+}
+
+fn whatif(recording: &Path, args: &[&str]) -> Value {
+    let output = output(recording, &[args, &["--format", "json"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn seconds(value: &Value) -> f64 {
+    value.as_f64().expect("seconds")
+}
+
+/// Predicts by a recording of `before` how long `after` takes, and runs that.
+#[track_caller]
+fn check(before: Setup, args: &[&str], after: Setup, error: f64, limit: &[&str]) {
+    turn::alone();
+    let mut said = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let recorded = record(before);
+        let found = whatif(&recorded.recording, args);
+        let prediction = &found["predictions"][0];
+        let predicted = seconds(&prediction["seconds"]);
+        assert!(seconds(&prediction["low_seconds"]) <= predicted);
+        assert!(seconds(&prediction["high_seconds"]) >= predicted);
+        let real = whatif(&record(after).recording, &[]);
+        let real = seconds(&real["recorded_seconds"]);
+        let limited_by = prediction["limited_by"].as_str().expect("a limit");
+        let line = format!(
+            "{args:?}: predicted {predicted:.3} s, real {real:.3} s ({:+.1} %), recorded {:.3} s, model error {:+.1} %, {limited_by}",
+            (predicted / real - 1.0) * 100.0,
+            seconds(&found["recorded_seconds"]),
+            seconds(&found["model_error"]) * 100.0,
+        );
+        println!("{line}");
+        let is_near = (predicted - real).abs() <= START_SECONDS.max(real * error);
+        if is_near && limit.contains(&limited_by) {
+            return;
+        }
+        said.push(format!("{line}\n{prediction:#}"));
+    }
+    panic!("{}", said.join("\n"));
+}
+
+#[test]
+fn slower_storage() {
+    let after = Setup {
+        read: 40.0,
+        ..STORAGE_BOUND
+    };
+    let args = ["--storage", "0.5x"];
+    check(STORAGE_BOUND, &args, after, STORAGE_ERROR, &["storage"]);
+}
+
+#[test]
+fn storage_twice_as_fast() {
+    let after = Setup {
+        read: 10.0,
+        ..STORAGE_BOUND
+    };
+    let args = ["--storage", "2x"];
+    check(STORAGE_BOUND, &args, after, STORAGE_ERROR, &["storage"]);
+}
+
+#[test]
+fn storage_four_times_as_fast() {
+    let after = Setup {
+        read: 5.0,
+        ..STORAGE_BOUND
+    };
+    let args = ["--storage", "4x"];
+    check(STORAGE_BOUND, &args, after, STORAGE_ERROR, &["storage"]);
+}
+
+#[test]
+fn infinitely_fast_storage() {
+    let before = Setup {
+        main: 5.0,
+        ..STORAGE_BOUND
+    };
+    let after = Setup {
+        read: 0.0,
+        ..before
+    };
+    let args = ["--storage", "infinite"];
+    let limits = ["main_thread", "run_queue"];
+    check(before, &args, after, CPU_ERROR, &limits);
+}
+
+#[test]
+fn one_slow_file_repaired() {
+    let before = Setup {
+        slow: Some(900.0),
+        ..STORAGE_BOUND
+    };
+    let args = ["--file", "sample-40.bin=fast"];
+    check(before, &args, STORAGE_BOUND, STORAGE_ERROR, &["storage"]);
+}
+
+#[test]
+fn two_workers_for_one() {
+    let after = Setup {
+        workers: 2,
+        ..STORAGE_BOUND
+    };
+    let args = ["--workers", "2"];
+    check(STORAGE_BOUND, &args, after, WORKERS_ERROR, &["storage"]);
+}
+
+#[test]
+fn one_worker_for_four() {
+    let before = Setup {
+        workers: 4,
+        ..STORAGE_BOUND
+    };
+    let args = ["--workers", "1"];
+    check(before, &args, STORAGE_BOUND, WORKERS_ERROR, &["storage"]);
+}
+
+#[test]
+fn workers_and_storage_together() {
+    let after = Setup {
+        read: 40.0,
+        workers: 4,
+        ..STORAGE_BOUND
+    };
+    let before = Setup {
+        workers: 2,
+        ..STORAGE_BOUND
+    };
+    let args = ["--storage", "0.5", "--workers", "4"];
+    check(before, &args, after, WORKERS_ERROR, &["storage"]);
+}
+
+#[test]
+fn what_computes_gains_nothing_from_storage() {
+    let after = Setup {
+        read: 5.0,
+        ..COMPUTE_BOUND
+    };
+    let args = ["--storage", "2x"];
+    let limits = ["main_thread", "run_queue"];
+    check(COMPUTE_BOUND, &args, after, CPU_ERROR, &limits);
+}
+
+#[test]
+fn what_computes_can_become_limited_by_storage() {
+    let after = Setup {
+        read: 40.0,
+        ..COMPUTE_BOUND
+    };
+    let args = ["--storage", "0.25x"];
+    check(COMPUTE_BOUND, &args, after, STORAGE_ERROR, &["storage"]);
+}
+
+#[test]
+fn one_cpu_for_both() {
+    let before = Setup {
+        read: 2.0,
+        decode: 10.0,
+        main: 10.0,
+        ..STORAGE_BOUND
+    };
+    let after = Setup { cpus: 1, ..before };
+    let limits = ["main_thread", "run_queue", "loader_cpu"];
+    check(before, &["--cpus", "1"], after, CPU_ERROR, &limits);
+}
+
+#[test]
+fn what_cannot_be_told_is_refused() {
+    turn::alone();
+    let recorded = record(STORAGE_BOUND);
+    let refused = |recording: &Path, args: &[&str], word: &str| {
+        let output = output(recording, args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(word), "{said}");
+        assert!(output.stdout.is_empty());
+    };
+    refused(&recorded.recording, &["--mount", "/nowhere=2x"], "/train");
+    refused(
+        &recorded.recording,
+        &["--file", "*.none=2x"],
+        "matches *.none",
+    );
+    refused(
+        &recorded.recording,
+        &["--file", "sample-*=fast", "--file", "**=fast"],
+        "instead of `fast`",
+    );
+    let table = whatif(&recorded.recording, &["--storage", "1x,2x,infinite"]);
+    let rows = table["predictions"].as_array().unwrap();
+    let times: Vec<f64> = rows.iter().map(|row| seconds(&row["seconds"])).collect();
+    assert_eq!(times.len(), 3);
+    assert!(times[0] > times[1] && times[1] > times[2], "{times:?}");
+    assert!((times[0] - seconds(&table["unchanged"]["seconds"])).abs() < 1e-9);
+
+    let plain = Iotrace::record().args(["--waits"]).command(["true"]);
+    assert_eq!(plain.code(), 0, "{}", plain.stderr);
+    refused(&plain.recording, &[], "--waits=timeline");
+    let no_workers = Iotrace::record()
+        .args(["--waits=timeline"])
+        .command(["sleep", "0.1"]);
+    refused(&no_workers.recording, &["--workers", "2"], "not known");
+}
