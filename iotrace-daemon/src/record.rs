@@ -119,6 +119,9 @@ pub struct Args {
     /// page faults, the network.
     #[arg(long)]
     pub waits: bool,
+    /// Find the line of a Python program that opened each file, too, and the lines of slow calls (CPython 3.11 to 3.13).
+    #[arg(long)]
+    pub lines: bool,
     /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
     #[arg(long, value_name = "NAME", requires = "command")]
     user: Option<String>,
@@ -240,6 +243,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         },
         uprobes: args.uprobe.clone(),
         waits: args.waits,
+        lines: args.lines,
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;
@@ -267,6 +271,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     );
     drain.begin_block()?;
     drain.begin_waits();
+    drain.begin_lines(&running);
     drain.watch(kernel.take_threads());
     let rings = rings::Operations::take(&mut kernel)?;
     let args = Args {
@@ -309,6 +314,7 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
         ("--waits", args.waits),
+        ("--lines", args.lines),
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => anyhow::bail!(

@@ -25,6 +25,7 @@ impl Model {
         self.global_merged.settle(bounds);
         self.computing.settle(bounds);
         self.waits.settle(bounds);
+        self.lines.settle();
         self.settle_sums();
         self.block.settle();
         self.files.settle();

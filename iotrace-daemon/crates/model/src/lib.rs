@@ -35,6 +35,7 @@ pub mod input;
 mod intervals;
 mod io_totals;
 pub mod library;
+pub mod lines;
 mod merge;
 pub mod mounts;
 mod moves;
@@ -72,6 +73,7 @@ use moves::Moves;
 use processes::Processes;
 use rows::Rows;
 use spans::{Span, Spans};
+use lines::Lines;
 use waits::Waits;
 
 /// Everything counted in one run.
@@ -86,6 +88,7 @@ pub struct Model {
     global_merged: GlobalMerged,
     computing: Computing,
     waits: Waits,
+    lines: Lines,
     block: Block,
     moves: Moves,
     /// By node; of one node where it is no job of several.
@@ -228,6 +231,11 @@ impl Model {
     /// What main threads waited for.
     pub fn waits(&self) -> &Waits {
         &self.waits
+    }
+
+    /// What was done by line of a Python program.
+    pub fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// Merged time over all processes, where it is kept.

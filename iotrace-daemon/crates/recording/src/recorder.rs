@@ -119,6 +119,7 @@ fn has_news(model: &Model) -> bool {
         || model.block().has_news()
         || model.computing().interval().next().is_some()
         || model.waits().interval().next().is_some()
+        || model.lines().interval().next().is_some()
         || model.processes().iter().any(told)
 }
 

@@ -42,6 +42,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         | Batch::GlobalMerged(_)
         | Batch::Threads(_)
         | Batch::Waits(_)
+        | Batch::Lines(_)
         | Batch::Devices(_)
         | Batch::Transfers(_) => {
             return None;

@@ -103,6 +103,8 @@ pub struct Options {
     pub uprobes: Vec<Wanted>,
     /// Whether waits of threads are kept.
     pub waits: bool,
+    /// Whether the lines of Python programs are found.
+    pub lines: bool,
 }
 
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
@@ -382,6 +384,9 @@ fn sizes(
         unused.extend(names_of(maps::BLOCK_DEVICES));
         unused.extend(names_of(maps::BLOCK_FILES));
     }
+    if !options.lines {
+        unused.extend([maps::STACKS_SENT.name, maps::LINED_FILES.name]);
+    }
     if !options.histograms {
         unused.push(maps::HISTOGRAMS.name);
     }
@@ -434,7 +439,7 @@ fn walks_paths(variant: Variant) -> bool {
 }
 
 /// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.
-fn has_loop() -> bool {
+pub fn has_loop() -> bool {
     is_helper_supported(ProgramType::TracePoint, BpfHelper::BPF_FUNC_loop).unwrap_or(false)
 }
 
