@@ -77,6 +77,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         block: iotrace_tracer::kernel::block::Wanted::Nothing,
         uprobes: Vec::new(),
         waits: false,
+        lines: false,
     };
     let programs = Programs {
         current: iotrace_programs::CURRENT,
