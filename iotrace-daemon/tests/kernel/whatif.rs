@@ -24,7 +24,8 @@ const CPU_ERROR: f64 = 0.10;
 /// The same for other numbers of workers: how fast storage is depends on how many read at one time.
 const WORKERS_ERROR: f64 = 0.10;
 const START_SECONDS: f64 = 0.06;
-/// Other programs on the host disturb a run: one of so many must do.
+/// One of so many must do: other programs on the host disturb a run. This also hides predictions that are wrong now and then
+/// (docs/guide/whatif.md, limits).
 const ATTEMPTS: usize = 3;
 /// Bytes of a file: few, so that the filesystem does little but wait.
 const FILE_BYTES: u64 = 64 << 10;
