@@ -213,10 +213,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
         }
         Answer::All(sums) => Heard::All(sums),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
-        Answer::Error { .. }
-        | Answer::Begun { .. }
-        | Answer::Snapshot(_)
-        | Answer::LogsEnded { .. } => {
+        Answer::Error { .. } | Answer::Begun { .. } | Answer::Snapshot(_) => {
             anyhow::bail!("the service says what does not belong here")
         }
     })

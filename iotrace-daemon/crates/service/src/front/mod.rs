@@ -10,7 +10,7 @@
 //! ```
 
 mod answers;
-pub(crate) mod confine;
+mod confine;
 mod link;
 pub mod process;
 mod settings;
