@@ -55,6 +55,7 @@ diagnostics! {
     32 BLOCK_REQUESTS_LOST "block_requests_lost" true "Requests to block devices that are not counted, because too many were in flight, or to too many devices.";
     33 BLOCK_BYTES_LOST "block_bytes_lost" true "Bytes moved between devices and files that are in no device_bytes_read or device_bytes_written, because there was no room for another file.";
     34 WAITS_LOST "waits_lost" false "Waits of threads that are in no account of waits, because their ring was full or the kernel had no memory for the thread: they count as time on a CPU.";
+    35 LOST_DETAILS "lost_details" false "Operations that are counted without what detail full adds, because there was no room for it.";
 }
 
 /// Kinds of what is skipped: together with [`SKIPPED`] itself, which holds all others, they are `skipped`.

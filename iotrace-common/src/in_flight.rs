@@ -18,7 +18,7 @@ pub struct Head {
     /// End of the call before.
     pub ended: u64,
     pub state: u32,
-    /// Scope verdict: its lowest bit says whether the thread is traced.
+    /// Scope verdict: [`crate::scope::IN_SCOPE`] says whether the thread is traced.
     pub verdict: u32,
     pub shape: u8,
     pub direction: u8,

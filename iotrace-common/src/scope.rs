@@ -2,6 +2,27 @@
 
 use crate::rights::Rights;
 
+/// A set of recordings, a bit for each: the value of the map of targets, and what [`Scope`] has of them.
+pub type Recordings = u64;
+
+/// Stands for a recording of all processes in scope: it has every process.
+pub const ALL_PROCESSES: Recordings = 1 << 63;
+
+/// What is kept of a thread beyond what is kept of all: bits of its verdict.
+pub mod kept {
+    /// [`crate::value::IoFull`].
+    pub const FULL: u32 = 1 << 1;
+    /// Look-ups that found nothing, by directory.
+    pub const NEGATIVE_LOOKUPS: u32 = 1 << 2;
+    /// CPU time.
+    pub const CPU: u32 = 1 << 3;
+}
+
+/// In a thread's verdict: it is in scope.
+pub const IN_SCOPE: u32 = 1;
+/// Bits of a verdict below the epoch that it was taken in.
+pub const VERDICT_BITS: u32 = 4;
+
 /// Value of the scope map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,9 +35,26 @@ pub struct Scope {
     pub owned: u32,
     pub pad: u32,
     pub client: Rights,
+    /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time.
+    pub full: Recordings,
+    pub negative_lookups: Recordings,
+    pub cpu: Recordings,
+    /// Recordings that have the children of their processes, too.
+    pub follow: Recordings,
 }
 
-const _: () = assert!(size_of::<Scope>() == 48);
+impl Scope {
+    /// What is kept of the threads of a process that these recordings have: [`kept`].
+    #[inline(always)]
+    pub fn kept(&self, recordings: Recordings) -> u32 {
+        let bit = |set: Recordings, bit: u32| if set & recordings != 0 { bit } else { 0 };
+        bit(self.full, kept::FULL)
+            | bit(self.negative_lookups, kept::NEGATIVE_LOOKUPS)
+            | bit(self.cpu, kept::CPU)
+    }
+}
+
+const _: () = assert!(size_of::<Scope>() == 80);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -13,12 +13,18 @@ pub struct Cell<V> {
     pub value: V,
 }
 
-/// Cells given out of one generation: a cache line.
+/// Cells of one kind given out of one generation: a cache line.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fill {
     pub cells: u64,
     pad: [u64; 7],
+}
+
+/// Place in [`crate::abi::maps::FILL`] of a generation of cells: of those with [`IoFull`], and of those with [`Io`].
+#[inline(always)]
+pub const fn fill_of(generation: u32, is_full: bool) -> u32 {
+    generation & 1 | (is_full as u32) << 1
 }
 
 /// Failed calls of one key.

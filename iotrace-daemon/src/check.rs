@@ -189,6 +189,7 @@ fn options(args: &Args, detail: Detail) -> Options {
         block: block::Wanted::Nothing,
         uprobes: Vec::new(),
         waits: false,
+        recordings: None,
     }
 }
 
@@ -199,6 +200,7 @@ fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
         map_entries: Some(1024),
         uprobes: libraries.filter_map(|name| name.parse().ok()).collect(),
         waits: false,
+        recordings: None,
         ..options(args, Detail::Basic)
     };
     let types = load::read_types(options.btf.as_deref())?;

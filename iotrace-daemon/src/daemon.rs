@@ -615,6 +615,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         },
         uprobes: Vec::new(),
         waits: false,
+        recordings: None,
     }
 }
 

@@ -83,6 +83,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         block: block::Wanted::Nothing,
         uprobes: Vec::new(),
         waits: false,
+        recordings: None,
     };
     let types = load::read_types(None)?;
     let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;

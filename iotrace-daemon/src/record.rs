@@ -249,6 +249,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         },
         uprobes: args.uprobe.clone(),
         waits: args.waits.is_some(),
+        recordings: None,
     };
     // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
     let sorting = Sorting::read(args.rules.as_deref())?;

@@ -18,7 +18,7 @@ macro_rules! kernel_globals {
     ($expand:ident) => {
         $expand! {
             settings {
-                /// Keep `IoFull` instead of `Io`.
+                /// Some processes may be kept at detail full: `IoFull` beside `Io`.
                 FULL: Flag;
                 /// Children of a target become targets.
                 FOLLOW: Flag = 1;
@@ -28,22 +28,21 @@ macro_rules! kernel_globals {
                 CGROUP: Flag;
                 /// Keep histograms of durations and sizes.
                 COUNT_HISTOGRAMS: Flag;
-                /// Send the CPU time of threads.
+                /// The CPU time of some processes may be asked for.
                 COUNT_CPU: Flag;
                 /// Keep merged time over all processes.
                 MERGE_ALL: Flag;
-                /// Count look-ups that found nothing, by directory.
+                /// Look-ups of some processes that found nothing may be counted, by directory.
                 COUNT_MISSING: Flag;
                 /// Phases that have spans, a bit for each.
                 SPAN_PHASES: Number;
                 /// The daemon's own process id, which is traced only if it is a target.
                 SELF_TGID: Number;
-                /// Cells of a generation.
+                /// Cells of a generation: of those with `Io`, and of those with `IoFull`.
                 CELLS_EACH: Number = 1;
+                FULL_CELLS_EACH: Number = 1;
                 /// Number of sets that cells are found by, a power of two, less one.
                 SET_MASK: Number;
-                /// Cells given out of a generation at which the daemon is told to drain early.
-                FILL_NOTICE: Number;
                 /// Walk paths with `bpf_loop`.
                 HAS_LOOP: Flag = 1;
                 /// System call programs can be preempted, and are skipped on a CPU where they run already (Linux 7.2).

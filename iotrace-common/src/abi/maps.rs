@@ -22,7 +22,7 @@ use crate::{
     library::{CallKey, Calls},
     limits, nobtf,
     phases::{self, Named},
-    scope::Scope,
+    scope::{Recordings, Scope},
     trace::{Missing, Operation, Owner, Ring},
     value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED_KINDS},
     waits::Wait,
@@ -55,24 +55,25 @@ macro_rules! generations {
 }
 
 maps! {
-    /// Counters per thread and file, detail basic: the cells of two generations, one after the other, given out in order.
-    /// An array, whose lookup is inlined.
+    /// Counters per thread and file: the cells of two generations, one after the other, given out in order. An array, whose
+    /// lookup is inlined.
     CELLS: Array<Cell<Io>, { 2 * limits::IO_ENTRIES_BASIC as usize }, MMAPABLE>;
-    /// As `CELLS`, detail full.
+    /// As `CELLS`: what detail full adds, of the threads that are kept at it.
     CELLS_FULL: Array<Cell<IoFull>, { 2 * limits::IO_ENTRIES_FULL as usize }, MMAPABLE>;
-    /// Which cell is whose, by the hash of its key.
+    /// Which cell of either kind is whose, by the hash of its key.
     SETS: Array<[u64; limits::SET_WAYS], { limits::IO_ENTRIES_BASIC as usize / 2 }>;
     /// Number of the current generation of cells; its lowest bit says which half they are in. The daemon raises it and
     /// waits until no program runs that saw it before.
     EPOCH: Array<u64, 1>;
-    /// Cells given out, by generation. All threads add to it atomically, but only for a new entry; the daemon sets it back
+    /// Cells given out ([`value::fill_of`]). All threads add to it atomically, but only for a new entry; the daemon sets it back
     /// when it has drained them.
-    FILL: Array<Fill, 2>;
+    FILL: Array<Fill, 4>;
     /// The scope as it is now. The daemon raises its epoch when it changes the scope of running threads, so that verdicts
     /// are taken again.
     SCOPE: Array<Scope, 1>;
-    /// Processes to trace by pid (a hash: pids are sparse up to 4 million).
-    TARGETS: Hash<u32, u32, { limits::TARGET_ENTRIES as usize }, NO_PREALLOC>;
+    /// Processes to trace by pid (a hash: pids are sparse up to 4 million), and the recordings that have them. Where all
+    /// processes are traced, those of which more is kept.
+    TARGETS: Hash<u32, Recordings, { limits::TARGET_ENTRIES as usize }, NO_PREALLOC>;
     /// The rules that sort files into phases, one table, and after it that of the paths that the operation trace has; the
     /// daemon fills it before the programs are attached.
     RULES: Array<phases::Table, 1>;
@@ -125,7 +126,7 @@ maps! {
 generations! {
     /// Where an operation goes whose entry found its generation full: per thread, without the file.
     OVERFLOW, OVERFLOW_A, OVERFLOW_B: IoKey => Io, limits::OVERFLOW_ENTRIES, 0;
-    /// As `OVERFLOW`, detail full.
+    /// As `OVERFLOW`: what detail full adds.
     OVERFLOW_FULL, OVERFLOW_FULL_A, OVERFLOW_FULL_B: IoKey => IoFull, limits::OVERFLOW_ENTRIES, 0;
     /// Failed calls per thread, file, operation and errno.
     FAILURES, FAILURES_A, FAILURES_B: FailureKey => Failures, limits::FAILURE_ENTRIES, 0;

@@ -74,11 +74,13 @@ macro_rules! counters {
             }
 
             impl $struct {
-                /// The values of [`TABLE`]; those that this detail does not measure are 0.
+                /// The values of [`TABLE`]; those of other structs are 0.
                 #[inline]
                 pub fn values(&self) -> [u64; COUNT] {
+                    /// The counters of the struct stand together.
+                    const FIRST: usize = [$($(Index::$konst as usize,)*)*][0];
                     let mut values = [0; COUNT];
-                    let mut slots = values.iter_mut();
+                    let mut slots = values[FIRST..].iter_mut();
                     self.each(&mut |value| {
                         if let Some(slot) = slots.next() {
                             *slot = value;
@@ -171,9 +173,8 @@ counters! {
         timed_major_faults: u32 { TIMED_MAJOR_FAULTS "timed_major_faults" Calls Sum Reads [] "Page faults whose time was measured: those that the kernel counts as major, which wait for their own fetch or for one in progress; also counted in faults."; }
         direct_opens: u32 { DIRECT_OPENS "direct_opens" Calls Sum Rest [] "Opens with O_DIRECT, which bypasses the page cache; also counted in opens."; }
     }
-    /// Counters of detail `full`: those of Darshan's POSIX record, by its definitions.
+    /// Counters that detail `full` adds: those of Darshan's POSIX record, by its definitions.
     IoFull Full {
-        io: (Io) {}
         /// By bytes returned ([`bucket`]).
         read_sizes: [u32] {
             READ_SIZE_0_100 "read_size_0_100" Calls Sum Reads [] "Reads of at most 100 bytes (POSIX_SIZE_READ_0_100).";
@@ -246,5 +247,5 @@ counters! {
 const _: () = {
     // Costs: a cell is read and written at every call.
     assert!(size_of::<Io>() == 4 * op::COUNT.next_multiple_of(2) + 152);
-    assert!(size_of::<IoFull>() == size_of::<Io>() + 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
+    assert!(size_of::<IoFull>() == 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
 };

@@ -11,7 +11,7 @@ use iotrace_common::{
     bucket::SIZES,
     histogram::Histograms,
     op::{self, class, class_of},
-    value::IoFull,
+    value::{Io, IoFull},
 };
 use iotrace_phases::Classifier;
 use iotrace_tracer::drain::{Batch, Drain};
@@ -30,8 +30,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn add(&mut self, full: &IoFull) {
-        let io = &full.io;
+    fn add(&mut self, io: &Io) {
         for (op, calls) in io.calls.iter().enumerate() {
             self.classes[class_of(op)] += u64::from(*calls);
         }
@@ -44,15 +43,18 @@ impl Counted {
         self.ns[class::FAILED] += io.failed_ns;
         self.bytes[0] += io.bytes_read;
         self.bytes[1] += io.bytes_written;
+        self.zero_reads += u64::from(io.zero_reads);
+        self.transfers[0] += u64::from(io.calls[op::TRANSFER_READ]);
+        self.transfers[1] += u64::from(io.calls[op::TRANSFER_WRITE]);
+    }
+
+    fn add_full(&mut self, full: &IoFull) {
         for (sum, calls) in self.sizes[0].iter_mut().zip(full.read_sizes) {
             *sum += u64::from(calls);
         }
         for (sum, calls) in self.sizes[1].iter_mut().zip(full.write_sizes) {
             *sum += u64::from(calls);
         }
-        self.zero_reads += u64::from(io.zero_reads);
-        self.transfers[0] += u64::from(io.calls[op::TRANSFER_READ]);
-        self.transfers[1] += u64::from(io.calls[op::TRANSFER_WRITE]);
     }
 }
 
@@ -77,6 +79,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         block: iotrace_tracer::kernel::block::Wanted::Nothing,
         uprobes: Vec::new(),
         waits: false,
+        recordings: None,
     };
     let programs = Programs {
         current: iotrace_programs::current,
@@ -103,8 +106,11 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
     assert!(shell.wait().unwrap().success());
     let mut counted = Counted::default();
     let mut take = |batch: Batch| match batch {
+        Batch::Basic((_, values)) | Batch::BasicOverflow((_, values)) => {
+            values.iter().for_each(|io| counted.add(io));
+        }
         Batch::Full((_, values)) | Batch::FullOverflow((_, values)) => {
-            values.iter().for_each(|full| counted.add(full));
+            values.iter().for_each(|full| counted.add_full(full));
         }
         _ => {}
     };

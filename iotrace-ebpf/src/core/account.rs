@@ -1,6 +1,6 @@
 //! The counters: finding an operation's entry and adding to it. The only writer of the counter maps.
 //!
-//! Writes the cells (see `cells`), `OVERFLOW` or `OVERFLOW_FULL`, and `FAILURES`; sends, for a new entry, the file's name.
+//! Writes the cells (see `cells`), `OVERFLOW`, `OVERFLOW_FULL` and `FAILURES`; sends, for a new entry, the file's name.
 
 use core::ptr;
 
@@ -9,15 +9,14 @@ use iotrace_common::{
     key::{FileId, IoKey, PHASE_BITS},
     op,
     phases::direction,
-    value::{Failures, Io, IoFull, group},
+    value::{Failures, Io, group},
 };
 
 use crate::{
     core::{
-        cells,
-        config::FULL,
+        cells::{self, Kept},
         diagnose,
-        maps::{FAILURES, OVERFLOW, OVERFLOW_FULL, ZERO},
+        maps::FAILURES,
         thread::Thread,
     },
     features::{histogram, spans},
@@ -27,7 +26,7 @@ use crate::{
 const BPF_NOEXIST: u64 = 1;
 
 /// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; null where that is
-/// full too. At detail full it is an `IoFull`, which starts with its `Io`.
+/// full too. Leaves what finds the one that detail full adds.
 ///
 /// Pointers that may be null and not `Option`s: a function that is not inlined returns one register, and LLVM may take
 /// two for an `Option`.
@@ -38,7 +37,10 @@ pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     let epoch = cells::epoch();
     let phase = thread.key.io.phase;
     thread.key.io.phase = phase | spans::of(thread) << PHASE_BITS;
-    let mut io = cells::last(thread, epoch);
+    if thread.is_full() {
+        (thread.generation, thread.counted) = (epoch as u32, thread.key.io.phase);
+    }
+    let mut io = cells::last::<Io>(thread, epoch);
     if io.is_null() {
         io = other_entry::<NAME>(thread, epoch);
     }
@@ -53,12 +55,14 @@ fn other_entry<const NAME: bool>(thread: *mut Thread, epoch: u64) -> *mut Io {
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return ptr::null_mut();
     };
-    let found = cells::find(thread, epoch);
+    let found = cells::find::<Io>(thread, epoch);
     if !found.is_null() {
         return found;
     }
-    let io = cells::take(thread, epoch);
+    let io = cells::take::<Io>(thread, epoch);
     if io.is_null() {
+        // What detail full adds goes the same way.
+        thread.generation = 0;
         return overflow(&thread.key.io);
     }
     // A file that was closed may be gone by now: it was named when the call began.
@@ -69,57 +73,28 @@ fn other_entry<const NAME: bool>(thread: *mut Thread, epoch: u64) -> *mut Io {
     io
 }
 
-/// The part of a value that detail basic keeps; by reference, since a copy would stand on the stack.
-#[inline(always)]
-fn basic(full: &IoFull) -> &Io {
-    &full.io
-}
-
 /// The overflow entry of the key's thread; null where there is no room for it.
 #[inline(never)]
-fn overflow(key: &IoKey) -> *mut Io {
+pub fn overflow<V: Kept>(key: &IoKey) -> *mut V {
     let key = IoKey {
         file: FileId::NONE,
         phase: key.phase_code(),
         ..*key
     };
-    let mut found = lookup_overflow(&key);
+    let mut found = V::overflow(&key);
     // Twice: the generations may change places between the insert and the look, but not again before the end.
     for _ in 0..2 {
         if !found.is_null() {
             return found;
         }
         // Where the insert fails, the second look says so.
-        if let Some(zero) = ZERO.get(0) {
-            if FULL.is_set() {
-                let _ = OVERFLOW_FULL
-                    .get(0)
-                    .map(|map| map.insert(key, zero, BPF_NOEXIST));
-            } else {
-                let _ = OVERFLOW
-                    .get(0)
-                    .map(|map| map.insert(key, basic(zero), BPF_NOEXIST));
-            }
-        }
-        found = lookup_overflow(&key);
+        V::add_overflow(&key);
+        found = V::overflow(&key);
     }
     if found.is_null() {
-        diagnose::count(diag::LOST_OPERATIONS);
+        diagnose::count(V::NO_ROOM);
     }
     found
-}
-
-#[inline(always)]
-fn lookup_overflow(key: &IoKey) -> *mut Io {
-    let found = if FULL.is_set() {
-        OVERFLOW_FULL
-            .get(0)
-            .and_then(|map| map.get_ptr_mut(key))
-            .map(|full| full.cast())
-    } else {
-        OVERFLOW.get(0).and_then(|map| map.get_ptr_mut(key))
-    };
-    found.unwrap_or(ptr::null_mut())
 }
 
 /// Counts bytes of an operation that found no entry.

@@ -1,6 +1,6 @@
 //! Where the counters of a thread and file stand: a cell of the current generation, and the table that finds it.
 //!
-//! Writes `CELLS` or `CELLS_FULL`, `SETS` and `FILL`; sends the fill notice.
+//! Writes `CELLS`, `CELLS_FULL`, `SETS` and `FILL`; sends the fill notice.
 //!
 //! Cells are given out one after another, so that a drain reads what is used and nothing else. A thread remembers the
 //! cell that it used last, and a cell says whose it is: as long as a thread stays with one file, finding its counters is
@@ -8,20 +8,89 @@
 //! bits of the hash and a cell; one of an earlier generation is free. A place can be lost, to a thread that took it at the
 //! same time or because its set is full: then the next call takes another cell for the same key, and the daemon, which
 //! adds up what it drains, sees no difference.
+//!
+//! What detail full adds has cells of its own, which threads have that are kept at it; the others' cells are smaller. A place
+//! does not say of which kind its cell is: the key in the cell does, which stands in no cell of the other kind at that number
+//! unless the thread has that one, too.
 
 use core::ptr;
 
-use iotrace_common::{event, key::IoKey, limits::SET_WAYS, value::Io};
+use iotrace_common::{
+    diag, event,
+    key::IoKey,
+    limits::SET_WAYS,
+    value::{Cell, Io, IoFull, fill_of},
+};
 
 use crate::{
     core::{
-        config::{CELLS_EACH, FILL_NOTICE, FULL, SET_MASK},
+        config::{CELLS_EACH, FULL_CELLS_EACH, SET_MASK},
         events,
-        maps::{CELLS, CELLS_FULL, EPOCH, FILL, SETS},
+        maps::{CELLS, CELLS_FULL, EPOCH, FILL, OVERFLOW, OVERFLOW_FULL, SETS, ZERO},
         thread::Thread,
     },
     platform::{compare_exchange, next},
 };
+
+const BPF_NOEXIST: u64 = 1;
+
+/// A kind of counters, and where it is kept.
+pub trait Kept: Sized {
+    const IS_FULL: bool;
+    /// What is counted where there is no room at all.
+    const NO_ROOM: u32;
+
+    /// Cells of a generation.
+    fn each() -> u64;
+    /// A cell by its number, both generations counted; null where there is none.
+    fn cell(index: u32) -> *mut Cell<Self>;
+    /// The cell that the thread used last.
+    fn used(thread: &mut Thread) -> &mut u32;
+    /// The overflow entry of a key; null where there is none.
+    fn overflow(key: &IoKey) -> *mut Self;
+    /// Makes it.
+    fn add_overflow(key: &IoKey);
+}
+
+macro_rules! kept {
+    ($type:ident: $is_full:literal, $no_room:ident, $each:ident, $cells:ident, $used:ident, $overflow:ident, $zero:ident) => {
+        impl Kept for $type {
+            const IS_FULL: bool = $is_full;
+            const NO_ROOM: u32 = diag::$no_room;
+
+            #[inline(always)]
+            fn each() -> u64 {
+                $each.load()
+            }
+
+            #[inline(always)]
+            fn cell(index: u32) -> *mut Cell<Self> {
+                $cells.get_ptr_mut(index).unwrap_or(ptr::null_mut())
+            }
+
+            #[inline(always)]
+            fn used(thread: &mut Thread) -> &mut u32 {
+                &mut thread.$used
+            }
+
+            #[inline(always)]
+            fn overflow(key: &IoKey) -> *mut Self {
+                let found = $overflow.get(0).and_then(|map| map.get_ptr_mut(key));
+                found.unwrap_or(ptr::null_mut())
+            }
+
+            #[inline(always)]
+            fn add_overflow(key: &IoKey) {
+                if let (Some(map), Some(zero)) = ($overflow.get(0), ZERO.get(0)) {
+                    let _ = map.insert(key, &zero.$zero, BPF_NOEXIST);
+                }
+            }
+        }
+    };
+}
+
+kept!(Io: false, LOST_OPERATIONS, CELLS_EACH, CELLS, cell, OVERFLOW, io);
+kept!(IoFull: true, LOST_DETAILS, FULL_CELLS_EACH, CELLS_FULL, full_cell, OVERFLOW_FULL, full);
 
 /// Words of a key.
 const WORDS: usize = size_of::<IoKey>() / 8;
@@ -45,14 +114,14 @@ pub fn epoch() -> u64 {
 
 /// The counters of the thread's key, if they are the ones that it used last; null if not.
 #[inline(always)]
-pub fn last(thread: &Thread, epoch: u64) -> *mut Io {
-    owned(at(epoch, thread.cell), &thread.key.io)
+pub fn last<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
+    owned(at(epoch, *V::used(thread)), &thread.key.io)
 }
 
 /// The counters of the thread's key, by the table; null where there are none, or where their place was lost.
 #[inline(always)]
-pub fn find(thread: &mut Thread, epoch: u64) -> *mut Io {
-    let hash = hash(&thread.key.io);
+pub fn find<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
+    let hash = hash::<V>(&thread.key.io);
     let Some(set) = SETS.get_ptr(set(hash)) else {
         return ptr::null_mut();
     };
@@ -61,10 +130,10 @@ pub fn find(thread: &mut Thread, epoch: u64) -> *mut Io {
         // SAFETY: an aligned word of a map value, below their number.
         let place = unsafe { ptr::read_volatile((*set).as_ptr().add(way)) };
         if place >> 32 == wanted {
-            let io = owned(at(epoch, place as u32), &thread.key.io);
-            if !io.is_null() {
-                thread.cell = place as u32;
-                return io;
+            let found = owned(at::<V>(epoch, place as u32), &thread.key.io);
+            if !found.is_null() {
+                *V::used(thread) = place as u32;
+                return found;
             }
         }
     }
@@ -73,40 +142,40 @@ pub fn find(thread: &mut Thread, epoch: u64) -> *mut Io {
 
 /// Takes a cell for the thread's key, all zero; null where none is left.
 #[inline(always)]
-pub fn take(thread: &mut Thread, epoch: u64) -> *mut Io {
-    let Some(fill) = FILL.get_ptr_mut(epoch as u32 & 1) else {
+pub fn take<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
+    let Some(fill) = FILL.get_ptr_mut(fill_of(epoch as u32, V::IS_FULL)) else {
         return ptr::null_mut();
     };
     // SAFETY: an aligned word of a map value.
     let before = unsafe {
         let cells = &raw mut (*fill).cells;
-        if ptr::read_volatile(cells) >= CELLS_EACH.load() {
+        if ptr::read_volatile(cells) >= V::each() {
             return ptr::null_mut();
         }
         next(cells)
     };
-    if before >= CELLS_EACH.load() {
+    if before >= V::each() {
         return ptr::null_mut();
     }
-    let cell = at(epoch, before as u32);
+    let cell = at::<V>(epoch, before as u32);
     if cell.is_null() {
         return ptr::null_mut();
     }
     // SAFETY: a map value, which was just given to this thread.
-    unsafe { *cell = thread.key.io };
-    thread.cell = before as u32;
-    publish(&thread.key.io, epoch, before as u32);
-    if before + 1 == FILL_NOTICE.load() {
+    unsafe { (*cell).key = thread.key.io };
+    *V::used(thread) = before as u32;
+    publish(hash::<V>(&thread.key.io), epoch, before as u32);
+    // The daemon is told to drain early.
+    if before + 1 == V::each().div_ceil(2) {
         events::notice(event::FILL);
     }
-    // SAFETY: the counters stand behind the key.
-    unsafe { cell.add(1).cast() }
+    // SAFETY: as above.
+    unsafe { &raw mut (*cell).value }
 }
 
 /// Puts a cell into the table.
 #[inline(always)]
-fn publish(key: &IoKey, epoch: u64, cell: u32) {
-    let hash = hash(key);
+fn publish(hash: u64, epoch: u64, cell: u32) {
     let Some(set) = SETS.get_ptr_mut(set(hash)) else {
         return;
     };
@@ -137,47 +206,44 @@ fn set(hash: u64) -> u32 {
     (hash >> 32) as u32 & SET_MASK.load() as u32
 }
 
+/// Another one for each kind of cells.
 #[inline(always)]
-fn hash(key: &IoKey) -> u64 {
+fn hash<V: Kept>(key: &IoKey) -> u64 {
     let words = words(key);
     let mut hash = 0;
     for (word, factor) in FACTORS.iter().enumerate() {
         // SAFETY: a key is that many aligned words.
         hash ^= unsafe { ptr::read(words.add(word)) }.wrapping_mul(*factor);
     }
-    (hash ^ hash >> 32).wrapping_mul(FACTORS[0])
+    hash = (hash ^ hash >> 32).wrapping_mul(FACTORS[0]);
+    if V::IS_FULL { !hash } else { hash }
 }
 
-/// The key of a cell of a generation; null where there is no such cell.
+/// A cell of a generation; null where there is no such cell.
 #[inline(always)]
-fn at(epoch: u64, cell: u32) -> *mut IoKey {
+fn at<V: Kept>(epoch: u64, cell: u32) -> *mut Cell<V> {
     let index = (epoch as u32 & 1)
-        .wrapping_mul(CELLS_EACH.load() as u32)
+        .wrapping_mul(V::each() as u32)
         .wrapping_add(cell);
-    let found = if FULL.is_set() {
-        CELLS_FULL.get_ptr_mut(index).map(|cell| cell.cast())
-    } else {
-        CELLS.get_ptr_mut(index).map(|cell| cell.cast())
-    };
-    found.unwrap_or(ptr::null_mut())
+    V::cell(index)
 }
 
 /// The counters of a cell, if it is that of `key`; null if not.
 #[inline(always)]
-fn owned(cell: *mut IoKey, key: &IoKey) -> *mut Io {
+fn owned<V>(cell: *mut Cell<V>, key: &IoKey) -> *mut V {
     if cell.is_null() {
         return ptr::null_mut();
     }
-    let (theirs, ours) = (words(cell), words(key));
+    let (theirs, ours) = (words(cell.cast()), words(key));
     for word in 0..WORDS {
-        // SAFETY: both are that many aligned words; the cell's may be written by its owner at this moment, whose
-        // thread id is another.
+        // SAFETY: both are that many aligned words, which a cell begins with; the cell's may be written by its owner at this
+        // moment, whose thread id is another.
         if unsafe { ptr::read_volatile(theirs.add(word)) != ptr::read(ours.add(word)) } {
             return ptr::null_mut();
         }
     }
     // SAFETY: the counters stand behind the key.
-    unsafe { cell.add(1).cast() }
+    unsafe { &raw mut (*cell).value }
 }
 
 #[inline(always)]

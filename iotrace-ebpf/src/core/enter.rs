@@ -13,7 +13,7 @@ use iotrace_common::{
 use crate::{
     core::{
         config::{
-            FULL, PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TRACE,
+            PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TRACE,
             UPROBES, call, compat_traced,
         },
         diagnose,
@@ -95,7 +95,7 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
 pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call, copy: u32) -> u32 {
     thread.shape = call.shape;
     thread.key.op = u32::from(call.op);
-    let first: u64 = if FULL.is_set() || TRACE.is_set() || call.op as usize > op::WRITE {
+    let first: u64 = if thread.is_full() || TRACE.is_set() || call.op as usize > op::WRITE {
         let args = arguments(registers);
         thread.args = args;
         args[0]
@@ -259,7 +259,7 @@ pub fn set_file(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
 /// Sets the thread's file alone.
 #[inline(always)]
 pub fn set_unsorted(thread: &mut Thread, file: u64) -> Kind {
-    let open = identify(file);
+    let open = identify(file, thread.is_full());
     thread.key.io.file = open.id;
     thread.file = open.file;
     thread.block = open.block;
@@ -272,7 +272,7 @@ pub fn set_unsorted(thread: &mut Thread, file: u64) -> Kind {
 /// Sets both ends of a transfer; the end that is not a file stays without one.
 #[inline(always)]
 fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -> u32 {
-    let target = identify(of_descriptor(task, to));
+    let target = identify(of_descriptor(task, to), false);
     let source = set_file(thread, of_descriptor(task, from), direction::READ, copy);
     thread.target = target.id;
     thread.target_file = target.file;

@@ -8,7 +8,7 @@ use iotrace_common::{diag, op, phases::direction, value::Io};
 use crate::{
     core::{
         account,
-        config::{FULL, PREEMPTIBLE, call},
+        config::{PREEMPTIBLE, call},
         diagnose,
         enter::{begin, maybe_empty, no_file, set_file},
         full,
@@ -156,8 +156,8 @@ pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
     account::add_bytes(io, thread.op(), bytes);
     pages::returned(io, thread, bytes);
     histogram::succeeded(thread, bytes);
-    if FULL.is_set() {
-        full::access(io, thread, bytes);
+    if thread.is_full() {
+        full::access(thread, bytes);
     }
 }
 
@@ -192,8 +192,8 @@ pub fn metadata<const NAME: bool>(thread: &mut Thread, result: i64) -> *mut Io {
     if !io.is_null() {
         account::add(io, thread);
         histogram::succeeded(thread, histogram::NO_DATA);
-        if FULL.is_set() {
-            full::metadata(io, thread);
+        if thread.is_full() {
+            full::metadata(thread);
         }
     }
     uprobe::mark::mapped(thread);
@@ -226,8 +226,8 @@ pub fn opened(thread: &mut Thread, fd: u64) {
     thread.union_ns = merged::end(thread);
     let io = metadata::<true>(thread, i64::from(fd as u32));
     pages::opened(io, thread);
-    if FULL.is_set() && !io.is_null() {
-        full::opened(io, thread);
+    if thread.is_full() && !io.is_null() {
+        full::opened(thread);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Detail `full`: what Darshan's POSIX record holds, by Darshan's definitions, but by open file and not by file, so
 //! that two descriptors of one file do not disturb each other.
 //!
-//! Writes the `IoFull` behind an entry, `OPEN_FILES` (through `open_files`) and `LAST_ENDS`.
+//! Writes the `IoFull` beside an entry, `OPEN_FILES` (through `open_files`) and `LAST_ENDS`.
 
 use core::ptr;
 
@@ -11,11 +11,13 @@ use iotrace_common::{
     key::IoKey,
     limits::ALIGN_VECTORS,
     op::{self, shape},
-    value::{Io, IoFull, MERGED_KINDS, SIZE_SLOTS, STRIDE_SLOTS, stamp},
+    value::{IoFull, MERGED_KINDS, SIZE_SLOTS, STRIDE_SLOTS, stamp},
 };
 
 use crate::{
     core::{
+        account::overflow,
+        cells,
         config::{FILE_POS, TYPE_FILE},
         diagnose,
         memory::{field, probe_user},
@@ -48,10 +50,40 @@ struct Vector {
     length: u64,
 }
 
+/// What detail full adds to the entry of the thread's call, which was found just now; null where there is no room.
+#[inline(never)]
+fn entry(thread: *mut Thread) -> *mut IoFull {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return ptr::null_mut();
+    };
+    if thread.generation == 0 {
+        return overflow(&thread.key.io);
+    }
+    let epoch = u64::from(thread.generation);
+    let phase = thread.key.io.phase;
+    thread.key.io.phase = thread.counted;
+    let mut found = cells::last::<IoFull>(thread, epoch);
+    if found.is_null() {
+        found = cells::find(thread, epoch);
+    }
+    if found.is_null() {
+        found = cells::take(thread, epoch);
+    }
+    if found.is_null() {
+        found = overflow(&thread.key.io);
+    }
+    thread.key.io.phase = phase;
+    found
+}
+
 /// Adds what a successful call that moves no data leaves: stamps and merged time.
 #[inline(always)]
-pub fn metadata(io: *mut Io, thread: &Thread) {
-    let full = io.cast::<IoFull>();
+pub fn metadata(thread: &mut Thread) {
+    let full = entry(thread);
+    if full.is_null() {
+        return;
+    }
     match thread.op() {
         op::OPEN => stamped(full, stamp::OPEN, thread),
         op::CLOSE => stamped(full, stamp::CLOSE, thread),
@@ -67,12 +99,16 @@ pub fn metadata(io: *mut Io, thread: &Thread) {
 
 /// Forgets what was known of the open file's address, and keeps the creation mode.
 #[inline(always)]
-pub fn opened(io: *mut Io, thread: &Thread) {
+pub fn opened(thread: &mut Thread) {
     open_files::begin(thread);
     let mode = creation_mode(thread);
-    if mode != 0 {
+    if mode == 0 {
+        return;
+    }
+    let full = entry(thread);
+    if !full.is_null() {
         // SAFETY: a map value, whose one writer is this thread.
-        unsafe { (*io.cast::<IoFull>()).create_mode = mode };
+        unsafe { (*full).create_mode = mode };
     }
 }
 
@@ -95,8 +131,11 @@ fn creation_mode(thread: &Thread) -> u32 {
 
 /// Adds what a read or a write leaves.
 #[inline(always)]
-pub fn access(io: *mut Io, thread: &Thread, bytes: u64) {
-    let full = io.cast::<IoFull>();
+pub fn access(thread: &mut Thread, bytes: u64) {
+    let full = entry(thread);
+    if full.is_null() {
+        return;
+    }
     let read = thread.op() == op::READ;
     let bucket = size_bucket(bytes);
     // SAFETY: a map value, whose one writer is this thread; the bucket is below their number.

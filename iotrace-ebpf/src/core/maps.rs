@@ -4,7 +4,11 @@ use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},
     macros::btf_map,
 };
-use iotrace_common::{event::Name, limits, value::IoFull};
+use iotrace_common::{
+    event::Name,
+    limits,
+    value::{Io, IoFull},
+};
 
 use crate::platform::{negative_lookups::Look, phase::Walk};
 
@@ -39,8 +43,14 @@ maps! {
 }
 
 /// What new entries of the hashes start from; too large for the stack.
+#[repr(C)]
+pub struct Zero {
+    pub io: Io,
+    pub full: IoFull,
+}
+
 #[btf_map]
-pub static ZERO: Array<IoFull, 1> = Array::new();
+pub static ZERO: Array<Zero, 1> = Array::new();
 
 /// Renames so far by traced processes, and hard links made. One word that all add to, as seldom as they rename.
 #[btf_map]

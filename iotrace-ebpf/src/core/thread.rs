@@ -7,11 +7,12 @@ use core::mem::offset_of;
 use iotrace_common::{
     in_flight::{Head, RUNNING},
     key::{FailureKey, FileId, start_key},
+    scope::{ALL_PROCESSES, IN_SCOPE, Recordings, VERDICT_BITS, kept},
 };
 
 use crate::{
     core::{
-        config::{REGS_ARG0, SELF_TGID},
+        config::{FULL, REGS_ARG0, SELF_TGID},
         maps::{SCOPE, TARGETS},
         memory::{Address, load, pid_tgid},
     },
@@ -48,7 +49,7 @@ pub struct Thread {
     pub ended: u64,
     /// One of [`state`].
     pub state: u32,
-    /// Scope verdict: epoch << 1 | traced; 0: not taken yet.
+    /// Scope verdict: the epoch above [`VERDICT_BITS`], [`IN_SCOPE`] and [`kept`]; 0: not taken yet.
     pub verdict: u32,
     /// Where the arguments of the call stand (`Call::shape`).
     pub shape: u8,
@@ -85,15 +86,19 @@ pub struct Thread {
     pub opened_phase: u32,
     /// The call's words among those of all processes ([`crate::merged::global`]).
     pub joined: Joined,
-    /// The cell that it used last, within its generation ([`crate::core::cells`]).
+    /// The cells of either kind that it used last, within their generation ([`crate::core::cells`]).
     pub cell: u32,
+    pub full_cell: u32,
+    /// At detail full, of the entry that was found last: its generation, 0 for an overflow entry, and the phase in its key.
+    pub generation: u32,
+    pub counted: u32,
     /// Address of the `struct file` that was looked at last.
     pub met: u64,
     /// What the thread's last page fault and fault-around were of ([`crate::platform::pages`]).
     pub faulted: Faulted,
     /// Nanoseconds in calls that have ended, where CPU time is counted.
     pub called: u64,
-    /// First arguments of the call. Those of a basic-detail read or write are not kept.
+    /// First arguments of the call. Those of a read or write at detail basic are not kept.
     pub args: [u64; 5],
     /// The file that a library opens, and how its name ends ([`crate::platform::uprobe`]); where there are uprobes.
     pub used: FileId,
@@ -134,6 +139,12 @@ impl Thread {
         self.key.op as usize
     }
 
+    /// Whether it is kept at detail full.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        FULL.is_set() && self.verdict & kept::FULL != 0
+    }
+
     /// Nanoseconds inside the call.
     #[inline(always)]
     pub fn ns(&self) -> u64 {
@@ -148,21 +159,24 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
         Some(scope) => scope.epoch,
         None => return false,
     };
-    if thread.verdict >> 1 == epoch {
-        return thread.verdict & 1 != 0;
+    if thread.verdict >> VERDICT_BITS == epoch {
+        return thread.verdict & IN_SCOPE != 0;
     }
     let (tgid, tid) = pid_tgid();
     (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
-    let traced = process_in_scope(tgid) && owner::may_trace(task);
+    let mut verdict = verdict_of(tgid);
+    if verdict != 0 && !owner::may_trace(task) {
+        verdict = 0;
+    }
     thread.key.io.start = start_key(start_of(task));
     // What stands here may be of the thread that had this place before.
     phase::forget(thread);
     (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
-    thread.verdict = epoch << 1 | u32::from(traced);
-    if traced {
+    thread.verdict = epoch << VERDICT_BITS | verdict;
+    if verdict != 0 {
         waits::begin(task);
     }
-    traced
+    verdict != 0
 }
 
 /// Whether every process is in scope.
@@ -177,4 +191,24 @@ pub fn process_in_scope(tgid: u32) -> bool {
     // SAFETY: the value is not kept.
     let target = unsafe { TARGETS.get(tgid) }.is_some();
     target || all() && u64::from(tgid) != SELF_TGID.load()
+}
+
+/// What a verdict says of process `tgid`, without the epoch: [`IN_SCOPE`] and [`kept`]; 0: it is not in scope.
+#[inline(always)]
+pub fn verdict_of(tgid: u32) -> u32 {
+    // SAFETY: the value is copied.
+    let recordings = unsafe { TARGETS.get(tgid) }.copied();
+    if recordings.is_none() && !(all() && u64::from(tgid) != SELF_TGID.load()) {
+        return 0;
+    }
+    let recordings = recordings.unwrap_or(0) | ALL_PROCESSES;
+    IN_SCOPE | SCOPE.get(0).map_or(0, |scope| scope.kept(recordings))
+}
+
+/// The recordings that a child of process `tgid` is in, as its parent is.
+#[inline(always)]
+pub fn recordings_of_child(tgid: u32) -> Recordings {
+    // SAFETY: the value is copied.
+    let recordings = unsafe { TARGETS.get(tgid) }.copied().unwrap_or(0);
+    recordings & SCOPE.get(0).map_or(0, |scope| scope.follow)
 }

@@ -610,7 +610,7 @@ pub extern "C" fn iotrace_aio_finished(address: u64, result: i64) -> u32 {
     if recall(thread, address) == 0 {
         return 0;
     }
-    if identify(thread.file).id != thread.key.io.file {
+    if identify(thread.file, false).id != thread.key.io.file {
         // Closed meanwhile, and something else by now.
         thread.file = 0;
     }

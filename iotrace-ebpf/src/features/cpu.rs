@@ -1,7 +1,7 @@
 //! CPU time of threads, and how much of their time they were in calls: what tells whether a job computed while it did I/O.
 //!
 //! Hook: the iterator over tasks (`bpf_iter__task`), which the daemon runs at each flush; sends `THREAD_END` events, and
-//! keeps a sum with the thread. Only where that is asked for (`COUNT_CPU`).
+//! keeps a sum with the thread. Only of processes whose recording asks for it.
 
 use core::{ffi::c_void, ptr};
 
@@ -10,6 +10,7 @@ use iotrace_common::{
     cpu::{ThreadTime, flag},
     event::{self, ThreadEnd},
     key::start_key,
+    scope::kept,
 };
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
         config::{COUNT_CPU, TASK_FLAGS, TASK_ON_CPU, TASK_PID, TASK_RUNTIME, TASK_TGID},
         events,
         memory::{Address, now, probe},
-        thread::{Thread, process_in_scope, state},
+        thread::{Thread, state, verdict_of},
     },
     platform::{owner, running::start_of, threads},
     processes::btf::header,
@@ -44,7 +45,7 @@ pub struct Meta {
 /// The thread's call has ended. Before it is idle, so that whoever looks finds it in the one or the other.
 #[inline(always)]
 pub fn called(thread: &mut Thread) {
-    if COUNT_CPU.is_set() {
+    if COUNT_CPU.is_set() && thread.verdict & kept::CPU != 0 {
         thread.called += thread.ns();
     }
 }
@@ -58,7 +59,7 @@ pub fn visit(ctx: *const Visit) -> i32 {
         return 0;
     }
     let tgid: u32 = probe(task, &TASK_TGID);
-    if !process_in_scope(tgid) || !owner::is_owned(task) {
+    if verdict_of(tgid) & kept::CPU == 0 || !owner::is_owned(task) {
         return 0;
     }
     if probe::<u32>(task, &TASK_FLAGS) & (EXITING | IO_WORKER) != 0 {
@@ -119,7 +120,7 @@ pub fn thread_ended(task: Address) {
 #[inline(always)]
 fn tell_end(task: Address) {
     let tgid: u32 = probe(task, &TASK_TGID);
-    if !process_in_scope(tgid) || !owner::is_owned(task) {
+    if verdict_of(tgid) & kept::CPU == 0 || !owner::is_owned(task) {
         return;
     }
     if probe::<u32>(task, &TASK_FLAGS) & IO_WORKER != 0 {

@@ -16,6 +16,7 @@ use iotrace_common::{
     key::LookKey,
     limits::{NAME_BYTES, PATH_BYTES},
     op::{self, shape},
+    scope::kept,
     value::Failures,
 };
 
@@ -61,7 +62,8 @@ pub struct Look {
 /// Counts the thread's call, which failed, where it looked for a file in vain.
 #[inline(always)]
 pub fn looked(thread: &Thread) {
-    if !COUNT_MISSING.is_set() || thread.key.errno != ENOENT {
+    let is_kept = COUNT_MISSING.is_set() && thread.verdict & kept::NEGATIVE_LOOKUPS != 0;
+    if !is_kept || thread.key.errno != ENOENT {
         return;
     }
     if !op::looks_up(thread.op()) {

@@ -29,7 +29,7 @@ use crate::{
     core::{
         account,
         config::{
-            CLOSE_FD, CLOSE_SLOT, COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT, FULL, OPEN_SLOT,
+            CLOSE_FD, CLOSE_SLOT, COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT, OPEN_SLOT,
             REQUEST_FD, REQUEST_FILE, REQUEST_FLAGS, REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER,
             RW_LENGTH, RW_POSITION, SYNC_FLAGS, SYNC_LENGTH, SYNC_OFFSET, TASK_GROUP_LEADER,
             TASK_IS_BEHIND, TASK_START, TASK_TGID, TRACE, TRUNCATE_LENGTH, TYPE_REQUEST, TYPE_TASK,
@@ -40,7 +40,7 @@ use crate::{
         exit,
         maps::scratch,
         memory::{Address, cpu, field, load, now, probe},
-        thread::{Thread, process_in_scope},
+        thread::{Thread, verdict_of},
     },
     features::oplog,
     merged::{
@@ -169,7 +169,7 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
     let flags: u32 = field(req, &TYPE_REQUEST, &REQUEST_FLAGS);
     let mut fd: u32 = field(req, &TYPE_REQUEST, &REQUEST_FD);
     match usize::from(call.op) {
-        op::READ | op::WRITE if FULL.is_set() || TRACE.is_set() => {
+        op::READ | op::WRITE if thread.is_full() || TRACE.is_set() => {
             known.offset = probe(at, &RW_POSITION);
             known.buffer = probe(at, &RW_BUFFER);
             if TRACE.is_set() {
@@ -351,7 +351,8 @@ fn set_process(thread: &mut Thread, req: u64) -> bool {
         task = field(task, &TYPE_URING_TASK, &URING_TASK_TASK);
     }
     let tgid: u32 = field(task, &TYPE_TASK, &TASK_TGID);
-    if !process_in_scope(tgid) || !owner::may_trace(task as Address) {
+    thread.verdict = verdict_of(tgid);
+    if thread.verdict == 0 || !owner::may_trace(task as Address) {
         return false;
     }
     let leader: u64 = field(task, &TYPE_TASK, &TASK_GROUP_LEADER);

@@ -60,7 +60,7 @@ pub fn set_output(call: &mut Call) -> bool {
 /// Sets the file of a call by its descriptor; false: it is no file.
 #[inline(always)]
 pub fn set_descriptor(call: &mut Call, descriptor: u32) -> bool {
-    let open = identify(of_descriptor(current(), descriptor));
+    let open = identify(of_descriptor(current(), descriptor), false);
     if open.kind != Kind::Traced {
         return false;
     }

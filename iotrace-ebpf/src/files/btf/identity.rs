@@ -10,7 +10,7 @@ use iotrace_common::{key::FileId, limits::COMPACT_INODE_BYTES};
 use crate::{
     core::{
         config::{
-            FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, FULL, HAS_CAST, INODE_GENERATION, INODE_INO,
+            FDT_FD, FDT_MAX, FILE_INODE, FILES_FDT, HAS_CAST, INODE_GENERATION, INODE_INO,
             INODE_IS_COMPACT, INODE_MODE, INODE_SB, SB_BLOCK_SIZE, SB_DEV, TASK_FILES, TYPE_FILE,
             TYPE_INODE, TYPE_SUPER_BLOCK,
         },
@@ -41,7 +41,7 @@ pub struct Open {
     pub kind: Kind,
     pub id: FileId,
     pub file: u64,
-    /// Block size of its filesystem, bytes; of what is not traced, the type in its mode ([`iotrace_common::diag::skipped`]).
+    /// Block size of its filesystem, bytes, if it was asked for; of what is not traced, the type in its mode ([`iotrace_common::diag::skipped`]).
     pub block: u64,
 }
 
@@ -62,9 +62,9 @@ pub fn of_descriptor(task: Address, fd: u32) -> u64 {
     pointer(array + u64::from(fd) * 8)
 }
 
-/// Identity of the open file at `file` (0: none).
+/// Identity of the open file at `file` (0: none), with the block size of its filesystem if `with_block`.
 #[inline(always)]
-pub fn identify(file: u64) -> Open {
+pub fn identify(file: u64, with_block: bool) -> Open {
     if file == 0 {
         return Open {
             kind: Kind::Closed,
@@ -83,10 +83,14 @@ pub fn identify(file: u64) -> Open {
             block: u64::from(kind),
         };
     }
-    let (id, block) = inode.id();
+    let block = if with_block {
+        field(inode.superblock, &TYPE_SUPER_BLOCK, &SB_BLOCK_SIZE)
+    } else {
+        0
+    };
     Open {
         kind: Kind::Traced,
-        id,
+        id: inode.id(),
         file,
         block,
     }
@@ -95,7 +99,7 @@ pub fn identify(file: u64) -> Open {
 /// Identity of the inode at `inode`.
 #[inline(always)]
 pub fn id_of(inode: u64) -> FileId {
-    Inode::read(inode).id().0
+    Inode::read(inode).id()
 }
 
 /// Identity of the inode at `inode`, if it is a regular file's or a directory's.
@@ -103,7 +107,7 @@ pub fn id_of(inode: u64) -> FileId {
 pub fn identify_inode(inode: u64) -> Option<FileId> {
     let inode = Inode::read(inode);
     let kind = inode.mode & TYPE_MASK;
-    (kind == REGULAR || kind == DIRECTORY).then(|| inode.id().0)
+    (kind == REGULAR || kind == DIRECTORY).then(|| inode.id())
 }
 
 /// The thread's call failed. Its file was known.
@@ -139,20 +143,13 @@ impl Inode {
         }
     }
 
-    /// The identity, and at detail full the filesystem's block size.
     #[inline(always)]
-    fn id(&self) -> (FileId, u64) {
-        let id = FileId {
+    fn id(&self) -> FileId {
+        FileId {
             device: field(self.superblock, &TYPE_SUPER_BLOCK, &SB_DEV),
             generation: self.generation,
             inode: self.number,
-        };
-        let block = if FULL.is_set() {
-            field(self.superblock, &TYPE_SUPER_BLOCK, &SB_BLOCK_SIZE)
-        } else {
-            0
-        };
-        (id, block)
+        }
     }
 }
 

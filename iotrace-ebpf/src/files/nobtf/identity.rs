@@ -72,9 +72,9 @@ pub struct Open {
     pub block: u64,
 }
 
-/// Identity of what [`of_descriptor`] found.
+/// Identity of what [`of_descriptor`] found. Block sizes are not known.
 #[inline(always)]
-pub fn identify(file: u64) -> Open {
+pub fn identify(file: u64, _with_block: bool) -> Open {
     let kind = file >> TYPE_SHIFT;
     let (kind, id, block) = match kind {
         _ if file == 0 => (Kind::Closed, FileId::NONE, 0),

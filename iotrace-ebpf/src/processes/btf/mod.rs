@@ -34,7 +34,7 @@ use crate::{
         events::send,
         maps::TARGETS,
         memory::{Address, now, probe},
-        thread::{self, process_in_scope},
+        thread::{self, process_in_scope, recordings_of_child},
     },
     features::cgroup,
     merged,
@@ -78,7 +78,9 @@ pub fn forked(parent: Address, child: Address) {
         return;
     }
     waits::born(parent, child);
-    if !thread::all() && TARGETS.insert(child_tgid, 1, 0).is_err() {
+    let recordings = recordings_of_child(parent_tgid);
+    let is_target = !thread::all() || recordings != 0;
+    if is_target && TARGETS.insert(child_tgid, recordings, 0).is_err() {
         diagnose::count(diag::TARGETS_FULL);
         return;
     }
@@ -246,10 +248,8 @@ pub fn exited(task: Address) {
     if owner::is_owned(task) {
         send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
     }
-    if !thread::all() {
-        // Not there where the process is in scope for another reason.
-        let _ = TARGETS.remove(tgid);
-    }
+    // Not there where the process is in scope for another reason.
+    let _ = TARGETS.remove(tgid);
 }
 
 #[inline(always)]

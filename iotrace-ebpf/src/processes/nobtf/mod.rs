@@ -30,7 +30,7 @@ use crate::{
         events::send,
         maps::TARGETS,
         memory::{Address, now, pid_tgid, probe, probe_at, probe_user},
-        thread::{self, process_in_scope},
+        thread::{self, process_in_scope, recordings_of_child},
     },
     merged,
     platform::{current, threads},
@@ -101,7 +101,9 @@ pub fn forked(pid: u32, flags: u64) {
     if flags & CLONE_THREAD != 0 || !FOLLOW.is_set() || !process_in_scope(parent_tgid) {
         return;
     }
-    if !thread::all() && TARGETS.insert(pid, 1, 0).is_err() {
+    let recordings = recordings_of_child(parent_tgid);
+    let is_target = !thread::all() || recordings != 0;
+    if is_target && TARGETS.insert(pid, recordings, 0).is_err() {
         diagnose::count(diag::TARGETS_FULL);
         return;
     }
@@ -286,10 +288,8 @@ pub fn exited() {
     merged::release(tgid, start_key(process.start));
     send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
     let _ = PROCESSES.remove(tgid);
-    if !thread::all() {
-        // Not there where the process is in scope for another reason.
-        let _ = TARGETS.remove(tgid);
-    }
+    // Not there where the process is in scope for another reason.
+    let _ = TARGETS.remove(tgid);
 }
 
 /// Name of the running thread.

@@ -259,19 +259,19 @@ mod tests {
 
     #[test]
     fn takes_everything_from_the_kernel_block() {
-        let mut full = IoFull::ZERO;
-        full.io.calls = std::array::from_fn(|op| 100 + op as u32);
-        (full.io.zero_reads, full.io.failures) = (1, 2);
-        (full.io.bytes_read, full.io.bytes_written) = (3, 4);
-        full.io.ns = [5, 6, 7, 8];
-        full.io.failed_ns = 9;
-        full.io.union_ns = [10, 11];
-        (full.io.first_operation, full.io.last_operation) = (12, 13);
-        (full.io.bytes_fetched, full.io.mapped_bytes_fetched) = (14, 15);
-        (full.io.mapped_bytes, full.io.mapped_bytes_dirtied) = (16, 17);
-        (full.io.faults, full.io.major_faults) = (18, 19);
-        (full.io.major_fault_ns, full.io.timed_major_faults) = (20, 21);
-        full.io.direct_opens = 22;
+        let (mut io, mut full) = (Io::ZERO, IoFull::ZERO);
+        io.calls = std::array::from_fn(|op| 100 + op as u32);
+        (io.zero_reads, io.failures) = (1, 2);
+        (io.bytes_read, io.bytes_written) = (3, 4);
+        io.ns = [5, 6, 7, 8];
+        io.failed_ns = 9;
+        io.union_ns = [10, 11];
+        (io.first_operation, io.last_operation) = (12, 13);
+        (io.bytes_fetched, io.mapped_bytes_fetched) = (14, 15);
+        (io.mapped_bytes, io.mapped_bytes_dirtied) = (16, 17);
+        (io.faults, io.major_faults) = (18, 19);
+        (io.major_fault_ns, io.timed_major_faults) = (20, 21);
+        io.direct_opens = 22;
         full.read_sizes = std::array::from_fn(|bucket| 200 + bucket as u32);
         full.write_sizes = std::array::from_fn(|bucket| 300 + bucket as u32);
         (full.access_sizes_other, full.strides_other) = (23, 24);
@@ -290,7 +290,8 @@ mod tests {
         full.access_sizes.calls[1] = 2;
         full.strides.value[3] = 512;
         full.strides.calls[3] = 1;
-        let counters = Counters::from(&full);
+        let mut counters = Counters::from(&full);
+        counters.absorb(&Counters::from(&io));
         let operations = 100..100 + op::COUNT as u64;
         let sizes = (200..210).chain(300..310);
         let expected = operations.chain(1..=22).chain(sizes).chain(23..=49);

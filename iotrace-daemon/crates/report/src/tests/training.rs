@@ -208,13 +208,13 @@ fn read_shard(model: &mut Model, worker: u32, shard: u64) {
         truncated: false,
         deleted: false,
     }));
+    let mut io = Io {
+        bytes_read: 10 << 20,
+        first_operation: 781 * SECOND,
+        last_operation: 789 * SECOND,
+        ..Io::ZERO
+    };
     let mut full = IoFull {
-        io: Io {
-            bytes_read: 10 << 20,
-            first_operation: 781 * SECOND,
-            last_operation: 789 * SECOND,
-            ..Io::ZERO
-        },
         read_sizes: [1, 0, 0, 0, 10, 0, 0, 0, 0, 0],
         consecutive_reads: 8,
         sequential_reads: 9,
@@ -230,12 +230,14 @@ fn read_shard(model: &mut Model, worker: u32, shard: u64) {
     full.access_sizes.value[..2].copy_from_slice(&[1 << 20, 4097]);
     full.access_sizes.calls[..2].copy_from_slice(&[9, 1]);
     (full.strides.value[0], full.strides.calls[0]) = (512, 3);
-    full.io.calls[op::OPEN] = 1;
-    full.io.calls[op::READ] = 11;
-    full.io.calls[op::CLOSE] = 1;
-    full.io.zero_reads = 1;
-    full.io.ns = [45_000_000 + shard * 1_000_000, 0, 90_000, 0];
-    model.add(process(worker), Place::File(file), &Counters::from(&full));
+    io.calls[op::OPEN] = 1;
+    io.calls[op::READ] = 11;
+    io.calls[op::CLOSE] = 1;
+    io.zero_reads = 1;
+    io.ns = [45_000_000 + shard * 1_000_000, 0, 90_000, 0];
+    for counters in [Counters::from(&io), Counters::from(&full)] {
+        model.add(process(worker), Place::File(file), &counters);
+    }
 }
 
 fn write_checkpoint(model: &mut Model) {

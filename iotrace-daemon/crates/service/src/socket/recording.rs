@@ -256,6 +256,7 @@ fn load_programs(
         block: block::Wanted::Nothing,
         uprobes: Vec::new(),
         waits: false,
+        recordings: None,
     };
     let types = load::read_types(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &settings.programs, &types, &settings.rules)?;

@@ -20,7 +20,7 @@ use iotrace_common::{
         maps::{EPOCH, FILL},
     },
     key::IoKey,
-    value::{Cell, Fill},
+    value::{Cell, Fill, fill_of},
 };
 
 use super::batch::Entries;
@@ -29,41 +29,24 @@ use crate::kernel::{Kernel, KernelError, map_error};
 /// Bytes mapped at a time, about.
 const WINDOW: usize = 1 << 20;
 
-/// Both halves of the cells whose counters are `V`.
-pub struct Cells<V>
-where
-    Cell<V>: Pod,
-{
-    name: &'static str,
-    cells: Array<MapData, Cell<V>>,
+/// Which half of the cells is written, and how many cells of it were given out.
+pub struct Halves {
     epoch: Array<MapData, u64>,
-    /// Cells given out, by half.
     fill: Array<MapData, Fill>,
     /// The current generation.
     current: u64,
-    /// Cells of one half.
-    each: u32,
 }
 
-impl<V: Copy> Cells<V>
-where
-    Cell<V>: Pod,
-{
+impl Halves {
     /// Takes the maps out of the loaded object and begins with the first generation.
-    pub fn take<const N: usize, const F: usize>(
-        kernel: &mut Kernel,
-        map: abi::Map<abi::Array<Cell<V>, N, F>>,
-    ) -> Result<Self, KernelError> {
-        let mut cells = Self {
-            name: map.name,
-            cells: kernel.take(map)?,
+    pub fn take(kernel: &mut Kernel) -> Result<Self, KernelError> {
+        let mut halves = Self {
             epoch: kernel.take(EPOCH)?,
             fill: kernel.take(FILL)?,
             current: 0,
-            each: kernel.map_entries(),
         };
-        cells.flip()?;
-        Ok(cells)
+        halves.flip()?;
+        Ok(halves)
     }
 
     /// Sends the programs to the other half, of which [`Cells::sweep`] has left every cell empty. Those that run already
@@ -75,31 +58,75 @@ where
             .map_err(|error| map_error(EPOCH.name, "update", &error))
     }
 
+    /// Cells given out. The count may have run past the end, by those that found the last cell gone.
+    fn used(&self, fill: u32) -> Result<u64, KernelError> {
+        let fill = self.fill.get(&fill, 0);
+        let Fill { cells, .. } = fill.map_err(|error| map_error(FILL.name, "look up", &error))?;
+        Ok(cells)
+    }
+
+    fn clear(&mut self, fill: u32) -> Result<(), KernelError> {
+        self.fill
+            .set(fill, Fill::default(), 0)
+            .map_err(|error| map_error(FILL.name, "update", &error))
+    }
+}
+
+/// Both halves of the cells whose counters are `V`.
+pub struct Cells<V>
+where
+    Cell<V>: Pod,
+{
+    name: &'static str,
+    cells: Array<MapData, Cell<V>>,
+    /// Cells of one half.
+    each: u32,
+    /// Whether they hold what detail full adds.
+    is_full: bool,
+}
+
+impl<V: Copy> Cells<V>
+where
+    Cell<V>: Pod,
+{
+    /// Takes the map out of the loaded object.
+    pub fn take<const N: usize, const F: usize>(
+        kernel: &mut Kernel,
+        map: abi::Map<abi::Array<Cell<V>, N, F>>,
+        each: u32,
+        is_full: bool,
+    ) -> Result<Self, KernelError> {
+        Ok(Self {
+            name: map.name,
+            cells: kernel.take(map)?,
+            each,
+            is_full,
+        })
+    }
+
     /// Empties the half that no program is in any more; `last`: both, for the end. How many entries there were.
     pub fn sweep(
-        &mut self,
+        &self,
+        halves: &mut Halves,
         last: bool,
         mut take: impl FnMut(Entries<IoKey, V>),
     ) -> Result<usize, KernelError> {
-        let idle = (self.current as u32 & 1) ^ 1;
-        let mut total = self.empty(idle, &mut take)?;
+        let idle = (halves.current as u32 & 1) ^ 1;
+        let mut total = self.empty(halves, idle, &mut take)?;
         if last {
-            total += self.empty(idle ^ 1, &mut take)?;
+            total += self.empty(halves, idle ^ 1, &mut take)?;
         }
         Ok(total)
     }
 
     fn empty(
-        &mut self,
+        &self,
+        halves: &mut Halves,
         half: u32,
         take: &mut impl FnMut(Entries<IoKey, V>),
     ) -> Result<usize, KernelError> {
-        let Fill { cells: used, .. } = self
-            .fill
-            .get(&half, 0)
-            .map_err(|error| map_error(FILL.name, "look up", &error))?;
-        // The count may have run past the end, by those that found the last cell gone.
-        let used = used.min(u64::from(self.each)) as usize;
+        let fill = fill_of(half, self.is_full);
+        let used = halves.used(fill)?.min(u64::from(self.each)) as usize;
         if used == 0 {
             return Ok(0);
         }
@@ -111,9 +138,7 @@ where
                 .map_err(|source| self.error("map", source))?;
             take(window.empty(count));
         }
-        self.fill
-            .set(half, Fill::default(), 0)
-            .map_err(|error| map_error(FILL.name, "update", &error))?;
+        halves.clear(fill)?;
         Ok(used)
     }
 

@@ -36,10 +36,10 @@ use iotrace_common::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Detail, Kernel, KernelError, cpu::Threads};
+use crate::kernel::{Kernel, KernelError, cpu::Threads};
 use batch::Entries;
 use block::Block;
-use cells::Cells;
+use cells::{Cells, Halves};
 use events::{Decoded, Decoder};
 use generations::Generations;
 use global_merged::GlobalMerged;
@@ -66,6 +66,7 @@ pub enum Batch {
     Events(Vec<Event>),
     /// Counters per thread and file.
     Basic(Entries<IoKey, Io>),
+    /// What detail full adds to them.
     Full(Entries<IoKey, IoFull>),
     /// Counters per thread, of operations whose own entry had no room.
     BasicOverflow(Entries<IoKey, Io>),
@@ -207,21 +208,19 @@ fn place_of(key: &IoKey) -> Place {
     }
 }
 
-/// The counters of one detail, and their overflow.
-enum Counts {
-    Basic {
-        io: Cells<Io>,
-        overflow: Generations<IoKey, Io>,
-    },
-    Full {
-        io: Cells<IoFull>,
-        overflow: Generations<IoKey, IoFull>,
-    },
+/// What detail full adds to the counters, and its overflow.
+struct Full {
+    cells: Cells<IoFull>,
+    overflow: Generations<IoKey, IoFull>,
 }
 
 /// Empties the maps and the ring buffer.
 pub struct Drain {
-    counts: Counts,
+    halves: Halves,
+    cells: Cells<Io>,
+    overflow: Generations<IoKey, Io>,
+    /// Where some processes may be kept at it.
+    full: Option<Full>,
     failures: Generations<FailureKey, Failures>,
     negative_lookups: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
@@ -293,15 +292,15 @@ impl Stats {
 impl Drain {
     /// Takes the maps out of the loaded programs.
     pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
-        let counts = match kernel.detail() {
-            Detail::Basic => Counts::Basic {
-                io: Cells::take(kernel, maps::CELLS)?,
-                overflow: Generations::take(kernel, maps::OVERFLOW)?,
-            },
-            Detail::Full => Counts::Full {
-                io: Cells::take(kernel, maps::CELLS_FULL)?,
+        let halves = Halves::take(kernel)?;
+        let cells = Cells::take(kernel, maps::CELLS, kernel.map_entries(), false)?;
+        let overflow = Generations::take(kernel, maps::OVERFLOW)?;
+        let full = match kernel.full_entries() {
+            Some(each) => Some(Full {
+                cells: Cells::take(kernel, maps::CELLS_FULL, each, true)?,
                 overflow: Generations::take(kernel, maps::OVERFLOW_FULL)?,
-            },
+            }),
+            None => None,
         };
         let failures = Generations::take(kernel, maps::FAILURES)?;
         let negative_lookups = Generations::take(kernel, maps::MISSING)?;
@@ -313,7 +312,10 @@ impl Drain {
         let ring = kernel.take(maps::EVENTS)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
-            counts,
+            halves,
+            cells,
+            overflow,
+            full,
             failures,
             negative_lookups,
             library,
@@ -506,22 +508,24 @@ impl Drain {
     fn sweep(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
         let started = Instant::now();
         self.flipped = host::monotonic();
-        let mut entries = match &mut self.counts {
-            Counts::Basic { io, overflow } => {
-                io.flip()?;
-                overflow.wait_for_programs()?;
-                merged(&mut self.global_merged, sink)?;
-                io.sweep(last, |entries| sink(Batch::Basic(entries)))?
-                    + overflow.sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?
-            }
-            Counts::Full { io, overflow } => {
-                io.flip()?;
-                overflow.wait_for_programs()?;
-                merged(&mut self.global_merged, sink)?;
-                io.sweep(last, |entries| sink(Batch::Full(entries)))?
-                    + overflow.sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?
-            }
-        };
+        let halves = &mut self.halves;
+        halves.flip()?;
+        self.overflow.wait_for_programs()?;
+        merged(&mut self.global_merged, sink)?;
+        let mut entries = self
+            .cells
+            .sweep(halves, last, |entries| sink(Batch::Basic(entries)))?;
+        entries += self
+            .overflow
+            .sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?;
+        if let Some(full) = &mut self.full {
+            entries += full
+                .cells
+                .sweep(halves, last, |entries| sink(Batch::Full(entries)))?;
+            entries += full
+                .overflow
+                .sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?;
+        }
         entries += self
             .failures
             .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;

@@ -80,10 +80,7 @@ impl Batch {
     /// Successful operations in it, and the bytes that they moved.
     pub fn operations(&self) -> (u64, u64) {
         match self {
-            Self::Basic((_, values)) | Self::BasicOverflow((_, values)) => sum(values.iter()),
-            Self::Full((_, values)) | Self::FullOverflow((_, values)) => {
-                sum(values.iter().map(|full| &full.io))
-            }
+            Self::Basic((_, values)) | Self::BasicOverflow((_, values)) => sum(values),
             _ => (0, 0),
         }
     }
@@ -103,8 +100,8 @@ fn bytes<K, V>((keys, values): &Entries<K, V>) -> usize {
     size_of_val(&keys[..]) + size_of_val(&values[..])
 }
 
-fn sum<'a>(values: impl Iterator<Item = &'a Io>) -> (u64, u64) {
-    values.fold((0, 0), |(calls, bytes), io| {
+fn sum(values: &[Io]) -> (u64, u64) {
+    values.iter().fold((0, 0), |(calls, bytes), io| {
         let add = |sum: u64, calls: &_| sum.saturating_add(u64::from(*calls));
         let moved = io.bytes_read.saturating_add(io.bytes_written);
         (

@@ -20,7 +20,7 @@ use iotrace_common::{
         maps,
     },
     limits,
-    scope::Scope as CurrentScope,
+    scope::{Recordings, Scope as CurrentScope},
 };
 use object::{Object as _, ObjectSection as _};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,9 @@ use super::{
     hooks::{self, Hooks},
     maps as loaded, nobtf, offsets,
     preemption::Preemption,
-    probe, rules,
+    probe,
+    recordings::Slots,
+    rules,
     trace::{Filter, Layout, TraceOptions},
     uprobes::{self, Uprobes, Wanted},
     variant::{Programs, Variant},
@@ -103,6 +105,9 @@ pub struct Options {
     pub uprobes: Vec<Wanted>,
     /// Whether waits of threads are kept.
     pub waits: bool,
+    /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
+    /// detail full, look-ups that found nothing, CPU time. Of the others only what `detail` and `negative_lookups` say.
+    pub recordings: Option<u32>,
 }
 
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
@@ -121,9 +126,30 @@ impl Options {
         self.map_entries.unwrap_or(built_in).max(1)
     }
 
+    /// Entries of what detail full adds, where some processes may be kept at it.
+    fn full_entries(&self) -> Option<u32> {
+        match self.detail {
+            Detail::Full => Some(self.entries()),
+            Detail::Basic => self.recordings.map(|entries| entries.max(1)),
+        }
+    }
+
     /// Sets of the table that finds them.
     fn sets(&self) -> u32 {
-        self.entries().div_ceil(2).next_power_of_two()
+        let entries = self.entries() + self.full_entries().unwrap_or(0);
+        entries.div_ceil(2).next_power_of_two()
+    }
+
+    /// The scope before there are processes in it.
+    fn scope(&self) -> CurrentScope {
+        let all = |is_on: bool| if is_on { Recordings::MAX } else { 0 };
+        CurrentScope {
+            full: all(self.detail == Detail::Full),
+            negative_lookups: all(self.negative_lookups),
+            cpu: all(self.cpu && self.recordings.is_none()),
+            follow: all(self.recordings.is_none()),
+            ..CurrentScope::default()
+        }
     }
 }
 
@@ -164,6 +190,7 @@ pub fn load(
     let no_btf = variant == Variant::NoBtf;
     if no_btf {
         options.detail = Detail::Basic;
+        options.recordings = None;
     }
     let options = &options;
     let object = variant.object(programs);
@@ -230,7 +257,8 @@ pub fn load(
         targets,
         named,
         scope_map,
-        scope: CurrentScope::default(),
+        scope: options.scope(),
+        recordings: options.recordings.map(|_| Slots::default()),
         diagnostics,
         histograms,
         misses: Misses::new(preemptible),
@@ -240,6 +268,7 @@ pub fn load(
         hook: None,
         detail: options.detail,
         entries: options.entries(),
+        full_entries: options.full_entries(),
         map_bytes,
         threads: None,
         merge_all: options.merge_all,
@@ -275,18 +304,18 @@ fn open(
     let (entries, sets) = (options.entries(), options.sets());
     let has_loop = walks_paths(variant);
     settings.extend([
-        globals::FULL.set(options.detail == Detail::Full),
+        globals::FULL.set(options.full_entries().is_some()),
         globals::FOLLOW.set(options.follow),
         globals::ENVIRONMENT.set(options.environment),
         globals::MERGE_ALL.set(options.merge_all),
         globals::SPAN_PHASES.set(span_phases(has_loop)),
         globals::COUNT_HISTOGRAMS.set(options.histograms),
         // Without `bpf_loop` no path can be hashed.
-        globals::COUNT_MISSING.set(options.negative_lookups && has_loop),
+        globals::COUNT_MISSING.set(has_loop && (options.negative_lookups || options.recordings.is_some())),
         globals::SELF_TGID.set(std::process::id().into()),
         globals::CELLS_EACH.set(entries.into()),
         globals::SET_MASK.set((sets - 1).into()),
-        globals::FILL_NOTICE.set(entries.div_ceil(2).into()),
+        globals::FULL_CELLS_EACH.set(options.full_entries().unwrap_or(1).into()),
         globals::HAS_LOOP.set(has_loop),
         globals::PREEMPTIBLE.set(preemptible),
     ]);
@@ -351,26 +380,17 @@ fn sizes(
     trace: Option<Layout>,
     waits: Option<Layout>,
 ) -> Vec<(&'static str, u32)> {
-    let (kept, other, other_overflow) = match options.detail {
-        Detail::Basic => (
-            maps::CELLS.name,
-            maps::CELLS_FULL.name,
-            names_of(maps::OVERFLOW_FULL),
-        ),
-        Detail::Full => (
-            maps::CELLS_FULL.name,
-            maps::CELLS.name,
-            names_of(maps::OVERFLOW),
-        ),
-    };
     let mut sizes = vec![
-        (kept, 2 * options.entries()),
+        (maps::CELLS.name, 2 * options.entries()),
         (maps::SETS.name, options.sets()),
     ];
-    let mut unused = vec![other];
-    unused.extend(other_overflow);
-    if options.detail == Detail::Basic {
-        unused.push(maps::LAST_ENDS.name);
+    let mut unused = Vec::new();
+    match options.full_entries() {
+        Some(entries) => sizes.push((maps::CELLS_FULL.name, 2 * entries)),
+        None => {
+            unused.extend([maps::CELLS_FULL.name, maps::LAST_ENDS.name]);
+            unused.extend(names_of(maps::OVERFLOW_FULL));
+        }
     }
     if variant == Variant::NoBtf {
         unused.push(maps::NAMED.name);

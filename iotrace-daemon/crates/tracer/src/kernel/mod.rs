@@ -9,6 +9,7 @@
 //!   them
 //! - `uprobe_cost`: what uprobes cost here
 //! - `selftest`: known operations, compared, before any number is believed
+//! - `recordings`: processes of which more is kept than of the others
 //! - `probe`, `capabilities`: what this host has and this process may, for `iotrace check` and for errors
 //!
 //! What leaves: [`Kernel`], whose maps `drain` takes.
@@ -36,6 +37,7 @@ mod pages;
 mod preemption;
 pub mod probe;
 mod program;
+pub mod recordings;
 mod rules;
 pub mod selftest;
 mod stats;
@@ -65,7 +67,7 @@ use iotrace_common::{
     key::FileId,
     phases::Named,
     rights::Rights,
-    scope::Scope as CurrentScope,
+    scope::{ALL_PROCESSES, Recordings, Scope as CurrentScope},
 };
 
 pub use attach::{Hook, HookChoice, HookState};
@@ -77,6 +79,7 @@ pub use histograms::ByPhase;
 use histograms::Counted;
 use hooks::Hooks;
 pub use load::{Detail, Options};
+use recordings::Slots;
 use rules::Rules;
 pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
@@ -90,10 +93,12 @@ pub struct Kernel {
     variant: Variant,
     /// Held: the programs find it by its descriptor when they are loaded.
     _rules: Rules,
-    targets: HashMap<MapData, u32, u32>,
+    targets: HashMap<MapData, u32, Recordings>,
     named: HashMap<MapData, FileId, Named>,
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
+    /// Where more may be kept of the processes of some recordings.
+    recordings: Option<Slots>,
     diagnostics: Diagnostics,
     histograms: Option<Counted>,
     misses: Misses,
@@ -105,6 +110,7 @@ pub struct Kernel {
     hook: Option<Hook>,
     detail: Detail,
     entries: u32,
+    full_entries: Option<u32>,
     map_bytes: u64,
     merge_all: bool,
     /// The iterator over threads, once it is loaded.
@@ -153,19 +159,13 @@ impl Kernel {
 
     /// Adds process `pid` to the scope.
     pub fn add_target(&mut self, pid: u32) -> Result<(), KernelError> {
-        self.targets
-            .insert(pid, 1, 0)
-            .map_err(|error| map_error(TARGETS.name, "update", &error))?;
+        self.set_recordings(pid, ALL_PROCESSES)?;
         self.publish_scope()
     }
 
     /// Takes process `pid` out of the scope. One that is not in it is no error: it may have just ended.
     pub fn remove_target(&mut self, pid: u32) -> Result<(), KernelError> {
-        match self.targets.remove(&pid) {
-            Ok(()) | Err(MapError::KeyNotFound) => {}
-            Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(map_error(TARGETS.name, "delete", &error)),
-        }
+        self.forget_target(pid)?;
         self.publish_scope()
     }
 
@@ -181,12 +181,34 @@ impl Kernel {
         self.publish_scope()
     }
 
-    /// Makes running threads look at the scope again.
+    /// Makes running threads look at the scope again. Who sees the new epoch must see the rest, which the kernel copies byte
+    /// by byte: so that comes first.
     fn publish_scope(&mut self) -> Result<(), KernelError> {
-        self.scope.epoch += 1;
-        self.scope_map
-            .set(0, self.scope, 0)
-            .map_err(|error| map_error(SCOPE.name, "update", &error))
+        let next = CurrentScope {
+            epoch: self.scope.epoch + 1,
+            ..self.scope
+        };
+        for scope in [self.scope, next] {
+            self.scope_map
+                .set(0, scope, 0)
+                .map_err(|error| map_error(SCOPE.name, "update", &error))?;
+        }
+        self.scope = next;
+        Ok(())
+    }
+
+    fn set_recordings(&mut self, pid: u32, recordings: Recordings) -> Result<(), KernelError> {
+        self.targets
+            .insert(pid, recordings, 0)
+            .map_err(|error| map_error(TARGETS.name, "update", &error))
+    }
+
+    fn forget_target(&mut self, pid: u32) -> Result<(), KernelError> {
+        match self.targets.remove(&pid) {
+            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) => Err(map_error(TARGETS.name, "delete", &error)),
+        }
     }
 
     /// What was not counted, or not in full, by reason ([`diag`]), since [`Self::zero_losses`].
@@ -226,6 +248,11 @@ impl Kernel {
     /// Kernel memory of the maps, bytes.
     pub fn map_bytes(&self) -> u64 {
         self.map_bytes
+    }
+
+    /// Entries of a generation of what detail full adds, where some processes may be kept at it.
+    pub fn full_entries(&self) -> Option<u32> {
+        self.full_entries
     }
 
     /// Entries of a generation of the per-file counters.

@@ -15,7 +15,7 @@ use std::{
     ptr,
 };
 
-use super::{Detail, Kernel, KernelError};
+use super::{Kernel, KernelError, recordings::Kept};
 use crate::drain::{Batch, Drain};
 use iotrace_model::{
     Model,
@@ -49,10 +49,15 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     drain.events(&mut drop);
     drain.counters(&mut drop)?;
     kernel.add_target(own)?;
+    // What may be kept of some proves itself, too.
+    let recording = kernel.begin_recording(Kept::ALL, &[own], false)?;
     // A thread of its own: one whose system calls are all in scope from the first.
     let truth = std::thread::spawn(operate)
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")));
+    if let Some(recording) = recording {
+        kernel.end_recording(recording)?;
+    }
     kernel.remove_target(own)?;
     let truth = truth.map_err(|source| KernelError::Io {
         what: "the self-test's own operations (memfd_create, write, read, fsync) failed".into(),
@@ -65,7 +70,7 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     compare(
         &model,
         own,
-        kernel.detail(),
+        kernel.full_entries().is_some(),
         kernel.without_types().is_some(),
         &truth,
     )
@@ -153,7 +158,7 @@ fn identity(file: &File) -> io::Result<Identity> {
 fn compare(
     model: &Model,
     pid: u32,
-    detail: Detail,
+    is_full: bool,
     by_path: bool,
     truth: &Truth,
 ) -> Result<(), KernelError> {
@@ -180,7 +185,7 @@ fn compare(
         ("stats by descriptor", counters::STATS, 1),
         ("mmaps", counters::MMAPS, 1),
     ];
-    let offset = (detail == Detail::Full).then_some((
+    let offset = is_full.then_some((
         "the highest byte written",
         counters::MAX_BYTE_WRITTEN,
         SECOND_OFFSET + SECOND_WRITE as u64 - 1,
