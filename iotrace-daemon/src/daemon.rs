@@ -6,6 +6,7 @@ use crate::PROGRAMS;
 use std::{
     collections::VecDeque,
     net::SocketAddr,
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -29,7 +30,7 @@ use iotrace_model::{
 };
 use iotrace_service::{
     background::Background,
-    config::{Config, Flags},
+    config::{Config, Flags, NO_SOCKET},
     findings::Looks,
     front::{Front, Listeners, Settings},
     http,
@@ -39,7 +40,7 @@ use iotrace_service::{
     shared::{Draining, Memory, Recordings, Service, Shared, State},
     snapshot::{Families, Snapshot},
     socket::{self, Counting, Question, Socket},
-    subscriptions::{Order, Subscriptions},
+    subscriptions::{Order, Subscriptions, What},
     totals::Totals,
 };
 use iotrace_tracer::drain::{
@@ -243,6 +244,7 @@ impl Daemon {
             questions: asked,
             orders: ordered,
             hook: hook.name().into(),
+            page_cache: config.trace.page_cache,
         };
         let socket =
             Socket::open(&config, PROGRAMS, classifier.table(), counting).unwrap_or_else(|error| {
@@ -265,6 +267,7 @@ impl Daemon {
         let watchdog = notifier
             .watch(move || watched.is_healthy())
             .context("no watchdog")?;
+        drain.watch(kernel.take_threads());
         let mut daemon = Self {
             intake,
             measuring,
@@ -307,10 +310,12 @@ impl Daemon {
             tokio::select! {
                 taken = self.collector.next() => match taken {
                     Some(Taken::Batch(batch)) => {
-                        let intake = &mut self.intake;
-                        self.shared.with(|state| intake.see(&batch, &mut state.totals));
                         self.subscriptions.take(&batch, &self.model);
-                        batch.apply(&mut self.model);
+                        let intake = &mut self.intake;
+                        if let Some(batch) = batch.of_all(self.kernel.detail()) {
+                            self.shared.with(|state| intake.see(&batch, &mut state.totals));
+                            batch.apply(&mut self.model);
+                        }
                     }
                     Some(Taken::All(stats)) => {
                         // Those who asked since the drain began wait for the next one.
@@ -330,7 +335,7 @@ impl Daemon {
                 },
                 _ = tick.tick() => {
                     asked.push_back(Asked { ends_interval: true, ..Asked::default() });
-                    self.collector.ask();
+                    self.ask();
                 }
                 Some(question) = self.questions.recv() => {
                     self.waiting.push(question);
@@ -340,7 +345,7 @@ impl Daemon {
                     }
                 }
                 Some(order) = self.orders.recv() => {
-                    self.subscriptions.order(order);
+                    self.take_order(order);
                     if asked.is_empty() {
                         self.ask_for_clients(&mut asked);
                     }
@@ -362,8 +367,37 @@ impl Daemon {
         };
         if next.questions + next.orders > 0 {
             asked.push_back(next);
-            self.collector.ask();
+            self.ask();
         }
+    }
+
+    /// Asks for a drain.
+    fn ask(&mut self) {
+        if self.subscriptions.want_cpu() {
+            self.collector.ask();
+        } else {
+            self.collector.ask_for_counters();
+        }
+    }
+
+    /// Takes an order of a recording. Before the drain that it begins after, more is kept of its processes.
+    fn take_order(&mut self, mut order: Order) {
+        if let What::Begin(begin) = &mut order.what
+            && begin.kept.is_more()
+        {
+            let wanted = &begin.wanted;
+            let begun = self
+                .kernel
+                .begin_recording(begin.kept, &wanted.pids, wanted.follow);
+            begin.slot = begun.unwrap_or_else(|error| {
+                log::warn!("a recording does not begin: {error}");
+                None
+            });
+            if begin.slot.is_none() {
+                return order.queue.refuse();
+            }
+        }
+        self.subscriptions.order(order);
     }
 
     /// Carries out the orders that came first, and has names sent again that recordings were told from memory.
@@ -371,6 +405,9 @@ impl Daemon {
         if count > 0 || self.subscriptions.count() > 0 {
             let losses = self.kernel.losses()?;
             self.subscriptions.carry_out(count, &losses, stats);
+        }
+        for slot in self.subscriptions.take_ended() {
+            self.kernel.end_recording(slot)?;
         }
         let names = self.subscriptions.take_told_from_memory();
         self.kernel.forget_names_of(&names)
@@ -410,6 +447,7 @@ impl Daemon {
     fn take(&mut self, stats: Stats, number: u64) -> Result<(), KernelError> {
         let now = Instant::now();
         self.kernel.attach_more();
+        self.kernel.sweep_recordings()?;
         // After the drain that this interval ends with: they hold no less than the counters.
         let (losses, histograms) = (self.kernel.losses()?, self.kernel.histograms()?);
         let programs = match &self.measuring {
@@ -565,10 +603,13 @@ impl Daemon {
         self.notifier.stopping();
         let (intake, model, shared) = (&mut self.intake, &mut self.model, &self.shared);
         let subscriptions = &mut self.subscriptions;
+        let detail = self.kernel.detail();
         let mut take = |batch: Batch| {
-            shared.with(|state| intake.see(&batch, &mut state.totals));
             subscriptions.take(&batch, model);
-            batch.apply(model);
+            if let Some(batch) = batch.of_all(detail) {
+                shared.with(|state| intake.see(&batch, &mut state.totals));
+                batch.apply(model);
+            }
         };
         let drained = self.collector.stop(&mut take);
         let detached = self.kernel.detach()?;
@@ -595,12 +636,13 @@ async fn applied(waiting: &mut Option<oneshot::Receiver<()>>) {
 }
 
 fn options(config: &Config, verbose: u8) -> Options {
+    let has_socket = config.recordings.socket != Path::new(NO_SOCKET);
     Options {
         detail: config.trace.detail,
         follow: true,
         environment: true,
         cgroup: true,
-        cpu: false,
+        cpu: has_socket,
         merge_all: false,
         negative_lookups: false,
         histograms: config.metrics.histograms,
@@ -615,7 +657,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         },
         uprobes: Vec::new(),
         waits: false,
-        recordings: None,
+        recordings: has_socket.then_some(config.recordings.max_entries),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     config::Sorting,
     interrupt, live,
     output::{Format, Place, TextOptions, is_special},
-    remote::Remote,
+    remote::{self, Remote},
     session::Session,
     sizes::parse_size,
     source::Source,
@@ -31,10 +31,10 @@ use super::{
 };
 use iotrace_model::run::MergedTime;
 use iotrace_model::targets;
-use iotrace_service::socket::protocol::Record;
+use iotrace_service::socket::protocol::{Begun, Record};
 use iotrace_tracer::drain::{Drain, rings};
 use iotrace_tracer::kernel::{
-    Detail, HookChoice, Options, TraceOptions, block, load, selftest, trace::Filter,
+    Detail, HookChoice, Options, TraceOptions, block, capabilities, load, selftest, trace::Filter,
     uprobes::Wanted,
 };
 
@@ -89,9 +89,12 @@ pub struct Args {
     /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Let the service at this Unix socket count, as it does by itself for users without privileges.
+    /// Let the service at this Unix socket count [default: the one that runs, if it can give what is asked]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Load kernel programs also where a service runs.
+    #[arg(long, conflicts_with = "socket")]
+    standalone: bool,
     /// Count neither what comes from storage and what from the page cache, nor the use of mapped files.
     #[arg(long)]
     no_page_cache: bool,
@@ -146,14 +149,16 @@ pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let service = live::service(args.socket.as_deref());
+    let service = Service::find(&args);
     let recorded = runtime.block_on(async {
-        match &service {
-            Some(socket) => record_by_service(args, socket).await,
-            None => record(args, verbose).await,
+        let sorting = Sorting::read(args.rules.as_deref())?;
+        let held = hold(&args)?;
+        match service.start(&args, &sorting, held.as_ref())? {
+            Some(remote) => record_by_service(args, sorting, held, remote).await,
+            None => record(args, sorting, held, verbose).await,
         }
     });
-    let mut session = recorded.map_err(|error| live::explain(error, service.is_some()))?;
+    let mut session = recorded.map_err(|error| live::explain(error, service.is_only()))?;
     runtime.shutdown_background();
     let recorded = session.finish();
     // The report first: that the recording is incomplete is the last thing that is said.
@@ -221,7 +226,12 @@ impl Args {
     }
 }
 
-async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
+async fn record(
+    args: Args,
+    sorting: Sorting,
+    held: Option<Held>,
+    verbose: u8,
+) -> anyhow::Result<Session> {
     let options = Options {
         detail: args.detail,
         follow: args.all || !args.no_follow,
@@ -251,10 +261,7 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
         waits: args.waits.is_some(),
         recordings: None,
     };
-    // One table for the kernel side and the report: what is wrong with it is said before anything is loaded.
-    let sorting = Sorting::read(args.rules.as_deref())?;
     let types = load::types_if_any(options.btf.as_deref())?;
-    let held = hold(&args)?;
     let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
     drop(types);
     let mut drain = Drain::new(&mut kernel)?;
@@ -293,24 +300,106 @@ async fn record(args: Args, verbose: u8) -> anyhow::Result<Session> {
     follow(trace, session, held).await
 }
 
-async fn record_by_service(args: Args, socket: &Path) -> anyhow::Result<Session> {
-    refuse_what_the_service_decides(&args)?;
-    let sorting = Sorting::read(args.rules.as_deref())?;
-    let held = hold(&args)?;
-    // The program has its own already: what is recorded is for this user alone, wherever it is written.
-    // SAFETY: a plain call.
-    unsafe { libc::umask(0o077) };
-    let pids = match &held {
-        Some(held) => vec![held.pid()],
-        None => args.pid.clone(),
-    };
-    let remote = Remote::start(socket, Record::new(args.detail, !args.no_follow, pids))?;
+async fn record_by_service(
+    args: Args,
+    sorting: Sorting,
+    held: Option<Held>,
+    remote: Remote,
+) -> anyhow::Result<Session> {
+    if !capabilities::may_trace() {
+        // The program has its own already: what is recorded is for this user alone, wherever it is written.
+        // SAFETY: a plain call.
+        unsafe { libc::umask(0o077) };
+    }
     let signals = interrupt::tracing_begins()?;
-    let session = Session::new(args, sorting, &remote.hook)?;
+    let session = Session::new(args, sorting, &remote.begun.hook)?;
     follow(Trace::new(Source::Service(remote), signals), session, held).await
 }
 
-fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
+/// The service that may make the recording.
+enum Service {
+    /// None: this process loads the programs.
+    None,
+    /// One that is to make it: it was named, or this process may not load programs.
+    Only(PathBuf),
+    /// One that saves the machine other programs, if it gives the same.
+    Running(PathBuf),
+}
+
+impl Service {
+    fn find(args: &Args) -> Self {
+        if args.standalone {
+            return Self::None;
+        }
+        match live::service(args.socket.as_deref()) {
+            Some(socket) => Self::Only(socket),
+            None => Some(remote::place())
+                .filter(|path| path.exists())
+                .map_or(Self::None, Self::Running),
+        }
+    }
+
+    fn is_only(&self) -> bool {
+        matches!(self, Self::Only(_))
+    }
+
+    /// Asks it for the recording; `None`: it makes none, and this process records.
+    fn start(
+        &self,
+        args: &Args,
+        sorting: &Sorting,
+        held: Option<&Held>,
+    ) -> anyhow::Result<Option<Remote>> {
+        let ask = |socket| {
+            let pids = held.map_or_else(|| args.pid.clone(), |held| vec![held.pid()]);
+            Remote::start(socket, Record::new(args.detail, !args.no_follow, pids))
+        };
+        let socket = match self {
+            Self::None => return Ok(None),
+            Self::Only(socket) => {
+                if let Some(flag) = only_without_service(args) {
+                    anyhow::bail!(
+                        "{flag} is not for recordings that the service makes: leave it out, or run iotrace as root without \
+                         it"
+                    );
+                }
+                return ask(socket).map(Some);
+            }
+            Self::Running(socket) => socket,
+        };
+        let reason = match only_without_service(args) {
+            Some(flag) => format!("it does not give {flag}"),
+            None => match ask(socket) {
+                Ok(remote) => match differs(&remote.begun, sorting) {
+                    None => return Ok(Some(remote)),
+                    Some(reason) => reason.into(),
+                },
+                Err(error) => format!("{error:#}"),
+            },
+        };
+        log::info!(
+            "recording without the service at {}: {reason}",
+            socket.display()
+        );
+        Ok(None)
+    }
+}
+
+/// Why a recording that the service makes would not be the same as one without it.
+fn differs(begun: &Begun, sorting: &Sorting) -> Option<&'static str> {
+    if !begun.shared {
+        Some("it would load other programs for it")
+    } else if begun.rules != sorting.classifier.table().fingerprint() {
+        Some("it sorts files by other rules")
+    } else if !begun.page_cache {
+        Some("it does not see the page cache")
+    } else {
+        None
+    }
+}
+
+/// The first option that the service does not give.
+fn only_without_service(args: &Args) -> Option<&'static str> {
     let given = [
         ("--all", args.all),
         ("--hook", args.hook != HookChoice::Auto),
@@ -323,12 +412,8 @@ fn refuse_what_the_service_decides(args: &Args) -> anyhow::Result<()> {
         ("--uprobe", !args.uprobe.is_empty()),
         ("--waits", args.waits.is_some()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => anyhow::bail!(
-            "{flag} is not for recordings that the service makes: leave it out, or run iotrace as root without it"
-        ),
-        None => Ok(()),
-    }
+    let found = given.into_iter().find(|(_, is_given)| *is_given);
+    found.map(|(flag, _)| flag)
 }
 
 /// Makes the program's process, where there is a program.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use iotrace_service::{
     config::DEFAULT_SOCKET,
-    socket::protocol::{Answer, Ask, Record, Refusal, Request, Sums, VERSION, Wish, line},
+    socket::protocol::{Answer, Ask, Begun, Record, Refusal, Request, Sums, VERSION, Wish, line},
 };
 use iotrace_tracer::drain::{Batch, collector::Taken, wire::unpack};
 
@@ -74,8 +74,7 @@ pub struct Remote {
     heard: UnboundedReceiver<Heard>,
     /// As they were last said.
     sums: Sums,
-    pub hook: String,
-    pub start_unix_ns: i64,
+    pub begun: Begun,
     over: Option<Over>,
 }
 
@@ -97,11 +96,7 @@ impl Remote {
     /// Asks for a recording; returns when the processes are traced.
     pub fn start(path: &Path, record: Record) -> anyhow::Result<Self> {
         let mut reader = ask(path, Ask::Record(record))?;
-        let Answer::Begun {
-            hook,
-            start_unix_ns,
-        } = answer(&mut reader)?
-        else {
+        let Answer::Begun(begun) = answer(&mut reader)? else {
             anyhow::bail!("the service does not begin with what it should");
         };
         let stream = reader.get_ref().try_clone()?;
@@ -113,8 +108,7 @@ impl Remote {
             stream,
             heard,
             sums: Sums::default(),
-            hook,
-            start_unix_ns,
+            begun,
             over: None,
         })
     }
@@ -213,7 +207,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
         }
         Answer::All(sums) => Heard::All(sums),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
-        Answer::Error { .. } | Answer::Begun { .. } | Answer::Snapshot(_) => {
+        Answer::Error { .. } | Answer::Begun(_) | Answer::Snapshot(_) => {
             anyhow::bail!("the service says what does not belong here")
         }
     })

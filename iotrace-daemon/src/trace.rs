@@ -89,7 +89,7 @@ impl Trace {
             }
         }
         match &mut self.source {
-            Source::Service(remote) => session.began(remote.start_unix_ns),
+            Source::Service(remote) => session.began(remote.begun.start_unix_ns),
             Source::Own { kernel, .. } => {
                 if let Some(held) = &held {
                     kernel.add_target(held.pid())?;

@@ -27,6 +27,7 @@ mod overlap;
 mod page_cache;
 mod paths;
 mod phases;
+mod recordings;
 mod scale;
 mod scheduler;
 mod staging;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench share`: what other processes pay for recordings that the service makes: by its own programs, which all
-//! recordings share, and by programs of each recording.
+//! `cargo xtask bench share`: what other processes pay for recordings: by the programs of the service, which all recordings
+//! share, at the least detail and at detail full, and by programs of each recording.
 //!
 //! A worker that nobody records is measured beside 0 to 16 recordings of a process that sleeps. All variants are measured once a
 //! round; the tables show medians over the rounds with their quartiles.
@@ -25,6 +25,8 @@ use crate::run::target_dir;
 
 const CALLS: [Call; 3] = [Call::Getppid, Call::Pread, Call::OpenClose];
 const COUNTS: [usize; 5] = [0, 1, 4, 8, 16];
+/// Of the counters of recordings with their own programs, so that many fit into memory.
+const ENTRIES: &str = "16384";
 /// How much more a call may take beside recordings that share the programs than beside none.
 const LIMIT: f64 = 1.03;
 /// Between the start of the last recording and the measurement.
@@ -40,7 +42,12 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Shared,
+    Full,
     Own,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Shared, Self::Full, Self::Own];
 }
 
 /// Nanoseconds of a call, a figure for each round.
@@ -57,7 +64,7 @@ pub fn run(options: &Options) -> Result<()> {
     for round in 0..rounds {
         eprintln!("round {} of {rounds}, load {}", round + 1, machine::load());
         for count in COUNTS {
-            for way in [Way::Shared, Way::Own] {
+            for way in Way::ALL {
                 let recorded = Recorded::start(&scratch, way, count)?;
                 let mut worker = Worker::start(&places, &[])?;
                 for (index, call) in CALLS.into_iter().enumerate() {
@@ -100,26 +107,31 @@ impl Recorded {
             let pid = sleep.id().to_string();
             recorded.clients.push(sleep);
             let mut command = Command::new(target_dir()?.join("release/iotrace"));
+            command.stdin(Stdio::null());
+            let output = output_of(scratch, client);
+            // There is none in the first round.
+            let _ = fs::remove_dir_all(&output);
             match way {
                 Way::Shared => command.args(["snapshot", "--for", "1h", "--pid", &pid]),
+                Way::Full => command.args(["record", "--pid", &pid, "-o"]).arg(output),
                 Way::Own => {
-                    let output = output_of(scratch, client);
-                    // There is none in the first round.
-                    let _ = fs::remove_dir_all(&output);
-                    command
-                        .args(["record", "--detail", "basic", "--pid", &pid, "-o"])
-                        .arg(output)
+                    let args = ["--standalone", "--detail", "basic", "--map-entries", ENTRIES];
+                    command.arg("record").args(args).args(["--pid", &pid, "-o"]);
+                    command.arg(output)
                 }
             };
-            command.arg("--socket").arg(&socket).stdin(Stdio::null());
+            if way != Way::Own {
+                command.arg("--socket").arg(&socket);
+            }
             let messages = File::create(scratch.join("client"))?;
             command.stdout(messages.try_clone()?).stderr(messages);
             let child = command.spawn().context("cannot run iotrace")?;
             recorded.clients.push(child);
         }
-        recorded.service.until_recordings(count as u64)?;
-        if way == Way::Own {
-            // They have their places, and load their programs one after the other; then they make their directories.
+        if way != Way::Own {
+            recorded.service.until_recordings(count as u64)?;
+        } else {
+            // They load their programs, and then make their directories.
             let all = || (0..count).all(|client| output_of(scratch, client).exists());
             let end = Instant::now() + Duration::from_secs(120);
             while !all() {
@@ -150,10 +162,11 @@ impl Drop for Recorded {
 fn print(figures: &Figures) {
     for (index, call) in CALLS.into_iter().enumerate() {
         println!("\n{}", call.title());
-        let words = |texts: [&str; 3]| texts.map(String::from).to_vec();
+        let words = |texts: [&str; 4]| texts.map(String::from).to_vec();
         let mut rows = vec![words([
             "recordings",
             "by shared programs",
+            "the same at detail full",
             "by programs of each",
         ])];
         for count in COUNTS {
@@ -168,7 +181,9 @@ fn print(figures: &Figures) {
                     )
                 })
             };
-            rows.push(vec![count.to_string(), cell(Way::Shared), cell(Way::Own)]);
+            let mut row = vec![count.to_string()];
+            row.extend(Way::ALL.map(cell));
+            rows.push(row);
         }
         table::print(&rows);
         let most = COUNTS[COUNTS.len() - 1];
@@ -176,10 +191,15 @@ fn print(figures: &Figures) {
             let of = |count| figures.get(&(index, way, count)).cloned();
             Some(median(&mut of(most)?) / median(&mut of(0)?))
         };
-        if let (Some(shared), Some(own)) = (ratio(Way::Shared), ratio(Way::Own)) {
-            let word = if shared <= LIMIT { "reached" } else { "missed" };
+        if let [Some(shared), Some(full), Some(own)] = Way::ALL.map(ratio) {
+            let word = if shared.max(full) <= LIMIT {
+                "reached"
+            } else {
+                "missed"
+            };
             println!(
-                "{most} recordings to none: {shared:.2} shared, {own:.2} each its own; target {LIMIT} shared: {word}"
+                "{most} recordings to none: {shared:.2} shared, {full:.2} at detail full, {own:.2} each its own; target {LIMIT} \
+                 shared: {word}"
             );
         }
     }

@@ -88,7 +88,11 @@ pub enum Event {
         exchange: bool,
     },
     /// A directory in which a look-up found nothing; absolute path.
-    NegativeLookup { searched: Searched, path: Vec<u8> },
+    NegativeLookup {
+        process: ProcessId,
+        searched: Searched,
+        path: Vec<u8>,
+    },
     /// A file was mapped as code: it may be a library that is waited for.
     Mapped {
         process: ProcessId,
@@ -126,7 +130,7 @@ impl Event {
     /// The process that it is of; none for names, which are of all who use the file.
     pub fn process(&self) -> Option<ProcessId> {
         match self {
-            Self::File(_) | Self::NegativeLookup { .. } => None,
+            Self::File(_) => None,
             Self::Fork { parent, .. } => Some(*parent),
             Self::Exe { process, .. }
             | Self::Exec { process, .. }
@@ -136,6 +140,7 @@ impl Event {
             | Self::Rename { process, .. }
             | Self::Mapped { process, .. }
             | Self::Object { process, .. }
+            | Self::NegativeLookup { process, .. }
             | Self::Mark { process, .. }
             | Self::Unlink { process, .. } => Some(*process),
         }

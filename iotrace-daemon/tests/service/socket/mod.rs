@@ -3,6 +3,7 @@
 
 mod attacks;
 mod limits;
+mod record;
 mod rights;
 mod service;
 mod share;

@@ -224,22 +224,28 @@ impl Service {
     }
 }
 
-/// A request for a recording of these processes that loads its own kernel programs.
+/// A request for a recording of these processes, of which more is kept than of all.
 pub fn record(pids: &[u32]) -> String {
-    request(pids, true)
+    request(pids, "basic", true)
 }
 
-/// The same by the programs of the service.
+/// The same of what is kept of all.
 pub fn share(pids: &[u32]) -> String {
-    request(pids, false)
+    request(pids, "basic", false)
 }
 
-fn request(pids: &[u32], negative_lookups: bool) -> String {
+/// The same at detail full.
+pub fn share_full(pids: &[u32]) -> String {
+    request(pids, "full", true)
+}
+
+fn request(pids: &[u32], detail: &str, negative_lookups: bool) -> String {
     let record = serde_json::json!({
         "abi": iotrace_common::ABI_VERSION,
-        "detail": "basic",
+        "detail": detail,
         "follow": true,
         "negative_lookups": negative_lookups,
+        "cpu": negative_lookups,
         "pids": pids,
     });
     format!("{}\n", serde_json::json!({"iotrace": 1, "record": record}))

@@ -11,7 +11,10 @@ use std::{
 use serde_json::Value;
 
 use super::service::{self, OTHER, Service, USER};
-use iotrace_model::{Model, counters::BYTES_WRITTEN};
+use iotrace_model::{
+    Model,
+    counters::{BYTES_WRITTEN, MAX_BYTE_WRITTEN, WRITE_SIZE_0_100, WRITE_SIZE_1G_PLUS, WRITES},
+};
 use iotrace_tracer::drain::wire::{Kind, unpack};
 
 /// Bytes that each program writes into each of its files.
@@ -26,8 +29,12 @@ struct Client {
 
 impl Client {
     fn new(service: &Service, uid: u32, pids: &[u32]) -> Self {
+        Self::asking(service, uid, &service::share(pids))
+    }
+
+    fn asking(service: &Service, uid: u32, request: &str) -> Self {
         let mut stream = service.connect(uid);
-        stream.write_all(service::share(pids).as_bytes()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());
         let mut client = Self { stream, reader };
         let begun = client.line();
@@ -201,4 +208,97 @@ fn names_in_directories_of_others_stay_theirs() {
         names.values().sum::<u64>() >= FILES as u64 * BYTES,
         "{names:?}"
     );
+}
+
+/// Of each file that was written to: the bytes, the writes, those that were sorted by size, and the highest byte.
+fn details(model: &Model) -> BTreeMap<String, [u64; 4]> {
+    let mut files = BTreeMap::new();
+    for row in model.dirty_rows() {
+        let counters = row.cell.total().v;
+        if counters[WRITES] > 0 {
+            let path = String::from_utf8_lossy(model.file(row.file).path);
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            let sorted = counters[WRITE_SIZE_0_100..=WRITE_SIZE_1G_PLUS].iter().sum();
+            let all = [
+                counters[BYTES_WRITTEN],
+                counters[WRITES],
+                sorted,
+                counters[MAX_BYTE_WRITTEN],
+            ];
+            files.insert(name, all);
+        }
+    }
+    files
+}
+
+/// A parent that is recorded at detail basic, its child at detail full, another process at basic, all at once.
+#[test]
+fn detail_full_is_of_its_recording_alone() {
+    detail_is_by_recording(&[]);
+}
+
+/// With the programs for kernels before 5.15, which newer ones run as well.
+#[test]
+fn detail_full_is_of_its_recording_alone_in_older_kernels() {
+    detail_is_by_recording(&[("IOTRACE_TEST_PROGRAMS", "compat_510")]);
+}
+
+fn detail_is_by_recording(environment: &[(&str, &str)]) {
+    let service = Service::start_with(&[], environment);
+    let before = service.descriptors().len();
+    for uid in [USER, 0] {
+        let home = service.home(uid);
+        let dir = home.path().display();
+        let child = format!(
+            "echo $$; read go; for i in 1 2 3; do printf %5000s > {dir}/child-$i; done; cat {dir}/none/x"
+        );
+        let script =
+            format!("bash -c '{child}'; for i in 1 2; do printf %3000s > {dir}/parent-$i; done");
+        let mut parent = Command::new("bash");
+        let parent = parent.args(["-c", &script]).uid(uid).gid(uid);
+        let mut parent = parent
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(parent.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        let child: u32 = line.trim().parse().unwrap();
+        let outside = writer(uid, home.path());
+        let basic = Client::new(&service, uid, &[parent.id()]);
+        let full = Client::asking(&service, uid, &service::share_full(&[child]));
+        let beside = Client::new(&service, uid, &[outside.id()]);
+        let during = service.descriptors().len();
+        assert!(
+            during < before + 10,
+            "no programs are loaded: {before}, then {during}"
+        );
+        go(parent);
+        go(outside);
+        let ([basic, full, beside], [_, end, _]) = {
+            let [basic, full, beside] = [basic, full, beside].map(Client::end);
+            (
+                [&basic.0, &full.0, &beside.0].map(details),
+                [basic.1, full.1, beside.1],
+            )
+        };
+        let of_child = |detail: [u64; 2]| {
+            (1..=3).map(move |file| {
+                let [sorted, highest] = detail;
+                (format!("child-{file}"), [5000, 1, sorted, highest])
+            })
+        };
+        let of_parent = (1..=2).map(|file| (format!("parent-{file}"), [3000, 1, 0, 0]));
+        assert_eq!(basic, of_child([0, 0]).chain(of_parent).collect(), "{uid}");
+        assert_eq!(full, of_child([1, 4999]).collect(), "{uid}");
+        assert_eq!(beside.len(), FILES, "{beside:?}");
+        for (file, [bytes, writes, sorted, highest]) in beside {
+            assert_eq!(bytes, BYTES, "{file}");
+            assert!(writes > 0 && sorted + highest == 0, "{file} at detail full");
+        }
+        assert_eq!(end["end"]["losses"]["lost_details"], 0, "{end}");
+    }
+    service.until_running(0);
 }

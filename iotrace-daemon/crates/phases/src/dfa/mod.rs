@@ -37,6 +37,8 @@ mod machine;
 mod minimize;
 mod unit;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use iotrace_common::phases;
 
 use super::{
@@ -132,7 +134,7 @@ const fn half(rule: Option<(u16, Phase)>) -> u32 {
 }
 
 /// The automaton of a rule set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Table {
     classes: [u8; 256],
     stride: u32,
@@ -143,6 +145,13 @@ pub struct Table {
 }
 
 impl Table {
+    /// A number that another table does not have.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// Class of each byte.
     pub fn classes(&self) -> &[u8; 256] {
         &self.classes

@@ -77,7 +77,7 @@ pub struct Hub {
     limits: Mutex<Limits>,
     connections: Arc<Places>,
     recordings: Arc<Places>,
-    /// Recordings by the programs of the service.
+    /// Recordings of what is counted anyway, and those of root by the programs of the service.
     shared: Arc<Places>,
     rates: Mutex<Rates>,
     counting: Counting,
@@ -92,6 +92,8 @@ pub struct Counting {
     pub orders: Sender<Order>,
     /// How its programs see system calls.
     pub hook: String,
+    /// Whether they see the page cache and mapped files.
+    pub page_cache: bool,
 }
 
 /// A question for the side that counts.
@@ -330,10 +332,11 @@ fn record_for(
     let limits = hub.limits().clone();
     let user = limits.subordinates.owner(peer.rights.uid);
     let is_shared = shared::can_be(&record, &hub.counting);
-    let place = match is_shared {
-        // It costs no more than its connection, so the limits of connections suffice.
-        true => hub.shared.take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS),
-        false => hub.recordings.take(user, limits.max_per_user, limits.max),
+    // What is kept of all processes costs no more than its connection, so the limits of connections suffice.
+    let is_limited = !is_shared || record.kept().is_more() && !peer.is_root();
+    let place = match is_limited {
+        false => hub.shared.take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS),
+        true => hub.recordings.take(user, limits.max_per_user, limits.max),
     };
     let place = place.ok_or_else(|| {
         Refusal::new(
@@ -345,7 +348,7 @@ fn record_for(
             ),
         )
     })?;
-    if !peer.is_root() && !is_shared {
+    if !peer.is_root() && is_limited {
         let mut rates = hub.rates.lock().unwrap_or_else(PoisonError::into_inner);
         rates.take(user, Instant::now()).map_err(|wait| {
             let seconds = wait.as_secs_f64().ceil();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot as Done;
 use iotrace_tracer::drain::{Stats, wire::Kind};
-use iotrace_tracer::kernel::Detail;
+use iotrace_tracer::kernel::{Detail, recordings::Kept};
 
 /// Version of what is said. It rises when an older side would misunderstand.
 pub const VERSION: u32 = 1;
@@ -46,6 +46,8 @@ pub struct Record {
     pub follow: bool,
     /// Whether the directories are told in which files were looked for that are not there.
     pub negative_lookups: bool,
+    /// Whether the CPU time of the processes is told.
+    pub cpu: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
@@ -55,7 +57,17 @@ impl Record {
     pub fn least(pids: Vec<u32>) -> Self {
         Self {
             negative_lookups: false,
+            cpu: false,
             ..Self::new(Detail::Basic, true, pids)
+        }
+    }
+
+    /// What is kept of the processes beyond the least.
+    pub fn kept(&self) -> Kept {
+        Kept {
+            full: self.detail == Detail::Full,
+            negative_lookups: self.negative_lookups,
+            cpu: self.cpu,
         }
     }
 
@@ -66,6 +78,7 @@ impl Record {
             detail,
             follow,
             negative_lookups: true,
+            cpu: true,
             pids,
         }
     }
@@ -99,12 +112,7 @@ pub enum Answer {
     /// What a process has done; nothing follows.
     Snapshot(Done),
     /// The processes are traced from here on.
-    Begun {
-        /// How system calls are seen.
-        hook: String,
-        /// When, nanoseconds since the Unix epoch.
-        start_unix_ns: i64,
-    },
+    Begun(Begun),
     /// So many bytes of this kind follow.
     Batch { kind: Kind, bytes: u32 },
     /// Everything that was done until it was asked for has come.
@@ -116,6 +124,21 @@ pub enum Answer {
         /// Why, where the client did not ask for it.
         reason: Option<String>,
     },
+}
+
+/// How a recording is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Begun {
+    /// How system calls are seen.
+    pub hook: String,
+    /// When, nanoseconds since the Unix epoch.
+    pub start_unix_ns: i64,
+    /// Whether by the programs of the service, and not by some of its own.
+    pub shared: bool,
+    /// What the programs sort files by ([`iotrace_phases::dfa::Table::fingerprint`]).
+    pub rules: u64,
+    /// Whether they see the page cache and mapped files.
+    pub page_cache: bool,
 }
 
 /// What was not counted, by reason, and what draining has cost.
@@ -260,7 +283,7 @@ mod tests {
             ("{\"iotrace\":1}", Code::BadRequest, "no request"),
             ("{\"iotrace\":1,\"record\":{}}", Code::BadRequest, "abi"),
             (
-                "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"negative_lookups\":true,\"pids\":[]}}",
+                "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"negative_lookups\":true,\"cpu\":true,\"pids\":[]}}",
                 Code::Version,
                 "version 0",
             ),

@@ -15,9 +15,9 @@ use std::{
 use super::{
     Counting,
     peer::{Peer, Process},
-    protocol::{Answer, Code, Record, Refusal, Sums, Wish},
+    protocol::{Answer, Begun, Code, Record, Refusal, Sums, Wish},
     shared,
-    wire::{Over, Wire},
+    wire::{Limits, Over, Wire},
 };
 use iotrace_model::host;
 use iotrace_model::targets;
@@ -60,7 +60,7 @@ pub fn run(mut wire: Wire, peer: Peer, record: &Record, settings: &Settings, mad
     let ended = match made {
         Made::Own => Recording::start(peer, record, settings)
             .map(|(recording, begun)| recording.follow(&mut wire, &begun, settings)),
-        Made::Shared(counting) => shared::start(peer, record, counting)
+        Made::Shared(counting) => shared::start(peer, record, counting, settings)
             .map(|(recording, begun)| recording.follow(&mut wire, &begun, settings)),
     };
     let refusal = match ended {
@@ -114,10 +114,13 @@ impl Recording {
         for process in &processes {
             peer.check(process)?;
         }
-        let begun = Answer::Begun {
+        let begun = Answer::Begun(Begun {
             hook: hook.into(),
             start_unix_ns,
-        };
+            shared: false,
+            rules: settings.rules.fingerprint(),
+            page_cache: settings.page_cache,
+        });
         Ok((recording, begun))
     }
 
@@ -144,7 +147,8 @@ impl Recording {
     /// Sends what is counted until the client has enough, or may have no more.
     fn follow(mut self, wire: &mut Wire, begun: &Answer, settings: &Settings) -> Result<(), Over> {
         wire.say(begun)?;
-        let deadline = Instant::now() + settings.max_duration;
+        let limits = Limits::from_now(settings);
+        let deadline = limits.deadline;
         let mut next = Instant::now() + COUNTERS_INTERVAL;
         let reason = loop {
             let now = Instant::now();
@@ -172,7 +176,7 @@ impl Recording {
                 let all = Answer::All(self.sums(self.kernel.losses()?));
                 wishes.iter().try_for_each(|_| wire.say(&all))?;
             }
-            if let Some(reason) = wire.limit(deadline, settings) {
+            if let Some(reason) = wire.limit(Some(&limits)) {
                 break Some(reason);
             }
         };

@@ -15,14 +15,14 @@ use rustix::{
 use super::{
     Counting,
     peer::Peer,
-    protocol::{Answer, Code, Record, Refusal, Wish},
+    protocol::{Answer, Begun, Code, Record, Refusal, Wish},
     recording::{Settings, pause, processes},
-    wire::{Over, Wire},
+    wire::{Limits, Over, Wire},
 };
 use crate::sight::Sight;
-use crate::subscriptions::{Item, Order, Queue, Wanted, What};
+use crate::subscriptions::{Begin, Item, Order, Queue, Wanted, What};
 use iotrace_model::{host, input::Event, run::RAW};
-use iotrace_tracer::{drain::Batch, kernel::Detail};
+use iotrace_tracer::drain::Batch;
 
 /// Between two looks at what ends a recording: its time, its size, the end of the service.
 const LOOK_INTERVAL: Timespec = Timespec {
@@ -37,7 +37,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Whether the programs of the service count what is asked.
 pub fn can_be(record: &Record, counting: &Counting) -> bool {
     // Without type information they do not know who may look into a process.
-    record.detail == Detail::Basic && !record.negative_lookups && counting.hook != RAW
+    counting.hook != RAW && (!record.pids.is_empty() || !record.kept().is_more())
 }
 
 /// A recording that has begun.
@@ -53,6 +53,7 @@ pub fn start<'a>(
     peer: Peer,
     record: &Record,
     counting: &'a Counting,
+    settings: &Settings,
 ) -> Result<(Recording<'a>, Answer), Refusal> {
     let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
     let processes = processes(peer, record)?;
@@ -65,21 +66,32 @@ pub fn start<'a>(
     };
     let start_unix_ns = host::realtime().map_err(failed)?;
     recording
-        .order(What::Begin(Wanted {
-            client: (!peer.is_root()).then_some(peer.rights),
-            pids: record.pids.clone(),
-            follow: record.follow,
+        .order(What::Begin(Begin {
+            wanted: Wanted {
+                client: (!peer.is_root()).then_some(peer.rights),
+                pids: record.pids.clone(),
+                follow: record.follow,
+            },
+            kept: record.kept(),
+            slot: None,
         }))
         .map_err(failed)?;
     recording.until_begun().map_err(failed)?;
+    if recording.queue.is_refused() {
+        let message = "the service keeps more of the processes of as many recordings as it can: wait until one has ended";
+        return Err(Refusal::new(Code::Busy, message));
+    }
     // What was checked before may have ended, and its pid be another process's.
     for process in &processes {
         peer.check(process)?;
     }
-    let begun = Answer::Begun {
+    let begun = Answer::Begun(Begun {
         hook: counting.hook.clone(),
         start_unix_ns,
-    };
+        shared: true,
+        rules: settings.rules.fingerprint(),
+        page_cache: counting.page_cache,
+    });
     Ok((recording, begun))
 }
 
@@ -92,7 +104,8 @@ impl Recording<'_> {
         settings: &Settings,
     ) -> Result<(), Over> {
         wire.say(begun)?;
-        let deadline = Instant::now() + settings.max_duration;
+        // Limits are for users: root could as well record without the service.
+        let limits = self.sight.is_some().then(|| Limits::from_now(settings));
         // When the last answer must be there, once it was asked for.
         let mut ends_by = None;
         loop {
@@ -116,7 +129,7 @@ impl Recording<'_> {
                 }
             }
             if ends_by.is_none()
-                && let Some(reason) = wire.limit(deadline, settings)
+                && let Some(reason) = wire.limit(limits.as_ref())
             {
                 // A service that ends hands on the last by itself.
                 let is_asked = self.order(What::End(Some(reason))).is_ok();
@@ -134,6 +147,7 @@ impl Recording<'_> {
         if let (Batch::Events(events), Some(sight)) = (&mut batch, &mut self.sight) {
             events.retain(|event| match event {
                 Event::File(name) => sight.may_learn(&name.path),
+                Event::NegativeLookup { path, .. } => sight.may_learn(path),
                 _ => true,
             });
         }

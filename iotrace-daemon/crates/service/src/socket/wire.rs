@@ -57,6 +57,24 @@ impl From<io::Error> for Over {
     }
 }
 
+/// How long a recording may last, and how much of it may be sent.
+pub struct Limits {
+    pub deadline: Instant,
+    max_duration: Duration,
+    max_bytes: u64,
+}
+
+impl Limits {
+    /// Of a recording that begins now.
+    pub fn from_now(settings: &Settings) -> Self {
+        Self {
+            deadline: Instant::now() + settings.max_duration,
+            max_duration: settings.max_duration,
+            max_bytes: settings.max_bytes,
+        }
+    }
+}
+
 /// The client's end of the wire.
 pub struct Wire {
     stream: UnixStream,
@@ -111,20 +129,21 @@ impl Wire {
     }
 
     /// Why there must be no more of this recording.
-    pub fn limit(&self, deadline: Instant, settings: &Settings) -> Option<String> {
+    pub fn limit(&self, limits: Option<&Limits>) -> Option<String> {
         if self.stop.load(Relaxed) {
             return Some("the service ends".into());
         }
-        if Instant::now() >= deadline {
-            let limit = humantime::format_duration(settings.max_duration);
+        let limits = limits?;
+        if Instant::now() >= limits.deadline {
+            let limit = humantime::format_duration(limits.max_duration);
             return Some(format!(
                 "a recording may last {limit}: max_duration in [recordings]"
             ));
         }
-        (self.sent >= settings.max_bytes).then(|| {
+        (self.sent >= limits.max_bytes).then(|| {
             format!(
                 "a recording may have {} MiB: max_mib in [recordings]",
-                settings.max_bytes >> 20
+                limits.max_bytes >> 20
             )
         })
     }

@@ -23,7 +23,10 @@ use iotrace_model::{
 };
 use iotrace_tracer::{
     drain::{Batch, Stats},
-    kernel::Losses,
+    kernel::{
+        Losses,
+        recordings::{Kept, Slot},
+    },
 };
 
 use crate::socket::protocol::Sums;
@@ -41,11 +44,19 @@ pub struct Order {
 /// What is asked.
 pub enum What {
     /// Counts of these processes from now on; [`Item::Begun`] is the answer.
-    Begin(Wanted),
+    Begin(Begin),
     /// What was done until now; [`Item::All`].
     All,
     /// The same, and no more for this reason; [`Item::End`].
     End(Option<String>),
+}
+
+/// A subscription that begins.
+pub struct Begin {
+    pub wanted: Wanted,
+    /// What is told beyond what is kept of all processes, and the recording for which the kernel side keeps that.
+    pub kept: Kept,
+    pub slot: Option<Slot>,
 }
 
 /// Who is told of what.
@@ -56,6 +67,8 @@ pub struct Subscriptions {
     orders: Vec<Order>,
     /// Files whose names were told from memory: the kernel may know a newer size.
     told_from_memory: Vec<FileId>,
+    /// Recordings of the kernel side that have ended.
+    ended: Vec<Slot>,
     /// Whether counters came last. What comes next is of another drain.
     is_counting: bool,
 }
@@ -63,6 +76,8 @@ pub struct Subscriptions {
 struct Subscription {
     queue: Arc<Queue>,
     scope: Scope,
+    kept: Kept,
+    slot: Option<Slot>,
     /// Files whose names it has.
     named: HashSet<FileId>,
     /// What was not counted, and what draining had cost, when it began.
@@ -78,6 +93,17 @@ impl Subscriptions {
     /// Orders that wait.
     pub fn waiting(&self) -> usize {
         self.orders.len()
+    }
+
+    /// Whether somebody is told of CPU time, or is to be.
+    pub fn want_cpu(&self) -> bool {
+        let begin = |order: &Order| matches!(&order.what, What::Begin(begin) if begin.kept.cpu);
+        self.all.iter().any(|one| one.kept.cpu) || self.orders.iter().any(begin)
+    }
+
+    /// Recordings for which the kernel side need keep no more.
+    pub fn take_ended(&mut self) -> Vec<Slot> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Number of subscriptions.
@@ -101,15 +127,18 @@ impl Subscriptions {
     /// Carries out the first `count` orders, after a drain that began when they were there.
     pub fn carry_out(&mut self, count: usize, losses: &Losses, stats: Stats) {
         self.end_of_drain();
-        self.all.retain(|one| !one.queue.is_closed());
+        let gone = self.all.extract_if(.., |one| one.queue.is_closed());
+        self.ended.extend(gone.filter_map(|one| one.slot));
         let count = count.min(self.orders.len());
         for Order { what, queue } in self.orders.drain(..count) {
             match what {
-                What::Begin(wanted) => {
+                What::Begin(Begin { wanted, kept, slot }) => {
                     queue.answer(Item::Begun);
                     self.all.push(Subscription {
                         queue,
                         scope: Scope::new(wanted),
+                        kept,
+                        slot,
                         named: HashSet::new(),
                         before: (losses.clone(), stats),
                     });
@@ -123,6 +152,7 @@ impl Subscriptions {
                     if let Some(place) = self.all.iter().position(|one| one.is_of(&queue)) {
                         let one = self.all.swap_remove(place);
                         queue.answer(Item::End(one.sums(losses, stats), reason));
+                        self.ended.extend(one.slot);
                     }
                 }
             }
@@ -160,6 +190,7 @@ impl Subscription {
             .iter()
             .filter(|event| match event {
                 Event::File(name) => self.named.contains(&name.file),
+                Event::NegativeLookup { .. } if !self.kept.negative_lookups => false,
                 event => self.scope.event(event),
             })
             .cloned()
@@ -171,6 +202,9 @@ impl Subscription {
 
     /// Hands on the counters that are of its processes, and before them the names of files that it does not have yet.
     fn counters(&mut self, batch: &Batch, model: &Model, from_memory: &mut Vec<FileId>) {
+        if !batch.is_of(self.kept) {
+            return;
+        }
         let mut names = Vec::new();
         let (scope, named) = (&mut self.scope, &mut self.named);
         let part = batch.part(|process: ProcessId, file: FileId| {

@@ -52,6 +52,8 @@ struct Inner {
     lost: Lost,
     /// Nobody takes anything any more.
     is_closed: bool,
+    /// The subscription does not begin.
+    is_refused: bool,
 }
 
 impl Queue {
@@ -103,6 +105,16 @@ impl Queue {
         let mut inner = self.inner();
         inner.is_closed = true;
         (inner.items, inner.bytes) = (VecDeque::new(), 0);
+    }
+
+    /// Says that it does not begin: there is no room for another.
+    pub fn refuse(&self) {
+        self.inner().is_refused = true;
+        let _ = write(&self.ready, &1_u64.to_ne_bytes());
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.inner().is_refused
     }
 
     pub fn is_closed(&self) -> bool {

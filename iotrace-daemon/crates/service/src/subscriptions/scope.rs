@@ -120,8 +120,8 @@ impl Scope {
                 }
                 is_member
             }
-            // Nobody in a recording asks for control groups, and look-ups are counted by processes that may be others'.
-            Event::Cgroup { .. } | Event::NegativeLookup { .. } => false,
+            // Nobody in a recording asks for control groups.
+            Event::Cgroup { .. } => false,
             event => event.process().is_some_and(|process| self.knows(process)),
         }
     }

@@ -90,10 +90,14 @@ impl Client {
     fn of(subscriptions: &mut Subscriptions, uid: u32) -> Self {
         let queue = Arc::new(Queue::new().unwrap());
         subscriptions.order(Order {
-            what: What::Begin(Wanted {
-                client: (uid != 0).then(|| Rights::of_user(uid)),
-                pids: Vec::new(),
-                follow: true,
+            what: What::Begin(Begin {
+                wanted: Wanted {
+                    client: (uid != 0).then(|| Rights::of_user(uid)),
+                    pids: Vec::new(),
+                    follow: true,
+                },
+                kept: Kept::default(),
+                slot: None,
             }),
             queue: Arc::clone(&queue),
         });

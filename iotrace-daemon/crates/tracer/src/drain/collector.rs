@@ -19,9 +19,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time between two drains of the counters.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What is asked for: everything that was done until now, or that CPU time counts from now on.
+/// What is asked for: everything that was done until now, the same without CPU time, or that CPU time counts from now on.
 const ALL: u8 = 0;
-const ANEW: u8 = 1;
+const COUNTERS: u8 = 1;
+const ANEW: u8 = 2;
 
 /// What comes from the thread.
 pub enum Taken {
@@ -53,6 +54,11 @@ impl Collector {
     pub fn ask(&mut self) {
         // A thread that has ended does not hear it, which `next` tells of.
         let _ = self.ask.write_all(&[ALL]);
+    }
+
+    /// As [`Collector::ask`], but nobody wants CPU time, which takes a look at every thread of the machine.
+    pub fn ask_for_counters(&mut self) {
+        let _ = self.ask.write_all(&[COUNTERS]);
     }
 
     /// Has the CPU time of threads counted from now on.
@@ -111,6 +117,7 @@ fn collect(
         let look = drain.look_at_waits().unwrap_or(LOOK);
         let limit = look.min(next.saturating_duration_since(Instant::now()));
         let wake = drain.wait(asked.as_fd(), limit).map_err(failed_wait)?;
+        let mut is_cpu_wanted = false;
         let all = match wake {
             Wake::Look => false,
             Wake::Asked => {
@@ -120,6 +127,7 @@ fn collect(
                     drain.look(true, &mut sink);
                     continue;
                 }
+                is_cpu_wanted = what == [ALL];
                 true
             }
             Wake::Stop => {
@@ -137,8 +145,10 @@ fn collect(
             counted.into_iter().for_each(&mut sink);
             next = Instant::now() + DRAIN;
         }
-        if all {
+        if is_cpu_wanted {
             drain.look(false, &mut sink);
+        }
+        if all {
             send(Taken::All(drain.stats()));
         }
     }

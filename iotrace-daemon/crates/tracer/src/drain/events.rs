@@ -95,6 +95,7 @@ impl Decoder {
             event::MISSING => {
                 let name: Name = read(record)?;
                 Decoded::Event(Event::NegativeLookup {
+                    process,
                     searched: Searched {
                         base: name.file,
                         hash: name.size,

@@ -152,8 +152,8 @@ impl Batch {
             }
             Self::Threads(look) => {
                 model.computing_mut().add_length(look.length_ns);
-                for (process, time) in &look.processes {
-                    model.add_cpu(*process, time);
+                for (process, time) in look.processes() {
+                    model.add_cpu(process, &time);
                 }
             }
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),

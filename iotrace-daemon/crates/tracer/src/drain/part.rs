@@ -4,9 +4,10 @@ use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
     value::Io,
 };
-use iotrace_model::input::ProcessId;
+use iotrace_model::input::{Event, ProcessId};
 
 use super::{Batch, batch::Entries};
+use crate::kernel::{Detail, recordings::Kept};
 
 /// A key that says whose counters these are.
 trait Key: Copy {
@@ -59,8 +60,37 @@ impl Batch {
             Self::FullOverflow(entries) => Self::FullOverflow(part(entries, wanted)?),
             Self::Failures(entries) => Self::Failures(part(entries, wanted)?),
             Self::NegativeLookups(entries) => Self::NegativeLookups(part(entries, wanted)?),
+            Self::Threads(look) => {
+                Self::Threads(look.part(|process| wanted(process, FileId::NONE)))
+            }
             _ => return None,
         })
+    }
+
+    /// What it has of all processes, where `detail` is kept of them; `None` for what is kept of those of recordings alone.
+    pub fn of_all(self, detail: Detail) -> Option<Self> {
+        let least = Kept {
+            full: detail == Detail::Full,
+            ..Kept::default()
+        };
+        let is_name = |event: &Event| matches!(event, Event::NegativeLookup { .. });
+        match self {
+            Self::Events(mut events) => {
+                events.retain(|event| !is_name(event));
+                Some(Self::Events(events))
+            }
+            counters => counters.is_of(least).then_some(counters),
+        }
+    }
+
+    /// Whether it has something at all for who wants no more than this.
+    pub fn is_of(&self, kept: Kept) -> bool {
+        match self {
+            Self::Full(_) | Self::FullOverflow(_) => kept.full,
+            Self::NegativeLookups(_) => kept.negative_lookups,
+            Self::Threads(_) => kept.cpu,
+            _ => true,
+        }
     }
 
     /// Bytes in memory, about; 0 for what is never handed on.
@@ -73,6 +103,7 @@ impl Batch {
             Self::Full(entries) | Self::FullOverflow(entries) => bytes(entries),
             Self::Failures(entries) => bytes(entries),
             Self::NegativeLookups(entries) => bytes(entries),
+            Self::Threads(look) => size_of_val(&look.threads[..]),
             _ => 0,
         }
     }

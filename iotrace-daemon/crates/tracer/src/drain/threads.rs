@@ -10,6 +10,7 @@ use std::{
 };
 
 use iotrace_common::cpu::{ThreadTime, flag};
+use serde::{Deserialize, Serialize};
 
 use crate::kernel::cpu::Threads;
 use iotrace_model::host;
@@ -19,11 +20,27 @@ use iotrace_model::{computing::CpuTime, input::ProcessId};
 const TICK: u64 = 10_000_000;
 
 /// What all threads did between two looks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Look {
     /// From before the first look to behind the second, nanoseconds.
     pub length_ns: u64,
-    pub processes: Vec<(ProcessId, CpuTime)>,
+    pub threads: Vec<Did>,
+}
+
+impl Look {
+    /// What processes had of CPU time, and computed beside calls of all threads of the look.
+    pub fn processes(&self) -> Vec<(ProcessId, CpuTime)> {
+        sum(&self.threads)
+    }
+
+    /// The look as if there were no other processes than these.
+    pub fn part(&self, mut is_wanted: impl FnMut(ProcessId) -> bool) -> Self {
+        let threads = self.threads.iter().filter(|did| is_wanted(did.process));
+        Self {
+            length_ns: self.length_ns,
+            threads: threads.copied().collect(),
+        }
+    }
 }
 
 /// A thread that has ended.
@@ -49,14 +66,16 @@ struct Before {
     was_running: bool,
 }
 
-/// What one thread did since the last look.
-#[derive(Clone, Copy, Debug)]
-struct Did {
-    process: ProcessId,
+/// What one thread did since the last look, nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Did {
+    pub process: ProcessId,
     cpu: u64,
     in_calls: u64,
     at_least: u64,
     at_most: u64,
+    /// It has requests that run beside its calls.
+    is_asynchronous: bool,
 }
 
 /// Threads as they were at the last look.
@@ -116,18 +135,16 @@ impl Watch {
     pub fn rest(&mut self) -> Look {
         let length_ns = host::monotonic().saturating_sub(self.looked.max(self.drained));
         let ended = std::mem::take(&mut self.ended);
-        let done: Vec<Did> = ended.iter().map(|end| self.end(end)).collect();
         Look {
             length_ns,
-            processes: sum(&done, false),
+            threads: ended.iter().map(|end| self.end(end)).collect(),
         }
     }
 
     fn take(&mut self, times: impl Iterator<Item = ThreadTime>, length_ns: u64) -> Look {
         let ended = std::mem::take(&mut self.ended);
-        let mut done: Vec<Did> = ended.iter().map(|end| self.end(end)).collect();
+        let mut threads: Vec<Did> = ended.iter().map(|end| self.end(end)).collect();
         let mut now = HashMap::with_capacity(self.before.len());
-        let mut asynchronous = false;
         for time in times {
             let key = (time.tgid, time.start, time.tid);
             let current = match time.entered {
@@ -141,15 +158,14 @@ impl Watch {
                 in_calls: time.called + current,
                 was_running: is_running,
             };
-            asynchronous |= time.flags & flag::ASYNCHRONOUS != 0;
-            done.push(did(key, self.before.get(&key), &after, self.began));
+            threads.push(Did {
+                is_asynchronous: time.flags & flag::ASYNCHRONOUS != 0,
+                ..did(key, self.before.get(&key), &after, self.began)
+            });
             now.insert(key, after);
         }
         self.before = now;
-        Look {
-            length_ns,
-            processes: sum(&done, asynchronous),
-        }
+        Look { length_ns, threads }
     }
 
     /// What a thread did until it ended.
@@ -191,11 +207,13 @@ fn did((pid, start, _): Key, before: Option<&Before>, after: &Before, began: u64
         in_calls,
         at_least: cpu.saturating_sub(in_calls + if stale { TICK } else { 0 }),
         at_most,
+        is_asynchronous: false,
     }
 }
 
 /// By process. With requests that run beside calls, any thread may compute beside one.
-fn sum(done: &[Did], asynchronous: bool) -> Vec<(ProcessId, CpuTime)> {
+fn sum(done: &[Did]) -> Vec<(ProcessId, CpuTime)> {
+    let asynchronous = done.iter().any(|did| did.is_asynchronous);
     let in_calls: u64 = done.iter().map(|did| did.in_calls).sum();
     let mut processes: BTreeMap<ProcessId, CpuTime> = BTreeMap::new();
     for did in done.iter().filter(|did| did.cpu > 0) {
@@ -236,7 +254,7 @@ mod tests {
             0,
         );
         assert_eq!((own.at_least, own.at_most), (SECOND / 4, SECOND / 2));
-        let [(_, time)] = sum(&[own], false)[..] else {
+        let [(_, time)] = sum(&[own])[..] else {
             panic!("one process");
         };
         assert_eq!((time.cpu_ns, time.beside_at_most_ns), (SECOND / 2, 0));
@@ -257,7 +275,7 @@ mod tests {
     fn one_computes_while_the_other_reads() {
         let reader = did((1, 2, 1), Some(&at(0, 0, 0)), &at(SECOND, 0, SECOND), 0);
         let spinner = did((1, 2, 3), Some(&at(0, 0, 0)), &at(SECOND, SECOND, 0), 0);
-        let [(_, time)] = sum(&[reader, spinner], false)[..] else {
+        let [(_, time)] = sum(&[reader, spinner])[..] else {
             panic!("one process");
         };
         assert_eq!(

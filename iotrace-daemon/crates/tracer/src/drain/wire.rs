@@ -24,6 +24,7 @@ pub enum Kind {
     FullOverflow,
     Failures,
     NegativeLookups,
+    Threads,
 }
 
 /// What was drained as bytes, without what is of process `own`; `None` for what no recording through the service has.
@@ -36,11 +37,14 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::FullOverflow(entries) => (Kind::FullOverflow, pack_entries(entries, own)),
         Batch::Failures(entries) => (Kind::Failures, pack_entries(entries, own)),
         Batch::NegativeLookups(entries) => (Kind::NegativeLookups, pack_entries(entries, own)),
-        // The service has no uprobes, and keeps neither merged time over processes nor CPU time. What devices do is for
-        // its own metrics: it is of all users.
+        Batch::Threads(look) => {
+            let of_others = look.part(|process| process.pid != own);
+            (Kind::Threads, postcard::to_stdvec(&of_others).ok()?)
+        }
+        // The service has no uprobes, and keeps no merged time over processes. What devices do is for its own metrics: it is
+        // of all users.
         Batch::Library(_)
         | Batch::GlobalMerged(_)
-        | Batch::Threads(_)
         | Batch::Waits(_)
         | Batch::Timeline(_)
         | Batch::Devices(_)
@@ -141,6 +145,7 @@ pub fn unpack(kind: Kind, bytes: &[u8]) -> Option<Batch> {
         Kind::FullOverflow => Batch::FullOverflow(entries(bytes)?),
         Kind::Failures => Batch::Failures(entries(bytes)?),
         Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
+        Kind::Threads => Batch::Threads(postcard::from_bytes(bytes).ok()?),
     })
 }
 

@@ -71,7 +71,7 @@ impl Slots {
 }
 
 impl Kernel {
-    /// Has more kept of processes from now on, with `follow` also of their descendants. `None`: there are as many recordings
+    /// Has more kept of processes other than this one from now on, with `follow` also of their descendants. `None`: there are as many recordings
     /// as can be, or the programs were loaded without them.
     pub fn begin_recording(
         &mut self,
@@ -111,12 +111,26 @@ impl Kernel {
                 true => targets::descendants(pids),
                 false => pids.to_vec(),
             };
-            for pid in found {
-                let recordings = self.targets.get(&pid, 0).unwrap_or(0);
-                self.set_recordings(pid, recordings | bit)?;
+            for pid in found.into_iter().filter(|pid| *pid != std::process::id()) {
+                self.mark(bit, pid)?;
             }
         }
         self.publish_scope()
+    }
+
+    fn mark(&mut self, bit: Recordings, pid: u32) -> Result<(), KernelError> {
+        let recordings = self.targets.get(&pid, 0).unwrap_or(0);
+        self.set_recordings(pid, recordings | bit)
+    }
+
+    /// Has all kept of this process that may be kept of some, for the self-test.
+    pub(super) fn record_itself(&mut self) -> Result<Option<Slot>, KernelError> {
+        let slot = self.begin_recording(Kept::ALL, &[], false)?;
+        if let Some(Slot(bit)) = slot {
+            self.mark(bit, std::process::id())?;
+            self.publish_scope()?;
+        }
+        Ok(slot)
     }
 
     /// Keeps no more of a recording's processes than of the others.

@@ -15,7 +15,7 @@ use std::{
     ptr,
 };
 
-use super::{Kernel, KernelError, recordings::Kept};
+use super::{Kernel, KernelError};
 use crate::drain::{Batch, Drain};
 use iotrace_model::{
     Model,
@@ -50,7 +50,7 @@ pub fn run(kernel: &mut Kernel, drain: &mut Drain) -> Result<(), KernelError> {
     drain.counters(&mut drop)?;
     kernel.add_target(own)?;
     // What may be kept of some proves itself, too.
-    let recording = kernel.begin_recording(Kept::ALL, &[own], false)?;
+    let recording = kernel.record_itself()?;
     // A thread of its own: one whose system calls are all in scope from the first.
     let truth = std::thread::spawn(operate)
         .join()

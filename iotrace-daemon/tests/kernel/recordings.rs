@@ -1,0 +1,245 @@
+//! Programs that trace the whole machine: more is kept of the processes of recordings, and of no other.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+use iotrace_common::op;
+use iotrace_model::input::Event;
+use iotrace_phases::Classifier;
+use iotrace_tracer::{
+    drain::{Batch, Drain},
+    kernel::{
+        Detail, HookChoice, Kernel, Options, Programs, block, load, recordings::Kept, selftest,
+    },
+};
+
+use crate::common;
+
+/// A shell that writes a file and looks for one in vain, by children, whenever it is told to.
+struct Shell {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    fn new(dir: &Path) -> Self {
+        let dir = dir.display();
+        let script = format!(
+            "while read go; do head -c 5000 /dev/zero > {dir}/of-$$-$go; cat {dir}/none/$go 2>&-; echo done; done"
+        );
+        let mut child = Command::new("bash")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Self { child, said }
+    }
+
+    fn go(&mut self, word: &str) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{word}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a round left of two shells and their children.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Writes counted at detail basic, and those sorted by size, which only detail full does; by shell.
+    writes: [u64; 2],
+    sorted: [u64; 2],
+    lookups: [u64; 2],
+    /// Of other processes.
+    others: u64,
+}
+
+fn round(drain: &mut Drain, shells: &mut [Shell; 2], word: &str) -> Seen {
+    let mut batches = Vec::new();
+    drain.events(&mut drop);
+    drain.counters(&mut drop).unwrap();
+    shells.iter_mut().for_each(|shell| shell.go(word));
+    drain.counters(&mut |batch| batches.push(batch)).unwrap();
+    let mut of = shells
+        .each_ref()
+        .map(|shell| BTreeSet::from([shell.child.id()]));
+    drain.events(&mut |batch| {
+        let Batch::Events(events) = batch else { return };
+        for event in events {
+            if let Event::Fork { parent, child, .. } = event {
+                for pids in &mut of {
+                    if pids.contains(&parent.pid) {
+                        pids.insert(child.pid);
+                    }
+                }
+            }
+        }
+    });
+    let mut seen = Seen::default();
+    let whose = |pid: u32| of.iter().position(|pids| pids.contains(&pid));
+    for batch in batches {
+        match batch {
+            Batch::Basic((keys, values)) => {
+                for (key, io) in keys.iter().zip(&values) {
+                    if let Some(shell) = whose(key.tgid) {
+                        seen.writes[shell] += u64::from(io.calls[op::WRITE]);
+                    }
+                }
+            }
+            Batch::Full((keys, values)) => {
+                for (key, full) in keys.iter().zip(&values) {
+                    match whose(key.tgid) {
+                        Some(shell) => {
+                            let sorted = full.write_sizes.iter().map(|calls| u64::from(*calls));
+                            seen.sorted[shell] += sorted.sum::<u64>();
+                        }
+                        None => seen.others += 1,
+                    }
+                }
+            }
+            Batch::NegativeLookups((keys, _)) => {
+                for key in &keys {
+                    match whose(key.tgid) {
+                        Some(shell) => seen.lookups[shell] += 1,
+                        None => seen.others += 1,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    seen
+}
+
+fn load_programs() -> (Kernel, Drain) {
+    common::need_root();
+    let options = Options {
+        detail: Detail::Basic,
+        follow: true,
+        environment: false,
+        cgroup: false,
+        cpu: true,
+        merge_all: false,
+        negative_lookups: false,
+        histograms: false,
+        map_entries: Some(8192),
+        btf: None,
+        program_log: false,
+        trace: None,
+        page_cache: true,
+        block: block::Wanted::Nothing,
+        uprobes: Vec::new(),
+        waits: false,
+        recordings: Some(512),
+    };
+    let programs = Programs {
+        current: iotrace_programs::CURRENT,
+        compat_510: iotrace_programs::COMPAT_510,
+        nobtf: iotrace_programs::NOBTF,
+    };
+    let types = load::read_types(None).unwrap();
+    let rules = Classifier::builtin();
+    let mut kernel = load::load(&options, &programs, &types, rules.table()).unwrap();
+    let mut drain = Drain::new(&mut kernel).unwrap();
+    kernel.attach(HookChoice::Btf).unwrap();
+    selftest::run(&mut kernel, &mut drain).unwrap();
+    kernel.trace_all().unwrap();
+    (kernel, drain)
+}
+
+#[test]
+fn more_is_kept_of_the_processes_of_recordings_alone() {
+    let (mut kernel, mut drain) = load_programs();
+    let dir = tempfile::tempdir().unwrap();
+    let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
+    let [recorded, other] = shells.each_ref().map(|shell| shell.child.id());
+    let before = round(&mut drain, &mut shells, "before");
+    assert!(before.writes.iter().all(|writes| *writes > 0), "{before:?}");
+    assert_eq!(
+        (before.sorted, before.lookups, before.others),
+        ([0; 2], [0; 2], 0)
+    );
+
+    let kept = Kept {
+        full: true,
+        ..Kept::ALL
+    };
+    let full = kernel
+        .begin_recording(kept, &[recorded], true)
+        .unwrap()
+        .unwrap();
+    let during = round(&mut drain, &mut shells, "during");
+    assert_eq!(during.sorted, [during.writes[0], 0], "{during:?}");
+    assert!(during.writes[1] > 0 && during.lookups[0] > 0, "{during:?}");
+    assert_eq!((during.lookups[1], during.others), (0, 0), "{during:?}");
+
+    // The same process again, and less of the other one.
+    let again = kernel
+        .begin_recording(kept, &[recorded], true)
+        .unwrap()
+        .unwrap();
+    let less = Kept {
+        negative_lookups: true,
+        ..Kept::default()
+    };
+    let lookups = kernel
+        .begin_recording(less, &[other], true)
+        .unwrap()
+        .unwrap();
+    kernel.end_recording(full).unwrap();
+    for _ in 0..2 {
+        kernel.sweep_recordings().unwrap();
+    }
+    let both = round(&mut drain, &mut shells, "both");
+    assert_eq!(both.sorted, [both.writes[0], 0], "{both:?}");
+    assert!(
+        both.lookups.iter().all(|looks| *looks > 0) && both.others == 0,
+        "{both:?}"
+    );
+
+    kernel.end_recording(again).unwrap();
+    kernel.end_recording(lookups).unwrap();
+    let after = round(&mut drain, &mut shells, "after");
+    assert!(after.writes.iter().all(|writes| *writes > 0), "{after:?}");
+    assert_eq!(
+        (after.sorted, after.lookups, after.others),
+        ([0; 2], [0; 2], 0)
+    );
+    kernel.detach().unwrap();
+}
+
+/// The children of a process whose recording does not follow them pay nothing.
+#[test]
+fn a_recording_that_does_not_follow_is_of_its_process_alone() {
+    let (mut kernel, mut drain) = load_programs();
+    let dir = tempfile::tempdir().unwrap();
+    let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
+    let pids = shells.each_ref().map(|shell| shell.child.id());
+    let alone = kernel
+        .begin_recording(Kept::ALL, &pids[..1], false)
+        .unwrap()
+        .unwrap();
+    let seen = round(&mut drain, &mut shells, "alone");
+    // Its children write.
+    assert_eq!(seen.sorted, [0; 2], "{seen:?}");
+    assert!(
+        seen.writes.iter().all(|writes| *writes > 0) && seen.others == 0,
+        "{seen:?}"
+    );
+    kernel.end_recording(alone).unwrap();
+    kernel.detach().unwrap();
+}

@@ -1,0 +1,166 @@
+//! `iotrace record` of root: through the service by itself, with the counts that it has without it.
+
+use std::{collections::BTreeMap, path::Path, process::Command};
+
+use iotrace_common::counters::{Merge, TABLE, Unit};
+use serde_json::Value;
+
+use super::service::Service;
+use crate::common::{
+    self, Iotrace,
+    compare::{self, same},
+    number,
+    run::Finished,
+    text, truth,
+};
+
+/// Counters that differ from run to run: what the page cache has.
+const BY_CHANCE: [&str; 7] = [
+    "bytes_fetched",
+    "mapped_bytes_fetched",
+    "mapped_bytes",
+    "mapped_bytes_dirtied",
+    "faults",
+    "major_faults",
+    "timed_major_faults",
+];
+
+/// Records a mode of the counting program.
+fn record(service: &Service, mode: &[&str], way: &[&str]) -> (tempfile::TempDir, Finished) {
+    let (keep, dir) = common::directory();
+    let iotrace = Iotrace::bare()
+        .flush("1h")
+        .env("IOTRACE_SOCKET", service.socket.to_str().unwrap())
+        .args(way);
+    let mut words = vec![mode[0], dir.to_str().unwrap()];
+    words.extend(&mode[1..]);
+    let finished = iotrace.workload(words);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    (keep, finished)
+}
+
+/// All counters of calls and bytes by file, summed over processes.
+fn counters(report: &Value, dir: &Path) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut files: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for process in compare::list(report, "processes") {
+        for row in compare::rows_of(report, number(process, "pid")) {
+            let Ok(name) = Path::new(text(row, "path")).strip_prefix(dir) else {
+                continue;
+            };
+            let file = files.entry(name.display().to_string()).or_default();
+            for sizes in ["read_sizes", "write_sizes"] {
+                for (bucket, calls) in row[sizes].as_object().into_iter().flatten() {
+                    let name = format!("{sizes} {bucket}");
+                    *file.entry(name).or_default() += calls.as_u64().unwrap();
+                }
+            }
+            for counter in &TABLE {
+                let is_counted = matches!(counter.unit, Unit::Calls | Unit::Bytes)
+                    && counter.merge != Merge::OfPeak
+                    && !BY_CHANCE.contains(&counter.name);
+                if is_counted {
+                    let value = row[counter.key].as_u64().unwrap_or(0);
+                    *file.entry(counter.key.to_owned()).or_default() += value;
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Recordings that the service has begun.
+fn begun(service: &Service) -> u64 {
+    // The status is that of the last second or so.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    service.status()["recordings"]["begun"].as_u64().unwrap()
+}
+
+#[test]
+fn the_service_counts_for_root_what_root_counts_alone() {
+    let service = Service::start(&[]);
+    for (mode, is_ordered) in [
+        (&["descriptors"][..], true),
+        (&["pattern", "4711"], true),
+        (&["every-call"], false),
+        (&["threads-on-one"], false),
+    ] {
+        let before = begun(&service);
+        let ways = [&["--standalone"][..], &[]].map(|way| {
+            let (keep, finished) = record(&service, mode, way);
+            let (truth, report) = finished.truth_and_report();
+            let processes = truth::processes(&truth);
+            assert!(!processes.is_empty());
+            processes.iter().for_each(|process| same(process, &report));
+            compare::nothing_lost(&report);
+            assert_eq!(report["detail"], "full");
+            let main = compare::process(&report, processes[0].pid);
+            assert!(
+                main["cpu_seconds"].as_f64().unwrap() > 0.0,
+                "{mode:?}: {main}"
+            );
+            (counters(&report, keep.path()), report)
+        });
+        assert_eq!(begun(&service), before + 1, "one of both ways");
+        let [(alone, first), (shared, second)] = &ways;
+        assert!(
+            !alone.is_empty() && alone.keys().eq(shared.keys()),
+            "{mode:?}"
+        );
+        if is_ordered {
+            assert_eq!(alone, shared, "{mode:?}");
+        }
+        let sorted = |files: &BTreeMap<String, BTreeMap<String, u64>>| {
+            let sizes = |file: &BTreeMap<String, u64>| {
+                let sizes = file
+                    .iter()
+                    .filter(|(name, _)| name.starts_with("read_sizes "));
+                sizes.map(|(_, calls)| calls).sum::<u64>()
+            };
+            files.values().map(sizes).sum::<u64>()
+        };
+        assert!(
+            sorted(alone) > 0 && sorted(alone) == sorted(shared),
+            "{mode:?}"
+        );
+        let lookups = |report: &Value| report["startup"]["not_found"].clone();
+        assert_eq!(lookups(first), lookups(second), "{mode:?}");
+        if mode[0] == "every-call" {
+            assert!(lookups(first).as_u64().unwrap() > 0, "{first}");
+        }
+    }
+}
+
+#[test]
+fn what_the_service_does_not_give_is_recorded_without_it() {
+    let service = Service::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+        command.env("IOTRACE_SOCKET", &service.socket);
+        command
+            .args(["-v", "record", "-o"])
+            .arg(dir.path().join(name));
+        let out = command.args(args).args(["--", "true"]).output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    const WITHOUT: &str = "recording without the service at";
+    let said = run("waits", &["--waits"]);
+    assert!(
+        said.contains(WITHOUT) && said.contains("it does not give --waits"),
+        "{said}"
+    );
+    let rules = dir.path().join("rules.toml");
+    std::fs::write(
+        &rules,
+        "[[rule]]\nphase = \"checkpoint\"\npath = \"/of-mine/**\"\n",
+    )
+    .unwrap();
+    let said = run("rules", &["--rules", rules.to_str().unwrap()]);
+    assert!(
+        said.contains(WITHOUT) && said.contains("by other rules"),
+        "{said}"
+    );
+    let said = run("shared", &[]);
+    assert!(!said.contains(WITHOUT), "{said}");
+}
