@@ -227,7 +227,7 @@ fn garbage_is_refused() {
         ("{\"iotrace\":1,\"record\":null}\n", "bad_request"),
         ("{\"iotrace\":99,\"record\":null}\n", "version"),
         (
-            "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"negative_lookups\":true,\"pids\":[]}}\n",
+            "{\"iotrace\":1,\"record\":{\"abi\":0,\"detail\":\"full\",\"follow\":true,\"negative_lookups\":true,\"cpu\":true,\"pids\":[]}}\n",
             "version",
         ),
     ] {

@@ -250,7 +250,7 @@ fn detail_is_by_recording(environment: &[(&str, &str)]) {
         let home = service.home(uid);
         let dir = home.path().display();
         let child = format!(
-            "echo $$; read go; for i in 1 2 3; do printf %5000s > {dir}/child-$i; done; cat {dir}/none/x"
+            "echo $$; read go; for i in 1 2 3; do printf %3000s > {dir}/child-$i; done; cat {dir}/none/x"
         );
         let script =
             format!("bash -c '{child}'; for i in 1 2; do printf %3000s > {dir}/parent-$i; done");
@@ -287,12 +287,12 @@ fn detail_is_by_recording(environment: &[(&str, &str)]) {
         let of_child = |detail: [u64; 2]| {
             (1..=3).map(move |file| {
                 let [sorted, highest] = detail;
-                (format!("child-{file}"), [5000, 1, sorted, highest])
+                (format!("child-{file}"), [3000, 1, sorted, highest])
             })
         };
         let of_parent = (1..=2).map(|file| (format!("parent-{file}"), [3000, 1, 0, 0]));
         assert_eq!(basic, of_child([0, 0]).chain(of_parent).collect(), "{uid}");
-        assert_eq!(full, of_child([1, 4999]).collect(), "{uid}");
+        assert_eq!(full, of_child([1, 2999]).collect(), "{uid}");
         assert_eq!(beside.len(), FILES, "{beside:?}");
         for (file, [bytes, writes, sorted, highest]) in beside {
             assert_eq!(bytes, BYTES, "{file}");
