@@ -410,7 +410,8 @@ impl Files {
         }
     }
 
-    fn find(&self, path: &[u8]) -> Option<u32> {
+    /// The file that has this path now.
+    pub fn find(&self, path: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one(path);
         let found = self.by_path.find(hash, |index| {
             self.names.get(self.entries[*index as usize].path) == path

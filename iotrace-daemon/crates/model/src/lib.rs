@@ -193,6 +193,12 @@ impl Model {
         Some(self.files.get(index))
     }
 
+    /// The file that has this path now.
+    pub fn find_path(&self, path: &[u8]) -> Option<File<'_>> {
+        let index = self.files.find(path)?;
+        Some(self.files.get(index))
+    }
+
     /// All failures.
     pub fn failures(&self) -> &Failures {
         &self.failures

@@ -12,14 +12,14 @@ mod queue;
 mod scope;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
 use iotrace_common::{diag, key::FileId};
 use iotrace_model::{
     Model,
-    input::{Event, ProcessId},
+    input::{Event, FileName, ProcessId},
 };
 use iotrace_tracer::{
     drain::{Batch, Stats},
@@ -115,7 +115,9 @@ impl Subscriptions {
     pub fn take(&mut self, batch: &Batch, model: &Model) {
         if let Batch::Events(events) = batch {
             self.end_of_drain();
-            self.all.iter_mut().for_each(|one| one.events(events));
+            for one in &mut self.all {
+                one.events(events, model, &mut self.told_from_memory);
+            }
             return;
         }
         self.is_counting = true;
@@ -184,17 +186,40 @@ impl Subscription {
         Arc::ptr_eq(&self.queue, queue)
     }
 
-    /// Hands on the events that are of its processes.
-    fn events(&mut self, events: &[Event]) {
-        let told: Vec<Event> = events
-            .iter()
-            .filter(|event| match event {
-                Event::File(name) => self.named.contains(&name.file),
+    /// Hands on the events that are of its processes. Before a name is moved or removed, its file must have it.
+    fn events(&mut self, events: &[Event], model: &Model, from_memory: &mut Vec<FileId>) {
+        let mut told = Vec::new();
+        // The model does not have these names yet.
+        let mut latest: HashMap<&[u8], &FileName> = HashMap::new();
+        for event in events {
+            let is_told = match event {
+                Event::File(name) => {
+                    latest.insert(&name.path, name);
+                    self.named.contains(&name.file)
+                }
                 Event::NegativeLookup { .. } if !self.kept.negative_lookups => false,
                 event => self.scope.event(event),
-            })
-            .cloned()
-            .collect();
+            };
+            if !is_told {
+                continue;
+            }
+            let moved: [&[u8]; 2] = match event {
+                Event::Rename { from, to, .. } => [from, to],
+                Event::Unlink { path, .. } => [path, &[]],
+                _ => [&[], &[]],
+            };
+            for path in moved.into_iter().filter(|path| !path.is_empty()) {
+                let known = || model.find_path(path).map(|file| file.name());
+                let name = latest.get(path).map(|name| (*name).clone());
+                if let Some(name) = name.or_else(known)
+                    && self.named.insert(name.file)
+                {
+                    from_memory.push(name.file);
+                    told.push(Event::File(name));
+                }
+            }
+            told.push(event.clone());
+        }
         if !told.is_empty() {
             self.queue.batch(Batch::Events(told));
         }
