@@ -13,8 +13,8 @@ use iotrace_common::{
 use crate::{
     core::{
         config::{
-            PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TRACE,
-            UPROBES, call, compat_traced,
+            PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TRACE, UPROBES,
+            call, compat_traced,
         },
         diagnose,
         maps::scratch,

@@ -115,7 +115,13 @@ impl Recorded {
                 Way::Shared => command.args(["snapshot", "--for", "1h", "--pid", &pid]),
                 Way::Full => command.args(["record", "--pid", &pid, "-o"]).arg(output),
                 Way::Own => {
-                    let args = ["--standalone", "--detail", "basic", "--map-entries", ENTRIES];
+                    let args = [
+                        "--standalone",
+                        "--detail",
+                        "basic",
+                        "--map-entries",
+                        ENTRIES,
+                    ];
                     command.arg("record").args(args).args(["--pid", &pid, "-o"]);
                     command.arg(output)
                 }

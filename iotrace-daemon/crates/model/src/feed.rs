@@ -244,7 +244,9 @@ impl Model {
                 self.libraries
                     .mark((process, tid), function, time, name, progress);
             }
-            Event::NegativeLookup { searched, path, .. } => self.negative_lookups.name(searched, path),
+            Event::NegativeLookup { searched, path, .. } => {
+                self.negative_lookups.name(searched, path)
+            }
             Event::Unlink {
                 process,
                 time,

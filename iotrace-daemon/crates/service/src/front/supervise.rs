@@ -245,6 +245,7 @@ mod tests {
             questions: asked,
             orders: channel(1).0,
             hook: "btf".into(),
+            page_cache: true,
         };
         let (socket, users) = Socket::open(&config, NO_PROGRAMS, table, counting)
             .unwrap()

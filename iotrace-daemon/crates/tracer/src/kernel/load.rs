@@ -311,7 +311,8 @@ fn open(
         globals::SPAN_PHASES.set(span_phases(has_loop)),
         globals::COUNT_HISTOGRAMS.set(options.histograms),
         // Without `bpf_loop` no path can be hashed.
-        globals::COUNT_MISSING.set(has_loop && (options.negative_lookups || options.recordings.is_some())),
+        globals::COUNT_MISSING
+            .set(has_loop && (options.negative_lookups || options.recordings.is_some())),
         globals::SELF_TGID.set(std::process::id().into()),
         globals::CELLS_EACH.set(entries.into()),
         globals::SET_MASK.set((sets - 1).into()),
