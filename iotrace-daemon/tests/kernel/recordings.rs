@@ -147,9 +147,9 @@ fn load_programs() -> (Kernel, Drain) {
         recordings: Some(512),
     };
     let programs = Programs {
-        current: iotrace_programs::CURRENT,
-        compat_510: iotrace_programs::COMPAT_510,
-        nobtf: iotrace_programs::NOBTF,
+        current: iotrace_programs::current,
+        compat_510: iotrace_programs::compat_510,
+        nobtf: iotrace_programs::nobtf,
     };
     let types = load::read_types(None).unwrap();
     let rules = Classifier::builtin();
