@@ -56,6 +56,9 @@ diagnostics! {
     33 BLOCK_BYTES_LOST "block_bytes_lost" true "Bytes moved between devices and files that are in no device_bytes_read or device_bytes_written, because there was no room for another file.";
     34 WAITS_LOST "waits_lost" false "Waits of threads that are in no account of waits, because their ring was full or the kernel had no memory for the thread: they count as time on a CPU.";
     35 LOST_DETAILS "lost_details" false "Operations that are counted without what detail full adds, because there was no room for it.";
+    36 LINES_UNREAD "lines_unread" false "Opens and slow calls of Python programs of no known line, because the interpreter's frames could not be read.";
+    37 LINES_LOST "lines_lost" false "Calls that are in no account of lines, because there were too many lines at one time.";
+    38 LINES_UNSENT "lines_unsent" false "Stacks of Python programs that found the event buffer full; they are sent again when they are met again.";
 }
 
 /// Kinds of what is skipped: together with [`SKIPPED`] itself, which holds all others, they are `skipped`.

@@ -50,6 +50,14 @@ pub const THREAD_END: u32 = 16;
 /// Where the kernel has no type information, a descriptor that was given a handle: a [`crate::nobtf::Opened`], then a path.
 pub const OPENED: u32 = 17;
 
+/// With `--lines`: a file that a process mapped as code: a [`Header`] alone.
+pub const CODE_MAPPED: u32 = 18;
+/// A stack of Python frames at first sight: a [`crate::lines::Stack`], then its frames.
+pub const STACK: u32 = 19;
+/// A code object at first sight: a [`crate::lines::Code`]; and a piece of its line table: a [`crate::lines::Piece`].
+pub const CODE: u32 = 20;
+pub const LINE_TABLE: u32 = 21;
+
 /// Start of every event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,6 +19,7 @@ pub mod in_flight;
 pub mod key;
 pub mod library;
 pub mod limits;
+pub mod lines;
 pub mod nobtf;
 pub mod op;
 pub mod phases;

@@ -55,6 +55,12 @@ pub const BLOCK_DEVICE_ENTRIES: u32 = 8_192;
 pub const BLOCK_DEPTH_ENTRIES: u32 = 1_024;
 /// Entries of one generation of the counters of what is moved between devices and files.
 pub const BLOCK_FILE_ENTRIES: u32 = 65_536;
+/// Stacks of Python programs, and their code objects, that are known to have been sent.
+pub const STACK_ENTRIES: u32 = 65_536;
+/// Open files whose line is known.
+pub const LINED_FILE_ENTRIES: u32 = 65_536;
+/// Entries of one generation of the counters of lines.
+pub const LINE_ENTRIES: u32 = 65_536;
 /// Processes that can be followed at one time.
 pub const TARGET_ENTRIES: u32 = 65_536;
 /// Copies of the pair of programs on system calls, of which a later one acts where those before it were skipped.

@@ -190,6 +190,7 @@ fn options(args: &Args, detail: Detail) -> Options {
         uprobes: Vec::new(),
         waits: false,
         recordings: None,
+        lines: false,
     }
 }
 
@@ -201,6 +202,7 @@ fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
         uprobes: libraries.filter_map(|name| name.parse().ok()).collect(),
         waits: false,
         recordings: None,
+        lines: false,
         ..options(args, Detail::Basic)
     };
     let types = load::read_types(options.btf.as_deref())?;

@@ -658,6 +658,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         uprobes: Vec::new(),
         waits: false,
         recordings: has_socket.then_some(config.recordings.max_entries),
+        lines: false,
     }
 }
 

@@ -84,6 +84,7 @@ fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
         uprobes: Vec::new(),
         waits: false,
         recordings: None,
+        lines: false,
     };
     let types = load::read_types(None)?;
     let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;

@@ -122,6 +122,9 @@ pub struct Args {
     /// page faults, the network. `timeline`: also every wait of every thread, for `iotrace whatif`.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "sums")]
     pub waits: Option<Waits>,
+    /// Find the line of a Python program that opened each file, too, and the lines of slow calls (CPython 3.11 to 3.13).
+    #[arg(long)]
+    pub lines: bool,
     /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
     #[arg(long, value_name = "NAME", requires = "command")]
     user: Option<String>,
@@ -260,6 +263,7 @@ async fn record(
         uprobes: args.uprobe.clone(),
         waits: args.waits.is_some(),
         recordings: None,
+        lines: args.lines,
     };
     let types = load::types_if_any(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
@@ -287,6 +291,7 @@ async fn record(
     if args.waits == Some(Waits::Timeline) {
         drain.keep_timeline();
     }
+    drain.begin_lines(&running);
     drain.watch(kernel.take_threads());
     let rings = rings::Operations::take(&mut kernel)?;
     let args = Args {
@@ -411,6 +416,7 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
         ("--waits", args.waits.is_some()),
+        ("--lines", args.lines),
     ];
     let found = given.into_iter().find(|(_, is_given)| *is_given);
     found.map(|(flag, _)| flag)

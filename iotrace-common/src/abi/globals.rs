@@ -68,6 +68,8 @@ macro_rules! kernel_globals {
                 WAIT_RECORDS_EACH: Number = 1;
                 /// `sched_switch` has the state of the task that leaves (Linux 5.18); else it is read from the task.
                 HAS_PREVIOUS_STATE: Flag;
+                /// Find the lines of Python programs.
+                LINES: Flag;
                 /// This machine may show one CPU's writes to another in another order.
                 WEAKLY_ORDERED: Flag;
 
@@ -245,6 +247,10 @@ macro_rules! kernel_globals {
                     TASK_STORAGE: "task_struct", "bpf_storage";
                     /// The second name from Linux 5.14 on.
                     TASK_STATE: "task_struct", "state" | "__state";
+                }
+                /// What tells a thread to its own program: its thread pointer, by machine.
+                LINE_FIELDS {
+                    TASK_THREAD_POINTER: "task_struct", "thread.fsbase" | "thread.uw.tp_value";
                 }
                 /// The file of a mapping.
                 MAPPING_FIELDS {

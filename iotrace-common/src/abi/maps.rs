@@ -20,7 +20,9 @@ use crate::{
     histogram::Histograms,
     key::{FailureKey, FileId, IoKey, LookKey},
     library::{CallKey, Calls},
-    limits, nobtf,
+    limits,
+    lines::{LineCounts, LineKey, Python},
+    nobtf,
     phases::{self, Named},
     scope::{Recordings, Scope},
     trace::{Missing, Operation, Owner, Ring},
@@ -107,6 +109,13 @@ maps! {
     WAIT_RECORDS: Array<Wait, 1, MMAPABLE>;
     WAIT_RINGS: Array<Ring, 1, MMAPABLE>;
 
+    /// The interpreters of Python processes, by process.
+    PYTHONS: Hash<u32, Python, { limits::TARGET_ENTRIES as usize }, NO_PREALLOC>;
+    /// Stacks and code objects that were sent, and open files by line (LRUs: what is forgotten is sent again, or counts for no
+    /// line).
+    STACKS_SENT: LruHash<u64, u32, { limits::STACK_ENTRIES as usize }>;
+    LINED_FILES: Opaque;
+
     /// Requests to block devices in flight, by their address.
     BLOCK_REQUESTS: Opaque;
     /// Requests in flight by device. All CPUs that use a device add to its word.
@@ -134,6 +143,8 @@ generations! {
     MISSING, MISSING_A, MISSING_B: LookKey => Failures, limits::MISSING_ENTRIES, NO_PREALLOC;
     /// Calls of libraries per thread, function and file. Without uprobes it stays empty.
     LIBRARY, LIBRARY_A, LIBRARY_B: CallKey => Calls, limits::LIBRARY_ENTRIES, NO_PREALLOC;
+    /// What was done by line of a Python program. Without `--lines` it stays empty.
+    LINE_COUNTS, LINE_COUNTS_A, LINE_COUNTS_B: LineKey => LineCounts, limits::LINE_ENTRIES, NO_PREALLOC;
     /// Requests to block devices, by device, class and CPU.
     BLOCK_DEVICES, BLOCK_DEVICES_A, BLOCK_DEVICES_B: DeviceKey => Requests, limits::BLOCK_DEVICE_ENTRIES, 0;
     /// What is moved between devices and files, by process and file: added to atomically, since all threads of a process

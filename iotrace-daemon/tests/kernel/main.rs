@@ -16,6 +16,7 @@ mod histograms;
 mod in_flight;
 mod kill;
 mod libaio;
+mod lines;
 mod losses;
 mod many;
 mod mapped;

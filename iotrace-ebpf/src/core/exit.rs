@@ -21,7 +21,7 @@ use crate::{
     platform::{
         aio, cpu, current,
         identity::{self, Kind, of_descriptor},
-        negative_lookups, pages, path,
+        lines, negative_lookups, pages, path,
         phase::sort,
         running::is_compat,
         threads, uprobe,
@@ -71,7 +71,9 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     }
     cpu::called(thread);
     thread.state = state::IDLE;
+    let ns = thread.ns();
     finish(thread, result);
+    lines::ended(thread, ns);
 }
 
 /// Whether the state is that of an earlier call, whose end was not seen, and neither was this one's start. Forgets it.
@@ -159,6 +161,7 @@ pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
     if thread.is_full() {
         full::access(thread, bytes);
     }
+    lines::used(thread, bytes);
 }
 
 /// Everything that is neither a read nor a write. Not inlined: it would make the hot path's frame larger.
@@ -169,7 +172,8 @@ fn other(thread: *mut Thread, result: u64) {
         return;
     };
     if thread.op() == op::OPEN {
-        return opened(thread, result);
+        opened(thread, result);
+        return lines::opened(thread);
     }
     thread.union_ns = merged::end(thread);
     match thread.op() {
@@ -197,6 +201,8 @@ pub fn metadata<const NAME: bool>(thread: &mut Thread, result: i64) -> *mut Io {
         }
     }
     uprobe::mark::mapped(thread);
+    lines::mapped(thread);
+    lines::used(thread, 0);
     io
 }
 
@@ -262,4 +268,5 @@ fn end(thread: &mut Thread, bytes: u64) {
     account::add_bytes(io, thread.op(), bytes);
     pages::returned(io, thread, bytes);
     histogram::succeeded(thread, bytes);
+    lines::used(thread, bytes);
 }

@@ -33,6 +33,9 @@ maps! {
     pub LIBRARY;
     LIBRARY_A;
     LIBRARY_B;
+    pub LINE_COUNTS;
+    LINE_COUNTS_A;
+    LINE_COUNTS_B;
     pub SCOPE;
     pub TARGETS;
     pub RULES;

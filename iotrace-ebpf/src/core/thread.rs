@@ -103,6 +103,8 @@ pub struct Thread {
     /// The file that a library opens, and how its name ends ([`crate::platform::uprobe`]); where there are uprobes.
     pub used: FileId,
     pub opening: u64,
+    /// Address of its state in a Python interpreter, as it was last ([`crate::platform::lines`]).
+    pub python_state: u64,
 }
 
 const _: () = {

@@ -16,6 +16,7 @@
 //! - `pages`: the page cache and mapped files; `mappings`: what msync is of
 //! - `block`: requests to block devices, and whose bytes they move
 //! - `waits`: what threads wait for
+//! - `lines`: which line of a Python program opened a file
 //! - `uprobe`: functions of libraries
 
 pub mod histogram;
@@ -35,6 +36,8 @@ pub mod negative_lookups;
 pub mod aio;
 #[cfg(not(feature = "compat_510"))]
 pub mod block;
+#[cfg(not(feature = "compat_510"))]
+pub mod lines;
 #[cfg(not(feature = "compat_510"))]
 pub mod mappings;
 #[cfg(not(feature = "compat_510"))]

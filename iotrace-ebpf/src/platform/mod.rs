@@ -26,11 +26,11 @@ pub use kernel::{
 };
 
 #[cfg(not(feature = "compat_510"))]
-pub use crate::features::{aio, mappings, pages, uprobe, waits};
+pub use crate::features::{aio, lines, mappings, pages, uprobe, waits};
 #[cfg(not(feature = "compat_510"))]
 pub use current::task_storage::TaskStorage;
 #[cfg(feature = "compat_510")]
-pub use stubs::compat_510::{aio, mappings, pages, uprobe, waits};
+pub use stubs::compat_510::{aio, lines, mappings, pages, uprobe, waits};
 
 #[cfg(not(feature = "nobtf"))]
 pub use crate::{

@@ -16,6 +16,7 @@ use super::{
     input::{Event, FileName, Place, ProcessId, Searched},
     library,
     mounts::{Mount, Mounts},
+    lines::{self, Lined},
     waits::{self, Waited},
 };
 
@@ -302,6 +303,17 @@ impl Model {
             phase: waited.phase,
         };
         self.waits.add(key, waited.ns);
+    }
+
+    /// Adds what was done by a line.
+    pub fn add_lined(&mut self, lined: &Lined) {
+        let key = lines::Key {
+            process: self.processes.intern(lined.process),
+            own: lined.own.clone(),
+            via: lined.via.clone(),
+            phase: lined.phase,
+        };
+        self.lines.add(key, &lined.counts);
     }
 
     /// Takes the path of a file of which a recording says nothing else, unless it has one.

@@ -26,6 +26,7 @@ impl Model {
         self.computing.settle(bounds);
         self.waits.settle(bounds);
         self.timeline.settle();
+        self.lines.settle();
         self.settle_sums();
         self.block.settle();
         self.files.settle();

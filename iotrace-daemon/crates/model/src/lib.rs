@@ -35,6 +35,7 @@ pub mod input;
 mod intervals;
 mod io_totals;
 pub mod library;
+pub mod lines;
 mod merge;
 pub mod mounts;
 mod moves;
@@ -74,6 +75,7 @@ use processes::Processes;
 use rows::Rows;
 use spans::{Span, Spans};
 use timeline::Timeline;
+use lines::Lines;
 use waits::Waits;
 
 /// Everything counted in one run.
@@ -89,6 +91,7 @@ pub struct Model {
     computing: Computing,
     waits: Waits,
     timeline: Timeline,
+    lines: Lines,
     block: Block,
     moves: Moves,
     /// By node; of one node where it is no job of several.
@@ -247,6 +250,11 @@ impl Model {
     /// The same, to add to.
     pub fn timeline_mut(&mut self) -> &mut Timeline {
         &mut self.timeline
+    }
+
+    /// What was done by line of a Python program.
+    pub fn lines(&self) -> &Lines {
+        &self.lines
     }
 
     /// Merged time over all processes, where it is kept.

@@ -122,6 +122,7 @@ fn has_news(model: &Model) -> bool {
         || model.computing().interval().next().is_some()
         || model.waits().interval().next().is_some()
         || !model.timeline().interval().is_empty()
+        || model.lines().interval().next().is_some()
         || model.processes().iter().any(told)
 }
 

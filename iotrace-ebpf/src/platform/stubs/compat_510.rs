@@ -32,6 +32,29 @@ pub mod aio {
     pub fn exited(_tgid: u32, _start: u32) {}
 }
 
+/// Lines of Python programs.
+pub mod lines {
+    use crate::core::thread::Thread;
+
+    #[inline(always)]
+    pub fn opened(_thread: &mut Thread) {}
+
+    #[inline(always)]
+    pub fn used(_thread: &Thread, _bytes: u64) {}
+
+    #[inline(always)]
+    pub fn ended(_thread: &mut Thread, _ns: u64) {}
+
+    #[inline(always)]
+    pub fn forked(_parent: u32, _child: u32) {}
+
+    #[inline(always)]
+    pub fn forget(_process: u32) {}
+
+    #[inline(always)]
+    pub fn mapped(_thread: &Thread) {}
+}
+
 /// The files of mappings.
 pub mod mappings {
     use iotrace_common::diag;

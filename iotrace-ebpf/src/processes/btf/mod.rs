@@ -38,7 +38,7 @@ use crate::{
     },
     features::cgroup,
     merged,
-    platform::{aio, cpu, pages, path, registers_of, threads, waits},
+    platform::{aio, cpu, lines, pages, path, registers_of, threads, waits},
 };
 use running::start_of;
 
@@ -84,6 +84,7 @@ pub fn forked(parent: Address, child: Address) {
         diagnose::count(diag::TARGETS_FULL);
         return;
     }
+    lines::forked(parent_tgid, child_tgid);
     let fork = Fork {
         header: header(event::FORK, parent, parent_tgid),
         rights: owner::rights(child),
@@ -103,6 +104,7 @@ pub fn executed(task: Address) {
     if let Some(thread) = threads::of(registers_of(task), false) {
         thread.verdict = 0;
     }
+    lines::forget(tgid);
     if !process_in_scope(tgid) {
         return;
     }
@@ -245,6 +247,7 @@ pub fn exited(task: Address) {
     };
     merged::release(tgid, start_key(exit.header.start));
     aio::exited(tgid, start_key(exit.header.start));
+    lines::forget(tgid);
     if owner::is_owned(task) {
         send(ptr::from_ref(&exit).cast(), size_of::<Exit>() as u64);
     }

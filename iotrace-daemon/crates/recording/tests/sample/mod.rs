@@ -1,6 +1,6 @@
 //! A recording that has every table and every column.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use iotrace_common::{
     block::{Requests, Transfers},
@@ -19,6 +19,7 @@ use iotrace_model::{
     input::{Event, FileName, Place, ProcessId},
     library::Range,
     run::{Clock, MergedTime, Run, Target},
+    lines::{Counts as LineCounts, Lined, Place as LinePlace},
     waits::{Leaf, Waited},
 };
 use iotrace_recording::{Recorder, trace::TraceWriter};
@@ -215,6 +216,32 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             file: (index % 3 == 1).then_some(file(1 + index as u64)),
             phase: (index % 10) as u16,
             ns: 1000 + seed + index as u64,
+        });
+    }
+    for index in 0..4_u64 {
+        let place = |line| {
+            Some(Arc::new(LinePlace {
+                file: format!("/home/é/train{line}.py").into(),
+                line,
+                function: "Set.__getitem__".into(),
+            }))
+        };
+        model.add_lined(&Lined {
+            process: P,
+            own: place(index as u32).filter(|_| index > 0),
+            via: place(7).filter(|_| index == 2),
+            phase: index as u16,
+            counts: LineCounts {
+                opens: 1 + index,
+                reads: seed,
+                writes: 2,
+                others: 3,
+                bytes_read: 4,
+                bytes_written: 5,
+                ns: 6,
+                slow: 7,
+                slow_ns: 8,
+            },
         });
     }
     let mut times = [Time::default(); GROUPS];

@@ -12,6 +12,7 @@ mod files;
 mod findings;
 mod in_flight;
 mod libraries;
+mod lines;
 mod losses;
 mod mounts;
 pub mod nodes;
@@ -46,6 +47,7 @@ pub const SECTIONS: &[Section] = &[
     section("in-flight", in_flight::text),
     section("nodes", nodes::text),
     section("waits", waits::text),
+    section("lines", lines::text).with_page(lines::page),
     section("phases", phases::text),
     section("checkpoints", checkpoints::text),
     section("epochs", epochs::text),
@@ -75,6 +77,7 @@ pub fn json_entries<M: SerializeMap>(
     map.serialize_entry("totals", &totals::json(report))?;
     map.serialize_entry("phases", &phases::PhasesJson::whole(report))?;
     map.serialize_entry("waits", &waits::json(report, is_whole))?;
+    map.serialize_entry("lines", &lines::json(report, is_whole))?;
     map.serialize_entry("breakdown", &phases::breakdown(&report.breakdown()))?;
     map.serialize_entry("checkpoints", &checkpoints::json(report))?;
     map.serialize_entry("restores", &checkpoints::restores_json(report))?;

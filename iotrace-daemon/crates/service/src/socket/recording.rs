@@ -261,6 +261,7 @@ fn load_programs(
         uprobes: Vec::new(),
         waits: false,
         recordings: None,
+        lines: false,
     };
     let types = load::read_types(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &settings.programs, &types, &settings.rules)?;

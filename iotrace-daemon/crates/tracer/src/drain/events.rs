@@ -13,7 +13,7 @@ use iotrace_common::{
 };
 use zeroize::Zeroizing;
 
-use super::threads::Ended;
+use super::{lines, threads::Ended};
 use iotrace_model::input::{Event, FileName, ProcessId, Searched};
 
 /// What one record of the ring buffer is.
@@ -24,6 +24,8 @@ pub enum Decoded {
     Fill,
     /// A thread has ended, where CPU time is counted.
     ThreadEnd(Ended),
+    /// What is told of Python programs.
+    Lines(lines::Told),
     /// Half of a rename or a piece of an environment; the rest makes the event.
     Pending,
     /// Not a record of this version.
@@ -137,6 +139,9 @@ impl Decoder {
                     runtime: end.runtime,
                     called: end.called,
                 })
+            }
+            event::CODE_MAPPED | event::STACK | event::CODE | event::LINE_TABLE => {
+                Decoded::Lines(lines::decode(&header, record)?)
             }
             event::FILL => Decoded::Fill,
             _ => return None,

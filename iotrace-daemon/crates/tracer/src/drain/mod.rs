@@ -11,6 +11,7 @@ pub mod collector;
 mod events;
 mod generations;
 mod global_merged;
+mod lines;
 mod nobtf;
 mod part;
 pub mod rings;
@@ -43,6 +44,7 @@ use cells::{Cells, Halves};
 use events::{Decoded, Decoder};
 use generations::Generations;
 use global_merged::GlobalMerged;
+use lines::Lines;
 use iotrace_model::host;
 use iotrace_model::{
     FailureCount, Model,
@@ -51,6 +53,7 @@ use iotrace_model::{
     global_merged::Times,
     input::{Event, Place, ProcessId, Searched},
     timeline::Segment,
+    lines::Lined,
     waits::Waited,
 };
 pub use nobtf::Counts as Resolved;
@@ -84,6 +87,8 @@ pub enum Batch {
     Waits(Vec<Waited>),
     /// When threads were off the CPU.
     Timeline(Vec<Segment>),
+    /// What was done by line of a Python program.
+    Lines(Vec<Lined>),
     /// Requests to block devices.
     Devices(Vec<(Device, Classes)>),
     /// Bytes moved between devices and files, by process and file.
@@ -156,6 +161,7 @@ impl Batch {
                     model.add_cpu(process, &time);
                 }
             }
+            Self::Lines(all) => all.iter().for_each(|lined| model.add_lined(lined)),
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
             Self::Timeline(segments) => model.timeline_mut().add(segments),
             Self::GlobalMerged(times) => model.global_merged_mut().add(&times),
@@ -228,6 +234,7 @@ pub struct Drain {
     block: Option<Block>,
     watch: Option<Watch>,
     waits: Option<Waits>,
+    lines: Option<Lines>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
     ring: RingBuf<MapData>,
@@ -309,6 +316,7 @@ impl Drain {
         let block = Block::take(kernel)?;
         let resolver = Resolver::take(kernel)?;
         let waits = rings::waits(kernel)?.map(Waits::new);
+        let lines = Lines::take(kernel)?;
         let ring = kernel.take(maps::EVENTS)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
@@ -323,6 +331,7 @@ impl Drain {
             block,
             watch: None,
             waits,
+            lines,
             flipped: 0,
             ring,
             decoder,
@@ -355,6 +364,13 @@ impl Drain {
     pub fn keep_timeline(&mut self) {
         if let Some(waits) = &mut self.waits {
             waits.keep_timeline();
+        }
+    }
+
+    /// Looks for Python in processes that run already.
+    pub fn begin_lines(&mut self, pids: &[u32]) {
+        if let Some(lines) = &mut self.lines {
+            pids.iter().for_each(|pid| lines.look(*pid));
         }
     }
 
@@ -421,7 +437,17 @@ impl Drain {
                 None => self.decoder.decode(&record),
             };
             match decoded {
-                Decoded::Event(event) => events.push(event),
+                Decoded::Event(event) => {
+                    if let (Some(lines), Event::Exec { process, .. }) = (&mut self.lines, &event) {
+                        lines.look(process.pid);
+                    }
+                    events.push(event);
+                }
+                Decoded::Lines(told) => {
+                    if let Some(lines) = &mut self.lines {
+                        lines.tell(told);
+                    }
+                }
                 Decoded::Fill => fill = true,
                 Decoded::ThreadEnd(end) => {
                     if let Some(waits) = &mut self.waits {
@@ -451,6 +477,15 @@ impl Drain {
 
     /// As [`Self::sweep`]. Where the programs know no files, what they count is of handles, each of which they told of before.
     fn resolved(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
+        if self.lines.is_some() {
+            self.sweep(sink, last)?;
+            // Stacks are told of before they are counted.
+            self.events(sink);
+            if let Some(lines) = &mut self.lines {
+                sink(Batch::Lines(lines.sums()));
+            }
+            return Ok(());
+        }
         if self.resolver.is_none() {
             return self.sweep(sink, last);
         }
@@ -535,6 +570,9 @@ impl Drain {
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
+        if let Some(lines) = &mut self.lines {
+            entries += lines.sweep(last)?;
+        }
         if let Some(block) = &mut self.block {
             entries += block.sweep(last, sink)?;
         }

@@ -47,6 +47,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         | Batch::GlobalMerged(_)
         | Batch::Waits(_)
         | Batch::Timeline(_)
+        | Batch::Lines(_)
         | Batch::Devices(_)
         | Batch::Transfers(_) => {
             return None;

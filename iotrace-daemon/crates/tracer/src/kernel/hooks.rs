@@ -6,7 +6,7 @@
 use iotrace_common::abi::{
     Field, Setting,
     globals::{
-        BIO_FIELDS, BLOCK_FIELDS, CPU_FIELDS, FAULTS_BY_FETCH, PAGE_FIELDS, TASK_FLAGS_FIELDS,
+        BIO_FIELDS, BLOCK_FIELDS, CPU_FIELDS, FAULTS_BY_FETCH, LINE_FIELDS, PAGE_FIELDS, TASK_FLAGS_FIELDS,
         URING_FIELDS, WAIT_FIELDS,
     },
 };
@@ -15,7 +15,7 @@ use super::{
     KernelError,
     block::{self, Wanted},
     btf::Types,
-    cpu,
+    cpu, lines,
     load::Options,
     offsets, pages, uring,
     variant::{LEFT_OUT, Variant, WITHOUT_TYPES},
@@ -35,6 +35,7 @@ pub enum Id {
     Block,
     BlockFiles,
     Waits,
+    Lines,
     Cpu,
     Libraries,
 }
@@ -62,6 +63,8 @@ pub enum Kind {
     Tasks,
     /// By uprobes, as libraries are found.
     Libraries,
+    /// As a part of the programs on system calls.
+    Calls,
 }
 
 impl Kind {
@@ -72,6 +75,7 @@ impl Kind {
             Self::MajorFaults => "perf software event",
             Self::Tasks => "iterator over tasks",
             Self::Libraries => "uprobes",
+            Self::Calls => "programs on system calls",
         }
     }
 }
@@ -310,6 +314,22 @@ pub const HOOKS: [OptionalHook; COUNT] = [
         counts: "waits of main threads",
         cost: "a context switch, a wake-up, a timer",
         lost: "waits of threads are not known",
+        ..PLAIN
+    },
+    OptionalHook {
+        id: Id::Lines,
+        name: "lines",
+        title: "lines of Python programs",
+        since: "5.17",
+        when: When::With("--lines"),
+        is_wanted: |options| options.lines,
+        kind: Kind::Calls,
+        fields: &[LINE_FIELDS],
+        find: lines::find,
+        required_by: RequiredBy::Option("--lines"),
+        counts: "opens, and what is done with the files, by line",
+        cost: "an open, a call longer than 100 us; a call on a file",
+        lost: "lines of Python programs are not known",
         ..PLAIN
     },
     OptionalHook {

@@ -108,6 +108,8 @@ pub struct Options {
     /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
     /// detail full, look-ups that found nothing, CPU time. Of the others only what `detail` and `negative_lookups` say.
     pub recordings: Option<u32>,
+    /// Whether the lines of Python programs are found.
+    pub lines: bool,
 }
 
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
@@ -404,6 +406,9 @@ fn sizes(
         unused.extend(names_of(maps::BLOCK_DEVICES));
         unused.extend(names_of(maps::BLOCK_FILES));
     }
+    if !options.lines {
+        unused.extend([maps::STACKS_SENT.name, maps::LINED_FILES.name]);
+    }
     if !options.histograms {
         unused.push(maps::HISTOGRAMS.name);
     }
@@ -456,7 +461,7 @@ fn walks_paths(variant: Variant) -> bool {
 }
 
 /// Whether this kernel has `bpf_loop`; without the privilege to ask, the load itself will say what is wrong.
-fn has_loop() -> bool {
+pub fn has_loop() -> bool {
     is_helper_supported(ProgramType::TracePoint, BpfHelper::BPF_FUNC_loop).unwrap_or(false)
 }
 

@@ -29,6 +29,7 @@ pub mod error;
 mod histograms;
 pub mod hooks;
 mod in_flight;
+mod lines;
 pub mod load;
 mod maps;
 mod nobtf;
@@ -140,6 +141,11 @@ impl Kernel {
     /// The rings of waits, where those are kept.
     pub fn waits(&self) -> Option<trace::Layout> {
         self.waits
+    }
+
+    /// Whether the lines of Python programs are found.
+    pub fn finds_lines(&self) -> bool {
+        self.hooks.of(hooks::Id::Lines).is_ready()
     }
 
     /// Whether the programs keep merged time over all processes.

@@ -1,0 +1,275 @@
+//! The Python interpreter of a process: which file it is, of which version, and where its structs have their fields.
+
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+
+use iotrace_common::lines::{CODE_WORDS, FRAME_BYTES, Layout, NO_CFRAME, Python};
+use object::{Object as _, ObjectKind, ObjectSegment as _, ObjectSymbol as _};
+
+/// What a file must define to be an interpreter.
+const RUNTIME: &str = "_PyRuntime";
+/// `PY_VERSION_HEX` of 3.11 and later.
+const VERSION: &str = "Py_Version";
+/// What `_PyRuntime` begins with from 3.13 on.
+const COOKIE: &[u8; 8] = b"xdebugpy";
+
+/// Where `_PyRuntime` has the pointer to the main interpreter up to 3.12 (`interpreters.main`), and the fields of the structs.
+const V3_11: (u64, Layout) = (
+    48,
+    Layout {
+        threads: 16,
+        next: 8,
+        thread_id: 152,
+        frame: 56,
+        inner_frame: 8,
+        code: 32,
+        previous: 48,
+        instruction: 56,
+        owner: 69,
+        filename: 112,
+        qualname: 128,
+        line_table: 136,
+        first_line: 72,
+        instructions: 184,
+    },
+);
+const V3_12: (u64, Layout) = (
+    48,
+    Layout {
+        threads: 72,
+        next: 8,
+        thread_id: 136,
+        frame: 56,
+        inner_frame: 0,
+        code: 0,
+        previous: 8,
+        instruction: 56,
+        owner: 70,
+        filename: 112,
+        qualname: 128,
+        line_table: 136,
+        first_line: 68,
+        instructions: 192,
+    },
+);
+
+/// A file that is an interpreter. Addresses are as the file has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Whether it lies in memory where the file says.
+    is_fixed: bool,
+    /// Address of the part with the file's begin.
+    base: u64,
+    /// Of the pointer to the main interpreter.
+    main: u64,
+    code_type: u64,
+    string_type: u64,
+    bytes_type: u64,
+    layout: Layout,
+    /// Bytes of a string object before its characters, if they are ASCII.
+    string_head: usize,
+}
+
+/// What a process has mapped of its interpreter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub python: Python,
+    pub string_type: u64,
+    pub bytes_type: u64,
+    pub string_head: usize,
+}
+
+/// Files that were looked at, by device and inode: none that define no interpreter; why one is not understood.
+#[derive(Default)]
+pub struct Interpreters(BTreeMap<(u64, u64), Option<Result<Interpreter, String>>>);
+
+impl Interpreters {
+    /// The interpreter that a process has mapped; why it is not understood.
+    pub fn of(&mut self, pid: u32, number: u64) -> Option<Result<Found, String>> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        // proc(5): addresses, permissions, offset, device, inode, path. A file's begin is mapped first.
+        for line in maps.lines() {
+            let Some(path) = line.find('/').map(|at| &line[at..]) else {
+                continue;
+            };
+            let mut words = line.split(' ').filter(|word| !word.is_empty());
+            let start = words.next().and_then(|range| range.split('-').next());
+            let start = start.and_then(|start| u64::from_str_radix(start, 16).ok());
+            let (Some(start), Some(0)) = (start, words.nth(1).and_then(hexadecimal)) else {
+                continue;
+            };
+            if !may_be_python(path) {
+                continue;
+            }
+            let range = line.split(' ').next().unwrap_or_default();
+            match self.file(pid, range, path) {
+                None => {}
+                Some(Err(reason)) => return Some(Err(format!("{path}: {reason}"))),
+                Some(Ok(interpreter)) => return Some(Ok(interpreter.at(start, number))),
+            }
+        }
+        None
+    }
+
+    fn file(&mut self, pid: u32, range: &str, path: &str) -> Option<&Result<Interpreter, String>> {
+        // As the process has it mapped, also in a container or where it was replaced.
+        let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
+        let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
+        let metadata = fs::metadata(&mapped).or_else(|_| fs::metadata(&inside));
+        let metadata = metadata.ok()?;
+        let read = || {
+            let data = fs::read(&mapped).or_else(|_| fs::read(&inside)).ok()?;
+            interpreter(&data)
+        };
+        let key = (metadata.dev(), metadata.ino());
+        self.0.entry(key).or_insert_with(read).as_ref()
+    }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// Whether a file may be an interpreter or a program that contains one: no other library is read.
+fn may_be_python(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.contains("python") || !name.contains(".so")
+}
+
+impl Interpreter {
+    /// In a process that has mapped the file's begin at `start`.
+    fn at(&self, start: u64, number: u64) -> Found {
+        let moved = if self.is_fixed {
+            0
+        } else {
+            start.wrapping_sub(self.base)
+        };
+        Found {
+            python: Python {
+                interpreter: self.main.wrapping_add(moved),
+                code_type: self.code_type.wrapping_add(moved),
+                number,
+                layout: self.layout,
+            },
+            string_type: self.string_type.wrapping_add(moved),
+            bytes_type: self.bytes_type.wrapping_add(moved),
+            string_head: self.string_head,
+        }
+    }
+}
+
+/// The interpreter that a file is; none if it is none, an error if it is not understood.
+pub fn interpreter(data: &[u8]) -> Option<Result<Interpreter, String>> {
+    let file = object::File::parse(data).ok()?;
+    let mut symbols = BTreeMap::new();
+    for symbol in file.dynamic_symbols() {
+        if symbol.is_definition()
+            && let Ok(name) = symbol.name()
+        {
+            symbols.insert(name, symbol.address());
+        }
+    }
+    let runtime = *symbols.get(RUNTIME)?;
+    Some(understood(&file, &symbols, runtime))
+}
+
+fn understood(
+    file: &object::File<'_>,
+    symbols: &BTreeMap<&str, u64>,
+    runtime: u64,
+) -> Result<Interpreter, String> {
+    let address = |name: &str| {
+        let found = symbols.get(name).copied();
+        found.ok_or_else(|| format!("it defines no {name}"))
+    };
+    let version = address(VERSION).map_err(|_| "it is older than Python 3.11".to_owned())?;
+    let version = word(file, version).ok_or("its version cannot be read")?;
+    let (major, minor) = (version >> 24 & 0xff, version >> 16 & 0xff);
+    let (main, layout) = match (major, minor) {
+        (3, 11) => V3_11,
+        (3, 12) => V3_12,
+        (3, 13) => {
+            let words: Option<Vec<u64>> = (0..debug::WORDS)
+                .map(|index| word(file, runtime + 8 * index as u64))
+                .collect();
+            layout(&words.ok_or("its table of offsets cannot be read")?)?
+        }
+        _ => return Err(format!("Python {major}.{minor} is not known to this iotrace")),
+    };
+    let base = file.segments().find(|segment| segment.file_range().0 == 0);
+    let base = base.ok_or("no part of it has the file's begin")?.address();
+    Ok(Interpreter {
+        is_fixed: file.kind() == ObjectKind::Executable,
+        base,
+        main: runtime + main,
+        code_type: address("PyCode_Type")?,
+        string_type: address("PyUnicode_Type")?,
+        bytes_type: address("PyBytes_Type")?,
+        layout,
+        string_head: if minor == 11 { 48 } else { 40 },
+    })
+}
+
+/// A word of the file's data.
+fn word(file: &object::File<'_>, address: u64) -> Option<u64> {
+    let mut segments = file.segments();
+    let bytes = segments.find_map(|segment| segment.data_range(address, 8).ok().flatten())?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Words of `_Py_DebugOffsets` as 3.13 has it.
+mod debug {
+    pub const COOKIE: usize = 0;
+    pub const FREE_THREADED: usize = 2;
+    pub const INTERPRETERS_HEAD: usize = 5;
+    pub const THREADS_HEAD: usize = 9;
+    pub const THREAD_NEXT: usize = 21;
+    pub const CURRENT_FRAME: usize = 23;
+    pub const THREAD_ID: usize = 24;
+    pub const PREVIOUS: usize = 29;
+    pub const EXECUTABLE: usize = 30;
+    pub const INSTRUCTION: usize = 31;
+    pub const OWNER: usize = 33;
+    pub const FILENAME: usize = 35;
+    pub const QUALNAME: usize = 37;
+    pub const LINE_TABLE: usize = 38;
+    pub const FIRST_LINE: usize = 39;
+    pub const INSTRUCTIONS: usize = 43;
+    pub const WORDS: usize = 44;
+}
+
+/// By the interpreter's own table.
+fn layout(words: &[u64]) -> Result<(u64, Layout), String> {
+    if words[debug::COOKIE] != u64::from_le_bytes(*COOKIE) {
+        return Err("it has no table of offsets".into());
+    }
+    if words[debug::FREE_THREADED] != 0 {
+        return Err("free-threaded Python is not known to this iotrace".into());
+    }
+    let within = |index: usize, limit: usize| {
+        let offset = u32::try_from(words[index]).ok();
+        let offset = offset.filter(|offset| (*offset as usize) < limit);
+        offset.ok_or_else(|| "its table of offsets is not understood".to_owned())
+    };
+    let frame = |index| within(index, FRAME_BYTES);
+    let code = |index| within(index, CODE_WORDS * 8);
+    let any = |index| within(index, 1 << 20);
+    let layout = Layout {
+        threads: any(debug::THREADS_HEAD)?,
+        next: any(debug::THREAD_NEXT)?,
+        thread_id: any(debug::THREAD_ID)?,
+        frame: any(debug::CURRENT_FRAME)?,
+        inner_frame: NO_CFRAME,
+        code: frame(debug::EXECUTABLE)?,
+        previous: frame(debug::PREVIOUS)?,
+        instruction: frame(debug::INSTRUCTION)?,
+        owner: frame(debug::OWNER)?,
+        filename: code(debug::FILENAME)?,
+        qualname: code(debug::QUALNAME)?,
+        line_table: code(debug::LINE_TABLE)?,
+        first_line: code(debug::FIRST_LINE)?,
+        instructions: any(debug::INSTRUCTIONS)?,
+    };
+    // The main interpreter's pointer stands behind that of the newest one.
+    let main = u64::from(any(debug::INTERPRETERS_HEAD)?) + 8;
+    Ok((main, layout))
+}

@@ -1,0 +1,401 @@
+//! Lines of Python programs: tells the programs which interpreter each process runs, and finds out which line a stack of frames
+//! is at.
+//!
+//! Nothing is taken for a name or a table of lines that is not an object of the interpreter's own types, and no line that is
+//! behind the end of its table: where an interpreter is not built as its version says, its lines are refused.
+
+mod interpreter;
+mod table;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use aya::maps::{self, MapData};
+use iotrace_common::{
+    abi::maps::{LINE_COUNTS, PYTHONS},
+    event::{self, Header},
+    lines::{Code, Frame, LineCounts, LineKey, Piece, Python, STRING_BYTES, Stack},
+};
+use iotrace_model::{
+    input::ProcessId,
+    lines::{Counts, Lined, Place},
+};
+
+use super::{
+    events::{Fixed, payload, read},
+    generations::Generations,
+};
+use crate::kernel::{Kernel, KernelError};
+use interpreter::{Found, Interpreters};
+
+// SAFETY: `repr(C)`, integers and arrays of them only; so for the following.
+unsafe impl Fixed for Stack {}
+// SAFETY: as above.
+unsafe impl Fixed for Code {}
+// SAFETY: as above.
+unsafe impl Fixed for Piece {}
+
+/// Longest function's name that is kept, bytes.
+const FUNCTION_BYTES: usize = 120;
+/// `PyASCIIObject`: its type, its length and its state.
+const TYPE: usize = 8;
+const LENGTH: usize = 16;
+const STATE: usize = 32;
+/// Bytes of a code unit.
+const UNIT: u64 = 2;
+
+/// What the programs tell of Python.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A process has mapped code.
+    Mapped(u32),
+    Code(Box<NewCode>),
+    Piece {
+        code: u64,
+        offset: u64,
+        bytes: Vec<u8>,
+    },
+    Stack {
+        number: u64,
+        frames: Vec<Frame>,
+    },
+}
+
+/// A code object as it was in memory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NewCode {
+    number: u64,
+    python: u64,
+    table_type: u64,
+    first_line: u32,
+    filename: [u8; STRING_BYTES],
+    qualname: [u8; STRING_BYTES],
+}
+
+/// What a record is; none if it is damaged.
+pub fn decode(header: &Header, record: &[u8]) -> Option<Told> {
+    Some(match header.kind {
+        event::CODE_MAPPED => Told::Mapped(header.tgid),
+        event::CODE => {
+            let code: Code = read(record)?;
+            Told::Code(Box::new(NewCode {
+                number: code.number,
+                python: code.python,
+                table_type: code.table_type,
+                first_line: code.first_line,
+                filename: code.filename,
+                qualname: code.qualname,
+            }))
+        }
+        event::LINE_TABLE => {
+            let piece: Piece = read(record)?;
+            Told::Piece {
+                code: piece.number,
+                offset: piece.offset,
+                bytes: payload::<Piece>(record, header)?.to_vec(),
+            }
+        }
+        event::STACK => {
+            let stack: Stack = read(record)?;
+            let frames = payload::<Stack>(record, header)?;
+            let word = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
+            let frames = frames.chunks_exact(size_of::<Frame>()).map(|frame| {
+                Some(Frame {
+                    code: word(&frame[..8])?,
+                    instruction: word(&frame[8..])?,
+                })
+            });
+            Told::Stack {
+                number: stack.number,
+                frames: frames.collect::<Option<_>>()?,
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// A code object, and its table as far as it has come.
+struct Known {
+    file: Arc<str>,
+    function: Arc<str>,
+    first_line: u32,
+    table: Vec<u8>,
+    /// Bytes from the object's begin to its instructions.
+    instructions: u64,
+}
+
+/// Where a stack is: the program's own line, and the innermost one if it is another.
+#[derive(Clone, Default)]
+struct At {
+    own: Option<Arc<Place>>,
+    via: Option<Arc<Place>>,
+}
+
+/// The lines of a run.
+pub struct Lines {
+    pythons: maps::HashMap<MapData, u32, Python>,
+    counts: Generations<LineKey, LineCounts>,
+    interpreters: Interpreters,
+    /// What the programs were told, by [`Python::number`].
+    told: BTreeMap<u64, Found>,
+    codes: HashMap<u64, Known>,
+    places: BTreeSet<Arc<Place>>,
+    stacks: HashMap<u64, At>,
+    /// Taken, and not yet handed on.
+    pending: Vec<(LineKey, LineCounts)>,
+    /// What was said.
+    said: BTreeSet<String>,
+}
+
+impl Lines {
+    /// Takes the maps out of the loaded programs, where lines are wanted.
+    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        if !kernel.finds_lines() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            pythons: kernel.take(PYTHONS)?,
+            counts: Generations::take(kernel, LINE_COUNTS)?,
+            interpreters: Interpreters::default(),
+            told: BTreeMap::new(),
+            codes: HashMap::new(),
+            places: BTreeSet::new(),
+            stacks: HashMap::new(),
+            pending: Vec::new(),
+            said: BTreeSet::new(),
+        }))
+    }
+
+    /// Looks for the interpreter of a process, and tells the programs of it.
+    pub fn look(&mut self, pid: u32) {
+        let number = self.told.len() as u64 + 1;
+        match self.interpreters.of(pid, number) {
+            None => {}
+            Some(Err(reason)) => self.say(format!(
+                "lines of {reason}: its I/O is counted, without lines"
+            )),
+            Some(Ok(found)) => match self.pythons.insert(pid, found.python, 0) {
+                Ok(()) => drop(self.told.insert(number, found)),
+                Err(error) => self.say(format!("lines of a process are not found: {error}")),
+            },
+        }
+    }
+
+    fn say(&mut self, what: String) {
+        if self.said.insert(what.clone()) {
+            log::warn!("{what}");
+        }
+    }
+
+    /// Takes what the programs tell.
+    pub fn tell(&mut self, told: Told) {
+        match told {
+            Told::Mapped(pid) => self.look(pid),
+            Told::Code(code) => self.meet(&code),
+            Told::Piece {
+                code,
+                offset,
+                bytes,
+            } => {
+                if let Some(known) = self.codes.get_mut(&code) {
+                    let offset = offset as usize;
+                    // In order, or what is there already.
+                    if known.table.len() == offset {
+                        known.table.extend(bytes);
+                    }
+                }
+            }
+            Told::Stack { number, frames } => {
+                let at = self.resolve(&frames);
+                self.stacks.insert(number, at);
+            }
+        }
+    }
+
+    fn meet(&mut self, code: &NewCode) {
+        if self.codes.contains_key(&code.number) {
+            return;
+        }
+        let Some(found) = self.told.get(&code.python) else {
+            return;
+        };
+        let name = |object| text(object, found.string_type, found.string_head);
+        let (Some(file), Some(function)) = (name(&code.filename), name(&code.qualname)) else {
+            return;
+        };
+        if code.table_type != found.bytes_type {
+            return;
+        }
+        let mut function = function;
+        if let Some((cut, _)) = function
+            .char_indices()
+            .find(|(at, _)| *at >= FUNCTION_BYTES)
+        {
+            function.truncate(cut);
+        }
+        let known = Known {
+            file: file.into(),
+            function: function.into(),
+            first_line: code.first_line,
+            table: Vec::new(),
+            instructions: found.python.layout.instructions.into(),
+        };
+        self.codes.insert(code.number, known);
+    }
+
+    /// Where a stack is; nowhere if a frame of it is not understood.
+    fn resolve(&mut self, frames: &[Frame]) -> At {
+        let places: Option<Vec<Place>> = frames.iter().map(|frame| self.place(frame)).collect();
+        let Some(places) = places else {
+            self.say("some frames of Python programs are not understood: their opens count for no line".into());
+            return At::default();
+        };
+        let own = places.iter().find(|place| !place.is_of_library());
+        let (own, leaf) = (own.or(places.first()).cloned(), places.first().cloned());
+        let via = leaf.filter(|leaf| Some(leaf) != own.as_ref());
+        At {
+            own: own.map(|place| self.shared(place)),
+            via: via.map(|place| self.shared(place)),
+        }
+    }
+
+    fn shared(&mut self, place: Place) -> Arc<Place> {
+        if let Some(known) = self.places.get(&place) {
+            return known.clone();
+        }
+        let place = Arc::new(place);
+        self.places.insert(place.clone());
+        place
+    }
+
+    fn place(&self, frame: &Frame) -> Option<Place> {
+        let code = self.codes.get(&frame.code)?;
+        let into = frame.instruction.checked_sub(code.instructions)?;
+        let line = table::line_of(&code.table, code.first_line, into / UNIT).ok()?;
+        Some(Place {
+            file: code.file.clone(),
+            function: code.function.clone(),
+            line: line.unwrap_or(code.first_line),
+        })
+    }
+
+    /// Takes the counters; `last`: of both generations, in place. How many there were.
+    pub fn sweep(&mut self, last: bool) -> Result<usize, KernelError> {
+        let pending = &mut self.pending;
+        self.counts.sweep_if_used(last, |(keys, counts)| {
+            pending.extend(keys.into_iter().zip(counts));
+        })
+    }
+
+    /// What was taken, when all has been told that the programs told before.
+    pub fn sums(&mut self) -> Vec<Lined> {
+        let own = std::process::id();
+        let pending = std::mem::take(&mut self.pending);
+        let pending = pending.into_iter().filter(|(key, _)| key.tgid != own);
+        let known = pending.map(|(key, counts)| {
+            let At { own, via } = self.stacks.get(&key.stack).cloned().unwrap_or_default();
+            Lined {
+                process: ProcessId {
+                    pid: key.tgid,
+                    start: key.start,
+                },
+                own,
+                via,
+                phase: key.phase as u16,
+                counts: Counts {
+                    opens: counts.opens,
+                    reads: counts.reads,
+                    writes: counts.writes,
+                    others: counts.others,
+                    bytes_read: counts.bytes_read,
+                    bytes_written: counts.bytes_written,
+                    ns: counts.ns,
+                    slow: counts.slow,
+                    slow_ns: counts.slow_ns,
+                },
+            }
+        });
+        known.collect()
+    }
+}
+
+/// The text of a string object, as far as it was copied; none if it is none.
+fn text(object: &[u8], string_type: u64, head: usize) -> Option<String> {
+    let word = |at: usize| {
+        let bytes = object.get(at..at + 8)?;
+        bytes.try_into().map(u64::from_le_bytes).ok()
+    };
+    if word(TYPE)? != string_type {
+        return None;
+    }
+    let state = word(STATE)?;
+    let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 != 0, state >> 6 & 1 != 0);
+    if !is_compact {
+        return None;
+    }
+    // Others have the length of their UTF-8 form and that form behind the head, and up to 3.11 one word more.
+    let begin = match (is_ascii, head) {
+        (true, _) => head,
+        (false, 48) => head + 24,
+        (false, _) => head + 16,
+    };
+    let characters = object.get(begin..)?;
+    let length = usize::try_from(word(LENGTH)?).ok()?;
+    let units = |size: usize| characters.chunks_exact(size).take(length);
+    let text = match kind {
+        1 => units(1).map(|unit| char::from(unit[0])).collect(),
+        2 => units(2)
+            .map(|unit| u32::from(u16::from_le_bytes([unit[0], unit[1]])))
+            .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect(),
+        4 => units(4)
+            .map(|unit| u32::from_le_bytes([unit[0], unit[1], unit[2], unit[3]]))
+            .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect(),
+        _ => return None,
+    };
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(head: usize, kind: u64, is_ascii: bool, length: u64, characters: &[u8]) -> Vec<u8> {
+        let state = kind << 2 | 1 << 5 | u64::from(is_ascii) << 6;
+        let mut object = Vec::new();
+        for word in [1, 0xabc, length, 0, state] {
+            object.extend(u64::to_le_bytes(word));
+        }
+        let more = match (is_ascii, head) {
+            (true, _) => 0,
+            (false, 48) => 24,
+            (false, _) => 16,
+        };
+        object.resize(head + more, 0);
+        object.extend(characters);
+        object.resize(STRING_BYTES, 0);
+        object
+    }
+
+    #[test]
+    fn strings_are_read_in_each_form() {
+        for head in [40, 48] {
+            let of = |object: &[u8]| text(object, 0xabc, head);
+            assert_eq!(of(&object(head, 1, true, 4, b"a.py")), Some("a.py".into()));
+            assert_eq!(of(&object(head, 1, false, 2, b"\xe9x")), Some("éx".into()));
+            let two = [0x42, 0x04, 0x43, 0x04];
+            assert_eq!(of(&object(head, 2, false, 2, &two)), Some("тћ".replace('ћ', "у")));
+            let four = 0x1_f600_u32.to_le_bytes();
+            assert_eq!(of(&object(head, 4, false, 1, &four)), Some("😀".into()));
+        }
+        let string = object(40, 1, true, 4, b"a.py");
+        assert_eq!(text(&string, 0xabd, 40), None, "of another type");
+        assert_eq!(text(&string[..20], 0xabc, 40), None, "cut");
+        // Longer than what was copied.
+        let long = object(40, 1, true, 1 << 40, &[b'x'; STRING_BYTES - 40]);
+        assert_eq!(text(&long, 0xabc, 40).unwrap().len(), STRING_BYTES - 40);
+    }
+}

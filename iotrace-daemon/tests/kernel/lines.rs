@@ -1,0 +1,115 @@
+//! Lines of Python programs against the interpreter's own audit hook.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+use crate::common::{Iotrace, directory, turn};
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
+/// Where interpreters lie that are not on the path.
+const INSTALLED: &str = ".pyenv/versions";
+
+/// The interpreters of a version whose lines are known, by their files.
+fn interpreters() -> Vec<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let own = fs::read_dir(home.join(INSTALLED)).into_iter().flatten();
+    let own = own.flatten().map(|entry| entry.path().join("bin/python3"));
+    let directories = ["/usr/bin", "/usr/local/bin"].into_iter();
+    let others = directories.flat_map(|directory| {
+        ["python3", "python3.11", "python3.12", "python3.13"]
+            .map(|name| PathBuf::from(directory).join(name))
+    });
+    let mut found = BTreeMap::new();
+    for path in own.chain(others) {
+        let tell = "import os,sys; print(sys.implementation.name, *sys.version_info[:2], os.path.realpath(sys.executable))";
+        let Ok(output) = Command::new(&path).args(["-c", tell]).output() else {
+            continue;
+        };
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words: Vec<&str> = told.split_whitespace().collect();
+        if let ["cpython", "3", "11" | "12" | "13", file] = words[..] {
+            found.insert(file.to_owned(), path);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// The lines of the report that are of the program, by line and function.
+fn found(report: &Value) -> BTreeMap<String, &Value> {
+    let lines = report["lines"]["lines"].as_array().expect("lines");
+    let of_program = lines.iter().filter(|line| {
+        let file = line["file"].as_str().expect("file");
+        file.ends_with("programs/lines.py") || file == "<string>"
+    });
+    let name = |line: &Value| {
+        let function = line["function"].as_str().expect("function");
+        format!("{} {function}", line["line"])
+    };
+    of_program.map(|line| (name(line), line)).collect()
+}
+
+#[test]
+fn lines_are_those_of_the_audit_hook() {
+    turn::alone();
+    let interpreters = interpreters();
+    assert!(
+        !interpreters.is_empty(),
+        "no CPython 3.11 to 3.13: `cargo xtask setup` installs one"
+    );
+    for python in interpreters {
+        let (_keep, dir) = directory();
+        let data = dir.join("data");
+        fs::create_dir(&data).unwrap();
+        let truth = dir.join("truth.json");
+        // A native program beside it.
+        let script = format!(
+            "cat {}/0 > /dev/null; '{}' {PROGRAM} {} {}",
+            "/proc/self",
+            python.display(),
+            truth.display(),
+            data.display()
+        )
+        .replace("/proc/self/0", "/etc/hostname");
+        let finished = Iotrace::record()
+            .flush("250ms")
+            .args(["--lines"])
+            .command(["sh", "-c", &script]);
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let report = finished.report();
+        let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
+        let found = found(&report);
+        for (place, opens) in truth["opens"].as_object().unwrap() {
+            let line = found.get(place);
+            let line = line.unwrap_or_else(|| panic!("{}: {place} is in none of {found:?}", python.display()));
+            assert_eq!(&line["opens"], opens, "{}: {place}", python.display());
+        }
+        let sum = |function: &str| {
+            let ends = |place: &&String| place.ends_with(function);
+            let places = found.keys().filter(ends);
+            places.map(|place| found[place]["bytes_read"].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(sum(" Loader.one"), truth["loader_bytes"].as_u64().unwrap());
+        assert_eq!(sum(" generate"), truth["generated"].as_u64().unwrap());
+        let library = found.iter().find(|(place, _)| place.ends_with("by_library"));
+        let via = &library.expect("by_library").1["via"]["file"];
+        assert!(via.as_str().unwrap().contains("pathlib"), "{via}");
+        assert_eq!(report["notes"]["lines_unread"], 0);
+        assert_eq!(report["notes"]["lines_lost"], 0);
+        // What is native has no line.
+        assert!(report["lines"]["opens_without_line"].as_u64().unwrap() > 0);
+        let own = report["lines"]["lines"].as_array().unwrap();
+        let is_native = |line: &Value| line["file"].as_str().unwrap().contains("hostname");
+        assert!(!own.iter().any(is_native));
+    }
+}
+
+#[test]
+fn a_native_program_has_no_lines() {
+    turn::alone();
+    let finished = Iotrace::record()
+        .args(["--lines"])
+        .command(["cat", "/etc/hostname"]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    assert_eq!(finished.report()["lines"], Value::Null);
+}
