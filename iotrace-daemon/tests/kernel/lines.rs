@@ -81,17 +81,22 @@ fn lines_are_those_of_the_audit_hook() {
         let found = found(&report);
         for (place, opens) in truth["opens"].as_object().unwrap() {
             let line = found.get(place);
-            let line = line.unwrap_or_else(|| panic!("{}: {place} is in none of {found:?}", python.display()));
+            let line = line
+                .unwrap_or_else(|| panic!("{}: {place} is in none of {found:?}", python.display()));
             assert_eq!(&line["opens"], opens, "{}: {place}", python.display());
         }
         let sum = |function: &str| {
             let ends = |place: &&String| place.ends_with(function);
             let places = found.keys().filter(ends);
-            places.map(|place| found[place]["bytes_read"].as_u64().unwrap()).sum::<u64>()
+            places
+                .map(|place| found[place]["bytes_read"].as_u64().unwrap())
+                .sum::<u64>()
         };
         assert_eq!(sum(" Loader.one"), truth["loader_bytes"].as_u64().unwrap());
         assert_eq!(sum(" generate"), truth["generated"].as_u64().unwrap());
-        let library = found.iter().find(|(place, _)| place.ends_with("by_library"));
+        let library = found
+            .iter()
+            .find(|(place, _)| place.ends_with("by_library"));
         let via = &library.expect("by_library").1["via"]["file"];
         assert!(via.as_str().unwrap().contains("pathlib"), "{via}");
         assert_eq!(report["notes"]["lines_unread"], 0);

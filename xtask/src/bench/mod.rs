@@ -15,6 +15,7 @@ mod beyond;
 mod call;
 mod files;
 mod iotrace;
+mod lines;
 mod machine;
 mod others;
 mod raw;
@@ -57,6 +58,8 @@ pub enum Bench {
     Block(beyond::Options),
     /// Measure what a wait of a thread costs more.
     Waits(beyond::Options),
+    /// Measure what an open in Python costs more whose line is found.
+    Lines(beyond::Options),
     /// Measure what the operation trace costs, and how many operations it keeps up with, beside other tracers.
     Trace(trace::Options),
     /// Measure the service's CPU time, memory and slowdown at several rates of operations.
@@ -107,7 +110,8 @@ pub fn task(bench: &Bench) -> Result<()> {
         | Bench::Uring(options)
         | Bench::Uprobe(options)
         | Bench::Block(options)
-        | Bench::Waits(options) => &options.common,
+        | Bench::Waits(options)
+        | Bench::Lines(options) => &options.common,
         Bench::Daemon(options) => &options.common,
         Bench::Scrape(options) => &options.common,
         Bench::Share(options) => &options.common,
@@ -128,6 +132,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Uprobe(options) => beyond::run(options, &beyond::UPROBE),
         Bench::Block(options) => beyond::run(options, &beyond::BLOCK),
         Bench::Waits(options) => beyond::run(options, &beyond::WAITS),
+        Bench::Lines(options) => lines::run(options),
     }
 }
 

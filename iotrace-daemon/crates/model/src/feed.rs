@@ -15,8 +15,8 @@ use super::{
     environ::Role,
     input::{Event, FileName, Place, ProcessId, Searched},
     library,
-    mounts::{Mount, Mounts},
     lines::{self, Lined},
+    mounts::{Mount, Mounts},
     waits::{self, Waited},
 };
 

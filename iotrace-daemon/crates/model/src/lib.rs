@@ -69,13 +69,13 @@ use history::History;
 use input::ProcessId;
 use iotrace_common::key::FileId;
 use library::Libraries;
+use lines::Lines;
 use mounts::{Mount, Mounts};
 use moves::Moves;
 use processes::Processes;
 use rows::Rows;
 use spans::{Span, Spans};
 use timeline::Timeline;
-use lines::Lines;
 use waits::Waits;
 
 /// Everything counted in one run.

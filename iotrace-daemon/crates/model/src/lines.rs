@@ -148,7 +148,13 @@ mod tests {
         ] {
             assert!(place(file).is_of_library(), "{file}");
         }
-        for file in ["/home/me/train.py", "train.py", "<string>", "<stdin>", "/data/python3/a.py"] {
+        for file in [
+            "/home/me/train.py",
+            "train.py",
+            "<string>",
+            "<stdin>",
+            "/data/python3/a.py",
+        ] {
             assert!(!place(file).is_of_library(), "{file}");
         }
     }

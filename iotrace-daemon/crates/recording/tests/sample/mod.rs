@@ -18,8 +18,8 @@ use iotrace_model::{
     environ::{RANKS, Rank, Role},
     input::{Event, FileName, Place, ProcessId},
     library::Range,
-    run::{Clock, MergedTime, Run, Target},
     lines::{Counts as LineCounts, Lined, Place as LinePlace},
+    run::{Clock, MergedTime, Run, Target},
     waits::{Leaf, Waited},
 };
 use iotrace_recording::{Recorder, trace::TraceWriter};

@@ -150,7 +150,15 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
         return None;
     }
     let headings = [
-        "<Line", "<Via", "Opens", "Reads", "Writes", "Read", "Written", "Time", "Slow calls",
+        "<Line",
+        "<Via",
+        "Opens",
+        "Reads",
+        "Writes",
+        "Read",
+        "Written",
+        "Time",
+        "Slow calls",
     ];
     let mut table = PageTable::new("Lines", &headings);
     let (all, _) = lines(report);
@@ -158,7 +166,8 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
         let counts = &line.counts;
         let cells = [
             escape(name(line.place).as_bytes()),
-            line.via.map_or_else(String::new, |via| escape(name(via).as_bytes())),
+            line.via
+                .map_or_else(String::new, |via| escape(name(via).as_bytes())),
             count(counts.opens),
             count(counts.reads),
             count(counts.writes),

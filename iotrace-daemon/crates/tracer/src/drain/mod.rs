@@ -44,7 +44,6 @@ use cells::{Cells, Halves};
 use events::{Decoded, Decoder};
 use generations::Generations;
 use global_merged::GlobalMerged;
-use lines::Lines;
 use iotrace_model::host;
 use iotrace_model::{
     FailureCount, Model,
@@ -56,6 +55,7 @@ use iotrace_model::{
     lines::Lined,
     waits::Waited,
 };
+use lines::Lines;
 pub use nobtf::Counts as Resolved;
 use nobtf::Resolver;
 use threads::{Look, Watch};

@@ -193,7 +193,11 @@ fn understood(
                 .collect();
             layout(&words.ok_or("its table of offsets cannot be read")?)?
         }
-        _ => return Err(format!("Python {major}.{minor} is not known to this iotrace")),
+        _ => {
+            return Err(format!(
+                "Python {major}.{minor} is not known to this iotrace"
+            ));
+        }
     };
     let base = file.segments().find(|segment| segment.file_range().0 == 0);
     let base = base.ok_or("no part of it has the file's begin")?.address();

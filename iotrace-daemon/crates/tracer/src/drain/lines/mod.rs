@@ -249,7 +249,10 @@ impl Lines {
     fn resolve(&mut self, frames: &[Frame]) -> At {
         let places: Option<Vec<Place>> = frames.iter().map(|frame| self.place(frame)).collect();
         let Some(places) = places else {
-            self.say("some frames of Python programs are not understood: their opens count for no line".into());
+            self.say(
+                "some frames of Python programs are not understood: their opens count for no line"
+                    .into(),
+            );
             return At::default();
         };
         let own = places.iter().find(|place| !place.is_of_library());
@@ -387,7 +390,10 @@ mod tests {
             assert_eq!(of(&object(head, 1, true, 4, b"a.py")), Some("a.py".into()));
             assert_eq!(of(&object(head, 1, false, 2, b"\xe9x")), Some("éx".into()));
             let two = [0x42, 0x04, 0x43, 0x04];
-            assert_eq!(of(&object(head, 2, false, 2, &two)), Some("тћ".replace('ћ', "у")));
+            assert_eq!(
+                of(&object(head, 2, false, 2, &two)),
+                Some("тћ".replace('ћ', "у"))
+            );
             let four = 0x1_f600_u32.to_le_bytes();
             assert_eq!(of(&object(head, 4, false, 1, &four)), Some("😀".into()));
         }

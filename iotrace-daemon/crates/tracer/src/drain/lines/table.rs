@@ -120,12 +120,17 @@ for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/*.py'))[:40]:
             assert!(units > 100_000, "{name}: {units} units");
             versions += 1;
         }
-        assert!(versions > 0, "no Python of 3.11 or later: `cargo xtask setup` installs one");
+        assert!(
+            versions > 0,
+            "no Python of 3.11 or later: `cargo xtask setup` installs one"
+        );
     }
 
     #[test]
     fn a_table_that_is_cut_or_random_gives_no_panic() {
-        let table = [0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let table = [
+            0xf0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+        ];
         for length in 0..table.len() {
             let _ = line_of(&table[..length], 1, 3);
         }
