@@ -20,7 +20,8 @@ def audit(event, args):
     while "/lib/python3" in frame.f_code.co_filename or frame.f_code.co_filename.startswith("<frozen"):
         frame = frame.f_back
     with lock:
-        place = f"{frame.f_lineno} {frame.f_code.co_qualname}"
+        file = os.path.basename(frame.f_code.co_filename)
+        place = f"{file}:{frame.f_lineno} {frame.f_code.co_qualname}"
         opens[place] = opens.get(place, 0) + 1
 
 

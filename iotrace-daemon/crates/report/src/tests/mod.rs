@@ -120,6 +120,7 @@ fn json_has_the_schema() {
         "duration_seconds",
         "verdict",
         "waits",
+        "lines",
         "file_counts",
         "totals",
         "phases",

@@ -9,6 +9,8 @@ use object::{Object as _, ObjectKind, ObjectSegment as _, ObjectSymbol as _};
 const RUNTIME: &str = "_PyRuntime";
 /// `PY_VERSION_HEX` of 3.11 and later.
 const VERSION: &str = "Py_Version";
+/// Larger files are no interpreters.
+const MOST_BYTES: u64 = 1 << 30;
 /// What `_PyRuntime` begins with from 3.13 on.
 const COOKIE: &[u8; 8] = b"xdebugpy";
 
@@ -86,37 +88,36 @@ impl Interpreters {
     /// The interpreter that a process has mapped; why it is not understood.
     pub fn of(&mut self, pid: u32, number: u64) -> Option<Result<Found, String>> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-        // proc(5): addresses, permissions, offset, device, inode, path. A file's begin is mapped first.
-        for line in maps.lines() {
-            let Some(path) = line.find('/').map(|at| &line[at..]) else {
-                continue;
-            };
-            let mut words = line.split(' ').filter(|word| !word.is_empty());
-            let start = words.next().and_then(|range| range.split('-').next());
-            let start = start.and_then(|start| u64::from_str_radix(start, 16).ok());
-            let (Some(start), Some(0)) = (start, words.nth(1).and_then(hexadecimal)) else {
-                continue;
-            };
-            if !may_be_python(path) {
+        let mapped: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
+        let is_code = |path| {
+            let mut code = mapped.iter().filter(|part| part.is_code);
+            code.any(|part| part.path == path)
+        };
+        // A file's begin is mapped first.
+        for part in mapped.iter().filter(|part| part.offset == 0) {
+            if !may_be_python(part.path) || !is_code(part.path) {
                 continue;
             }
-            let range = line.split(' ').next().unwrap_or_default();
-            match self.file(pid, range, path) {
+            match self.file(pid, part) {
                 None => {}
-                Some(Err(reason)) => return Some(Err(format!("{path}: {reason}"))),
-                Some(Ok(interpreter)) => return Some(Ok(interpreter.at(start, number))),
+                Some(Err(reason)) => return Some(Err(format!("{}: {reason}", part.path))),
+                Some(Ok(interpreter)) => return Some(Ok(interpreter.at(part.start, number))),
             }
         }
         None
     }
 
-    fn file(&mut self, pid: u32, range: &str, path: &str) -> Option<&Result<Interpreter, String>> {
-        // As the process has it mapped, also in a container or where it was replaced.
+    fn file(&mut self, pid: u32, part: &Mapped<'_>) -> Option<&Result<Interpreter, String>> {
+        // As the process has it mapped, also where the file was replaced; else as the process sees it.
+        let range = format!("{:x}-{:x}", part.start, part.end);
         let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
-        let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
+        let inside = PathBuf::from(format!("/proc/{pid}/root{}", part.path));
         let metadata = fs::metadata(&mapped).or_else(|_| fs::metadata(&inside));
         let metadata = metadata.ok()?;
         let read = || {
+            if !metadata.is_file() || metadata.len() > MOST_BYTES {
+                return None;
+            }
             let data = fs::read(&mapped).or_else(|_| fs::read(&inside)).ok()?;
             interpreter(&data)
         };
@@ -125,8 +126,31 @@ impl Interpreters {
     }
 }
 
-fn hexadecimal(text: &str) -> Option<u64> {
-    u64::from_str_radix(text, 16).ok()
+/// A part of a file that a process has mapped.
+struct Mapped<'a> {
+    start: u64,
+    end: u64,
+    is_code: bool,
+    offset: u64,
+    path: &'a str,
+}
+
+impl<'a> Mapped<'a> {
+    /// A line of /proc/PID/maps (proc(5)): addresses, permissions, offset, device, inode, path.
+    fn of(line: &'a str) -> Option<Self> {
+        let path = &line[line.find('/')?..];
+        let mut words = line.split(' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let permissions = words.next()?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self {
+            start: number(start)?,
+            end: number(end)?,
+            is_code: permissions.contains('x'),
+            offset: number(words.next()?)?,
+            path,
+        })
+    }
 }
 
 /// Whether a file may be an interpreter or a program that contains one: no other library is read.
