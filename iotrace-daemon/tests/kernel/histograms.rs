@@ -80,6 +80,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         uprobes: Vec::new(),
         waits: false,
         recordings: None,
+        lines: false,
     };
     let programs = Programs {
         current: iotrace_programs::current,

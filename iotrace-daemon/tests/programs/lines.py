@@ -88,7 +88,7 @@ for index in range(2):
     if child == 0:
         opens.clear()
         worker()
-        exec(compile("\n\nos.close(os.open(names[4], os.O_RDONLY))", "<string>", "exec"))
+        exec(compile("\n\nos.close(os.open(names[4], os.O_RDONLY))", "made.py", "exec"))
         os.write(given, json.dumps(opens).encode())
         os._exit(0)
     os.close(given)
