@@ -71,9 +71,9 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     }
     cpu::called(thread);
     thread.state = state::IDLE;
-    let ns = thread.ns();
+    let began = lines::began(thread);
     finish(thread, result);
-    lines::ended(thread, ns);
+    lines::ended(thread, began);
 }
 
 /// Whether the state is that of an earlier call, whose end was not seen, and neither was this one's start. Forgets it.

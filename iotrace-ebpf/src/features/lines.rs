@@ -130,13 +130,15 @@ static WALKS: PerCpuArray<Walk, COPIES> = PerCpuArray::new();
 /// The walk of the running program.
 #[inline(always)]
 fn walk(copy: u32) -> Option<&'static mut Walk> {
+    let walk = WALKS.get_ptr_mut(copy)?;
     // SAFETY: this CPU's and this program's own scratch.
-    WALKS
-        .get_ptr_mut(copy)
-        .and_then(|walk| unsafe { walk.as_mut() })
+    unsafe { walk.as_mut() }
 }
 
-/// The walk of a callback, whose context is the copy's number.
+/// The walk of a callback.
+///
+/// # Safety
+/// The context is the copy's number.
 #[inline(always)]
 unsafe fn walk_of(copy: *mut c_void) -> Option<&'static mut Walk> {
     // SAFETY: the context is on the stack of the caller, which does not use the walk during the loop.
@@ -202,10 +204,20 @@ fn by_file(thread: *mut Thread, bytes: u64) {
     }
 }
 
-/// The thread's call has ended, after so long.
+/// When the thread's call began, for [`ended`]: what counts it may change that.
 #[inline(always)]
-pub fn ended(thread: &mut Thread, ns: u64) {
-    if !LINES.is_set() || ns < SLOW_NS {
+pub fn began(thread: &Thread) -> u64 {
+    if LINES.is_set() { thread.entered } else { 0 }
+}
+
+/// The thread's call has ended, which began then.
+#[inline(always)]
+pub fn ended(thread: &mut Thread, began: u64) {
+    if !LINES.is_set() {
+        return;
+    }
+    let ns = thread.ended - began;
+    if ns < SLOW_NS {
         return;
     }
     let stack = stack_of(thread);
@@ -484,8 +496,8 @@ unsafe extern "C" fn frame_callback(_index: u32, copy: *mut c_void) -> i64 {
         return 1;
     }
     let mut number = HASH_START ^ walk.python.number ^ code;
-    for index in CODE_CONSTANT..CODE_WORDS {
-        number = (number ^ peek(&raw const walk.words[index])).wrapping_mul(HASH_FACTOR);
+    for word in &walk.words[CODE_CONSTANT..CODE_WORDS] {
+        number = (number ^ peek(word)).wrapping_mul(HASH_FACTOR);
         number ^= number >> 29;
     }
     let at = peek(&raw const walk.count) as usize & (ROOM - 1);

@@ -43,7 +43,12 @@ pub mod lines {
     pub fn used(_thread: &Thread, _bytes: u64) {}
 
     #[inline(always)]
-    pub fn ended(_thread: &mut Thread, _ns: u64) {}
+    pub fn began(_thread: &Thread) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    pub fn ended(_thread: &mut Thread, _began: u64) {}
 
     #[inline(always)]
     pub fn forked(_parent: u32, _child: u32) {}
