@@ -161,9 +161,18 @@ fn poke(word: *mut u64, value: u64) {
 /// The thread's call has opened a file.
 #[inline(always)]
 pub fn opened(thread: &mut Thread) {
-    if !LINES.is_set() || thread.file == 0 || thread.key.io.file.is_none() {
-        return;
+    if LINES.is_set() && thread.file != 0 && !thread.key.io.file.is_none() {
+        by_line(thread);
     }
+}
+
+// Functions of their own, since all in a chain of calls have 512 bytes of stack.
+#[inline(never)]
+fn by_line(thread: *mut Thread) {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return;
+    };
     let stack = stack_of(thread);
     if stack == 0 {
         // Not there where the address is new.
@@ -217,9 +226,17 @@ pub fn ended(thread: &mut Thread, began: u64) {
         return;
     }
     let ns = thread.ended - began;
-    if ns < SLOW_NS {
-        return;
+    if ns >= SLOW_NS {
+        slow(thread, ns);
     }
+}
+
+#[inline(never)]
+fn slow(thread: *mut Thread, ns: u64) {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return;
+    };
     let stack = stack_of(thread);
     if stack != 0
         && let Some(counts) = entry(&key(thread, stack))
@@ -257,9 +274,13 @@ pub fn forget(process: u32) {
 /// Tells of the thread's call, if it has mapped a file as code and the process has no interpreter yet.
 #[inline(always)]
 pub fn mapped(thread: &Thread) {
-    if !LINES.is_set() || thread.op() != op::MMAP || thread.args[2] & EXECUTABLE == 0 {
-        return;
+    if LINES.is_set() && thread.op() == op::MMAP && thread.args[2] & EXECUTABLE != 0 {
+        code_mapped();
     }
+}
+
+#[inline(never)]
+fn code_mapped() {
     let (tgid, _) = pid_tgid();
     // SAFETY: the value is not kept.
     if unsafe { PYTHONS.get(tgid) }.is_some() {
