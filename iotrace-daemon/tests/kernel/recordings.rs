@@ -145,6 +145,7 @@ fn load_programs() -> (Kernel, Drain) {
         uprobes: Vec::new(),
         waits: false,
         recordings: Some(512),
+        lines: false,
     };
     let programs = Programs {
         current: iotrace_programs::current,
