@@ -12,6 +12,10 @@ use serde_json::Value;
 use crate::common::{Iotrace, directory, turn};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
+/// A call that takes longer counts as slow (docs/guide/lines.md), nanoseconds.
+const SLOW_NS: u64 = 100_000;
+/// By what the program's clock may see a call longer than the kernel does.
+const SLACK_NS: u64 = 200_000;
 /// Where interpreters lie that are not on the path.
 const INSTALLED: &str = ".pyenv/versions";
 
@@ -78,31 +82,7 @@ fn lines_are_those_of_the_audit_hook() {
             .command(["sh", "-c", &script]);
         assert_eq!(finished.code(), 0, "{}", finished.stderr);
         let report = finished.report();
-        let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
-        let found = found(&report);
-        for (place, opens) in truth["opens"].as_object().unwrap() {
-            let line = found.get(place);
-            let line = line
-                .unwrap_or_else(|| panic!("{}: {place} is in none of {found:?}", python.display()));
-            assert_eq!(&line["opens"], opens, "{}: {place}", python.display());
-        }
-        let sum = |function: &str| {
-            let ends = |place: &&String| place.ends_with(function);
-            let places = found.keys().filter(ends);
-            places
-                .map(|place| found[place]["bytes_read"].as_u64().unwrap())
-                .sum::<u64>()
-        };
-        assert_eq!(sum(" Loader.one"), truth["loader_bytes"].as_u64().unwrap());
-        assert_eq!(sum(" generate"), truth["generated"].as_u64().unwrap());
-        let is_by_library = |line: &&Value| {
-            let via = line["via"]["file"].as_str().unwrap_or_default();
-            line["function"] == "by_library" && via.contains("pathlib")
-        };
-        let opens = found.values().copied().find(is_by_library);
-        assert_eq!(opens.expect("by_library")["opens"], 5);
-        assert_eq!(report["notes"]["lines_unread"], 0);
-        assert_eq!(report["notes"]["lines_lost"], 0);
+        agree(&python, &truth, &report);
         // The native program's.
         assert!(report["lines"]["opens_without_line"].as_u64().unwrap() > 0);
         let again = again(&finished.recording);
@@ -111,6 +91,104 @@ fn lines_are_those_of_the_audit_hook() {
             "the recording says the same"
         );
     }
+}
+
+/// Asserts that the lines are what the program says in `truth`.
+fn agree(python: &Path, truth: &Path, report: &Value) {
+    let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
+    let found = found(report);
+    for (place, opens) in truth["opens"].as_object().unwrap() {
+        let line = found.get(place);
+        let line =
+            line.unwrap_or_else(|| panic!("{}: {place} is in none of {found:?}", python.display()));
+        assert_eq!(&line["opens"], opens, "{}: {place}", python.display());
+    }
+    let sum = |function: &str, counter: &str| -> u64 {
+        let places = found.keys().filter(|place| place.ends_with(function));
+        let counts = places.map(|place| found[place][counter].as_u64().unwrap());
+        counts.sum()
+    };
+    let said = |key: &str| truth[key].as_u64().unwrap();
+    assert_eq!(sum(" Loader.one", "bytes_read"), said("loader_bytes"));
+    assert_eq!(sum(" generate", "bytes_read"), said("generated"));
+    // `save` opened nothing: its writes are of the line that did.
+    assert_eq!(sum(" save", "bytes_written"), 0);
+    let opener = found
+        .values()
+        .find(|line| line["bytes_written"] == said("written"));
+    let opener = opener.expect("a line with all bytes that were saved");
+    assert_eq!(
+        (&opener["function"], &opener["writes"], &opener["opens"]),
+        (&"<module>".into(), &40.into(), &1.into())
+    );
+    // The program's clock sees a call longer than the kernel does, but not by as much as it is given here.
+    let lengths = truth["sync_ns"].as_array().unwrap();
+    let longer = |ns: u64| {
+        let longer = lengths
+            .iter()
+            .filter(|length| length.as_u64().unwrap() > ns);
+        longer.count() as u64
+    };
+    let slow = sum(" sync", "slow_calls");
+    assert!(
+        (longer(SLOW_NS + SLACK_NS)..=longer(SLOW_NS)).contains(&slow),
+        "{slow} slow calls of {lengths:?}"
+    );
+    let is_by_library = |line: &&Value| {
+        let via = line["via"]["file"].as_str().unwrap_or_default();
+        line["function"] == "by_library" && via.contains("pathlib")
+    };
+    let opens = found.values().copied().find(is_by_library);
+    assert_eq!(opens.expect("by_library")["opens"], 5);
+    assert_eq!(report["notes"]["lines_unread"], 0);
+    assert_eq!(report["notes"]["lines_lost"], 0);
+}
+
+#[test]
+fn lines_of_a_running_process_are_found() {
+    turn::alone();
+    let (_keep, dir) = directory();
+    let data = dir.join("data");
+    fs::create_dir(&data).unwrap();
+    let (truth, go) = (dir.join("truth.json"), dir.join("go"));
+    let interpreters = interpreters();
+    let python = interpreters.first().expect("a CPython 3.11 to 3.13");
+    let mut program = Command::new(python)
+        .arg(PROGRAM)
+        .args([&truth, &data, &go])
+        .spawn()
+        .unwrap();
+    let pid = program.id().to_string();
+    let mut running = Iotrace::record()
+        .flush("250ms")
+        .args(["--lines", "--pid", &pid])
+        .start();
+    running.until_recording();
+    fs::write(&go, "").unwrap();
+    assert!(program.wait().unwrap().success());
+    let finished = running.wait();
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    agree(python, &truth, &report);
+    let shown = shown(&finished.recording);
+    let row = shown.lines().find(|line| line.contains("Loader.one"));
+    let row = row.unwrap_or_else(|| panic!("Loader.one is not in: {shown}"));
+    // 50 passes over 20 files, and 25 in each of 6 workers.
+    assert!(row.contains(" 1150 ") && row.contains("lines.py:"), "{row}");
+    assert!(shown.contains("pathlib"), "{shown}");
+}
+
+/// The section of a recording's report.
+fn shown(recording: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    command.args(["report", "--section", "lines"]).arg(recording);
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The report of a recording.

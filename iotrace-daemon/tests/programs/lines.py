@@ -7,8 +7,13 @@ import threading
 import time
 
 TRUTH, DATA = sys.argv[1:3]
-# The tracer finds the interpreter while it starts.
-time.sleep(1)
+if len(sys.argv) > 3:
+    # The recording begins while this waits.
+    while not os.path.exists(sys.argv[3]):
+        time.sleep(0.01)
+else:
+    # The tracer finds the interpreter while it starts.
+    time.sleep(1)
 opens = {}
 lock = threading.Lock()
 
@@ -59,6 +64,16 @@ def by_library():
     )
 
 
+def save(file, size):
+    return file.write(b"w" * size)
+
+
+def sync(file, lengths):
+    before = time.perf_counter_ns()
+    os.fsync(file)
+    lengths.append(time.perf_counter_ns() - before)
+
+
 def worker():
     loader = Loader()
     for _ in range(25):
@@ -78,6 +93,12 @@ for _ in range(11):
     deep(20)
 for _ in range(5):
     by_library()
+# Each write counts for the line that opened the file, each slow sync for its own line, too.
+written, lengths = 0, []
+with open(f"{DATA}/saved", "wb", buffering=0) as file:
+    for index in range(40):
+        written += save(file, 100_000 + index)
+        sync(file.fileno(), lengths)
 threads = [threading.Thread(target=worker) for _ in range(4)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
@@ -98,6 +119,12 @@ for index in range(2):
     os.waitpid(child, 0)
     for place, count in json.loads(told).items():
         opens[place] = opens.get(place, 0) + count
-truth = {"opens": opens, "loader_bytes": read + 6 * 25 * 15000, "generated": generated}
+truth = {
+    "opens": opens,
+    "loader_bytes": read + 6 * 25 * 15000,
+    "generated": generated,
+    "written": written,
+    "sync_ns": lengths,
+}
 with open(TRUTH, "w") as file:
     json.dump(truth, file)

@@ -180,7 +180,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
     }
     Some(PageSection {
         id: "lines",
-        title: "Lines of Python programs",
+        title: "Lines of Python programs".into(),
         parts: vec![Part::Table(table)],
     })
 }
