@@ -451,3 +451,40 @@ fn a_recorded_order_is_not_doubted() {
         }
     }
 }
+
+/// Timelines that no kernel recorded: threads wake each other at any times, and before they are born.
+#[test]
+fn any_timeline_is_replayed_or_refused() {
+    let mut random = 1_u64;
+    let mut below = |limit: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % limit
+    };
+    let mut replayed = 0;
+    for _ in 0..3_000 {
+        let count = 1 + below(60);
+        let threads = 2 + below(5);
+        let all = (0..count)
+            .map(|_| {
+                let off = below(200);
+                let woken = off + below(3) * below(20);
+                let on = woken + below(2) * below(5);
+                let cause = Cause::ALL[below(Cause::ALL.len() as u64) as usize];
+                let by = (below(2) == 0).then(|| MAIN + below(threads) as u32);
+                segment(MAIN + below(threads) as u32, [off, woken, on], cause, by)
+            })
+            .collect();
+        let Ok(whatif) = try_whatif(all, 2) else {
+            continue;
+        };
+        for factor in [0.25, 1.0, f64::INFINITY] {
+            let found = whatif.predict(&storage(factor)).unwrap();
+            let range = found.low..=found.high;
+            assert!(range.contains(&found.replayed.ns), "{found:?}");
+            replayed += 1;
+        }
+    }
+    assert!(replayed > 1_000, "{replayed}");
+}
