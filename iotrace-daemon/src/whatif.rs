@@ -134,7 +134,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cpus = check(&args.recording, &recorded)?;
     let segments = timeline::read(&args.recording)?;
     let files = files(args, &recorded.model, &segments)?;
-    let whatif = WhatIf::new(Program::new(segments, cpus), &mains(&recorded), cpus)?;
+    let program = Program::new(segments, &mains(&recorded), cpus);
+    let whatif = WhatIf::new(program, cpus)?;
     let rows: Vec<Row> = speeds(args)
         .into_iter()
         .map(|storage| {
@@ -319,6 +320,7 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
             replayed,
             low,
             high,
+            ..
         } = prediction;
         let saved = 1.0 - replayed.ns as f64 / whatif.unchanged.ns.max(1) as f64;
         writeln!(
@@ -330,6 +332,19 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
             limit(replayed)
         )?;
     }
+    let unknown: Vec<&str> = rows
+        .iter()
+        .filter(|row| !row.prediction.is_predictable)
+        .map(|row| row.change.as_str())
+        .collect();
+    if !unknown.is_empty() {
+        writeln!(
+            out,
+            "\nNot predictable from this recording: {}. Threads that were ready before others needed them become too late, and it \
+             does not show how long the others would wait. The time is somewhere in the range.",
+            unknown.join("; ")
+        )?;
+    }
     Ok(())
 }
 
@@ -339,6 +354,7 @@ fn object(whatif: &WhatIf, rows: &[Row]) -> Value {
         row["change"] = json!(change);
         row["low_seconds"] = json!(seconds(prediction.low));
         row["high_seconds"] = json!(seconds(prediction.high));
+        row["is_predictable"] = json!(prediction.is_predictable);
         row
     });
     json!({

@@ -21,12 +21,13 @@ struct Target {
     max_bytes: usize,
 }
 
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     target("recording", 32 << 10),
     target("rules", 4 << 10),
     target("config", 4 << 10),
     target("socket", 4 << 10),
     target("events", 8 << 10),
+    target("timeline", 32 << 10),
 ];
 
 const fn target(name: &'static str, max_bytes: usize) -> Target {

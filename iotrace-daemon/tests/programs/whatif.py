@@ -1,8 +1,9 @@
-"""A loader with workers, which measures itself: whatif.py TRUTH DIRECTORY WORKERS DECODE MAIN CPUS.
+"""A loader with workers, which measures itself: whatif.py TRUTH DIRECTORY WORKERS DECODE MAIN CPUS AFTER LAST.
 
 As a DataLoader, the main process gives out samples in turn, keeps two per worker under way, and takes them in order. DECODE and
-MAIN are milliseconds of CPU time for a sample in the worker and in the main process. TRUTH is written as JSON: `seconds` of
-the whole loop.
+MAIN are milliseconds of CPU time for a sample in the worker and in the main process. The main process computes for AFTER
+milliseconds after the last sample, then tells the workers to end, and computes for LAST before it waits for that. TRUTH is
+written as JSON: `seconds` of all that.
 """
 
 import json
@@ -48,7 +49,7 @@ def start(paths, decode, others):
 
 
 def main():
-    truth, directory, workers, decode, own, cpus = sys.argv[1:]
+    truth, directory, workers, decode, own, cpus, after, last = sys.argv[1:]
     if int(cpus):
         os.sched_setaffinity(0, list(os.sched_getaffinity(0))[: int(cpus)])
     began = time.monotonic()
@@ -72,8 +73,10 @@ def main():
         os.read(pool[index % len(pool)][1], 4)
         give()
         compute(float(own) / 1000)
+    compute(float(after) / 1000)
     for send, _ in pool:
         os.close(send)
+    compute(float(last) / 1000)
     for _ in pool:
         os.wait()
     with open(truth, "w") as file:

@@ -20,13 +20,16 @@ use iotrace_common::key::FileId;
 use iotrace_model::input::ProcessId;
 
 pub use path::Part;
+use program::Order;
 pub use program::Program;
-use replay::{Pace, replay};
+use replay::{Outcome, Pace, replay};
 
 /// Share of a prediction by which it may be wrong in any case.
 const BASE_ERROR: f64 = 0.03;
 /// Of the time that a prediction waits for CPUs, the share by which it may be wrong.
 const QUEUE_ERROR: f64 = 0.5;
+/// Share of a prediction by which another order of threads may change it before it is not predictable.
+const MAX_ORDER_ERROR: f64 = 0.1;
 /// How much longer than the median worker one of a pool may be busy.
 const MAX_WORKER_RATIO: f64 = 2.0;
 /// A thread that was paused by storage for less than this share of the time of the one with most is no worker.
@@ -116,6 +119,9 @@ pub struct Prediction {
     pub replayed: Replayed,
     pub low: u64,
     pub high: u64,
+    /// False if much of the range is due to hand-overs that the recording does not show, because they were ready before they
+    /// were asked for.
+    pub is_predictable: bool,
 }
 
 /// A recording that can be replayed.
@@ -132,12 +138,10 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
-    /// Prepares a timeline. `mains`: processes of which the main thread is predicted that was there for longest.
-    pub fn new(program: Program, mains: &[ProcessId], cpus: u32) -> Result<Self, CannotTell> {
-        let root = program
-            .longest_main(mains)
-            .ok_or(CannotTell::NoMainThread)?;
-        let unchanged = run(&program, root, cpus, &Change::default())?;
+    /// Prepares a timeline.
+    pub fn new(program: Program, cpus: u32) -> Result<Self, CannotTell> {
+        let root = program.root.ok_or(CannotTell::NoMainThread)?;
+        let unchanged = Changed::new(&program, root, cpus, &Change::default())?.replay()?;
         Ok(Self {
             recorded_ns: program.threads[root].span(),
             program,
@@ -160,52 +164,118 @@ impl WhatIf {
 
     /// Replays it with a change.
     pub fn predict(&self, change: &Change) -> Result<Prediction, CannotTell> {
-        let cpus = change.cpus.unwrap_or(self.cpus);
-        let replayed = run(&self.program, self.root, cpus, change)?;
-        let margin = self.recorded_ns.abs_diff(self.unchanged.ns) as f64
-            + replayed.ns as f64 * BASE_ERROR
+        let changed = Changed::new(&self.program, self.root, self.cpus, change)?;
+        let replayed = changed.replay()?;
+        let shortest = changed.ns(Order::Recorded).min(replayed.ns);
+        let longest = changed.ns(changed.strictest()).max(replayed.ns);
+        let constant = self.recorded_ns.abs_diff(self.unchanged.ns) as f64
             + replayed.of(Part::RunQueue) as f64 * QUEUE_ERROR;
+        let margin = |ns: u64| constant + ns as f64 * BASE_ERROR;
         Ok(Prediction {
-            low: (replayed.ns as f64 - margin).max(0.0) as u64,
-            high: (replayed.ns as f64 + margin) as u64,
+            low: (shortest as f64 - margin(shortest)).max(0.0) as u64,
+            high: (longest as f64 + margin(longest)) as u64,
+            is_predictable: (longest - shortest) as f64 <= replayed.ns as f64 * MAX_ORDER_ERROR,
             replayed,
         })
     }
 }
 
-fn run(program: &Program, root: usize, cpus: u32, change: &Change) -> Result<Replayed, CannotTell> {
-    let is_typical = |file: &FileId| change.files.get(file) == Some(&Speed::Typical);
-    let typical = match change.files.values().any(|speed| *speed == Speed::Typical) {
-        true => program
-            .median_storage(|file| !file.is_some_and(|file| is_typical(&file)))
-            .ok_or(CannotTell::NothingTypical)?,
-        false => 0,
-    };
-    let scaled = |ns: u64, file: Option<FileId>| {
-        let own = file.and_then(|file| change.files.get(&file));
-        match own.copied().unwrap_or(Speed::Times(change.storage)) {
+/// A program with a change.
+struct Changed<'a> {
+    program: &'a Program,
+    root: usize,
+    cpus: u32,
+    change: &'a Change,
+    /// How long a wait for storage is at most where its file is to be as fast as others.
+    typical: u64,
+    paces: Vec<Pace>,
+    /// Whether anything becomes slower.
+    is_slower: bool,
+}
+
+impl<'a> Changed<'a> {
+    /// `recorded_cpus`: CPUs of the recording.
+    fn new(
+        program: &'a Program,
+        root: usize,
+        recorded_cpus: u32,
+        change: &'a Change,
+    ) -> Result<Self, CannotTell> {
+        let is_typical = |file: &FileId| change.files.get(file) == Some(&Speed::Typical);
+        let typical = match change.files.values().any(|speed| *speed == Speed::Typical) {
+            true => program
+                .median_storage(|file| !file.is_some_and(|file| is_typical(&file)))
+                .ok_or(CannotTell::NothingTypical)?,
+            false => 0,
+        };
+        let cpus = change.cpus.unwrap_or(recorded_cpus);
+        let is_slow = |speed: &Speed| matches!(speed, Speed::Times(factor) if *factor < 1.0);
+        let mut changed = Self {
+            program,
+            root,
+            cpus,
+            change,
+            typical,
+            paces: vec![Pace::default(); program.threads.len()],
+            is_slower: change.storage < 1.0
+                || cpus < recorded_cpus
+                || change.files.values().any(is_slow),
+        };
+        if let Some(workers) = change.workers {
+            let (threads, share) = workers_of(program, root, workers)?;
+            changed.is_slower |= share < 1.0;
+            for thread in threads {
+                let pace = Pace::of_share(&program.threads[thread], share, &|ns, file| {
+                    changed.scaled(ns, file)
+                });
+                changed.paces[thread] = pace;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// How long a wait for storage is.
+    fn scaled(&self, ns: u64, file: Option<FileId>) -> f64 {
+        let own = file.and_then(|file| self.change.files.get(&file));
+        match own.copied().unwrap_or(Speed::Times(self.change.storage)) {
             Speed::Times(factor) => ns as f64 / factor,
-            Speed::Typical => ns.min(typical) as f64,
-        }
-    };
-    let mut paces = vec![Pace::default(); program.threads.len()];
-    if let Some(workers) = change.workers {
-        let (threads, share) = workers_of(program, root, workers)?;
-        for thread in threads {
-            paces[thread] = Pace::of_share(&program.threads[thread], share, &scaled);
+            Speed::Typical => ns.min(self.typical) as f64,
         }
     }
-    let outcome = replay(program, cpus, &paces, &scaled);
-    if outcome.is_stuck {
-        return Err(CannotTell::Contradiction);
+
+    /// The most that unseen hand-overs can delay. If threads only become faster, those who were ahead stay ahead for the
+    /// most part; to hold all others as strictly would forbid them to become faster.
+    fn strictest(&self) -> Order {
+        match self.is_slower {
+            true => Order::Arrivals,
+            false => Order::Wakes,
+        }
     }
-    let (start, end) = outcome.bounds(root);
-    let ns = end - start;
-    Ok(Replayed {
-        ns,
-        parts: path::parts(program, &outcome, &paces, root),
-        busy_cpus: outcome.cpu_ns / (ns as f64).max(1.0),
-    })
+
+    fn outcome(&self, order: Order) -> Outcome {
+        let scaled = |ns, file| self.scaled(ns, file);
+        replay(self.program, self.cpus, &self.paces, &scaled, order)
+    }
+
+    /// How long the main thread takes if the order of threads is such.
+    fn ns(&self, order: Order) -> u64 {
+        let (start, end) = self.outcome(order).bounds(self.root);
+        end - start
+    }
+
+    fn replay(&self) -> Result<Replayed, CannotTell> {
+        let outcome = self.outcome(Order::Ends);
+        if outcome.is_stuck {
+            return Err(CannotTell::Contradiction);
+        }
+        let (start, end) = outcome.bounds(self.root);
+        let ns = end - start;
+        Ok(Replayed {
+            ns,
+            parts: path::parts(self.program, &outcome, &self.paces, self.root),
+            busy_cpus: outcome.cpu_ns / (ns as f64).max(1.0),
+        })
+    }
 }
 
 /// Threads of a pool, and how many workers each of them represents if there were `workers`, which share the work evenly.

@@ -93,12 +93,12 @@ pub fn parts(
             }
             Step::Pause(cause, ..) => add(&mut parts, of_cause(cause), ns),
             Step::Delay(_) => add(&mut parts, Part::RunQueue, ns),
-            Step::Await(signal) if ns > 0 => {
+            Step::Await(signal) | Step::Hold(_, signal) if ns > 0 => {
                 let (sender, place) = program.senders[signal as usize];
                 (thread, step) = (sender as usize, place as usize);
                 continue;
             }
-            Step::Await(_) | Step::Signal(_) => {}
+            Step::Await(_) | Step::Hold(..) | Step::Signal(_) => {}
         }
         at = start;
     }

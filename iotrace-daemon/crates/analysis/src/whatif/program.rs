@@ -20,6 +20,23 @@ pub enum Step {
     /// Waits until a signal was sent.
     Await(u32),
     Signal(u32),
+    /// Waits until a signal was sent, if the replay keeps that order.
+    Hold(Order, u32),
+}
+
+/// Which order of threads a replay keeps; each includes those before it. The recording shows that a thread waited for
+/// another, and not that it would have: what was ready before it was asked for leaves no trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// A thread waits for those for which it waited.
+    Recorded,
+    /// And it does not end before its children that ended before it.
+    Ends,
+    /// And it does not wake a thread that does not wait for it yet.
+    Wakes,
+    /// And it does not pass the moment at which another began to wait for it, or ended, before that does the same. If
+    /// nothing becomes faster, no hand-over that was early can delay a thread more than this.
+    Arrivals,
 }
 
 /// A recorded thread.
@@ -68,6 +85,8 @@ impl Thread {
 #[derive(Debug, Default)]
 pub struct Program {
     pub threads: Vec<Thread>,
+    /// The main thread to predict.
+    pub root: Option<usize>,
     /// Earliest recorded moment, nanoseconds.
     pub start: u64,
     /// Who sends each signal: thread and step.
@@ -79,54 +98,85 @@ struct Recorded {
     segments: Vec<Segment>,
     start: u64,
     end: u64,
-    /// Moments at which it woke others, and the signals.
-    wakes: Vec<(u64, u32)>,
+    /// Moments at which it woke others, and what it does then.
+    wakes: Vec<(u64, Wake)>,
+    /// Signals without which it does not pass a moment ([`Order::Arrivals`]).
+    holds: Vec<(u64, u32)>,
+    /// Signals without which it does not end ([`Order::Ends`]).
+    joins: Vec<u32>,
+    /// Signals that it sends when it ends.
+    exits: Vec<u32>,
 }
 
+impl Recorded {
+    fn process(&self) -> ProcessId {
+        self.segments[0].process
+    }
+
+    fn tid(&self) -> u32 {
+        self.segments[0].tid
+    }
+
+    /// Whether it was seen to end.
+    fn has_ended(&self) -> bool {
+        let last = self.segments[self.segments.len() - 1];
+        last.cause == Cause::Preempted && last.off == last.on
+    }
+
+    /// Its segment at a time at which it waits to be woken.
+    fn waits_at(&self, time: u64) -> Option<usize> {
+        let place = self.segments.partition_point(|one| one.off <= time);
+        let place = place.checked_sub(1)?;
+        (time < self.segments[place].woken).then_some(place)
+    }
+}
+
+/// What a thread does when it wakes another; at one time in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wake {
+    /// Awaits that the other waits ([`Order::Wakes`]).
+    Hold(u32),
+    Signal(u32),
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy)]
+struct Link {
+    /// Who woke it.
+    sender: usize,
+    signal: u32,
+    /// What it sends when it begins to wait.
+    arrival: Option<u32>,
+}
+
+/// Links by thread and segment.
+type Links = HashMap<(usize, usize), Link>;
+
 impl Program {
-    /// Makes a program of recorded segments, in any order, on a host with so many CPUs.
-    pub fn new(mut segments: Vec<Segment>, cpus: u32) -> Self {
+    /// Makes a program of recorded segments, in any order, on a host with so many CPUs. `mains`: processes of which the main
+    /// thread is predicted that was there for longest.
+    pub fn new(mut segments: Vec<Segment>, mains: &[ProcessId], cpus: u32) -> Self {
         segments.sort_by_key(|one| (one.process, one.tid, one.off, one.on));
         let mut threads = split(segments);
-        let mut by_tid: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (index, thread) in (0..).zip(&threads) {
-            let tid = thread.segments[0].tid;
-            by_tid.entry(tid).or_default().push(index);
-        }
-        // A number is used by one thread at a time: the last one that had begun.
-        let find = |threads: &[Recorded], tid: u32, time: u64| {
-            let of_number = by_tid.get(&tid)?.iter().copied();
-            of_number
-                .filter(|index| threads[*index as usize].start <= time)
-                .max_by_key(|index| threads[*index as usize].start)
+        let (mut links, mut count) = link(&mut threads);
+        let root = longest_main(&threads, mains);
+        let mut new_signal = || {
+            count += 1;
+            count - 1
         };
-        let mut count = 0;
-        let mut signals = HashMap::new();
-        for waiter in 0..threads.len() {
-            for place in 0..threads[waiter].segments.len() {
-                let segment = threads[waiter].segments[place];
-                let sender = segment.by.and_then(|by| find(&threads, by, segment.woken));
-                let Some(sender) = sender.filter(|sender| *sender as usize != waiter) else {
-                    continue;
-                };
-                let sender = &mut threads[sender as usize];
-                sender.wakes.push((segment.woken, count));
-                sender.end = sender.end.max(segment.woken);
-                signals.insert((waiter, place), count);
-                count += 1;
-            }
-        }
+        hold_wakers(&mut threads, &mut links, &mut new_signal);
+        hold_parents(&mut threads, &links, root, &mut new_signal);
         let load = Load::new(&threads, cpus);
         let mut program = Self {
             start: threads.iter().map(|thread| thread.start).min().unwrap_or(0),
             senders: vec![(0, 0); count as usize],
             threads: Vec::with_capacity(threads.len()),
+            root,
         };
         for (index, mut thread) in threads.into_iter().enumerate() {
             thread.wakes.sort_unstable();
-            let steps = steps(&thread, &load, |place| {
-                signals.get(&(index, place)).copied()
-            });
+            thread.holds.sort_unstable();
+            let steps = steps(&thread, &load, |place| links.get(&(index, place)).copied());
             for (place, step) in (0..).zip(&steps) {
                 if let Step::Signal(signal) = step {
                     program.senders[*signal as usize] = (index as u32, place);
@@ -136,24 +186,13 @@ impl Program {
             program.threads.push(Thread {
                 process: first.process,
                 tid: first.tid,
-                parent: first.by.filter(|_| signals.contains_key(&(index, 0))),
+                parent: first.by.filter(|_| links.contains_key(&(index, 0))),
                 start: thread.start,
                 end: thread.end,
                 steps,
             });
         }
         program
-    }
-
-    /// Of the main threads of these processes, the one that is known for longest.
-    pub fn longest_main(&self, processes: &[ProcessId]) -> Option<usize> {
-        let threads = self.threads.iter().enumerate();
-        let mains = threads
-            .filter(|(_, thread)| thread.tid == thread.process.pid)
-            .filter(|(_, thread)| processes.contains(&thread.process));
-        mains
-            .max_by_key(|(_, thread)| thread.span())
-            .map(|(index, _)| index)
     }
 
     /// Median of waits for storage of the files that are wanted, nanoseconds.
@@ -232,29 +271,182 @@ fn split(segments: Vec<Segment>) -> Vec<Recorded> {
                 end: segment.on,
                 segments: vec![segment],
                 wakes: Vec::new(),
+                holds: Vec::new(),
+                joins: Vec::new(),
+                exits: Vec::new(),
             }),
         }
     }
     threads
 }
 
-/// What a thread does. `signal`: the one that a segment awaits.
-fn steps(thread: &Recorded, load: &Load, signal: impl Fn(usize) -> Option<u32>) -> Vec<Step> {
+/// Of the main threads of these processes, the one that is known for longest.
+fn longest_main(threads: &[Recorded], processes: &[ProcessId]) -> Option<usize> {
+    let mains = threads.iter().enumerate().filter(|(_, thread)| {
+        thread.tid() == thread.process().pid && processes.contains(&thread.process())
+    });
+    mains
+        .max_by_key(|(_, thread)| thread.end - thread.start)
+        .map(|(index, _)| index)
+}
+
+/// Finds who woke whom; the number of signals.
+fn link(threads: &mut [Recorded]) -> (Links, u32) {
+    let mut by_tid: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (index, thread) in threads.iter().enumerate() {
+        by_tid.entry(thread.tid()).or_default().push(index);
+    }
+    // A number is used by one thread at a time: the last one that had begun.
+    let find = |threads: &[Recorded], tid: u32, time: u64| {
+        let of_number = by_tid.get(&tid)?.iter().copied();
+        of_number
+            .filter(|index| threads[*index].start <= time)
+            .max_by_key(|index| threads[*index].start)
+    };
+    let mut links = Links::new();
+    for waiter in 0..threads.len() {
+        for place in 0..threads[waiter].segments.len() {
+            let segment = threads[waiter].segments[place];
+            let sender = segment.by.and_then(|by| find(threads, by, segment.woken));
+            let Some(sender) = sender.filter(|sender| *sender != waiter) else {
+                continue;
+            };
+            let signal = links.len() as u32;
+            let thread = &mut threads[sender];
+            thread.wakes.push((segment.woken, Wake::Signal(signal)));
+            thread.end = thread.end.max(segment.woken);
+            let link = Link {
+                sender,
+                signal,
+                arrival: None,
+            };
+            links.insert((waiter, place), link);
+        }
+    }
+    let count = links.len() as u32;
+    (links, count)
+}
+
+/// A thread that waited was ahead of the one that woke it: holds the latter where it could overtake.
+fn hold_wakers(threads: &mut [Recorded], links: &mut Links, new_signal: &mut impl FnMut() -> u32) {
+    for waiter in 0..threads.len() {
+        for place in 0..threads[waiter].segments.len() {
+            let segment = threads[waiter].segments[place];
+            if segment.cause != Cause::Thread || segment.off >= segment.woken {
+                continue;
+            }
+            let Some((holder, wake)) = holder(threads, links, (waiter, place)) else {
+                continue;
+            };
+            let arrival = new_signal();
+            threads[holder].holds.push((segment.off, arrival));
+            threads[holder].wakes.push((wake, Wake::Hold(arrival)));
+            if let Some(link) = links.get_mut(&(waiter, place)) {
+                link.arrival = Some(arrival);
+            }
+        }
+    }
+}
+
+/// Who was to go on when a wait began: the waker, or if that waited as well, its own waker. And when that woke the next one.
+fn holder(threads: &[Recorded], links: &Links, wait: (usize, usize)) -> Option<(usize, u64)> {
+    let off = threads[wait.0].segments[wait.1].off;
+    let (mut at, mut woken) = (wait, u64::MAX);
+    loop {
+        let sender = links.get(&at)?.sender;
+        let wake = threads[at.0].segments[at.1].woken;
+        // Each waker was woken before, unless the recorded times contradict each other.
+        if sender == wait.0 || wake >= woken {
+            return None;
+        }
+        woken = wake;
+        let next = match threads[sender].waits_at(off) {
+            // It was not born yet.
+            None if off < threads[sender].start => 0,
+            None => return Some((sender, woken)),
+            Some(place) => place,
+        };
+        if !links.contains_key(&(sender, next)) {
+            return Some((sender, woken));
+        }
+        at = (sender, next);
+    }
+}
+
+/// Holds parents until their children have come as far as they had.
+fn hold_parents(
+    threads: &mut [Recorded],
+    links: &Links,
+    root: Option<usize>,
+    new_signal: &mut impl FnMut() -> u32,
+) {
+    for child in 0..threads.len() {
+        let is_born = threads[child].segments[0].cause == Cause::Born;
+        let born_by = links.get(&(child, 0)).filter(|_| is_born);
+        let parent = born_by.map(|link| link.sender).or(root);
+        let Some(parent) = parent.filter(|parent| *parent != child) else {
+            continue;
+        };
+        let (end, parent_end) = (threads[child].end, threads[parent].end);
+        if end > parent_end {
+            if threads[child].start < parent_end {
+                let signal = new_signal();
+                threads[child]
+                    .wakes
+                    .push((parent_end, Wake::Signal(signal)));
+                threads[parent].holds.push((parent_end, signal));
+            }
+            continue;
+        }
+        let signal = new_signal();
+        threads[child].exits.push(signal);
+        threads[parent].holds.push((end, signal));
+        if born_by.is_some() && threads[child].has_ended() {
+            let signal = new_signal();
+            threads[child].exits.push(signal);
+            threads[parent].joins.push(signal);
+        }
+    }
+}
+
+/// What a thread does. `link`: of a segment.
+fn steps(thread: &Recorded, load: &Load, link: impl Fn(usize) -> Option<Link>) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut wakes = thread.wakes.iter().copied().peekable();
+    let mut holds = thread.holds.iter().copied().peekable();
     let mut at = thread.start;
-    for (place, segment) in thread.segments.iter().enumerate() {
-        // A wake-up that seems to come from a thread off the CPU comes before it.
-        while let Some((time, signal)) = wakes.next_if(|(time, _)| *time < segment.on) {
-            let time = time.min(segment.off);
-            run(&mut steps, time.saturating_sub(at));
-            at = at.max(time);
-            steps.push(Step::Signal(signal));
+    let mut until = |steps: &mut Vec<Step>, at: &mut u64, off: u64, on: u64| {
+        loop {
+            // A wake-up that seems to come from a thread off the CPU comes before it.
+            let wake = wakes.peek().map(|(time, _)| *time);
+            let hold = holds.peek().map(|(time, _)| *time);
+            let is_wake =
+                wake.is_some_and(|time| time < on && hold.is_none_or(|hold| time.min(off) <= hold));
+            let next = match is_wake {
+                true => wakes.next().map(|(time, wake)| match wake {
+                    Wake::Hold(signal) => (time, Step::Hold(Order::Wakes, signal)),
+                    Wake::Signal(signal) => (time, Step::Signal(signal)),
+                }),
+                false => holds
+                    .next_if(|(time, _)| *time < off)
+                    .map(|(time, signal)| (time, Step::Hold(Order::Arrivals, signal))),
+            };
+            let Some((time, step)) = next else { break };
+            let time = time.min(off);
+            run(steps, time.saturating_sub(*at));
+            *at = time.max(*at);
+            steps.push(step);
         }
+    };
+    for (place, segment) in thread.segments.iter().enumerate() {
+        until(&mut steps, &mut at, segment.off, segment.on);
         run(&mut steps, segment.off.saturating_sub(at));
         let waited = segment.woken - segment.off;
-        match (segment.cause, signal(place)) {
-            (Cause::Born | Cause::Thread, Some(signal)) => steps.push(Step::Await(signal)),
+        match (segment.cause, link(place)) {
+            (Cause::Born | Cause::Thread, Some(link)) => {
+                steps.extend(link.arrival.map(Step::Signal));
+                steps.push(Step::Await(link.signal));
+            }
             (Cause::Born | Cause::Preempted, _) => {}
             // Of a thread of which nothing is known.
             (Cause::Thread, None) => steps.push(Step::Pause(Cause::Other, None, waited)),
@@ -266,11 +458,10 @@ fn steps(thread: &Recorded, load: &Load, signal: impl Fn(usize) -> Option<u32>) 
         }
         at = segment.on;
     }
-    for (time, signal) in wakes {
-        run(&mut steps, time.saturating_sub(at));
-        at = at.max(time);
-        steps.push(Step::Signal(signal));
-    }
+    until(&mut steps, &mut at, u64::MAX, u64::MAX);
+    let joins = thread.joins.iter().copied();
+    steps.extend(joins.map(|signal| Step::Hold(Order::Ends, signal)));
+    steps.extend(thread.exits.iter().copied().map(Step::Signal));
     steps
 }
 

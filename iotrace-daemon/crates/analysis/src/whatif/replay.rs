@@ -11,7 +11,7 @@ use std::{
 use iotrace_common::key::FileId;
 use iotrace_model::timeline::Cause;
 
-use super::program::{Program, Step, Thread};
+use super::program::{Order, Program, Step, Thread};
 
 /// A moment on its way through a heap: positive floats are in the order of their bits.
 type Bits = u64;
@@ -48,7 +48,7 @@ impl Pace {
                 Step::Run(ns) => ran += ns as f64,
                 Step::Pause(cause, file, ns) => paused += length(cause, file, ns, scaled),
                 Step::Delay(ns) => paused += ns as f64,
-                Step::Await(_) | Step::Signal(_) => {}
+                Step::Await(_) | Step::Signal(_) | Step::Hold(..) => {}
             }
         }
         let whole = ran + paused;
@@ -104,6 +104,7 @@ struct Replay<'a> {
     program: &'a Program,
     paces: &'a [Pace],
     scaled: &'a dyn Fn(u64, Option<FileId>) -> f64,
+    order: Order,
     now: f64,
     /// The virtual clock of threads that run.
     clock: f64,
@@ -115,16 +116,20 @@ struct Replay<'a> {
     is_sent: Vec<bool>,
     /// Who waits for a signal.
     waiting: Vec<Option<u32>>,
+    /// Signals that threads are held for, in the order in which they came there.
+    held: VecDeque<u32>,
     ready: VecDeque<u32>,
     outcome: Outcome,
 }
 
-/// Replays a program. `paces`: by thread. `scaled`: length of a wait for storage of a file.
+/// Replays a program. `paces`: by thread. `scaled`: length of a wait for storage of a file. `order`: of threads, which it
+/// keeps.
 pub fn replay(
     program: &Program,
     cpus: u32,
     paces: &[Pace],
     scaled: &dyn Fn(u64, Option<FileId>) -> f64,
+    order: Order,
 ) -> Outcome {
     let threads = &program.threads;
     let cpus = cpus.max(1);
@@ -132,6 +137,7 @@ pub fn replay(
         program,
         paces,
         scaled,
+        order,
         now: 0.0,
         clock: 0.0,
         running: 0.0,
@@ -139,6 +145,7 @@ pub fn replay(
         pauses: BinaryHeap::new(),
         is_sent: vec![false; program.senders.len()],
         waiting: vec![None; program.senders.len()],
+        held: VecDeque::new(),
         ready: VecDeque::new(),
         outcome: Outcome {
             starts: vec![0; threads.len()],
@@ -191,6 +198,7 @@ impl Replay<'_> {
                 .peek()
                 .map(|Reverse((end, _))| f64::from_bits(*end));
             let (is_run, time) = match (run, pause) {
+                (None, None) if self.release() => continue,
                 (None, None) => return,
                 (Some(run), pause) if pause.is_none_or(|pause| run <= pause) => (true, run),
                 (_, pause) => (false, pause.unwrap_or(self.now)),
@@ -250,17 +258,41 @@ impl Replay<'_> {
                     self.waiting[signal as usize] = Some(thread);
                     return;
                 }
-                Step::Await(_) => {}
+                Step::Hold(order, signal)
+                    if order <= self.order && !self.is_sent[signal as usize] =>
+                {
+                    self.waiting[signal as usize] = Some(thread);
+                    self.held.push_back(signal);
+                    return;
+                }
+                Step::Await(_) | Step::Hold(..) => {}
                 Step::Signal(signal) => {
-                    self.is_sent[signal as usize] = true;
-                    if let Some(waiter) = self.waiting[signal as usize].take() {
-                        self.end_step(waiter);
-                        self.ready.push_back(waiter);
-                    }
+                    self.send(signal);
                 }
             }
             self.end_step(thread);
         }
+    }
+
+    /// Sends a signal; whether a thread goes on for it.
+    fn send(&mut self, signal: u32) -> bool {
+        self.is_sent[signal as usize] = true;
+        let waiter = self.waiting[signal as usize].take();
+        if let Some(waiter) = waiter {
+            self.end_step(waiter);
+            self.ready.push_back(waiter);
+        }
+        waiter.is_some()
+    }
+
+    /// Gives up one order that threads cannot keep; whether there was one.
+    fn release(&mut self) -> bool {
+        while let Some(signal) = self.held.pop_front() {
+            if self.send(signal) {
+                return true;
+            }
+        }
+        false
     }
 
     fn pause(&mut self, thread: u32, ns: f64) {

@@ -39,7 +39,11 @@ fn ended(tid: u32, time: u64) -> Segment {
 }
 
 fn whatif(segments: Vec<Segment>, cpus: u32) -> WhatIf {
-    WhatIf::new(Program::new(segments, cpus), &[process(MAIN)], cpus).unwrap()
+    try_whatif(segments, cpus).unwrap()
+}
+
+fn try_whatif(segments: Vec<Segment>, cpus: u32) -> Result<WhatIf, CannotTell> {
+    WhatIf::new(Program::new(segments, &[process(MAIN)], cpus), cpus)
 }
 
 #[track_caller]
@@ -256,9 +260,231 @@ fn wake_ups_that_cannot_be_are_refused() {
         segment(MAIN, [0, 5, 5], Cause::Thread, Some(WORKER)),
         segment(WORKER, [0, 5, 5], Cause::Thread, Some(MAIN)),
     ];
-    let program = Program::new(all, 2);
-    let refused = WhatIf::new(program, &[process(MAIN)], 2).err();
+    let refused = try_whatif(all, 2).err();
     assert_eq!(refused, Some(CannotTell::Contradiction));
-    let none = WhatIf::new(Program::new(Vec::new(), 2), &[process(MAIN)], 2).err();
+    let none = try_whatif(Vec::new(), 2).err();
     assert_eq!(none, Some(CannotTell::NoMainThread));
+}
+
+/// A worker that reads for 10 ms of 15 and then waits for the main thread, or another one, to wake it, so often; the main
+/// thread never has to wait.
+fn loader_that_is_early(count: u64, waker: u32) -> Vec<Segment> {
+    let mut all = vec![
+        ended(MAIN, 0),
+        segment(WORKER, [0, 0, 0], Cause::Born, Some(MAIN)),
+    ];
+    for index in 0..count {
+        let [from, read, to] = [15 * index, 15 * index + 10, 15 * (index + 1)];
+        all.push(segment(WORKER, [from, read, read], Cause::Storage, None));
+        all.push(segment(WORKER, [read, to, to], Cause::Thread, Some(waker)));
+    }
+    all
+}
+
+/// What slower storage is predicted to take: at least, at most, and whether that is not predictable; milliseconds.
+#[track_caller]
+fn range(whatif: &WhatIf, change: &Change) -> (u64, u64, u64, bool) {
+    let ms = predicted(whatif, change);
+    let found = whatif.predict(change).unwrap();
+    (found.low / MS, ms, found.high / MS, !found.is_predictable)
+}
+
+#[test]
+fn a_worker_that_ended_before_it_was_waited_for_is_waited_for() {
+    // It ends at 100 ms; at some time until 200 ms the main thread sees that it has.
+    let all = vec![
+        ended(MAIN, 0),
+        segment(WORKER, [0, 0, 0], Cause::Born, Some(MAIN)),
+        segment(WORKER, [0, 100, 100], Cause::Storage, None),
+        ended(WORKER, 100),
+        ended(MAIN, 200),
+    ];
+    let whatif = whatif(all, 2);
+    assert_eq!(whatif.recorded_ns, 200 * MS);
+    let (low, ms, high, is_unknown) = range(&whatif, &storage(0.25));
+    assert_eq!(ms, 400);
+    // It may not wait at all, or need the worker at once and compute for 100 ms after that.
+    assert!(low <= 200 && high >= 500 && is_unknown, "{low} to {high}");
+    let parts = whatif.predict(&storage(0.25)).unwrap().replayed.parts;
+    assert_eq!(parts[&Part::Storage], 400 * MS);
+    for factor in [1.0, 2.0, f64::INFINITY] {
+        let (low, ms, high, is_unknown) = range(&whatif, &storage(factor));
+        assert_eq!((ms, is_unknown), (200, false));
+        assert!(low >= 193 && high <= 207, "{low} to {high}");
+    }
+}
+
+#[test]
+fn producers_that_were_early_can_be_too_late() {
+    let mut all = loader_that_is_early(40, MAIN);
+    all.push(ended(MAIN, 600));
+    let whatif = whatif(all, 2);
+    assert_eq!(whatif.recorded_ns, 600 * MS);
+    let (low, ms, high, is_unknown) = range(&whatif, &storage(0.25));
+    // If the main thread needs each sample, it takes 40 ms for each, and computes 15 ms after the last.
+    assert_eq!(ms, 600);
+    assert!(low <= 600 && high >= 1_615 && is_unknown, "{low} to {high}");
+    // It computes for at most 5 ms of a sample before it needs the next.
+    assert!(high <= 40 * 45 * 104 / 100, "{high}");
+    for factor in [1.0, 2.0, f64::INFINITY] {
+        let (low, ms, high, is_unknown) = range(&whatif, &storage(factor));
+        assert_eq!((ms, is_unknown), (600, false));
+        assert!(low >= 580 && high <= 620, "{low} to {high}");
+    }
+}
+
+#[test]
+fn producers_are_late_through_other_threads() {
+    // A thread passes on what the main thread wants.
+    let feeder = 30;
+    let mut all = loader_that_is_early(40, feeder);
+    all.push(segment(feeder, [0, 0, 0], Cause::Born, Some(MAIN)));
+    for index in 0..40 {
+        let off = if index == 0 { 1 } else { 15 * index };
+        let to = 15 * index + 14;
+        all.push(segment(feeder, [off, to, to], Cause::Thread, Some(MAIN)));
+    }
+    all.push(ended(MAIN, 600));
+    let (_, ms, high, is_unknown) = range(&whatif(all, 2), &storage(0.25));
+    assert_eq!(ms, 600);
+    assert!(high >= 1_615 && is_unknown, "{high}");
+}
+
+#[test]
+fn work_after_the_last_sample_does_not_hide_a_late_producer() {
+    // The worker is idle while the main thread evaluates for a second, and then is told to end.
+    let mut all = loader_that_is_early(10, MAIN);
+    all.retain(|one| one.woken < 150 * MS);
+    all.extend([
+        segment(WORKER, [145, 1_150, 1_150], Cause::Thread, Some(MAIN)),
+        ended(WORKER, 1_151),
+        segment(MAIN, [1_150, 1_151, 1_151], Cause::Thread, Some(WORKER)),
+        ended(MAIN, 1_151),
+    ]);
+    let whatif = whatif(all, 2);
+    let (_, ms, high, is_unknown) = range(&whatif, &storage(0.25));
+    // The worker reads for 400 ms, so the evaluation may begin as late as that.
+    assert_eq!(ms, 1_151);
+    assert!(high >= 1_400 && is_unknown, "{high}");
+}
+
+#[test]
+fn workers_that_never_wait_can_be_too_late() {
+    // The recorder came later than the worker, which reads 10 ms and computes 2 ms, and never waits for the main thread.
+    let mut all = vec![ended(MAIN, 0), ended(MAIN, 600), ended(WORKER, 0)];
+    for index in 0..40 {
+        let (from, read) = (12 * index, 12 * index + 10);
+        all.push(segment(WORKER, [from, read, read], Cause::Storage, None));
+    }
+    let still_there = [
+        all.clone(),
+        vec![segment(WORKER, [480, 610, 610], Cause::Sleep, None)],
+    ];
+    all.push(ended(WORKER, 480));
+    for all in [all, still_there.concat()] {
+        let whatif = whatif(all, 2);
+        assert_eq!(whatif.recorded_ns, 600 * MS);
+        let (_, ms, high, is_unknown) = range(&whatif, &storage(0.25));
+        assert_eq!(ms, 600);
+        assert!(high >= 40 * 42 && is_unknown, "{high}");
+        assert!(!range(&whatif, &storage(2.0)).3);
+    }
+}
+
+#[test]
+fn faster_storage_can_uncover_a_producer_that_was_early() {
+    // The main thread waits for what one worker reads, and another one, which computes, is always done by then.
+    let computing = 30;
+    let mut all = vec![
+        ended(MAIN, 0),
+        segment(WORKER, [0, 0, 0], Cause::Born, Some(MAIN)),
+        segment(computing, [0, 0, 0], Cause::Born, Some(MAIN)),
+    ];
+    for index in 0..40 {
+        let [from, to] = [20 * index, 20 * (index + 1)];
+        let idle = if index == 0 { 0 } else { from + 1 };
+        all.push(segment(MAIN, [idle, to, to], Cause::Thread, Some(WORKER)));
+        all.push(segment(WORKER, [from, to, to], Cause::Storage, None));
+        all.push(segment(
+            computing,
+            [from + 11, to + 1, to + 1],
+            Cause::Thread,
+            Some(MAIN),
+        ));
+    }
+    all.push(ended(MAIN, 801));
+    let whatif = whatif(all, 4);
+    let (_, ms, high, is_unknown) = range(&whatif, &storage(f64::INFINITY));
+    assert_eq!(ms, 40);
+    assert!(high >= 400 && is_unknown, "{high}");
+    assert!(!range(&whatif, &storage(0.5)).3);
+}
+
+#[test]
+fn a_recorded_order_is_not_doubted() {
+    let mut all = pipeline(40);
+    let [end] = all
+        .extract_if(.., |one| {
+            one.tid == WORKER && one.off == one.on && one.off > 0
+        })
+        .collect::<Vec<_>>()[..]
+    else {
+        panic!("one end")
+    };
+    // The main thread tells the worker to end, and waits for that.
+    let at = end.off / MS + 10;
+    all.extend([
+        segment(WORKER, [at - 10, at, at], Cause::Thread, Some(MAIN)),
+        ended(WORKER, at + 1),
+        segment(MAIN, [at, at + 1, at + 1], Cause::Thread, Some(WORKER)),
+        ended(MAIN, at + 1),
+    ]);
+    for all in [pipeline(40), all] {
+        let whatif = whatif(all, 2);
+        for factor in [0.1, 0.25, 0.5, 0.9, 1.0, 2.0, 4.0, f64::INFINITY] {
+            let found = whatif.predict(&storage(factor)).unwrap();
+            assert!(found.is_predictable, "{factor}: {found:?}");
+            let most = found.replayed.ns as f64 * 1.07;
+            assert!((found.high as f64) < most, "{factor}: {found:?}");
+            let least = found.replayed.ns as f64 * 0.93;
+            assert!(found.low as f64 > least, "{factor}: {found:?}");
+        }
+    }
+}
+
+/// Timelines that no kernel recorded: threads wake each other at any times, and before they are born.
+#[test]
+fn any_timeline_is_replayed_or_refused() {
+    let mut random = 1_u64;
+    let mut below = |limit: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % limit
+    };
+    let mut replayed = 0;
+    for _ in 0..3_000 {
+        let count = 1 + below(60);
+        let threads = 2 + below(5);
+        let all = (0..count)
+            .map(|_| {
+                let off = below(200);
+                let woken = off + below(3) * below(20);
+                let on = woken + below(2) * below(5);
+                let cause = Cause::ALL[below(Cause::ALL.len() as u64) as usize];
+                let by = (below(2) == 0).then(|| MAIN + below(threads) as u32);
+                segment(MAIN + below(threads) as u32, [off, woken, on], cause, by)
+            })
+            .collect();
+        let Ok(whatif) = try_whatif(all, 2) else {
+            continue;
+        };
+        for factor in [0.25, 1.0, f64::INFINITY] {
+            let found = whatif.predict(&storage(factor)).unwrap();
+            let range = found.low..=found.high;
+            assert!(range.contains(&found.replayed.ns), "{found:?}");
+            replayed += 1;
+        }
+    }
+    assert!(replayed > 1_000, "{replayed}");
 }
