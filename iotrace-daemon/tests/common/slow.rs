@@ -11,7 +11,10 @@ use std::{
     io::{self, Read as _, Write as _},
     os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -63,6 +66,8 @@ struct Node {
 /// The mounted filesystem; gone at the end.
 pub struct Slow {
     at: PathBuf,
+    hangs: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Slow {
@@ -100,18 +105,31 @@ impl Slow {
             device,
             nodes: Mutex::new(nodes.collect()),
             speed,
+            hangs: Arc::default(),
+            is_over: Arc::default(),
         });
+        let slow = Self {
+            at: at.into(),
+            hangs: Arc::clone(&server.hangs),
+            is_over: Arc::clone(&server.is_over),
+        };
         for _ in 0..THREADS {
             let server = Arc::clone(&server);
             std::thread::spawn(move || server.serve());
         }
-        Self { at: at.into() }
+        slow
+    }
+
+    /// Answers nothing from here on, until it is dropped.
+    pub fn hang(&self) {
+        self.hangs.store(true, Relaxed);
     }
 }
 
 impl Drop for Slow {
     fn drop(&mut self) {
         let place = CString::new(self.at.as_os_str().as_bytes()).expect("no NUL");
+        self.is_over.store(true, Relaxed);
         // The server's threads end when the device says so.
         // SAFETY: a string that ends with NUL.
         unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
@@ -122,6 +140,8 @@ struct Server {
     device: File,
     nodes: Mutex<Vec<Node>>,
     speed: Speed,
+    hangs: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
 }
 
 /// A request, without its header.
@@ -151,6 +171,13 @@ impl Server {
         let mut buffer = vec![0; MOST as usize + 4096];
         // The device fails when the filesystem is unmounted.
         while let Ok(length) = (&self.device).read(&mut buffer) {
+            while self.hangs.load(Relaxed) {
+                if self.is_over.load(Relaxed) {
+                    // The device is closed with the last thread, which ends all requests.
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
             let message = &buffer[..length];
             let opcode = u32::from_ne_bytes(message[4..8].try_into().expect("four bytes"));
             let unique = &message[8..16];

@@ -13,6 +13,8 @@ use serde_json::Value;
 use crate::common::{
     self,
     daemon::{self, Daemon, Mounted},
+    run::wait_for,
+    slow::{Slow, Speed},
     tool,
 };
 
@@ -20,12 +22,53 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service that writes logs to a directory.
 fn service(logs: &Path, keys: &str) -> (Daemon, tempfile::NamedTempFile) {
+    service_with(logs, keys, |_| {})
+}
+
+fn service_with(
+    logs: &Path,
+    keys: &str,
+    change: impl FnOnce(&mut Command),
+) -> (Daemon, tempfile::NamedTempFile) {
     let config = tempfile::NamedTempFile::new().unwrap();
     let text = format!("[jobs]\ndirectory = {logs:?}\nflush = \"1s\"\n{keys}\n");
     fs::write(&config, text).unwrap();
     let mut command = daemon::command();
     command.arg("--config").arg(config.path());
+    change(&mut command);
     (Daemon::start(&mut command), config)
+}
+
+/// The state of the logs in `/status`.
+fn state(daemon: &Daemon) -> Value {
+    let status: Value = serde_json::from_str(&daemon.get("/status").body).unwrap();
+    status["jobs"].clone()
+}
+
+/// Runs `iotrace jobs`.
+fn jobs(logs: &Path, args: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .arg("jobs")
+        .args(args)
+        .arg("--dir")
+        .arg(logs)
+        .output()
+        .unwrap()
+}
+
+/// Waits until a condition holds.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Lets every user write to a directory.
+fn open_to_all(path: &Path) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(path, mode).unwrap();
 }
 
 /// A job that writes `blocks` of 1000 bytes to a file, then sleeps.
@@ -245,4 +288,377 @@ fn the_oldest_logs_are_removed_first() {
     complete(&logs, "slurm:8131");
     assert!(new.exists() && !logs.join("2024/01/01").exists());
     daemon.end(libc::SIGTERM);
+}
+
+#[test]
+fn formats_and_findings_are_made_at_the_end() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted.path);
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let keys = "least = \"1s\"\nformats = [\"darshan\", \"html\", \"json\", \"recording\"]\n[trace]\ndetail = \"full\"";
+    let (daemon, _config) = service(&logs, keys);
+    let mut job = job("8141", &mounted.path.join("file"), 3000, "3", Some(12_345));
+    assert!(job.wait().unwrap().success());
+    let examined = |log: &Value| log["verdict"].as_str().is_some_and(|text| !text.is_empty());
+    let log = until(&logs, "slurm:8141", examined);
+    let directory = PathBuf::from(log["directory"].as_str().unwrap());
+    assert_eq!(written(&log).0, 3_000_000);
+    for (ending, start) in [
+        ("darshan", &b""[..]),
+        ("html", &b"<!doctype html>"[..]),
+        ("json", &b"{"[..]),
+    ] {
+        let path = directory.with_extension(ending);
+        wait_until(ending, || path.exists());
+        let about = fs::metadata(&path).unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o777), (12_345, 0o600));
+        let content = fs::read(&path).unwrap();
+        assert!(
+            !content.is_empty() && content.starts_with(start),
+            "{ending}"
+        );
+    }
+    let summary = fs::read(directory.with_extension("json")).unwrap();
+    let summary: Value = serde_json::from_slice(&summary).unwrap();
+    assert_eq!(summary["verdict"]["code"], log["verdict"]);
+    let codes = |findings: &Value| -> std::collections::BTreeSet<String> {
+        let all = findings.as_array().unwrap().iter();
+        all.map(|one| one["code"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(codes(&summary["findings"]), codes(&log["findings"]));
+    let about = fs::metadata(directory.join("job.json")).unwrap();
+    assert_eq!((about.uid(), about.mode() & 0o777), (12_345, 0o600));
+    assert_eq!(state(&daemon)["not_examined"], 0);
+    daemon.end(libc::SIGTERM);
+    // As if the analysis had found something else: what is selected is what the logs say.
+    let path = directory.join("job.json");
+    let mut about: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    about["findings"] = serde_json::json!([
+        {"code": "call-hangs", "severity": "medium", "confidence": "high"}
+    ]);
+    fs::write(&path, about.to_string()).unwrap();
+    for (args, is_selected) in [
+        (["--finding", "call-hangs"], true),
+        (["--finding", "small-operations"], false),
+        (["--severity", "low"], true),
+        (["--severity", "medium"], true),
+        (["--severity", "high"], false),
+    ] {
+        let out = jobs(&logs, &args);
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert_eq!(text.contains("slurm:8141"), is_selected, "{args:?}: {text}");
+        assert_eq!(text.contains("call-hangs (medium)"), is_selected, "{text}");
+    }
+    // All of it goes with the log.
+    assert!(jobs(&logs, &["rm", "8141"]).status.success());
+    assert!(
+        fs::read_dir(directory.parent().unwrap())
+            .unwrap()
+            .next()
+            .is_none()
+    );
+    assert!(!jobs(&logs, &["rm", "8141"]).status.success());
+}
+
+#[test]
+fn a_recording_that_is_not_wanted_goes() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let (daemon, _config) = service(&logs, "least = \"1s\"\nformats = [\"json\"]");
+    let mut job = job("8151", &mounted.path.join("file"), 100, "2", None);
+    job.wait().unwrap();
+    let log = complete(&logs, "slurm:8151");
+    let directory = PathBuf::from(log["directory"].as_str().unwrap());
+    wait_until("the summary", || directory.with_extension("json").exists());
+    let left = fs::read_dir(&directory).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["job.json"]);
+    let report = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["report", "job:8151", "--dir"])
+        .arg(&logs)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&report.stderr);
+    assert!(
+        !report.status.success() && said.contains("formats"),
+        "{said}"
+    );
+    daemon.end(libc::SIGTERM);
+}
+
+#[test]
+fn an_epilog_ends_a_log() {
+    let mounted = Mounted::new();
+    open_to_all(&mounted.path);
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let socket = base.join("socket");
+    fs::set_permissions(&base, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (daemon, _config) = service_with(&logs, "least = \"1s\"", |command| {
+        command
+            .env("IOTRACE_SOCKET", &socket)
+            .args(["--socket-group", "*"]);
+    });
+    let iotrace = base.join("iotrace");
+    fs::copy(env!("CARGO_BIN_EXE_iotrace"), &iotrace).unwrap();
+    let end = |id: &str, user: u32| {
+        let mut command = Command::new(&iotrace);
+        command.args(["jobs", "end", id, "--socket"]).arg(&socket);
+        command.uid(user).gid(user).output().unwrap()
+    };
+    let user = 12_345;
+    let mut job = job("8161", &mounted.path.join("file"), 2000, "30", Some(user));
+    until(&logs, "slurm:8161", |log| log["user"] == user);
+    let refused = end("8161", user + 1);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(77) && said.contains("another user's"),
+        "{said}"
+    );
+    let none = end("8162", 0);
+    let said = String::from_utf8_lossy(&none.stderr);
+    assert!(
+        none.status.code() == Some(1) && said.contains("no log of job 8162"),
+        "{said}"
+    );
+    let ended = end("8161", user);
+    assert!(ended.status.success(), "{ended:?}");
+    let directory = String::from_utf8(ended.stdout).unwrap();
+    // It is complete when the command returns, with all that was done, while the job still runs.
+    let log = listed(&logs, "slurm:8161");
+    let log = log
+        .iter()
+        .find(|log| log["directory"] == directory.trim())
+        .unwrap();
+    assert_eq!(
+        (&log["complete"], &log["bytes_written"]),
+        (&true.into(), &2_000_000.into())
+    );
+    assert_eq!(fs::metadata(directory.trim()).unwrap().uid(), user);
+    job.kill().unwrap();
+    job.wait().unwrap();
+    daemon.end(libc::SIGTERM);
+}
+
+/// A control group that the service takes for a systemd service; gone at the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Self {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut mounts = mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>());
+        let unified = mounts
+            .find(|words| words[2] == "cgroup2")
+            .expect("cgroup v2");
+        let path = Path::new(unified[1]).join("system.slice").join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// A process in it: root begins it, and it goes on as `user`, as services do.
+    fn run(&self, user: u32, work: &str, file: &Path) -> Child {
+        let enter = format!(
+            "echo $$ >\"$2/cgroup.procs\"; exec setpriv --reuid {user} --regid {user} --clear-groups \
+             env -u SLURM_JOB_ID sh -c '{work}' sh \"$1\""
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &enter, "sh"]).arg(file).arg(&self.0);
+        command.spawn().unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_units_log_is_its_users_if_all_its_processes_are() {
+    const USER: u32 = 12_345;
+    let mounted = Mounted::new();
+    open_to_all(&mounted.path);
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let (daemon, _config) = service(&logs, "least = \"1s\"");
+    let own = Group::new("iotrace-test-own.service");
+    let mixed = Group::new("iotrace-test-mixed.service");
+    let work = format!(
+        "{} if=/dev/zero of=\"$1\" bs=1000 count=500 status=none; sleep 4",
+        tool("dd").display()
+    );
+    let mut children = [
+        own.run(USER, &work, &mounted.path.join("own")),
+        mixed.run(USER, &work, &mounted.path.join("mixed")),
+        mixed.run(USER + 1, &work, &mounted.path.join("other")),
+    ];
+    for child in &mut children {
+        child.wait().unwrap();
+    }
+    for (unit, user, bytes) in [
+        ("systemd:iotrace-test-own.service", USER, 500_000),
+        ("systemd:iotrace-test-mixed.service", 0, 1_000_000),
+    ] {
+        let log = complete(&logs, unit);
+        let (total, paths) = written(&log);
+        assert_eq!(total, bytes, "{unit}");
+        let directory = log["directory"].as_str().unwrap();
+        wait_until(unit, || fs::metadata(directory).unwrap().uid() == user);
+        assert!(
+            paths.iter().any(|path| path.starts_with(mounted.name())),
+            "{paths:?}"
+        );
+    }
+    daemon.end(libc::SIGTERM);
+}
+
+#[test]
+fn a_log_begins_with_its_job() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let (daemon, _config) = service(&logs, "least = \"1s\"");
+    // Not at the very beginning of the service, where no log could begin earlier.
+    std::thread::sleep(Duration::from_secs(3));
+    let now = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.unwrap().as_nanos() as i64
+    };
+    let before = now();
+    let file = mounted.path.join("file");
+    let mut job = job("8171", &file, 100, "3", None);
+    let after = now();
+    job.wait().unwrap();
+    let log = complete(&logs, "slurm:8171");
+    let start = log["start_unix_ns"].as_i64().unwrap();
+    // The log begins at most a second before the first counts are taken, or when the first process began.
+    assert!(start <= after, "{start} {after}");
+    assert!(start >= before - 1_000_000_000, "{start} {before}");
+    let directory = PathBuf::from(log["directory"].as_str().unwrap());
+    let recorded = iotrace_recording::read(&directory).unwrap();
+    let spans = recorded.model.spans().unwrap().all();
+    let is_of_file =
+        |index: u32| recorded.model.file(index).path == file.as_os_str().as_encoded_bytes();
+    assert!(
+        spans.iter().any(|span| is_of_file(span.file)),
+        "the use of the first interval"
+    );
+    daemon.end(libc::SIGTERM);
+}
+
+#[test]
+fn jobs_beyond_the_limit_are_counted_and_not_logged() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let (daemon, _config) = service(&logs, "least = \"1s\"\nmax_open = 1");
+    let first = |name: &str| mounted.path.join(name);
+    wait_until("a log of some unit", || {
+        // Whatever else this machine does may have the one place.
+        fs::write(first("something"), b"x").unwrap();
+        state(&daemon)["open"] == 1
+    });
+    let before = state(&daemon)["not_logged"].as_u64().unwrap();
+    let mut all = [
+        job("8181", &first("a"), 100, "4", None),
+        job("8182", &first("b"), 100, "4", None),
+    ];
+    wait_until("the others are counted", || {
+        assert!(state(&daemon)["open"].as_u64().unwrap() <= 1);
+        state(&daemon)["not_logged"].as_u64().unwrap() > before
+    });
+    for job in &mut all {
+        job.wait().unwrap();
+    }
+    let logged = listed(&logs, "slurm:8181").len() + listed(&logs, "slurm:8182").len();
+    assert!(logged <= 1, "{logged} logs");
+    daemon.end(libc::SIGTERM);
+}
+
+#[test]
+fn logs_are_removed_at_their_age() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let (daemon, _config) = service(&logs, "least = \"1s\"\nkeep = \"8s\"");
+    let mut job = job("8191", &mounted.path.join("file"), 100, "2", None);
+    job.wait().unwrap();
+    let log = complete(&logs, "slurm:8191");
+    let directory = PathBuf::from(log["directory"].as_str().unwrap());
+    wait_until("the log is removed", || !directory.exists());
+    assert!(state(&daemon)["removed"].as_u64().unwrap() >= 1);
+    daemon.end(libc::SIGTERM);
+}
+
+#[test]
+fn the_logs_of_several_nodes_make_one_job() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    for (host, blocks) in [(&b"node-one"[..], 3000), (&b"node-two"[..], 7000)] {
+        let (daemon, _config) = service_with(&logs, "least = \"1s\"", |command| {
+            // SAFETY: two plain calls in the child; the name lives as long as this process.
+            unsafe {
+                command.pre_exec(move || {
+                    let failed = libc::unshare(libc::CLONE_NEWUTS) != 0
+                        || libc::sethostname(host.as_ptr().cast(), host.len()) != 0;
+                    match failed {
+                        true => Err(std::io::Error::last_os_error()),
+                        false => Ok(()),
+                    }
+                });
+            }
+        });
+        let mut job = job("8201", &mounted.path.join("file"), blocks, "2", None);
+        job.wait().unwrap();
+        let name = std::str::from_utf8(host).unwrap();
+        until(&logs, "slurm:8201", |log| {
+            log["host"] == name && log["complete"] == true
+        });
+        daemon.end(libc::SIGTERM);
+    }
+    let report = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["report", "job:8201", "--format", "json", "--dir"])
+        .arg(&logs)
+        .output()
+        .unwrap();
+    assert!(report.status.success(), "{report:?}");
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    let mut hosts: Vec<_> = nodes
+        .iter()
+        .map(|node| node["host"].as_str().unwrap())
+        .collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["node-one", "node-two"]);
+    assert_eq!(report["totals"]["bytes_written"], 10_000_000);
+}
+
+#[test]
+fn a_disk_that_hangs_costs_logs_and_not_the_service() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let disk = base.join("disk");
+    let hung = Slow::mount(&disk, &[], Speed::default());
+    let (mut daemon, _config) = service(&disk, "least = \"1s\"");
+    hung.hang();
+    let mut job = job("8211", &mounted.path.join("file"), 500, "20", None);
+    let beside = mounted.path.join("beside");
+    wait_until("the loss is counted", || {
+        // Something to count in every interval.
+        fs::write(&beside, b"x").unwrap();
+        assert_eq!(daemon.get("/healthz").status, 200);
+        state(&daemon)["merged"].as_u64().unwrap() > 0
+    });
+    daemon.signal(libc::SIGTERM);
+    let status = wait_for(&mut daemon.child, PATIENCE);
+    assert!(status.success(), "{status}");
+    drop(hung);
+    job.kill().unwrap();
+    job.wait().unwrap();
 }

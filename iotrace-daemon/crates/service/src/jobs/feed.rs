@@ -5,25 +5,28 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed, mpsc::TrySendError},
     time::{Duration, Instant},
 };
 
 use iotrace_common::{key::FileId, rights::Rights};
+use tokio::sync::oneshot;
 
-use super::{Counts, Message, State, Writer};
+use super::{Counts, LogEnd, Message, State, Writer, about::is_named};
 use crate::{
     attribution::{self, Kind, Unit},
     config::{self, CommandLines},
     processes::Processes,
     sight::groups,
+    socket::{protocol::Code, with_known_namespace},
     totals::{OTHER, Totals, UNKNOWN, UnitId},
 };
 use iotrace_model::{
     About, FailureCount, IoTotals, Model, PhaseSet, Process,
     counters::Counters,
     host,
-    input::{FileName, Place, ProcessId},
+    input::{Event, FileName, Place, ProcessId},
     mounts::Mount,
     run::Run,
     targets,
@@ -35,6 +38,17 @@ const END_AFTER: Duration = Duration::from_secs(3);
 const MAX_ROWS: usize = 32_768;
 /// A log that lasts longer is ended, and goes on in another.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
+
+/// Processes of one log that are kept one by one between two flushes. Beyond, they are kept as [`OTHERS`].
+pub const MAX_PROCESSES: usize = 20_000;
+/// Stands for all processes that found no room.
+pub const OTHERS: ProcessId = ProcessId { pid: 0, start: 0 };
+/// An event is seen before the drain that has the counters of the time before it, or before the one after that.
+const DRAINS_UNTIL_SETTLED: u8 = 2;
+/// Different rights of one process within that time. One with more is nobody's to see.
+const MAX_RIGHTS: usize = 8;
+/// Processes that began within this time before the first counts of their unit began with it.
+const START_WINDOW: Duration = Duration::from_secs(5);
 
 /// What begins a log.
 pub struct Begin {
@@ -48,6 +62,8 @@ pub struct Note {
     pub unit: UnitId,
     pub begin: Option<Begin>,
     pub user: Option<u32>,
+    /// Whose it will be, if all processes of the unit stay this user's.
+    pub candidate: Option<u32>,
     /// The user's.
     pub groups: Vec<u32>,
     pub processes: Vec<(ProcessId, About)>,
@@ -66,11 +82,82 @@ pub struct Note {
     /// Nanoseconds since the Unix epoch.
     pub now: i64,
     pub end: Option<i64>,
+    /// Who waits for the end.
+    pub told: Vec<oneshot::Sender<Option<PathBuf>>>,
+}
+
+/// Whose a log will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Of(u32),
+    /// A batch job's, whose user is not known yet.
+    Batch,
+    /// A container's or a service's, of which no process has been seen yet.
+    Unseen,
+    /// All processes until now were this user's.
+    Only(u32),
+    Root,
+}
+
+impl Owner {
+    fn new(unit: &Unit) -> Self {
+        match unit.owner {
+            Some(user) => Self::Of(user),
+            None if is_batch(Some(unit.kind)) => Self::Batch,
+            None => Self::Unseen,
+        }
+    }
+
+    /// The owner when a process of the unit has been seen.
+    fn and(self, about: &About) -> Self {
+        let user = about.uid.filter(|user| {
+            let has_rights = about.rights.is_some();
+            *user != 0 && has_rights && is_open_to(about, *user)
+        });
+        match (self, user) {
+            (Self::Batch, _) => {
+                let is_of_job = |uid: &u32| *uid != 0 || about.role.job.is_some();
+                about.uid.filter(is_of_job).map_or(Self::Batch, Self::Of)
+            }
+            (Self::Unseen, Some(user)) => Self::Only(user),
+            (Self::Only(user), Some(other)) if user == other => self,
+            (Self::Unseen | Self::Only(_), _) => Self::Root,
+            (Self::Of(_) | Self::Root, _) => self,
+        }
+    }
+
+    /// Who will see the log; `None`: a user who is not known yet.
+    fn reader(self) -> Option<u32> {
+        match self {
+            Self::Of(user) | Self::Only(user) => Some(user),
+            Self::Batch => None,
+            Self::Unseen | Self::Root => Some(0),
+        }
+    }
+
+    /// Whether that reader may see what a process with these rights uses.
+    fn may_see(self, rights: &Rights) -> bool {
+        match self.reader() {
+            Some(0) => true,
+            Some(user) => are_open_to(rights, user),
+            // It is not the job of those who start it.
+            None => ![0, Rights::UNKNOWN.uid].contains(&rights.uid),
+        }
+    }
+
+    /// Whether all processes of the unit matter.
+    fn is_undecided(self) -> bool {
+        matches!(self, Self::Unseen | Self::Only(_))
+    }
 }
 
 /// A unit that is logged.
 struct Logged {
-    user: Option<u32>,
+    name: String,
+    job: String,
+    owner: Owner,
+    /// Whether somebody wishes its end.
+    is_to_end: bool,
     /// Groups of the first process of the user.
     groups: Vec<u32>,
     begun: Instant,
@@ -95,7 +182,14 @@ pub struct Feed {
     units: HashMap<UnitId, Logged>,
     /// Units that found no room.
     refused: HashSet<UnitId>,
+    /// Units whose log begins with this interval.
+    begun: Vec<UnitId>,
+    /// When the last log of a unit ended.
+    ended: HashMap<UnitId, i64>,
+    wishes: Vec<LogEnd>,
     known: HashMap<ProcessId, Known>,
+    /// Rights that processes had of late, and for how many drains there may be counts of that time.
+    rights: HashMap<ProcessId, Vec<(Rights, u8)>>,
     notes: HashMap<UnitId, Note>,
     /// Mounts that are in the notes, by unit.
     mounts: HashSet<(UnitId, Mount)>,
@@ -121,6 +215,10 @@ impl Feed {
             writer,
             units: HashMap::new(),
             refused: HashSet::new(),
+            begun: Vec::new(),
+            ended: HashMap::new(),
+            wishes: Vec::new(),
+            rights: HashMap::new(),
             known: HashMap::new(),
             notes: HashMap::new(),
             mounts: HashSet::new(),
@@ -136,6 +234,41 @@ impl Feed {
         self.counts.state()
     }
 
+    /// Has the logs of a job ended with the next interval.
+    pub fn end_log(&mut self, end: LogEnd) {
+        self.wishes.push(end);
+    }
+
+    /// Takes what rights processes begin with. Counters that are drained together may be of the program before an exec and of
+    /// the one after it.
+    pub fn see(&mut self, event: &Event) {
+        let (process, rights, is_exec) = match event {
+            Event::Fork { child, rights, .. } => (*child, *rights, false),
+            Event::Exec {
+                process, rights, ..
+            } => (*process, *rights, true),
+            _ => return,
+        };
+        let known = self.known.get(&process);
+        let was_open = known.is_some_and(|known| !known.is_private);
+        let of_late = self.rights.entry(process).or_default();
+        match of_late.last_mut() {
+            // It had these until now.
+            Some((_, drains)) => *drains = DRAINS_UNTIL_SETTLED,
+            None if is_exec && !was_open => {
+                of_late.push((Rights::UNKNOWN, DRAINS_UNTIL_SETTLED));
+            }
+            None => {}
+        }
+        if of_late.last().is_some_and(|(last, _)| *last == rights) {
+            return;
+        }
+        if of_late.len() >= MAX_RIGHTS {
+            *of_late = vec![(Rights::UNKNOWN, DRAINS_UNTIL_SETTLED)];
+        }
+        of_late.push((rights, DRAINS_UNTIL_SETTLED));
+    }
+
     /// Takes one use of a file; comes before [`Feed::take`].
     pub fn span(
         &mut self,
@@ -144,7 +277,9 @@ impl Feed {
         number: u32,
         counters: &Counters,
     ) {
-        if self.spans.len() < MAX_ROWS && self.units.contains_key(&unit) {
+        // The log of a unit may begin with this interval.
+        let may_be_logged = unit != UNKNOWN && unit != OTHER && !self.refused.contains(&unit);
+        if self.spans.len() < MAX_ROWS && may_be_logged {
             self.spans
                 .push((unit, row.0, row.1, number, counters.clone()));
         }
@@ -160,7 +295,7 @@ impl Feed {
         let counted = model.dirty_rows().map(|row| row.process);
         let failed = model.failures().interval().map(|(key, _)| key.process);
         let others = (0..).zip(model.processes()).filter(|(_, process)| {
-            let is_known = self.known.contains_key(&process.id);
+            let is_known = self.known.contains_key(&process.id) || self.decides(process, processes);
             !process.path_only.is_settled()
                 || !process.overflow.is_settled()
                 || process.phases.interval().next().is_some()
@@ -173,10 +308,11 @@ impl Feed {
             let unit = processes.known_unit(process.id);
             let unit = unit.filter(|unit| self.is_logged(*unit, totals, (now, unix)));
             if let Some(unit) = unit {
-                self.process(unit, process, totals);
+                self.process(unit, process);
             }
             units.insert(index, unit);
         }
+        self.begin(model, processes, &units, unix);
         let unit_of = |index: u32| units.get(&index).copied().flatten();
         for row in model.dirty_rows() {
             if let Some(unit) = unit_of(row.process) {
@@ -204,7 +340,7 @@ impl Feed {
             };
             let process = model.processes()[key.process as usize].id;
             let place = key.place.map(|file| model.file(file).id);
-            let is_named = !self.is_private(process) && self.rows < MAX_ROWS;
+            let is_named = !self.is_private(unit, process) && self.rows < MAX_ROWS;
             let place = match place {
                 Place::File(_) if !is_named => Place::Overflow,
                 place => place,
@@ -218,14 +354,22 @@ impl Feed {
         }
         for (unit, process, file, number, counters) in std::mem::take(&mut self.spans) {
             let is_named = self.named.contains(&(unit, file));
-            if is_named && !self.is_private(process) {
+            if is_named && !self.is_private(unit, process) {
                 self.note(unit)
                     .spans
                     .push((process, file, number, counters));
             }
         }
+        self.take_wishes();
         self.end_units(processes, (now, unix));
         self.send(unix);
+        self.ended
+            .retain(|unit, _| totals.units().get(*unit).is_some());
+        self.rights.retain(|_, of_late| {
+            of_late.iter_mut().for_each(|(_, drains)| *drains -= 1);
+            of_late.retain(|(_, drains)| *drains > 0);
+            !of_late.is_empty()
+        });
     }
 
     /// Ends all logs.
@@ -259,21 +403,120 @@ impl Feed {
         }
         let begin = Begin {
             unit: about.clone(),
-            start_unix_ns: (now.1 - 1_000_000_000).max(self.run.start_unix_ns),
+            start_unix_ns: now.1,
         };
         let logged = Logged {
-            user: about.owner,
+            name: about.name.clone(),
+            job: about.job.clone(),
+            owner: Owner::new(about),
+            is_to_end: false,
             groups: Vec::new(),
             begun: now.0,
             active: now,
         };
         self.units.insert(unit, logged);
         self.note(unit).begin = Some(begin);
+        self.begun.push(unit);
         true
     }
 
+    /// Whether a process that has changed may decide whose a log is.
+    fn decides(&self, process: &Process, processes: &Processes) -> bool {
+        let unit = process
+            .is_changed()
+            .then(|| processes.known_unit(process.id));
+        let logged = unit.flatten().and_then(|unit| self.units.get(&unit));
+        logged.is_some_and(|logged| logged.owner.is_undecided())
+    }
+
+    /// Completes what is known of the units whose logs begin: when they began, and whose processes they have.
+    fn begin(
+        &mut self,
+        model: &Model,
+        processes: &Processes,
+        units: &HashMap<u32, Option<UnitId>>,
+        now: i64,
+    ) {
+        let begun = std::mem::take(&mut self.begun);
+        if begun.is_empty() {
+            return;
+        }
+        let window = i64::try_from(START_WINDOW.as_nanos()).unwrap_or(i64::MAX);
+        let living = processes.all_living();
+        for unit in begun {
+            let of_unit = units.iter().filter(|(_, of)| **of == Some(unit));
+            let starts = of_unit.map(|(index, _)| {
+                let about = &model.processes()[*index as usize].about;
+                self.run.clock.unix_ns_of_boottime(about.start_boottime)
+            });
+            // Not that of a process that has done other things before.
+            let start = starts.filter(|start| now - start <= window).min();
+            let start = start.unwrap_or(now).min(now - 1_000_000_000);
+            let last = self.ended.get(&unit).copied().unwrap_or(i64::MIN);
+            let start = start.max(self.run.start_unix_ns).max(last);
+            if let Some(begin) = &mut self.note(unit).begin {
+                begin.start_unix_ns = start;
+            }
+            let Some(logged) = self.units.get_mut(&unit) else {
+                continue;
+            };
+            for (pid, _) in living.iter().filter(|(_, of)| *of == unit) {
+                // Those without counts, too.
+                if logged.owner.is_undecided()
+                    && let Some(mut about) = targets::identify(*pid)
+                {
+                    about.rights = about.rights.map(with_known_namespace);
+                    logged.owner = logged.owner.and(&about);
+                }
+            }
+        }
+    }
+
+    /// Takes who wishes the end of logs.
+    fn take_wishes(&mut self) {
+        for wish in std::mem::take(&mut self.wishes) {
+            let named = self
+                .units
+                .iter()
+                .filter(|(_, logged)| is_named(&wish.job, &logged.name, &logged.job));
+            let named: Vec<(UnitId, Owner)> =
+                named.map(|(unit, logged)| (*unit, logged.owner)).collect();
+            if named.is_empty() {
+                let message = format!(
+                    "no log of job {} is being written: it has ended, or the job has used no file",
+                    wish.job
+                );
+                wish.refuse(Code::Gone, &message);
+                continue;
+            }
+            let is_root = wish.user == 0;
+            let may_end = |owner: &Owner| is_root || *owner == Owner::Of(wish.user);
+            let allowed = named.iter().filter(|(_, owner)| may_end(owner));
+            let allowed: Vec<UnitId> = allowed.map(|(unit, _)| *unit).collect();
+            if allowed.is_empty() {
+                let message = format!(
+                    "job {} is another user's: only root may end its log",
+                    wish.job
+                );
+                wish.refuse(Code::Denied, &message);
+                continue;
+            }
+            let mut ended = Vec::new();
+            for unit in allowed {
+                let (tell, told) = oneshot::channel();
+                self.note(unit).told.push(tell);
+                ended.push(told);
+                if let Some(logged) = self.units.get_mut(&unit) {
+                    logged.is_to_end = true;
+                }
+            }
+            // Who wished it may have gone.
+            let _ = wish.reply.send(Ok(ended));
+        }
+    }
+
     /// Takes who a process is, where the log does not know it yet.
-    fn process(&mut self, unit: UnitId, process: &Process, totals: &Totals) {
+    fn process(&mut self, unit: UnitId, process: &Process) {
         let known = self.known.get(&process.id);
         let is_known = known.is_some_and(|known| known.unit == unit);
         if is_known && !process.is_changed() {
@@ -288,13 +531,12 @@ impl Feed {
             Some(found) if process.about.uid.is_none() => found,
             _ => &process.about,
         };
-        let kind = totals.units().get(unit).map(|unit| unit.kind);
-        let user = self.user(unit, kind, about, process.id.pid);
-        let is_private = match user {
+        let owner = self.owner(unit, about, process.id.pid);
+        let is_private = match owner.reader() {
             Some(0) => false,
             Some(user) => !is_open_to(about, user),
             // Whose job it is comes later; it is not that of those who start it.
-            None => is_batch(kind) && about.uid == Some(0),
+            None => about.uid == Some(0),
         };
         let mut about = about.clone();
         about.end = process.about.end;
@@ -314,23 +556,30 @@ impl Feed {
         self.known.insert(process.id, known);
     }
 
-    /// Whose log it will be: the owner of the unit, or the user of a batch job's processes.
-    fn user(&mut self, unit: UnitId, kind: Option<Kind>, about: &About, pid: u32) -> Option<u32> {
-        let logged = self.units.get_mut(&unit)?;
-        if logged.user.is_none() && is_batch(kind) {
-            let is_of_job = |uid: &u32| *uid != 0 || about.role.job.is_some();
-            logged.user = about.uid.filter(is_of_job);
-        }
-        if logged.groups.is_empty() && logged.user.is_some() && about.uid == logged.user {
+    /// Whose log it will be: the owner of the unit, the user of a batch job's processes, or that of all processes.
+    fn owner(&mut self, unit: UnitId, about: &About, pid: u32) -> Owner {
+        let Some(logged) = self.units.get_mut(&unit) else {
+            return Owner::Root;
+        };
+        logged.owner = logged.owner.and(about);
+        let user = logged.owner.reader();
+        if logged.groups.is_empty() && user.is_some() && about.uid == user {
             logged.groups = groups(pid);
             logged.groups.extend(about.rights.map(|rights| rights.gid));
         }
-        logged.user
+        logged.owner
     }
 
-    fn is_private(&self, process: ProcessId) -> bool {
-        let known = self.known.get(&process);
-        known.is_none_or(|known| known.is_private)
+    /// Whether it is not told which files a process uses.
+    fn is_private(&self, unit: UnitId, process: ProcessId) -> bool {
+        let (Some(known), Some(logged)) = (self.known.get(&process), self.units.get(&unit)) else {
+            return true;
+        };
+        let of_late = self.rights.get(&process).map_or(&[][..], Vec::as_slice);
+        known.is_private
+            || of_late
+                .iter()
+                .any(|(rights, _)| !logged.owner.may_see(rights))
     }
 
     fn count_file(
@@ -340,7 +589,7 @@ impl Feed {
         (model, index): (&Model, u32),
         counters: Counters,
     ) {
-        if self.is_private(process) {
+        if self.is_private(unit, process) {
             self.note(unit).add_overflow(process, counters);
             return;
         }
@@ -402,7 +651,7 @@ impl Feed {
             }
             let idle = now.0.saturating_duration_since(logged.active.0);
             let is_long = now.0.saturating_duration_since(logged.begun) >= MAX_DURATION;
-            if idle >= END_AFTER || is_long {
+            if idle >= END_AFTER || is_long || logged.is_to_end {
                 ended.push((*unit, logged.active.1));
             }
         }
@@ -421,11 +670,15 @@ impl Feed {
         for (unit, note) in &mut self.notes {
             note.now = unix;
             if let Some(logged) = self.units.get(unit) {
-                note.user = logged.user;
+                (note.user, note.candidate) = match logged.owner {
+                    Owner::Of(user) => (Some(user), None),
+                    Owner::Only(user) => (None, Some(user)),
+                    _ => (None, None),
+                };
                 note.groups.clone_from(&logged.groups);
             }
-            if note.end.is_some() {
-                ended.push(*unit);
+            if let Some(end) = note.end {
+                ended.push((*unit, end));
             }
         }
         self.mounts.clear();
@@ -433,8 +686,9 @@ impl Feed {
         let notes = std::mem::take(&mut self.notes).into_values().collect();
         match self.writer.sender.try_send(Message::Notes(notes)) {
             Ok(()) => {
-                for unit in ended {
+                for (unit, end) in ended {
                     self.units.remove(&unit);
+                    self.ended.insert(unit, end);
                     self.known.retain(|_, known| known.unit != unit);
                 }
             }
@@ -490,7 +744,41 @@ impl Note {
         self.mounts = Vec::new();
         self.spans = Vec::new();
         self.merged += merged;
+        let tables = [
+            self.processes.len(),
+            self.overflow.len(),
+            self.failures.len(),
+            self.phases.len(),
+        ];
+        if tables.into_iter().any(|entries| entries > MAX_PROCESSES) {
+            self.fold();
+        }
         merged
+    }
+
+    /// Keeps what is merged as that of [`OTHERS`].
+    fn fold(&mut self) {
+        let unsent: HashSet<ProcessId> = self.processes.drain(..).map(|(id, _)| id).collect();
+        self.gone.retain(|process| !unsent.contains(process));
+        self.gone.truncate(MAX_PROCESSES);
+        self.processes.push((OTHERS, others()));
+        for (_, counters) in std::mem::take(&mut self.overflow) {
+            self.add_overflow(OTHERS, counters);
+        }
+        let mut failures: HashMap<_, FailureCount> = HashMap::new();
+        for (_, _, op, errno, count) in std::mem::take(&mut self.failures) {
+            *failures.entry((op, errno)).or_default() += count;
+        }
+        let failures = failures.into_iter();
+        self.failures = failures
+            .map(|((op, errno), count)| (OTHERS, Place::Overflow, op, errno, count))
+            .collect();
+        let mut phases: HashMap<u16, IoTotals> = HashMap::new();
+        for (_, phase, done) in std::mem::take(&mut self.phases) {
+            phases.entry(phase).or_default().add(&done);
+        }
+        let phases = phases.into_iter();
+        self.phases = phases.map(|(phase, done)| (OTHERS, phase, done)).collect();
     }
 }
 
@@ -505,17 +793,77 @@ fn is_batch(kind: Option<Kind>) -> bool {
     matches!(kind, Some(Slurm | Pbs | Lsf | Flux))
 }
 
+/// What a log says of [`OTHERS`].
+pub fn others() -> About {
+    About {
+        comm: b"others".to_vec(),
+        ..About::default()
+    }
+}
+
 /// Whether a user may see which files a process uses, by the rule of ptrace(2); by its user alone where no more is known.
 fn is_open_to(about: &About, user: u32) -> bool {
     match &about.rights {
-        Some(rights) => {
-            // Of whichever of the user's groups the process is.
-            let gid = rights.gid;
-            rights.are_open_to(&Rights {
-                gid,
-                ..Rights::of_user(user)
-            })
-        }
+        Some(rights) => are_open_to(rights, user),
         None => about.uid == Some(user),
+    }
+}
+
+fn are_open_to(rights: &Rights, user: u32) -> bool {
+    // Of whichever of the user's groups the process is.
+    rights.are_open_to(&Rights {
+        gid: rights.gid,
+        ..Rights::of_user(user)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(uid: u32, rights: Rights) -> About {
+        About {
+            uid: Some(uid),
+            rights: Some(rights),
+            ..About::default()
+        }
+    }
+
+    #[test]
+    fn a_log_is_a_users_only_if_all_processes_are() {
+        let user = |uid| of(uid, Rights::of_user(uid));
+        let elevated = Rights {
+            capabilities: 1,
+            ..Rights::of_user(7)
+        };
+        let owner = |seen: &[About]| seen.iter().fold(Owner::Unseen, |owner, of| owner.and(of));
+        assert_eq!(owner(&[user(7), user(7)]), Owner::Only(7));
+        for seen in [
+            [user(7), user(8)],
+            [user(0), user(7)],
+            [user(7), of(7, elevated)],
+            [user(7), About::default()],
+        ] {
+            assert_eq!(owner(&seen), Owner::Root, "{seen:?}");
+        }
+        assert_eq!(Owner::Batch.and(&user(7)), Owner::Of(7));
+        assert_eq!(Owner::Batch.and(&user(0)), Owner::Batch);
+    }
+
+    #[test]
+    fn what_is_merged_is_bounded_by_processes_and_loses_no_count() {
+        let mut note = Note::default();
+        let count = MAX_PROCESSES as u32 + 5;
+        for pid in 1..=count {
+            let process = ProcessId { pid, start: 1 };
+            note.processes.push((process, About::default()));
+            let mut counters = Counters::ZERO;
+            counters.v[iotrace_model::counters::BYTES_WRITTEN] = 3;
+            note.add_overflow(process, counters);
+        }
+        note.merge();
+        assert_eq!((note.processes.len(), note.overflow.len()), (1, 1));
+        let bytes = IoTotals::of(&note.overflow[&OTHERS]).bytes_written;
+        assert_eq!(bytes, 3 * u64::from(count));
     }
 }
