@@ -444,6 +444,7 @@ impl Daemon {
             true => in_flight::of_all(&self.kernel.in_flight(), model, &self.clock),
             false => Vec::new(),
         };
+        intake.set_losses(&losses, stats.damaged);
         intake.read_ahead(model);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
@@ -592,7 +593,9 @@ impl Daemon {
         let mut drain = drained?;
         // Recordings and job logs end with all that was done.
         drain.rest(&mut take)?;
-        subscriptions.end("the service ends", &detached.losses()?, drain.stats());
+        let losses = detached.losses()?;
+        intake.set_losses(&losses, drain.stats().damaged);
+        subscriptions.end("the service ends", &losses, drain.stats());
         shared.with(|state| intake.take(model, &mut state.totals, Instant::now()));
         intake.end_jobs();
         drop(self.socket);

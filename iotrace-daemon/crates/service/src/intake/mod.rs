@@ -54,7 +54,7 @@ use iotrace_phases::{
     phase::{Direction, Phase},
     used::Used,
 };
-use iotrace_tracer::drain::Batch;
+use iotrace_tracer::{drain::Batch, kernel::Losses};
 
 /// Calls in flight of one unit that are kept, the oldest.
 const MAX_IN_FLIGHT: usize = 256;
@@ -136,6 +136,13 @@ impl Intake {
     /// The state of the job logs, where there are any.
     pub fn jobs(&self) -> Option<jobs::State> {
         self.jobs.as_ref().map(Feed::state)
+    }
+
+    /// Takes what was lost until now, and how many events were damaged; comes before [`Intake::take`].
+    pub fn set_losses(&mut self, losses: &Losses, damaged: u64) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.set_losses(losses, damaged);
+        }
     }
 
     /// Has the log of one job ended with the next interval.
@@ -289,7 +296,7 @@ impl Intake {
             for event in events {
                 self.processes.see(event, totals);
                 if let Some(jobs) = &mut self.jobs {
-                    jobs.see(event);
+                    jobs.see(event, &self.processes);
                 }
             }
         }

@@ -10,10 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iotrace_common::{key::FileId, rights::Rights};
+use iotrace_common::{diag, key::FileId, rights::Rights};
 use tokio::sync::oneshot;
 
-use super::{Counts, LogEnd, Message, State, Writer, about::is_named};
+use super::{
+    Counts, LogEnd, Message, State, Writer,
+    about::is_named,
+    owner::{self, Owner, Standing},
+};
 use crate::{
     attribution::{self, Kind, Unit},
     config::{self, CommandLines},
@@ -31,6 +35,7 @@ use iotrace_model::{
     run::Run,
     targets,
 };
+use iotrace_tracer::kernel::{Losses, hooks::Purpose};
 
 /// A unit has ended when it has had no process and no count for this long: the last counts come a drain later.
 const END_AFTER: Duration = Duration::from_secs(3);
@@ -61,8 +66,9 @@ pub struct Begin {
 pub struct Note {
     pub unit: UnitId,
     pub begin: Option<Begin>,
+    /// Whose it is if it ends now; none: root's.
     pub user: Option<u32>,
-    /// Whose it will be, if all processes of the unit stay this user's.
+    /// Whose it will be, unless a process makes it root's.
     pub candidate: Option<u32>,
     /// The user's.
     pub groups: Vec<u32>,
@@ -86,83 +92,29 @@ pub struct Note {
     pub told: Vec<oneshot::Sender<Option<PathBuf>>>,
 }
 
-/// Whose a log will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Of(u32),
-    /// A batch job's, whose user is not known yet.
-    Batch,
-    /// A container's or a service's, of which no process has been seen yet.
-    Unseen,
-    /// All processes until now were this user's.
-    Only(u32),
-    Root,
-}
-
-impl Owner {
-    fn new(unit: &Unit) -> Self {
-        match unit.owner {
-            Some(user) => Self::Of(user),
-            None if is_batch(Some(unit.kind)) => Self::Batch,
-            None => Self::Unseen,
-        }
-    }
-
-    /// The owner when a process of the unit has been seen.
-    fn and(self, about: &About) -> Self {
-        let user = about.uid.filter(|user| {
-            let has_rights = about.rights.is_some();
-            *user != 0 && has_rights && is_open_to(about, *user)
-        });
-        match (self, user) {
-            (Self::Batch, _) => {
-                let is_of_job = |uid: &u32| *uid != 0 || about.role.job.is_some();
-                about.uid.filter(is_of_job).map_or(Self::Batch, Self::Of)
-            }
-            (Self::Unseen, Some(user)) => Self::Only(user),
-            (Self::Only(user), Some(other)) if user == other => self,
-            (Self::Unseen | Self::Only(_), _) => Self::Root,
-            (Self::Of(_) | Self::Root, _) => self,
-        }
-    }
-
-    /// Who will see the log; `None`: a user who is not known yet.
-    fn reader(self) -> Option<u32> {
-        match self {
-            Self::Of(user) | Self::Only(user) => Some(user),
-            Self::Batch => None,
-            Self::Unseen | Self::Root => Some(0),
-        }
-    }
-
-    /// Whether that reader may see what a process with these rights uses.
-    fn may_see(self, rights: &Rights) -> bool {
-        match self.reader() {
-            Some(0) => true,
-            Some(user) => are_open_to(rights, user),
-            // It is not the job of those who start it.
-            None => ![0, Rights::UNKNOWN.uid].contains(&rights.uid),
-        }
-    }
-
-    /// Whether all processes of the unit matter.
-    fn is_undecided(self) -> bool {
-        matches!(self, Self::Unseen | Self::Only(_))
-    }
-}
-
 /// A unit that is logged.
 struct Logged {
     name: String,
     job: String,
     owner: Owner,
-    /// Whether somebody wishes its end.
-    is_to_end: bool,
+    /// Whether a process of root's may yet turn out to be a user's.
+    awaits: bool,
+    /// Who wishes its end.
+    told: Vec<oneshot::Sender<Option<PathBuf>>>,
     /// Groups of the first process of the user.
     groups: Vec<u32>,
     begun: Instant,
     /// When it last had a process or a count.
     active: (Instant, i64),
+}
+
+/// A log that has got its last counts. It ends a drain later: until then an event may come that says of which rights those
+/// were.
+struct Closing {
+    unit: UnitId,
+    owner: Owner,
+    end: i64,
+    told: Vec<oneshot::Sender<Option<PathBuf>>>,
 }
 
 /// What the thread knows of a process.
@@ -187,6 +139,10 @@ pub struct Feed {
     /// When the last log of a unit ended.
     ended: HashMap<UnitId, i64>,
     wishes: Vec<LogEnd>,
+    closing: Vec<Closing>,
+    standings: HashMap<ProcessId, Standing>,
+    /// Events that were lost, and for how many drains there may be counts of what they would have said.
+    lost: (u64, u8),
     known: HashMap<ProcessId, Known>,
     /// Rights that processes had of late, and for how many drains there may be counts of that time.
     rights: HashMap<ProcessId, Vec<(Rights, u8)>>,
@@ -218,6 +174,9 @@ impl Feed {
             begun: Vec::new(),
             ended: HashMap::new(),
             wishes: Vec::new(),
+            closing: Vec::new(),
+            standings: HashMap::new(),
+            lost: (0, 0),
             rights: HashMap::new(),
             known: HashMap::new(),
             notes: HashMap::new(),
@@ -239,23 +198,145 @@ impl Feed {
         self.wishes.push(end);
     }
 
-    /// Takes what rights processes begin with. Counters that are drained together may be of the program before an exec and of
-    /// the one after it.
-    pub fn see(&mut self, event: &Event) {
-        let (process, rights, is_exec) = match event {
-            Event::Fork { child, rights, .. } => (*child, *rights, false),
+    /// Takes what was lost until now. What lost events would have said of the rights of processes is not known.
+    pub fn set_losses(&mut self, losses: &Losses, damaged: u64) {
+        let dropped = diag::NAMES[diag::EVENTS_DROPPED as usize];
+        let skipped = diag::MISSES[Purpose::Processes as usize].0;
+        let counts = [dropped, skipped].map(|reason| losses.get(reason).copied().unwrap_or(0));
+        let lost = counts.iter().sum::<u64>() + damaged;
+        if lost > self.lost.0 {
+            self.lost = (lost, DRAINS_UNTIL_SETTLED);
+            // Where they are needed, /proc says them again.
+            self.standings.clear();
+        }
+    }
+
+    /// Takes what rights processes begin with; comes after the units know the event.
+    pub fn see(&mut self, event: &Event, processes: &Processes) {
+        match event {
+            Event::Fork { child, rights, .. } => self.begins(*child, *rights, false, processes),
             Event::Exec {
                 process, rights, ..
-            } => (*process, *rights, true),
-            _ => return,
+            } => self.begins(*process, *rights, true, processes),
+            // It has the process's unit from now on.
+            Event::Environment { process, .. } => {
+                if let Some(unit) = processes.known_unit(*process) {
+                    self.follow(unit, *process);
+                }
+            }
+            Event::Exit { process, .. } => {
+                if let Some(standing) = self.standings.get_mut(process) {
+                    *standing = standing.settled();
+                    let standing = *standing;
+                    self.judge(&standing);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begins(&mut self, process: ProcessId, rights: Rights, is_exec: bool, processes: &Processes) {
+        self.take_rights(process, rights, is_exec);
+        let unit = processes.known_unit(process).unwrap_or(UNKNOWN);
+        let standing = match self.standings.get(&process) {
+            Some(standing) => standing.then(unit, rights),
+            None => Standing::new(unit, rights, false),
         };
-        let known = self.known.get(&process);
-        let was_open = known.is_some_and(|known| !known.is_private);
+        self.standings.insert(process, standing);
+        self.judge(&standing);
+    }
+
+    /// Lets a process decide whose the logs of its unit are: the one that is written, and one that has its last counts.
+    fn judge(&mut self, standing: &Standing) {
+        if let Some(logged) = self.units.get_mut(&standing.unit) {
+            logged.owner.take(standing);
+        }
+        let closing = self.closing.iter_mut();
+        for closing in closing.filter(|closing| closing.unit == standing.unit) {
+            closing.owner.take(standing);
+        }
+    }
+
+    /// Takes that a process is of a unit.
+    fn follow(&mut self, unit: UnitId, process: ProcessId) {
+        if let Some(standing) = self.standings.get_mut(&process)
+            && standing.unit != unit
+        {
+            *standing = standing.moved(unit);
+            let standing = *standing;
+            self.judge(&standing);
+        }
+    }
+
+    /// What a process is in its unit; from /proc, where no event has said it.
+    fn standing(&mut self, unit: UnitId, process: &Process) -> Standing {
+        self.follow(unit, process.id);
+        if let Some(standing) = self.standings.get(&process.id) {
+            return *standing;
+        }
+        // Looked at last: until here it was this process, and not another that got its pid.
+        let about = targets::identify(process.id.pid);
+        let about = about.filter(|_| targets::is_running(process.id));
+        let rights = about.as_ref().and_then(|about| about.rights);
+        let rights = rights.map_or(Rights::UNKNOWN, with_known_namespace);
+        let mut standing = Standing::new(unit, rights, true);
+        let start = about.map_or(i64::MAX, |about| {
+            self.run.clock.unix_ns_of_boottime(about.start_boottime)
+        });
+        if start < self.run.start_unix_ns {
+            // It was there before the service.
+            standing = standing.settled();
+        }
+        self.standings.insert(process.id, standing);
+        self.judge(&standing);
+        standing
+    }
+
+    /// Whether a unit's log has nothing of a process, because it is root's.
+    fn is_left_out(&mut self, unit: UnitId, process: &Process, totals: &Totals) -> bool {
+        let standing = self.standing(unit, process);
+        let owner = match self.units.get(&unit) {
+            Some(logged) => logged.owner,
+            None => match totals.units().get(unit) {
+                Some(unit) => Owner::new(unit),
+                None => return false,
+            },
+        };
+        // The job is root's own where the process is of it.
+        let is_of_job = process.about.role.job.is_some() && owner.user().is_none();
+        standing.state == owner::State::Root && owner.leaves_root_out() && !is_of_job
+    }
+
+    /// Settles whose the logs are at the end of an interval: root's processes have had the time to begin programs of users.
+    fn settle(&mut self) {
+        for logged in self.units.values_mut() {
+            logged.awaits = false;
+        }
+        for standing in self.standings.values_mut() {
+            *standing = standing.aged();
+            if let Some(logged) = self.units.get_mut(&standing.unit) {
+                logged.owner.take(standing);
+                logged.awaits |= logged.owner.awaits(standing);
+            }
+        }
+        if self.lost.1 > 0 {
+            self.lost.1 -= 1;
+            let open = self.units.values_mut().map(|logged| &mut logged.owner);
+            let closing = self.closing.iter_mut().map(|closing| &mut closing.owner);
+            open.chain(closing).for_each(Owner::give_to_root);
+        }
+    }
+
+    /// Takes with which rights a process goes on. Counters that are drained together may be of the program before an exec and
+    /// of the one after it.
+    fn take_rights(&mut self, process: ProcessId, rights: Rights, is_exec: bool) {
+        let known = self.standings.get(&process);
+        let was_users = known.is_some_and(|known| matches!(known.state, owner::State::Of { .. }));
         let of_late = self.rights.entry(process).or_default();
         match of_late.last_mut() {
             // It had these until now.
             Some((_, drains)) => *drains = DRAINS_UNTIL_SETTLED,
-            None if is_exec && !was_open => {
+            None if is_exec && !was_users => {
                 of_late.push((Rights::UNKNOWN, DRAINS_UNTIL_SETTLED));
             }
             None => {}
@@ -295,7 +376,7 @@ impl Feed {
         let counted = model.dirty_rows().map(|row| row.process);
         let failed = model.failures().interval().map(|(key, _)| key.process);
         let others = (0..).zip(model.processes()).filter(|(_, process)| {
-            let is_known = self.known.contains_key(&process.id) || self.decides(process, processes);
+            let is_known = self.known.contains_key(&process.id);
             !process.path_only.is_settled()
                 || !process.overflow.is_settled()
                 || process.phases.interval().next().is_some()
@@ -306,13 +387,17 @@ impl Feed {
         for index in all {
             let process = &model.processes()[index as usize];
             let unit = processes.known_unit(process.id);
+            let unit = unit.filter(|unit| !self.is_left_out(*unit, process, totals));
             let unit = unit.filter(|unit| self.is_logged(*unit, totals, (now, unix)));
-            if let Some(unit) = unit {
-                self.process(unit, process);
-            }
             units.insert(index, unit);
         }
-        self.begin(model, processes, &units, unix);
+        self.settle();
+        for (index, unit) in &units {
+            if let Some(unit) = unit {
+                self.process(*unit, &model.processes()[*index as usize]);
+            }
+        }
+        self.begin(model, &units, unix);
         let unit_of = |index: u32| units.get(&index).copied().flatten();
         for row in model.dirty_rows() {
             if let Some(unit) = unit_of(row.process) {
@@ -375,8 +460,10 @@ impl Feed {
     /// Ends all logs.
     pub fn end(mut self) {
         let now = host::realtime().unwrap_or(0);
-        self.send(now);
-        self.writer.end(now);
+        let closing = self.closing_notes();
+        let notes = std::mem::take(&mut self.notes).into_values();
+        let notes = closing.into_iter().chain(notes).collect();
+        self.writer.end(notes, now);
     }
 
     /// Whether a unit has a log, which may begin now.
@@ -409,7 +496,8 @@ impl Feed {
             name: about.name.clone(),
             job: about.job.clone(),
             owner: Owner::new(about),
-            is_to_end: false,
+            awaits: false,
+            told: Vec::new(),
             groups: Vec::new(),
             begun: now.0,
             active: now,
@@ -420,30 +508,10 @@ impl Feed {
         true
     }
 
-    /// Whether a process that has changed may decide whose a log is.
-    fn decides(&self, process: &Process, processes: &Processes) -> bool {
-        let unit = process
-            .is_changed()
-            .then(|| processes.known_unit(process.id));
-        let logged = unit.flatten().and_then(|unit| self.units.get(&unit));
-        logged.is_some_and(|logged| logged.owner.is_undecided())
-    }
-
-    /// Completes what is known of the units whose logs begin: when they began, and whose processes they have.
-    fn begin(
-        &mut self,
-        model: &Model,
-        processes: &Processes,
-        units: &HashMap<u32, Option<UnitId>>,
-        now: i64,
-    ) {
-        let begun = std::mem::take(&mut self.begun);
-        if begun.is_empty() {
-            return;
-        }
+    /// Finds when the units began whose logs begin.
+    fn begin(&mut self, model: &Model, units: &HashMap<u32, Option<UnitId>>, now: i64) {
         let window = i64::try_from(START_WINDOW.as_nanos()).unwrap_or(i64::MAX);
-        let living = processes.all_living();
-        for unit in begun {
+        for unit in std::mem::take(&mut self.begun) {
             let of_unit = units.iter().filter(|(_, of)| **of == Some(unit));
             let starts = of_unit.map(|(index, _)| {
                 let about = &model.processes()[*index as usize].about;
@@ -456,18 +524,6 @@ impl Feed {
             let start = start.max(self.run.start_unix_ns).max(last);
             if let Some(begin) = &mut self.note(unit).begin {
                 begin.start_unix_ns = start;
-            }
-            let Some(logged) = self.units.get_mut(&unit) else {
-                continue;
-            };
-            for (pid, _) in living.iter().filter(|(_, of)| *of == unit) {
-                // Those without counts, too.
-                if logged.owner.is_undecided()
-                    && let Some(mut about) = targets::identify(*pid)
-                {
-                    about.rights = about.rights.map(with_known_namespace);
-                    logged.owner = logged.owner.and(&about);
-                }
             }
         }
     }
@@ -489,13 +545,12 @@ impl Feed {
                 wish.refuse(Code::Gone, &message);
                 continue;
             }
-            let is_root = wish.user == 0;
-            let may_end = |owner: &Owner| is_root || *owner == Owner::Of(wish.user);
+            let may_end = |owner: &Owner| wish.user == 0 || owner.user() == Some(wish.user);
             let allowed = named.iter().filter(|(_, owner)| may_end(owner));
             let allowed: Vec<UnitId> = allowed.map(|(unit, _)| *unit).collect();
             if allowed.is_empty() {
                 let message = format!(
-                    "job {} is another user's: only root may end its log",
+                    "the log of job {} is another user's or root's: only root may end it",
                     wish.job
                 );
                 wish.refuse(Code::Denied, &message);
@@ -504,10 +559,9 @@ impl Feed {
             let mut ended = Vec::new();
             for unit in allowed {
                 let (tell, told) = oneshot::channel();
-                self.note(unit).told.push(tell);
                 ended.push(told);
                 if let Some(logged) = self.units.get_mut(&unit) {
-                    logged.is_to_end = true;
+                    logged.told.push(tell);
                 }
             }
             // Who wished it may have gone.
@@ -517,8 +571,16 @@ impl Feed {
 
     /// Takes who a process is, where the log does not know it yet.
     fn process(&mut self, unit: UnitId, process: &Process) {
+        if let Some(logged) = self.units.get_mut(&unit)
+            && process.about.uid == Some(0)
+            && process.about.role.job.is_some()
+        {
+            logged.owner.take_root_of_batch_job();
+        }
+        let is_private = !self.may_name(unit, process.id);
         let known = self.known.get(&process.id);
-        let is_known = known.is_some_and(|known| known.unit == unit);
+        let is_known =
+            known.is_some_and(|known| (known.unit, known.is_private) == (unit, is_private));
         if is_known && !process.is_changed() {
             return;
         }
@@ -527,18 +589,11 @@ impl Feed {
             let about = targets::identify(process.id.pid);
             found = about.filter(|about| targets::is_of(about, process.id));
         }
-        let about = match &found {
-            Some(found) if process.about.uid.is_none() => found,
-            _ => &process.about,
+        let mut about = match &found {
+            Some(found) if process.about.uid.is_none() => found.clone(),
+            _ => process.about.clone(),
         };
-        let owner = self.owner(unit, about, process.id.pid);
-        let is_private = match owner.reader() {
-            Some(0) => false,
-            Some(user) => !is_open_to(about, user),
-            // Whose job it is comes later; it is not that of those who start it.
-            None => about.uid == Some(0),
-        };
-        let mut about = about.clone();
+        self.find_groups(unit, &about, process.id.pid);
         about.end = process.about.end;
         about.status = process.about.status;
         if is_private || self.config.command_lines != CommandLines::Full {
@@ -556,30 +611,35 @@ impl Feed {
         self.known.insert(process.id, known);
     }
 
-    /// Whose log it will be: the owner of the unit, the user of a batch job's processes, or that of all processes.
-    fn owner(&mut self, unit: UnitId, about: &About, pid: u32) -> Owner {
-        let Some(logged) = self.units.get_mut(&unit) else {
-            return Owner::Root;
-        };
-        logged.owner = logged.owner.and(about);
-        let user = logged.owner.reader();
-        if logged.groups.is_empty() && user.is_some() && about.uid == user {
+    /// Takes the groups of the log's user from the first process.
+    fn find_groups(&mut self, unit: UnitId, about: &About, pid: u32) {
+        if let Some(logged) = self.units.get_mut(&unit)
+            && let Some(user) = logged.owner.user()
+            && logged.groups.is_empty()
+            && about.uid == Some(user)
+        {
             logged.groups = groups(pid);
             logged.groups.extend(about.rights.map(|rights| rights.gid));
         }
-        logged.owner
+    }
+
+    /// Whether a log may say which program a process runs.
+    fn may_name(&self, unit: UnitId, process: ProcessId) -> bool {
+        let (logged, standing) = (self.units.get(&unit), self.standings.get(&process));
+        let standing = standing.filter(|standing| standing.unit == unit);
+        logged
+            .zip(standing)
+            .is_some_and(|(logged, standing)| logged.owner.may_name(standing.state))
     }
 
     /// Whether it is not told which files a process uses.
     fn is_private(&self, unit: UnitId, process: ProcessId) -> bool {
-        let (Some(known), Some(logged)) = (self.known.get(&process), self.units.get(&unit)) else {
+        let Some(logged) = self.units.get(&unit) else {
             return true;
         };
         let of_late = self.rights.get(&process).map_or(&[][..], Vec::as_slice);
-        known.is_private
-            || of_late
-                .iter()
-                .any(|(rights, _)| !logged.owner.may_see(rights))
+        let was_others = |(rights, _): &(Rights, u8)| !logged.owner.may_name_with(rights);
+        !self.may_name(unit, process) || of_late.iter().any(was_others)
     }
 
     fn count_file(
@@ -632,6 +692,8 @@ impl Feed {
     fn forget(&mut self, processes: &Processes) {
         let gone = self.known.iter().filter(|(id, _)| !processes.knows(**id));
         let gone: Vec<(ProcessId, UnitId)> = gone.map(|(id, known)| (*id, known.unit)).collect();
+        self.standings
+            .retain(|process, _| processes.knows(*process));
         for (process, unit) in gone {
             self.known.remove(&process);
             if self.units.contains_key(&unit) {
@@ -651,7 +713,7 @@ impl Feed {
             }
             let idle = now.0.saturating_duration_since(logged.active.0);
             let is_long = now.0.saturating_duration_since(logged.begun) >= MAX_DURATION;
-            if idle >= END_AFTER || is_long || logged.is_to_end {
+            if idle >= END_AFTER || is_long || !logged.told.is_empty() {
                 ended.push((*unit, logged.active.1));
             }
         }
@@ -661,43 +723,74 @@ impl Feed {
         }
     }
 
+    /// The ends of the logs that got their last counts a drain ago.
+    fn closing_notes(&mut self) -> Vec<Note> {
+        let standings = &self.standings;
+        let closing = self.closing.iter_mut();
+        let notes = closing.map(|closing| {
+            let mut of_unit = standings.values().filter(|of| of.unit == closing.unit);
+            let awaits = of_unit.any(|standing| closing.owner.awaits(standing));
+            Note {
+                unit: closing.unit,
+                user: closing.owner.user().filter(|_| !awaits),
+                candidate: closing.owner.user(),
+                now: closing.end,
+                end: Some(closing.end),
+                told: std::mem::take(&mut closing.told),
+                ..Note::default()
+            }
+        });
+        notes.collect()
+    }
+
     /// Sends the notes. If the thread does not keep up, they stay, without files.
     fn send(&mut self, unix: i64) {
-        if self.notes.is_empty() {
+        if self.notes.is_empty() && self.closing.is_empty() {
             return;
         }
         let mut ended = Vec::new();
         for (unit, note) in &mut self.notes {
             note.now = unix;
             if let Some(logged) = self.units.get(unit) {
-                (note.user, note.candidate) = match logged.owner {
-                    Owner::Of(user) => (Some(user), None),
-                    Owner::Only(user) => (None, Some(user)),
-                    _ => (None, None),
-                };
+                note.candidate = logged.owner.user();
+                note.user = note.candidate.filter(|_| !logged.awaits);
                 note.groups.clone_from(&logged.groups);
             }
-            if let Some(end) = note.end {
+            if let Some(end) = note.end.take() {
                 ended.push((*unit, end));
             }
         }
         self.mounts.clear();
         self.named.clear();
-        let notes = std::mem::take(&mut self.notes).into_values().collect();
+        let mut notes = self.closing_notes();
+        let ends = notes.len();
+        // The end of a log comes before the beginning of the unit's next one.
+        notes.extend(std::mem::take(&mut self.notes).into_values());
         match self.writer.sender.try_send(Message::Notes(notes)) {
             Ok(()) => {
+                self.closing.clear();
                 for (unit, end) in ended {
-                    self.units.remove(&unit);
+                    let Some(logged) = self.units.remove(&unit) else {
+                        continue;
+                    };
+                    self.closing.push(Closing {
+                        unit,
+                        owner: logged.owner,
+                        end,
+                        told: logged.told,
+                    });
                     self.ended.insert(unit, end);
                     self.known.retain(|_, known| known.unit != unit);
                 }
             }
-            Err(TrySendError::Full(Message::Notes(notes))) => {
-                for mut note in notes {
+            Err(TrySendError::Full(Message::Notes(mut notes))) => {
+                let unsent = notes.split_off(ends);
+                for (note, closing) in notes.into_iter().zip(&mut self.closing) {
+                    closing.told = note.told;
+                }
+                for mut note in unsent {
                     let merged = note.merge();
                     self.counts.merged.fetch_add(merged, Relaxed);
-                    // It is said again when it can be sent.
-                    note.end = None;
                     self.notes.insert(note.unit, note);
                 }
             }
@@ -788,11 +881,6 @@ fn own_unit() -> Unit {
     attribution::unit(&[], &group, false)
 }
 
-fn is_batch(kind: Option<Kind>) -> bool {
-    use Kind::{Flux, Lsf, Pbs, Slurm};
-    matches!(kind, Some(Slurm | Pbs | Lsf | Flux))
-}
-
 /// What a log says of [`OTHERS`].
 pub fn others() -> About {
     About {
@@ -801,54 +889,9 @@ pub fn others() -> About {
     }
 }
 
-/// Whether a user may see which files a process uses, by the rule of ptrace(2); by its user alone where no more is known.
-fn is_open_to(about: &About, user: u32) -> bool {
-    match &about.rights {
-        Some(rights) => are_open_to(rights, user),
-        None => about.uid == Some(user),
-    }
-}
-
-fn are_open_to(rights: &Rights, user: u32) -> bool {
-    // Of whichever of the user's groups the process is.
-    rights.are_open_to(&Rights {
-        gid: rights.gid,
-        ..Rights::of_user(user)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn of(uid: u32, rights: Rights) -> About {
-        About {
-            uid: Some(uid),
-            rights: Some(rights),
-            ..About::default()
-        }
-    }
-
-    #[test]
-    fn a_log_is_a_users_only_if_all_processes_are() {
-        let user = |uid| of(uid, Rights::of_user(uid));
-        let elevated = Rights {
-            capabilities: 1,
-            ..Rights::of_user(7)
-        };
-        let owner = |seen: &[About]| seen.iter().fold(Owner::Unseen, |owner, of| owner.and(of));
-        assert_eq!(owner(&[user(7), user(7)]), Owner::Only(7));
-        for seen in [
-            [user(7), user(8)],
-            [user(0), user(7)],
-            [user(7), of(7, elevated)],
-            [user(7), About::default()],
-        ] {
-            assert_eq!(owner(&seen), Owner::Root, "{seen:?}");
-        }
-        assert_eq!(Owner::Batch.and(&user(7)), Owner::Of(7));
-        assert_eq!(Owner::Batch.and(&user(0)), Owner::Batch);
-    }
 
     #[test]
     fn what_is_merged_is_bounded_by_processes_and_loses_no_count() {

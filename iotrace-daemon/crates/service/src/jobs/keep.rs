@@ -130,12 +130,14 @@ fn remove(path: &Path) -> bool {
     true
 }
 
-/// Gives the logs of a service that was killed to their users.
+/// Gives the logs to their users that a service ended and did not come to give, because it was killed. Those that it was
+/// writing stay root's: their last counts may be of a process that would have made them root's.
 pub fn give_to_users(directory: &Path) {
     let own = effective_user();
     for path in logs(directory) {
         let is_own = fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == own);
-        let user = About::read(&path).and_then(|about| about.user);
+        let about = About::read(&path).filter(|about| about.complete);
+        let user = about.and_then(|about| about.user);
         if let Some(user) = user.filter(|user| is_own && *user != own)
             && let Err(error) = give(&path, user)
         {

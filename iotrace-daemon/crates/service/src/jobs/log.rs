@@ -40,7 +40,7 @@ pub struct Log {
     run: Run,
     about: About,
     model: Model,
-    /// Whose it will be, if nothing else comes.
+    /// Whose it will be, unless a process makes it root's.
     candidate: Option<u32>,
     /// Who waits for its end.
     told: Vec<oneshot::Sender<Option<PathBuf>>>,
@@ -100,10 +100,9 @@ impl Log {
 
     /// Takes what the unit did in an interval.
     pub fn take(&mut self, note: Note) {
-        self.about.user = self.about.user.or(note.user);
-        self.candidate = note.candidate;
+        (self.about.user, self.candidate) = (note.user, note.candidate);
         self.told.extend(note.told);
-        match self.about.user.or(self.candidate).filter(|user| *user != 0) {
+        match self.candidate {
             Some(user) if self.sight.is_none() => {
                 self.sight = Some(Sight::new(user, note.groups));
             }
@@ -244,7 +243,6 @@ impl Log {
             self.create()?;
         }
         if is_end {
-            self.about.user = self.about.user.or(self.candidate);
             self.run.room_bytes = host::room(&self.model);
         }
         let Some(recorder) = &mut self.recorder else {
@@ -286,7 +284,7 @@ impl Log {
             return Ok(());
         };
         let (date, name) = name::path(&About {
-            user: self.about.user.or(self.candidate),
+            user: self.candidate,
             ..self.about.clone()
         });
         let mut path = base.clone();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! feed   main loop: what each unit did in an interval, sent to the thread without ever waiting for it
+//! owner  whose a log is
 //! log    thread: the model and the recorder of one unit
 //! about  job.json, which names the unit of a log
 //! examine
@@ -19,6 +20,7 @@ mod feed;
 mod keep;
 mod log;
 mod name;
+mod owner;
 
 use std::{
     collections::HashMap,
@@ -310,16 +312,17 @@ impl Thread {
 }
 
 impl Writer {
-    /// Ends the logs. A thread that does not answer is left.
-    fn end(self, now: i64) {
+    /// Ends the logs. A thread that does not answer is left. The last notes say whose the logs are: without them, none ends.
+    fn end(self, notes: Vec<Note>, now: i64) {
         let end = Instant::now() + END_TIMEOUT;
-        let mut message = Message::End(now);
-        while Instant::now() < end {
-            match self.sender.try_send(message) {
-                Err(std::sync::mpsc::TrySendError::Full(back)) => message = back,
-                _ => break,
+        for mut message in [Message::Notes(notes), Message::End(now)] {
+            while Instant::now() < end {
+                match self.sender.try_send(message) {
+                    Err(std::sync::mpsc::TrySendError::Full(back)) => message = back,
+                    _ => break,
+                }
+                std::thread::sleep(LOOK_INTERVAL / 10);
             }
-            std::thread::sleep(LOOK_INTERVAL / 10);
         }
         while !self.thread.is_finished() && Instant::now() < end {
             std::thread::sleep(LOOK_INTERVAL / 10);
@@ -331,3 +334,6 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
