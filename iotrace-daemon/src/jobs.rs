@@ -162,7 +162,7 @@ fn end(end: &End) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes a log, and what is beside it. Where the user may not, since the directory of the day is root's, they are emptied; the
+/// Removes a log, and what is next to it. Where the user may not, since the directory of the day is root's, they are emptied; the
 /// service removes them then.
 fn remove(log: &Path) -> io::Result<()> {
     let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
@@ -197,7 +197,7 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
         if all.is_empty() {
             bail!(
                 "the recording of job {id} was not kept: `formats` in [jobs] lacks \"recording\"; `iotrace jobs show {id}` has \
-                 its sums, and other formats lie beside its directory"
+                 its sums, and other formats lie next to its directory"
             );
         }
         let count = all.len();

@@ -150,7 +150,7 @@ pub enum JobFormat {
 }
 
 impl JobFormat {
-    /// Those in files of their own, beside the log.
+    /// Those in files of their own, next to the log.
     pub const BESIDE: [Self; 3] = [Self::Darshan, Self::Html, Self::Json];
 
     /// As the configuration has it; also how the name of the file ends.

@@ -1,4 +1,4 @@
-//! What is made of a log that has ended: its verdict and findings, and the formats beside it.
+//! What is made of a log that has ended: its verdict and findings, and the formats next to it.
 //!
 //! Analysing a log takes memory and time as its job decides, and reads what users can write to. So a child process does it, as
 //! the log's user and without privileges, one at a time and limited.
@@ -43,7 +43,7 @@ const MAX_SAID: u64 = 1000;
 /// How the names of unfinished files end.
 const UNFINISHED: &str = "unfinished";
 
-/// The files beside a log, finished or not, that may be there.
+/// The files next to a log, finished or not, that may be there.
 pub fn beside(log: &Path) -> Vec<PathBuf> {
     let names = JobFormat::BESIDE.map(JobFormat::name);
     let finished = names.iter().map(|name| log.with_extension(name));

@@ -46,7 +46,7 @@ const MAX_DURATION: Duration = Duration::from_secs(86_400);
 
 /// Processes of one log that are kept one by one between two flushes. Beyond, they are kept as [`OTHERS`].
 pub const MAX_PROCESSES: usize = 20_000;
-/// Stands for all processes that found no room.
+/// All processes that found no room.
 pub const OTHERS: ProcessId = ProcessId { pid: 0, start: 0 };
 /// An event is seen before the drain that has the counters of the time before it, or before the one after that.
 const DRAINS_UNTIL_SETTLED: u8 = 2;
