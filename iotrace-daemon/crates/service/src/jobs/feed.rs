@@ -757,6 +757,7 @@ impl Feed {
                 note.groups.clone_from(&logged.groups);
             }
             if let Some(end) = note.end.take() {
+                note.now = end;
                 ended.push((*unit, end));
             }
         }

@@ -283,13 +283,15 @@ fn a_log_ends_when_the_events_of_its_last_counts_have_come() {
         });
         // These may be of a program whose exec the ring buffer still holds.
         machine.read(1);
-        assert!(machine.note().end.is_none());
+        let last = machine.note();
+        assert!(last.end.is_none());
         if is_late {
             machine.exec(1, BATCH, elevated());
         }
         machine.read(1);
         let notes = machine.take();
-        assert!(notes[0].end.is_some() && notes[0].counts.is_empty());
+        assert_eq!(notes[0].end, Some(last.now), "it lasts no longer");
+        assert!(notes[0].counts.is_empty());
         assert_eq!(notes[0].user, (!is_late).then_some(USER));
         assert!(notes[1].begin.is_some(), "the unit goes on in another log");
         assert_eq!(notes[1].user, (!is_late).then_some(USER));
