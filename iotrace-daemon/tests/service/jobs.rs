@@ -974,11 +974,18 @@ fn a_disk_that_hangs_costs_logs_and_not_the_service() {
     let hung = Slow::mount(&disk, &[], Speed::default());
     let (mut daemon, _config) = service(&disk, "least = \"1s\"");
     hung.hang();
-    let mut job = job("8211", &mounted.path.join("file"), 500, "20", None);
-    let beside = mounted.path.join("beside");
+    // Something to count in every interval.
+    let work = format!(
+        "while sleep 0.2; do {} if=/dev/zero of=\"$1\" bs=1000 count=5 status=none; done",
+        tool("dd").display()
+    );
+    let mut job = Command::new("sh")
+        .args(["-c", &work, "sh"])
+        .arg(mounted.path.join("file"))
+        .env("SLURM_JOB_ID", "8211")
+        .spawn()
+        .unwrap();
     wait_until("the loss is counted", || {
-        // Something to count in every interval.
-        fs::write(&beside, b"x").unwrap();
         assert_eq!(daemon.get("/healthz").status, 200);
         state(&daemon)["merged"].as_u64().unwrap() > 0
     });
