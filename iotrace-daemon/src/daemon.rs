@@ -122,6 +122,9 @@ struct Daemon {
     /// What clients of the socket ask, and who waits for an answer.
     questions: Receiver<Question>,
     waiting: Vec<Question>,
+    /// Whose log is to end, and those that wait for the end of an interval.
+    ends: Receiver<jobs::LogEnd>,
+    ending: Vec<jobs::LogEnd>,
     /// What recordings order, and who gets what part of the counts.
     orders: Receiver<Order>,
     subscriptions: Subscriptions,
@@ -139,6 +142,8 @@ struct Asked {
     ends_interval: bool,
     questions: usize,
     orders: usize,
+    /// Logs that end with the interval.
+    logs: usize,
 }
 
 struct Signals {
@@ -204,7 +209,8 @@ impl Daemon {
         let slurm_steps = config.metrics.slurm_steps;
         let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
         let mut intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
-        intake.set_jobs(jobs::start(&config.jobs, &run).context("the directory of job logs")?);
+        let logs = jobs::start(&config.jobs, &run, named);
+        intake.set_jobs(logs.context("the directory of job logs")?);
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,
@@ -240,9 +246,11 @@ impl Daemon {
         let address = listener.local_addr().context("the address of HTTP")?;
         let (asked, questions) = channel(QUESTIONS);
         let (ordered, orders) = channel(QUESTIONS);
+        let (log_ends, ends) = channel(QUESTIONS);
         let counting = Counting {
             questions: asked,
             orders: ordered,
+            ends: log_ends,
             hook: hook.name().into(),
             page_cache: config.trace.page_cache,
         };
@@ -283,6 +291,8 @@ impl Daemon {
             socket,
             questions,
             waiting: Vec::new(),
+            ends,
+            ending: Vec::new(),
             orders,
             subscriptions: Subscriptions::default(),
             families: Families::default(),
@@ -324,6 +334,9 @@ impl Daemon {
                         self.carry_out(done.orders, stats)?;
                         if done.ends_interval {
                             number += 1;
+                            for end in self.ending.drain(..done.logs) {
+                                self.intake.end_log(end);
+                            }
                             self.take(stats, number)?;
                         }
                         if asked.is_empty() {
@@ -334,7 +347,9 @@ impl Daemon {
                     None => return Ok(()),
                 },
                 _ = tick.tick() => {
-                    asked.push_back(Asked { ends_interval: true, ..Asked::default() });
+                    // All that came before is in the drain that begins now.
+                    let logs = self.ending.len() - asked.iter().map(|asked| asked.logs).sum::<usize>();
+                    asked.push_back(Asked { ends_interval: true, logs, ..Asked::default() });
                     self.ask();
                 }
                 Some(question) = self.questions.recv() => {
@@ -344,6 +359,7 @@ impl Daemon {
                         self.ask_for_clients(&mut asked);
                     }
                 }
+                Some(end) = self.ends.recv() => self.ending.push(end),
                 Some(order) = self.orders.recv() => {
                     self.take_order(order);
                     if asked.is_empty() {
@@ -364,6 +380,7 @@ impl Daemon {
             ends_interval: false,
             questions: self.waiting.len(),
             orders: self.subscriptions.waiting(),
+            logs: 0,
         };
         if next.questions + next.orders > 0 {
             asked.push_back(next);
@@ -465,6 +482,7 @@ impl Daemon {
             true => in_flight::of_all(&self.kernel.in_flight(), model, &self.clock),
             false => Vec::new(),
         };
+        intake.set_losses(&losses, stats.damaged);
         intake.read_ahead(model);
         self.shared.with(|state| {
             intake.take(model, &mut state.totals, now);
@@ -616,7 +634,9 @@ impl Daemon {
         let mut drain = drained?;
         // Recordings and job logs end with all that was done.
         drain.rest(&mut take)?;
-        subscriptions.end("the service ends", &detached.losses()?, drain.stats());
+        let losses = detached.losses()?;
+        intake.set_losses(&losses, drain.stats().damaged);
+        subscriptions.end("the service ends", &losses, drain.stats());
         shared.with(|state| intake.take(model, &mut state.totals, Instant::now()));
         intake.end_jobs();
         drop(self.socket);

@@ -2,21 +2,26 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::Write as _,
+    fs::{self, File},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, bail};
+use clap::ValueEnum as _;
 
-use super::{output::TextOrJson, user::number_of};
+use super::{output::TextOrJson, remote, user::number_of};
 use iotrace_model::run::rfc3339;
 use iotrace_report::escape::escape;
 use iotrace_service::{
     config::Config,
-    jobs::{about::About, logs},
+    jobs::{
+        about::{About, Found, is_named},
+        examine, logs,
+    },
+    socket::protocol::{Answer, Ask, EndLog},
 };
 
 #[derive(Debug, clap::Args)]
@@ -35,6 +40,17 @@ enum Action {
     Show(Named),
     /// Remove the logs of one job that are complete.
     Rm(Named),
+    /// Have the running service end the logs of one job now, and print where they are: for epilogs.
+    End(End),
+}
+
+#[derive(Debug, clap::Args)]
+struct End {
+    #[command(flatten)]
+    named: Named,
+    /// The service's Unix socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,9 +70,23 @@ struct Choice {
     /// Only jobs that began in this time, such as 2h or 7d.
     #[arg(long, value_name = "TIME", global = true, value_parser = humantime::parse_duration)]
     since: Option<Duration>,
+    /// Only jobs with this finding, such as `small-files-at-random`.
+    #[arg(long, global = true, value_name = "ID")]
+    finding: Option<String>,
+    /// Only jobs with a finding of this severity or a higher one.
+    #[arg(long, global = true, value_enum)]
+    severity: Option<Severity>,
     /// Print as text or as JSON.
     #[arg(short, long, value_enum, default_value = "text", global = true)]
     format: TextOrJson,
+}
+
+/// How grave a finding is, as a log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+enum Severity {
+    Low,
+    Medium,
+    High,
 }
 
 /// One log.
@@ -68,6 +98,9 @@ struct Log {
 /// Runs `iotrace jobs`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = &args.choice;
+    if let Some(Action::End(end)) = &args.action {
+        return self::end(end);
+    }
     let mut all = read(choice.dir.as_deref())?;
     if let Some(user) = &choice.user {
         let uid = number_of(user)?;
@@ -78,8 +111,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let first = i64::try_from(now.saturating_sub(since).as_nanos())?;
         all.retain(|log| log.about.start_unix_ns >= first);
     }
+    if let Some(code) = &choice.finding {
+        all.retain(|log| log.about.findings.iter().any(|found| found.code == *code));
+    }
+    if let Some(least) = choice.severity {
+        let is_grave = |found: &Found| {
+            let severity = Severity::from_str(&found.severity, false);
+            severity.is_ok_and(|severity| severity >= least)
+        };
+        all.retain(|log| log.about.findings.iter().any(is_grave));
+    }
     match &args.action {
-        None | Some(Action::List) => print(&all, choice.format)?,
+        // The end needs no list.
+        None | Some(Action::List | Action::End(_)) => print(&all, choice.format)?,
         Some(Action::Show(named)) => {
             all.retain(|log| is_of(&log.about, &named.id));
             some(&all, &named.id)?;
@@ -95,12 +139,47 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                         log.directory.display()
                     );
                 }
-                fs::remove_dir_all(&log.directory)
+                remove(&log.directory)
                     .with_context(|| format!("cannot remove {}", log.directory.display()))?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the service end logs.
+fn end(end: &End) -> anyhow::Result<ExitCode> {
+    let socket = end.socket.clone().unwrap_or_else(remote::place);
+    let job = end.named.id.clone();
+    let mut reader = remote::ask(&socket, Ask::EndLog(EndLog { job }))?;
+    let Answer::LogsEnded { directories } = remote::answer(&mut reader)? else {
+        bail!("the service answers with something else");
+    };
+    let mut out = io::stdout().lock();
+    for directory in directories {
+        writeln!(out, "{}", escape(directory.as_os_str().as_encoded_bytes()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes a log, and what is next to it. Where the user may not, since the directory of the day is root's, they are emptied; the
+/// service removes them then.
+fn remove(log: &Path) -> io::Result<()> {
+    let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    for path in examine::beside(log) {
+        match fs::remove_file(&path) {
+            Err(error) if denied(&error) => File::options()
+                .write(true)
+                .open(&path)
+                .and_then(|file| file.set_len(0))?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    match fs::remove_dir_all(log) {
+        Err(error) if denied(&error) && fs::read_dir(log)?.next().is_none() => Ok(()),
+        done => done,
+    }
 }
 
 /// Replaces `job:ID` by the logs of that job, the newest of each node.
@@ -114,6 +193,13 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
         let mut all = read(directory)?;
         all.retain(|log| is_of(&log.about, id));
         some(&all, id)?;
+        all.retain(|log| log.directory.join("meta.json").exists());
+        if all.is_empty() {
+            bail!(
+                "the recording of job {id} was not kept: `formats` in [jobs] lacks \"recording\"; `iotrace jobs show {id}` has \
+                 its sums, and other formats lie next to its directory"
+            );
+        }
         let count = all.len();
         // The newest are the last.
         let by_host = all
@@ -138,8 +224,7 @@ fn some(logs: &[Log], id: &str) -> anyhow::Result<()> {
 }
 
 fn is_of(about: &About, id: &str) -> bool {
-    let number = about.unit.split_once(':').map(|(_, number)| number);
-    about.unit == id || number == Some(id) || !about.job.is_empty() && about.job == id
+    is_named(id, &about.unit, &about.job)
 }
 
 /// All logs that this user can read, the oldest first.
@@ -167,7 +252,7 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
 }
 
 fn print(logs: &[Log], format: TextOrJson) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     if format == TextOrJson::Json {
         let mut values = Vec::new();
         for log in logs {
@@ -181,16 +266,28 @@ fn print(logs: &[Log], format: TextOrJson) -> anyhow::Result<()> {
     }
     writeln!(
         out,
-        "{:20} {:>10} {:>6} {:16} {:24} {:>15} {:>15} DIRECTORY",
-        "START", "SECONDS", "USER", "EXECUTABLE", "UNIT", "BYTES READ", "BYTES WRITTEN"
+        "{:20} {:>10} {:>6} {:16} {:24} {:>15} {:>15} {:16} {:32} DIRECTORY",
+        "START",
+        "SECONDS",
+        "USER",
+        "EXECUTABLE",
+        "UNIT",
+        "BYTES READ",
+        "BYTES WRITTEN",
+        "VERDICT",
+        "WORST FINDING"
     )?;
     for log in logs {
         let about = &log.about;
         let start = rfc3339(about.start_unix_ns);
+        let worst = about.findings.first();
+        let worst = worst.map_or(String::new(), |found| {
+            format!("{} ({})", found.code, found.severity)
+        });
         let executable = about.executable.rsplit('/').next().unwrap_or_default();
         writeln!(
             out,
-            "{:20} {:>10.1} {:>6} {:16} {:24} {:>15} {:>15} {}",
+            "{:20} {:>10.1} {:>6} {:16} {:24} {:>15} {:>15} {:16} {:32} {}",
             start.get(..19).unwrap_or(&start),
             about.duration_ns as f64 / 1e9,
             about.user.unwrap_or(0),
@@ -198,8 +295,17 @@ fn print(logs: &[Log], format: TextOrJson) -> anyhow::Result<()> {
             escape(about.unit.as_bytes()),
             about.bytes_read,
             about.bytes_written,
+            escape(or_dash(&about.verdict).as_bytes()),
+            escape(or_dash(&worst).as_bytes()),
             escape(log.directory.as_os_str().as_encoded_bytes())
         )?;
     }
     Ok(())
+}
+
+fn or_dash(text: &str) -> &str {
+    match text {
+        "" => "-",
+        text => text,
+    }
 }

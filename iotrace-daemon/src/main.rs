@@ -7,6 +7,7 @@ mod child;
 mod config;
 mod daemon;
 mod diff;
+mod examine;
 mod export;
 mod interrupt;
 mod jobs;
@@ -40,7 +41,7 @@ use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use iotrace_recording::memory;
 
 use iotrace_service::{
-    front,
+    front, jobs as logs,
     socket::protocol::{Code, Refusal},
 };
 use iotrace_tracer::kernel::{KernelError, Programs, error::chain};
@@ -82,7 +83,7 @@ enum Command {
     Snapshot(snapshot::Args),
     /// Print the report of a recording.
     Report(report::Args),
-    /// List the job logs of the service, show and remove them.
+    /// List the job logs of the service, show, end and remove them.
     Jobs(jobs::Args),
     /// Compare two recordings, before and after a change.
     Diff(diff::Args),
@@ -103,6 +104,9 @@ enum Command {
     /// Serve HTTP and users without privileges, for `iotrace daemon`, which starts it.
     #[command(hide = true, name = front::COMMAND)]
     Front,
+    /// Examine a job log that has ended, for `iotrace daemon`.
+    #[command(hide = true, name = logs::examine::COMMAND)]
+    Examine(examine::Args),
 }
 
 /// The definition of the command line, for manual pages and completions.
@@ -130,6 +134,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Man(args) => manual::man(&args),
+        Command::Examine(args) => examine::run(&args),
         Command::Front => front::process::run()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),

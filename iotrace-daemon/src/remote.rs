@@ -207,7 +207,10 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
         }
         Answer::All(sums) => Heard::All(sums),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
-        Answer::Error { .. } | Answer::Begun(_) | Answer::Snapshot(_) => {
+        Answer::Error { .. }
+        | Answer::Begun(_)
+        | Answer::Snapshot(_)
+        | Answer::LogsEnded { .. } => {
             anyhow::bail!("the service says what does not belong here")
         }
     })

@@ -9,9 +9,15 @@ use std::{
     ffi::CString,
     fs::File,
     io::{self, Read as _, Write as _},
-    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -63,6 +69,8 @@ struct Node {
 /// The mounted filesystem; gone at the end.
 pub struct Slow {
     at: PathBuf,
+    hangs: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Slow {
@@ -72,6 +80,8 @@ impl Slow {
         let device = File::options()
             .read(true)
             .write(true)
+            // One request wakes all threads that poll, and one of them gets it.
+            .custom_flags(libc::O_NONBLOCK)
             .open("/dev/fuse")
             .expect("/dev/fuse: these tests need a kernel with FUSE");
         let text = |text: &[u8]| CString::new(text).expect("no NUL");
@@ -100,18 +110,31 @@ impl Slow {
             device,
             nodes: Mutex::new(nodes.collect()),
             speed,
+            hangs: Arc::default(),
+            is_over: Arc::default(),
         });
+        let slow = Self {
+            at: at.into(),
+            hangs: Arc::clone(&server.hangs),
+            is_over: Arc::clone(&server.is_over),
+        };
         for _ in 0..THREADS {
             let server = Arc::clone(&server);
             std::thread::spawn(move || server.serve());
         }
-        Self { at: at.into() }
+        slow
+    }
+
+    /// Answers nothing from here on, until it is dropped.
+    pub fn hang(&self) {
+        self.hangs.store(true, Relaxed);
     }
 }
 
 impl Drop for Slow {
     fn drop(&mut self) {
         let place = CString::new(self.at.as_os_str().as_bytes()).expect("no NUL");
+        self.is_over.store(true, Relaxed);
         // The server's threads end when the device says so.
         // SAFETY: a string that ends with NUL.
         unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
@@ -122,6 +145,8 @@ struct Server {
     device: File,
     nodes: Mutex<Vec<Node>>,
     speed: Speed,
+    hangs: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
 }
 
 /// A request, without its header.
@@ -149,8 +174,7 @@ impl Request<'_> {
 impl Server {
     fn serve(&self) {
         let mut buffer = vec![0; MOST as usize + 4096];
-        // The device fails when the filesystem is unmounted.
-        while let Ok(length) = (&self.device).read(&mut buffer) {
+        while let Some(length) = self.next(&mut buffer) {
             let message = &buffer[..length];
             let opcode = u32::from_ne_bytes(message[4..8].try_into().expect("four bytes"));
             let unique = &message[8..16];
@@ -173,6 +197,43 @@ impl Server {
             // Fails where the one who asked is gone.
             let _ = (&self.device).write(&reply);
         }
+    }
+
+    /// Reads the next request; `None` at the end. While the filesystem hangs, requests stay in the kernel: nobody could kill
+    /// the one who waits for the answer to a request that was read.
+    fn next(&self, buffer: &mut [u8]) -> Option<usize> {
+        loop {
+            if self.hangs.load(Relaxed) {
+                if self.is_over.load(Relaxed) {
+                    // The device is closed with the last thread, which ends all requests.
+                    return None;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            if !self.has_request() {
+                continue;
+            }
+            match (&self.device).read(buffer) {
+                Ok(length) => return Some(length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The device fails when the filesystem is unmounted.
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Waits for a request, for a while; not if the filesystem hangs meanwhile.
+    fn has_request(&self) -> bool {
+        const LOOK_MS: i32 = 100;
+        let mut device = libc::pollfd {
+            fd: self.device.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one entry, alive for the call.
+        let ready = unsafe { libc::poll(&raw mut device, 1, LOOK_MS) };
+        ready > 0 && !self.hangs.load(Relaxed)
     }
 
     fn answer(&self, opcode: u32, request: &Request<'_>) -> Result<Vec<u8>, i32> {

@@ -1,6 +1,8 @@
 //! Processes that come and go by the thousand, of many jobs: memory stays flat, series stay few, and every job has what
 //! it did. Then the service is killed in mid-load and started again.
 //!
+//! So do the logs of jobs that go on for as long.
+//!
 //! `IOTRACE_CHURN_SECONDS` says for how long; `cargo xtask soak` does it for ten minutes.
 
 use std::{
@@ -14,6 +16,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+use iotrace_service::jobs::about::About;
 
 use crate::common::{
     daemon::{self, Daemon, Mounted, Sample, sum},
@@ -321,4 +325,94 @@ fn is_killed_and_starts_again(daemon: Daemon, mounted: &Mounted) {
         until_all_is_counted(&daemon, mounted.name(), &new);
     });
     drop(done);
+}
+
+/// Starts a job of short processes, each of which adds to the job's file, until `stop` exists.
+fn long_job(number: u32, file: &Path, stop: &Path) -> Child {
+    // Two processes in 12 seconds: 200 jobs have 2,000 a minute.
+    let work = format!(
+        "while [ ! -e \"$2\" ]; do \
+         {} if=/dev/zero of=\"$1\" bs=1000 count=3 oflag=append conv=notrunc status=none; sleep 12; done",
+        tool("dd").display()
+    );
+    Command::new("sh")
+        .args(["-c", &work, "sh"])
+        .args([file, stop])
+        .env("SLURM_JOB_ID", number.to_string())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn logs_of_many_jobs_are_exact() {
+    /// Memory of the service with all logs open.
+    const MOST_MIB: f64 = 400.0;
+    let seconds = std::env::var("IOTRACE_CHURN_SECONDS")
+        .map_or(30, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
+    let mounted = Mounted::new();
+    let logs = mounted.path.join("logs");
+    let config = tempfile::NamedTempFile::new().unwrap();
+    fs::write(
+        &config,
+        format!("[jobs]\ndirectory = {logs:?}\nmax_open = 1000\n"),
+    )
+    .unwrap();
+    let mut command = daemon::command();
+    command.arg("--config").arg(config.path());
+    let daemon = Daemon::start(&mut command);
+    let stop = mounted.path.join("stop");
+    let file = |job: u32| mounted.path.join(format!("job-{job}"));
+    let mut jobs = Vec::new();
+    for job in 0..JOBS {
+        jobs.push(long_job(40_000 + job, &file(job), &stop));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let started = Instant::now();
+    let mut memory = Vec::new();
+    while started.elapsed() < Duration::from_secs(seconds) {
+        std::thread::sleep(Duration::from_secs(3));
+        memory.push(gauge(&daemon.scrape(), "process_resident_memory_bytes") / MIB);
+    }
+    fs::write(&stop, b"").unwrap();
+    for job in &mut jobs {
+        assert!(job.wait().unwrap().success());
+    }
+    let of_job = |about: &About| about.job.parse::<u32>().ok()?.checked_sub(40_000);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let complete = loop {
+        let all = iotrace_service::jobs::logs(&logs).into_iter();
+        let mut all: Vec<_> = all
+            .filter_map(|log| {
+                let about = About::read(&log)?;
+                let job = of_job(&about).filter(|job| *job < JOBS)?;
+                Some((job, about, log))
+            })
+            .collect();
+        all.retain(|(_, about, _)| about.complete && !about.verdict.is_empty());
+        if all.len() >= JOBS as usize {
+            break all;
+        }
+        assert!(Instant::now() < deadline, "{} logs are complete", all.len());
+        std::thread::sleep(Duration::from_secs(1));
+    };
+    assert_eq!(complete.len() as u32, JOBS, "one log of each job");
+    let mut bytes = 0;
+    for (job, about, log) in &complete {
+        let truth = fs::metadata(file(*job)).unwrap().len();
+        let recorded = iotrace_recording::read(log).unwrap();
+        let written = recorded.model.io_totals().bytes_written;
+        assert_eq!((about.bytes_written, written), (truth, truth), "job {job}");
+        assert_eq!(about.merged, 0, "job {job}");
+        bytes += truth;
+    }
+    let most = memory.iter().copied().fold(0.0, f64::max);
+    println!(
+        "logs: {JOBS} jobs, {} processes, {bytes} bytes, all exact; memory {:.1} MiB first, {most:.1} MiB at most, {:.1} MiB last",
+        bytes / BYTES * 2,
+        memory.first().copied().unwrap_or_default(),
+        memory.last().copied().unwrap_or_default(),
+    );
+    assert!(most < MOST_MIB, "{most} MiB");
+    daemon.end(libc::SIGTERM);
 }

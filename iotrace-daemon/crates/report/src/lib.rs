@@ -184,6 +184,11 @@ impl<'a> Report<'a> {
         self.run
     }
 
+    /// The verdict, as the key `verdict.code` of the JSON report has it.
+    pub fn verdict(&self) -> &'static str {
+        self.judge().verdict.name()
+    }
+
     /// What the counts say of the job.
     pub fn analysis(&self) -> &Analysis {
         &self.analysis

@@ -131,6 +131,37 @@ pub struct Jobs {
     pub command_lines: CommandLines,
     /// Logs written at one time.
     pub max_open: usize,
+    /// What there is of a job in the end.
+    pub formats: Vec<JobFormat>,
+}
+
+/// A form of a job log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobFormat {
+    /// The log itself.
+    Recording,
+    /// For the tools of Darshan.
+    Darshan,
+    /// The report as a page.
+    Html,
+    /// The report as JSON, without its lists of processes and files.
+    Json,
+}
+
+impl JobFormat {
+    /// Those in files of their own, next to the log.
+    pub const BESIDE: [Self; 3] = [Self::Darshan, Self::Html, Self::Json];
+
+    /// As the configuration has it; also how the name of the file ends.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recording => "recording",
+            Self::Darshan => "darshan",
+            Self::Html => "html",
+            Self::Json => "json",
+        }
+    }
 }
 
 /// How much of a process's command line is written to a log.
@@ -222,6 +253,7 @@ impl Default for Jobs {
             flush: Span(Duration::from_secs(5)),
             command_lines: CommandLines::Executable,
             max_open: 256,
+            formats: vec![JobFormat::Recording],
         }
     }
 }
@@ -277,6 +309,15 @@ impl Config {
         }
         if self.jobs.flush.0 < MIN_FLUSH {
             return Err(("flush", "flush is at least 1s".into()));
+        }
+        let formats = &self.jobs.formats;
+        if formats.is_empty() {
+            let message = "formats names at least one of recording, darshan, html, json";
+            return Err(("formats", message.into()));
+        }
+        if formats.contains(&JobFormat::Darshan) && self.trace.detail != Detail::Full {
+            let message = "the format darshan needs detail = \"full\" under [trace]";
+            return Err(("formats", message.into()));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 //! How the front is confined: it drops its privileges before it reads anything, then all system calls that it does not need.
+//! What examines job logs drops its privileges the same way.
 
 use std::{collections::BTreeMap, fs, io};
 
@@ -83,7 +84,7 @@ const ALLOWED: &[i64] = &[
 /// Allowed for memory that is not executable, according to their third argument.
 const NOT_EXECUTABLE: [i64; 2] = [libc::SYS_mmap, libc::SYS_mprotect];
 
-/// Drops all privileges of this process, which must have one thread. Afterwards it is killed when its parent's thread ends.
+/// Drops all privileges of the front, which must have one thread. Afterwards it is killed when its parent's thread ends.
 pub fn drop_privileges() -> io::Result<()> {
     set_name(c"iotrace-front")?;
     // SAFETY: nothing in this process uses descriptors beyond the standard ones yet.
@@ -96,7 +97,13 @@ pub fn drop_privileges() -> io::Result<()> {
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     remove_oom_protection();
-    for (resource, limit) in LIMITS {
+    become_user(NOBODY, &LIMITS)
+}
+
+/// Limits this process, which must have one thread, and makes it one of `user` without privileges, if it may change its user.
+/// Afterwards it is killed when its parent's thread ends.
+pub fn become_user(user: u32, limits: &[(Resource, u64)]) -> io::Result<()> {
+    for (resource, limit) in limits.iter().copied() {
         let limit = getrlimit(resource)
             .maximum
             .map_or(limit, |maximum| limit.min(maximum));
@@ -109,7 +116,7 @@ pub fn drop_privileges() -> io::Result<()> {
     empty_bounding_set()?;
     let ids = CapabilitySet::SETUID | CapabilitySet::SETGID;
     if capabilities(None)?.effective.contains(ids) {
-        let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(NOBODY));
         set_thread_groups(&[])?;
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;

@@ -10,7 +10,7 @@
 //! ```
 
 mod answers;
-mod confine;
+pub(crate) mod confine;
 mod link;
 pub mod process;
 mod settings;

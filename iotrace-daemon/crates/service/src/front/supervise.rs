@@ -244,6 +244,7 @@ mod tests {
         let counting = Counting {
             questions: asked,
             orders: channel(1).0,
+            ends: channel(1).0,
             hook: "btf".into(),
             page_cache: true,
         };

@@ -33,6 +33,7 @@ use super::{
     findings::Looks,
     jobs::{self, Feed},
     processes::Processes,
+    socket::protocol::Code,
     totals::{Key, MountId, OTHER, Totals, UnitId, Value},
     undecided::{Decided, Undecided},
 };
@@ -53,7 +54,7 @@ use iotrace_phases::{
     phase::{Direction, Phase},
     used::Used,
 };
-use iotrace_tracer::drain::Batch;
+use iotrace_tracer::{drain::Batch, kernel::Losses};
 
 /// Calls in flight of one unit that are kept, the oldest.
 const MAX_IN_FLIGHT: usize = 256;
@@ -135,6 +136,24 @@ impl Intake {
     /// The state of the job logs, where there are any.
     pub fn jobs(&self) -> Option<jobs::State> {
         self.jobs.as_ref().map(Feed::state)
+    }
+
+    /// Takes what was lost until now, and how many events were damaged; comes before [`Intake::take`].
+    pub fn set_losses(&mut self, losses: &Losses, damaged: u64) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.set_losses(losses, damaged);
+        }
+    }
+
+    /// Has the log of one job ended with the next interval.
+    pub fn end_log(&mut self, end: jobs::LogEnd) {
+        match &mut self.jobs {
+            Some(jobs) => jobs.end_log(end),
+            None => end.refuse(
+                Code::Gone,
+                "the service writes no job logs: set `directory` under [jobs] in its configuration",
+            ),
+        }
     }
 
     /// Ends the job logs.
@@ -276,6 +295,9 @@ impl Intake {
         if let Batch::Events(events) = batch {
             for event in events {
                 self.processes.see(event, totals);
+                if let Some(jobs) = &mut self.jobs {
+                    jobs.see(event, &self.processes);
+                }
             }
         }
     }

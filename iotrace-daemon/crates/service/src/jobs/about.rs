@@ -32,6 +32,27 @@ pub struct About {
     pub merged: u64,
     /// Whether the log was ended; otherwise it is being written, or its service was killed.
     pub complete: bool,
+    /// The report's verdict; empty as long as the log has not been examined.
+    #[serde(default)]
+    pub verdict: String,
+    /// Findings by code, the worst first.
+    #[serde(default)]
+    pub findings: Vec<Found>,
+}
+
+/// Whether `id`, as people write it, names this unit or its job: `4242`, `slurm:4242`.
+pub fn is_named(id: &str, unit: &str, job: &str) -> bool {
+    let number = unit.split_once(':').map(|(_, number)| number);
+    unit == id || number == Some(id) || !job.is_empty() && job == id
+}
+
+/// A finding of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    pub code: String,
+    /// `high`, `medium` or `low`, as reports write it.
+    pub severity: String,
+    pub confidence: String,
 }
 
 impl About {

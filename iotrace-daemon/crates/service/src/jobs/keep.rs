@@ -11,7 +11,7 @@ use std::{
 use iotrace_recording::directory::effective_user;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 
-use super::about::About;
+use super::{about::About, examine::beside};
 
 /// All logs in a directory: what is four levels deep and ends in `.d`. Links are not followed.
 pub fn logs(directory: &Path) -> Vec<PathBuf> {
@@ -40,6 +40,11 @@ fn size(path: &Path, depth: usize) -> u64 {
     sizes.sum()
 }
 
+/// Room of a file on disk, bytes; 0 if it is not there.
+fn room(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |about| about.blocks() * 512)
+}
+
 /// A log on disk.
 struct Kept {
     path: PathBuf,
@@ -55,7 +60,7 @@ impl Kept {
         Some(Self {
             owner: about.uid(),
             modified: about.modified().ok()?,
-            bytes: size(&path, 1),
+            bytes: size(&path, 1) + beside(&path).iter().map(|path| room(path)).sum::<u64>(),
             path,
         })
     }
@@ -67,12 +72,14 @@ impl Kept {
 pub fn remove_old(directory: &Path, open: &HashSet<PathBuf>, age: Duration, max_bytes: u64) -> u64 {
     let now = SystemTime::now();
     let is_old = |log: &Kept| now.duration_since(log.modified).is_ok_and(|old| old >= age);
+    // A user may empty a log, and not remove it.
+    let is_empty = |log: &Kept| fs::read_dir(&log.path).is_ok_and(|mut all| all.next().is_none());
     let all = logs(directory).into_iter().filter_map(Kept::of);
     let mut by_owner: BTreeMap<u32, u64> = BTreeMap::new();
     let mut old = Vec::new();
     let mut kept = Vec::new();
     for log in all {
-        match !open.contains(&log.path) && is_old(&log) {
+        match !open.contains(&log.path) && (is_old(&log) || is_empty(&log)) {
             true => old.push(log.path),
             false => {
                 *by_owner.entry(log.owner).or_default() += log.bytes;
@@ -105,6 +112,10 @@ pub fn remove_old(directory: &Path, open: &HashSet<PathBuf>, age: Duration, max_
 
 /// Removes a log; whether that was possible.
 fn remove(path: &Path) -> bool {
+    for path in beside(path) {
+        // Most are not there.
+        let _ = fs::remove_file(path);
+    }
     // It follows no link.
     if let Err(error) = fs::remove_dir_all(path) {
         log::warn!("job logs: {} is not removed: {error}", path.display());
@@ -119,18 +130,30 @@ fn remove(path: &Path) -> bool {
     true
 }
 
-/// Gives the logs of a service that was killed to their users.
+/// Gives the logs to their users that a service ended and did not come to give, because it was killed. Those that it was
+/// writing stay root's: their last counts may be of a process that would have made them root's.
 pub fn give_to_users(directory: &Path) {
     let own = effective_user();
     for path in logs(directory) {
         let is_own = fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == own);
-        let user = About::read(&path).and_then(|about| about.user);
+        let about = About::read(&path).filter(|about| about.complete);
+        let user = about.and_then(|about| about.user);
         if let Some(user) = user.filter(|user| is_own && *user != own)
             && let Err(error) = give(&path, user)
         {
             log::warn!("job logs: {} stays the service's: {error}", path.display());
         }
     }
+}
+
+/// Logs that have ended and were not examined.
+pub fn unexamined(directory: &Path) -> Vec<PathBuf> {
+    let mut logs = logs(directory);
+    logs.retain(|log| {
+        let about = About::read(log);
+        about.is_some_and(|about| about.complete && about.verdict.is_empty())
+    });
+    logs
 }
 
 /// Makes a log the user's. What is in it comes first: as long as the directory is not the user's, nobody else can put

@@ -7,7 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Counts, about::About, feed::Note, keep, make_directory, name};
+use tokio::sync::oneshot;
+
+use super::{
+    Counts,
+    about::About,
+    feed::{MAX_PROCESSES, Note, OTHERS, others},
+    keep, make_directory, name,
+};
 use crate::{config, sight::Sight};
 use iotrace_model::{
     IoTotals, Model,
@@ -33,6 +40,10 @@ pub struct Log {
     run: Run,
     about: About,
     model: Model,
+    /// Whose it will be, unless a process makes it root's.
+    candidate: Option<u32>,
+    /// Who waits for its end.
+    told: Vec<oneshot::Sender<Option<PathBuf>>>,
     /// Which names its user may learn; none: it is root's.
     sight: Option<Sight>,
     recorder: Option<Recorder>,
@@ -74,6 +85,8 @@ impl Log {
                 ..about
             },
             model: Model::with_spans(),
+            candidate: None,
+            told: Vec::new(),
             sight: None,
             recorder: None,
             path: None,
@@ -87,16 +100,21 @@ impl Log {
 
     /// Takes what the unit did in an interval.
     pub fn take(&mut self, note: Note) {
-        self.about.user = self.about.user.or(note.user);
-        if self.sight.is_none()
-            && let Some(user) = self.about.user.filter(|user| *user != 0)
-        {
-            self.sight = Some(Sight::new(user, note.groups));
+        (self.about.user, self.candidate) = (note.user, note.candidate);
+        self.told.extend(note.told);
+        match self.candidate {
+            Some(user) if self.sight.is_none() => {
+                self.sight = Some(Sight::new(user, note.groups));
+            }
+            Some(_) => {}
+            None => self.sight = None,
         }
         let model = &mut self.model;
         for (process, about) in note.processes {
             self.gone.remove(&process);
-            model.restore_process(process, about);
+            if place_of(model, process) == process {
+                model.restore_process(process, about);
+            }
         }
         for mount in note.mounts {
             model.restore_mount(mount);
@@ -112,18 +130,26 @@ impl Log {
         let overflow = overflow.map(|(process, counters)| (process, Place::Overflow, counters));
         for (process, place, counters) in note.counts.into_iter().chain(overflow) {
             self.io_totals.add(&IoTotals::of(&counters));
+            let process = place_of(model, process);
             model.add(process, place, &counters);
         }
         for (process, file, number, counters) in note.spans {
-            model.add_span(process, file, number, &counters);
+            // The uses of others would be taken for those of one process.
+            if place_of(model, process) == process {
+                model.add_span(process, file, number, &counters);
+            }
         }
         for (process, place, op, errno, count) in note.failures {
+            let process = place_of(model, process);
             model.add_failures(process, place, op, errno, count.calls, count.ns);
         }
         for (process, phase, done) in note.phases {
+            let process = place_of(model, process);
             model.add_done(process, phase.into(), &done);
         }
-        self.gone.extend(note.gone);
+        let gone = note.gone.into_iter();
+        self.gone
+            .extend(gone.filter(|process| model.about(*process).is_some()));
         self.about.merged += note.merged;
         if let Some(end) = note.end {
             self.end(end);
@@ -149,6 +175,22 @@ impl Log {
     /// Where it is, once it is there.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
+    }
+
+    /// Where it is, if it has ended well.
+    pub fn written(&self) -> Option<&Path> {
+        self.path().filter(|_| self.is_done && self.about.complete)
+    }
+
+    /// Tells those who wait for its end, once it is done.
+    pub fn tell(&mut self) {
+        let is_written = self.written().is_some() || self.path.is_none();
+        for told in std::mem::take(&mut self.told) {
+            if is_written {
+                // Who waited may have gone.
+                let _ = told.send(self.path.clone());
+            }
+        }
     }
 
     /// Whether nothing more is to be written.
@@ -241,7 +283,10 @@ impl Log {
         let Some(base) = &self.config.directory else {
             return Ok(());
         };
-        let (date, name) = name::path(&self.about);
+        let (date, name) = name::path(&About {
+            user: self.candidate,
+            ..self.about.clone()
+        });
         let mut path = base.clone();
         for directory in date {
             path.push(directory);
@@ -324,5 +369,46 @@ impl Log {
         {
             log::warn!("job logs: {} is not removed: {error}", path.display());
         }
+    }
+}
+
+/// The process that counts of `process` are kept for: [`OTHERS`] where it finds no room.
+fn place_of(model: &mut Model, process: ProcessId) -> ProcessId {
+    if model.processes().len() < MAX_PROCESSES || model.about(process).is_some() {
+        return process;
+    }
+    if model.about(OTHERS).is_none() {
+        model.restore_process(OTHERS, others());
+    }
+    OTHERS
+}
+
+#[cfg(test)]
+mod tests {
+    use iotrace_model::{About as Process, counters::BYTES_WRITTEN};
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_bounded_by_processes_and_loses_no_count() {
+        let run = host::run("test", Target::All(true), "none", "basic").unwrap();
+        let mut log = Log::new(&Note::default(), &run, &config::Jobs::default());
+        let count = MAX_PROCESSES as u32 + 7;
+        let mut note = Note::default();
+        for pid in 1..=count {
+            let process = ProcessId { pid, start: 1 };
+            note.processes.push((process, Process::default()));
+            let mut counters = Counters::ZERO;
+            counters.v[BYTES_WRITTEN] = 5;
+            note.counts.push((process, Place::PathOnly, counters));
+        }
+        log.take(note);
+        assert_eq!(log.model.processes().len(), MAX_PROCESSES + 1);
+        let bytes = 5 * u64::from(count);
+        assert_eq!(log.model.io_totals().bytes_written, bytes);
+        assert_eq!(log.io_totals.bytes_written, bytes);
+        let others = log.model.processes().iter().find(|of| of.id == OTHERS);
+        let others = others.unwrap().path_only.interval();
+        assert_eq!(IoTotals::of(&others).bytes_written, 5 * 7);
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! feed   main loop: what each unit did in an interval, sent to the thread without ever waiting for it
+//! owner  whose a log is
 //! log    thread: the model and the recorder of one unit
 //! about  job.json, which names the unit of a log
+//! examine
+//!        what is made of a log that has ended, by a child process
 //! name   path of a log
 //! keep   removal of old logs
 //! ```
@@ -12,15 +15,17 @@
 //! directory that the service writes to.
 
 pub mod about;
+pub mod examine;
 mod feed;
 mod keep;
 mod log;
 mod name;
+mod owner;
 
 use std::{
     collections::HashMap,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -31,11 +36,17 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 pub use feed::Feed;
 pub use keep::logs;
 
-use crate::{config, totals::UnitId};
+use crate::{
+    config,
+    socket::protocol::{Code, Refusal},
+    totals::UnitId,
+};
+use examine::Queue;
 use feed::Note;
 use iotrace_model::run::Run;
 use log::Log;
@@ -44,10 +55,14 @@ use log::Log;
 const QUEUE_INTERVALS: usize = 4;
 /// Longest pause between two looks at what is due.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// The same as long as a log is being examined.
+const EXAMINE_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause between two removals of old logs.
 const KEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the end of the service waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the thread examines logs then; the others are examined after the next start.
+const LAST_EXAMINATIONS: Duration = Duration::from_secs(4);
 
 /// The state of the logs, as `/status` shows it.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -60,6 +75,8 @@ pub struct State {
     pub not_logged: u64,
     /// Logs that could not be ended.
     pub failed: u64,
+    /// Logs that have ended and of which verdict, findings or a format could not be made.
+    pub not_examined: u64,
     /// Counts that were logged without their file, for want of room.
     pub merged: u64,
     /// Logs that were removed because of their age or the size of all.
@@ -75,6 +92,7 @@ struct Counts {
     written: AtomicU64,
     not_logged: AtomicU64,
     failed: AtomicU64,
+    not_examined: AtomicU64,
     merged: AtomicU64,
     removed: AtomicU64,
     error: Mutex<Option<String>>,
@@ -87,6 +105,7 @@ impl Counts {
             written: self.written.load(Relaxed),
             not_logged: self.not_logged.load(Relaxed),
             failed: self.failed.load(Relaxed),
+            not_examined: self.not_examined.load(Relaxed),
             merged: self.merged.load(Relaxed),
             removed: self.removed.load(Relaxed),
             error: self
@@ -109,6 +128,26 @@ impl Counts {
     }
 }
 
+/// The wish that the logs of a job end now.
+pub struct LogEnd {
+    /// Number or unit of the job.
+    pub job: String,
+    /// Who wishes it.
+    pub user: u32,
+    /// One for each log.
+    pub reply: oneshot::Sender<Result<Vec<Ended>, Refusal>>,
+}
+
+/// The directory of a log, once it has ended; `None` if it was too short to be kept.
+pub type Ended = oneshot::Receiver<Option<PathBuf>>;
+
+impl LogEnd {
+    pub fn refuse(self, code: Code, message: &str) {
+        // Who wished it may have gone.
+        let _ = self.reply.send(Err(Refusal::new(code, message)));
+    }
+}
+
 /// What goes to the thread.
 enum Message {
     Notes(Vec<Note>),
@@ -122,15 +161,21 @@ struct Writer {
     thread: JoinHandle<()>,
 }
 
-/// Starts the logs, if they are configured.
-pub fn start(config: &config::Jobs, run: &Run) -> std::io::Result<Option<Feed>> {
+/// Starts the logs, if they are configured. `rules`: the file of the rules and thresholds that logs are examined by.
+pub fn start(
+    config: &config::Jobs,
+    run: &Run,
+    rules: Option<PathBuf>,
+) -> std::io::Result<Option<Feed>> {
     let Some(directory) = &config.directory else {
         return Ok(None);
     };
     make_directory(directory)?;
     let counts = Arc::new(Counts::default());
     let (sender, receiver) = sync_channel(QUEUE_INTERVALS);
+    let rules = rules.map(std::path::absolute).transpose()?;
     let thread = Thread {
+        queue: Queue::new(&config.formats, rules),
         config: config.clone(),
         run: run.clone(),
         logs: HashMap::new(),
@@ -171,6 +216,7 @@ struct Thread {
     config: config::Jobs,
     run: Run,
     logs: HashMap<UnitId, Vec<Log>>,
+    queue: Queue,
     counts: Arc<Counts>,
     /// When old logs were removed last.
     kept: Option<Instant>,
@@ -180,21 +226,35 @@ impl Thread {
     fn run(mut self, receiver: &Receiver<Message>) {
         if let Some(directory) = &self.config.directory {
             keep::give_to_users(directory);
+            for log in keep::unexamined(directory) {
+                self.queue.push(log);
+            }
         }
         loop {
-            match receiver.recv_timeout(LOOK_INTERVAL) {
+            let pause = match self.queue.is_busy() {
+                true => EXAMINE_INTERVAL,
+                false => LOOK_INTERVAL,
+            };
+            match receiver.recv_timeout(pause) {
                 Ok(Message::Notes(notes)) => notes.into_iter().for_each(|note| self.take(note)),
                 Ok(Message::End(now)) => {
                     for log in self.logs.values_mut().flatten() {
                         log.end(now);
                     }
                     self.write(true);
+                    let end = Instant::now() + LAST_EXAMINATIONS;
+                    self.queue.go_on(&self.counts);
+                    while self.queue.is_busy() && Instant::now() < end {
+                        std::thread::sleep(EXAMINE_INTERVAL);
+                        self.queue.go_on(&self.counts);
+                    }
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.write(false);
+            self.queue.go_on(&self.counts);
             self.keep();
         }
     }
@@ -217,6 +277,12 @@ impl Thread {
             log.write(now, is_last, &self.counts);
         }
         for logs in self.logs.values_mut() {
+            for log in logs.iter().filter_map(Log::written) {
+                self.queue.push(log.to_owned());
+            }
+            for log in logs.iter_mut().filter(|log| log.is_done()) {
+                log.tell();
+            }
             logs.retain(|log| !log.is_done());
         }
         self.logs.retain(|_, logs| !logs.is_empty());
@@ -246,16 +312,17 @@ impl Thread {
 }
 
 impl Writer {
-    /// Ends the logs. A thread that does not answer is left.
-    fn end(self, now: i64) {
+    /// Ends the logs. A thread that does not answer is left. The last notes say whose the logs are: without them, none ends.
+    fn end(self, notes: Vec<Note>, now: i64) {
         let end = Instant::now() + END_TIMEOUT;
-        let mut message = Message::End(now);
-        while Instant::now() < end {
-            match self.sender.try_send(message) {
-                Err(std::sync::mpsc::TrySendError::Full(back)) => message = back,
-                _ => break,
+        for mut message in [Message::Notes(notes), Message::End(now)] {
+            while Instant::now() < end {
+                match self.sender.try_send(message) {
+                    Err(std::sync::mpsc::TrySendError::Full(back)) => message = back,
+                    _ => break,
+                }
+                std::thread::sleep(LOOK_INTERVAL / 10);
             }
-            std::thread::sleep(LOOK_INTERVAL / 10);
         }
         while !self.thread.is_finished() && Instant::now() < end {
             std::thread::sleep(LOOK_INTERVAL / 10);
@@ -267,3 +334,6 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

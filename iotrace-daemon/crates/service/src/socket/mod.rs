@@ -29,7 +29,7 @@ use iotrace_tracer::kernel::Programs;
 use std::{
     io::{self, ErrorKind},
     os::unix::net::{UnixListener, UnixStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -42,6 +42,7 @@ use tokio::sync::{mpsc::Sender, oneshot};
 
 use super::{
     config::{Config, NO_SOCKET},
+    jobs::LogEnd,
     shared::Recordings,
     snapshot::Snapshot,
     subordinate::Subordinates,
@@ -61,6 +62,8 @@ use wire::Wire;
 /// Connections at one time, of all users and of one: in the front before their request, in the tracer after it.
 const MAX_CONNECTIONS: usize = 128;
 const MAX_CONNECTIONS_EACH: usize = 16;
+/// How long the end of a log may take.
+const LOG_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long recordings have to say goodbye when the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -90,6 +93,7 @@ pub struct Hub {
 pub struct Counting {
     pub questions: Sender<Question>,
     pub orders: Sender<Order>,
+    pub ends: Sender<LogEnd>,
     /// How its programs see system calls.
     pub hook: String,
     /// Whether they see the page cache and mapped files.
@@ -254,6 +258,17 @@ impl Hub {
             let place = place.ok_or_else(too_many_connections)?;
             match ask {
                 Ask::Record(record) => record_for(&stream, early, peer, place, record, self),
+                Ask::EndLog(what) => {
+                    let (stream, hub) = (stream.try_clone().map_err(failed)?, Arc::clone(self));
+                    tokio::spawn(async move {
+                        match end_logs(peer, what.job, &hub).await {
+                            Ok(directories) => say(&stream, &Answer::LogsEnded { directories }),
+                            Err(refusal) => hub.refuse(&stream, refusal),
+                        }
+                        drop(place);
+                    });
+                    Ok(())
+                }
                 Ask::Snapshot(what) => {
                     let (stream, hub) = (stream.try_clone().map_err(failed)?, Arc::clone(self));
                     let pid = what.pid.unwrap_or(peer.pid);
@@ -318,6 +333,33 @@ async fn snapshot(peer: Peer, pid: u32, hub: &Hub) -> Result<Snapshot, Refusal> 
         );
         Refusal::new(Code::Denied, message)
     })
+}
+
+/// Ends the logs of a job, and waits until they are written.
+async fn end_logs(peer: Peer, job: String, hub: &Hub) -> Result<Vec<PathBuf>, Refusal> {
+    let (reply, replied) = oneshot::channel();
+    let end = LogEnd {
+        job,
+        user: peer.rights.uid,
+        reply,
+    };
+    let ends = || Refusal::new(Code::Failed, "the service ends");
+    let asked = hub.counting.ends.send(end).await;
+    asked.map_err(|_| ends())?;
+    let mut directories = Vec::new();
+    for written in replied.await.map_err(|_| ends())?? {
+        let written = tokio::time::timeout(LOG_TIMEOUT, written).await;
+        let directory = written.map_err(|_| {
+            let message = "the log is ended, and the disk does not take it yet";
+            Refusal::new(Code::Failed, message)
+        })?;
+        let directory = directory.map_err(|_| {
+            let message = "the log could not be written: `jobs.error` in /status has the reason";
+            Refusal::new(Code::Failed, message)
+        })?;
+        directories.extend(directory);
+    }
+    Ok(directories)
 }
 
 /// Starts a recording in a thread of its own.

@@ -1,7 +1,7 @@
 //! What the service and its clients say to each other over the Unix socket: lines of JSON, and bytes behind some of them.
 //! `docs/reference/service-socket.md` describes it for other clients.
 
-use std::{collections::BTreeMap, os::fd::AsFd};
+use std::{collections::BTreeMap, os::fd::AsFd, path::PathBuf};
 
 use iotrace_common::ABI_VERSION;
 use rustix::net::{SendFlags, send};
@@ -33,6 +33,16 @@ pub enum Ask {
     Record(Record),
     /// What a process has done until now.
     Snapshot(Snapshot),
+    /// The end of a job's log.
+    EndLog(EndLog),
+}
+
+/// Which log is to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndLog {
+    /// Number or unit of the job.
+    pub job: String,
 }
 
 /// What to record.
@@ -111,6 +121,8 @@ pub enum Answer {
     Error { code: Code, message: String },
     /// What a process has done; nothing follows.
     Snapshot(Done),
+    /// The logs have ended and are in these directories; those that were too short have none. Nothing follows.
+    LogsEnded { directories: Vec<PathBuf> },
     /// The processes are traced from here on.
     Begun(Begun),
     /// So many bytes of this kind follow.
@@ -156,9 +168,9 @@ pub enum Code {
     BadRequest,
     /// Of another version.
     Version,
-    /// The process is another user's, or runs with other rights than its user's.
+    /// The process or the log is another user's, or the process runs with other rights than its user's.
     Denied,
-    /// There is no such process (any more).
+    /// There is no such process or log (any more).
     Gone,
     /// As many as the configuration allows are there already.
     Busy,
