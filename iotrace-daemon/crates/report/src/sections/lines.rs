@@ -66,11 +66,28 @@ fn name(place: &Place) -> String {
     format!("{}:{} {}", place.file, place.line, place.function)
 }
 
-/// The last directory and the file's name.
-fn short(place: &Place) -> String {
+/// The last directory, the file's name and the line.
+fn end(place: &Place) -> String {
     let mut from_end = place.file.rmatch_indices('/').skip(1);
     let begin = from_end.next().map_or(0, |(at, _)| at + 1);
-    format!("{}:{}", escape(place.file[begin..].as_bytes()), place.line)
+    format!("{}:{}", &place.file[begin..], place.line)
+}
+
+fn short(place: &Place) -> String {
+    escape(end(place).as_bytes())
+}
+
+/// The name in this many columns: directories go first, since a file's name and line say most.
+fn fitted(place: &Place, room: usize) -> String {
+    let whole = name(place);
+    let shown = shorten(whole.as_bytes(), room);
+    if shown == escape(whole.as_bytes()) {
+        return shown;
+    }
+    shorten(
+        format!("{} {}", end(place), place.function).as_bytes(),
+        room,
+    )
 }
 
 /// Lines by time.
@@ -93,9 +110,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             line.via.map_or_else(String::new, short),
         ]);
     }
-    table.push_column(page, "LINE", |row, room| {
-        shorten(name(shown[row].place).as_bytes(), room)
-    });
+    table.push_column(page, "LINE", |row, room| fitted(shown[row].place, room));
     page.table(table)?;
     if all.len() > shown.len() {
         let more = count((all.len() - shown.len()) as u64);

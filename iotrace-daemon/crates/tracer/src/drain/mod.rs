@@ -51,8 +51,8 @@ use iotrace_model::{
     counters::Counters,
     global_merged::Times,
     input::{Event, Place, ProcessId, Searched},
-    timeline::Segment,
     lines::Lined,
+    timeline::Segment,
     waits::Waited,
 };
 use lines::Lines;
