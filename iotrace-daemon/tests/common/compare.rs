@@ -41,6 +41,8 @@ pub const COUNTERS: [&str; 30] = [
     "transfer_writes",
     "close_ranges",
     "readlinks",
+    "syncfs",
+    "syncs",
     "zero_reads",
     "failures",
     "bytes_read",

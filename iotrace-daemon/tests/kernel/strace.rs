@@ -185,6 +185,8 @@ impl Seen {
             "mkdir" | "mkdirat" => ("mkdirs", "mkdir", Descriptor::None),
             "rmdir" => ("rmdirs", "rmdir", Descriptor::None),
             "readlink" | "readlinkat" => ("readlinks", "readlink", Descriptor::None),
+            "syncfs" => ("syncfs", "syncfs", at(0)),
+            "sync" => ("syncs", "sync", Descriptor::None),
             "close_range" => ("close_ranges", "close_range", Descriptor::None),
             "mmap" if call.has("MAP_ANONYMOUS") => return,
             "mmap" => {

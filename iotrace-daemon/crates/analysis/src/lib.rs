@@ -10,6 +10,7 @@
 //! defines each result, `docs/reference/findings.md` the findings. A result is left out if the data does not show it.
 
 pub mod balance;
+pub mod durable;
 pub mod epochs;
 pub mod findings;
 pub mod merged;
@@ -71,7 +72,7 @@ impl Analysis {
         let uses = Uses::new(model, run, sorted, &copies);
         let groups = Groups::new(model);
         let mut analysis = Self {
-            checkpoints: saves::saves(model, &uses),
+            checkpoints: saves::saves(model, run, &uses, &copies),
             restores: saves::loads(model, &uses),
             epochs: epochs::epochs(model, &uses, &groups),
             knows_cache: page_cache::is_known(model),

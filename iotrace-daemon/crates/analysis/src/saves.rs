@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
+    durable::{self, Durability, Written},
     naming::{Key, is_description, key},
     uses::{Touch, Uses, Visit},
 };
-use iotrace_model::Model;
+use iotrace_model::{Model, run::Run};
+use iotrace_phases::copies::Copies;
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -52,6 +54,10 @@ pub struct Event {
     pub training_pause_ns: Option<u64>,
     /// Nanoseconds from the start of the save before.
     pub interval_ns: Option<u64>,
+    /// Of a save: whether it survives a power cut.
+    pub durability: Durability,
+    /// What was written to each file, by index.
+    pub(crate) written: BTreeMap<u32, Written>,
     is_step: bool,
 }
 
@@ -95,6 +101,8 @@ impl Event {
             training_stopped: None,
             training_pause_ns: None,
             interval_ns: None,
+            durability: Durability::default(),
+            written: [(touch.file, Written::new(touch, part.is_exact))].into(),
             is_step: key.is_step,
         }
     }
@@ -114,6 +122,9 @@ impl Event {
             *self.by_process.entry(process).or_default() += bytes;
         }
         self.is_exact &= other.is_exact;
+        for (file, written) in other.written {
+            self.written.entry(file).or_default().absorb(&written);
+        }
     }
 }
 
@@ -125,7 +136,7 @@ struct Part {
 }
 
 /// The saves of a run, in order.
-pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
+pub fn saves(model: &Model, run: &Run, uses: &Uses, copies: &Copies) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let mut events = group(model, &parts, true, &uses.sizes);
     attach(&mut events);
@@ -144,6 +155,7 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
             .then(|| training.pause(event))
             .flatten();
     }
+    durable::judge(model, run, uses, copies, &mut events);
     events
 }
 
@@ -196,6 +208,8 @@ impl Part {
         own.sync_ns += touch.sync_ns;
         own.mmaps += touch.mmaps;
         own.extent = own.extent.max(touch.extent);
+        own.last_write = own.last_write.max(touch.last_write);
+        own.last_sync = own.last_sync.max(touch.last_sync);
     }
 }
 

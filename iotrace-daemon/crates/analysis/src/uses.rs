@@ -65,6 +65,9 @@ pub struct Touch {
     pub sync_ns: u64,
     /// Bytes of the file that the run has reached.
     pub extent: u64,
+    /// End of the last write, and up to when all writes were synced.
+    pub last_write: Option<i64>,
+    pub last_sync: Option<i64>,
 }
 
 impl Touch {
@@ -91,6 +94,17 @@ pub struct DirectorySync {
     pub syncs: u64,
     /// Nanoseconds in syncs.
     pub ns: u64,
+    /// Start of the last sync.
+    pub last: Option<i64>,
+}
+
+/// A sync of all files, or of those of one filesystem.
+#[derive(Clone, Copy, Debug)]
+pub struct WideSync {
+    /// Of the filesystem; `None`: all.
+    pub device: Option<u32>,
+    /// Start, nanoseconds since the start of the run.
+    pub at: i64,
 }
 
 /// Longest time after the last write until a close that is of the same save, nanoseconds.
@@ -105,6 +119,8 @@ pub struct Uses {
     pub saved: Vec<Touch>,
     pub loaded: Vec<Touch>,
     pub directory_syncs: Vec<DirectorySync>,
+    /// The last of each process in each interval.
+    pub wide_syncs: Vec<WideSync>,
     /// Files whose uses are known one by one, and that were renamed: file, process, when.
     pub renamed: Vec<(u32, u32, i64)>,
     pub series: Series,
@@ -194,6 +210,10 @@ impl Pass<'_> {
         } = delta;
         let start = self.run.start_unix_ns;
         let bounds = (bounds.start - start, bounds.end - start);
+        let is_told_later = matches!(*place, Place::File(file) if self.spanned.contains(&(*process, file)));
+        if !is_told_later {
+            self.wide_sync(*place, counters);
+        }
         let (Place::File(file), Some(row)) = (*place, *row) else {
             self.filling.add(bounds, *process, &[], counters);
             return;
@@ -246,6 +266,9 @@ impl Pass<'_> {
             let pieces: Vec<Counters> = pieces
                 .map(|index| spans.all()[*index as usize].cell.total())
                 .collect();
+            for piece in &pieces {
+                self.wide_sync(Place::File(one.file), piece);
+            }
             if self.model.file(one.file).is_directory() {
                 for piece in &pieces {
                     self.directory(one.file, one.process, piece);
@@ -325,6 +348,23 @@ impl Pass<'_> {
         self.at(moment.unwrap_or(self.run.clock.monotonic_ns(self.run.start_unix_ns)))
     }
 
+    fn wide_sync(&mut self, place: Place<u32>, counters: &Counters) {
+        let v = &counters.v;
+        let device = match place {
+            Place::File(file) if v[SYNCFS] > 0 => Some(self.model.file(file).id.device),
+            Place::PathOnly if v[SYNCS] > 0 => None,
+            _ => return,
+        };
+        if let Some(at) = self.moment(v[LAST_SYNC]) {
+            self.uses.wide_syncs.push(WideSync { device, at });
+        }
+    }
+
+    /// A moment; `None` for 0.
+    fn moment(&self, monotonic: u64) -> Option<i64> {
+        (monotonic != 0).then(|| self.at(monotonic))
+    }
+
     fn directory(&mut self, file: u32, process: u32, counters: &Counters) {
         let v = &counters.v;
         let syncs = counters.calls(op::is_file_sync);
@@ -336,6 +376,7 @@ impl Pass<'_> {
                 end: self.at(v[LAST_OPERATION]),
                 syncs,
                 ns: v[SYNC_NS],
+                last: self.moment(v[LAST_SYNC]),
             });
         }
     }
@@ -425,6 +466,8 @@ impl Pass<'_> {
             syncs: counters.calls(op::is_file_sync),
             sync_ns: v[SYNC_NS],
             extent: extent(counters),
+            last_write: self.moment(v[LAST_WRITE]),
+            last_sync: self.moment(v[LAST_SYNC]),
         }
     }
 

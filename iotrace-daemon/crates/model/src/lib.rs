@@ -35,7 +35,7 @@ pub mod input;
 mod intervals;
 mod io_totals;
 pub mod library;
-mod merge;
+pub mod merge;
 pub mod mounts;
 mod moves;
 mod negative_lookups;

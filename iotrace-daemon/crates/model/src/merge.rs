@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::{FailureKey, Model, files::Files, mounts};
 
 /// Filesystems that nodes share.
-const SHARED_FILESYSTEMS: [&str; 10] = [
+pub const SHARED_FILESYSTEMS: [&str; 10] = [
     "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "afs", "wekafs", "fuse",
 ];
 

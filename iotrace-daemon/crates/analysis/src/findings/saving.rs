@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Subject, Value, largest,
-    seconds, thresholds::*,
+    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Saving, Severity, Subject,
+    Value, largest, seconds, thresholds::*,
 };
-use crate::saves::Event;
+use crate::{
+    durable::Missing,
+    saves::Event,
+};
 use iotrace_model::groups::Groups;
 
 /// Time of all saves in sequence.
@@ -146,6 +149,66 @@ pub fn stalled(data: &Data<'_>) -> Option<Finding> {
         subjects: files(data, &stopped),
         advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
                  often."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// Saves that a power cut, or a crash of the kernel, may destroy. It is a risk and costs no time.
+pub fn not_durable(data: &Data<'_>) -> Option<Finding> {
+    let saves = &data.analysis.checkpoints;
+    let is_lost = |save: &&Event| {
+        let durability = &save.durability;
+        let is_staged = durability.missing.contains(&Missing::Storage);
+        durability.is_durable == Some(false) && !is_staged && !durability.is_copied
+    };
+    let lost: Vec<Event> = saves.iter().filter(is_lost).cloned().collect();
+    if lost.is_empty() {
+        return None;
+    }
+    let lacking = |missing: Missing| {
+        let lacking = lost.iter().filter(|save| save.durability.missing.contains(&missing));
+        lacking.count() as u64
+    };
+    let kinds = [
+        (Missing::FileSync, "files_not_synced"),
+        (Missing::SyncBeforeRename, "renamed_before_sync"),
+        (Missing::DirectorySync, "directory_not_synced"),
+        (Missing::NewFile, "written_in_place"),
+    ];
+    let kinds = kinds.map(|(missing, name)| (name, lacking(missing)));
+    let words: Vec<String> = kinds
+        .iter()
+        .filter(|(_, saves)| *saves > 0)
+        .map(|(name, _)| name.replace('_', " "))
+        .collect();
+    let unsynced = lost.iter().map(|save| save.durability.unsynced_bytes).sum();
+    let mut evidence = vec![
+        ("checkpoints", Value::Count(saves.len() as u64)),
+        ("not_durable", Value::Count(lost.len() as u64)),
+        ("unsynced_bytes", Value::Bytes(unsynced)),
+    ];
+    let counted = kinds.into_iter().filter(|(_, saves)| *saves > 0);
+    evidence.extend(counted.map(|(name, saves)| (name, Value::Count(saves))));
+    // These may destroy the save before as well.
+    let is_graver = lacking(Missing::NewFile) + lacking(Missing::SyncBeforeRename) > 0;
+    let not_known = &["mounts that sync each write", "whether the job saves elsewhere too"];
+    Some(Finding {
+        code: "checkpoint-not-durable",
+        saving: Saving {
+            severity: if is_graver { Severity::Medium } else { Severity::Low },
+            ..data.saving(0, Confidence::Medium, not_known)
+        },
+        title: format!(
+            "{} of {} checkpoints may be lost in a power cut: {}",
+            lost.len(),
+            saves.len(),
+            words.join(", ")
+        ),
+        evidence,
+        subjects: files(data, &lost),
+        advice: "Write a new file, call fsync on it, rename it to its name, and call fsync on the directory. Keep the checkpoint \
+                 before until then."
             .into(),
         also: Vec::new(),
     })
