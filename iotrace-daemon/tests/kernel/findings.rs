@@ -14,7 +14,7 @@ use std::{
 use crate::common::{
     Iotrace,
     cache::drop_pages,
-    directory, number, python,
+    directory, fio, number, python,
     slow::{Slow, Speed},
     text,
 };
@@ -919,6 +919,8 @@ fn checkpoint_not_durable() {
         ("syncfs", durable),
         ("sync", durable),
         ("by-another", durable),
+        ("by-another-descriptor", durable),
+        ("synced-again", durable),
         ("no-directory-sync", &["directory_sync"]),
         ("directory-synced-before", &["directory_sync"]),
         ("no-sync-before-rename", &["sync_before_rename"]),
@@ -950,6 +952,56 @@ fn checkpoint_not_durable() {
             assert_eq!(evidence(finding, "not_durable"), 1.0, "{variant}");
             assert_eq!(saves_at_most(finding), 0.0);
         }
+    }
+}
+
+#[test]
+fn syncs_by_requests_make_a_save_durable() {
+    for engine in ["io_uring", "libaio"] {
+        for (sync, missing) in [("1", &[] as &[&str]), ("0", &["file_sync"])] {
+            let top = on_storage();
+            let (engine, sync) = (
+                format!("--ioengine={engine}"),
+                format!("--end_fsync={sync}"),
+            );
+            let options = [
+                "--rw=write",
+                "--size=2m",
+                "--bs=256k",
+                "--iodepth=4",
+                "--fallocate=none",
+                "--filename=model.pt",
+                &engine,
+                &sync,
+            ];
+            let (_, report, _) = fio::run(Iotrace::record(), top.path(), &options);
+            let saves = report["checkpoints"].as_array().expect("saves");
+            let last = saves.last().expect("a save");
+            assert_eq!(
+                last["missing"],
+                Value::from(missing),
+                "{engine}: {saves:#?}"
+            );
+            assert_eq!(number(last, "bytes_written"), 2 * MIB, "{engine}");
+            if missing.is_empty() {
+                silent(&report, "checkpoint-not-durable");
+            } else {
+                found(&report, "checkpoint-not-durable");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_save_of_which_not_all_is_known_is_not_judged() {
+    for variant in ["msync", "mapped", "killed"] {
+        let top = on_storage();
+        let report = saved(variant, top.path());
+        let saves = report["checkpoints"].as_array().expect("saves");
+        let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
+        assert_eq!(last["durable"], Value::Null, "{variant}: {saves:#?}");
+        assert_eq!(number(last, "unsynced_bytes"), 0, "{variant}");
+        silent(&report, "checkpoint-not-durable");
     }
 }
 

@@ -5,7 +5,9 @@
 """
 
 import ctypes
+import mmap
 import os
+import signal
 import sys
 import zipfile
 
@@ -100,6 +102,41 @@ elif variant == "by-another":
         os.fsync(fd)
         os._exit(0)
     os.wait()
+elif variant == "by-another-descriptor":
+    write(NAME)
+    fd = os.open(NAME, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+elif variant == "synced-again":
+    # A sync of the file after its rename writes its name, too.
+    fd = os.open(TEMPORARY, os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(fd, BLOCK)
+    os.fsync(fd)
+    os.close(fd)
+    rename()
+    fd = os.open(NAME, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+elif variant == "msync":
+    write(NAME)
+    fd = os.open(NAME, os.O_RDWR)
+    with mmap.mmap(fd, 0) as memory:
+        memory.flush()
+    os.close(fd)
+elif variant == "mapped":
+    write(NAME)
+    fd = os.open(NAME, os.O_RDWR)
+    with mmap.mmap(fd, 0) as memory:
+        memory[: len(BLOCK)] = bytes([1]) * len(BLOCK)
+    os.fsync(fd)
+    os.close(fd)
+elif variant == "killed":
+    # Before it came to sync what it wrote.
+    child = os.fork()
+    if child == 0:
+        write(NAME)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
 elif variant == "zip":
     # As torch.save does: a zip file, written in parts and closed.
     with zipfile.ZipFile(NAME, "w") as file:

@@ -137,7 +137,11 @@ fn synced_at(thread: &Thread) -> u64 {
     if op::makes_durable(op) {
         // A request of io_uring may have waited for the writes that it is linked to.
         let is_request = thread.key.io.tid & NO_THREAD != 0;
-        return if is_request { thread.ended } else { thread.entered };
+        return if is_request {
+            thread.ended
+        } else {
+            thread.entered
+        };
     }
     let is_write = op == op::WRITE || op == op::TRANSFER_WRITE;
     if is_write && spans::are_kept(thread) && is_synchronous(thread) {

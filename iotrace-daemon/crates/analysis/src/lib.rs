@@ -72,7 +72,7 @@ impl Analysis {
         let uses = Uses::new(model, run, sorted, &copies);
         let groups = Groups::new(model);
         let mut analysis = Self {
-            checkpoints: saves::saves(model, run, &uses, &copies),
+            checkpoints: saves::saves(model, &uses),
             restores: saves::loads(model, &uses),
             epochs: epochs::epochs(model, &uses, &groups),
             knows_cache: page_cache::is_known(model),
@@ -83,6 +83,8 @@ impl Analysis {
             findings: Vec::new(),
             copies,
         };
+        let saves = &mut analysis.checkpoints;
+        durable::judge(model, run, &uses, &analysis.copies, saves);
         let mapped = epochs::mapped_bytes(model, &uses, sorted);
         if mapped as f64 > analysis.epochs.bytes as f64 * epochs::MAPPED_SHARE {
             analysis.epochs.epochs.clear();

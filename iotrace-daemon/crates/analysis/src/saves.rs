@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    durable::{self, Durability, Written},
+    durable::{Durability, Written},
     naming::{Key, is_description, key},
     uses::{Touch, Uses, Visit},
 };
-use iotrace_model::{Model, run::Run};
-use iotrace_phases::copies::Copies;
+use iotrace_model::Model;
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -54,7 +53,7 @@ pub struct Event {
     pub training_pause_ns: Option<u64>,
     /// Nanoseconds from the start of the save before.
     pub interval_ns: Option<u64>,
-    /// Of a save: whether it survives a power cut.
+    /// Of a save: whether it survives a power cut; not judged by [`saves`].
     pub durability: Durability,
     /// What was written to each file, by index.
     pub(crate) written: BTreeMap<u32, Written>,
@@ -136,7 +135,7 @@ struct Part {
 }
 
 /// The saves of a run, in order.
-pub fn saves(model: &Model, run: &Run, uses: &Uses, copies: &Copies) -> Vec<Event> {
+pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let mut events = group(model, &parts, true, &uses.sizes);
     attach(&mut events);
@@ -155,7 +154,6 @@ pub fn saves(model: &Model, run: &Run, uses: &Uses, copies: &Copies) -> Vec<Even
             .then(|| training.pause(event))
             .flatten();
     }
-    durable::judge(model, run, uses, copies, &mut events);
     events
 }
 
@@ -209,7 +207,6 @@ impl Part {
         own.mmaps += touch.mmaps;
         own.extent = own.extent.max(touch.extent);
         own.last_write = own.last_write.max(touch.last_write);
-        own.last_sync = own.last_sync.max(touch.last_sync);
     }
 }
 

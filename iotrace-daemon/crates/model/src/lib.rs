@@ -35,7 +35,7 @@ pub mod input;
 mod intervals;
 mod io_totals;
 pub mod library;
-pub mod merge;
+mod merge;
 pub mod mounts;
 mod moves;
 mod negative_lookups;
@@ -99,6 +99,8 @@ pub struct Model {
     history: Option<History>,
     /// Uses of files one by one, where intervals are kept.
     spans: Option<Spans>,
+    /// Whether it is from a recording that does not have the times of syncs.
+    lacks_syncs: bool,
 }
 
 impl Model {
@@ -117,6 +119,16 @@ impl Model {
             spans: Some(Spans::default()),
             ..Self::default()
         }
+    }
+
+    /// The times of syncs, and calls of sync and syncfs, were not recorded.
+    pub fn lack_syncs(&mut self) {
+        self.lacks_syncs = true;
+    }
+
+    /// Whether the times of syncs are known, and calls of sync and syncfs.
+    pub fn knows_syncs(&self) -> bool {
+        !self.lacks_syncs
     }
 
     /// Uses of files one by one, where they are kept.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::{FailureKey, Model, files::Files, mounts};
 
 /// Filesystems that nodes share.
-pub const SHARED_FILESYSTEMS: [&str; 10] = [
+const SHARED_FILESYSTEMS: [&str; 10] = [
     "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "9p", "afs", "wekafs", "fuse",
 ];
 
@@ -45,6 +45,7 @@ impl Model {
         }
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
+        self.lacks_syncs |= other.lacks_syncs;
         self.io_totals.add(&other.io_totals);
         for process in other.processes.into_all() {
             self.processes.push(process, node, &start);

@@ -234,7 +234,7 @@ impl Undecided {
         let copies = Copies::of(&unit.model);
         let sorted = sort(&unit.model, &self.classifier, &copies);
         let uses = Uses::new(&unit.model, &run, &sorted, &copies);
-        let events = saves::saves(&unit.model, &run, &uses, &copies);
+        let events = saves::saves(&unit.model, &uses);
         let waiting = unit.decide_rows(id, &sorted, is_over, now, &mut self.decided);
         let (saves, go_on) = unit.complete(&events, &waiting, &run, is_over);
         self.saves.extend(saves.into_iter().map(|save| (id, save)));
@@ -345,7 +345,6 @@ impl Unit {
             let monotonic = |at: i64| run.clock.monotonic_ns(run.start_unix_ns + at);
             complete.push(Saved {
                 bytes: event.bytes,
-                unsynced: event.durability.unsynced_bytes,
                 first: monotonic(event.start),
                 last: monotonic(event.end),
             });

@@ -102,9 +102,6 @@ impl Out<'_> {
         let help = "Bytes written to checkpoints that are complete.";
         let rows = all().map(|(labels, saves)| (labels, saves.bytes));
         self.counters("iotrace_checkpoint", Some(&Unit::Bytes), help, rows)?;
-        let help = "Bytes written to checkpoints that are complete, in files that were not synced after it.";
-        let rows = all().map(|(labels, saves)| (labels, saves.unsynced));
-        self.counters("iotrace_checkpoint_unsynced", Some(&Unit::Bytes), help, rows)?;
         let help = "When the last checkpoint was complete, since the Unix epoch.";
         let name = "iotrace_checkpoint_last_completed_timestamp";
         let rows = all()

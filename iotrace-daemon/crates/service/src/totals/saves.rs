@@ -6,15 +6,13 @@ use super::{OTHER, UnitId};
 
 /// Upper bounds of the durations that are counted together, seconds; longer ones follow.
 pub const BOUNDS: [f64; 9] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
-/// Series of one unit: count, bytes, those not synced, moment, and the histogram with its sum and count.
-pub(super) const SERIES: usize = BOUNDS.len() + 7;
+/// Series of one unit: count, bytes, moment, and the histogram with its sum and count.
+pub(super) const SERIES: usize = BOUNDS.len() + 6;
 
 /// A save that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     pub bytes: u64,
-    /// Of them: in files that no sync followed.
-    pub unsynced: u64,
     /// Its start and its end, `CLOCK_MONOTONIC` nanoseconds.
     pub first: u64,
     pub last: u64,
@@ -25,7 +23,6 @@ pub struct Saved {
 pub struct Saves {
     pub count: u64,
     pub bytes: u64,
-    pub unsynced: u64,
     /// Saves by duration: [`BOUNDS`], and longer.
     pub durations: [u64; BOUNDS.len() + 1],
     pub seconds: f64,
@@ -40,7 +37,6 @@ impl Saves {
         self.durations[bucket.unwrap_or(BOUNDS.len())] += 1;
         self.count += 1;
         self.bytes += save.bytes;
-        self.unsynced += save.unsynced;
         self.seconds += seconds;
         self.last = self.last.max(save.last);
     }

@@ -156,7 +156,6 @@ fn a_unit_that_is_gone_gets_no_cell() {
     totals.add(key(id, NO_MOUNT), Value::Counter(BYTES_READ), 5);
     let save = Saved {
         bytes: 1,
-        unsynced: 0,
         first: 0,
         last: 1,
     };
@@ -180,7 +179,6 @@ fn checkpoints_go_with_their_unit() {
     let second = |n: u64| n * 1_000_000_000;
     let save = |first, last| Saved {
         bytes: 15,
-        unsynced: 5,
         first: second(first),
         last: second(last),
     };
