@@ -19,7 +19,7 @@ use crate::{
         diagnose,
         maps::FAILURES,
         memory::field,
-        thread::Thread,
+        thread::{NO_THREAD, Thread},
     },
     features::{histogram, spans},
     platform::{path, phase, uprobe},
@@ -28,8 +28,6 @@ use crate::{
 const BPF_NOEXIST: u64 = 1;
 /// Of an open file: each write is synced, by O_SYNC as well.
 const O_DSYNC: u32 = 0o10_000;
-/// In the thread's number: a request of io_uring.
-const NO_THREAD: u32 = 1 << 31;
 
 /// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; null where that is
 /// full too. Leaves what finds the one that detail full adds.

@@ -18,7 +18,7 @@ const TEMPORARY: &str = "/out/model.pt.tmp";
 const NAME: &str = "/out/model.pt";
 
 /// What a program does, and when, milliseconds.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Write(u64),
     /// fsync of the file.
@@ -162,9 +162,10 @@ fn lacks(steps: &[Step], missing: &[Missing]) {
     let durability = durability(&job);
     assert_eq!(
         durability.missing,
-        missing.iter().copied().collect::<BTreeSet<_>>()
+        missing.iter().copied().collect::<BTreeSet<_>>(),
+        "{steps:?}"
     );
-    assert_eq!(durability.is_durable, Some(missing.is_empty()));
+    assert_eq!(durability.is_durable, Some(missing.is_empty()), "{steps:?}");
     let is_unsynced = missing.contains(&Missing::FileSync);
     assert_eq!(durability.unsynced_bytes > 0, is_unsynced);
     match missing {
