@@ -126,7 +126,7 @@ struct Judge<'a> {
     model: &'a Model,
     run: &'a Run,
     uses: &'a Uses,
-    /// Files that were written, or may have been synced, through memory.
+    /// Files that were, or may have been, written or synced through memory.
     mapped: BTreeSet<u32>,
     /// By file: bytes written in the whole run.
     bytes_written: BTreeMap<u32, u64>,
@@ -143,7 +143,9 @@ impl<'a> Judge<'a> {
         for row in model.rows() {
             let v = row.cell.total().v;
             let is_synced = v[MSYNCS] > 0 || (has_unplaced && v[MMAPS] > 0);
-            if v[MAPPED_BYTES_DIRTIED] > 0 || is_synced {
+            // Writes to pages that are dirty already are not seen.
+            let may_be_written = v[MMAPS] > 0 && v[BYTES_WRITTEN] > 0;
+            if v[MAPPED_BYTES_DIRTIED] > 0 || may_be_written || is_synced {
                 mapped.insert(row.file);
             }
             *bytes_written.entry(row.file).or_default() += v[BYTES_WRITTEN];
@@ -167,23 +169,25 @@ impl<'a> Judge<'a> {
                 .filter(|(_, written)| written.bytes > 0)
         };
         let largest = written().map(|(_, written)| written.bytes).max();
-        let mut is_unknown = !self.is_known(event);
+        let is_known = self.is_known(event);
+        let mut has_unknown = !is_known;
         let mut lacking = BTreeSet::new();
         for (file, written) in written() {
-            let mut missing = BTreeSet::new();
-            match self.file(event, *file, written) {
-                Some(lacks) if !is_unknown || lacks.contains(&Missing::Storage) => {
-                    missing.extend(lacks);
-                }
-                _ => is_unknown = true,
+            let lacks = self.file(event, *file, written);
+            let is_judged = lacks.is_some();
+            has_unknown |= !is_judged;
+            let mut missing: BTreeSet<Missing> = lacks.into_iter().flatten().collect();
+            let is_over = saved_before.contains(file) && self.is_written_over(*file);
+            let is_small = written.bytes * MIN_SHARE < largest.unwrap_or(0);
+            if is_judged && is_over && !is_small && !missing.contains(&Missing::Storage) {
+                missing.insert(Missing::NewFile);
+            }
+            if !is_known {
+                // Where the files are is known all the same.
+                missing.retain(|missing| *missing == Missing::Storage);
             }
             if missing.contains(&Missing::FileSync) {
                 durability.unsynced_bytes += written.bytes;
-            }
-            let is_small = written.bytes * MIN_SHARE < largest.unwrap_or(0);
-            let is_over = saved_before.contains(file) && self.is_written_over(*file);
-            if is_over && !is_small && !is_unknown && !missing.contains(&Missing::Storage) {
-                missing.insert(Missing::NewFile);
             }
             if !missing.is_empty() {
                 lacking.insert(*file);
@@ -192,7 +196,7 @@ impl<'a> Judge<'a> {
         }
         durability.is_durable = match durability.missing.is_empty() {
             false => Some(false),
-            true if is_unknown || largest.is_none() => None,
+            true if has_unknown || largest.is_none() => None,
             true => Some(true),
         };
         let is_copied = |file: &u32| {

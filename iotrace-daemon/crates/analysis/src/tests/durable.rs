@@ -366,3 +366,39 @@ fn losses_may_hide_a_sync() {
     job.model.add(id(1), Place::Overflow, &counters);
     assert_eq!(durability(&job).is_durable, None);
 }
+
+#[test]
+fn a_file_that_is_not_known_hides_no_other() {
+    for files in [["/out/a.pt", "/out/b.pt"], ["/out/b.pt", "/out/a.pt"]] {
+        let mut job = Job::with_spans(60_000);
+        job.program(1, 0);
+        for path in files {
+            let file = job.file(path, 0);
+            let mut counters = Counters::ZERO;
+            (
+                counters.v[OPENS],
+                counters.v[WRITES],
+                counters.v[BYTES_WRITTEN],
+            ) = (1, 1, MIB);
+            let at = START_NS + 1_000_000_000;
+            counters.v[FIRST_OPERATION] = at;
+            (counters.v[LAST_OPERATION], counters.v[LAST_WRITE]) = (at + 100, at + 50);
+            // Of one of them it is not known what reached storage.
+            counters.v[MAPPED_BYTES_DIRTIED] = if path.contains('a') { 4096 } else { 0 };
+            job.model.add(id(1), Place::File(file), &counters);
+            job.model.add_span(id(1), file, 1, &counters);
+        }
+        let saves = job.analysis().checkpoints;
+        let found: Vec<_> = saves.iter().map(|save| &save.durability).collect();
+        assert!(
+            found
+                .iter()
+                .any(|durability| durability.is_durable == Some(false))
+        );
+        let unsynced: u64 = found
+            .iter()
+            .map(|durability| durability.unsynced_bytes)
+            .sum();
+        assert_eq!(unsynced, MIB);
+    }
+}
