@@ -48,7 +48,7 @@ fn job(path: &str, steps: &[Step]) -> Job {
     let file = job.file(path, 0);
     let directory = directory(&mut job);
     let (mut span, mut is_opened) = (1, false);
-    for step in steps {
+    for (index, step) in steps.iter().enumerate() {
         let mut counters = Counters::ZERO;
         let mut set = |at: u64, values: &[(usize, u64)]| {
             let at = START_NS + at * 1_000_000;
@@ -119,11 +119,7 @@ fn job(path: &str, steps: &[Step]) -> Job {
                 continue;
             }
         }
-        let span = if on == file {
-            span
-        } else {
-            100 + counters.v[FIRST_OPERATION] as u32
-        };
+        let span = if on == file { span } else { 100 + index as u32 };
         job.model.add(id(1), Place::File(on), &counters);
         job.model.add_span(id(1), on, span, &counters);
     }
