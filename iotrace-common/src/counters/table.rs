@@ -174,7 +174,7 @@ counters! {
         major_fault_ns: u64 { MAJOR_FAULT_NS "major_fault" Nanoseconds Sum Reads [] "Time inside page faults on the mapped file that waited for storage, summed over faults; not included in the other times."; }
         timed_major_faults: u32 { TIMED_MAJOR_FAULTS "timed_major_faults" Calls Sum Reads [] "Page faults whose time was measured: those that the kernel counts as major, which wait for their own fetch or for one in progress; also counted in faults."; }
         direct_opens: u32 { DIRECT_OPENS "direct_opens" Calls Sum Rest [] "Opens with O_DIRECT, which bypasses the page cache; also counted in opens."; }
-        last_sync: u64 { LAST_SYNC "last_sync" Moment Max Rest [SPAN] "Start of the last fsync, fdatasync, syncfs or sync, or end of the last write with O_SYNC or O_DSYNC: what was written before it is on storage."; }
+        last_sync: u64 { LAST_SYNC "last_sync" Moment Max Rest [SPAN] "Start of the last fsync, fdatasync, syncfs or sync (by io_uring: its end), or end of the last write with O_SYNC or O_DSYNC: what was written before it is on storage."; }
     }
     /// Counters that detail `full` adds: those of Darshan's POSIX record, by its definitions.
     IoFull Full {
