@@ -80,6 +80,8 @@ operations! {
     23 TRANSFER_WRITE "transfer_write" WRITE WRITE [FILLS_CACHE] "The target side of sendfile, copy_file_range and splice.";
     24 CLOSE_RANGE "close_range" METADATA AS_OPENED [] "close_range: counted to the process, since it names no single file.";
     25 READLINK "readlink" METADATA AS_OPENED [LOOKS_UP STORES_RESULT] "readlink, readlinkat.";
+    26 SYNCFS "syncfs" SYNC WRITE [CHANGES] "syncfs: all files of the filesystem, counted to the file of its descriptor.";
+    27 SYNC "sync" SYNC AS_OPENED [CHANGES] "sync: all files, counted to the process.";
 }
 
 /// In place of an operation: the call is counted as nothing itself.
@@ -104,7 +106,7 @@ pub mod class {
     pub const OPEN: usize = 2;
     /// All others that move no data and sync none.
     pub const METADATA: usize = 3;
-    /// fsync, fdatasync, sync_file_range, msync.
+    /// fsync, fdatasync, sync_file_range, msync, syncfs, sync.
     pub const SYNC: usize = 4;
     /// Whatever failed.
     pub const FAILED: usize = 5;
@@ -131,7 +133,14 @@ pub const fn is_sync(op: usize) -> bool {
     class_of(op) == class::SYNC
 }
 
-/// Whether an operation syncs the file of a descriptor: all that sync but msync.
+/// Whether what was written before an operation has reached storage when it returns. sync_file_range does not flush the
+/// device's cache, nor write what is needed to find the data.
+#[inline(always)]
+pub const fn makes_durable(op: usize) -> bool {
+    matches!(op, FSYNC | FDATASYNC | SYNCFS | SYNC)
+}
+
+/// Whether an operation syncs the file of a descriptor: all that sync but msync and sync.
 pub const fn is_file_sync(op: usize) -> bool {
     is_sync(op) && direction_of(op) == direction::WRITE
 }
@@ -301,4 +310,6 @@ shapes! {
     47 IO_SUBMIT NONE REQUESTS ["io_submit"] "(context, number, struct iocb **).";
     48 IO_GETEVENTS NONE REQUESTS ["io_getevents", "io_pgetevents"] "(context, least, most, struct io_event *, ...).";
     49 IO_DESTROY NONE REQUESTS ["io_destroy"] "(context).";
+    50 SYNCFS SYNCFS DESCRIPTOR ["syncfs"] "(fd).";
+    51 SYNC SYNC NAME ["sync"] "().";
 }

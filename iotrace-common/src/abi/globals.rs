@@ -199,6 +199,7 @@ macro_rules! kernel_globals {
                     FILE_PATH: "file", "f_path";
                     FILE_POS: "file", "f_pos";
                     FILE_MODE: "file", "f_mode";
+                    FILE_FLAGS: "file", "f_flags";
                     INODE_MODE: "inode", "i_mode";
                     INODE_INO: "inode", "i_ino";
                     /// Of a device, its number.
@@ -290,7 +291,6 @@ macro_rules! kernel_globals {
                     MAPPING_HOST: "address_space", "host";
                     TASK_MINOR_FAULTS: "task_struct", "min_flt";
                     TASK_MAJOR_FAULTS: "task_struct", "maj_flt";
-                    FILE_FLAGS: "file", "f_flags";
                     FILE_PRIVATE: "file", "private_data";
                     INODE_DENTRY: "inode", "i_dentry.first";
                     VFSMOUNT_SB: "vfsmount", "mnt_sb";

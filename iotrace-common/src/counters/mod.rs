@@ -23,7 +23,7 @@ pub mod group {
     pub const WRITE: usize = 1;
     /// Everything that moves no data and syncs none.
     pub const META: usize = 2;
-    /// fsync, fdatasync, sync_file_range, msync.
+    /// fsync, fdatasync, sync_file_range, msync, syncfs, sync.
     pub const SYNC: usize = 3;
     /// Number of groups.
     pub const COUNT: usize = 4;

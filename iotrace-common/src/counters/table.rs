@@ -141,6 +141,8 @@ counters! {
             TRANSFER_WRITES "transfer_writes" Calls Sum Rest [SPAN] "sendfile, copy_file_range and splice to the file; bytes in bytes_written.";
             CLOSE_RANGES "close_ranges" Calls Sum Rest [] "close_range calls; counted by process, since they name no single file.";
             READLINKS "readlinks" Calls Sum Rest [] "readlink calls.";
+            SYNCFS "syncfs" Calls Sum Rest [SPAN] "syncfs calls, counted for the file of their descriptor.";
+            SYNCS "syncs" Calls Sum Rest [] "sync calls; counted by process, since they name no file.";
         }
         zero_reads: u32 { ZERO_READS "zero_reads" Calls Sum Reads [ALWAYS SPAN] "Reads that returned 0 bytes (end of file); also counted in reads."; }
         failures: u32 { FAILURES "failures" Calls Sum Rest [] "Failed calls of any kind; not included in the counters above."; }
@@ -153,7 +155,7 @@ counters! {
             READ_NS "read" Nanoseconds Sum Reads [ALWAYS SPAN] "Time inside reads and transfers from the file, summed over calls.";
             WRITE_NS "write" Nanoseconds Sum Rest [ALWAYS SPAN] "Time inside writes and transfers to the file, summed over calls.";
             META_NS "meta" Nanoseconds Sum Rest [ALWAYS SPAN] "Time inside metadata calls, which neither move nor sync data, summed over calls.";
-            SYNC_NS "sync" Nanoseconds Sum Rest [ALWAYS SPAN] "Time inside fsync, fdatasync, sync_file_range and msync, summed over calls.";
+            SYNC_NS "sync" Nanoseconds Sum Rest [ALWAYS SPAN] "Time inside fsync, fdatasync, sync_file_range, msync, syncfs and sync, summed over calls.";
         }
         failed_ns: u64 { FAILED_NS "failed" Nanoseconds Sum Rest [] "Time inside failed calls; not included in the other times."; }
         /// By direction ([`crate::phases::direction`]).
@@ -172,6 +174,7 @@ counters! {
         major_fault_ns: u64 { MAJOR_FAULT_NS "major_fault" Nanoseconds Sum Reads [] "Time inside page faults on the mapped file that waited for storage, summed over faults; not included in the other times."; }
         timed_major_faults: u32 { TIMED_MAJOR_FAULTS "timed_major_faults" Calls Sum Reads [] "Page faults whose time was measured: those that the kernel counts as major, which wait for their own fetch or for one in progress; also counted in faults."; }
         direct_opens: u32 { DIRECT_OPENS "direct_opens" Calls Sum Rest [] "Opens with O_DIRECT, which bypasses the page cache; also counted in opens."; }
+        last_sync: u64 { LAST_SYNC "last_sync" Moment Max Rest [SPAN] "Start of the last fsync, fdatasync, syncfs or sync (by io_uring: its end), or end of the last write with O_SYNC or O_DSYNC: what was written before it is on storage."; }
     }
     /// Counters that detail `full` adds: those of Darshan's POSIX record, by its definitions.
     IoFull Full {
@@ -246,6 +249,6 @@ counters! {
 
 const _: () = {
     // Costs: a cell is read and written at every call.
-    assert!(size_of::<Io>() == 4 * op::COUNT.next_multiple_of(2) + 152);
+    assert!(size_of::<Io>() == 4 * op::COUNT.next_multiple_of(2) + 160);
     assert!(size_of::<IoFull>() == 80 + 64 + 8 + 32 + 16 + 32 + 48 + 64 + 24);
 };

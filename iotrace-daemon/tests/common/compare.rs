@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Counters that count calls or bytes at every detail. Of each of them a report must say exactly what was done.
-pub const COUNTERS: [&str; 30] = [
+pub const COUNTERS: [&str; 32] = [
     "reads",
     "writes",
     "opens",
@@ -41,6 +41,8 @@ pub const COUNTERS: [&str; 30] = [
     "transfer_writes",
     "close_ranges",
     "readlinks",
+    "syncfs",
+    "syncs",
     "zero_reads",
     "failures",
     "bytes_read",

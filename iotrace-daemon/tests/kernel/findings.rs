@@ -14,7 +14,7 @@ use std::{
 use crate::common::{
     Iotrace,
     cache::drop_pages,
-    directory, number, python,
+    directory, fio, number, python,
     slow::{Slow, Speed},
     text,
 };
@@ -882,5 +882,140 @@ fn ranks_read_the_same() {
         let report = sampled(variant);
         let finding = find(&report, "ranks-read-the-same");
         assert!(finding.is_none(), "{variant}: {finding:#?}");
+    }
+}
+
+/// The report of a save in the way of `variant` (`programs/durable.py`) below `top`.
+fn saved(variant: &str, top: &Path) -> Value {
+    let job = Job::new();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/durable.py");
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        script.into(),
+        variant.into(),
+        top.into(),
+    ];
+    job.command(&command)
+}
+
+/// A directory on storage, or what counts as it.
+fn on_storage() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("ckpt-")
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .expect("a directory")
+}
+
+#[test]
+fn checkpoint_not_durable() {
+    let durable: &[&str] = &[];
+    for (variant, missing) in [
+        ("right", durable),
+        ("fdatasync", durable),
+        ("synced", durable),
+        ("o-dsync", durable),
+        ("o-sync", durable),
+        ("syncfs", durable),
+        ("sync", durable),
+        ("by-another", durable),
+        ("by-another-descriptor", durable),
+        ("synced-again", durable),
+        ("no-directory-sync", &["directory_sync"]),
+        ("directory-synced-before", &["directory_sync"]),
+        ("no-sync-before-rename", &["sync_before_rename"]),
+        ("renamed-only", &["file_sync", "directory_sync"]),
+        ("nothing", &["file_sync"]),
+        ("written-after", &["file_sync"]),
+        ("ranges", &["file_sync"]),
+        ("zip", &["file_sync"]),
+        ("in-place", &["new_file"]),
+    ] {
+        let top = on_storage();
+        let report = saved(variant, top.path());
+        let saves = report["checkpoints"].as_array().expect("saves");
+        let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
+        assert_eq!(
+            last["missing"],
+            Value::from(missing),
+            "{variant}: {saves:#?}"
+        );
+        assert_eq!(last["durable"], missing.is_empty(), "{variant}: {saves:#?}");
+        let unsynced = number(last, "unsynced_bytes");
+        let written = number(last, "bytes_written");
+        let is_unsynced = missing.contains(&"file_sync");
+        assert_eq!(unsynced, if is_unsynced { written } else { 0 }, "{variant}");
+        if missing.is_empty() {
+            silent(&report, "checkpoint-not-durable");
+        } else {
+            let finding = found(&report, "checkpoint-not-durable");
+            assert_eq!(evidence(finding, "not_durable"), 1.0, "{variant}");
+            assert_eq!(saves_at_most(finding), 0.0);
+        }
+    }
+}
+
+#[test]
+fn syncs_by_requests_make_a_save_durable() {
+    for engine in ["io_uring", "libaio"] {
+        for (sync, missing) in [("1", &[] as &[&str]), ("0", &["file_sync"])] {
+            let top = on_storage();
+            let (engine, sync) = (
+                format!("--ioengine={engine}"),
+                format!("--end_fsync={sync}"),
+            );
+            let options = [
+                "--rw=write",
+                "--size=2m",
+                "--bs=256k",
+                "--iodepth=4",
+                "--fallocate=none",
+                "--filename=model.pt",
+                &engine,
+                &sync,
+            ];
+            let (_, report, _) = fio::run(Iotrace::record(), top.path(), &options);
+            let saves = report["checkpoints"].as_array().expect("saves");
+            let last = saves.last().expect("a save");
+            assert_eq!(
+                last["missing"],
+                Value::from(missing),
+                "{engine}: {saves:#?}"
+            );
+            assert_eq!(number(last, "bytes_written"), 2 * MIB, "{engine}");
+            if missing.is_empty() {
+                silent(&report, "checkpoint-not-durable");
+            } else {
+                found(&report, "checkpoint-not-durable");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_save_of_which_not_all_is_known_is_not_judged() {
+    for variant in ["msync", "mapped", "killed"] {
+        let top = on_storage();
+        let report = saved(variant, top.path());
+        let saves = report["checkpoints"].as_array().expect("saves");
+        let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
+        assert_eq!(last["durable"], Value::Null, "{variant}: {saves:#?}");
+        assert_eq!(number(last, "unsynced_bytes"), 0, "{variant}");
+        silent(&report, "checkpoint-not-durable");
+    }
+}
+
+#[test]
+fn a_save_that_goes_elsewhere_is_no_fault() {
+    let top = on_storage();
+    silent(&saved("copied", top.path()), "checkpoint-not-durable");
+    // In memory it is staged: a sync would change nothing.
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let top = memory.path().join("checkpoints");
+    fs::create_dir(&top).expect("a directory");
+    let report = saved("nothing", &top);
+    silent(&report, "checkpoint-not-durable");
+    for save in report["checkpoints"].as_array().expect("saves") {
+        assert_eq!(save["missing"], Value::from(vec!["storage"]));
     }
 }

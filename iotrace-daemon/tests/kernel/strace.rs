@@ -185,6 +185,8 @@ impl Seen {
             "mkdir" | "mkdirat" => ("mkdirs", "mkdir", Descriptor::None),
             "rmdir" => ("rmdirs", "rmdir", Descriptor::None),
             "readlink" | "readlinkat" => ("readlinks", "readlink", Descriptor::None),
+            "syncfs" => ("syncfs", "syncfs", at(0)),
+            "sync" => ("syncs", "sync", Descriptor::None),
             "close_range" => ("close_ranges", "close_range", Descriptor::None),
             "mmap" if call.has("MAP_ANONYMOUS") => return,
             "mmap" => {
@@ -260,7 +262,7 @@ impl Seen {
 
 /// Runs a command under both and compares; `least` calls must have been seen.
 #[track_caller]
-fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, least: u64) {
+fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, least: u64) -> Counts {
     let logs = dir.join("strace");
     fs::create_dir(&logs).unwrap();
     let mut all: Vec<OsString> = vec![tool("strace").into()];
@@ -271,7 +273,7 @@ fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, lea
         "-s",
         "0",
         "-yy",
-        "--trace=file,desc,mmap,msync,%stat,%statfs,close_range",
+        "--trace=file,desc,mmap,msync,sync,%stat,%statfs,close_range",
         "-o",
     ] {
         all.push(option.into());
@@ -356,6 +358,7 @@ fn same<S: Into<OsString>>(dir: &Path, command: impl IntoIterator<Item = S>, lea
         compared += 1;
     }
     assert!(compared > 3, "{compared} files compared");
+    found
 }
 
 fn sh(script: &str) -> [OsString; 3] {
@@ -370,6 +373,16 @@ fn dd() {
                   && dd if=b of=c bs=512 skip=3 seek=5 count=40 conv=fdatasync,notrunc status=none \
                   && dd if=a status=none | dd of=d bs=100 status=none && ! dd if=missing of=e status=none 2>/dev/null";
     same(&dir, sh(script), 1500);
+}
+
+#[test]
+fn syncs() {
+    let (_keep, dir) = directory();
+    tool("sync");
+    let script = "echo 1 >a && echo 2 >b && sync -f a && sync -f a b && sync -d a && sync a b . && sync && sync \
+                  && ! sync -f missing 2>/dev/null";
+    let counted = same(&dir, sh(script), 100);
+    assert_eq!((counted.get("syncfs"), counted.get("syncs")), (3, 2));
 }
 
 #[test]

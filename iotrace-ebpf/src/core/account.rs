@@ -15,15 +15,19 @@ use iotrace_common::{
 use crate::{
     core::{
         cells::{self, Kept},
+        config::{FILE_FLAGS, TYPE_FILE},
         diagnose,
         maps::FAILURES,
-        thread::Thread,
+        memory::field,
+        thread::{NO_THREAD, Thread},
     },
     features::{histogram, spans},
     platform::{path, phase, uprobe},
 };
 
 const BPF_NOEXIST: u64 = 1;
+/// Of an open file: each write is synced, by O_SYNC as well.
+const O_DSYNC: u32 = 0o10_000;
 
 /// The entry of the thread's call, made if it is new; the overflow entry where its generation is full; null where that is
 /// full too. Leaves what finds the one that detail full adds.
@@ -117,7 +121,40 @@ pub fn add(io: *mut Io, thread: &Thread) {
         (*io).ns[group::of(op)] += thread.ns();
         add_union(io, thread);
         span(io, thread);
+        let synced = synced_at(thread);
+        if synced > (*io).last_sync {
+            (*io).last_sync = synced;
+        }
     }
+}
+
+/// Up to when all that was written to the file is on storage by the thread's call; 0: it syncs nothing.
+#[inline(always)]
+fn synced_at(thread: &Thread) -> u64 {
+    let op = thread.op();
+    if op::makes_durable(op) {
+        // A request of io_uring may have waited for the writes that it is linked to.
+        let is_request = thread.key.io.tid & NO_THREAD != 0;
+        return if is_request {
+            thread.ended
+        } else {
+            thread.entered
+        };
+    }
+    let is_write = op == op::WRITE || op == op::TRANSFER_WRITE;
+    if is_write && spans::are_kept(thread) && is_synchronous(thread) {
+        return thread.ended;
+    }
+    0
+}
+
+/// Whether each write to the thread's file is synced. Not known where files are not typed.
+#[inline(always)]
+fn is_synchronous(thread: &Thread) -> bool {
+    if cfg!(feature = "nobtf") || thread.file == 0 {
+        return false;
+    }
+    field::<u32>(thread.file, &TYPE_FILE, &FILE_FLAGS) & O_DSYNC != 0
 }
 
 /// Adds bytes moved: out of the file by a read or a transfer, else into it.

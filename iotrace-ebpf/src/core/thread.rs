@@ -34,6 +34,9 @@ pub mod state {
     pub const AIO: u32 = 4;
 }
 
+/// In the number of a thread: it is that of a CPU, on which a request of io_uring ended.
+pub const NO_THREAD: u32 = 1 << 31;
+
 /// In place of its shape, a call whose path could not be read at its start, and whose file is found at its end.
 pub const UNREAD_PATH: u8 = 0;
 

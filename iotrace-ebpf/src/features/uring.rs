@@ -40,7 +40,7 @@ use crate::{
         exit,
         maps::scratch,
         memory::{Address, cpu, field, load, now, probe},
-        thread::{Thread, verdict_of},
+        thread::{NO_THREAD, Thread, verdict_of},
     },
     features::oplog,
     merged::{
@@ -120,8 +120,6 @@ const DATASYNC: u32 = 1;
 const AT_REMOVEDIR: u32 = 0x200;
 /// `IORING_CQE_F_MORE`: the request goes on.
 const MORE: u32 = 2;
-/// Set in the number of a CPU that stands for a thread.
-const NO_THREAD: u32 = 1 << 31;
 
 const SUBMIT: u32 = 0;
 const COMPLETE: u32 = 1;

@@ -96,7 +96,7 @@ fn most_files(report: &Value) -> u64 {
 
 /// Calls of all kinds that succeeded.
 fn operations(counters: &Value) -> u64 {
-    const CALLS: [&str; 26] = [
+    const CALLS: [&str; 28] = [
         "opens",
         "reads",
         "writes",
@@ -123,6 +123,8 @@ fn operations(counters: &Value) -> u64 {
         "transfer_writes",
         "close_ranges",
         "readlinks",
+        "syncfs",
+        "syncs",
     ];
     CALLS.iter().map(|key| number(counters, key)).sum()
 }

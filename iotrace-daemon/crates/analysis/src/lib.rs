@@ -10,6 +10,7 @@
 //! defines each result, `docs/reference/findings.md` the findings. A result is left out if the data does not show it.
 
 pub mod balance;
+pub mod durable;
 pub mod epochs;
 pub mod findings;
 pub mod merged;
@@ -82,6 +83,8 @@ impl Analysis {
             findings: Vec::new(),
             copies,
         };
+        let saves = &mut analysis.checkpoints;
+        durable::judge(model, run, &uses, &analysis.copies, saves);
         let mapped = epochs::mapped_bytes(model, &uses, sorted);
         if mapped as f64 > analysis.epochs.bytes as f64 * epochs::MAPPED_SHARE {
             analysis.epochs.epochs.clear();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
+    durable::{Durability, Written},
     naming::{Key, is_description, key},
     uses::{Touch, Uses, Visit},
 };
@@ -52,6 +53,10 @@ pub struct Event {
     pub training_pause_ns: Option<u64>,
     /// Nanoseconds from the start of the save before.
     pub interval_ns: Option<u64>,
+    /// Of a save: whether it survives a power cut; not judged by [`saves`].
+    pub durability: Durability,
+    /// What was written to each file, by index.
+    pub(crate) written: BTreeMap<u32, Written>,
     is_step: bool,
 }
 
@@ -95,6 +100,8 @@ impl Event {
             training_stopped: None,
             training_pause_ns: None,
             interval_ns: None,
+            durability: Durability::default(),
+            written: [(touch.file, Written::new(touch, part.is_exact))].into(),
             is_step: key.is_step,
         }
     }
@@ -114,6 +121,9 @@ impl Event {
             *self.by_process.entry(process).or_default() += bytes;
         }
         self.is_exact &= other.is_exact;
+        for (file, written) in other.written {
+            self.written.entry(file).or_default().absorb(&written);
+        }
     }
 }
 
@@ -196,6 +206,7 @@ impl Part {
         own.sync_ns += touch.sync_ns;
         own.mmaps += touch.mmaps;
         own.extent = own.extent.max(touch.extent);
+        own.last_write = own.last_write.max(touch.last_write);
     }
 }
 

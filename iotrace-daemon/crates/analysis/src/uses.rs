@@ -5,7 +5,7 @@
 //! last open, read, write and close were. So one or two uses of a file in one interval are known with their times, and of
 //! more the number is known and the times of those between are not: [`Visit::is_exact`] says so.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use iotrace_common::op;
 use iotrace_model::{
@@ -65,6 +65,8 @@ pub struct Touch {
     pub sync_ns: u64,
     /// Bytes of the file that the run has reached.
     pub extent: u64,
+    /// End of the last write.
+    pub last_write: Option<i64>,
 }
 
 impl Touch {
@@ -93,6 +95,26 @@ pub struct DirectorySync {
     pub ns: u64,
 }
 
+/// The last sync of a file or directory, in one use of it or by one process in one interval.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSync {
+    /// What was written before this is on storage, nanoseconds since the start of the run.
+    pub at: i64,
+    /// Whether there were others in that use or interval.
+    pub has_others: bool,
+}
+
+/// A sync of all files, or of those of one filesystem.
+#[derive(Clone, Copy, Debug)]
+pub struct WideSync {
+    /// Who called it, by index.
+    pub process: u32,
+    /// Of the filesystem; `None`: all.
+    pub device: Option<u32>,
+    /// Start, nanoseconds since the start of the run.
+    pub at: i64,
+}
+
 /// Longest time after the last write until a close that is of the same save, nanoseconds.
 const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
@@ -105,6 +127,10 @@ pub struct Uses {
     pub saved: Vec<Touch>,
     pub loaded: Vec<Touch>,
     pub directory_syncs: Vec<DirectorySync>,
+    /// By file or directory: all syncs of it, of whatever phase and process.
+    pub file_syncs: BTreeMap<u32, Vec<FileSync>>,
+    /// The last of each process in each interval.
+    pub wide_syncs: Vec<WideSync>,
     /// Files whose uses are known one by one, and that were renamed: file, process, when.
     pub renamed: Vec<(u32, u32, i64)>,
     pub series: Series,
@@ -194,6 +220,11 @@ impl Pass<'_> {
         } = delta;
         let start = self.run.start_unix_ns;
         let bounds = (bounds.start - start, bounds.end - start);
+        let is_told_later =
+            matches!(*place, Place::File(file) if self.spanned.contains(&(*process, file)));
+        if !is_told_later {
+            self.sync(*process, *place, counters);
+        }
         let (Place::File(file), Some(row)) = (*place, *row) else {
             self.filling.add(bounds, *process, &[], counters);
             return;
@@ -246,6 +277,9 @@ impl Pass<'_> {
             let pieces: Vec<Counters> = pieces
                 .map(|index| spans.all()[*index as usize].cell.total())
                 .collect();
+            for piece in &pieces {
+                self.sync(one.process, Place::File(one.file), piece);
+            }
             if self.model.file(one.file).is_directory() {
                 for piece in &pieces {
                     self.directory(one.file, one.process, piece);
@@ -323,6 +357,36 @@ impl Pass<'_> {
     fn first_of(&self, moments: [u64; 3]) -> i64 {
         let moment = moments.into_iter().find(|moment| *moment != 0);
         self.at(moment.unwrap_or(self.run.clock.monotonic_ns(self.run.start_unix_ns)))
+    }
+
+    fn sync(&mut self, process: u32, place: Place<u32>, counters: &Counters) {
+        let v = &counters.v;
+        let Some(at) = self.moment(v[LAST_SYNC]) else {
+            return;
+        };
+        let device = match place {
+            Place::File(file) => {
+                let has_others = counters.calls(op::makes_durable) > 1;
+                let of_file = self.uses.file_syncs.entry(file).or_default();
+                of_file.push(FileSync { at, has_others });
+                Some(self.model.file(file).id.device).filter(|_| v[SYNCFS] > 0)
+            }
+            Place::PathOnly if v[SYNCS] > 0 => None,
+            _ => return,
+        };
+        if v[SYNCFS] + v[SYNCS] > 0 {
+            let wide = WideSync {
+                process,
+                device,
+                at,
+            };
+            self.uses.wide_syncs.push(wide);
+        }
+    }
+
+    /// A moment; `None` for 0.
+    fn moment(&self, monotonic: u64) -> Option<i64> {
+        (monotonic != 0).then(|| self.at(monotonic))
     }
 
     fn directory(&mut self, file: u32, process: u32, counters: &Counters) {
@@ -425,6 +489,7 @@ impl Pass<'_> {
             syncs: counters.calls(op::is_file_sync),
             sync_ns: v[SYNC_NS],
             extent: extent(counters),
+            last_write: self.moment(v[LAST_WRITE]),
         }
     }
 

@@ -102,6 +102,8 @@ pub struct Model {
     history: Option<History>,
     /// Uses of files one by one, where intervals are kept.
     spans: Option<Spans>,
+    /// Whether it is from a recording that does not have the times of syncs.
+    lacks_syncs: bool,
 }
 
 impl Model {
@@ -120,6 +122,16 @@ impl Model {
             spans: Some(Spans::default()),
             ..Self::default()
         }
+    }
+
+    /// The times of syncs, and calls of sync and syncfs, were not recorded.
+    pub fn lack_syncs(&mut self) {
+        self.lacks_syncs = true;
+    }
+
+    /// Whether the times of syncs are known, and calls of sync and syncfs.
+    pub fn knows_syncs(&self) -> bool {
+        !self.lacks_syncs
     }
 
     /// Uses of files one by one, where they are kept.

@@ -46,6 +46,7 @@ impl Model {
         }
         self.libraries
             .append(other.libraries, processes, |file| files[file as usize]);
+        self.lacks_syncs |= other.lacks_syncs;
         self.io_totals.add(&other.io_totals);
         for process in other.processes.into_all() {
             self.processes.push(process, node, &start);

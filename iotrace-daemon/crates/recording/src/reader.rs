@@ -12,6 +12,9 @@ use iotrace_model::{
     run::{Clock, Run},
 };
 
+/// The minor version that added the times of syncs, and calls of sync and syncfs.
+const MINOR_WITH_SYNCS: u32 = 2;
+
 /// A recording, read.
 pub struct Recorded {
     pub model: Model,
@@ -43,6 +46,9 @@ pub fn read_by(
     let minor = meta.format_minor_version;
     let clock = *clock.unwrap_or(&meta.run.clock);
     let mut model = Model::with_history();
+    if minor < MINOR_WITH_SYNCS {
+        model.lack_syncs();
+    }
     meta.mounts
         .iter()
         .filter_map(|entry| entry.mount())

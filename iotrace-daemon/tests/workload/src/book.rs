@@ -16,7 +16,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 /// What a call is counted as: its counter's name, and the name under which its failures stand.
-pub const OPS: [(&str, &str); 26] = [
+pub const OPS: [(&str, &str); 28] = [
     ("reads", "read"),
     ("writes", "write"),
     ("opens", "open"),
@@ -43,6 +43,8 @@ pub const OPS: [(&str, &str); 26] = [
     ("transfer_writes", "transfer_write"),
     ("close_ranges", "close_range"),
     ("readlinks", "readlink"),
+    ("syncfs", "syncfs"),
+    ("syncs", "sync"),
 ];
 
 /// Kinds of calls, indexes into [`OPS`].
@@ -75,6 +77,8 @@ pub enum Op {
     TransferWrite,
     CloseRange,
     Readlink,
+    Syncfs,
+    Sync,
 }
 
 /// The sheet of calls that name no open file.

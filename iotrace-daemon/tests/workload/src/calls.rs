@@ -214,8 +214,8 @@ pub mod nr {
         SYS_preadv2 as preadv2, SYS_pwritev as pwritev, SYS_pwritev2 as pwritev2, SYS_read as read,
         SYS_readlinkat as readlinkat, SYS_readv as readv, SYS_renameat as renameat,
         SYS_renameat2 as renameat2, SYS_sendfile as sendfile, SYS_splice as splice,
-        SYS_statx as statx, SYS_symlinkat as symlinkat, SYS_sync_file_range as sync_file_range,
-        SYS_truncate as truncate, SYS_unlinkat as unlinkat, SYS_write as write,
-        SYS_writev as writev,
+        SYS_statx as statx, SYS_symlinkat as symlinkat, SYS_sync as sync,
+        SYS_sync_file_range as sync_file_range, SYS_syncfs as syncfs, SYS_truncate as truncate,
+        SYS_unlinkat as unlinkat, SYS_write as write, SYS_writev as writev,
     };
 }

@@ -213,6 +213,7 @@ impl All<'_> {
         let file = c.open(DATA, &self.path("data"), libc::O_RDONLY);
         fails!(c, Getdents of DATA: getdents64(file, at, 4096) with ENOTDIR);
         ok!(c, Fsync of DIRECTORY: fsync(dir));
+        ok!(c, Syncfs of DIRECTORY: syncfs(dir));
         c.close(DIRECTORY, dir);
         c.close(DATA, file);
         // Pipes and their failures: nowhere.
@@ -287,8 +288,13 @@ impl All<'_> {
         for _ in 0..3 {
             ok!(c, SyncFileRange of DATA: sync_file_range(f, 0, 0, 2));
         }
+        ok!(c, Syncfs of DATA: syncfs(f));
+        for _ in 0..2 {
+            ok!(c, Sync of BY_NAME: sync());
+        }
         fails!(c, Fsync of BY_NAME: fsync(BAD_FD) with EBADF);
         fails!(c, Fdatasync of BY_NAME: fdatasync(BAD_FD) with EBADF);
+        fails!(c, Syncfs of BY_NAME: syncfs(BAD_FD) with EBADF);
         fails!(c, SyncFileRange of DATA: sync_file_range(f, 0, 0, 1 << 30) with EINVAL);
         // Lengths.
         ok!(c, Truncate of DATA: ftruncate(f, 50_000));

@@ -226,6 +226,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(saving::fsync_bound(data));
     findings.extend(saving::one_writer(data));
     findings.extend(saving::stalled(data));
+    findings.extend(saving::not_durable(data));
     findings.extend(workers::unbalanced(data));
     findings.extend(workers::idle(data));
     findings.extend(storage::stage(data, &facts));

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Subject, Value, largest,
-    seconds, thresholds::*,
+    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Saving, Severity, Subject,
+    Value, largest, seconds, thresholds::*,
 };
-use crate::saves::Event;
+use crate::{durable::Missing, saves::Event};
 use iotrace_model::groups::Groups;
 
 /// Time of all saves in sequence.
@@ -147,6 +147,90 @@ pub fn stalled(data: &Data<'_>) -> Option<Finding> {
         advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
                  often."
             .into(),
+        also: Vec::new(),
+    })
+}
+
+/// What a save may lack, the name of the count of such saves, and what to do.
+const LACKS: [(Missing, &str, &str); 4] = [
+    (
+        Missing::FileSync,
+        "files_not_synced",
+        "After the last write to a file, call fsync on it: with torch.save, open the file, save into it, flush it and call \
+         os.fsync on its descriptor; torch.distributed.checkpoint.FileSystemWriter does it with sync_files=True.",
+    ),
+    (
+        Missing::SyncBeforeRename,
+        "renamed_before_sync",
+        "Call fsync on a new file before it is renamed.",
+    ),
+    (
+        Missing::DirectorySync,
+        "directory_not_synced",
+        "After the rename, call fsync on the directory.",
+    ),
+    (
+        Missing::NewFile,
+        "written_in_place",
+        "Write a new file, and rename it to its name when it is synced, instead of writing over the checkpoint before.",
+    ),
+];
+
+/// Saves that a power failure, or a crash of the kernel, may destroy. It is a risk and costs no time.
+pub fn not_durable(data: &Data<'_>) -> Option<Finding> {
+    let saves = &data.analysis.checkpoints;
+    let is_at_risk = |save: &&Event| {
+        let durability = &save.durability;
+        let is_staged = durability.missing.contains(&Missing::Storage);
+        durability.is_durable == Some(false) && !is_staged && !durability.is_copied
+    };
+    let at_risk: Vec<Event> = saves.iter().filter(is_at_risk).cloned().collect();
+    if at_risk.is_empty() {
+        return None;
+    }
+    let lacking = |missing: Missing| {
+        let lacks = |save: &&Event| save.durability.missing.contains(&missing);
+        at_risk.iter().filter(lacks).count() as u64
+    };
+    let lacks = LACKS.map(|(missing, name, advice)| (lacking(missing), name, advice));
+    let lacks = || lacks.iter().filter(|(saves, ..)| *saves > 0);
+    let words: Vec<String> = lacks().map(|(_, name, _)| name.replace('_', " ")).collect();
+    let mut advice: Vec<&str> = lacks().map(|(.., advice)| *advice).collect();
+    if lacking(Missing::NewFile) == 0 {
+        advice.push("The end of the job alone loses nothing.");
+    }
+    let unsynced = at_risk.iter().map(|save| save.durability.unsynced_bytes);
+    let mut evidence = vec![
+        ("checkpoints", Value::Count(saves.len() as u64)),
+        ("not_durable", Value::Count(at_risk.len() as u64)),
+        ("unsynced_bytes", Value::Bytes(unsynced.sum())),
+    ];
+    evidence.extend(lacks().map(|(saves, name, _)| (*name, Value::Count(*saves))));
+    // These may destroy the save before as well.
+    let is_graver = lacking(Missing::NewFile) + lacking(Missing::SyncBeforeRename) > 0;
+    let not_known = &[
+        "mounts and files that sync each write, and syncs by processes that were not traced",
+        "whether the job saves elsewhere too",
+    ];
+    Some(Finding {
+        code: "checkpoint-not-durable",
+        saving: Saving {
+            severity: if is_graver {
+                Severity::Medium
+            } else {
+                Severity::Low
+            },
+            ..data.saving(0, Confidence::Medium, not_known)
+        },
+        title: format!(
+            "{} of {} checkpoints may be lost if the node crashes or loses power: {}",
+            at_risk.len(),
+            saves.len(),
+            words.join(", ")
+        ),
+        evidence,
+        subjects: files(data, &at_risk),
+        advice: advice.join(" "),
         also: Vec::new(),
     })
 }

@@ -21,6 +21,7 @@ use iotrace_phases::{Classifier, context::sort, copies::Copies};
 const MS: u64 = 1_000_000;
 /// When the run starts, by the monotonic clock and since the epoch, nanoseconds.
 const START: u64 = 1_000 * MS;
+pub const START_NS: u64 = START;
 
 /// A job whose times are milliseconds since its start.
 pub struct Job {
@@ -43,9 +44,18 @@ pub struct Use<'a> {
 impl Job {
     /// A job of so many milliseconds on a local disk and a network filesystem, `/lustre`.
     pub fn new(duration: u64) -> Self {
-        let mut model = Model::with_history();
+        Self::of(Model::with_history(), duration)
+    }
+
+    /// The same, whose uses of files are known one by one.
+    pub fn with_spans(duration: u64) -> Self {
+        Self::of(Model::with_spans(), duration)
+    }
+
+    fn of(mut model: Model, duration: u64) -> Self {
         model.update_mounts(
-            b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:40 / /lustre rw - lustre mgs:/fs rw\n",
+            b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:40 / /lustre rw - lustre mgs:/fs rw\n\
+              3 1 0:50 / /dev/shm rw - tmpfs tmpfs rw\n",
         );
         let run = Run {
             iotrace_version: "0".into(),
@@ -107,6 +117,8 @@ impl Job {
         let inode = self.files.len() as u64 + 1;
         let device = if path.starts_with("/lustre") {
             40
+        } else if path.starts_with("/dev/shm") {
+            50
         } else {
             8 << 20 | 1
         };
@@ -189,6 +201,7 @@ impl Job {
             (WRITE_NS, ns),
             (FSYNCS, u64::from(sync > 0)),
             (SYNC_NS, sync * MS),
+            (LAST_SYNC, u64::from(sync > 0) * (START + used.to * MS - 2)),
             (MAX_BYTE_WRITTEN, bytes - 1),
         ];
         self.add(used, &values, FIRST_WRITE, LAST_WRITE);

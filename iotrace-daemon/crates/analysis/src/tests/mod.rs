@@ -1,5 +1,6 @@
 //! Tests of the analysis on small jobs: what each does is written down, what is found is known.
 
+mod durable;
 mod epochs;
 mod findings;
 mod job;

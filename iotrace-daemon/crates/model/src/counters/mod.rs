@@ -271,7 +271,7 @@ mod tests {
         (io.mapped_bytes, io.mapped_bytes_dirtied) = (16, 17);
         (io.faults, io.major_faults) = (18, 19);
         (io.major_fault_ns, io.timed_major_faults) = (20, 21);
-        io.direct_opens = 22;
+        (io.direct_opens, io.last_sync) = (22, 50);
         full.read_sizes = std::array::from_fn(|bucket| 200 + bucket as u32);
         full.write_sizes = std::array::from_fn(|bucket| 300 + bucket as u32);
         (full.access_sizes_other, full.strides_other) = (23, 24);
@@ -294,9 +294,13 @@ mod tests {
         counters.absorb(&Counters::from(&io));
         let operations = 100..100 + op::COUNT as u64;
         let sizes = (200..210).chain(300..310);
-        let expected = operations.chain(1..=22).chain(sizes).chain(23..=49);
+        let expected = operations
+            .chain(1..=22)
+            .chain([50])
+            .chain(sizes)
+            .chain(23..=49);
         assert!(expected.eq(counters.v), "{:?}", counters.v);
-        assert_eq!(counters.v[DIRECT_OPENS], 22);
+        assert_eq!((counters.v[DIRECT_OPENS], counters.v[LAST_SYNC]), (22, 50));
         assert_eq!(counters.v[MERGED_META_NS], 49);
         assert_eq!(counters.sizes.entries(), [(4096, 2)]);
         assert_eq!(counters.strides.entries(), [(512, 1)]);

@@ -194,6 +194,11 @@ fn save(report: &Report<'_>, save: &Event) -> Json {
         "training_pause_seconds".into(),
         json!(save.training_pause_ns.map(seconds)),
     );
+    let durability = &save.durability;
+    let missing = durability.missing.iter().map(|missing| missing.name());
+    object.insert("durable".into(), json!(durability.is_durable));
+    object.insert("missing".into(), missing.collect());
+    object.insert("unsynced_bytes".into(), durability.unsynced_bytes.into());
     Json::Object(object)
 }
 

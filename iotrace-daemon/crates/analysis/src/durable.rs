@@ -1,0 +1,342 @@
+//! Whether a save survives a power cut: by the order of its writes, syncs and renames.
+//!
+//! A file is safe once a sync that began after its last write has returned, whoever called it. A file that is renamed must
+//! be synced before: else its name may lead to a file without its data. Its new name is safe once a sync after the rename
+//! has returned, of the directory or of the file, with which Linux's local filesystems write the name; a file that is not
+//! renamed needs no more than its own. `sync_file_range` does not count.
+//!
+//! What cannot be known is not judged: see [`Judge::is_known`] and [`Judge::file`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    saves::{Event, parent},
+    uses::{Touch, Uses},
+};
+use iotrace_common::{diag, op};
+use iotrace_model::{
+    File, Model,
+    counters::{BYTES_WRITTEN, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS},
+    mounts::family,
+    run::{RAW, Run},
+};
+use iotrace_phases::copies::Copies;
+
+/// Filesystems in memory.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+/// Filesystems on disks of the node, whose syncs and renames do what is said above. Others have servers with caches of
+/// their own, or write at each close.
+const LOCAL: [&str; 9] = [
+    "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "nilfs2", "overlay",
+];
+/// A file that is written over belongs to the state that is saved if it has at least this share of the largest one.
+const MIN_SHARE: u64 = 16;
+/// A file is written over if this much more was written to it than it has, in parts of its size.
+const MAX_EXCESS_PARTS: u64 = 10;
+/// Of losses, those that hide no write, sync or rename: what their names begin with.
+const HARMLESS_LOSSES: [&str; 4] = ["block_", "library_", "trace_", "storage_recursion_misses"];
+/// What is no loss otherwise, but may hide a sync.
+const HIDING: [&str; 2] = [
+    diag::NAMES[diag::AIO_UNREPORTED as usize],
+    diag::NAMES[diag::PRIVILEGED as usize],
+];
+
+/// What a save lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Missing {
+    /// No sync of a file after its last write.
+    FileSync,
+    /// No sync of a file between its last write and its rename.
+    SyncBeforeRename,
+    /// No sync of the directory or the file after a rename.
+    DirectorySync,
+    /// The file of the save before was written over, so there was no whole one meanwhile.
+    NewFile,
+    /// The files are in memory.
+    Storage,
+}
+
+impl Missing {
+    /// As reports write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FileSync => "file_sync",
+            Self::SyncBeforeRename => "sync_before_rename",
+            Self::DirectorySync => "directory_sync",
+            Self::NewFile => "new_file",
+            Self::Storage => "storage",
+        }
+    }
+}
+
+/// Whether a save survives a power cut.
+#[derive(Clone, Debug, Default)]
+pub struct Durability {
+    /// `None` if it is not known.
+    pub is_durable: Option<bool>,
+    pub missing: BTreeSet<Missing>,
+    /// Bytes written to files without a sync after it.
+    pub unsynced_bytes: u64,
+    /// Whether all that lacks something was copied to where it is durable, or may be.
+    pub is_copied: bool,
+}
+
+/// What was written to one file in a save.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    bytes: u64,
+    /// End of the last write; `None` if it is not known.
+    last_write: Option<i64>,
+    /// Whether the end of some write is not known, as at detail `basic`.
+    has_unknown_end: bool,
+    /// Whether the times of single uses are not known.
+    is_inexact: bool,
+}
+
+impl Written {
+    pub fn new(touch: &Touch, is_exact: bool) -> Self {
+        let last_write = touch.last_write.filter(|_| touch.bytes > 0);
+        Self {
+            bytes: touch.bytes,
+            last_write,
+            has_unknown_end: touch.bytes > 0 && last_write.is_none(),
+            is_inexact: !is_exact,
+        }
+    }
+
+    pub fn absorb(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.last_write = self.last_write.max(other.last_write);
+        self.has_unknown_end |= other.has_unknown_end;
+        self.is_inexact |= other.is_inexact;
+    }
+}
+
+/// Judges all saves of a run, which are in order.
+pub fn judge(model: &Model, run: &Run, uses: &Uses, copies: &Copies, events: &mut [Event]) {
+    let judge = Judge::new(model, run, uses);
+    let mut saved_before: BTreeSet<u32> = BTreeSet::new();
+    for event in events {
+        event.durability = judge.event(event, &saved_before, copies);
+        saved_before.extend(event.written.keys());
+    }
+}
+
+struct Judge<'a> {
+    model: &'a Model,
+    run: &'a Run,
+    uses: &'a Uses,
+    /// Files that were, or may have been, written or synced through memory.
+    mapped: BTreeSet<u32>,
+    /// By file: bytes written in the whole run.
+    bytes_written: BTreeMap<u32, u64>,
+    /// Whether writes, syncs or renames may be missing.
+    is_lossy: bool,
+}
+
+impl<'a> Judge<'a> {
+    fn new(model: &'a Model, run: &'a Run, uses: &'a Uses) -> Self {
+        let has_unplaced =
+            |process: &iotrace_model::Process| process.path_only.total().v[MSYNCS] > 0;
+        let has_unplaced = model.processes().iter().any(has_unplaced);
+        let (mut mapped, mut bytes_written) = (BTreeSet::new(), BTreeMap::new());
+        for row in model.rows() {
+            let v = row.cell.total().v;
+            let is_synced = v[MSYNCS] > 0 || (has_unplaced && v[MMAPS] > 0);
+            // Writes to pages that are dirty already are not seen.
+            let may_be_written = v[MMAPS] > 0 && v[BYTES_WRITTEN] > 0;
+            if v[MAPPED_BYTES_DIRTIED] > 0 || may_be_written || is_synced {
+                mapped.insert(row.file);
+            }
+            *bytes_written.entry(row.file).or_default() += v[BYTES_WRITTEN];
+        }
+        Self {
+            model,
+            run,
+            uses,
+            mapped,
+            bytes_written,
+            is_lossy: is_lossy(model, run),
+        }
+    }
+
+    fn event(&self, event: &Event, saved_before: &BTreeSet<u32>, copies: &Copies) -> Durability {
+        let mut durability = Durability::default();
+        let written = || {
+            event
+                .written
+                .iter()
+                .filter(|(_, written)| written.bytes > 0)
+        };
+        let largest = written().map(|(_, written)| written.bytes).max();
+        let is_known = self.is_known(event);
+        let mut has_unknown = !is_known;
+        let mut lacking = BTreeSet::new();
+        for (file, written) in written() {
+            let lacks = self.file(event, *file, written);
+            let is_judged = lacks.is_some();
+            has_unknown |= !is_judged;
+            let mut missing: BTreeSet<Missing> = lacks.into_iter().flatten().collect();
+            let is_over = saved_before.contains(file) && self.is_written_over(*file);
+            let is_small = written.bytes * MIN_SHARE < largest.unwrap_or(0);
+            if is_judged && is_over && !is_small && !missing.contains(&Missing::Storage) {
+                missing.insert(Missing::NewFile);
+            }
+            if !is_known {
+                // Where the files are is known all the same.
+                missing.retain(|missing| *missing == Missing::Storage);
+            }
+            if missing.contains(&Missing::FileSync) {
+                durability.unsynced_bytes += written.bytes;
+            }
+            if !missing.is_empty() {
+                lacking.insert(*file);
+            }
+            durability.missing.extend(missing);
+        }
+        durability.is_durable = match durability.missing.is_empty() {
+            false => Some(false),
+            true if has_unknown || largest.is_none() => None,
+            true => Some(true),
+        };
+        let is_copied = |file: &u32| {
+            let mut copies = copies.all.iter().filter(|copy| copy.source == *file);
+            copies.any(|copy| self.is_kept(copy.process, copy.target))
+        };
+        durability.is_copied = !lacking.is_empty() && lacking.iter().all(is_copied);
+        durability
+    }
+
+    /// Whether all was seen that may have made the save durable: not if something was lost, and not if one of its
+    /// processes was killed, or the recording ended, before another part of the save could have been expected.
+    fn is_known(&self, event: &Event) -> bool {
+        let is_cut = |process: &u32| {
+            let about = &self.model.processes()[*process as usize].about;
+            let is_over = about.status.is_some_and(|status| status & 0x7f == 0);
+            let end = about.end.filter(|_| about.status.is_some());
+            let end = end.map_or(self.run.duration_ns as i64, |end| {
+                self.run.clock.unix_ns(end) - self.run.start_unix_ns
+            });
+            !is_over && end - event.end < event.longest_pause()
+        };
+        self.model.knows_syncs() && !self.is_lossy && !event.processes.iter().any(is_cut)
+    }
+
+    /// What a file lacks; `None` if it is not known.
+    fn file(&self, event: &Event, index: u32, written: &Written) -> Option<Vec<Missing>> {
+        let file = self.model.file(index);
+        let fs_type = family(self.model.mount_of(&file).1);
+        if IN_MEMORY.contains(&fs_type) {
+            return Some(vec![Missing::Storage]);
+        }
+        if !LOCAL.contains(&fs_type) || written.is_inexact || self.mapped.contains(&index) {
+            return None;
+        }
+        let own = self
+            .uses
+            .file_syncs
+            .get(&index)
+            .map_or(&[][..], Vec::as_slice);
+        let wide: Vec<i64> = self.wide_syncs(&file).collect();
+        let since = |moment: i64| {
+            let own = own.iter().map(|sync| sync.at);
+            let all = own.chain(wide.iter().copied());
+            all.filter(move |at| *at >= moment).collect::<Vec<_>>()
+        };
+        let last_write = written.last_write.unwrap_or(event.start);
+        let syncs = since(last_write);
+        // Which writes a sync followed is not known without their times, nor without types of the kernel whether each
+        // write was synced by itself.
+        let is_unclear = match syncs.is_empty() {
+            true => self.run.hook == RAW,
+            false => written.has_unknown_end,
+        };
+        if is_unclear {
+            return None;
+        }
+        let mut missing = Vec::new();
+        if syncs.is_empty() {
+            missing.push(Missing::FileSync);
+        }
+        let renames = self.uses.renamed.iter();
+        let renames = renames.filter(|(of, _, at)| *of == index && *at >= last_write);
+        let renames = || renames.clone().map(|(_, _, at)| *at);
+        let (Some(first), Some(last)) = (renames().min(), renames().max()) else {
+            return Some(missing);
+        };
+        if !syncs.is_empty() && !syncs.iter().any(|at| *at <= first) {
+            // Of several syncs in one use, or by one process in one interval, the last is known.
+            let has_others = own.iter().any(|sync| sync.has_others && sync.at > first);
+            if has_others || wide.iter().any(|at| *at > first) {
+                return None;
+            }
+            missing.push(Missing::SyncBeforeRename);
+        }
+        if since(last).is_empty() && !self.is_directory_synced(&file, last)? {
+            missing.push(Missing::DirectorySync);
+        }
+        Some(missing)
+    }
+
+    /// Whether the directory of a file was synced after a moment; `None` if the directory is not known.
+    fn is_directory_synced(&self, file: &File<'_>, moment: i64) -> Option<bool> {
+        let directory = parent(file.path);
+        if !file.path.starts_with(b"/") || file.truncated {
+            return None;
+        }
+        let mut syncs = self.uses.file_syncs.iter();
+        Some(syncs.any(|(index, syncs)| {
+            let synced = self.model.file(*index);
+            // A directory that was renamed as a whole has its name in the one above it.
+            let is_its = synced.path == directory || synced.path == parent(directory);
+            let is_its = is_its && synced.is_directory() && synced.node == file.node;
+            is_its && syncs.iter().any(|sync| sync.at >= moment)
+        }))
+    }
+
+    /// Syncs of all files on a filesystem.
+    fn wide_syncs(&self, file: &File<'_>) -> impl Iterator<Item = i64> {
+        let (node, device) = (file.node, file.id.device);
+        let syncs = self.uses.wide_syncs.iter();
+        let syncs = syncs.filter(move |sync| sync.device.is_none_or(|of| of == device));
+        let syncs =
+            syncs.filter(move |sync| self.model.processes()[sync.process as usize].node == node);
+        syncs.map(|sync| sync.at)
+    }
+
+    /// Whether a file was written again where it had been written before, and not continued.
+    fn is_written_over(&self, file: u32) -> bool {
+        let size = self.uses.sizes[file as usize];
+        let written = self.bytes_written.get(&file).copied().unwrap_or(0);
+        size > 0 && written > size + size / MAX_EXCESS_PARTS
+    }
+
+    /// Whether what a process wrote to the target of a copy is on storage, or on a server, which may keep it.
+    fn is_kept(&self, process: u32, target: u32) -> bool {
+        let rows = self.model.rows().iter();
+        let mut rows = rows.filter(|row| row.process == process && row.file == target);
+        let is_synced = rows.any(|row| {
+            let v = row.cell.total().v;
+            v[LAST_SYNC] > 0 && v[LAST_SYNC] >= v[LAST_WRITE]
+        });
+        is_synced || self.model.is_shared(target)
+    }
+}
+
+/// Whether writes, syncs or renames of a run may be missing in its counters.
+fn is_lossy(model: &Model, run: &Run) -> bool {
+    let hides = |name: &str| {
+        let is_harmless = HARMLESS_LOSSES
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        (diag::is_loss(name) && !is_harmless) || HIDING.contains(&name)
+    };
+    let mut losses = run.losses.iter();
+    let has_lost = losses.any(|(name, count)| *count > 0 && hides(name));
+    // Of what files these are is not known.
+    let is_of_no_file = |process: &iotrace_model::Process| {
+        let overflow = process.overflow.total();
+        overflow.calls(|op| op::is_sync(op) || op::is_write(op)) > 0
+    };
+    has_lost || model.processes().iter().any(is_of_no_file)
+}
