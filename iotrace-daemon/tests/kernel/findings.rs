@@ -900,9 +900,9 @@ fn saved(variant: &str, top: &Path) -> Value {
 }
 
 /// A directory on storage, or what counts as it.
-fn on_storage() -> TempDir {
+fn on_storage(prefix: &str) -> TempDir {
     tempfile::Builder::new()
-        .prefix("ckpt-")
+        .prefix(prefix)
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .expect("a directory")
 }
@@ -931,7 +931,7 @@ fn checkpoint_not_durable() {
         ("zip", &["file_sync"]),
         ("in-place", &["new_file"]),
     ] {
-        let top = on_storage();
+        let top = on_storage("ckpt-");
         let report = saved(variant, top.path());
         let saves = report["checkpoints"].as_array().expect("saves");
         let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
@@ -959,7 +959,9 @@ fn checkpoint_not_durable() {
 fn syncs_by_requests_make_a_save_durable() {
     for engine in ["io_uring", "libaio"] {
         for (sync, missing) in [("1", &[] as &[&str]), ("0", &["file_sync"])] {
-            let top = on_storage();
+            // fio's own report is beside the checkpoint, and not in it.
+            let top = on_storage("run-");
+            fs::create_dir(top.path().join("ckpt")).expect("a directory");
             let (engine, sync) = (
                 format!("--ioengine={engine}"),
                 format!("--end_fsync={sync}"),
@@ -970,7 +972,7 @@ fn syncs_by_requests_make_a_save_durable() {
                 "--bs=256k",
                 "--iodepth=4",
                 "--fallocate=none",
-                "--filename=model.pt",
+                "--filename=ckpt/model.pt",
                 &engine,
                 &sync,
             ];
@@ -995,7 +997,7 @@ fn syncs_by_requests_make_a_save_durable() {
 #[test]
 fn a_save_of_which_not_all_is_known_is_not_judged() {
     for variant in ["msync", "mapped", "killed"] {
-        let top = on_storage();
+        let top = on_storage("ckpt-");
         let report = saved(variant, top.path());
         let saves = report["checkpoints"].as_array().expect("saves");
         let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
@@ -1007,7 +1009,7 @@ fn a_save_of_which_not_all_is_known_is_not_judged() {
 
 #[test]
 fn a_save_that_goes_elsewhere_is_no_fault() {
-    let top = on_storage();
+    let top = on_storage("ckpt-");
     silent(&saved("copied", top.path()), "checkpoint-not-durable");
     // In memory it is staged: a sync would change nothing.
     let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");

@@ -79,15 +79,15 @@ fn short(place: &Place) -> String {
 
 /// The name in this many columns: directories go first, since a file's name and line say most.
 fn fitted(place: &Place, room: usize) -> String {
-    let whole = name(place);
-    let shown = shorten(whole.as_bytes(), room);
-    if shown == escape(whole.as_bytes()) {
-        return shown;
-    }
-    shorten(
-        format!("{} {}", end(place), place.function).as_bytes(),
-        room,
-    )
+    let end = end(place);
+    let file = end.rsplit('/').next().unwrap_or(&end);
+    let less = [&end, file].map(|place_in_file| format!("{place_in_file} {}", place.function));
+    let mut names = std::iter::once(name(place)).chain(less);
+    let fits = |name: &String| shorten(name.as_bytes(), room) == escape(name.as_bytes());
+    let name = names
+        .find(fits)
+        .unwrap_or_else(|| format!("{file} {}", place.function));
+    shorten(name.as_bytes(), room)
 }
 
 /// Lines by time.
