@@ -98,15 +98,28 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let (all, none) = lines(report);
     let shown = &all[..all.len().min(MAX_ROWS)];
     page.section("Lines of Python programs that opened the files")?;
-    let mut table = Table::new(&["TIME", "OPENS", "READ", "WRITTEN", "SLOW", "<VIA"]);
+    let mut table = Table::new(&[
+        "TIME",
+        "OPENS",
+        "READ",
+        "WRITTEN",
+        "SLOW CALLS",
+        "THEY TOOK",
+        "<VIA",
+    ]);
+    let some_duration = |ns: u64| match ns {
+        0 => String::new(),
+        _ => duration(ns),
+    };
     for line in shown {
         let counts = &line.counts;
         table.row(vec![
-            duration(counts.ns),
+            some_duration(counts.ns),
             some(counts.opens),
             some_bytes(counts.bytes_read),
             some_bytes(counts.bytes_written),
             some(counts.slow),
+            some_duration(counts.slow_ns),
             line.via.map_or_else(String::new, short),
         ]);
     }
@@ -174,6 +187,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
         "Written",
         "Time",
         "Slow calls",
+        "They took",
     ];
     let mut table = PageTable::new("Lines", &headings);
     let (all, _) = lines(report);
@@ -190,6 +204,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
             bytes(counts.bytes_written),
             duration(counts.ns),
             count(counts.slow),
+            duration(counts.slow_ns),
         ];
         table.row(cells.map(Into::into));
     }
