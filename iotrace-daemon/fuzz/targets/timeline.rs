@@ -151,7 +151,7 @@ fuzz_target!(|data: &[u8]| {
 
 // An input that is next to nothing becomes an intact table, which what follows damages.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    if size > 1 || seed % 2 == 0 {
+    if size > 1 || seed.is_multiple_of(2) {
         return fuzzer_mutate(data, size, max_size);
     }
     let intact = &sample().intact;

@@ -660,7 +660,8 @@ fn a_process_that_lives_for_a_moment_makes_a_units_log_roots() {
         assert!(status.unwrap().success());
     };
     // Who comes for a moment while the user's program sleeps, and whether the log is the user's still.
-    let moments: [(&str, &dyn Fn(&Group), bool); 7] = [
+    type Visit<'a> = &'a dyn Fn(&Group);
+    let moments: [(&str, Visit<'_>, bool); 7] = [
         ("nobody", &|_| (), true),
         ("same", &|group| visitor(USER, group, "true"), true),
         ("other", &|group| visitor(USER + 1, group, "true"), false),
