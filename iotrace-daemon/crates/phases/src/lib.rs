@@ -48,7 +48,10 @@ impl Classifier {
     /// The built-in rules, compiled when they are first asked for.
     pub fn builtin() -> &'static Self {
         static BUILTIN: LazyLock<Classifier> = LazyLock::new(|| {
-            let compiled = RuleSet::builtin().and_then(Classifier::new);
+            let compiled = RuleSet::builtin().and_then(|rules| {
+                let table = dfa::build_within(rules.all(), &dfa::CpuTime::unlimited())?;
+                Ok(Classifier { rules, table })
+            });
             compiled.unwrap_or_else(|error| panic!("the built-in rules do not compile: {error}"))
         });
         &BUILTIN

@@ -45,7 +45,7 @@ use super::{
     phase::{Direction, Phase},
     rules::MAX_RULES,
 };
-pub use build::build;
+pub use build::{build, build_within};
 pub use cpu_time::CpuTime;
 use cpu_time::MAX_CPU_TIME;
 pub use machine::State;
