@@ -82,6 +82,9 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
     }
     thread.call = id;
     thread.state = begin(thread, task, registers, call, scratch::enter(copy));
+    if thread.state == state::INDIRECT {
+        thread.state = indirect(thread, task, call, scratch::enter(copy));
+    }
     thread.entered = now();
     if thread.state == state::RUNNING {
         merged::begin(thread, task);
@@ -90,7 +93,8 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
     }
 }
 
-/// Finds the call's file and keeps what its end needs; returns the thread's new state. `copy`: whose scratch to use.
+/// Finds the call's file and keeps what its end needs; returns the thread's new state, or [`state::INDIRECT`]: then it is up
+/// to [`indirect`]. `copy`: whose scratch to use.
 #[inline(always)]
 pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call, copy: u32) -> u32 {
     thread.shape = call.shape;
@@ -112,7 +116,7 @@ pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call,
         }
         return known;
     }
-    indirect(thread, task, call, copy)
+    state::INDIRECT
 }
 
 /// The first arguments of the running call.
@@ -133,7 +137,7 @@ pub fn arguments(registers: Address) -> [u64; 5] {
 /// Files that are not the first argument's descriptor. Kept apart: these calls are rarer, and what they need of the stack is
 /// not part of every other call's.
 #[inline(never)]
-fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
+pub fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u32 {
     let [first, second, third, fourth, fifth] = thread.args;
     no_file(thread);
     let fd = match call.source {

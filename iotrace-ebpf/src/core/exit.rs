@@ -10,7 +10,7 @@ use crate::{
         account,
         config::{PREEMPTIBLE, call},
         diagnose,
-        enter::{begin, maybe_empty, no_file, set_file},
+        enter::{begin, indirect, maybe_empty, no_file, set_file},
         full,
         maps::scratch,
         memory::{Address, now},
@@ -49,14 +49,19 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
         if seen || !in_scope(thread, current()) {
             return;
         }
-        if !late_start(thread, registers, nr) {
-            if thread.state == state::AIO {
-                aio::begun(thread.copy);
-                aio::ended(result);
-                thread.state = state::IDLE;
-            }
+        let began = match late_start(thread, registers, nr) {
+            // Here and not in `late_start`: all functions in a chain of calls have 512 bytes of stack.
+            state::INDIRECT => indirect(thread, current(), call, thread.copy),
+            began => began,
+        };
+        if began == state::AIO {
+            aio::begun(thread.copy);
+            aio::ended(result);
+        }
+        if began != state::RUNNING {
             return;
         }
+        diagnose::count(diag::UNTIMED);
     } else if thread.state != state::RUNNING {
         if thread.state == state::AIO {
             aio::ended(result);
@@ -91,29 +96,19 @@ fn is_stale(thread: &mut Thread, registers: Address, nr: u64) -> bool {
 }
 
 /// A call whose start was not seen: it began before the hooks came, or the kernel skipped the program. Finds out now
-/// what it is; true: it is to be counted.
+/// what it is: the state that it had, or [`state::INDIRECT`].
 #[inline(never)]
-fn late_start(thread: *mut Thread, registers: Address, nr: u64) -> bool {
+fn late_start(thread: *mut Thread, registers: Address, nr: u64) -> u32 {
     // SAFETY: the caller's own reference.
     let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return false;
+        return state::IGNORED;
     };
     (thread.flight, thread.joined) = (merged::ALONE, NONE_JOINED);
     let task = current();
     if is_compat(task, registers) {
-        return false;
+        return state::IGNORED;
     }
-    match begin(thread, task, registers, call(nr), thread.copy) {
-        state::RUNNING => {}
-        state::AIO => {
-            // The caller's to handle: all functions in a chain of calls have 512 bytes of stack.
-            thread.state = state::AIO;
-            return false;
-        }
-        _ => return false,
-    }
-    diagnose::count(diag::UNTIMED);
-    true
+    begin(thread, task, registers, call(nr), thread.copy)
 }
 
 /// Counts a call that ended with `result`.

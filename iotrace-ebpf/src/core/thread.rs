@@ -32,6 +32,9 @@ pub mod state {
     pub const IGNORED: u32 = 3;
     /// A call of libaio's in flight ([`crate::platform::aio`]).
     pub const AIO: u32 = 4;
+    /// In place of a state: the call's file is not that of a descriptor which is its first argument, and is not looked for
+    /// yet.
+    pub const INDIRECT: u32 = 5;
 }
 
 /// In the number of a thread: it is that of a CPU, on which a request of io_uring ended.
