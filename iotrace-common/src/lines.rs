@@ -72,21 +72,37 @@ pub struct LineKey {
     pub stack: u64,
 }
 
-/// What was done through files that a line opened, and in slow calls of the line itself.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LineCounts {
-    pub opens: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub others: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident)+) => {
+        /// What was done through files that a line opened, and in slow calls of the line itself.
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct LineCounts {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+
+        impl LineCounts {
+            /// Adds others; what is too much for a number stays at the most that it holds.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name = self.$name.saturating_add(other.$name);)+
+            }
+        }
+    };
+}
+
+counts! {
+    opens
+    reads
+    writes
+    /// Other calls on an open file.
+    others
+    bytes_read
+    bytes_written
     /// Time in all these calls, nanoseconds.
-    pub ns: u64,
+    ns
     /// Calls that took longer than [`SLOW_NS`] and that the line itself made, and their time.
-    pub slow: u64,
-    pub slow_ns: u64,
+    slow
+    slow_ns
 }
 
 /// A frame of a stack: the number of its code ([`Code`]) and how far in its object the instruction stands, bytes.

@@ -17,7 +17,7 @@ use crate::{
         cells::{self, Kept},
         config::{FILE_FLAGS, TYPE_FILE},
         diagnose,
-        maps::FAILURES,
+        maps::{BPF_NOEXIST, FAILURES},
         memory::field,
         thread::{NO_THREAD, Thread},
     },
@@ -25,7 +25,6 @@ use crate::{
     platform::{path, phase, uprobe},
 };
 
-const BPF_NOEXIST: u64 = 1;
 /// Of an open file: each write is synced, by O_SYNC as well.
 const O_DSYNC: u32 = 0o10_000;
 

@@ -26,13 +26,11 @@ use crate::{
     core::{
         config::{CELLS_EACH, FULL_CELLS_EACH, SET_MASK},
         events,
-        maps::{CELLS, CELLS_FULL, EPOCH, FILL, OVERFLOW, OVERFLOW_FULL, SETS, ZERO},
+        maps::{BPF_NOEXIST, CELLS, CELLS_FULL, EPOCH, FILL, OVERFLOW, OVERFLOW_FULL, SETS, ZERO},
         thread::Thread,
     },
     platform::{compare_exchange, next},
 };
-
-const BPF_NOEXIST: u64 = 1;
 
 /// A kind of counters, and where it is kept.
 pub trait Kept: Sized {

@@ -1,6 +1,7 @@
 //! The maps that all objects have and several modules use, or that the daemon opens even where nothing fills them.
 
 use aya_ebpf::{
+    bindings,
     btf_maps::{Array, PerCpuArray},
     macros::btf_map,
 };
@@ -11,6 +12,9 @@ use iotrace_common::{
 };
 
 use crate::platform::{negative_lookups::Look, phase::Walk};
+
+/// Of an insert: there must be none by this key.
+pub const BPF_NOEXIST: u64 = bindings::BPF_NOEXIST as u64;
 
 maps! {
     pub CELLS;

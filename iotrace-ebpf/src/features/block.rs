@@ -13,10 +13,7 @@
 
 use core::{ffi::c_void, ptr};
 
-use aya_ebpf::{
-    bindings::BPF_NOEXIST, btf_maps::HashMap, macros::btf_tracepoint,
-    programs::BtfTracePointContext,
-};
+use aya_ebpf::{btf_maps::HashMap, macros::btf_tracepoint, programs::BtfTracePointContext};
 use iotrace_common::{
     block::{DeviceKey, Requests, TransferKey, Transfers, class},
     diag,
@@ -34,7 +31,7 @@ use crate::{
             INODE_SB, IOCB_FILE, MAPPING_HOST, OP_ZONE_APPEND, PAGE_HEAD, QUEUE_DISK, SB_DEVICE,
             SB_MAGIC, TASK_BIOS, TASK_FLAGS, TYPE_FILE, VECTOR_PAGE,
         },
-        maps::{DIAGNOSTICS, NAMED},
+        maps::{BPF_NOEXIST, DIAGNOSTICS, NAMED},
         memory::{Address, cpu, field, load, now, probe},
         thread::{Thread, state},
     },
@@ -118,7 +115,7 @@ pub fn issued(request: Address) {
         class: class.into(),
     };
     if BLOCK_REQUESTS
-        .insert(request as u64, flight, BPF_NOEXIST.into())
+        .insert(request as u64, flight, BPF_NOEXIST)
         .is_err()
     {
         return add(diag::BLOCK_REQUESTS_LOST, 1);
@@ -189,7 +186,7 @@ fn deepen(device: u32, amount: u64) -> u64 {
         // SAFETY: an aligned word of a map value.
         return unsafe { fetch_add(depth, amount) };
     }
-    let _ = BLOCK_DEPTH.insert(device, 0, BPF_NOEXIST.into());
+    let _ = BLOCK_DEPTH.insert(device, 0, BPF_NOEXIST);
     match BLOCK_DEPTH.get_ptr_mut(device) {
         // SAFETY: as above.
         Some(depth) => unsafe { fetch_add(depth, amount) },
@@ -211,7 +208,7 @@ fn counts(device: u32, class: u16) -> *mut Requests {
     if let Some(found) = map.get_ptr_mut(key) {
         return found;
     }
-    let _ = map.insert(key, Requests::default(), BPF_NOEXIST.into());
+    let _ = map.insert(key, Requests::default(), BPF_NOEXIST);
     map.get_ptr_mut(key).unwrap_or(ptr::null_mut())
 }
 
@@ -353,7 +350,7 @@ fn transfer(key: &TransferKey, is_write: bool, bytes: u64) {
     let found = match map.get_ptr_mut(key) {
         Some(found) => Some(found),
         None => {
-            let _ = map.insert(key, Transfers::default(), BPF_NOEXIST.into());
+            let _ = map.insert(key, Transfers::default(), BPF_NOEXIST);
             map.get_ptr_mut(key)
         }
     };

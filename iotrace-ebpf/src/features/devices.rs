@@ -1,6 +1,5 @@
 //! Devices that programs map: what they do with that memory is seen by nobody. Writes `DEVICES`.
 
-use aya_ebpf::bindings::BPF_NOEXIST;
 use iotrace_common::{
     diag::{
         self,
@@ -13,7 +12,7 @@ use crate::{
     core::{
         config::{FILE_INODE, INODE_DEVICE, TYPE_FILE, TYPE_INODE},
         diagnose,
-        maps::DEVICES,
+        maps::{BPF_NOEXIST, DEVICES},
         memory::field,
         thread::Thread,
     },
@@ -35,7 +34,7 @@ pub fn mapped(thread: &Thread) {
     let [_, bytes, ..] = thread.args;
     if DEVICES.get_ptr_mut(key).is_none() {
         // Another thread may be the first.
-        let _ = DEVICES.insert(key, DeviceMappings::default(), BPF_NOEXIST.into());
+        let _ = DEVICES.insert(key, DeviceMappings::default(), BPF_NOEXIST);
     }
     let Some(known) = DEVICES.get_ptr_mut(key) else {
         return diagnose::count(diag::DEVICES_UNLISTED);

@@ -30,14 +30,13 @@ use crate::{
     core::{
         config::{LINES, TASK_THREAD_POINTER},
         diagnose,
-        maps::{EVENTS, LINE_COUNTS},
+        maps::{BPF_NOEXIST, EVENTS, LINE_COUNTS},
         memory::{load, now, pid_tgid, probe_user},
         thread::Thread,
     },
     platform::{current, fetch_add, repeat, running::start_of},
 };
 
-const BPF_NOEXIST: u64 = 1;
 /// Threads of a process that are looked at.
 const MOST_THREADS: u32 = 4096;
 /// FNV-1a, by words.

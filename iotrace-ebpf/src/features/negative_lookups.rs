@@ -24,7 +24,7 @@ use crate::{
     core::{
         config::{COUNT_MISSING, DENTRY_INODE},
         diagnose,
-        maps::{MISSING, SCRATCH, Scratch},
+        maps::{BPF_NOEXIST, MISSING, SCRATCH, Scratch},
         memory::{Address, probe},
         thread::Thread,
     },
@@ -39,7 +39,6 @@ use crate::{
 use event::Name;
 
 const ENOENT: u32 = 2;
-const BPF_NOEXIST: u64 = 1;
 /// Bytes of a path that one turn of the loop takes, and turns for the longest path.
 const STEP: u32 = 32;
 const TURNS: u32 = PATH_BYTES as u32 / STEP;

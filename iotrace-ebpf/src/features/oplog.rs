@@ -26,7 +26,7 @@ use crate::{
             TYPE_FILE,
         },
         diagnose, full,
-        maps::scratch,
+        maps::{BPF_NOEXIST, scratch},
         memory::{Address, cpu, field, probe, probe_user},
         ring::{self, Put},
         thread::Thread,
@@ -55,7 +55,6 @@ const MARK: u32 = 1 << 4;
 const PHASES: u32 = 0x000f_000f;
 /// The phase that the filter's table gives to the paths it has ([`phases::State`]).
 const HAS_PATH: u32 = 2;
-const BPF_NOEXIST: u64 = 1;
 /// Vectors of a vectored call whose lengths are added up; a longer one has no length.
 const VECTORS: u64 = 8;
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{counters::saturating_add, input::ProcessId};
+pub use iotrace_common::lines::LineCounts as Counts;
+
+use super::input::ProcessId;
 
 /// A line of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,38 +22,6 @@ impl Place {
         const WITHIN: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
         self.file.starts_with("<frozen") || WITHIN.iter().any(|part| self.file.contains(part))
     }
-}
-
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident)+) => {
-        /// What was done through the files that a line opened.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)+
-        }
-
-        impl Counts {
-            /// Adds others.
-            pub fn add(&mut self, other: &Self) {
-                $(saturating_add(&mut self.$name, other.$name);)+
-            }
-        }
-    };
-}
-
-counts! {
-    opens
-    reads
-    writes
-    /// Other calls on an open file.
-    others
-    bytes_read
-    bytes_written
-    /// Time in all these calls, nanoseconds.
-    ns
-    /// Calls longer than 100 us that the line itself made, and their time.
-    slow
-    slow_ns
 }
 
 /// Counts of a line.

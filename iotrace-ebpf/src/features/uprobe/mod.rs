@@ -37,14 +37,12 @@ use crate::{
             FUNCTION_ARG0, FUNCTION_ARG3, REGS_ARG1, REGS_ARG2, REGS_ARG4, REGS_ARG5, REGS_RESULT,
             REGS_STACK, RETURN_POPS,
         },
-        maps::{DIAGNOSTICS, LIBRARY},
+        maps::{BPF_NOEXIST, DIAGNOSTICS, LIBRARY},
         memory::{Address, load, now, pid_tgid},
         thread::process_in_scope,
     },
     platform::{TaskStorage, current, fetch_add, registers_of, running::start_of},
 };
-
-const BPF_NOEXIST: u64 = 1;
 
 /// Arguments that are kept, a power of two.
 const ARGUMENTS: usize = 8;

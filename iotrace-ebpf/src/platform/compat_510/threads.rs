@@ -14,11 +14,9 @@ use iotrace_common::limits;
 
 use super::task::number_of;
 use crate::{
-    core::{memory::Address, thread::Thread},
+    core::{maps::BPF_NOEXIST, memory::Address, thread::Thread},
     platform::current,
 };
-
-const BPF_NOEXIST: u64 = 1;
 
 opaque_map! {
     /// Not preallocated: a host has some hundreds of threads that do I/O, and may have 100,000.

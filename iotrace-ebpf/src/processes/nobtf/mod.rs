@@ -28,7 +28,7 @@ use crate::{
         config::{FOLLOW, NEWTASK_FLAGS, NEWTASK_PID, REGS_STACK},
         diagnose,
         events::send,
-        maps::TARGETS,
+        maps::{BPF_NOEXIST, TARGETS},
         memory::{Address, now, pid_tgid, probe, probe_at, probe_user},
         thread::{self, process_in_scope, recordings_of_child},
     },
@@ -36,7 +36,6 @@ use crate::{
     platform::{current, threads},
 };
 
-const BPF_NOEXIST: u64 = 1;
 const CLONE_THREAD: u64 = 0x1_0000;
 
 maps! {

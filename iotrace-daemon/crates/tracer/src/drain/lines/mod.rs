@@ -20,7 +20,7 @@ use iotrace_common::{
 };
 use iotrace_model::{
     input::ProcessId,
-    lines::{Counts, Lined, Place},
+    lines::{Lined, Place},
 };
 
 use super::{
@@ -307,17 +307,7 @@ impl Lines {
                 own,
                 via,
                 phase: key.phase as u16,
-                counts: Counts {
-                    opens: counts.opens,
-                    reads: counts.reads,
-                    writes: counts.writes,
-                    others: counts.others,
-                    bytes_read: counts.bytes_read,
-                    bytes_written: counts.bytes_written,
-                    ns: counts.ns,
-                    slow: counts.slow,
-                    slow_ns: counts.slow_ns,
-                },
+                counts,
             }
         });
         known.collect()
