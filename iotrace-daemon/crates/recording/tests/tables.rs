@@ -7,9 +7,11 @@ use std::{
     path::Path,
 };
 
+use iotrace_common::op;
 use iotrace_model::{Cell, Model, input::Place};
 use iotrace_recording::trace::Trace;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use sample::Form;
 
 /// All that a model knows, as sorted lines.
 fn facts(model: &Model) -> Vec<String> {
@@ -60,6 +62,10 @@ fn facts(model: &Model) -> Vec<String> {
             key.phase
         ));
     }
+    for (key, counts) in model.lines().all() {
+        let of = (process(key.process), &key.own, &key.via, key.phase);
+        facts.push(format!("line {of:?} {counts:?}"));
+    }
     for group in 0..iotrace_common::global_merged::GROUPS {
         let times: Vec<_> = model.global_merged().of_nodes(group).collect();
         facts.push(format!("merged {group} {times:?}"));
@@ -97,9 +103,9 @@ fn counters(cell: &Cell) -> String {
     format!("{values:?} {sizes:?} {strides:?}")
 }
 
-/// A recording is read as it was written.
+/// A recording of a form is read as it was written.
 #[track_caller]
-fn same(directory: &Path, (model, run): &(Model, iotrace_model::run::Run)) {
+fn same(directory: &Path, form: &Form, (model, run): &(Model, iotrace_model::run::Run)) {
     let recorded = iotrace_recording::read(directory).unwrap();
     assert!(recorded.complete);
     assert_eq!(recorded.run, *run);
@@ -119,6 +125,7 @@ fn same(directory: &Path, (model, run): &(Model, iotrace_model::run::Run)) {
         "failure",
         "span",
         "wait",
+        "line",
         "merged",
         "look-up",
         "device",
@@ -128,13 +135,14 @@ fn same(directory: &Path, (model, run): &(Model, iotrace_model::run::Run)) {
     ];
     for kind in kinds {
         let count = found.iter().filter(|fact| fact.starts_with(kind)).count();
-        assert!(count > 1 || kind == "device", "{count} of {kind}");
+        let is_few = kind == "device" || kind == "line" && !form.has_lines;
+        assert!(count > 1 || is_few, "{count} of {kind}");
     }
     let trace = Trace::open(directory).unwrap().expect("a trace");
     let rows: Vec<_> = trace.rows().map(Result::unwrap).collect();
     assert_eq!(rows.len() as u64, OPERATIONS);
     for (row, index) in rows.iter().zip(0..) {
-        let traced = sample::operation(index);
+        let traced = sample::operation(index, form.ops);
         let known = |value: u64| (value != u64::MAX).then_some(value as i64);
         assert_eq!(row.start, run.clock.unix_ns(traced.start));
         assert_eq!(row.duration as u64, traced.end - traced.start);
@@ -156,8 +164,9 @@ const OPERATIONS: u64 = 200;
 fn every_table_comes_back() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("recording");
-    let recorded = sample::record(&directory, &sample::counters(), OPERATIONS);
-    same(&directory, &recorded);
+    let form = Form::newest();
+    let recorded = sample::record(&directory, &form, OPERATIONS);
+    same(&directory, &form, &recorded);
 }
 
 /// `format-1.0` was written by the first version of the format, from the sample as it is here.
@@ -176,7 +185,12 @@ fn a_recording_of_the_first_format_is_read() {
         .take_while(|name| name != "access_sizes")
         .collect();
     assert!(counters.len() > 90, "{}", counters.len());
-    let mut recorded = sample::record(&directory, &counters, OPERATIONS);
+    let form = Form {
+        counters,
+        ops: op::SYNCFS,
+        has_lines: false,
+    };
+    let mut recorded = sample::record(&directory, &form, OPERATIONS);
     // The size of a trace goes by how it is encoded.
     let trace = recorded.1.trace.as_mut().unwrap();
     trace.bytes = iotrace_recording::read(&old)
@@ -185,12 +199,12 @@ fn a_recording_of_the_first_format_is_read() {
         .trace
         .unwrap()
         .bytes;
-    same(&old, &recorded);
+    same(&old, &form, &recorded);
 }
 
 /// A recording in `directory`, with this minor version.
 fn with_minor(directory: &Path, minor: u32) {
-    sample::record(directory, &sample::counters(), 1);
+    sample::record(directory, &Form::newest(), 1);
     let path = directory.join("meta.json");
     let mut meta: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     meta["format_minor_version"] = minor.into();
@@ -208,7 +222,7 @@ fn what_a_newer_minor_version_added_is_ignored_or_named() {
     with_minor(&directory, newer);
     let part = directory.join("part-000001");
     fs::copy(part.join("cpu.parquet"), part.join("later.parquet")).unwrap();
-    let expected = sample::record(&scratch.path().join("same"), &sample::counters(), 1);
+    let expected = sample::record(&scratch.path().join("same"), &Form::newest(), 1);
     let recorded = iotrace_recording::read(&directory).unwrap();
     assert_eq!(facts(&recorded.model), facts(&expected.0));
 

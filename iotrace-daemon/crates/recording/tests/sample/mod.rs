@@ -68,6 +68,27 @@ fn file(inode: u64) -> FileId {
     }
 }
 
+/// What a version of the format knows.
+pub struct Form {
+    /// The columns of its counters, in order.
+    pub counters: Vec<String>,
+    /// Its operations are those below this number.
+    pub ops: usize,
+    /// Whether it counts by line of a program.
+    pub has_lines: bool,
+}
+
+impl Form {
+    /// The newest version.
+    pub fn newest() -> Self {
+        Self {
+            counters: counters(),
+            ops: op::NAMES.len(),
+            has_lines: true,
+        }
+    }
+}
+
 /// The columns of all counters, in order.
 pub fn counters() -> Vec<String> {
     TABLE.iter().map(|one| one.column.to_owned()).collect()
@@ -108,8 +129,8 @@ fn named(inode: u64, path: &[u8]) -> Event {
 }
 
 /// What happens in one interval.
-fn interval(model: &mut Model, seed: u64, columns: &[String]) {
-    let everything = |seed| everything(seed, columns);
+fn interval(model: &mut Model, seed: u64, form: &Form) {
+    let everything = |seed| everything(seed, &form.counters);
     model.describe_process(
         P,
         About {
@@ -218,7 +239,7 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
             ns: 1000 + seed + index as u64,
         });
     }
-    for index in 0..4_u64 {
+    for index in (0..4_u64).filter(|_| form.has_lines) {
         let place = |line| {
             Some(Arc::new(LinePlace {
                 file: format!("/home/é/train{line}.py").into(),
@@ -378,9 +399,9 @@ fn interval(model: &mut Model, seed: u64, columns: &[String]) {
     );
 }
 
-/// An operation of the trace.
-pub fn operation(index: u64) -> Operation {
-    let op = (index % op::NAMES.len() as u64) as u32;
+/// An operation of the trace, one of the first `ops` operations.
+pub fn operation(index: u64, ops: usize) -> Operation {
+    let op = (index % ops as u64) as u32;
     Operation {
         key: IoKey {
             file: if index.is_multiple_of(7) {
@@ -413,15 +434,15 @@ pub fn operation(index: u64) -> Operation {
     }
 }
 
-/// Fills a model with two intervals, and writes each into `directory`, with a trace of `operations`. Counters are those of these
-/// columns.
-pub fn record(directory: &Path, columns: &[String], operations: u64) -> (Model, Run) {
+/// Fills a model with two intervals, and writes each into `directory`, with a trace of `operations`. It has what the form
+/// knows.
+pub fn record(directory: &Path, form: &Form, operations: u64) -> (Model, Run) {
     let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(directory, &run).unwrap();
-    interval(&mut model, 1, columns);
+    interval(&mut model, 1, form);
     run.duration_ns = 5 * SECOND;
     recorder.flush(&mut model, &run).unwrap();
-    interval(&mut model, 2, columns);
+    interval(&mut model, 2, form);
     run.duration_ns = 8 * SECOND + 123;
     recorder.flush(&mut model, &run).unwrap();
     let mut trace = TraceWriter::new(recorder.directory(), run.clock, None);
@@ -429,7 +450,9 @@ pub fn record(directory: &Path, columns: &[String], operations: u64) -> (Model, 
         lost: 1,
         left_out: 2,
     };
-    let operations = (0..operations).map(operation).collect();
+    let operations = (0..operations)
+        .map(|index| operation(index, form.ops))
+        .collect();
     trace.write(operations, vec![(P, missing)]).unwrap();
     run.trace = Some(trace.summary());
     run.exit_code = Some(3);
