@@ -130,6 +130,12 @@ struct Judge<'a> {
     mapped: BTreeSet<u32>,
     /// By file: bytes written in the whole run.
     bytes_written: BTreeMap<u32, u64>,
+    /// By file: when it was renamed.
+    renames: BTreeMap<u32, Vec<i64>>,
+    /// By node and path of a directory: its last sync.
+    directory_syncs: BTreeMap<(u32, &'a [u8]), i64>,
+    /// Process and file: the process wrote nothing to the file after it had synced it.
+    synced: BTreeSet<(u32, u32)>,
     /// Whether writes, syncs or renames may be missing.
     is_lossy: bool,
 }
@@ -140,6 +146,7 @@ impl<'a> Judge<'a> {
             |process: &iotrace_model::Process| process.path_only.total().v[MSYNCS] > 0;
         let has_unplaced = model.processes().iter().any(has_unplaced);
         let (mut mapped, mut bytes_written) = (BTreeSet::new(), BTreeMap::new());
+        let mut synced = BTreeSet::new();
         for row in model.rows() {
             let v = row.cell.total().v;
             let is_synced = v[MSYNCS] > 0 || (has_unplaced && v[MMAPS] > 0);
@@ -149,6 +156,23 @@ impl<'a> Judge<'a> {
                 mapped.insert(row.file);
             }
             *bytes_written.entry(row.file).or_default() += v[BYTES_WRITTEN];
+            if v[LAST_SYNC] > 0 && v[LAST_SYNC] >= v[LAST_WRITE] {
+                synced.insert((row.process, row.file));
+            }
+        }
+        let mut renames: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+        for (file, _, at) in &uses.renamed {
+            renames.entry(*file).or_default().push(*at);
+        }
+        let mut directory_syncs = BTreeMap::new();
+        for (index, syncs) in &uses.file_syncs {
+            let file = model.file(*index);
+            if let Some(at) = syncs.iter().map(|sync| sync.at).max()
+                && file.is_directory()
+            {
+                let last = directory_syncs.entry((file.node, file.path)).or_insert(at);
+                *last = at.max(*last);
+            }
         }
         Self {
             model,
@@ -156,6 +180,9 @@ impl<'a> Judge<'a> {
             uses,
             mapped,
             bytes_written,
+            renames,
+            directory_syncs,
+            synced,
             is_lossy: is_lossy(model, run),
         }
     }
@@ -258,9 +285,8 @@ impl<'a> Judge<'a> {
         if syncs.is_empty() {
             missing.push(Missing::FileSync);
         }
-        let renames = self.uses.renamed.iter();
-        let renames = renames.filter(|(of, _, at)| *of == index && *at >= last_write);
-        let renames = || renames.clone().map(|(_, _, at)| *at);
+        let renames = self.renames.get(&index).into_iter().flatten().copied();
+        let renames = || renames.clone().filter(|at| *at >= last_write);
         let (Some(first), Some(last)) = (renames().min(), renames().max()) else {
             return Some(missing);
         };
@@ -284,14 +310,12 @@ impl<'a> Judge<'a> {
         if !file.path.starts_with(b"/") || file.truncated {
             return None;
         }
-        let mut syncs = self.uses.file_syncs.iter();
-        Some(syncs.any(|(index, syncs)| {
-            let synced = self.model.file(*index);
-            // A directory that was renamed as a whole has its name in the one above it.
-            let is_its = synced.path == directory || synced.path == parent(directory);
-            let is_its = is_its && synced.is_directory() && synced.node == file.node;
-            is_its && syncs.iter().any(|sync| sync.at >= moment)
-        }))
+        // A directory that was renamed as a whole has its name in the one above it.
+        let directories = [directory, parent(directory)];
+        let mut syncs = directories
+            .iter()
+            .filter_map(|path| self.directory_syncs.get(&(file.node, *path)));
+        Some(syncs.any(|at| *at >= moment))
     }
 
     /// Syncs of all files on a filesystem.
@@ -313,13 +337,7 @@ impl<'a> Judge<'a> {
 
     /// Whether what a process wrote to the target of a copy is on storage, or on a server, which may keep it.
     fn is_kept(&self, process: u32, target: u32) -> bool {
-        let rows = self.model.rows().iter();
-        let mut rows = rows.filter(|row| row.process == process && row.file == target);
-        let is_synced = rows.any(|row| {
-            let v = row.cell.total().v;
-            v[LAST_SYNC] > 0 && v[LAST_SYNC] >= v[LAST_WRITE]
-        });
-        is_synced || self.model.is_shared(target)
+        self.synced.contains(&(process, target)) || self.model.is_shared(target)
     }
 }
 
