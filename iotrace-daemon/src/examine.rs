@@ -15,9 +15,12 @@ use super::config::Sorting;
 use iotrace_export::{Export, Names, Selection, darshan};
 use iotrace_recording::{Directory, Job, memory::disk};
 use iotrace_report::Report;
-use iotrace_service::jobs::{
-    about::{self, About, Found},
-    examine,
+use iotrace_service::{
+    config::JobFormat,
+    jobs::{
+        about::{self, About, Found},
+        examine,
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -28,8 +31,8 @@ pub struct Args {
     #[arg(long)]
     user: u32,
     /// Also make a file of this format.
-    #[arg(long = "format", value_parser = ["darshan", "html", "json"])]
-    formats: Vec<String>,
+    #[arg(long = "format", value_parser = |name: &str| JobFormat::of_name(name).ok_or("no such format"))]
+    formats: Vec<JobFormat>,
     /// Remove the recording.
     #[arg(long)]
     no_recording: bool,
@@ -42,10 +45,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // What only the service may read and make comes before the log is read.
     let sorting = Sorting::read(args.rules.as_deref())?;
     let mut files = Vec::new();
-    for format in &args.formats {
+    for format in args.formats.iter().copied() {
         let file = examine::create(&args.log, format, args.user)
-            .with_context(|| format!("cannot make the file of the format {format}"))?;
-        files.push((format.as_str(), file));
+            .with_context(|| format!("cannot make the file of the format {}", format.name()))?;
+        files.push((format, file));
     }
     examine::confine(args.user).context("cannot drop privileges")?;
     disk::begin(Some(examine::MEMORY_BYTES));
@@ -61,10 +64,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut are_all_made = true;
     for (format, file) in files {
         match write(format, file, &job, &report, &sorting) {
-            Ok(()) => println!("{format}"),
+            Ok(()) => println!("{}", format.name()),
             Err(error) => {
                 are_all_made = false;
-                eprintln!("{format}: {error:#}");
+                eprintln!("{}: {error:#}", format.name());
             }
         }
     }
@@ -78,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn write(
-    format: &str,
+    format: JobFormat,
     file: File,
     job: &Job,
     report: &Report<'_>,
@@ -86,14 +89,15 @@ fn write(
 ) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 16, file);
     match format {
-        "darshan" => {
+        JobFormat::Recording => anyhow::bail!("the recording is the log itself"),
+        JobFormat::Darshan => {
             let selection = Selection::new(&[], &[]).map_err(anyhow::Error::msg)?;
             let names = Names::plain();
             let export = Export::new(job, &sorting.classifier, &selection, &names);
             out.write_all(&darshan::log(&export, darshan::MOST_RECORDS)?)?;
         }
-        "html" => iotrace_report::html(report, true, &mut out)?,
-        _ => iotrace_report::summary_json(report, &mut out)?,
+        JobFormat::Html => iotrace_report::html(report, true, &mut out)?,
+        JobFormat::Json => iotrace_report::summary_json(report, &mut out)?,
     }
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(file.sync_all()?)

@@ -166,7 +166,7 @@ fn end(end: &End) -> anyhow::Result<ExitCode> {
 /// service removes them then.
 fn remove(log: &Path) -> io::Result<()> {
     let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    for path in examine::beside(log) {
+    for path in examine::format_files(log) {
         match fs::remove_file(&path) {
             Err(error) if denied(&error) => File::options()
                 .write(true)

@@ -151,7 +151,12 @@ pub enum JobFormat {
 
 impl JobFormat {
     /// Those in files of their own, next to the log.
-    pub const BESIDE: [Self; 3] = [Self::Darshan, Self::Html, Self::Json];
+    pub const FILES: [Self; 3] = [Self::Darshan, Self::Html, Self::Json];
+
+    /// The one of [`Self::FILES`] that has this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::FILES.into_iter().find(|format| format.name() == name)
+    }
 
     /// As the configuration has it; also how the name of the file ends.
     pub const fn name(self) -> &'static str {

@@ -43,16 +43,14 @@ const MAX_SAID: u64 = 1000;
 /// How the names of unfinished files end.
 const UNFINISHED: &str = "unfinished";
 
-/// The files next to a log, finished or not, that may be there.
-pub fn beside(log: &Path) -> Vec<PathBuf> {
-    let names = JobFormat::BESIDE.map(JobFormat::name);
-    let finished = names.iter().map(|name| log.with_extension(name));
-    let unfinished = names.iter().map(|name| unfinished(log, name));
-    finished.chain(unfinished).collect()
+/// The files of formats next to a log that may be there, finished or not.
+pub fn format_files(log: &Path) -> Vec<PathBuf> {
+    let both = |format: JobFormat| [log.with_extension(format.name()), unfinished(log, format)];
+    JobFormat::FILES.into_iter().flat_map(both).collect()
 }
 
-fn unfinished(log: &Path, format: &str) -> PathBuf {
-    log.with_extension(format!("{format}.{UNFINISHED}"))
+fn unfinished(log: &Path, format: JobFormat) -> PathBuf {
+    log.with_extension(format!("{}.{UNFINISHED}", format.name()))
 }
 
 /// The logs that are to be examined.
@@ -122,7 +120,7 @@ impl Queue {
         let user = fs::symlink_metadata(&log)?.uid();
         let formats = self.formats.iter().copied();
         let formats: Vec<JobFormat> = formats
-            .filter(|format| JobFormat::BESIDE.contains(format))
+            .filter(|format| JobFormat::FILES.contains(format))
             .collect();
         let mut command = Command::new("/proc/self/exe");
         command.arg0("iotrace").arg(COMMAND);
@@ -133,7 +131,7 @@ impl Queue {
             command.arg("--no-recording");
         }
         for format in &formats {
-            let path = unfinished(&log, format.name());
+            let path = unfinished(&log, *format);
             if let Err(error) = fs::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
             {
@@ -217,7 +215,7 @@ impl Current {
     }
 
     fn finish(&self, format: JobFormat) -> io::Result<()> {
-        let path = unfinished(&self.log, format.name());
+        let path = unfinished(&self.log, format);
         let is_users = fs::symlink_metadata(&path)?.uid() == self.user;
         if !is_users {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -229,13 +227,13 @@ impl Current {
     fn discard(&self) {
         for format in &self.formats {
             // Most are not there.
-            let _ = fs::remove_file(unfinished(&self.log, format.name()));
+            let _ = fs::remove_file(unfinished(&self.log, *format));
         }
     }
 }
 
 /// In the child: makes the file of a format, which is the log's user's.
-pub fn create(log: &Path, format: &str, user: u32) -> io::Result<File> {
+pub fn create(log: &Path, format: JobFormat, user: u32) -> io::Result<File> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)

@@ -11,7 +11,7 @@ use std::{
 use iotrace_recording::directory::effective_user;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 
-use super::{about::About, examine::beside};
+use super::{about::About, examine::format_files};
 
 /// All logs in a directory: what is four levels deep and ends in `.d`. Links are not followed.
 pub fn logs(directory: &Path) -> Vec<PathBuf> {
@@ -60,7 +60,11 @@ impl Kept {
         Some(Self {
             owner: about.uid(),
             modified: about.modified().ok()?,
-            bytes: size(&path, 1) + beside(&path).iter().map(|path| room(path)).sum::<u64>(),
+            bytes: size(&path, 1)
+                + format_files(&path)
+                    .iter()
+                    .map(|path| room(path))
+                    .sum::<u64>(),
             path,
         })
     }
@@ -112,7 +116,7 @@ pub fn remove_old(directory: &Path, open: &HashSet<PathBuf>, age: Duration, max_
 
 /// Removes a log; whether that was possible.
 fn remove(path: &Path) -> bool {
-    for path in beside(path) {
+    for path in format_files(path) {
         // Most are not there.
         let _ = fs::remove_file(path);
     }
