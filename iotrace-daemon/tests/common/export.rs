@@ -39,6 +39,19 @@ pub fn exported_all<P: AsRef<OsStr>>(recordings: &[P], args: &[&str]) -> Vec<u8>
     out.stdout
 }
 
+/// `iotrace report --format json` of the recordings of a job.
+#[track_caller]
+pub fn report_of<P: AsRef<OsStr>>(recordings: &[P]) -> Value {
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["report", "--format", "json"])
+        .args(recordings)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && errors.is_empty(), "{errors}");
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
 /// Records a Python program with these arguments of iotrace's and many flushes; the program has the path of a directory
 /// in `dir` that is not there.
 #[track_caller]

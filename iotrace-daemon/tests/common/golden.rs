@@ -15,7 +15,12 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Iotrace, compare, directory, export::set_meta, run::Finished, tool, users_python};
+use super::{
+    Iotrace, compare, directory,
+    export::{report_of, set_meta},
+    run::Finished,
+    tool, users_python,
+};
 
 /// Set to `recordings`, `kernel::golden` writes all archives; set to `reports`, `formats::golden` writes the reports in
 /// them, for a report that is meant to say something else.
@@ -168,7 +173,7 @@ fn archive(name: &str) -> PathBuf {
 
 /// Writes the archive of a directory, with the report of its recording.
 fn pack(name: &str, contents: &Path) {
-    let report = report_of(&contents.join(RECORDING));
+    let report = report_of(&[contents.join(RECORDING)]);
     let text = serde_json::to_string(&report).expect("JSON");
     fs::write(contents.join(REPORT), text).expect("a file");
     let status = Command::new(tool("tar"))
@@ -180,18 +185,6 @@ fn pack(name: &str, contents: &Path) {
         .arg(".")
         .status();
     assert!(status.expect("tar").success(), "{name}");
-}
-
-/// `iotrace report --format json`.
-fn report_of(recording: &Path) -> Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "--format", "json"])
-        .arg(recording)
-        .output()
-        .expect("iotrace");
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && errors.is_empty(), "{errors}");
-    serde_json::from_slice(&out.stdout).expect("JSON")
 }
 
 /// A recording as it was kept, in a directory that goes with it.
@@ -229,7 +222,7 @@ impl Kept {
     /// The report, in which nothing is lost and sums agree.
     #[track_caller]
     pub fn report(&self) -> Value {
-        let report = report_of(&self.recording);
+        let report = report_of(&[&self.recording]);
         compare::nothing_lost(&report);
         compare::conserved(&report);
         report

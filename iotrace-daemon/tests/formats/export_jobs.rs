@@ -1,24 +1,15 @@
 //! Exports of jobs of several nodes and ranks, made by real programs with the variables that launchers set.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use crate::common::{
     self, compare, directory,
-    export::{by_pydarshan, by_python, export, exported, exported_all, refused, set_host},
+    export::{
+        by_pydarshan, by_python, export, exported, exported_all, refused, report_of, set_host,
+    },
     golden, number, python, text,
 };
 use serde_json::Value;
-
-/// The report of two recordings as one job.
-fn report(nodes: &[&Path]) -> Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "--format", "json"])
-        .args(nodes)
-        .output()
-        .unwrap();
-    assert!(out.status.success());
-    serde_json::from_slice(&out.stdout).unwrap()
-}
 
 #[test]
 fn two_nodes_make_one_log_with_the_jobs_ranks() {
@@ -27,7 +18,7 @@ fn two_nodes_make_one_log_with_the_jobs_ranks() {
     let paths = [&*nodes[0].recording, &*nodes[1].recording];
     set_host(paths[0], "gpu-a");
     set_host(paths[1], "gpu-b");
-    let report = report(&paths);
+    let report = report_of(&paths);
     let log = dir.join("log.darshan");
     exported_all(&paths, &["-f", "darshan", "-o", log.to_str().unwrap()]);
     let read = by_pydarshan(&log);
@@ -92,7 +83,7 @@ fn tables_and_traces_tell_nodes_apart() {
     set_host(&first.recording, "gpu-a");
     set_host(&second, "gpu-b");
     let paths = [&*first.recording, &*second];
-    let report = report(&paths);
+    let report = report_of(&paths);
     let table: Value = serde_json::from_slice(&exported_all(&paths, &["-f", "json"])).unwrap();
     assert_eq!(table["host"], "gpu-a, gpu-b");
     let mut read: BTreeMap<&str, u64> = BTreeMap::new();

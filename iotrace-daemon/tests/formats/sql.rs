@@ -4,12 +4,11 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use crate::common::{
     compare, directory,
-    export::{by_python, environment, exported},
+    export::{by_python, environment, exported, report_of},
     golden, number, text,
 };
 use serde_json::Value;
@@ -70,17 +69,6 @@ print(json.dumps(sorted(os.listdir(job))))
         .iter()
         .map(|name| job.join(name.as_str().unwrap()))
         .collect()
-}
-
-fn report(recordings: &[PathBuf]) -> Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "--format", "json"])
-        .args(recordings)
-        .output()
-        .unwrap();
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && errors.is_empty(), "{errors}");
-    serde_json::from_slice(&out.stdout).unwrap()
 }
 
 /// Rows that DuckDB gives for every query of a section.
@@ -302,7 +290,7 @@ fn spark_finds_the_reports_numbers_of_many_nodes() {
     let finished = golden::kept("tables");
     let job = dir.join("job");
     let nodes = nodes(&finished.recording, &job);
-    let report = report(&nodes);
+    let report = report_of(&nodes);
     // The job is what one node did, so many times.
     let once = &finished.report()["totals"];
     same(&report["totals"], once, &TOTALS, NODES as u64);

@@ -1,9 +1,9 @@
 //! A training run that says itself what it did: its epochs and checkpoints are those of the report, live and from the
 //! recording.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
-use crate::common::{Iotrace, directory, number, python, text};
+use crate::common::{Iotrace, directory, export::report_of, number, python, text};
 use serde_json::Value;
 
 fn train() -> String {
@@ -36,21 +36,8 @@ fn traced(options: &[&str], flush: &str) -> (Value, Value, Value) {
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (_, report) = finished.truth_and_report();
     let truth = serde_json::from_slice(&fs::read(counts).unwrap()).unwrap();
-    let mut again = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-    again
-        .args(["report", "--format", "json"])
-        .arg(&finished.recording);
-    let output = again.output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    (
-        truth,
-        report,
-        serde_json::from_slice(&output.stdout).unwrap(),
-    )
+    let again = report_of(&[&finished.recording]);
+    (truth, report, again)
 }
 
 fn agrees(truth: &Value, report: &Value) {

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{Iotrace, directory, turn};
+use crate::common::{Iotrace, directory, export::report_of, turn};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
 /// A call that takes longer counts as slow (docs/guide/lines.md), nanoseconds.
@@ -85,7 +85,7 @@ fn lines_are_those_of_the_audit_hook() {
         agree(&python, &truth, &report);
         // The native program's.
         assert!(report["lines"]["opens_without_line"].as_u64().unwrap() > 0);
-        let again = again(&finished.recording);
+        let again = report_of(&[&finished.recording]);
         assert_eq!(
             again["lines"], report["lines"],
             "the recording says the same"
@@ -195,22 +195,6 @@ fn shown(recording: &Path, columns: &str) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// The report of a recording.
-fn again(recording: &Path) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-    let output = command
-        .args(["report", "--format", "json"])
-        .arg(recording)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]

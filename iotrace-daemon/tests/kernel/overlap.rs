@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::common::{Iotrace, directory, number, text};
+use crate::common::{Iotrace, directory, export::report_of, number, text};
 use iotrace_recording::trace::Trace;
 use serde_json::Value;
 
@@ -42,16 +42,6 @@ fn ns(value: &Value, key: &str) -> u64 {
     (seconds.unwrap_or_else(|| panic!("{key} of {value}")) * 1e9).round() as u64
 }
 
-/// A report of all of `recording`.
-fn report(recording: &Path) -> Value {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "--format", "json"])
-        .arg(recording)
-        .output()
-        .expect("iotrace runs");
-    serde_json::from_slice(&output.stdout).expect("a report")
-}
-
 #[test]
 fn it_is_the_union_of_all_operations() {
     let (_keep, dir) = directory();
@@ -66,7 +56,7 @@ fn it_is_the_union_of_all_operations() {
         ]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (truth, live) = finished.truth_and_report();
-    let read = report(&finished.recording);
+    let read = report_of(&[&finished.recording]);
     assert_eq!(text(&live, "merged_time"), "exact");
     assert_eq!(number(&live["losses"], "unmerged_calls"), 0);
     let spans = spans(&finished.recording);
@@ -168,7 +158,7 @@ fn overlapped(case: &str) -> (Value, Value) {
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     assert!(!finished.stderr.contains("CPU time"), "{}", finished.stderr);
     let (truth, live) = finished.truth_and_report();
-    let read = report(&finished.recording);
+    let read = report_of(&[&finished.recording]);
     assert_eq!(live["phases"], read["phases"], "live and read");
     assert_eq!(live["processes"], read["processes"], "live and read");
     (truth, live)

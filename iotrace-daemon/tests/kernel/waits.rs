@@ -1,10 +1,12 @@
 //! Waits against the program's own clocks: each program says for how long its main thread waited, and what its loader did in that
 //! time.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{fs, time::Duration};
 
 use crate::common::{
-    Iotrace, directory, python,
+    Iotrace, directory,
+    export::report_of,
+    python,
     slow::{Slow, Speed},
     text, turn,
 };
@@ -57,7 +59,7 @@ fn waited(program: &str, is_cached: bool, args: &[&str]) -> (Value, Value, Value
     let found = of(&report, &truth);
     assert_eq!(
         found,
-        of(&again(&finished.recording), &truth),
+        of(&report_of(&[&finished.recording]), &truth),
         "the recording says the same"
     );
     (truth, found, report)
@@ -70,21 +72,6 @@ fn of(report: &Value, truth: &Value) -> Value {
         .next()
         .expect("the program's main thread")
         .clone()
-}
-
-fn again(recording: &Path) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-    let output = command
-        .args(["report", "--format", "json"])
-        .arg(recording)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// What differs between the program's word and the report.
