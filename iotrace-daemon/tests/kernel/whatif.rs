@@ -1,7 +1,8 @@
 //! Predictions against reality: a loader is recorded, its time with a change is predicted, and it is really run with that
-//! change.
+//! change. And the timeline, of which they are made, as it is exported.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::Path,
     process::{Command, Output},
@@ -9,7 +10,9 @@ use std::{
 };
 
 use crate::common::{
-    Iotrace, directory, python,
+    Iotrace, directory,
+    export::{exported, gunzipped},
+    python,
     run::Finished,
     slow::{Slow, Speed},
     turn,
@@ -439,4 +442,110 @@ fn what_cannot_be_told_is_refused() {
         .args(["--waits=timeline"])
         .command(["sleep", "0.1"]);
     refused(&no_workers.recording, &["--workers", "2"], "not known");
+}
+
+/// The spans of an export's lanes of states, by process and thread, in order of time; and its arrows by number.
+type States = (Lanes, BTreeMap<u64, Vec<Value>>);
+type Lanes = BTreeMap<(u64, u64), Vec<Value>>;
+
+fn states(recording: &Path) -> States {
+    let trace = gunzipped(&exported(recording, &["--format", "chrome"]));
+    let trace: Value = serde_json::from_slice(&trace).unwrap();
+    let (mut lanes, mut arrows) = (Lanes::new(), BTreeMap::new());
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let number = |key: &str| event[key].as_u64().unwrap();
+        if event["cat"] == "state" {
+            let lane = (number("pid"), number("tid"));
+            lanes.entry(lane).or_default().push(event.clone());
+        } else if event["cat"] == "wake" {
+            let of_arrow: &mut Vec<Value> = arrows.entry(number("id")).or_default();
+            of_arrow.push(event.clone());
+        }
+    }
+    (lanes, arrows)
+}
+
+/// Start and end of a span of a trace, microseconds.
+fn span(event: &Value) -> (f64, f64) {
+    let start = seconds(&event["ts"]);
+    (start, start + seconds(&event["dur"]))
+}
+
+#[test]
+fn an_export_draws_what_threads_waited_for_and_who_woke_them() {
+    turn::alone();
+    let finished = record(STORAGE_BOUND);
+    let (lanes, arrows) = states(&finished.recording);
+    let sum = |spans: &[Value], is_wanted: &dyn Fn(&Value) -> bool| -> f64 {
+        let wanted = spans.iter().filter(|span| is_wanted(span));
+        wanted.map(|span| seconds(&span["dur"]) / 1e6).sum()
+    };
+    for spans in lanes.values() {
+        let times: Vec<(f64, f64)> = spans.iter().map(span).collect();
+        for pair in times.windows(2) {
+            assert!(pair[0].1 <= pair[1].0 + 1e-3, "{pair:?}");
+        }
+    }
+
+    // The main thread waited as the report says.
+    let report = finished.report();
+    let waits = report["waits"].as_array().unwrap();
+    // The workers are its children.
+    let waiter = waits
+        .iter()
+        .min_by_key(|waiter| waiter["pid"].as_u64())
+        .unwrap();
+    let main = waiter["pid"].as_u64().unwrap();
+    let spans = &lanes[&(main, lane(main))];
+    let waited = sum(spans, &|span| span["name"] != "running");
+    let told = seconds(&waiter["waiting_seconds"]);
+    assert!(
+        (waited - told).abs() < 0.01 * told,
+        "{waited} s, not {told} s"
+    );
+
+    // The workers waited for the files, as slow as they are.
+    let is_read = |span: &Value| {
+        let file = span["args"]["file"].as_str();
+        span["name"] == "storage" && file.is_some_and(|file| file.contains("/train/sample-"))
+    };
+    let workers = lanes.iter().filter(|((pid, _), _)| *pid != main);
+    let read: f64 = workers.map(|(_, spans)| sum(spans, &is_read)).sum();
+    let least = 80.0 * STORAGE_BOUND.read / 1000.0;
+    assert!(
+        (least..1.5 * least).contains(&read),
+        "{read} s, not {least} s"
+    );
+
+    // Each arrow leads from where a thread runs to where another begins to.
+    let mut to_main = 0;
+    for arrow in arrows.values() {
+        let [from, to] = &arrow[..] else {
+            panic!("{arrow:?}");
+        };
+        assert_eq!((&from["ph"], &to["ph"]), (&"s".into(), &"f".into()));
+        let spans_of = |event: &Value| {
+            let number = |key: &str| event[key].as_u64().unwrap();
+            let spans = &lanes[&(number("pid"), number("tid"))];
+            spans
+                .iter()
+                .filter(|span| span["name"] == "running")
+                .map(span)
+        };
+        let (begins, ends) = (seconds(&from["ts"]), seconds(&to["ts"]));
+        assert!(
+            spans_of(from).any(|(start, end)| (start..=end).contains(&begins)),
+            "{from}"
+        );
+        assert!(spans_of(to).any(|(start, _)| start == ends), "{to}");
+        assert!(begins <= ends, "{arrow:?}");
+        let is_by_worker = from["pid"] != to["pid"];
+        to_main += usize::from(is_by_worker && to["pid"] == main);
+    }
+    assert!(to_main > 40, "{to_main} of 80 samples");
+}
+
+/// The lane of the states of a thread.
+fn lane(tid: u64) -> u64 {
+    (2 << 22) + tid
 }

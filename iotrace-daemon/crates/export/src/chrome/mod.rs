@@ -2,7 +2,10 @@
 //!
 //! One track for each process, with a lane for each phase: a span from the first operation of each interval of the
 //! recording to its last, and counters of bandwidth and of calls in flight. Where the recording has a trace, each of its
-//! operations is a span on the lane of its thread. Checkpoints, loads and epochs are on a track of the job.
+//! operations is a span on the lane of its thread; where it has a timeline, each thread has a lane of its states.
+//! Checkpoints, loads and epochs are on a track of the job.
+
+mod states;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +16,7 @@ use flate2::{Compression, write::GzEncoder};
 use iotrace_common::op;
 use serde_json::{Value, json};
 
-use super::{Export, Interval, operations::Operation};
+use crate::{Export, Interval, operations::Operation};
 use iotrace_analysis::{Analysis, saves::Event};
 use iotrace_model::{Process, run::rfc3339};
 use iotrace_phases::phase::Phase;
@@ -62,7 +65,19 @@ pub fn write(export: &Export<'_>, out: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut out, event)?;
         separator = ",\n";
     }
-    operations(export, &mut out)?;
+    // They are written as they are read: there may be many.
+    let mut written = Ok(());
+    let mut put = |event: &Value| {
+        if written.is_ok() {
+            written = out.write_all(separator.as_bytes());
+        }
+        if written.is_ok() {
+            written = serde_json::to_writer(&mut out, event).map_err(io::Error::from);
+        }
+    };
+    operations(export, &mut put)?;
+    states::write(export, &mut put)?;
+    written?;
     out.write_all(b"\n]}\n")?;
     out.into_inner()?.finish()?;
     Ok(())
@@ -136,19 +151,10 @@ fn spans(export: &Export<'_>, intervals: &[Interval], events: &mut Events) {
     }
 }
 
-/// Each operation of the trace, on the lane of its thread. They are written as they are read: there may be many.
-fn operations(export: &Export<'_>, out: &mut impl Write) -> io::Result<()> {
+/// Each operation of the trace, on the lane of its thread.
+fn operations(export: &Export<'_>, put: &mut impl FnMut(&Value)) -> io::Result<()> {
     let pids = pids(export);
     let mut lanes = BTreeSet::new();
-    let mut written = Ok(());
-    let mut put = |event: &Value| {
-        if written.is_ok() {
-            written = out.write_all(b",\n");
-        }
-        if written.is_ok() {
-            written = serde_json::to_writer(&mut *out, event).map_err(io::Error::from);
-        }
-    };
     let visited = export.each_operation(|operation| {
         let lane = (
             pids[operation.place],
@@ -160,8 +166,7 @@ fn operations(export: &Export<'_>, out: &mut impl Write) -> io::Result<()> {
         }
         put(&span(export, &operation, lane));
     });
-    visited.map_err(io::Error::other)?;
-    written
+    visited.map_err(io::Error::other).map(drop)
 }
 
 /// The span of an operation; what it has not is absent.
