@@ -10,7 +10,7 @@ use std::{
 use iotrace_phases::Classifier;
 use iotrace_tracer::drain::Drain;
 use iotrace_tracer::kernel::{
-    Cost, Detail, Hook, HookChoice, KernelError, Options, block, load, measure_uprobes,
+    Cost, Detail, Hook, HookChoice, KernelError, Options, load, measure_uprobes,
     probe::{Feature, Need, features},
     selftest,
 };
@@ -174,23 +174,12 @@ fn attempt(options: &Options, choice: HookChoice) -> Result<u64, KernelError> {
 fn options(args: &Args, detail: Detail) -> Options {
     Options {
         detail,
-        follow: true,
         environment: true,
         cgroup: true,
-        cpu: false,
-        merge_all: false,
         negative_lookups: true,
         histograms: true,
-        map_entries: None,
         btf: args.btf.clone(),
-        program_log: false,
-        trace: None,
-        page_cache: true,
-        block: block::Wanted::Nothing,
-        uprobes: Vec::new(),
-        waits: false,
-        recordings: None,
-        lines: false,
+        ..Options::least()
     }
 }
 
@@ -200,9 +189,6 @@ fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
     let options = Options {
         map_entries: Some(1024),
         uprobes: libraries.filter_map(|name| name.parse().ok()).collect(),
-        waits: false,
-        recordings: None,
-        lines: false,
         ..options(args, Detail::Basic)
     };
     let types = load::read_types(options.btf.as_deref())?;

@@ -659,26 +659,20 @@ fn options(config: &Config, verbose: u8) -> Options {
     let has_socket = config.recordings.socket != Path::new(NO_SOCKET);
     Options {
         detail: config.trace.detail,
-        follow: true,
         environment: true,
         cgroup: true,
         cpu: has_socket,
-        merge_all: false,
-        negative_lookups: false,
         histograms: config.metrics.histograms,
         map_entries: Some(config.trace.map_entries),
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,
-        trace: None,
         page_cache: config.trace.page_cache,
         block: match config.trace.block {
             true => block::Wanted::Devices,
             false => block::Wanted::Nothing,
         },
-        uprobes: Vec::new(),
-        waits: false,
         recordings: has_socket.then_some(config.recordings.max_entries),
-        lines: false,
+        ..Options::least()
     }
 }
 

@@ -15,7 +15,7 @@ use iotrace_model::{About, Model};
 use iotrace_service::socket::protocol::Record;
 use iotrace_tracer::drain::Drain;
 use iotrace_tracer::kernel::{
-    Detail, HookChoice, KernelError, Losses, Options, block, capabilities, load, selftest,
+    HookChoice, KernelError, Losses, Options, capabilities, load, selftest,
 };
 
 /// The socket of the service that is to count: the one that is named, or the one that there is where this process may
@@ -66,26 +66,7 @@ fn running_service(pids: &[u32]) -> Option<Source> {
 }
 
 fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
-    let options = Options {
-        detail: Detail::Basic,
-        follow: true,
-        environment: false,
-        cgroup: false,
-        histograms: false,
-        cpu: false,
-        merge_all: false,
-        negative_lookups: false,
-        map_entries: None,
-        btf: None,
-        program_log: false,
-        trace: None,
-        page_cache: true,
-        block: block::Wanted::Nothing,
-        uprobes: Vec::new(),
-        waits: false,
-        recordings: None,
-        lines: false,
-    };
+    let options = Options::least();
     let types = load::read_types(None)?;
     let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
     drop(types);

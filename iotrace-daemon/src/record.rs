@@ -239,11 +239,9 @@ async fn record(
         detail: args.detail,
         follow: args.all || !args.no_follow,
         environment: true,
-        cgroup: false,
         negative_lookups: true,
         cpu: true,
         merge_all: args.merged_time == MergedTime::Exact,
-        histograms: false,
         map_entries: args.map_entries,
         btf: args.btf.clone(),
         program_log: verbose > 1,
@@ -262,8 +260,8 @@ async fn record(
         },
         uprobes: args.uprobe.clone(),
         waits: args.waits.is_some(),
-        recordings: None,
         lines: args.lines,
+        ..Options::least()
     };
     let types = load::types_if_any(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;

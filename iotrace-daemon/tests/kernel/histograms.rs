@@ -64,23 +64,9 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
     let (_keep, dir) = common::directory();
     let options = Options {
         detail: Detail::Full,
-        follow: true,
-        environment: false,
-        cgroup: false,
-        cpu: false,
-        merge_all: false,
-        negative_lookups: false,
         histograms: true,
         map_entries: Some(4096),
-        btf: None,
-        program_log: false,
-        trace: None,
-        page_cache: true,
-        block: iotrace_tracer::kernel::block::Wanted::Nothing,
-        uprobes: Vec::new(),
-        waits: false,
-        recordings: None,
-        lines: false,
+        ..Options::least()
     };
     let programs = Programs {
         current: iotrace_programs::current,

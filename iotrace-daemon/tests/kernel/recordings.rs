@@ -12,9 +12,7 @@ use iotrace_model::input::Event;
 use iotrace_phases::Classifier;
 use iotrace_tracer::{
     drain::{Batch, Drain},
-    kernel::{
-        Detail, HookChoice, Kernel, Options, Programs, block, load, recordings::Kept, selftest,
-    },
+    kernel::{HookChoice, Kernel, Options, Programs, load, recordings::Kept, selftest},
 };
 
 use crate::common;
@@ -128,24 +126,10 @@ fn round(drain: &mut Drain, shells: &mut [Shell; 2], word: &str) -> Seen {
 fn load_programs() -> (Kernel, Drain) {
     common::need_root();
     let options = Options {
-        detail: Detail::Basic,
-        follow: true,
-        environment: false,
-        cgroup: false,
         cpu: true,
-        merge_all: false,
-        negative_lookups: false,
-        histograms: false,
         map_entries: Some(8192),
-        btf: None,
-        program_log: false,
-        trace: None,
-        page_cache: true,
-        block: block::Wanted::Nothing,
-        uprobes: Vec::new(),
-        waits: false,
         recordings: Some(512),
-        lines: false,
+        ..Options::least()
     };
     let programs = Programs {
         current: iotrace_programs::current,

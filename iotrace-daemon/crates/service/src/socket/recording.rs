@@ -24,7 +24,7 @@ use iotrace_model::targets;
 use iotrace_phases::dfa::Table;
 use iotrace_tracer::drain::{Drain, Wake, collector};
 use iotrace_tracer::kernel::{
-    HookChoice, Kernel, KernelError, Losses, Options, Programs, block, load, selftest,
+    HookChoice, Kernel, KernelError, Losses, Options, Programs, load, selftest,
 };
 
 /// Longest time between two looks at the events.
@@ -247,21 +247,11 @@ fn load_programs(
         detail: record.detail,
         follow: record.follow,
         environment: true,
-        cgroup: false,
-        histograms: false,
-        cpu: false,
-        merge_all: false,
         negative_lookups: record.negative_lookups,
         map_entries: Some(settings.entries),
         btf: settings.btf.clone(),
-        program_log: false,
-        trace: None,
         page_cache: settings.page_cache,
-        block: block::Wanted::Nothing,
-        uprobes: Vec::new(),
-        waits: false,
-        recordings: None,
-        lines: false,
+        ..Options::least()
     };
     let types = load::read_types(options.btf.as_deref())?;
     let mut kernel = load::load(&options, &settings.programs, &types, &settings.rules)?;

@@ -120,6 +120,30 @@ const OFFSET_OVERRIDE: &str = "IOTRACE_TEST_OFFSET";
 const LOG_LEVEL: &str = "AYA_LOG_LEVEL";
 
 impl Options {
+    /// All targets and their children at detail basic with the page cache, and nothing else.
+    pub fn least() -> Self {
+        Self {
+            detail: Detail::Basic,
+            follow: true,
+            environment: false,
+            cgroup: false,
+            negative_lookups: false,
+            histograms: false,
+            cpu: false,
+            merge_all: false,
+            map_entries: None,
+            btf: None,
+            program_log: false,
+            trace: None,
+            page_cache: true,
+            block: block::Wanted::Nothing,
+            uprobes: Vec::new(),
+            waits: false,
+            recordings: None,
+            lines: false,
+        }
+    }
+
     fn entries(&self) -> u32 {
         let built_in = match self.detail {
             Detail::Basic => limits::IO_ENTRIES_BASIC,
