@@ -194,7 +194,7 @@ fn resident(child: &Child) -> Result<u64> {
 }
 
 /// Waits for a process: its CPU time, seconds, and its peak memory, bytes.
-fn wait(child: &Child) -> Result<(f64, u64)> {
+pub fn wait(child: &Child) -> Result<(f64, u64)> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let mut status = 0;
     let pid = child.id() as i32;

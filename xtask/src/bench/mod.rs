@@ -4,6 +4,7 @@
 //! - `syscall`, `files`: the two measurements
 //! - `trace`: what the operation trace costs, beside other tracers
 //! - `beyond`: mapped files, io_uring, and calls of libraries
+//! - `start`: how long a recording takes to begin and end
 //! - `share`: what recordings through the service cost other processes
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
@@ -22,6 +23,7 @@ mod raw;
 mod remote;
 mod service;
 mod share;
+mod start;
 mod stats;
 mod syscall;
 mod table;
@@ -68,6 +70,8 @@ pub enum Bench {
     Scrape(service::scrape::Options),
     /// Measure what recordings through the service cost other processes.
     Share(share::Options),
+    /// Measure how long a recording of a program that does nothing takes.
+    Start(start::Options),
     /// The traced program.
     #[command(hide = true)]
     Worker(worker::Options),
@@ -115,6 +119,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Daemon(options) => &options.common,
         Bench::Scrape(options) => &options.common,
         Bench::Share(options) => &options.common,
+        Bench::Start(options) => &options.common,
     };
     if !common.ready {
         return from_optimized();
@@ -125,6 +130,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Daemon(options) => service::rates::run(options),
         Bench::Scrape(options) => service::scrape::run(options),
         Bench::Share(options) => share::run(options),
+        Bench::Start(options) => start::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
         Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),
