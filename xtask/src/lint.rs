@@ -1,6 +1,7 @@
-//! `cargo xtask lint`: format, word list, layers of crates, lints and dependencies, without exceptions.
+//! `cargo xtask lint`: format, word list, links, layers of crates, lints and dependencies, without exceptions.
 
 mod layers;
+mod links;
 mod words;
 
 use std::env::consts::ARCH;
@@ -21,6 +22,7 @@ pub fn task() -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Lint])?;
     cmd::run(cmd::cargo().args(["fmt", "--all", "--check"]))?;
     words::check()?;
+    links::check()?;
     layers::check()?;
     dependencies()?;
     kernel_lints()?;

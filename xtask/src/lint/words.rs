@@ -116,7 +116,7 @@ pub fn check() -> Result<()> {
 }
 
 /// All files with an extension below a folder, in order.
-fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+pub fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -180,7 +180,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Lines of Markdown without code and without generated parts.
-fn markdown(text: &str) -> Vec<String> {
+pub fn markdown(text: &str) -> Vec<String> {
     let (mut is_code, mut is_generated) = (false, false);
     let mut lines = Vec::new();
     for line in text.lines() {

@@ -1,11 +1,7 @@
 //! The states of threads: when each ran, waited and for what, with an arrow from the thread that woke it. Of recordings
 //! that have a timeline.
 
-use std::{
-    collections::HashMap,
-    io::{self, Write},
-    ops::Range,
-};
+use std::{collections::HashMap, io, ops::Range};
 
 use iotrace_model::{
     input::ProcessId,
