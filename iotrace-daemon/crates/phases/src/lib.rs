@@ -41,6 +41,10 @@ pub struct Match<'a> {
 impl Classifier {
     /// Compiles `rules`.
     pub fn new(rules: RuleSet) -> Result<Self, RulesError> {
+        let mut all = rules.all().iter();
+        if all.len() > 0 && all.all(|rule| rule.origin.is_builtin) {
+            return Ok(Self::builtin().clone());
+        }
         let table = dfa::build(rules.all())?;
         Ok(Self { rules, table })
     }

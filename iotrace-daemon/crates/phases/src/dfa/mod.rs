@@ -47,7 +47,7 @@ use super::{
 };
 pub use build::{build, build_within};
 pub use cpu_time::CpuTime;
-use cpu_time::MAX_CPU_TIME;
+use cpu_time::{MAX_BUILTIN_TIMES, MAX_CPU_TIME};
 pub use machine::State;
 pub use unit::{Unit, of_glob, of_rule};
 
@@ -70,7 +70,8 @@ pub enum TooLarge {
     )]
     Table,
     #[error(
-        "the rules take more than {} s of CPU time to compile: leave out rules, or write fewer * and ** within their globs",
+        "the rules take more than {} s of CPU time to compile, and {MAX_BUILTIN_TIMES} times that of the built-in ones: leave out \
+         rules, or write fewer * and ** within their globs",
         MAX_CPU_TIME.as_secs()
     )]
     Time,
