@@ -73,7 +73,9 @@ fn both_parts_are_the_whole() {
         let parts = [&inside, &outside];
         // Calls by path and overflow are of no file.
         let mut sum = Counts::default();
-        parts.map(|part| sum.merge(&Counts::of(&part["totals"])));
+        for part in parts {
+            sum.merge(&Counts::of(&part["totals"]));
+        }
         for process in list(&whole, "processes") {
             sum.merge(&Counts::of(&process["by_name"]));
             sum.merge(&Counts::of(&process["overflow"]));
