@@ -158,9 +158,12 @@ impl<'a> Report<'a> {
             about,
             sorted,
             copies,
+            knows_cache,
         } = selection;
         let mut analysis = Analysis::new(model, run, &sorted, copies, &Thresholds::default());
         analysis.findings.clear();
+        analysis.knows_cache = knows_cache;
+        analysis.epochs.knows_cache |= knows_cache;
         Self::sum_up(model, run, classifier, sorted, analysis, Some(about))
     }
 

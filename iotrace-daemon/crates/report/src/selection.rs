@@ -7,8 +7,8 @@
 use serde_json::{Value as Json, json};
 
 use super::{Report, merged::Merged, text::units::count};
-use iotrace_analysis::findings::LOOKED_AT;
-use iotrace_model::{Model, run::Run};
+use iotrace_analysis::{findings::LOOKED_AT, page_cache};
+use iotrace_model::{Model, counters::BYTES_READ, run::Run};
 use iotrace_phases::{
     Classifier,
     context::{Sorted, sort},
@@ -22,6 +22,8 @@ pub struct Selection {
     /// By index of the file.
     pub(super) sorted: Vec<Sorted>,
     pub(super) copies: Copies,
+    /// Whether page-cache hits of the chosen files are known: the whole recording says whether fetches were counted.
+    pub(super) knows_cache: bool,
 }
 
 /// What was chosen.
@@ -45,6 +47,7 @@ impl Selection {
     ) -> Self {
         let mut copies = Copies::of(model);
         let sorted = sort(model, classifier, &copies);
+        let is_told = page_cache::is_told(model);
         let recorded_files = used_files(model);
         let processes = model.processes().iter();
         let no_file = processes.flat_map(|process| [&process.path_only, &process.overflow]);
@@ -60,6 +63,12 @@ impl Selection {
             let path = call.path.as_deref();
             path.is_some_and(|path| choice.has(path.as_bytes(), false))
         });
+        let mut rows = model.rows().iter();
+        let knows_cache = is_told
+            && rows.all(|row| {
+                let is_read = row.cell.total().v[BYTES_READ] > 0;
+                !is_read || page_cache::goes_through(model, row.file)
+            });
         let texts = |globs: &[PathGlob]| globs.iter().map(|glob| glob.text().to_owned()).collect();
         let about = Selected {
             include: texts(&choice.include),
@@ -72,6 +81,7 @@ impl Selection {
             about,
             sorted,
             copies,
+            knows_cache,
         }
     }
 }
