@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["full", "sections", "by", "phase", "top", "stage_to"])]
     scale: bool,
     /// Only files whose whole path this glob matches, as in rules of phases: `/data/**`, `*.pt`; may be given several times. `*`
-    /// stops at `/`, `**` does not. There are no verdict and no findings on a part of the files.
+    /// stops at `/`, `**` does not. A part of the files gets no verdict and no findings.
     #[arg(long, value_name = "GLOB", conflicts_with_all = ["stage_to", "scale"])]
     include: Vec<PathGlob>,
     /// Without files whose whole path this glob matches, even if --include does; may be given several times.
