@@ -17,10 +17,14 @@ use super::{
     stage::{Tier, stage},
 };
 use iotrace_analysis::findings::thresholds::Thresholds;
-use iotrace_phases::{Classifier, phase::Phase};
+use iotrace_phases::{
+    Classifier,
+    path_glob::{FileChoice, PathGlob},
+    phase::Phase,
+};
 use iotrace_recording::memory::disk;
 use iotrace_report::{
-    self, Extent, Layout, Report,
+    self, Extent, Layout, Report, Selection,
     view::{By, Choice, View},
 };
 
@@ -61,6 +65,13 @@ pub struct Args {
     /// checkpoints, and how near to the ideal line it is.
     #[arg(long, conflicts_with_all = ["full", "sections", "by", "phase", "top", "stage_to"])]
     scale: bool,
+    /// Only files whose whole path this glob matches, as in rules of phases: `/data/**`, `*.pt`; may be given several times. `*`
+    /// stops at `/`, `**` does not. A part of the files gets no verdict and no findings.
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["stage_to", "scale"])]
+    include: Vec<PathGlob>,
+    /// Without files whose whole path this glob matches, even if --include does; may be given several times.
+    #[arg(long, value_name = "GLOB", conflicts_with_all = ["stage_to", "scale"])]
+    exclude: Vec<PathGlob>,
     /// Rules and thresholds that come before the built-in ones [default: iotrace.toml here, or in /etc/iotrace]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -86,7 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.scale {
         return scale(&recordings, &classifier, &thresholds, format, &place);
     }
-    let job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
+    let mut job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
     drop(meter);
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
@@ -95,7 +106,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             node.directory.display()
         );
     }
-    let report = Report::with(&job.model, &job.run, &classifier, &thresholds).of_nodes(&job.nodes);
+    let files = FileChoice {
+        include: args.include.clone(),
+        exclude: args.exclude.clone(),
+    };
+    let selection = (!files.is_everything())
+        .then(|| Selection::new(&files, &mut job.model, &mut job.run, &classifier));
+    let report = match selection {
+        Some(selection) => Report::of_selection(&job.model, &job.run, &classifier, selection),
+        None => Report::with(&job.model, &job.run, &classifier, &thresholds),
+    };
+    let report = report.of_nodes(&job.nodes);
     if let Some(tier) = &args.stage_to {
         if format == Format::Html {
             bail!("write --format text or json: a list of files to copy is no page");

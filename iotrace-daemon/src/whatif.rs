@@ -15,7 +15,7 @@ use iotrace_analysis::{
 };
 use iotrace_common::{diag, key::FileId};
 use iotrace_model::{Model, input::ProcessId, timeline::Segment};
-use iotrace_phases::{Classifier, dfa, glob::Glob};
+use iotrace_phases::{Classifier, path_glob::PathGlob};
 use iotrace_recording::{self, Recorded, memory::disk, timeline};
 use iotrace_report::{
     Extent, Report, escape,
@@ -224,12 +224,11 @@ fn files(
         files.extend(ids.iter().map(|id| (*id, Speed::Times(speed.0))));
     }
     for At { name, speed } in &args.file {
-        let glob = Glob::new(name).with_context(|| format!("--file {name}"))?;
-        let unit = dfa::of_glob(&glob, false)
-            .with_context(|| format!("--file {name}: write a shorter glob"))?;
+        let glob = name.parse::<PathGlob>();
+        let glob = glob.with_context(|| format!("--file {name}"))?;
         let is_meant = |id: &&FileId| {
             let file = model.find_file(**id);
-            file.is_some_and(|file| unit.matches(file.path, false))
+            file.is_some_and(|file| glob.matches(file.path, false))
         };
         let meant: Vec<FileId> = waited.iter().filter(is_meant).copied().collect();
         if meant.is_empty() {

@@ -5,11 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context as _, bail};
 use iotrace_analysis::series::Flow;
 use iotrace_model::run::{Target, rfc3339};
-use iotrace_phases::{
-    dfa::{self, Unit},
-    glob::Glob,
-    phase::Phase,
-};
+use iotrace_phases::{path_glob::PathGlob, phase::Phase};
 use iotrace_recording::{Job, rows};
 use iotrace_report::{
     Extent, Layout, Report, SECTIONS,
@@ -355,9 +351,9 @@ fn phase_of(name: &str) -> anyhow::Result<&'static str> {
     })
 }
 
-fn matcher(text: &str) -> anyhow::Result<Unit> {
-    let glob = Glob::new(text).with_context(|| format!("write another glob than {text:?}"))?;
-    dfa::of_glob(&glob, false).with_context(|| format!("write a shorter glob than {text:?}"))
+fn matcher(text: &str) -> anyhow::Result<PathGlob> {
+    text.parse::<PathGlob>()
+        .with_context(|| format!("write another glob than {text:?}"))
 }
 
 fn tables(_: &Context, asked: OfTables) -> anyhow::Result<String> {

@@ -15,5 +15,6 @@ mod html_tools;
 mod mcp;
 mod recording;
 mod report_jobs;
+mod selection;
 mod sql;
 mod tensorboard;

@@ -100,6 +100,12 @@ impl Block {
         transfers.for_each(|(_, interval)| *interval = Transfers::default());
     }
 
+    /// Leaves the bytes of files that are kept. What devices did stays: it is that of the whole host.
+    pub(super) fn select_files(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.transfers
+            .retain(|owner, _| owner.file.is_some_and(&is_kept));
+    }
+
     /// Adds the data of another node, whose processes begin at `processes` and whose files are `files` here.
     pub(super) fn append(&mut self, other: Self, node: u32, processes: u32, files: &[u32]) {
         for ((_, device), classes) in other.devices {

@@ -122,6 +122,12 @@ impl Failures {
             }));
     }
 
+    /// Leaves the failures of files that are kept.
+    pub(super) fn select_files(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.counts
+            .retain(|key, _| matches!(key.place, Place::File(file) if is_kept(file)));
+    }
+
     /// Ends the interval.
     pub fn settle(&mut self) {
         self.counts

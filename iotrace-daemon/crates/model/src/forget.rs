@@ -10,7 +10,7 @@ pub struct Moved(Vec<Option<u32>>);
 
 impl Moved {
     /// Renumbers those that are kept.
-    fn new(kept: impl Iterator<Item = bool>) -> Self {
+    pub(super) fn new(kept: impl Iterator<Item = bool>) -> Self {
         let mut next = 0;
         let number = |kept: bool| {
             kept.then(|| {
@@ -19,6 +19,12 @@ impl Moved {
             })
         };
         Self(kept.map(number).collect())
+    }
+
+    /// Those that are kept keep their index.
+    pub(super) fn in_place(kept: impl Iterator<Item = bool>) -> Self {
+        let kept = (0..).zip(kept);
+        Self(kept.map(|(index, kept)| kept.then_some(index)).collect())
     }
 
     /// The new index of what had this one; `None` where it is forgotten.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{
     counters::{Counters, Level, TABLE, flag},
+    forget::Moved,
     input::Place,
     packed::{Packed, put_varint, take_varint},
 };
@@ -113,6 +114,18 @@ impl History {
         }
         self.intervals
             .sort_by_key(|interval| (interval.start, interval.end));
+    }
+
+    /// Leaves what is of the rows that have a new index. Intervals without any are left out.
+    pub(super) fn select_rows(&mut self, rows: &Moved) {
+        let all = std::mem::take(self);
+        for (bounds, deltas) in all.intervals() {
+            let of_rows = deltas.filter_map(|(key, counters)| match key {
+                Key::Row(index) => Some((Key::Row(rows.get(index)?), counters)),
+                Key::PathOnly(_) | Key::Overflow(_) => None,
+            });
+            self.push(bounds, of_rows);
+        }
     }
 
     /// Merges every two neighbours.

@@ -8,6 +8,7 @@
 //! ask     io_totals(), file_count(), undescribed(), rows(), processes(), file(index), failures(), mount_of(file)
 //! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
 //! forget  forget(...): what a run without end need not know any more
+//! select  select(...): leaves what was done to the files that are chosen
 //! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a
 //!         recorder the whole run is one interval
 //! series  with_history() keeps each interval, each_interval() goes over them
@@ -46,6 +47,7 @@ mod processes;
 pub mod regular_file;
 mod rows;
 pub mod run;
+mod select;
 pub mod spans;
 pub mod targets;
 pub mod timeline;

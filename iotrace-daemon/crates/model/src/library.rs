@@ -230,6 +230,15 @@ impl Libraries {
         self.ended.clear();
     }
 
+    /// Leaves the calls on files that are kept; ranges are of no file.
+    pub(super) fn select_files(&mut self, is_kept: impl Fn(u32) -> bool) {
+        self.calls.retain(|key, _| key.file.is_some_and(&is_kept));
+        self.ranges.clear();
+        self.open.clear();
+        self.ended.clear();
+        self.unmatched = 0;
+    }
+
     /// Adds those of another node.
     pub(super) fn append(&mut self, other: Self, processes: u32, file: impl Fn(u32) -> u32) {
         for (key, total) in other.all() {

@@ -10,7 +10,7 @@ mod targets;
 
 use std::collections::{HashMap, HashSet};
 
-use iotrace_model::{Model, counters::*, spans};
+use iotrace_model::{Model, Moved, counters::*, spans};
 use sources::Sources;
 use targets::{Target, Targets};
 
@@ -109,6 +109,15 @@ impl Copies {
             .all
             .sort_by_key(|copy| (copy.start, copy.source, copy.target));
         copies
+    }
+
+    /// Leaves the copies that a chosen file is the source or the target of, after spans were moved.
+    pub fn select(&mut self, is_chosen: impl Fn(u32) -> bool, spans: &Moved) {
+        self.all
+            .retain(|copy| is_chosen(copy.source) || is_chosen(copy.target));
+        for known in [&mut self.spans, &mut self.read_back] {
+            *known = known.iter().filter_map(|span| spans.get(*span)).collect();
+        }
     }
 
     /// Whether a span is one end of a copy.

@@ -20,7 +20,8 @@ pub enum GlobError {
     #[error("the glob is empty: write ** for every path")]
     Empty,
     #[error(
-        "a glob cannot be negated: put a rule with another phase before this one, or write \\! for a name that starts with !"
+        "a glob cannot be negated: put a rule with another phase before this one, choose files with --exclude, or write \\! for a \
+         name that starts with !"
     )]
     Negated,
     #[error("~ is not expanded: write the directory out, or /home/* for everyone's")]

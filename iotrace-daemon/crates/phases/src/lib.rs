@@ -11,6 +11,7 @@ pub mod context;
 pub mod copies;
 pub mod dfa;
 pub mod glob;
+pub mod path_glob;
 pub mod phase;
 pub mod rules;
 pub mod used;

@@ -69,6 +69,7 @@ impl Report<'_> {
     /// What the kernel side kept of the phases that are chosen, within the bounds that are known anyway; these where it
     /// kept nothing.
     pub(super) fn measured(&self, known: Merged, is_chosen: impl Fn(Phase) -> bool) -> Merged {
+        let known = self.bounded(known);
         let Some(group) = group(&is_chosen) else {
             return known;
         };
@@ -120,7 +121,17 @@ impl Report<'_> {
             group(&is_chosen).and_then(|group| self.model.global_merged().between(bounds, group));
         match measured {
             Some(time) if self.moved_between(&is_chosen) == (0, 0) => (time.ns, time.ns),
-            _ => known,
+            _ => {
+                let chosen = Phase::ALL.into_iter().zip(&slice.phases);
+                let chosen = chosen.filter(|(phase, _)| is_chosen(*phase));
+                let known = self.bounded(Merged {
+                    at_least: known.0,
+                    at_most: known.1,
+                    in_calls: chosen.map(|(_, flow)| flow.io.ns).sum(),
+                    uncertain: None,
+                });
+                (known.at_least, known.at_most)
+            }
         }
     }
 

@@ -19,6 +19,7 @@ mod nodes;
 mod overlapped;
 pub mod scale;
 mod sections;
+mod selection;
 pub mod staging;
 mod text;
 mod unseen;
@@ -37,6 +38,7 @@ use iotrace_analysis::phases::{PhaseSums, Phases};
 use iotrace_analysis::sum::Sum;
 pub use json::{diff_json, entries::hex, json, summary_json, view_json};
 pub use sections::{SECTIONS, Section};
+pub use selection::Selection;
 pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, units, view_text};
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
@@ -49,6 +51,7 @@ use iotrace_phases::{
     copies::{Copies, Copy},
 };
 use iotrace_recording::Node;
+use selection::Selected;
 
 /// Version of the JSON report. It rises when a name or a meaning changes, not when a name is added.
 pub const FORMAT_VERSION: u32 = 1;
@@ -86,6 +89,8 @@ pub struct Report<'a> {
     shared: SharedFiles,
     /// Those that were read; none of a run that was not.
     nodes: &'a [Node],
+    /// What it is limited to, if it is of a part of the files.
+    selection: Option<Selected>,
 }
 
 /// What one process did.
@@ -138,8 +143,40 @@ impl<'a> Report<'a> {
     ) -> Self {
         let copies = Copies::of(model);
         let sorted = sort(model, classifier, &copies);
+        let analysis = Analysis::new(model, run, &sorted, copies, thresholds);
+        Self::sum_up(model, run, classifier, sorted, analysis, None)
+    }
+
+    /// Sums up what `selection` has left of `model`.
+    pub fn of_selection(
+        model: &'a Model,
+        run: &'a Run,
+        classifier: &'a Classifier,
+        selection: Selection,
+    ) -> Self {
+        let Selection {
+            about,
+            sorted,
+            copies,
+            knows_cache,
+        } = selection;
+        let mut analysis = Analysis::new(model, run, &sorted, copies, &Thresholds::default());
+        analysis.findings.clear();
+        analysis.knows_cache = knows_cache;
+        analysis.epochs.knows_cache |= knows_cache;
+        Self::sum_up(model, run, classifier, sorted, analysis, Some(about))
+    }
+
+    fn sum_up(
+        model: &'a Model,
+        run: &'a Run,
+        classifier: &'a Classifier,
+        sorted: Vec<Sorted>,
+        analysis: Analysis,
+        selection: Option<Selected>,
+    ) -> Self {
         let mut report = Self {
-            analysis: Analysis::new(model, run, &sorted, copies, thresholds),
+            analysis,
             model,
             run,
             classifier,
@@ -156,6 +193,7 @@ impl<'a> Report<'a> {
             mounts: BTreeMap::new(),
             failures: BTreeMap::new(),
             nodes: &[],
+            selection,
             moved: Moved::default(),
             shared: SharedFiles::default(),
         };
@@ -277,7 +315,12 @@ impl<'a> Report<'a> {
 
     fn sort(&mut self) {
         let (model, processes) = (self.model, self.model.processes());
-        self.process_order = (0..processes.len() as u32).collect();
+        let mut has_rows = vec![!self.is_selection(); processes.len()];
+        for row in model.rows() {
+            has_rows[row.process as usize] = true;
+        }
+        let shown = (0..).zip(has_rows).filter(|(_, has_rows)| *has_rows);
+        self.process_order = shown.map(|(index, _)| index).collect();
         self.process_order.sort_unstable_by_key(|index| {
             let process = &processes[*index as usize];
             (

@@ -92,13 +92,14 @@ impl Breakdown {
     }
 }
 
-/// The merged time of a phase of one process, by its name.
-pub fn of_process(sums: &PhaseSums, name: &str) -> Merged {
-    sums.named(name)
-        .map_or_else(Merged::default, |(sum, _)| Merged::of(&sum.counters))
-}
-
 impl Report<'_> {
+    /// The merged time of a phase of one process, by its name.
+    pub(super) fn merged_of(&self, sums: &PhaseSums, name: &str) -> Merged {
+        sums.named(name).map_or_else(Merged::default, |(sum, _)| {
+            self.bounded(Merged::of(&sum.counters))
+        })
+    }
+
     /// The merged time of the phases that are chosen, over all processes.
     pub(super) fn merged(&self, is_chosen: impl Fn(Phase) -> bool) -> Merged {
         let chosen = Phase::ALL.into_iter().filter(|phase| is_chosen(*phase));
@@ -168,8 +169,8 @@ impl Report<'_> {
         let phases = &self.processes[process as usize].phases;
         Breakdown {
             whole_ns: u64::try_from(end - start).unwrap_or(0),
-            read: of_process(phases, Phase::Training.name()),
-            checkpoint: of_process(phases, Phase::Checkpoint.name()),
+            read: self.merged_of(phases, Phase::Training.name()),
+            checkpoint: self.merged_of(phases, Phase::Checkpoint.name()),
             either: None,
         }
     }

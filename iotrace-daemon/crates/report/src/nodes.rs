@@ -40,7 +40,9 @@ impl<'a> Report<'a> {
         use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN};
         use iotrace_phases::phase::Phase;
         let mut sums = vec![NodeSum::default(); self.nodes.len()];
-        for (process, sum) in self.model.processes().iter().zip(&self.processes) {
+        for index in &self.process_order {
+            let process = &self.model.processes()[*index as usize];
+            let sum = &self.processes[*index as usize];
             let Some(node) = sums.get_mut(process.node as usize) else {
                 continue;
             };
@@ -103,7 +105,7 @@ impl<'a> Report<'a> {
                 ));
             }
         }
-        if self.totals.counters.operations() == 0 {
+        if self.totals.counters.operations() == 0 && !self.is_selection() {
             remarks.push("Nothing was recorded: no traced process used a file.".into());
         }
         remarks

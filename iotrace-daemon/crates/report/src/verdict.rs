@@ -48,6 +48,8 @@ pub enum Verdict {
     Unclear,
     /// All processes of a machine are no one job.
     NotOneJob,
+    /// A part of the files is not judged.
+    PartOfFiles,
 }
 
 impl Verdict {
@@ -63,6 +65,7 @@ impl Verdict {
             Self::NotIoBound => "not-io-bound",
             Self::Unclear => "unclear",
             Self::NotOneJob => "not-one-job",
+            Self::PartOfFiles => "part-of-files",
         }
     }
 }
@@ -127,6 +130,9 @@ impl Judgement<'_> {
             }
             Verdict::NotOneJob => {
                 "All processes of the machine, each program by itself:".to_owned()
+            }
+            Verdict::PartOfFiles => {
+                format!("PART OF THE FILES: I/O on them took {taken} of the run")
             }
         }
     }
@@ -211,6 +217,7 @@ impl Report<'_> {
         let waited = exposed.as_ref().filter(|_| is_known).map(by_waits);
         let waited = waited.filter(|verdict| is_recorded || *verdict != Verdict::NotIoBound);
         let (verdict, finding) = match (hang, waited, worst) {
+            _ if self.is_selection() => (Verdict::PartOfFiles, None),
             (Some(hang), ..) => (Verdict::CallsHang, Some(hang)),
             _ if matches!(self.run.target, Target::All(_)) => (Verdict::NotOneJob, None),
             (None, Some(verdict), _) => (verdict, None),

@@ -198,7 +198,9 @@ impl Filling {
         let is_process = choice.by == By::Process;
         let merged = match (choice.by, &self.counters) {
             (By::Phase, _) => Some(report.merged(|phase| phase.to_string().as_bytes() == name)),
-            (By::Process, Some(counters)) if choice.phase.is_some() => Some(Merged::of(counters)),
+            (By::Process, Some(counters)) if choice.phase.is_some() => {
+                Some(report.bounded(Merged::of(counters)))
+            }
             _ => None,
         };
         ViewRow {

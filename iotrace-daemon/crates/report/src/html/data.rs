@@ -68,7 +68,7 @@ impl<'a> Data<'a> {
             heat,
             waits: lanes(report),
             columns: COLUMNS.iter().map(Head::from).collect(),
-            folded_processes: report.processes.len() - processes.len(),
+            folded_processes: report.process_order.len() - processes.len(),
             processes,
             sections: page_sections(report),
             directories: listed.directories,

@@ -71,6 +71,9 @@ fn serialize<S: Serializer>(
     map.serialize_entry("exit_code", &run.exit_code)?;
     map.serialize_entry("start_time", &rfc3339(run.start_unix_ns))?;
     map.serialize_entry("duration_seconds", &seconds(run.duration_ns))?;
+    if let Some(selection) = &report.selection {
+        map.serialize_entry("selection", &selection.json())?;
+    }
     json_entries(&mut map, report, is_whole)?;
     map.end()
 }

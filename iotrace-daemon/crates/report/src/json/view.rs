@@ -45,7 +45,7 @@ pub fn view_json(report: &Report<'_>, view: &View, mut out: impl Write) -> io::R
         Json::Object(object)
     };
     let (rows, rest) = view.rest;
-    let object = json!({
+    let mut object = json!({
         "format_version": FORMAT_VERSION,
         "by": view.choice.by.name(),
         "phase": view.choice.phase,
@@ -58,6 +58,9 @@ pub fn view_json(report: &Report<'_>, view: &View, mut out: impl Write) -> io::R
             "seconds": seconds(rest.io.ns),
         },
     });
+    if let Some(selection) = &report.selection {
+        object["selection"] = selection.json();
+    }
     serde_json::to_writer(&mut out, &object)?;
     out.write_all(b"\n")
 }

@@ -17,6 +17,9 @@ const MAX_SUBJECTS: usize = 3;
 
 /// All findings, or that there are none.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    if report.is_selection() {
+        return Ok(());
+    }
     page.section("Findings")?;
     let findings = &report.analysis.findings;
     if findings.is_empty() {

@@ -28,7 +28,6 @@ pub mod waits;
 
 use std::io;
 
-use iotrace_analysis::findings::LOOKED_AT;
 use serde::ser::SerializeMap;
 
 use crate::{Report, html::PageSection, json::entries::Seq, text::table::Page, verdict};
@@ -90,7 +89,7 @@ pub fn json_entries<M: SerializeMap>(
     map.serialize_entry("balance", &balance::json(report))?;
     map.serialize_entry("startup", &startup::json(report))?;
     map.serialize_entry("findings", &findings::json(report))?;
-    map.serialize_entry("looked_at", &LOOKED_AT)?;
+    map.serialize_entry("looked_at", report.looked_at())?;
     map.serialize_entry("not_looked_at", &report.not_looked_at())?;
     if report.has_nodes() {
         map.serialize_entry("nodes", &nodes::json(report))?;

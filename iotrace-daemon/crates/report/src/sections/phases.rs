@@ -9,7 +9,7 @@ use crate::text::{
 };
 use crate::{
     Report,
-    merged::{self, Breakdown, Merged, of_process},
+    merged::{self, Breakdown, Merged},
     overlapped::Overlapped,
     text::units,
 };
@@ -203,7 +203,7 @@ impl Serialize for PhasesJson<'_> {
             let named = self.sums.named(name).or(is_whole.then(Default::default));
             if let Some((sum, files)) = named {
                 let merged = match self.process {
-                    Some(_) => of_process(self.sums, name),
+                    Some(_) => self.report.merged_of(self.sums, name),
                     None => self.report.merged(|phase| phase.name() == name),
                 };
                 let whole_ns = match self.process {

@@ -182,7 +182,7 @@ impl Processes {
         let ns = |index: &u32| report.processes[*index as usize].sum.counters.nanoseconds();
         let mut by_time = report.process_order.clone();
         by_time.sort_by_key(|index| Reverse(ns(index)));
-        let unlisted = report.processes.len().min(MAX_PAGE_ROWS) as u32;
+        let unlisted = report.process_order.len().min(MAX_PAGE_ROWS) as u32;
         let mut places = vec![unlisted; report.processes.len()];
         for index in by_time.iter().take(MAX_PAGE_ROWS) {
             places[*index as usize] = 0;

@@ -68,7 +68,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.table(table)?;
     from_storage(report, page)?;
     let kinds = [
-        (report.processes.len(), "process", "processes"),
+        (report.process_order.len(), "process", "processes"),
         (report.files.len(), "file", "files"),
         (report.directories.len(), "directory", "directories"),
     ];
@@ -168,7 +168,7 @@ pub fn json(report: &Report<'_>) -> impl Serialize {
     let failures = report.failures.iter();
     let failures = failures.map(|((op, errno), count)| (*op, *errno, *count));
     Object(entries![
-        Entry("processes", report.processes.len()),
+        Entry("processes", report.process_order.len()),
         Entry("files", report.files.len()),
         Entry("directories", report.directories.len()),
         CounterMap::of_sum(report, &report.totals),

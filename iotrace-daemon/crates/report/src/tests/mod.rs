@@ -1,6 +1,7 @@
 //! The report of a run like a small training job: its text on the page, its JSON against the schema.
 
 mod phases;
+mod selection;
 mod summary;
 mod training;
 
@@ -315,6 +316,7 @@ fn every_key_is_documented() {
         include_str!("../../../../../docs/reference/counters.md"),
     );
     visit(&as_json(&training(), &run()), text);
+    visit(&selection::part_of_training(), text);
     for descriptor in &TABLE[..READ_SIZE_0_100] {
         assert!(
             text.contains(&format!("`{}", descriptor.name)),

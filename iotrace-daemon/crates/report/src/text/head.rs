@@ -3,7 +3,7 @@
 use std::io;
 
 use super::{
-    escape::shorten,
+    escape::{escape, shorten},
     table::{Page, Style},
     units::duration,
 };
@@ -51,7 +51,7 @@ pub fn facts(run: &Run) -> String {
     facts.join(", ")
 }
 
-/// What ran, where, how and for how long.
+/// What ran, where, how and for how long, and which part of it the report is of.
 pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let run = report.run;
     let what = target(run);
@@ -64,7 +64,11 @@ pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if run.merged_time == MergedTime::Exact {
         how += ", merged time exact";
     }
-    page.line(Style::Dim, &shorten(how.as_bytes(), page.width()))
+    page.line(Style::Dim, &shorten(how.as_bytes(), page.width()))?;
+    match &report.selection {
+        Some(selection) => page.prose(Style::Warning, &escape(selection.text().as_bytes())),
+        None => Ok(()),
+    }
 }
 
 /// The command line if it is known, else the program, else its short name.

@@ -21,7 +21,7 @@ const sections = (() => {
   /** The verdict, and what the time of the run went into; hatched is what may or may not be. */
   function verdict(report) {
     const { verdict, duration_seconds: whole } = report;
-    const good = { "not-io-bound": "good", unclear: "plain", "not-one-job": "plain" };
+    const good = { "not-io-bound": "good", unclear: "plain", "not-one-job": "plain", "part-of-files": "plain" };
     const line = el("p", { class: `verdict ${good[verdict.code] ?? "bad"}`, "data-code": verdict.code }, visible(verdict.text));
     if (!(whole > 0) || verdict.code === "not-one-job") return [line];
     const rows = Object.entries(parts).map(([phase, title]) => {
@@ -55,6 +55,7 @@ const sections = (() => {
       el("h1", { id: "summary-title", class: "command" }, el("code", {}, target(report))),
       el("p", { class: "about" }, about.join(" · ")),
       ...verdict(report),
+      report.selection ? el("p", { class: "warning", id: "selection" }, visible(report.selection.text)) : null,
       el("dl", { class: "cards" },
         card("duration", duration(report.duration_seconds), "Run"),
         card("bytes_read", bytes(totals.bytes_read), "Read", `${count(totals.reads)} reads`),
@@ -68,7 +69,7 @@ const sections = (() => {
 
   /** `choose` shows in the timeline and in the list of files what a finding is about; it has no button where that is not known. */
   function findings(report, choose) {
-    if (!report.findings) return null;
+    if (!report.findings || report.selection) return null;
     const places = (finding) => (finding.subjects ?? []).filter((one) => one.kind !== "process").map((one) => ({ ...one, name: visible(one.name) }));
     const filter = (finding) => {
       const phase = finding.evidence?.phase ?? "";

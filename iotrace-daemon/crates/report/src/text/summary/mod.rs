@@ -27,6 +27,8 @@ use iotrace_model::counters;
 const MAX_LINES: usize = 22;
 /// Remarks on the recording that are shown.
 const MAX_REMARKS: usize = 2;
+/// Lines that say which files are chosen.
+const MAX_SELECTION_LINES: usize = 4;
 const MAX_FINDINGS: usize = 2;
 const MAX_PLACES: usize = 3;
 /// Programs of a machine that are shown.
@@ -38,6 +40,16 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let columns = page.width();
     let mut above: Lines = vec![(Style::Title, head(report, columns))];
     above.push(verdict(report, &judgement));
+    if let Some(selection) = &report.selection {
+        let text = escape(selection.text().as_bytes());
+        above.extend(wrapped(
+            Style::Warning,
+            &text,
+            columns,
+            1,
+            MAX_SELECTION_LINES,
+        ));
+    }
     for remark in report.remarks().iter().take(MAX_REMARKS) {
         let text = escape(remark.as_bytes());
         above.extend(wrapped(Style::Warning, &text, columns, 1, 2));
@@ -57,7 +69,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     let trust = trust(report, &judgement, columns);
     let changes = |shown| match judgement.verdict {
-        Verdict::NothingRecorded => Vec::new(),
+        Verdict::NothingRecorded | Verdict::PartOfFiles => Vec::new(),
         _ => findings(report, columns, shown),
     };
     let rest = MAX_LINES.saturating_sub(above.len() + trust.len());
@@ -107,7 +119,7 @@ fn verdict(report: &Report<'_>, judgement: &Judgement<'_>) -> (Style, String) {
         | Verdict::WaitsForLoader
         | Verdict::WaitsForCpus => Style::Warning,
         Verdict::NotIoBound => Style::Good,
-        Verdict::Unclear | Verdict::NotOneJob => Style::Plain,
+        Verdict::Unclear | Verdict::NotOneJob | Verdict::PartOfFiles => Style::Plain,
     };
     (style, judgement.text(report))
 }
