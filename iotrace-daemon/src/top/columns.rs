@@ -28,11 +28,12 @@ const BAR_WIDTH: u16 = 10;
 /// Room for the shares of four phases with names.
 const WORDS_WIDTH: u16 = 33;
 const CPU_WIDTH: u16 = 6;
+const FETCHED_WIDTH: u16 = 8;
 const LEAST_USER_WIDTH: u16 = 8;
 const MAX_TEXT_WIDTH: u16 = 24;
 /// Room for the name that the columns of CPU time and of the user leave.
 const LEAST_NAME_WIDTH: u16 = 20;
-/// Room for the name that jobs and names of phases leave.
+/// Room for the name that the other columns and the names of phases leave.
 const COMFORTABLE_NAME_WIDTH: u16 = 40;
 /// Deeper processes of a tree are not indented further.
 const MAX_INDENTS: usize = 8;
@@ -53,33 +54,51 @@ impl Columns {
         }
         let taken: u16 = columns.iter().map(|(_, width)| width + 1).sum();
         let mut room = width.saturating_sub(taken);
-        if state.what == What::Processes {
-            let widest = |text: fn(&Line) -> &str| {
-                let widths = lines.iter().map(|line| width_of(text(line)));
-                widths.max().unwrap_or_default().min(MAX_TEXT_WIDTH)
-            };
-            let user = widest(|line| &line.about.user).max(LEAST_USER_WIDTH);
-            let job = widest(|line| &line.about.job);
-            let has_cpu = !state.shows_totals;
-            for (column, width, is_wanted, name_width) in [
-                (Column::Cpu, CPU_WIDTH, has_cpu, LEAST_NAME_WIDTH),
-                (Column::User, user, true, LEAST_NAME_WIDTH),
-                (Column::Job, job, job > 0, COMFORTABLE_NAME_WIDTH),
-            ] {
-                if is_wanted && room > width + name_width {
-                    columns.push((column, width));
-                    room -= width + 1;
-                }
+        let is_of_processes = state.what == What::Processes;
+        let widest = |text: fn(&Line) -> &str| {
+            let widths = lines.iter().map(|line| width_of(text(line)));
+            widths.max().unwrap_or_default().min(MAX_TEXT_WIDTH)
+        };
+        let user = widest(|line| &line.about.user).max(LEAST_USER_WIDTH);
+        let job = widest(|line| &line.about.job);
+        let has_cpu = is_of_processes && !state.shows_totals;
+        let is_by_phase = is_of_processes && state.grouping == Grouping::ByPhase;
+        // What is the most useful comes first.
+        for (column, width, is_wanted, name_width) in [
+            (Column::Cpu, CPU_WIDTH, has_cpu, LEAST_NAME_WIDTH),
+            (Column::User, user, is_of_processes, LEAST_NAME_WIDTH),
+            (
+                Column::Fetched,
+                FETCHED_WIDTH,
+                !is_by_phase,
+                COMFORTABLE_NAME_WIDTH,
+            ),
+            (
+                Column::Job,
+                job,
+                is_of_processes && job > 0,
+                COMFORTABLE_NAME_WIDTH,
+            ),
+        ] {
+            if is_wanted && room > width + name_width {
+                columns.push((column, width));
+                room -= width + 1;
             }
-            let more = WORDS_WIDTH - BAR_WIDTH;
-            if state.grouping != Grouping::ByPhase && room >= more + COMFORTABLE_NAME_WIDTH {
-                columns[1].1 = WORDS_WIDTH;
-                room -= more;
-            }
+        }
+        let more = WORDS_WIDTH - BAR_WIDTH;
+        let has_shares = is_of_processes && !is_by_phase;
+        if has_shares && room >= more + COMFORTABLE_NAME_WIDTH {
+            columns[1].1 = WORDS_WIDTH;
+            room -= more;
         }
         columns.push((Column::Name, room));
         columns.sort_by_key(|(column, _)| *column as usize);
         Self(columns)
+    }
+
+    /// Whether this column fits.
+    pub fn has(&self, column: Column) -> bool {
+        self.0.iter().any(|(shown, _)| *shown == column)
     }
 
     /// A table of such rows.
@@ -111,6 +130,7 @@ impl Columns {
             Column::Read | Column::Written | Column::Operations | Column::Time => {
                 right(number(state, &done, column).unwrap_or_default())
             }
+            Column::Fetched => right(bytes(state, line.fetched.unwrap_or_default())),
         })
     }
 
@@ -126,6 +146,7 @@ impl Columns {
                 Column::Phase => "PHASE".into(),
                 Column::Read => format!("READ{rate}"),
                 Column::Written => format!("WRITE{rate}"),
+                Column::Fetched => format!("FETCH{rate}"),
                 Column::Operations => format!("OPS{rate}"),
                 Column::Time => if state.shows_totals { "TIME" } else { "TIME%" }.into(),
                 Column::Job => "JOB".into(),
@@ -156,17 +177,10 @@ impl Columns {
 
 /// The number of a column; `None` if it has none, or not of `done`.
 fn number(state: &State, done: &IoTotals, column: Column) -> Option<String> {
-    let period = state.period().as_nanos().max(1) as u64;
-    let bytes = |bytes: u64| match (bytes, state.shows_totals) {
-        (0, _) => "-".into(),
-        (bytes, true) => units::bytes(bytes),
-        (bytes, false) => {
-            units::bytes((u128::from(bytes) * 1_000_000_000 / u128::from(period)) as u64)
-        }
-    };
+    let period = period_ns(state);
     Some(match column {
-        Column::Read => bytes(done.bytes_read),
-        Column::Written => bytes(done.bytes_written),
+        Column::Read => bytes(state, done.bytes_read),
+        Column::Written => bytes(state, done.bytes_written),
         Column::Operations => units::count(match state.shows_totals {
             true => done.operations,
             false => {
@@ -177,15 +191,37 @@ fn number(state: &State, done: &IoTotals, column: Column) -> Option<String> {
             true => units::duration(done.merged_ns),
             false => units::share(done.merged_ns, period),
         },
-        Column::Pid | Column::User | Column::Cpu | Column::Phase | Column::Job | Column::Name => {
+        Column::Pid
+        | Column::User
+        | Column::Cpu
+        | Column::Phase
+        | Column::Fetched
+        | Column::Job
+        | Column::Name => {
             return None;
         }
     })
 }
 
+/// Bytes, or bytes per second.
+fn bytes(state: &State, bytes: u64) -> String {
+    match (bytes, state.shows_totals) {
+        (0, _) => "-".into(),
+        (bytes, true) => units::bytes(bytes),
+        (bytes, false) => {
+            let period = u128::from(period_ns(state));
+            units::bytes((u128::from(bytes) * 1_000_000_000 / period) as u64)
+        }
+    }
+}
+
+fn period_ns(state: &State) -> u64 {
+    state.period().as_nanos().max(1) as u64
+}
+
 /// The phase of a line, or the shares of its phases: by name if that fits into more than a bar, or a bar of letters.
 fn phases(line: &Line, width: usize) -> Text<'static> {
-    if line.by_phase.len() == 1 {
+    if line.by_phase.len() < 2 {
         let phase = line.main_phase();
         return Text::styled(phase.name(), style(phase));
     }

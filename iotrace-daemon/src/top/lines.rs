@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use iotrace_model::{IoTotals, Model, Process, input::ProcessId};
+use iotrace_model::{IoTotals, Model, Process, counters::BYTES_FETCHED, input::ProcessId};
 use iotrace_phases::{
     Classifier,
     context::Sorted,
@@ -46,6 +46,8 @@ pub struct Line {
     /// The file's path; `None` for a line of a process.
     pub path: Option<Rc<str>>,
     pub by_phase: ByPhase,
+    /// Bytes fetched from storage, page faults included; `None` for a line of one phase, which they are not counted by.
+    pub fetched: Option<u64>,
     /// In a tree: number of its ancestors that are shown.
     pub depth: usize,
 }
@@ -76,12 +78,14 @@ impl Line {
             path,
             by_phase,
             depth,
+            ..
         } = self;
         by_phase.into_iter().map(move |of_phase| Self {
             process,
             about: Rc::clone(&about),
             path: path.clone(),
             by_phase: ByPhase::from([of_phase]),
+            fetched: None,
             depth,
         })
     }
@@ -144,24 +148,10 @@ impl Lines {
             period,
             ..Self::default()
         };
-        for process in processes {
-            let mut by_phase = ByPhase::new();
-            for (code, done) in process.phases.interval() {
-                let phase = without_class(Phase::from_code(code));
-                by_phase.entry(phase).or_default().add(done);
-            }
-            if !by_phase.is_empty() {
-                lines.processes.push(Line {
-                    process: process.id,
-                    about: about(process),
-                    path: None,
-                    by_phase,
-                    depth: 0,
-                });
-            }
-        }
+        let mut fetched = vec![0_u64; processes.len()];
         for row in model.dirty_rows() {
-            let (file, done) = (model.file(row.file), IoTotals::of(&row.cell.interval()));
+            let (file, counters) = (model.file(row.file), row.cell.interval());
+            let done = IoTotals::of(&counters);
             let direction = if done.bytes_written > done.bytes_read {
                 Direction::Write
             } else {
@@ -177,13 +167,40 @@ impl Lines {
                 path => escape(path).into(),
             };
             let process = &processes[row.process as usize];
+            let of_file = counters.v[BYTES_FETCHED];
+            let of_process = &mut fetched[row.process as usize];
+            *of_process = of_process.saturating_add(of_file);
             lines.files.push(Line {
                 process: process.id,
                 about: about(process),
                 path: Some(path),
                 by_phase: ByPhase::from([(without_class(sorted.phase(direction)), done)]),
+                fetched: Some(of_file),
                 depth: 0,
             });
+        }
+        for (process, of_files) in processes.iter().zip(fetched) {
+            let mut by_phase = ByPhase::new();
+            for (code, done) in process.phases.interval() {
+                let phase = without_class(Phase::from_code(code));
+                by_phase.entry(phase).or_default().add(done);
+            }
+            let others = [&process.path_only, &process.overflow].into_iter();
+            let others = others.filter(|cell| !cell.is_settled());
+            let fetched = others.fold(of_files, |sum, cell| {
+                sum.saturating_add(cell.interval().v[BYTES_FETCHED])
+            });
+            // Page faults fetch without a call.
+            if !by_phase.is_empty() || fetched > 0 {
+                lines.processes.push(Line {
+                    process: process.id,
+                    about: about(process),
+                    path: None,
+                    by_phase,
+                    fetched: Some(fetched),
+                    depth: 0,
+                });
+            }
         }
         lines
     }
@@ -266,6 +283,13 @@ fn command(args: &[Vec<u8>], comm: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use iotrace_common::key::FileId;
+    use iotrace_model::{
+        counters::{BYTES_READ, Counters, READS},
+        input::Place,
+    };
+    use iotrace_phases::phase::Class;
+
     use super::*;
 
     fn line(times: &[(Phase, u64)]) -> Line {
@@ -282,6 +306,7 @@ mod tests {
             about: Rc::default(),
             path: None,
             by_phase: times.iter().map(done).collect(),
+            fetched: Some(0),
             depth: 0,
         }
     }
@@ -339,6 +364,51 @@ mod tests {
         assert_eq!(of(12), [11, 10]);
         assert_eq!([of(10), of(13), of(14)], [[0; 0]; 3]);
         assert_eq!(of(15), [10]);
+    }
+
+    #[test]
+    fn a_process_has_one_line_with_all_that_it_did() {
+        let mut model = Model::default();
+        let counted = |reads, fetched| {
+            let mut counters = Counters::ZERO;
+            counters.v[READS] = reads;
+            counters.v[BYTES_READ] = 1_000 * reads;
+            counters.v[BYTES_FETCHED] = fetched;
+            counters
+        };
+        let id = |pid| ProcessId { pid, start: pid };
+        let file = |inode| {
+            let device = 1;
+            Place::File(FileId {
+                device,
+                inode,
+                generation: 0,
+            })
+        };
+        let [training, log] = [Phase::Training, Phase::Other(Some(Class::Log))];
+        model.add_sorted(id(1), file(1), training.code().into(), &counted(2, 500));
+        model.add_sorted(id(1), file(2), log.code().into(), &counted(1, 0));
+        model.add_sorted(id(1), Place::Overflow, 0, &counted(4, 70));
+        // Page faults are no calls.
+        model.add_sorted(id(2), file(1), training.code().into(), &counted(0, 9));
+        let lines = Lines::of(
+            &model,
+            Classifier::builtin(),
+            &mut Users::default(),
+            Duration::from_secs(1),
+        );
+        let lines: Vec<_> = lines
+            .processes
+            .iter()
+            .map(|line| {
+                let by_phase = line.by_phase.iter();
+                let by_phase = by_phase.map(|(phase, done)| (*phase, done.bytes_read));
+                let by_phase: Vec<_> = by_phase.collect();
+                (line.process.pid, by_phase, line.fetched)
+            })
+            .collect();
+        let of_first = vec![(training, 2_000), (Phase::UNMATCHED, 5_000)];
+        assert_eq!(lines, [(1, of_first, Some(570)), (2, vec![], Some(9))]);
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Top {
             .collect();
         let classifier = &self.sorting.classifier;
         let lines = Lines::of(&self.model, classifier, &mut self.users, period);
-        let cpu = self.cpu.sample(&self.state.on_screen);
+        let cpu = self.cpu.sample(&self.state.cpu_wanted);
         let lost = live::lost(&self.source.losses()?);
         self.state.take(lines, cpu, lost);
         let heads = self.source.in_flight();

@@ -42,6 +42,7 @@ pub enum Column {
     Phase,
     Read,
     Written,
+    Fetched,
     Operations,
     Time,
     Job,
@@ -77,8 +78,8 @@ pub struct State {
     pub is_over: bool,
     /// Lines above the first on the screen.
     pub above: usize,
-    /// Processes that have a line on the screen.
-    pub on_screen: Vec<ProcessId>,
+    /// Processes whose CPU time has a place on the screen.
+    pub cpu_wanted: Vec<ProcessId>,
     last: Lines,
     /// CPU time in the interval of `last`.
     cpu: cpu::Shares,
@@ -122,7 +123,7 @@ impl State {
             shows_help: false,
             is_over: false,
             above: 0,
-            on_screen: Vec::new(),
+            cpu_wanted: Vec::new(),
             last: Lines::default(),
             cpu: cpu::Shares::new(),
             totals: Totals::default(),
@@ -275,11 +276,14 @@ impl Totals {
             let sum = self.sums.entry((line.process, line.path.clone()));
             let sum = sum.or_insert_with(|| Line {
                 by_phase: ByPhase::new(),
+                fetched: Some(0),
                 ..line.clone()
             });
             // A program that was executed since has another command.
             sum.about = Rc::clone(&line.about);
             lines::add(&mut sum.by_phase, &line.by_phase);
+            let fetched = sum.fetched.zip(line.fetched);
+            sum.fetched = fetched.map(|(sum, more)| sum.saturating_add(more));
         }
         if self.sums.len() > SUMS {
             let times = self.sums.values().map(|line| line.done().ns);
@@ -327,7 +331,9 @@ fn compare(column: Column, a: &Line, b: &Line) -> Ordering {
         Column::Time => of_a.merged_ns.cmp(&of_b.merged_ns),
         Column::Name => a.name().cmp(b.name()),
         // The others are not sorted by.
-        Column::Pid | Column::User | Column::Cpu | Column::Job => a.process.pid.cmp(&b.process.pid),
+        Column::Pid | Column::User | Column::Cpu | Column::Fetched | Column::Job => {
+            a.process.pid.cmp(&b.process.pid)
+        }
     }
 }
 
@@ -344,7 +350,7 @@ pub mod tests {
         ProcessId { pid, start: 1 }
     }
 
-    /// A line of a process that read so many bytes in so many nanoseconds, by phase.
+    /// A line of a process that read so many bytes in so many nanoseconds, by phase, half of them from storage.
     pub fn line(pid: u32, by_phase: &[(Phase, u64, u64)], about: About) -> Line {
         let done = |(phase, read, ns): &(Phase, u64, u64)| {
             let done = IoTotals {
@@ -361,6 +367,7 @@ pub mod tests {
             about: Rc::new(about),
             path: None,
             by_phase: by_phase.iter().map(done).collect(),
+            fetched: Some(by_phase.iter().map(|(_, read, _)| read / 2).sum()),
             depth: 0,
         }
     }
@@ -498,6 +505,10 @@ pub mod tests {
                 assert_eq!(sums, state.by_phase(), "{grouping:?}");
                 let intervals = 1 + u64::from(shows_totals);
                 assert_eq!(lines::sum(&sums).bytes_read, intervals * (8 << 20));
+                let fetched = state.lines().iter().map(|line| line.fetched).sum();
+                let is_by_phase = grouping == Grouping::ByPhase;
+                let expected = (!is_by_phase).then_some(intervals * (4 << 20));
+                assert_eq!(expected, fetched, "{grouping:?}");
             }
         }
     }

@@ -62,6 +62,7 @@ mod tests {
             }),
             path: None,
             by_phase: [].into(),
+            fetched: None,
             depth: 0,
         }
     }

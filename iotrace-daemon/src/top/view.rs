@@ -13,7 +13,7 @@ use super::{
     columns::{Columns, letter},
     keys::BINDINGS,
     lines::Line,
-    state::{Grouping, State, What},
+    state::{Column, Grouping, State, What},
 };
 use iotrace_phases::phase::Phase;
 use iotrace_report::{escape, shorten, units};
@@ -138,7 +138,10 @@ fn draw_lines(
     let rows = shown.iter().map(|line| columns.of_line(state, line));
     let table = columns.table(rows).header(columns.titles(state));
     frame.render_widget(table, area);
-    state.on_screen = shown.iter().map(|line| line.process).collect();
+    state.cpu_wanted = match columns.has(Column::Cpu) {
+        true => shown.iter().map(|line| line.process).collect(),
+        false => Vec::new(),
+    };
 }
 
 fn footer(state: &State) -> Text<'static> {
@@ -243,7 +246,7 @@ mod tests {
         let line = find(&screen, "cat /etc/passwd");
         assert!(line.contains(" other "), "{line}");
         assert!(screen[23].contains("q quit"), "{screen:#?}");
-        assert_eq!(state.on_screen, [id(10), id(9)]);
+        assert_eq!(state.cpu_wanted, [id(10), id(9)]);
     }
 
     #[test]
@@ -251,11 +254,17 @@ mod tests {
         let mut state = state();
         let screen = screen_of(&mut state, 160, 50);
         let line = find(&screen, "python3 train.py");
-        for text in ["ada", "train 33 ckpt 67", "slurm:4242 rank 3", "60 %"] {
+        for text in [
+            "ada",
+            "train 33 ckpt 67",
+            "slurm:4242 rank 3",
+            "60 %",
+            "3.00 MiB        - 1.50 MiB",
+        ] {
             assert!(line.contains(text), "no {text}: {line}");
         }
         let titles = [
-            "PID", "USER", "CPU%", "PHASE", "READ/s", "WRITE/s", "OPS/s", "TIME%▼",
+            "PID", "USER", "CPU%", "PHASE", "READ/s", "WRITE/s", "FETCH/s", "OPS/s", "TIME%▼",
         ];
         let titles = titles.into_iter().chain(["JOB", "COMMAND"]);
         let found: Vec<&str> = find(&screen, "COMMAND").split_whitespace().collect();
@@ -400,6 +409,7 @@ mod tests {
             "{line}"
         );
         assert!(screen[0].contains("files"));
+        assert!(state.cpu_wanted.is_empty(), "it is not shown");
     }
 
     #[test]
