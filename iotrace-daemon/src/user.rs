@@ -1,4 +1,4 @@
-//! The user that a traced program runs as: `record --user`.
+//! Users of this host: the one that a traced program runs as (`record --user`), and names by number.
 
 use std::{
     ffi::{CStr, CString, OsStr, OsString},
@@ -24,31 +24,63 @@ pub struct User {
     pub environment: [(&'static str, OsString); 4],
 }
 
-/// Looks a user up by name, in /etc/passwd or wherever the host's database is, and reads the entry by `read`.
-fn look_up<T>(name: &str, read: impl FnOnce(&libc::passwd) -> T) -> anyhow::Result<T> {
-    let c_name = CString::new(name).context("--user")?;
+/// Reads an entry of the user database, /etc/passwd or wherever the host has it; `None` if there is none. `find` is
+/// getpwnam_r(3) or getpwuid_r(3) with all arguments but the first.
+fn entry<T>(
+    find: impl FnOnce(
+        *mut libc::passwd,
+        *mut libc::c_char,
+        libc::size_t,
+        *mut *mut libc::passwd,
+    ) -> libc::c_int,
+    read: impl FnOnce(&libc::passwd) -> T,
+) -> io::Result<Option<T>> {
     // SAFETY: all zeros are a valid passwd, which has integers and pointers.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
     let mut texts = vec![0; ENTRY_BYTES];
-    // SAFETY: the pointers are to values that live for the call, and the length is that of the buffer.
-    let error = unsafe {
-        libc::getpwnam_r(
-            c_name.as_ptr(),
-            &raw mut entry,
-            texts.as_mut_ptr(),
-            texts.len(),
-            &raw mut found,
-        )
-    };
-    if error != 0 {
-        let error = io::Error::from_raw_os_error(error);
-        return Err(error).with_context(|| format!("--user {name:?} cannot be looked up"));
+    let (room, at) = (texts.len(), texts.as_mut_ptr());
+    match find(&raw mut entry, at, room, &raw mut found) {
+        0 if found.is_null() => Ok(None),
+        0 => Ok(Some(read(&entry))),
+        error => Err(io::Error::from_raw_os_error(error)),
     }
-    if found.is_null() {
-        bail!("--user {name:?}: there is no such user");
-    }
-    Ok(read(&entry))
+}
+
+/// A text of an entry.
+///
+/// # Safety
+///
+/// It must be one of the entry that `entry` reads, and the entry must be alive.
+unsafe fn text(text: *const libc::c_char) -> OsString {
+    // SAFETY: the texts of an entry that was found end with NUL and live as long as the entry.
+    OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes()).to_owned()
+}
+
+/// Looks a user up by name, and reads the entry by `read`.
+fn look_up<T>(name: &str, read: impl FnOnce(&libc::passwd) -> T) -> anyhow::Result<T> {
+    let c_name = CString::new(name).context("--user")?;
+    let found = entry(
+        // SAFETY: the pointers are to values that live for the call, and the length is that of the buffer.
+        |entry, texts, room, found| unsafe {
+            libc::getpwnam_r(c_name.as_ptr(), entry, texts, room, found)
+        },
+        read,
+    );
+    found
+        .with_context(|| format!("--user {name:?} cannot be looked up"))?
+        .with_context(|| format!("--user {name:?}: there is no such user"))
+}
+
+/// The name of a user; `None` if the host has none for this number, or cannot look it up.
+pub fn name_of(uid: u32) -> Option<String> {
+    let found = entry(
+        // SAFETY: the pointers are to values that live for the call, and the length is that of the buffer.
+        |entry, texts, room, found| unsafe { libc::getpwuid_r(uid, entry, texts, room, found) },
+        // SAFETY: the entry was found.
+        |entry| unsafe { text(entry.pw_name) },
+    );
+    Some(found.ok()??.to_string_lossy().into_owned())
 }
 
 /// The number of a user who is given by number or name.
@@ -65,10 +97,9 @@ impl User {
         if effective_user() != 0 {
             bail!("--user {name:?}: only root can run a command as another user");
         }
-        // SAFETY: the texts of an entry that was found end with NUL and live as long as the entry.
-        let text = |text| unsafe { OsStr::from_bytes(CStr::from_ptr(text).to_bytes()).to_owned() };
         let (uid, gid, home, shell) = look_up(name, |entry| {
-            let (home, shell) = (text(entry.pw_dir), text(entry.pw_shell));
+            // SAFETY: the entry was found.
+            let (home, shell) = unsafe { (text(entry.pw_dir), text(entry.pw_shell)) };
             (entry.pw_uid, entry.pw_gid, home, shell)
         })?;
         let c_name = CString::new(name).context("--user")?;

@@ -1,12 +1,22 @@
-//! `iotrace top`: live processes and files by phase, in the terminal.
+//! `iotrace top`: live processes with their phases, and files, in the terminal.
 //!
 //! ```text
-//! mod      where counts come from, the keys, the loop
-//! state    one interval of the model -> lines, sorted and filtered (pure)
+//! mod      where counts come from, the loop
+//! lines    one interval of the model -> lines
+//! cpu      CPU time of the processes on the screen
+//! state    lines, sorted, filtered and grouped (pure)
+//! tree     children under their parents (pure)
+//! keys     what each key does
+//! columns  which columns fit, and what they say of a line
 //! view     lines -> the screen
 //! ```
 
+mod columns;
+mod cpu;
+mod keys;
+mod lines;
 mod state;
+mod tree;
 mod view;
 
 use std::{
@@ -19,7 +29,7 @@ use std::{
 use anyhow::Context as _;
 use ratatui::{
     DefaultTerminal,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind},
 };
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -28,12 +38,14 @@ use tokio::{
 };
 
 use super::{config::Sorting, live, source::Source};
+use cpu::Sampler;
 use iotrace_model::host;
 use iotrace_model::targets;
 use iotrace_model::{Model, history::Bounds, run::Clock};
 use iotrace_tracer::drain::collector::Taken;
 use iotrace_tracer::in_flight;
-use state::{Lines, State};
+use lines::{Lines, Users};
+use state::State;
 
 /// Files from which on those are forgotten that are not in use.
 const FILES: usize = 100_000;
@@ -91,6 +103,8 @@ struct Top {
     /// Those that were named.
     pids: Vec<u32>,
     model: Model,
+    users: Users,
+    cpu: Sampler,
     state: State,
     interval: Duration,
     /// When the last look was.
@@ -106,6 +120,8 @@ impl Top {
             sorting,
             pids: args.pid.clone(),
             model,
+            users: Users::default(),
+            cpu: Sampler::default(),
             state: State::new(args.files, args.filter.clone()),
             interval: args.interval.max(Duration::from_millis(100)),
             looked: Instant::now(),
@@ -114,7 +130,7 @@ impl Top {
 
     /// Shows what comes until a key or a signal says that it is enough.
     async fn follow(&mut self, terminal: &mut DefaultTerminal) -> anyhow::Result<()> {
-        let mut keys = keys();
+        let mut keys = read_keys();
         let mut terminate = signal(SignalKind::terminate())?;
         // Control-C in the terminal is a key.
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -143,7 +159,12 @@ impl Top {
                         continue;
                     }
                     key = keys.recv() => match key {
-                        Some(key) => if self.press(key) { return Ok(()) },
+                        Some(key) => {
+                            keys::press(&mut self.state, key);
+                            if self.state.is_over {
+                                return Ok(());
+                            }
+                        }
                         None => return Ok(()),
                     },
                     _ = terminate.recv() => return Ok(()),
@@ -166,9 +187,11 @@ impl Top {
             .copied()
             .filter(|pid| live::has_ended(*pid))
             .collect();
-        let lines = Lines::of(&self.model, &self.sorting.classifier, period);
+        let classifier = &self.sorting.classifier;
+        let lines = Lines::of(&self.model, classifier, &mut self.users, period);
+        let cpu = self.cpu.sample(&self.state.cpu_wanted);
         let lost = live::lost(&self.source.losses()?);
-        self.state.take(lines, lost);
+        self.state.take(lines, cpu, lost);
         let heads = self.source.in_flight();
         let calls = in_flight::of_all(&heads, &self.model, &Clock::default());
         self.state.in_flight = calls.into_iter().map(|(_, call)| call).collect();
@@ -190,48 +213,10 @@ impl Top {
         }
         Ok(())
     }
-
-    /// Does what a key says; true: that is the end.
-    fn press(&mut self, key: KeyEvent) -> bool {
-        let state = &mut self.state;
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return matches!(key.code, KeyCode::Char('c'));
-        }
-        if state.typing {
-            match key.code {
-                KeyCode::Enter => state.typing = false,
-                KeyCode::Esc => {
-                    state.typing = false;
-                    state.filter.clear();
-                }
-                KeyCode::Backspace => drop(state.filter.pop()),
-                KeyCode::Char(letter) => state.filter.push(letter),
-                _ => {}
-            }
-            return false;
-        }
-        match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return true,
-            KeyCode::Tab => state.turn(),
-            KeyCode::Char('s') | KeyCode::Right => state.sort_by(1),
-            KeyCode::Char('S') | KeyCode::Left => state.sort_by(-1),
-            KeyCode::Char('r') => state.reverse(),
-            KeyCode::Char('/') => state.typing = true,
-            KeyCode::Char(' ') => state.pause(),
-            KeyCode::Char('t') => state.shows_totals = !state.shows_totals,
-            KeyCode::Down | KeyCode::Char('j') => state.scroll(1),
-            KeyCode::Up | KeyCode::Char('k') => state.scroll(-1),
-            KeyCode::PageDown => state.scroll(10),
-            KeyCode::PageUp => state.scroll(-10),
-            KeyCode::Home => state.scroll(isize::MIN),
-            _ => {}
-        }
-        false
-    }
 }
 
 /// Keys that are pressed, and a harmless one when the terminal has another size.
-fn keys() -> UnboundedReceiver<KeyEvent> {
+fn read_keys() -> UnboundedReceiver<KeyEvent> {
     let (sender, keys) = unbounded_channel();
     std::thread::spawn(move || {
         loop {

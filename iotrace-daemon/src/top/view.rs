@@ -1,40 +1,36 @@
-//! The screen: what was done by phase, the lines, and what the keys do. Fits 80 columns and 24 lines.
+//! The screen: what was done by phase and in the last intervals, the lines, and what the keys do. Fits 80 columns and 24
+//! lines.
 
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
     style::{Color, Modifier, Style},
-    text::{Line as Text, Span},
-    widgets::{Cell, Paragraph, Row, Table},
+    text::Line as Text,
+    widgets::{Block, Clear, Padding, Paragraph},
 };
 
-use super::state::{Column, Line, State, What};
-use iotrace_model::IoTotals;
+use super::{
+    columns::{Columns, letter},
+    keys::BINDINGS,
+    lines::Line,
+    state::{Column, Grouping, State, What},
+};
 use iotrace_phases::phase::Phase;
 use iotrace_report::{escape, shorten, units};
 
-/// Least widths of the columns but the last, which has the rest.
-const LEAST_WIDTHS: [u16; FIRST_NUMBER_COLUMN + NUMBER_COLUMNS] = [7, 10, 9, 9, 7, 7];
-/// Columns before those of numbers, and these.
-const FIRST_NUMBER_COLUMN: usize = 2;
-const NUMBER_COLUMNS: usize = 4;
-
-/// Widths that fit every number on the screen.
-type Widths = [u16; FIRST_NUMBER_COLUMN + NUMBER_COLUMNS];
+/// Blocks of growing height.
+const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws it.
 pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
-    let phases = state.phases();
-    let lines_of_all = state.lines();
-    let done = phases.iter().map(|(_, done)| done);
-    let widths = widths(
-        state,
-        done.chain(lines_of_all.iter().map(|line| &line.done)),
-    );
-    let [title, calls, by_phase, lines, keys] = Layout::vertical([
+    let phases = state.by_phase();
+    let lines = state.lines();
+    let columns = Columns::fitting(state, &phases, &lines, frame.area().width);
+    let [title, calls, by_phase, rates, table, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(u16::from(!state.in_flight.is_empty())),
-        Constraint::Length(phases.len() as u16 + 1),
+        Constraint::Length(phases.len() as u16),
+        Constraint::Length(1),
         Constraint::Min(2),
         Constraint::Length(1),
     ])
@@ -42,15 +38,25 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     frame.render_widget(Paragraph::new(heading(state)), title);
     let width = usize::from(calls.width);
     frame.render_widget(Paragraph::new(in_flight(state, width)), calls);
-    frame.render_widget(summary(state, &phases, widths), by_phase);
-    draw_lines(frame, state, &lines_of_all, widths, lines);
+    // Its columns are over those of the lines.
+    let summary = phases
+        .iter()
+        .map(|(phase, done)| columns.of_phase(state, *phase, done));
+    frame.render_widget(columns.table(summary), by_phase);
+    frame.render_widget(Paragraph::new(history(state, width)), rates);
+    draw_lines(frame, state, &lines, &columns, table);
     frame.render_widget(Paragraph::new(footer(state)), keys);
+    if state.shows_help {
+        draw_help(frame);
+    }
 }
 
 fn heading(state: &State) -> Text<'static> {
-    let what = match state.what {
-        What::Processes => "processes",
-        What::Files => "files",
+    let what = match (state.what, state.grouping) {
+        (What::Processes, Grouping::List) => "processes",
+        (What::Processes, Grouping::ByPhase) => "processes by phase",
+        (What::Processes, Grouping::Tree) => "processes as a tree",
+        (What::Files, _) => "files",
     };
     let period = units::duration(state.period().as_nanos() as u64);
     let mut text = format!("iotrace top: {what}, ");
@@ -100,129 +106,42 @@ fn in_flight(state: &State, width: usize) -> Text<'static> {
     Text::styled(text, Style::new().fg(Color::Yellow))
 }
 
-/// Widths that fit what was `done`.
-fn widths<'a>(state: &State, done: impl Iterator<Item = &'a IoTotals>) -> Widths {
-    let mut widths = LEAST_WIDTHS;
-    for done in done {
-        let numbers = numbers(state, done);
-        for (width, number) in widths[FIRST_NUMBER_COLUMN..].iter_mut().zip(numbers) {
-            *width = (*width).max(number.chars().count() as u16);
-        }
-    }
-    widths
-}
-
-fn summary(state: &State, phases: &[(Phase, IoTotals)], widths: Widths) -> Table<'static> {
-    let rows = phases.iter().map(|(phase, done)| {
-        let mut cells = vec![Cell::from(""), name_of(*phase)];
-        cells.extend(numbers(state, done).map(right));
-        Row::new(cells)
-    });
-    // Its columns stand over those of the lines.
-    let empty = Row::new([""]);
-    Table::new(rows.chain([empty]), widths)
+/// Bytes per second now, at most, and in the last intervals as a bar for each, the newest on the right.
+fn history(state: &State, width: usize) -> Text<'static> {
+    let label = |now: u64, max: u64| {
+        let [now, max] = [now, max].map(units::bytes);
+        format!("BYTES/s {now:>8}, at most {max:>8} ")
+    };
+    let room = width.saturating_sub(label(0, 0).len());
+    let rates = state.rates();
+    let shown = rates.iter().skip(rates.len().saturating_sub(room));
+    let max = shown.clone().copied().max().unwrap_or(0);
+    let block = |rate: &u64| {
+        let level = (u128::from(*rate) * 8).div_ceil(u128::from(max.max(1)));
+        BLOCKS[level as usize]
+    };
+    let now = rates.back().copied().unwrap_or(0);
+    let blocks: String = shown.map(block).collect();
+    Text::from(format!("{}{blocks:>room$}", label(now, max)))
 }
 
 fn draw_lines(
     frame: &mut Frame<'_>,
     state: &mut State,
     lines: &[Line],
-    widths: Widths,
+    columns: &Columns,
     area: Rect,
 ) {
     let room = usize::from(area.height.saturating_sub(1));
     state.above = state.above.min(lines.len().saturating_sub(room));
-    let name = area
-        .width
-        .saturating_sub(widths.iter().map(|width| width + 1).sum());
-    let rows = lines.iter().skip(state.above).take(room).map(|line| {
-        let mut cells = vec![right(line.pid.to_string()), name_of(line.phase)];
-        cells.extend(numbers(state, &line.done).map(right));
-        cells.push(Cell::from(name_shown(line, state.what, name.into())));
-        Row::new(cells)
-    });
-    let widths = widths.into_iter().chain([name]);
-    let table = Table::new(rows, widths).header(header(state));
+    let shown = &lines[state.above..lines.len().min(state.above + room)];
+    let rows = shown.iter().map(|line| columns.of_line(state, line));
+    let table = columns.table(rows).header(columns.titles(state));
     frame.render_widget(table, area);
-}
-
-/// A command shows its beginning, a path its end.
-fn name_shown(line: &Line, what: What, width: usize) -> String {
-    match what {
-        What::Processes => escape(line.name.as_bytes()),
-        What::Files => shorten(line.name.as_bytes(), width),
-    }
-}
-
-fn header(state: &State) -> Row<'static> {
-    let (sorted, ascending) = state.sort();
-    let cells = Column::ALL.iter().map(|column| {
-        let rate = if state.shows_totals { "" } else { "/s" };
-        let name = match column {
-            Column::Pid => "PID".into(),
-            Column::Phase => "PHASE".into(),
-            Column::Read => format!("READ{rate}"),
-            Column::Written => format!("WRITE{rate}"),
-            Column::Operations => format!("OPS{rate}"),
-            Column::Time => if state.shows_totals { "TIME" } else { "TIME%" }.into(),
-            Column::Name => match state.what {
-                What::Processes => "COMMAND".into(),
-                What::Files => "FILE".into(),
-            },
-        };
-        let mark = match (*column == sorted, ascending) {
-            (false, _) => "",
-            (true, true) => "▲",
-            (true, false) => "▼",
-        };
-        let text = format!("{name}{mark}");
-        match column {
-            Column::Phase | Column::Name => Cell::from(text),
-            _ => right(text),
-        }
-    });
-    Row::new(cells).style(Style::new().add_modifier(Modifier::REVERSED))
-}
-
-/// Read, written, operations, time.
-fn numbers(state: &State, done: &IoTotals) -> [String; NUMBER_COLUMNS] {
-    let period = state.period().as_nanos().max(1) as u64;
-    let bytes = |bytes: u64| match (bytes, state.shows_totals) {
-        (0, _) => "-".into(),
-        (bytes, true) => units::bytes(bytes),
-        (bytes, false) => {
-            units::bytes((u128::from(bytes) * 1_000_000_000 / u128::from(period)) as u64)
-        }
+    state.cpu_wanted = match columns.has(Column::Cpu) {
+        true => shown.iter().map(|line| line.process).collect(),
+        false => Vec::new(),
     };
-    let operations = match state.shows_totals {
-        true => done.operations,
-        false => (u128::from(done.operations) * 1_000_000_000).div_ceil(u128::from(period)) as u64,
-    };
-    let time = match state.shows_totals {
-        true => units::duration(done.merged_ns),
-        false => units::share(done.merged_ns, period),
-    };
-    [
-        bytes(done.bytes_read),
-        bytes(done.bytes_written),
-        units::count(operations),
-        time,
-    ]
-}
-
-fn right(text: String) -> Cell<'static> {
-    Cell::from(Text::from(text).right_aligned())
-}
-
-fn name_of(phase: Phase) -> Cell<'static> {
-    let color = match phase {
-        Phase::Startup => Color::Blue,
-        Phase::Training => Color::Green,
-        Phase::Checkpoint => Color::Magenta,
-        Phase::Restore => Color::Cyan,
-        Phase::Other(_) => Color::Reset,
-    };
-    Cell::from(Span::styled(phase.name(), Style::new().fg(color)))
 }
 
 fn footer(state: &State) -> Text<'static> {
@@ -232,18 +151,41 @@ fn footer(state: &State) -> Text<'static> {
             escape(state.filter.as_bytes())
         ));
     }
-    let turn = match state.what {
-        What::Processes => "files",
-        What::Files => "processes",
-    };
-    let totals = if state.shows_totals {
-        "rates"
-    } else {
-        "totals"
-    };
-    Text::from(format!(
-        "Tab {turn}  s sort  r reverse  / filter  t {totals}  Space pause  q quit"
-    ))
+    let hints = BINDINGS
+        .iter()
+        .filter_map(|binding| Some(format!("{} {}", binding.first_name(), binding.hint?)));
+    Text::from(hints.collect::<Vec<_>>().join("  "))
+}
+
+/// Draws the keys and the meaning of columns over the screen.
+fn draw_help(frame: &mut Frame<'_>) {
+    let entry = |name: &str, text: &str| Text::from(format!("{name:<23} {text}"));
+    let keys = BINDINGS.iter();
+    let keys = keys.map(|binding| entry(binding.names, binding.description));
+    let phases = Phase::ALL.iter().filter(|phase| phase.class().is_none());
+    let letters = phases.map(|phase| format!("{} {}", letter(*phase), phase.name()));
+    let letters = letters.collect::<Vec<_>>().join(" ");
+    let columns = [
+        ("CPU%", "CPU time; 100 % is one CPU"),
+        (
+            "PHASE",
+            "shares of the time in calls, a letter for a tenth:",
+        ),
+        ("", letters.as_str()),
+        ("TIME%", "time in calls; overlap in a phase counted once"),
+    ];
+    let columns = columns.map(|(name, text)| entry(name, text));
+    let text: Vec<Text> = keys.chain([Text::default()]).chain(columns).collect();
+    let width = text.iter().map(Text::width).max().unwrap_or_default();
+    let [width, height] = [width + 4, text.len() + 2].map(|size| size as u16);
+    let area = frame
+        .area()
+        .centered(Constraint::Length(width), Constraint::Length(height));
+    let block = Block::bordered()
+        .title(" keys ")
+        .padding(Padding::horizontal(1));
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(text).block(block), area);
 }
 
 #[cfg(test)]
@@ -253,16 +195,20 @@ mod tests {
     use iotrace_model::run::CallInFlight;
 
     use super::{
-        super::state::tests::{one_process, state},
+        super::{
+            cpu,
+            lines::About,
+            state::tests::{id, line, named, one_process, second, state, take},
+        },
         *,
     };
 
     fn screen(state: &mut State) -> Vec<String> {
-        screen_of(state, 80)
+        screen_of(state, 80, 24)
     }
 
-    fn screen_of(state: &mut State, columns: u16) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(columns, 24)).unwrap();
+    fn screen_of(state: &mut State, columns: u16, rows: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         terminal.draw(|frame| draw(frame, state)).unwrap();
         let buffer = terminal.backend().buffer();
         let line = |y| {
@@ -270,7 +216,13 @@ mod tests {
                 .map(|x| buffer[(x, y)].symbol())
                 .collect::<String>()
         };
-        (0..24).map(line).collect()
+        (0..rows).map(line).collect()
+    }
+
+    #[track_caller]
+    fn find<'a>(screen: &'a [String], text: &str) -> &'a str {
+        let line = screen.iter().find(|line| line.contains(text));
+        line.unwrap_or_else(|| panic!("no {text}: {screen:#?}"))
     }
 
     #[test]
@@ -285,13 +237,165 @@ mod tests {
             .iter()
             .filter(|line| line.contains("training"))
             .count();
-        assert_eq!(training, 2, "in the summary and as a line: {screen:#?}");
-        let line = screen.iter().find(|line| line.contains("python3")).unwrap();
+        assert_eq!(training, 1, "in the summary: {screen:#?}");
+        let line = find(&screen, "python3 train.py");
         assert!(
-            line.contains("40 %") && line.contains("checkpoint"),
+            line.contains("60 %") && line.contains("TTTCCCCCCC"),
             "{line}"
         );
+        let line = find(&screen, "cat /etc/passwd");
+        assert!(line.contains(" other "), "{line}");
         assert!(screen[23].contains("q quit"), "{screen:#?}");
+        assert_eq!(state.cpu_wanted, [id(10), id(9)]);
+    }
+
+    #[test]
+    fn a_wide_screen_has_more_columns() {
+        let mut state = state();
+        let screen = screen_of(&mut state, 160, 50);
+        let line = find(&screen, "python3 train.py");
+        for text in [
+            "ada",
+            "train 33 ckpt 67",
+            "slurm:4242 rank 3",
+            "60 %",
+            "3.00 MiB        - 1.50 MiB",
+        ] {
+            assert!(line.contains(text), "no {text}: {line}");
+        }
+        let titles = [
+            "PID", "USER", "CPU%", "PHASE", "READ/s", "WRITE/s", "FETCH/s", "OPS/s", "TIME%▼",
+        ];
+        let titles = titles.into_iter().chain(["JOB", "COMMAND"]);
+        let found: Vec<&str> = find(&screen, "COMMAND").split_whitespace().collect();
+        assert_eq!(found, titles.collect::<Vec<_>>());
+        assert!(screen[49].contains("q quit"), "{screen:#?}");
+    }
+
+    #[test]
+    fn lines_by_phase_have_the_name_of_theirs() {
+        let mut state = state();
+        state.group(Grouping::ByPhase);
+        for (columns, rows) in [(80, 24), (160, 50)] {
+            let screen = screen_of(&mut state, columns, rows);
+            assert!(screen[0].contains("processes by phase"), "{screen:#?}");
+            let of_python = screen.iter().filter(|line| line.contains("train.py"));
+            let shares: Vec<bool> = of_python
+                .map(|line| {
+                    line.contains("checkpoint") && line.contains("40 %")
+                        || line.contains("training") && line.contains("20 %")
+                })
+                .collect();
+            assert_eq!(shares, [true; 2], "{screen:#?}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_is_of_the_last_interval() {
+        let mut state = State::new(false, String::new());
+        let done = [(Phase::Training, 1, 1)];
+        let lines = [10, 11].map(|pid| line(pid, &done, named(&format!("process {pid}"))));
+        let cpu = cpu::Shares::from([(id(10), 3.504)]);
+        state.take(second(lines.to_vec()), cpu, 0);
+        let screen = screen(&mut state);
+        assert!(
+            find(&screen, "process 10").contains(" 350 % "),
+            "{screen:#?}"
+        );
+        assert!(
+            find(&screen, "process 11").contains("11      - "),
+            "{screen:#?}"
+        );
+        state.shows_totals = true;
+        let screen = self::screen(&mut state);
+        assert!(!find(&screen, "COMMAND").contains("CPU%"), "{screen:#?}");
+    }
+
+    #[test]
+    fn a_tree_has_children_under_their_parents() {
+        let child = |pid, ancestors: &[u32], ns| {
+            let about = About {
+                ancestors: ancestors.iter().copied().map(id).collect(),
+                ..named(&format!("process {pid}"))
+            };
+            line(pid, &[(Phase::Training, 1, ns)], about)
+        };
+        let lines = vec![
+            child(10, &[1], 1),
+            child(11, &[10, 1], 3),
+            child(12, &[99, 11, 10, 1], 2), // its parent has ended
+            child(13, &[90], 4),            // an orphan
+        ];
+        let mut state = State::new(false, String::new());
+        take(&mut state, second(lines));
+        state.group(Grouping::Tree);
+        for (columns, rows) in [(80, 24), (160, 50)] {
+            let screen = screen_of(&mut state, columns, rows);
+            assert!(screen[0].contains("processes as a tree"), "{screen:#?}");
+            let names = screen.iter().filter(|line| line.contains("process 1"));
+            let name = |line: &String| {
+                let at = line.find('└').or(line.find("process")).unwrap();
+                line[at..].trim_end().to_owned()
+            };
+            let names: Vec<String> = names.map(name).collect();
+            let expected = ["process 13", "process 10", "└ process 11", "└ process 12"];
+            assert_eq!(names, expected, "{screen:#?}");
+            let column = |pid: &str| {
+                let line = find(&screen, &format!("└ process {pid}"));
+                line.chars().position(|c| c == '└').unwrap()
+            };
+            assert_eq!(column("12"), column("11") + 2, "{screen:#?}");
+        }
+    }
+
+    #[test]
+    fn the_last_intervals_are_a_line_of_blocks() {
+        let mut state = State::new(false, String::new());
+        for mib in [0, 10, 20, 40, 80, 41] {
+            let done = [(Phase::Training, mib << 20, 1)];
+            take(&mut state, second(vec![line(10, &done, named("train.py"))]));
+        }
+        for (columns, rows) in [(80, 24), (160, 50)] {
+            let screen = screen_of(&mut state, columns, rows);
+            let line = find(&screen, "BYTES/s");
+            assert!(line.contains("41.0 MiB, at most 80.0 MiB"), "{line}");
+            assert!(line.ends_with("  ▁▂▄█▅"), "{line}");
+        }
+        state.pause();
+        let before = screen(&mut state);
+        take(&mut state, one_process(1));
+        assert_eq!(screen(&mut state), before, "paused");
+    }
+
+    #[test]
+    fn a_long_history_shows_its_end() {
+        let mut state = State::new(false, String::new());
+        for bytes in 0..2_000 {
+            let done = [(Phase::Training, bytes, 1)];
+            take(&mut state, second(vec![line(10, &done, named("train.py"))]));
+        }
+        let screen = screen(&mut state);
+        let line = find(&screen, "BYTES/s");
+        assert!(line.ends_with("██") && !line.contains('▁'), "{line}");
+        assert!(line.contains("1.95 KiB, at most 1.95 KiB"), "{line}");
+    }
+
+    #[test]
+    fn the_help_names_every_key() {
+        let mut state = state();
+        let before = screen(&mut state);
+        state.shows_help = true;
+        for (columns, rows) in [(80, 24), (160, 50)] {
+            let screen = screen_of(&mut state, columns, rows);
+            for binding in &BINDINGS {
+                let line = find(&screen, binding.description);
+                assert!(line.contains(binding.names), "{line}");
+            }
+            let expected = "S startup T training C checkpoint R restore O other";
+            find(&screen, expected);
+        }
+        state.shows_help = false;
+        assert_eq!(screen(&mut state), before);
     }
 
     #[test]
@@ -299,13 +403,15 @@ mod tests {
         let mut state = state();
         state.turn();
         let screen = screen(&mut state);
-        let line = screen.iter().find(|line| line.contains(".tar")).unwrap();
+        let line = find(&screen, ".tar");
         assert!(
             line.contains("3.00 MiB") && line.trim_end().ends_with("0001.tar"),
             "{line}"
         );
         assert!(screen[0].contains("files"));
+        assert!(state.cpu_wanted.is_empty(), "it is not shown");
     }
+
     #[test]
     fn the_oldest_call_in_flight_has_a_line() {
         let mut state = state();
@@ -337,8 +443,8 @@ mod tests {
                 for shows_totals in [false, true] {
                     let mut state = State::new(false, String::new());
                     state.shows_totals = shows_totals;
-                    state.take(one_process(operations), 0);
-                    let screen = screen_of(&mut state, columns);
+                    take(&mut state, one_process(operations));
+                    let screen = screen_of(&mut state, columns, 24);
                     let shown = format!(" {} ", units::count(operations));
                     let lines = screen.iter().filter(|line| line.contains(&shown)).count();
                     assert_eq!(lines, 2, "{shown} in {columns} columns: {screen:#?}");

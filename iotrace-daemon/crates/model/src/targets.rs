@@ -10,6 +10,7 @@ use std::{
         unix::fs::MetadataExt as _,
     },
     path::PathBuf,
+    time::Duration,
 };
 
 use iotrace_common::{
@@ -196,6 +197,14 @@ pub fn is_running(process: ProcessId) -> bool {
     stat(process.pid).is_some_and(|stat| is_start(process, stat.start_ticks * tick()))
 }
 
+/// CPU time of all threads of a process, those that have ended included; `None` if it is gone. Without its memory, as
+/// [`identify`].
+pub fn cpu_time(process: ProcessId) -> Option<Duration> {
+    let stat = stat(process.pid)?;
+    is_start(process, stat.start_ticks * tick())
+        .then(|| Duration::from_nanos(stat.cpu_ticks.saturating_mul(tick())))
+}
+
 /// Every process of the system.
 pub fn all() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
@@ -207,6 +216,8 @@ pub fn all() -> impl Iterator<Item = u32> {
 struct Stat {
     comm: Vec<u8>,
     parent: u32,
+    /// In user mode and in the kernel.
+    cpu_ticks: u64,
     start_ticks: u64,
 }
 
@@ -219,10 +230,12 @@ fn stat(pid: u32) -> Option<Stat> {
     );
     let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
     let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
     Some(Stat {
         comm: bytes.get(open + 1..close)?.to_vec(),
         parent: fields.get(1)?.parse().ok()?,
-        start_ticks: fields.get(19)?.parse().ok()?,
+        cpu_ticks: ticks(11)?.saturating_add(ticks(12)?),
+        start_ticks: ticks(19)?,
     })
 }
 
@@ -268,6 +281,22 @@ mod tests {
             }
         ));
         check(pid).unwrap();
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_the_process() {
+        let pid = std::process::id();
+        let start = start_key(identify(pid).unwrap().start_boottime);
+        let process = ProcessId { pid, start };
+        let before = cpu_time(process).unwrap();
+        let busy = std::time::Instant::now();
+        let mut spent = Duration::ZERO;
+        while spent < 5 * Duration::from_nanos(tick()) {
+            assert!(busy.elapsed() < Duration::from_secs(60), "{spent:?}");
+            spent = cpu_time(process).unwrap() - before;
+        }
+        let start = start.wrapping_sub(1000);
+        assert_eq!(cpu_time(ProcessId { pid, start }), None, "another process");
     }
 
     #[test]

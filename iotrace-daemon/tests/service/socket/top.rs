@@ -118,7 +118,9 @@ fn shows_a_users_processes_and_files_by_phase() {
         service.socket.to_str().unwrap(),
     );
     let terminal = Terminal::new(USER, &service, &[iotrace, "top", "--socket", socket]);
-    let screen = terminal.until("training", |lines| has(lines, &["training", "cat dataset"]));
+    let screen = terminal.until("processes", |lines| {
+        has(lines, &["training"]) && has(lines, &["cat dataset"])
+    });
     assert!(
         screen.lines().all(|line| line.chars().count() <= 80),
         "{screen}"
@@ -128,6 +130,14 @@ fn shows_a_users_processes_and_files_by_phase() {
         !screen.contains("iotrace daemon"),
         "another user's:\n{screen}"
     );
+    terminal.press("p");
+    terminal.until("phases", |lines| has(lines, &["training", "cat dataset"]));
+    terminal.press("?");
+    terminal.until("help", |lines| has(lines, &["? ", "any key closes"]));
+    terminal.press("Tab");
+    terminal.until("no help", |lines| {
+        lines[0].starts_with("iotrace top: processes by phase") && !has(lines, &["any key closes"])
+    });
     terminal.press("Tab");
     terminal.until("files", |lines| {
         has(lines, &["checkpoint", "model-final.ckpt"])

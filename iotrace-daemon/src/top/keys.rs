@@ -1,0 +1,200 @@
+//! The keys: one table for what they do, for the help on the screen and for the documentation.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::state::{Grouping, State};
+
+/// Keys that belong together.
+pub struct Binding {
+    /// As the help and the documentation name them, the first one first.
+    pub names: &'static str,
+    pub description: &'static str,
+    /// What the last line of the screen says of the first key; `None` if it is not there.
+    pub hint: Option<&'static str>,
+    actions: &'static [(KeyCode, fn(&mut State))],
+}
+
+impl Binding {
+    /// The key that is named first.
+    pub fn first_name(&self) -> &'static str {
+        self.names.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// All keys. Control-C is in no row: it also quits where a key is text.
+pub const BINDINGS: [Binding; 11] = [
+    Binding {
+        names: "Tab",
+        description: "switch between processes and files",
+        hint: Some("view"),
+        actions: &[(KeyCode::Tab, State::turn)],
+    },
+    Binding {
+        names: "p",
+        description: "rows by process and phase, or by process",
+        hint: Some("phases"),
+        actions: &[(KeyCode::Char('p'), |state| {
+            state.group(Grouping::ByPhase);
+        })],
+    },
+    Binding {
+        names: "T",
+        description: "a tree of processes, or a list",
+        hint: Some("tree"),
+        actions: &[(KeyCode::Char('T'), |state| state.group(Grouping::Tree))],
+    },
+    Binding {
+        names: "s S → ←",
+        description: "sort by the next column, by the previous one",
+        hint: Some("sort"),
+        actions: &[
+            (KeyCode::Char('s'), |state| state.sort_by(1)),
+            (KeyCode::Right, |state| state.sort_by(1)),
+            (KeyCode::Char('S'), |state| state.sort_by(-1)),
+            (KeyCode::Left, |state| state.sort_by(-1)),
+        ],
+    },
+    Binding {
+        names: "r",
+        description: "reverse the order",
+        hint: None,
+        actions: &[(KeyCode::Char('r'), State::reverse)],
+    },
+    Binding {
+        names: "/",
+        description: "filter; Enter keeps the filter, Esc clears it",
+        hint: Some("filter"),
+        actions: &[(KeyCode::Char('/'), |state| state.typing = true)],
+    },
+    Binding {
+        names: "t",
+        description: "totals since the start, or rates",
+        hint: None,
+        actions: &[(KeyCode::Char('t'), |state| {
+            state.shows_totals = !state.shows_totals;
+        })],
+    },
+    Binding {
+        names: "Space",
+        description: "freeze the screen; counting continues",
+        hint: Some("pause"),
+        actions: &[(KeyCode::Char(' '), State::pause)],
+    },
+    Binding {
+        names: "↓ ↑ j k PgDn PgUp Home",
+        description: "scroll",
+        hint: None,
+        actions: &[
+            (KeyCode::Down, |state| state.scroll(1)),
+            (KeyCode::Char('j'), |state| state.scroll(1)),
+            (KeyCode::Up, |state| state.scroll(-1)),
+            (KeyCode::Char('k'), |state| state.scroll(-1)),
+            (KeyCode::PageDown, |state| state.scroll(10)),
+            (KeyCode::PageUp, |state| state.scroll(-10)),
+            (KeyCode::Home, |state| state.scroll(isize::MIN)),
+        ],
+    },
+    Binding {
+        names: "?",
+        description: "show the keys; any key closes them",
+        hint: Some("help"),
+        actions: &[(KeyCode::Char('?'), |state| state.shows_help = true)],
+    },
+    Binding {
+        names: "q Esc Ctrl-C",
+        description: "quit",
+        hint: Some("quit"),
+        actions: &[
+            (KeyCode::Char('q'), |state| state.is_over = true),
+            (KeyCode::Esc, |state| state.is_over = true),
+        ],
+    },
+];
+
+/// Does what a key says.
+pub fn press(state: &mut State, key: KeyEvent) {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        state.is_over |= key.code == KeyCode::Char('c');
+    } else if key.code == KeyCode::Null {
+        // The terminal has another size.
+    } else if state.shows_help {
+        state.shows_help = false;
+    } else if state.typing {
+        type_filter(state, key.code);
+    } else {
+        let mut all = BINDINGS.iter().flat_map(|binding| binding.actions);
+        if let Some((_, act)) = all.find(|(code, _)| *code == key.code) {
+            act(state);
+        }
+    }
+}
+
+fn type_filter(state: &mut State, code: KeyCode) {
+    match code {
+        KeyCode::Enter => state.typing = false,
+        KeyCode::Esc => {
+            state.typing = false;
+            state.filter.clear();
+        }
+        KeyCode::Backspace => drop(state.filter.pop()),
+        KeyCode::Char(letter) => state.filter.push(letter),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, fmt::Write as _};
+
+    use super::*;
+
+    #[test]
+    fn no_key_does_two_things() {
+        let all = BINDINGS.iter().flat_map(|binding| binding.actions);
+        let mut codes = HashSet::new();
+        for (code, _) in all {
+            assert!(codes.insert(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_the_keys() {
+        let mut table = "| key | action |\n|---|---|\n".to_owned();
+        for binding in &BINDINGS {
+            let _ = writeln!(table, "| {} | {} |", binding.names, binding.description);
+        }
+        let page = include_str!("../../../docs/guide/live.md");
+        assert!(page.contains(&table), "docs/guide/live.md lacks\n{table}");
+    }
+
+    #[test]
+    fn any_key_closes_the_help_and_does_nothing_else() {
+        let mut state = State::new(false, String::new());
+        let press = |state: &mut State, code| press(state, KeyEvent::from(code));
+        press(&mut state, KeyCode::Char('?'));
+        assert!(state.shows_help);
+        press(&mut state, KeyCode::Null);
+        assert!(state.shows_help, "a resize is no key");
+        press(&mut state, KeyCode::Char('q'));
+        assert!(!state.shows_help && !state.is_over);
+        press(&mut state, KeyCode::Char('q'));
+        assert!(state.is_over);
+    }
+
+    #[test]
+    fn keys_are_text_while_the_filter_is_typed() {
+        let mut state = State::new(false, String::new());
+        for code in ["/", "q", "?"].map(|text| text.chars().next()) {
+            press(&mut state, KeyEvent::from(KeyCode::Char(code.unwrap())));
+        }
+        assert_eq!(
+            (state.filter.as_str(), state.is_over, state.shows_help),
+            ("q?", false, false)
+        );
+        press(
+            &mut state,
+            KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL),
+        );
+        assert!(state.is_over);
+    }
+}
