@@ -4,6 +4,9 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::state::{Grouping, State};
 
+/// A key, and what it does.
+type Action = (KeyCode, fn(&mut State));
+
 /// Keys that belong together.
 pub struct Binding {
     /// As the help and the documentation name them, the first one first.
@@ -11,7 +14,7 @@ pub struct Binding {
     pub description: &'static str,
     /// What the last line of the screen says of the first key; `None` if it is not there.
     pub hint: Option<&'static str>,
-    actions: &'static [(KeyCode, fn(&mut State))],
+    actions: &'static [Action],
 }
 
 impl Binding {

@@ -18,7 +18,8 @@ pub fn order(lines: Vec<Line>) -> Vec<Line> {
     let mut children = vec![Vec::new(); lines.len()];
     let mut roots = Vec::new();
     let mut is_placed = vec![false; lines.len()];
-    for mut index in 0..lines.len() {
+    for first in 0..lines.len() {
+        let mut index = first;
         while !is_placed[index] {
             is_placed[index] = true;
             match parent(index) {
