@@ -19,9 +19,17 @@ if "RANK" not in os.environ:
     ranks = []
     for rank in "01":
         env = dict(os.environ, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2")
-        ranks.append(subprocess.Popen([sys.executable, "-S", *sys.argv], env=env))
+        command = [sys.executable, "-S", *sys.argv]
+        ranks.append(subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         if variant == "one-behind-the-other":
-            ranks[-1].wait()
+            ranks[-1].communicate(b"x")
+    if variant != "one-behind-the-other":
+        # They begin together, as they do when they have found each other.
+        for rank in ranks:
+            rank.stdout.read(1)
+        for rank in ranks:
+            rank.stdin.write(b"x")
+            rank.stdin.close()
     sys.exit(max(rank.wait() for rank in ranks))
 
 rank = int(os.environ["RANK"])
@@ -69,6 +77,8 @@ def read_all(paths):
 
 
 train = files("train")
+os.write(1, b"x")
+os.read(0, 1)
 for epoch in range(EPOCHS):
     if variant in ("right", "right-with-workers", "validation", "holdout"):
         order = sampler(train, epoch)
