@@ -90,13 +90,9 @@ struct Recorded {
 impl Recorded {
     fn start(scratch: &Path, way: Way, count: usize) -> Result<Self> {
         let socket = scratch.join("socket");
-        let configuration = scratch.join("iotrace.toml");
         let most = COUNTS[COUNTS.len() - 1];
-        let text =
-            format!("[recordings]\nsocket = {socket:?}\nmax = {most}\nmax_per_user = {most}\n");
-        fs::write(&configuration, text)?;
-        let path = configuration.to_str().context("the name of a directory")?;
-        let service = Service::start(scratch, &["--config", path])?;
+        let limits = format!("max = {most}\nmax_per_user = {most}\n");
+        let service = Service::start_with_socket(scratch, &socket, &limits)?;
         let mut recorded = Self {
             clients: Vec::new(),
             service,

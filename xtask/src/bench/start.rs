@@ -1,5 +1,5 @@
-//! `cargo xtask bench start`: how long a recording of a program that does nothing takes: with programs of its own, which the
-//! kernel verifies first, and by those of a running service.
+//! `cargo xtask bench start`: how long `iotrace record -- true` takes. Alone it loads kernel programs, which the kernel
+//! verifies first; through a running service it loads none.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -94,7 +94,7 @@ fn measure(variant: Variant, scratch: &Path) -> Result<(f64, f64)> {
     let _ = fs::remove_dir_all(&recording);
     let socket = scratch.join("socket");
     let _service = match variant {
-        Variant::Service => Some(start_service(scratch, &socket)?),
+        Variant::Service => Some(Service::start_with_socket(scratch, &socket, "")?),
         _ => None,
     };
     let mut command = match variant {
@@ -118,14 +118,4 @@ fn measure(variant: Variant, scratch: &Path) -> Result<(f64, f64)> {
     let child = command.spawn().context("cannot run iotrace")?;
     let (cpu_seconds, _) = iotrace::wait(&child)?;
     Ok((start.elapsed().as_secs_f64(), cpu_seconds))
-}
-
-fn start_service(scratch: &Path, socket: &Path) -> Result<Service> {
-    let configuration = scratch.join("iotrace.toml");
-    fs::write(
-        &configuration,
-        format!("[recordings]\nsocket = {socket:?}\n"),
-    )?;
-    let path = configuration.to_str().context("the name of a directory")?;
-    Service::start(scratch, &["--config", path])
 }

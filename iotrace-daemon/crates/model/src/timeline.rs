@@ -89,6 +89,15 @@ pub struct Segment {
     pub phase: u16,
 }
 
+/// Sorts segments and divides them by thread, each thread's in order of time. One that is born begins anew: its number may
+/// have been that of another thread of its process.
+pub fn by_thread(segments: &mut [Segment]) -> impl Iterator<Item = &[Segment]> {
+    segments.sort_by_key(|one| (one.process, one.tid, one.off, one.on));
+    segments.chunk_by(|one, next| {
+        (one.process, one.tid) == (next.process, next.tid) && next.cause != Cause::Born
+    })
+}
+
 /// Segments since the last flush.
 #[derive(Debug, Default)]
 pub struct Timeline {
@@ -137,19 +146,46 @@ mod tests {
         assert_eq!(Cause::of_name(b"gpu"), None);
     }
 
+    const SEGMENT: Segment = Segment {
+        process: ProcessId { pid: 1, start: 2 },
+        tid: 1,
+        off: 0,
+        woken: 0,
+        on: 0,
+        cause: Cause::Preempted,
+        by: None,
+        file: None,
+        phase: 0,
+    };
+
+    #[test]
+    fn a_number_that_is_used_again_is_another_thread() {
+        let at = |tid, time, cause| Segment {
+            tid,
+            off: time,
+            woken: time,
+            on: time,
+            cause,
+            ..SEGMENT
+        };
+        let mut segments = [
+            at(7, 50, Cause::Sleep),
+            at(7, 40, Cause::Born),
+            at(8, 1, Cause::Sleep),
+            at(7, 20, Cause::Preempted),
+            at(7, 10, Cause::Born),
+        ];
+        let threads = by_thread(&mut segments);
+        let times = threads.map(|thread| thread.iter().map(|one| one.off).collect::<Vec<_>>());
+        assert_eq!(
+            times.collect::<Vec<_>>(),
+            [vec![10, 20], vec![40, 50], vec![1]]
+        );
+    }
+
     #[test]
     fn what_has_no_room_is_counted() {
-        let segment = Segment {
-            process: ProcessId { pid: 1, start: 2 },
-            tid: 1,
-            off: 0,
-            woken: 0,
-            on: 0,
-            cause: Cause::Preempted,
-            by: None,
-            file: None,
-            phase: 0,
-        };
+        let segment = SEGMENT;
         let mut timeline = Timeline::default();
         timeline.add(vec![segment; MAX_PENDING - 1]);
         timeline.add(vec![segment; 3]);

@@ -53,6 +53,15 @@ impl Service {
         Ok(Self { child, address })
     }
 
+    /// Starts one that users may record through `socket`. `more`: other keys of `[recordings]`.
+    pub fn start_with_socket(scratch: &Path, socket: &Path, more: &str) -> Result<Self> {
+        let configuration = scratch.join("iotrace.toml");
+        let text = format!("[recordings]\nsocket = {socket:?}\n{more}");
+        fs::write(&configuration, text)?;
+        let path = configuration.to_str().context("the name of a directory")?;
+        Self::start(scratch, &["--config", path])
+    }
+
     /// The answer to a request, its header included.
     fn get(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(self.address)?;

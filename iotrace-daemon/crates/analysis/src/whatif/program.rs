@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use iotrace_common::key::FileId;
 use iotrace_model::{
     input::ProcessId,
-    timeline::{Cause, Segment},
+    timeline::{Cause, Segment, by_thread},
 };
 
 /// What a thread does next. Times are nanoseconds.
@@ -156,8 +156,7 @@ impl Program {
     /// Makes a program of recorded segments, in any order, on a host with so many CPUs. `mains`: processes of which the main
     /// thread is predicted that was there for longest.
     pub fn new(mut segments: Vec<Segment>, mains: &[ProcessId], cpus: u32) -> Self {
-        segments.sort_by_key(|one| (one.process, one.tid, one.off, one.on));
-        let mut threads = split(segments);
+        let mut threads = split(&mut segments);
         let (mut links, mut count) = link(&mut threads);
         let root = longest_main(&threads, mains);
         let mut new_signal = || {
@@ -250,34 +249,32 @@ impl Program {
 }
 
 /// Segments by thread. Those of a thread are in order and do not overlap.
-fn split(segments: Vec<Segment>) -> Vec<Recorded> {
-    let mut threads: Vec<Recorded> = Vec::new();
-    for mut segment in segments {
-        let known = threads.last_mut().filter(|thread| {
-            let last = thread.segments[thread.segments.len() - 1];
-            (last.process, last.tid) == (segment.process, segment.tid)
-                && segment.cause != Cause::Born
-        });
-        match known {
-            Some(thread) => {
-                segment.off = segment.off.max(thread.end);
-                segment.woken = segment.woken.max(segment.off);
-                segment.on = segment.on.max(segment.woken);
-                thread.end = segment.on;
-                thread.segments.push(segment);
+fn split(segments: &mut [Segment]) -> Vec<Recorded> {
+    let recorded = |segments: &[Segment]| {
+        let start = segments[0].off;
+        let mut end = start;
+        let in_order = segments.iter().map(|segment| {
+            let off = segment.off.max(end);
+            let woken = segment.woken.max(off);
+            end = segment.on.max(woken);
+            Segment {
+                off,
+                woken,
+                on: end,
+                ..*segment
             }
-            None => threads.push(Recorded {
-                start: segment.off,
-                end: segment.on,
-                segments: vec![segment],
-                wakes: Vec::new(),
-                holds: Vec::new(),
-                joins: Vec::new(),
-                exits: Vec::new(),
-            }),
+        });
+        Recorded {
+            segments: in_order.collect(),
+            start,
+            end,
+            wakes: Vec::new(),
+            holds: Vec::new(),
+            joins: Vec::new(),
+            exits: Vec::new(),
         }
-    }
-    threads
+    };
+    by_thread(segments).map(recorded).collect()
 }
 
 /// Of the main threads of these processes, the one that is known for longest.

@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, ops::Range};
 
 use iotrace_model::{
     input::ProcessId,
-    timeline::{Cause, Segment},
+    timeline::{Cause, Segment, by_thread},
 };
 use iotrace_recording::{Node, timeline};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::{MOST_PIDS, micros, pids, thread_name};
 use crate::Export;
 
 /// Lanes of states lie behind those of threads.
-const LANES: u64 = 2 * MOST_PIDS;
+const FIRST_LANE: u64 = 2 * MOST_PIDS;
 
 /// A thread, and its segments among all of its node in order of time.
 struct Thread {
@@ -36,7 +36,7 @@ struct States<'a> {
 
 /// Writes the states of all selected threads.
 pub fn write(export: &Export<'_>, put: &mut impl FnMut(&Value)) -> io::Result<()> {
-    // A wait has no phase of its own.
+    // Most waits belong to no phase.
     if export.is_by_phase() {
         return Ok(());
     }
@@ -60,15 +60,15 @@ impl<'a> States<'a> {
             .collect();
         let mut segments = timeline::read(&node.directory).map_err(io::Error::other)?;
         segments.retain(|segment| tracks.contains_key(&segment.process));
-        segments.sort_by_key(|one| (one.process, one.tid, one.off, one.on));
         let mut threads: Vec<Thread> = Vec::new();
         let mut by_tid: HashMap<u32, Vec<usize>> = HashMap::new();
-        let same =
-            |one: &Segment, other: &Segment| (one.process, one.tid) == (other.process, other.tid);
         let mut start = 0;
-        for chunk in segments.chunk_by(same) {
+        for chunk in by_thread(&mut segments) {
             let end = start + chunk.len();
-            let lane = (tracks[&chunk[0].process], LANES + u64::from(chunk[0].tid));
+            let lane = (
+                tracks[&chunk[0].process],
+                FIRST_LANE + u64::from(chunk[0].tid),
+            );
             by_tid.entry(chunk[0].tid).or_default().push(threads.len());
             threads.push(Thread {
                 lane,
