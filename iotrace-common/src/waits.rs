@@ -8,7 +8,7 @@ use crate::key::FileId;
 
 /// Bits of [`Wait::flags`].
 pub mod flag {
-    /// The thread is new: `off` is its birth, and the waker its parent.
+    /// The thread is new: `off` is its birth, and the waker its parent. Without a waker (0), it was met then, when it ran.
     pub const BORN: u32 = 1;
     /// The thread was in a file operation ([`super::Wait::op`]).
     pub const IN_OPERATION: u32 = 2;
@@ -53,6 +53,18 @@ pub struct Wait {
     pub phase: u16,
     /// Bits of [`flag`].
     pub flags: u32,
+}
+
+impl Wait {
+    /// Whether this is the first record of a thread.
+    pub fn is_born(&self) -> bool {
+        self.flags & flag::BORN != 0
+    }
+
+    /// Thread id of who made the thread, in its first record, where that was seen.
+    pub fn parent(&self) -> Option<u32> {
+        (self.is_born() && self.by_tid != 0).then_some(self.by_tid)
+    }
 }
 
 const _: () = {

@@ -41,6 +41,8 @@ const JUST_BEFORE_NS: u64 = 50_000;
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Waiter {
+    /// Since when it is followed, where no record says so yet; 0: one does.
+    since: u64,
     /// When it left the CPU; 0: it runs.
     off: u64,
     /// When it was woken last; 0: not since it ran.
@@ -65,11 +67,17 @@ maps! {
 #[btf_map]
 static IN_TIMER: PerCpuArray<u32, 1> = PerCpuArray::new();
 
-/// The running thread is traced: its waits are kept from now on.
+/// The running thread is traced: its waits are kept from now on, unless they are kept already.
 #[inline(always)]
 pub fn begin(task: Address) {
-    if WAITS.is_set() {
-        follow(task);
+    if !WAITS.is_set() {
+        return;
+    }
+    let is_new = of(task).is_null();
+    let waiter = follow(task);
+    if is_new && !waiter.is_null() {
+        // SAFETY: a map value of the running thread.
+        unsafe { (*waiter).since = now() };
     }
 }
 
@@ -144,12 +152,12 @@ pub fn switched(preempted: bool, previous: Address, next: Address, state: impl F
     unsafe {
         if !comes.is_null() && (*comes).off != 0 {
             tell(&*comes, next, now);
-            ((*comes).off, (*comes).woken) = (0, 0);
+            ((*comes).since, (*comes).off, (*comes).woken) = (0, 0, 0);
         }
     }
 }
 
-/// Writes the record of a wait that has ended.
+/// Writes the record of a wait that has ended, and one of when the thread was met if this is the first.
 #[inline(always)]
 fn tell(waiter: &Waiter, task: Address, now: u64) {
     let (nr, thread) = call_of(task);
@@ -186,8 +194,20 @@ fn tell(waiter: &Waiter, task: Address, now: u64) {
         }
         wait.flags |= flag::IN_OPERATION;
     }
+    write(&wait);
+    if waiter.since != 0 {
+        (wait.off, wait.woken, wait.on) = (waiter.since, waiter.since, waiter.since);
+        (wait.by_tid, wait.by_tgid, wait.by_nr, wait.nr) = (0, 0, NO_CALL, NO_CALL);
+        (wait.state, wait.flags) = (0, flag::BORN);
+        (wait.file, wait.op, wait.phase) = (FileId::NONE, 0, 0);
+        write(&wait);
+    }
+}
+
+#[inline(always)]
+fn write(wait: &Wait) {
     let size = WAIT_RECORDS_EACH.load();
-    if ring::put(&WAIT_RINGS, &WAIT_RECORDS, cpu(), size, || wait) == Put::Lost {
+    if ring::put(&WAIT_RINGS, &WAIT_RECORDS, cpu(), size, || *wait) == Put::Lost {
         diagnose::count(diag::WAITS_LOST);
     }
 }

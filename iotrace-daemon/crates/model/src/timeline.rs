@@ -13,7 +13,7 @@ pub const MAX_SEGMENTS: u64 = 1 << 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {
-    /// It is new: `off` is its birth, and the waker its parent.
+    /// It is new: `off` is its birth, and the waker its parent. Without a waker, it ran before and was met then.
     Born,
     /// Another thread took the CPU. Without any length: it ended.
     Preempted,

@@ -35,7 +35,7 @@ row! {
         waited_ns: u64 as Differences,
         /// nanoseconds from then until it ran
         queued_ns: u64 as Differences,
-        /// why it left the CPU: `born` (its first row), `preempted` (without any length: it ended), `thread` (`by_tid` woke it),
+        /// why it left the CPU: `born` (its first row; without `by_tid`, it ran before), `preempted` (without any length: it ended), `thread` (`by_tid` woke it),
         /// `storage`, `page_fault`, `sleep`, `network`, `other`, `unresolved`
         cause: Cause,
         /// the thread that woke it, or made it

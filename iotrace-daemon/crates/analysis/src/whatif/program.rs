@@ -117,6 +117,11 @@ impl Recorded {
         self.segments[0].tid
     }
 
+    /// Whether its birth was seen.
+    fn is_born(&self) -> bool {
+        self.segments[0].cause == Cause::Born && self.segments[0].by.is_some()
+    }
+
     /// Whether it was seen to end.
     fn has_ended(&self) -> bool {
         let last = self.segments[self.segments.len() - 1];
@@ -293,12 +298,15 @@ fn link(threads: &mut [Recorded]) -> (Links, u32) {
     for (index, thread) in threads.iter().enumerate() {
         by_tid.entry(thread.tid()).or_default().push(index);
     }
-    // A number is used by one thread at a time: the last one that had begun.
+    // A number is used by one thread at a time: the last one that had begun. Or one that ran then and was not met yet.
     let find = |threads: &[Recorded], tid: u32, time: u64| {
         let of_number = by_tid.get(&tid)?.iter().copied();
-        of_number
-            .filter(|index| threads[*index].start <= time)
+        let begun = of_number.clone();
+        let begun = begun.filter(|index| threads[*index].start <= time);
+        let later = of_number.filter(|index| !threads[*index].is_born());
+        begun
             .max_by_key(|index| threads[*index].start)
+            .or_else(|| later.min_by_key(|index| threads[*index].start))
     };
     let mut links = Links::new();
     for waiter in 0..threads.len() {
@@ -311,6 +319,7 @@ fn link(threads: &mut [Recorded]) -> (Links, u32) {
             let signal = links.len() as u32;
             let thread = &mut threads[sender];
             thread.wakes.push((segment.woken, Wake::Signal(signal)));
+            thread.start = thread.start.min(segment.woken);
             thread.end = thread.end.max(segment.woken);
             let link = Link {
                 sender,
@@ -378,7 +387,7 @@ fn hold_parents(
     new_signal: &mut impl FnMut() -> u32,
 ) {
     for child in 0..threads.len() {
-        let is_born = threads[child].segments[0].cause == Cause::Born;
+        let is_born = threads[child].is_born();
         let born_by = links.get(&(child, 0)).filter(|_| is_born);
         let parent = born_by.map(|link| link.sender).or(root);
         let Some(parent) = parent.filter(|parent| *parent != child) else {

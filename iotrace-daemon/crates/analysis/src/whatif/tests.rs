@@ -220,6 +220,32 @@ fn workers_share_their_work() {
     assert!((1_000..=1_025).contains(&found), "{found}");
 }
 
+/// Before its first switch nothing is known of a thread but that it made others.
+#[test]
+fn workers_that_were_born_before_the_main_thread_was_met() {
+    let mut all = Vec::new();
+    for worker in WORKER..WORKER + 4 {
+        all.extend([
+            segment(worker, [0, 0, 0], Cause::Born, Some(MAIN)),
+            segment(worker, [1, 101, 101], Cause::Storage, None),
+            ended(worker, 102),
+        ]);
+    }
+    let last = WORKER + 3;
+    all.extend([
+        segment(MAIN, [2, 102, 102], Cause::Thread, Some(last)),
+        ended(MAIN, 103),
+    ]);
+    let whatif = whatif(all, 8);
+    assert_eq!(whatif.recorded_ns, 103 * MS);
+    let one = Change {
+        workers: Some(1),
+        ..Change::default()
+    };
+    let found = predicted(&whatif, &one);
+    assert!((400..=420).contains(&found), "{found}");
+}
+
 #[test]
 fn workers_that_are_not_understood_are_refused() {
     let more = Change {

@@ -184,7 +184,7 @@ impl Resolver {
 
     /// The thread of a wait: since when it ran before; none where that was its first record, which says only when it began.
     fn meet(&mut self, wait: &Wait, process: ProcessId) -> Option<u64> {
-        let is_born = wait.flags & flag::BORN != 0;
+        let is_born = wait.is_born();
         if self.threads.len() >= THREADS && !self.threads.contains_key(&wait.tid) {
             let oldest = wait.on.saturating_sub(IDLE_NS);
             self.threads.retain(|_, thread| {
@@ -196,7 +196,7 @@ impl Resolver {
         let new = |from| Thread {
             process,
             known_from: from,
-            parent: is_born.then_some(wait.by_tid),
+            parent: wait.parent(),
             on: from,
             pieces: VecDeque::new(),
         };
@@ -344,7 +344,7 @@ impl Resolver {
 
 /// A wait as the timeline has it.
 fn segment(wait: &Wait, leaf: Option<Leaf>) -> Segment {
-    let is_born = wait.flags & flag::BORN != 0;
+    let is_born = wait.is_born();
     let cause = match leaf {
         _ if is_born => Cause::Born,
         _ if wait.state == 0 => Cause::Preempted,
@@ -367,7 +367,11 @@ fn segment(wait: &Wait, leaf: Option<Leaf>) -> Segment {
         woken: wait.woken,
         on: wait.on,
         cause,
-        by: matches!(cause, Cause::Born | Cause::Thread).then_some(wait.by_tid),
+        by: match cause {
+            Cause::Born => wait.parent(),
+            Cause::Thread => Some(wait.by_tid),
+            _ => None,
+        },
         file,
         phase: file.map_or(0, |_| wait.phase),
     }
