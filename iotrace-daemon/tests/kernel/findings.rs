@@ -336,6 +336,62 @@ fn training_stalled_by_checkpoints() {
     );
 }
 
+/// A job whose loader reads ahead, and which saves three times, 600 ms each; the seconds that training waited for saves.
+fn reading_ahead(options: &[&str]) -> (Value, f64) {
+    let names: Vec<String> = (0..240).map(|index| format!("{index:03}.jpg")).collect();
+    let speed = Speed {
+        read: ms(80),
+        ..Speed::default()
+    };
+    let files: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), 64 << 10, speed))
+        .collect();
+    let speed = Speed {
+        write: ms(50),
+        fsync: ms(400),
+        ..Speed::default()
+    };
+    let job = Job::new()
+        .slow("train", &files, Speed::default())
+        .slow("out", &[], speed)
+        .flush("100ms");
+    let out = job.path("out");
+    let mut all = vec!["--records", "3", "--blocks", "4", "--other"];
+    all.push(out.to_str().expect("a name"));
+    all.extend(options);
+    all.push("--names");
+    all.extend(names.iter().map(String::as_str));
+    let report = job.run("loader", "train", &all);
+    let waited = fs::read_to_string(job.path("waited")).expect("the program's own clock");
+    (report, waited.parse().expect("seconds"))
+}
+
+/// Workers that fill their queue read on at the beginning of a save.
+#[test]
+fn saves_of_a_job_whose_loader_reads_ahead() {
+    let (report, waited) = reading_ahead(&[]);
+    let finding = found(&report, "training-stalled-by-checkpoints");
+    assert_eq!(evidence(finding, "stopped"), 3.0);
+    let seconds = evidence(finding, "seconds");
+    assert!(
+        (0.8 * waited..1.05 * waited).contains(&seconds),
+        "{seconds} s of {waited} s"
+    );
+    assert!(
+        finding["also"]
+            .as_array()
+            .unwrap()
+            .contains(&"checkpoint-bound-by-fsync".into())
+    );
+    // It does already what is advised.
+    let (report, waited) = reading_ahead(&["--beside"]);
+    assert!(waited < 0.2, "{waited} s");
+    assert_eq!(report["checkpoints"].as_array().unwrap().len(), 3);
+    silent(&report, "training-stalled-by-checkpoints");
+    silent(&report, "checkpoint-bound-by-fsync");
+}
+
 /// Readers of shards that are as large.
 fn sharing(what: &str, shares: &[&str]) -> Value {
     let mut job = Job::new();

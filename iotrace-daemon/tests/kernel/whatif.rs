@@ -182,7 +182,7 @@ fn compare(before: Setup, args: &[&str], after: Setup) -> Compared {
         let once = seconds(&whatif(&record(after).recording, &[])["recorded_seconds"]);
         let prediction = found["predictions"][0].clone();
         said += &format!(
-            "\n  predicted {:.3} s ({:.3} to {:.3}, predictable: {}), recorded {:.3} s, model error {:+.1} %, {}; real {once:.3} s",
+            "\n  predicted {:.3} s ({:.3} to {:.3}, predictable: {}), recorded {:.3} s, model error {:+.1} %, {}; real {once:.3} s\n    {}",
             seconds(&prediction["seconds"]),
             seconds(&prediction["low_seconds"]),
             seconds(&prediction["high_seconds"]),
@@ -190,6 +190,7 @@ fn compare(before: Setup, args: &[&str], after: Setup) -> Compared {
             seconds(&found["recorded_seconds"]),
             seconds(&found["model_error"]) * 100.0,
             prediction["limited_by"],
+            prediction["parts"],
         );
         predictions.push(prediction);
         recorded.push(seconds(&found["recorded_seconds"]));
@@ -228,7 +229,7 @@ fn check(before: Setup, args: &[&str], after: Setup, error: f64, limit: &[&str])
         noise,
         said,
     } = &compared;
-    let most = noise.max(real * error);
+    let most = noise + real * error;
     assert!(
         (predicted - real).abs() <= most,
         "predicted {predicted:.3} s, real {real:.3} s:\n{said}"

@@ -201,6 +201,54 @@ def steps(args):
         read_part(data, MIB, 64 << 10)
 
 
+def loader(args):
+    """Two loader workers read files ahead, four each, while this process trains and saves; with --beside it trains on while it saves.
+
+    Writes to `waited`, beside the directory of the files, the seconds that it waited for saves.
+    """
+    paths = [os.path.join(args.path, name) for name in args.names]
+    workers = []
+    for _ in range(2):
+        (orders, order), (samples, sample) = os.pipe(), os.pipe()
+        if os.fork() == 0:
+            os.close(order)
+            while index := os.read(orders, 4):
+                read_all(paths[int.from_bytes(index, "little")])
+                os.write(sample, index)
+            os._exit(0)
+        workers.append((order, samples))
+    per_save = len(paths) // args.records
+
+    def give(index):
+        if index < len(paths):
+            os.write(workers[index % 2][0], index.to_bytes(4, "little"))
+
+    for index in range(8):
+        give(index)
+    saving, spent = None, 0.0
+    for index in range(len(paths)):
+        os.read(workers[index % 2][1], 4)
+        give(index + 8)
+        time.sleep(0.01)
+        if index % per_save == per_save // 2:
+            target = os.path.join(args.other, f"step_{index}.ckpt")
+            began = time.monotonic()
+            if saving:
+                saving.join()
+            saving = threading.Thread(target=save, args=(target, args.blocks * MIB))
+            saving.start()
+            if not args.beside:
+                saving.join()
+            spent += time.monotonic() - began
+    saving.join()
+    for order, _ in workers:
+        os.close(order)
+    for _ in workers:
+        os.wait()
+    with open(os.path.join(os.path.dirname(args.path), "waited"), "w") as file:
+        file.write(str(spent))
+
+
 def epochs(args):
     """Read every file of a directory in each epoch, all files at one time, and write a file elsewhere."""
     paths = [os.path.join(args.path, name) for name in args.names]
@@ -231,7 +279,7 @@ def main():
     globals()[args.job](args)
 
 
-JOBS = "records log tree samples saves ranks rank workers steps epochs".split()
+JOBS = "records log tree samples saves ranks rank workers steps loader epochs".split()
 
 if __name__ == "__main__":
     main()

@@ -47,9 +47,10 @@ pub struct Event {
     pub by_process: BTreeMap<u32, u64>,
     /// Whether start and end are known, not put between known ones.
     pub is_exact: bool,
-    /// Whether no training file was read meanwhile; `None` if unknown.
+    /// Whether training stopped: no training file was read for half of the event at a time; `None` if unknown. Loader
+    /// workers that fill their queue read on for a while, although who trains waits.
     pub training_stopped: Option<bool>,
-    /// If so: nanoseconds from the last read before the event to the first one after it.
+    /// If so: nanoseconds from the last read before that time to the first one after it, if there is one of each.
     pub training_pause_ns: Option<u64>,
     /// Nanoseconds from the start of the save before.
     pub interval_ns: Option<u64>,
@@ -149,10 +150,7 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     }
     let training = Training::new(&uses.visits);
     for event in &mut events {
-        event.training_stopped = training.stopped(event.start, event.end);
-        event.training_pause_ns = (event.training_stopped == Some(true))
-            .then(|| training.pause(event))
-            .flatten();
+        (event.training_stopped, event.training_pause_ns) = training.stopped(event);
     }
     events
 }
@@ -445,20 +443,17 @@ fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
 
 /// When training files were read.
 struct Training {
-    /// Starts and ends of reads, each in order.
-    moments: Vec<i64>,
-    /// By start; with each the latest end of all up to it.
+    /// Of files whose first and last read is known: both moments, by start.
+    exact: Vec<(i64, i64)>,
+    /// Of all files, by start; with each the latest end of all up to it.
     spans: Vec<(i64, i64)>,
 }
 
 impl Training {
     fn new(visits: &[Visit]) -> Self {
-        let mut moments: Vec<i64> = visits
-            .iter()
-            .filter(|v| v.is_exact)
-            .flat_map(|v| [v.start, v.end])
-            .collect();
-        moments.sort_unstable();
+        let exact = visits.iter().filter(|v| v.is_exact);
+        let mut exact: Vec<(i64, i64)> = exact.map(|v| (v.start, v.end)).collect();
+        exact.sort_unstable();
         let mut spans: Vec<(i64, i64)> = visits.iter().map(|v| (v.start, v.end)).collect();
         spans.sort_unstable();
         let mut latest = i64::MIN;
@@ -466,32 +461,62 @@ impl Training {
             latest = latest.max(*end);
             *end = latest;
         }
-        Self { moments, spans }
+        Self { exact, spans }
     }
 
-    /// Whether no training file was read between two moments; `None` where nothing was read at all, and where reads may
-    /// have been on either side only.
-    fn stopped(&self, start: i64, end: i64) -> Option<bool> {
+    /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).
+    fn stopped(&self, event: &Event) -> (Option<bool>, Option<u64>) {
         if self.spans.is_empty() {
-            return None;
+            return (None, None);
         }
-        let from = self.moments.partition_point(|moment| *moment <= start);
-        if self.moments.get(from).is_some_and(|moment| *moment < end) {
-            return Some(false);
+        let (start, end) = (event.start, event.end);
+        let within = |from: i64, to: i64| to.min(end) - from.max(start);
+        let is_half = |ns: i64| ns >= (end - start + 1) / 2;
+        let (from, to) = self.longest_gap(start, end);
+        if is_half(within(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX))) {
+            let pause = from.zip(to).map(|(from, to)| (to - from) as u64);
+            return (Some(true), pause);
         }
-        // No span begins before the end and ends after the start.
-        let before = self.spans.partition_point(|(from, _)| *from < end);
-        match before.checked_sub(1).map(|at| self.spans[at].1) {
-            Some(latest) if latest > start => None,
-            _ => Some(true),
+        // What was used for longer than the event may have been read meanwhile or not: only its ends are known.
+        let mut known = Vec::new();
+        let until = self.exact.partition_point(|(from, _)| *from < end);
+        for (from, to) in &self.exact[..until] {
+            match to - from <= end - start {
+                true => known.push((*from, *to)),
+                false => known.extend([(*from, *from), (*to, *to)]),
+            }
         }
+        known.retain(|(_, to)| *to > start);
+        known.sort_unstable();
+        known.push((end, end));
+        let mut reached = start;
+        let goes_on = known.into_iter().all(|(from, to)| {
+            let gap = from - reached;
+            reached = reached.max(to);
+            !is_half(gap)
+        });
+        (goes_on.then_some(false), None)
     }
 
-    /// From the last read before an event to the first one after it; `None` if one of them does not exist.
-    fn pause(&self, event: &Event) -> Option<u64> {
-        let at = self.spans.partition_point(|(from, _)| *from < event.end);
-        let before = self.spans.get(at.checked_sub(1)?)?.1;
-        let after = self.spans.get(at)?.0;
-        u64::try_from(after - before).ok()
+    /// The longest part of an event in which no training file can have been read: the last read before it and the first
+    /// one after it, also outside of the event.
+    fn longest_gap(&self, start: i64, end: i64) -> (Option<i64>, Option<i64>) {
+        // Spans are in order of their starts, and so are the latest ends.
+        let first = self.spans.partition_point(|(_, latest)| *latest <= start);
+        let before = first.checked_sub(1).map(|at| self.spans[at].1);
+        let behind = self.spans[first..].iter();
+        let behind = behind.take_while(|(from, _)| *from < end);
+        let mut gaps = vec![];
+        let mut reached = before;
+        for (from, latest) in behind {
+            gaps.push((reached, Some(*from)));
+            reached = Some(reached.map_or(*latest, |reached| reached.max(*latest)));
+        }
+        let next = self.spans.partition_point(|(from, _)| *from < end);
+        gaps.push((reached, self.spans.get(next).map(|(from, _)| *from)));
+        let within = |(from, to): &(Option<i64>, Option<i64>)| {
+            to.unwrap_or(i64::MAX).min(end) - from.unwrap_or(i64::MIN).max(start)
+        };
+        gaps.into_iter().max_by_key(within).unwrap_or((None, None))
     }
 }

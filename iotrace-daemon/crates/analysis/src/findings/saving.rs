@@ -9,23 +9,53 @@ use super::{
 use crate::{durable::Missing, saves::Event};
 use iotrace_model::groups::Groups;
 
-/// Time of all saves in sequence.
-fn time(saves: &[Event]) -> u64 {
-    saves.iter().map(Event::ns).sum()
+/// A save as far as it may have held up training.
+struct Held<'a> {
+    save: &'a Event,
+    /// Nanoseconds for which it did at most.
+    ns: u64,
+    /// Whether that is known: training reads stopped.
+    is_known: bool,
 }
 
-/// Whether the saves are known to have held up training.
-fn confidence(saves: &[Event]) -> Confidence {
-    if saves.iter().all(|save| save.training_stopped == Some(true)) {
-        Confidence::High
-    } else {
-        Confidence::Medium
+/// For how long a save held up training, nanoseconds; `None` where that is not known. `usual`: pause of training reads
+/// without a save.
+fn held_ns(save: &Event, usual: u64) -> Option<u64> {
+    match (save.training_stopped, save.training_pause_ns) {
+        (Some(false), _) => Some(0),
+        (Some(true), Some(pause)) => Some(pause.saturating_sub(usual).min(save.ns())),
+        _ => None,
     }
 }
 
-fn files(data: &Data<'_>, saves: &[Event]) -> Vec<Subject> {
+/// The saves that may have held up training for half of their time; those in the background are left out.
+fn held<'a>(data: &Data<'a>) -> Vec<Held<'a>> {
+    let usual = usual_pause(data);
+    let held = |save: &'a Event| {
+        let ns = held_ns(save, usual);
+        Held {
+            save,
+            ns: ns.unwrap_or(save.ns()),
+            is_known: ns.is_some(),
+        }
+    };
+    let saves = data.analysis.checkpoints.iter().map(held);
+    saves
+        .filter(|held| held.ns >= held.save.ns().div_ceil(2))
+        .collect()
+}
+
+/// Whether all of them are known to have held up training.
+fn confidence(saves: &[Held<'_>]) -> Confidence {
+    match saves.iter().all(|held| held.is_known) {
+        true => Confidence::High,
+        false => Confidence::Medium,
+    }
+}
+
+fn files<'a>(data: &Data<'_>, saves: impl IntoIterator<Item = &'a Event>) -> Vec<Subject> {
     let files: BTreeSet<u32> = saves
-        .iter()
+        .into_iter()
         .flat_map(|save| save.files.iter().copied())
         .collect();
     largest(
@@ -36,33 +66,36 @@ fn files(data: &Data<'_>, saves: &[Event]) -> Vec<Subject> {
     )
 }
 
-/// Saves that spend their time in syncs.
+/// Saves that spend their time in syncs, and may have held up training.
 pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
-    let saves = &data.analysis.checkpoints;
-    let time = time(saves);
+    let held = held(data);
+    let saves = || held.iter().map(|held| held.save);
+    let time: u64 = saves().map(Event::ns).sum();
     // The syncs of one process follow each other; those of several overlap, so the longest counts.
-    let syncs: u64 = saves
+    let in_syncs = |save: &Event| save.sync_ns / save.processes.len().max(1) as u64;
+    let syncs: u64 = saves().map(in_syncs).sum();
+    let saved: u64 = held
         .iter()
-        .map(|save| save.sync_ns / save.processes.len().max(1) as u64)
+        .map(|held| in_syncs(held.save).min(held.ns))
         .sum();
     let share = syncs as f64 / time.max(1) as f64;
     if (time as f64) < data.limit(SAVE_SECONDS) * 1e9 || share < data.limit(FSYNC_SHARE) {
         return None;
     }
-    let bytes: u64 = saves.iter().map(|save| save.bytes).sum();
+    let bytes: u64 = saves().map(|save| save.bytes).sum();
     Some(Finding {
         code: "checkpoint-bound-by-fsync",
-        saving: data.saving(syncs, confidence(saves), &[MAYBE_COMPUTING]),
+        saving: data.saving(saved, confidence(&held), &[MAYBE_COMPUTING]),
         title: format!("{:.0} % of the time of checkpoints is spent in fsync", share.min(1.0) * 100.0),
         evidence: vec![
-            ("checkpoints", Value::Count(saves.len() as u64)),
+            ("checkpoints", Value::Count(held.len() as u64)),
             ("fsync_seconds", Value::Seconds(syncs as f64 / 1e9)),
             ("checkpoint_seconds", seconds(time)),
             ("fsync_share", Value::Share(share.min(1.0))),
-            ("fsyncs", Value::Count(saves.iter().map(|save| save.syncs).sum())),
+            ("fsyncs", Value::Count(saves().map(|save| save.syncs).sum())),
             ("bytes_written", Value::Bytes(bytes)),
         ],
-        subjects: files(data, saves),
+        subjects: files(data, saves()),
         advice: "Save to a faster local disk and copy on from there, save in the background (asynchronous checkpointing), or \
                  sync once for the whole checkpoint and not once for every file."
             .into(),
@@ -70,23 +103,22 @@ pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Saves that one of several ranks writes alone.
+/// Saves that one of several ranks writes alone, and that may have held up training.
 pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
-    let saves = &data.analysis.checkpoints;
     let ranks = data.analysis.balance.ranks.as_ref()?.shares.len();
-    let (time, bytes) = (
-        time(saves),
-        saves.iter().map(|save| save.bytes).sum::<u64>(),
-    );
+    let held = held(data);
+    let saves = || held.iter().map(|held| held.save);
+    let time: u64 = saves().map(Event::ns).sum();
+    let held_ns: u64 = held.iter().map(|held| held.ns).sum();
+    let bytes: u64 = saves().map(|save| save.bytes).sum();
     let groups = Groups::new(data.model);
     let mut by_rank: BTreeMap<u32, u64> = BTreeMap::new();
-    for (process, bytes) in saves.iter().flat_map(|save| &save.by_process) {
+    for (process, bytes) in saves().flat_map(|save| &save.by_process) {
         *by_rank.entry(groups.of(*process)).or_default() += bytes;
     }
     let (writer, most) = by_rank.into_iter().max_by_key(|(_, bytes)| *bytes)?;
     let share = most as f64 / bytes.max(1) as f64;
-    let busy_ns: u64 = saves
-        .iter()
+    let busy_ns: u64 = saves()
         .map(|save| save.data_ns + save.sync_ns + save.meta_ns)
         .sum();
     let busy = busy_ns as f64 / time.max(1) as f64;
@@ -98,7 +130,7 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
     }
     Some(Finding {
         code: "checkpoint-by-one-writer",
-        saving: data.saving(time - time / ranks.max(1) as u64, confidence(saves), &[MAYBE_COMPUTING, OTHER_STORAGE_USERS]),
+        saving: data.saving(held_ns - held_ns / ranks.max(1) as u64, confidence(&held), &[MAYBE_COMPUTING, OTHER_STORAGE_USERS]),
         title: format!("One of {ranks} ranks writes {:.0} % of the bytes of all checkpoints", share * 100.0),
         evidence: vec![
             ("ranks", Value::Count(ranks as u64)),
@@ -113,21 +145,17 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Saves for which training waits: training data were read before and after, and not meanwhile. What comes after the last
-/// read of the run holds up nothing, and a pause that is not longer than those without a save is none.
+/// Saves for which training waits: training reads stop. What comes after the last read of the run holds up nothing, and a
+/// pause that is not longer than those without a save is none.
 pub fn stalled(data: &Data<'_>) -> Option<Finding> {
     let saves = &data.analysis.checkpoints;
     let usual = usual_pause(data);
-    let stall = |save: &Event| match (save.training_stopped, save.training_pause_ns) {
-        (Some(true), Some(pause)) => pause.saturating_sub(usual).min(save.ns()),
-        _ => 0,
-    };
-    let stopped: Vec<Event> = saves
-        .iter()
-        .filter(|save| stall(save) > 0)
-        .cloned()
-        .collect();
-    let ns: u64 = stopped.iter().map(stall).sum();
+    let stalled = saves.iter().filter_map(|save| {
+        let ns = held_ns(save, usual)?;
+        (ns > 0).then_some((save, ns))
+    });
+    let (stopped, each): (Vec<&Event>, Vec<u64>) = stalled.unzip();
+    let ns: u64 = each.iter().sum();
     let share = data.share_of_run(ns);
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
         return None;
@@ -143,7 +171,7 @@ pub fn stalled(data: &Data<'_>) -> Option<Finding> {
             ("share_of_run", Value::Share(share)),
             ("usual_pause_seconds", seconds(usual)),
         ],
-        subjects: files(data, &stopped),
+        subjects: files(data, stopped),
         advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
                  often."
             .into(),

@@ -173,6 +173,14 @@ fn open_per_sample() {
     opened(1_500, 1_500 * 90 * MIB).finds_no("open-per-sample");
 }
 
+/// Reads a file every 100 ms.
+fn read_on(job: &mut Job, times: std::ops::Range<u64>) {
+    for start in times.step_by(100) {
+        let path = format!("/data/at-{start}.tar");
+        job.read(used(2, &path, start, start + 80), MIB);
+    }
+}
+
 /// Saves of 2 s with so much of it in fsync.
 fn with_saves(sync: u64) -> Job {
     let mut job = Job::new(100_000);
@@ -196,6 +204,10 @@ fn checkpoint_bound_by_fsync() {
             .contains(&("fsync_share", Value::Share(0.75)))
     );
     with_saves(900).finds_no("checkpoint-bound-by-fsync");
+    // Training goes on meanwhile.
+    let mut background = with_saves(1_500);
+    read_on(&mut background, 0..30_000);
+    background.finds_no("checkpoint-bound-by-fsync");
 }
 
 /// Two ranks that read; the first writes `first` of 100 MiB of a checkpoint, the other the rest.
@@ -224,6 +236,10 @@ fn checkpoint_by_one_writer() {
     let found = with_writers(100).finds("checkpoint-by-one-writer");
     assert!(found.evidence.contains(&("ranks", Value::Count(2))));
     with_writers(60).finds_no("checkpoint-by-one-writer");
+    // Training goes on meanwhile.
+    let mut background = with_writers(100);
+    read_on(&mut background, 200..20_000);
+    background.finds_no("checkpoint-by-one-writer");
     // With one rank there is no other that could write.
     with_saves(0).finds_no("checkpoint-by-one-writer");
 }
@@ -238,7 +254,7 @@ fn with_pause(length: u64, is_read_meanwhile: bool) -> Job {
         0,
     );
     if is_read_meanwhile {
-        job.read(used(2, "/data/b.tar", 1_100, 1_200), MIB);
+        read_on(&mut job, 1_000..1_000 + length);
     }
     job.read(used(2, "/data/c.tar", 5_000, 5_900), 16 * MIB);
     job
@@ -254,6 +270,15 @@ fn training_stalled_by_checkpoints() {
     );
     with_pause(400, false).finds_no("training-stalled-by-checkpoints");
     with_pause(1_000, true).finds_no("training-stalled-by-checkpoints");
+    // Loader workers read until their queue is full.
+    let mut queued = with_pause(2_000, false);
+    queued.read(used(3, "/data/b.tar", 1_000, 1_500), MIB);
+    let found = queued.finds("training-stalled-by-checkpoints");
+    assert!(
+        found
+            .evidence
+            .contains(&("share_of_run", Value::Share(0.2)))
+    );
     // Nothing is read after the last save.
     let mut last = Job::new(10_000);
     last.read(used(2, "/data/a.tar", 0, 900), 16 * MIB);
