@@ -422,6 +422,12 @@ fn unbalanced_ranks() {
     let finding = found(&report, "unbalanced-ranks");
     assert!((evidence(finding, "imbalance") - 1.0).abs() < 1e-6);
     silent(&sharing("ranks", &["19", "16", "16"]), "unbalanced-ranks");
+    // Another program that reads the data is no rank.
+    let beside = format!(
+        "{READ_ALL}\nimport subprocess\nsubprocess.run(['cat'] + names, stdout=subprocess.DEVNULL)\n\
+         for _ in range(3):\n  for name in names: read(open(name, 'rb', 0))"
+    );
+    silent(&on_shards(1, true, "", &beside), "unbalanced-ranks");
 }
 
 #[test]
@@ -749,6 +755,39 @@ fn input_bound() {
     // The same reads, beside four times as much computing.
     let computes = format!("{once}\nimport time; time.sleep(8)");
     silent(&on_shards(80, false, "", &computes), "input-bound");
+    // A worker reads one sample ahead of a main process that computes for so many milliseconds on each.
+    let behind = |compute: u32| {
+        format!(
+            "{READ_ALL}\n\
+             import os, time\n\
+             (orders, order), (samples, sample) = os.pipe(), os.pipe()\n\
+             if os.fork() == 0:\n  \
+               os.close(order)\n  \
+               for name in names:\n    \
+                 file = os.open(name, 0)\n    \
+                 while os.read(file, 1 << 20):\n      \
+                   os.write(sample, b'x')\n      \
+                   os.read(orders, 1)\n    \
+                 os.close(file)\n  \
+               os._exit(0)\n\
+             os.close(sample)\n\
+             os.write(order, b'x')\n\
+             while os.read(samples, 1):\n  \
+               os.write(order, b'x')\n  \
+               time.sleep({compute} / 1000)"
+        )
+    };
+    let report = on_shards(200, false, "", &behind(10));
+    found(&report, "input-bound");
+    // It reads for most of the run, and waits for who computes.
+    let report = on_shards(200, false, "", &behind(240));
+    assert!(
+        report["verdict"]["share_of_run_at_least"].as_f64() > Some(0.8),
+        "{}",
+        report["verdict"]
+    );
+    silent(&report, "input-bound");
+    assert_eq!(report["verdict"]["code"], "unclear");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::uses::Uses;
-use iotrace_model::{Model, groups::Groups};
+use iotrace_model::{About, Model, groups::Groups, run::Run};
 
 /// A worker that read less than this share of the mean is idle.
 const IDLE_SHARE: f64 = 0.1;
@@ -57,12 +57,12 @@ impl Cohort {
 pub struct Balance {
     /// Workers of one rank that read at one time, in order.
     pub workers: Vec<Cohort>,
-    /// All ranks, where there are several.
+    /// All ranks, where there are several: they run one program at one time.
     pub ranks: Option<Cohort>,
 }
 
 /// Finds who read at one time, and how much each.
-pub fn balance(model: &Model, uses: &Uses, groups: &Groups) -> Balance {
+pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balance {
     let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
     for visit in &uses.visits {
         let share = shares.entry(visit.process).or_insert(Share {
@@ -83,10 +83,14 @@ pub fn balance(model: &Model, uses: &Uses, groups: &Groups) -> Balance {
             .or_default()
             .push(share.clone());
     }
-    let of_ranks: Vec<Share> = ranks
+    let mut of_ranks: Vec<Share> = ranks
         .iter()
         .map(|(rank, shares)| sum(*rank, shares))
         .collect();
+    let most = of_ranks.iter().max_by_key(|share| share.bytes);
+    if let Some(most) = most.map(|share| share.process) {
+        of_ranks.retain(|share| is_beside(model, run, most, share.process));
+    }
     Balance {
         ranks: (of_ranks.len() > 1).then(|| Cohort::new(model, of_ranks)),
         workers: ranks
@@ -94,6 +98,19 @@ pub fn balance(model: &Model, uses: &Uses, groups: &Groups) -> Balance {
             .flat_map(|shares| cohorts(model, shares))
             .collect(),
     }
+}
+
+/// Whether a process may be another rank beside `one`: it runs the same program, at a time at which that one does. What is
+/// not known of a process excludes nothing.
+fn is_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
+    let [one, other] = [one, other].map(|process| &model.processes()[process as usize].about);
+    let began = |about: &About| match about.start_boottime {
+        0 => i64::MIN,
+        start => run.clock.unix_ns_of_boottime(start),
+    };
+    let ended = |about: &About| about.end.map_or(i64::MAX, |end| run.clock.unix_ns(end));
+    let is_alike = one.exe == other.exe || one.exe.is_empty() || other.exe.is_empty();
+    is_alike && began(other) < ended(one) && began(one) < ended(other)
 }
 
 fn sum(process: u32, shares: &[Share]) -> Share {

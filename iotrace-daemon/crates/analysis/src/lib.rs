@@ -76,7 +76,7 @@ impl Analysis {
             restores: saves::loads(model, &uses),
             epochs: epochs::epochs(model, &uses, &groups),
             knows_cache: page_cache::is_known(model),
-            balance: balance::balance(model, &uses, &groups),
+            balance: balance::balance(model, run, &uses, &groups),
             startup: Startup::new(model, &uses, sorted),
             series: Series::default(),
             waits: Waits::new(model, run, sorted, &groups),

@@ -1,5 +1,7 @@
 //! Findings on how fast training data arrive.
 
+use std::collections::BTreeMap;
+
 use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
     thresholds::*,
@@ -11,13 +13,17 @@ use iotrace_phases::phase::{Direction, Phase};
 /// Readers in flight up to which more of them may help.
 const FEW_READERS: f64 = 2.0;
 
+/// Share of the time between their first and last reads for which workers are idle, up to which they may be what training waits
+/// for: those that have read ahead wait until samples are taken.
+const MAX_IDLE_SHARE: f64 = 0.1;
+
 pub(super) const MORE_READERS: &str = "Read with more workers or threads at a time (DataLoader num_workers, tf.data interleave and \
     prefetch), as long as the storage is not busy: `--block` shows whether its devices are.";
 const ENOUGH_READERS: &str = "Several readers wait at a time: stage the files on faster storage, read fewer bytes for a sample, or \
     keep the data in memory.";
 
 /// A run that spends its time in reads of training data. Reads of the process that trains hold it up; those of loader
-/// workers only where the workers hardly do anything else.
+/// workers only where the workers hardly do anything else, and are hardly ever idle.
 pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let (at_least, at_most) = of_slices(&data.uses.series.slices, data.run.duration_ns, |phase| {
         phase == Phase::Training
@@ -35,7 +41,9 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     });
     let share = data.share_of_run(at_least);
     let concurrency = in_calls as f64 / at_least.max(1) as f64;
-    let is_busy = !only_workers || concurrency >= needed * readers.len() as f64;
+    let is_busy = !only_workers
+        || concurrency >= needed * readers.len() as f64
+            && idle_share(data).is_none_or(|share| share <= MAX_IDLE_SHARE);
     if at_least == 0 || share < needed || !is_busy {
         return None;
     }
@@ -76,10 +84,28 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Share of the time between their first and last reads in which the readers of training data neither read nor used a CPU;
+/// `None` where CPU time is not known.
+fn idle_share(data: &Data<'_>) -> Option<f64> {
+    let mut spans: BTreeMap<u32, (i64, i64, u64)> = BTreeMap::new();
+    for visit in &data.uses.visits {
+        let of_visit = (visit.start, visit.end, 0);
+        let (start, end, read_ns) = spans.entry(visit.process).or_insert(of_visit);
+        (*start, *end) = ((*start).min(visit.start), (*end).max(visit.end));
+        *read_ns += visit.read_ns;
+    }
+    let (mut busy, mut all) = (0, 0);
+    for (process, (start, end, read_ns)) in spans {
+        busy += read_ns + data.model.computing().of_process(process)?;
+        all += u64::try_from(end - start).unwrap_or(0);
+    }
+    Some(1.0 - busy as f64 / all.max(1) as f64)
+}
+
 /// Page faults on mapped training data that wait for storage.
 pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
-    let mut by_process = std::collections::BTreeMap::new();
-    let mut files = std::collections::BTreeMap::new();
+    let mut by_process = BTreeMap::new();
+    let mut files = BTreeMap::new();
     let mut faults = 0;
     for row in data.model.rows() {
         let phase = data.sorted[row.file as usize].phase(Direction::Read);

@@ -342,6 +342,16 @@ fn unbalanced_ranks() {
     };
     ranks(40).finds("unbalanced-ranks");
     ranks(80).finds_no("unbalanced-ranks");
+    // A program that reads the data before is no rank.
+    let mut other = ranks(40);
+    other.runs(10, "/usr/bin/python3");
+    other.runs(20, "/usr/bin/cat");
+    other.finds_no("unbalanced-ranks");
+    // Nor is one that has ended before.
+    let mut before = ranks(40);
+    before.ends(10, 5_100);
+    before.program_later(20, 1, 5_200);
+    before.finds_no("unbalanced-ranks");
 }
 
 /// Training files of 1 GiB on Lustre, read in `slow` ms, beside 1 GiB on the local disk that was read in `fast` ms.
@@ -490,6 +500,29 @@ fn input_bound() {
     // A worker that waits for half of the time reads ahead of use.
     with_reader(2, 5_000).finds_no("input-bound");
     with_reader(2, 9_500).finds("input-bound");
+    // So does one that is idle for a fifth of it.
+    let read_ahead = |cpu: u64| {
+        let mut job = Job::new(10_000);
+        job.program(1, 0);
+        job.worker(2, 1);
+        for sample in 0..20 {
+            let path = format!("/data/{sample}.tfrecord");
+            let ns = 430 * 1_000_000;
+            job.count(
+                used(2, &path, sample * 500, sample * 500 + 430),
+                &[
+                    (READS, 1),
+                    (BYTES_READ, MIB),
+                    (READ_NS, ns),
+                    (UNION_READ_NS, ns),
+                ],
+            );
+        }
+        job.computes(2, cpu);
+        job
+    };
+    read_ahead(100).finds_no("input-bound");
+    read_ahead(1_200).finds("input-bound");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::{
 };
 use iotrace_model::{
     Model,
+    computing::CpuTime,
     counters::*,
     history::Bounds,
     input::{Event, FileName, Place, ProcessId},
@@ -91,14 +92,50 @@ impl Job {
 
     /// A process that runs a program of its own.
     pub fn program(&mut self, pid: u32, parent: u32) {
+        self.program_at(pid, parent, u64::from(pid));
+    }
+
+    /// One that began then, nanoseconds since boot.
+    fn program_at(&mut self, pid: u32, parent: u32, start_boottime: u64) {
         self.model.event(Event::Exec {
             process: id(pid),
-            start_boottime: u64::from(pid),
+            start_boottime,
             parent,
             rights: iotrace_common::rights::Rights::of_user(0),
             comm: b"python3".to_vec(),
             args: vec![b"train.py".to_vec()],
         });
+    }
+
+    /// One that began so many milliseconds after the run.
+    pub fn program_later(&mut self, pid: u32, parent: u32, ms: u64) {
+        self.program_at(pid, parent, START + ms * MS);
+    }
+
+    /// It ends so many milliseconds after the start of the run.
+    pub fn ends(&mut self, pid: u32, ms: u64) {
+        self.model.event(Event::Exit {
+            process: id(pid),
+            time: START + ms * MS,
+            status: 0,
+        });
+    }
+
+    /// It runs this executable.
+    pub fn runs(&mut self, pid: u32, exe: &str) {
+        self.model.event(Event::Exe {
+            process: id(pid),
+            path: exe.as_bytes().to_vec(),
+        });
+    }
+
+    /// It used a CPU for so many milliseconds.
+    pub fn computes(&mut self, pid: u32, ms: u64) {
+        let time = CpuTime {
+            cpu_ns: ms * MS,
+            ..CpuTime::default()
+        };
+        self.model.add_cpu(id(pid), &time);
     }
 
     /// A worker that is forked.
