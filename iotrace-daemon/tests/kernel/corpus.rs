@@ -236,6 +236,7 @@ fn epochs_are_passes_over_the_data() {
         "epochs",
         &[
             "shuffled",
+            "checked_before",
             "one_file",
             "mapped_with_small_index",
             "staged",

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::uses::Uses;
-use iotrace_model::{About, Model, groups::Groups, run::Run};
+use super::{ranks::are_beside, uses::Uses};
+use iotrace_model::{Model, groups::Groups, run::Run};
 
 /// A worker that read less than this share of the mean is idle.
 const IDLE_SHARE: f64 = 0.1;
@@ -89,7 +89,7 @@ pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balanc
         .collect();
     let most = of_ranks.iter().max_by_key(|share| share.bytes);
     if let Some(most) = most.map(|share| share.process) {
-        of_ranks.retain(|share| is_beside(model, run, most, share.process));
+        of_ranks.retain(|share| are_beside(model, run, most, share.process));
     }
     Balance {
         ranks: (of_ranks.len() > 1).then(|| Cohort::new(model, of_ranks)),
@@ -98,19 +98,6 @@ pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balanc
             .flat_map(|shares| cohorts(model, shares))
             .collect(),
     }
-}
-
-/// Whether a process may be another rank beside `one`: it runs the same program, at a time at which that one does. What is
-/// not known of a process excludes nothing.
-fn is_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
-    let [one, other] = [one, other].map(|process| &model.processes()[process as usize].about);
-    let began = |about: &About| match about.start_boottime {
-        0 => i64::MIN,
-        start => run.clock.unix_ns_of_boottime(start),
-    };
-    let ended = |about: &About| about.end.map_or(i64::MAX, |end| run.clock.unix_ns(end));
-    let is_alike = one.exe == other.exe || one.exe.is_empty() || other.exe.is_empty();
-    is_alike && began(other) < ended(one) && began(one) < ended(other)
 }
 
 fn sum(process: u32, shares: &[Share]) -> Share {

@@ -2,7 +2,8 @@
 //!
 //! A file has been passed over once when as many bytes of it were read as it has, or when it was opened and about all of
 //! it was read. The k-th epoch is the k-th pass over the files, from its first read to its last. Where every rank reads all
-//! the data, passes are counted by rank. Files of validation and test are left out where there are others.
+//! the data, passes are counted by rank. Files of validation and test are left out where there are others, and so are reads
+//! of other programs before and after the training.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,6 +12,7 @@ use std::{
 
 use super::{
     page_cache,
+    ranks::strangers,
     saves::parent,
     uses::{Uses, Visit},
 };
@@ -138,7 +140,9 @@ struct Pass {
 
 /// Finds the epochs.
 pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
-    let mut visits: Vec<&Visit> = uses.visits.iter().collect();
+    let strangers = strangers(model, uses, groups);
+    let trains = |visit: &&Visit| !strangers.contains(&groups.of(visit.process));
+    let mut visits: Vec<&Visit> = uses.visits.iter().filter(trains).collect();
     visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
     let mut files: Vec<&[&Visit]> = visits.chunk_by(|a, b| a.file == b.file).collect();
     let is_evaluation = |reads: &&[&Visit]| is_of_evaluation(model.file(reads[0].file).path);

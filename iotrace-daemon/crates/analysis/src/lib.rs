@@ -17,6 +17,7 @@ pub mod merged;
 mod naming;
 pub mod page_cache;
 pub mod phases;
+mod ranks;
 pub mod saves;
 pub mod series;
 pub mod startup;

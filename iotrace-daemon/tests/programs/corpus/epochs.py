@@ -4,6 +4,7 @@ import mmap
 import os
 import random
 import shutil
+import subprocess
 
 from truth import main, read, train
 
@@ -30,6 +31,12 @@ def passes(truth, number, files, pause=0.1):
 
 
 def shuffled(truth):
+    passes(truth, 3, FILES)
+
+
+def checked_before(truth):
+    with open("sums", "w") as sums:
+        subprocess.run(["cksum", *FILES], stdout=sums, check=True)
     passes(truth, 3, FILES)
 
 
@@ -112,7 +119,7 @@ def one_large():
 
 
 BEFORE = {
-    **{name: [images] for name in ("shuffled", "staged", "workers", "with_validation", "with_saves")},
+    **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [one_large] for name in ("one_file", "staged_by_read_and_write", "mapped_with_small_index")},
 }
 BEFORE["with_validation"].append(lambda: prepare(VALIDATION))

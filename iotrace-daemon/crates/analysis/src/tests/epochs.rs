@@ -43,6 +43,29 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
     order
 }
 
+/// Another program reads all data once, from so many milliseconds on; then there are two epochs.
+fn with_another(program: &str, from: u64) -> Job {
+    let mut job = Job::new(5_000);
+    known(&mut job, 10);
+    for (pid, exe) in [(1, "/usr/bin/python3"), (2, program)] {
+        job.program(pid, 0);
+        job.runs(pid, exe);
+    }
+    pass(&mut job, &[2], &shuffled(10, 0), from);
+    pass(&mut job, &[1], &shuffled(10, 1), 1_000);
+    pass(&mut job, &[1], &shuffled(10, 2), 2_000);
+    job
+}
+
+#[test]
+fn programs_that_check_the_data_before_make_no_epoch() {
+    let epochs = |program, from| with_another(program, from).analysis().epochs.epochs.len();
+    assert_eq!(epochs("/usr/bin/sha256sum", 0), 2);
+    assert_eq!(epochs("/usr/bin/sha256sum", 3_000), 2);
+    // The same program may train on.
+    assert_eq!(epochs("/opt/bin/python3", 3_000), 3);
+}
+
 #[test]
 fn passes_over_mapped_files_are_not_told() {
     let mut job = Job::new(5_000);
