@@ -859,6 +859,34 @@ fn read_amplification() {
     silent(&on_shards(30, false, "", &kept), "read-amplification");
 }
 
+/// A job that copies its data to a local disk first is not advised to.
+#[test]
+fn a_job_that_stages_its_data() {
+    let report = on_shards(
+        150,
+        false,
+        "",
+        &format!(
+            "{READ_ALL}\nimport os, shutil\nlocal = os.path.dirname(sys.argv[1]) + '/local'\n\
+             os.mkdir(local)\n\
+             for name in names: shutil.copy(name, local)\n\
+             for _ in range(6):\n  \
+             for name in os.listdir(local): read(open(os.path.join(local, name), 'rb', 0))"
+        ),
+    );
+    assert_eq!(report["copies"].as_array().expect("copies").len(), 8);
+    assert_eq!(report["epochs"].as_array().expect("epochs").len(), 6);
+    for code in [
+        "stage-the-data-set",
+        "slow-mount",
+        "input-bound",
+        "data-set-fits-in-memory",
+        "cold-first-epoch",
+    ] {
+        silent(&report, code);
+    }
+}
+
 /// Two loader workers in each epoch, which between them read 96 files of eight directories in the order that `order` makes of
 /// the list `names` and the number `epoch`.
 fn epochs_in_order(order: &str) -> Value {

@@ -194,11 +194,7 @@ fn print(figures: &Figures) {
             Some(median(&mut of(most)?) / median(&mut of(0)?))
         };
         if let [Some(shared), Some(full), Some(own)] = Way::ALL.map(ratio) {
-            let word = if shared.max(full) <= LIMIT {
-                "reached"
-            } else {
-                "missed"
-            };
+            let word = table::verdict(shared.max(full) <= LIMIT);
             println!(
                 "{most} recordings to none: {shared:.2} shared, {full:.2} at detail full, {own:.2} each its own; target {LIMIT} \
                  shared: {word}"

@@ -77,11 +77,7 @@ pub fn run(options: &Options) -> Result<()> {
         ("CPU time", &cpu[full], TARGET_CPU),
     ] {
         let median = Spread::of(figures).context("no figure")?.median;
-        let word = if median <= target {
-            "reached"
-        } else {
-            "missed"
-        };
+        let word = table::verdict(median <= target);
         println!("{what} of record --standalone: {median:.2} s, target {target} s: {word}");
     }
     Ok(())

@@ -23,6 +23,11 @@ pub fn print(rows: &[Vec<String>]) {
     }
 }
 
+/// The word for a target.
+pub fn verdict(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "missed" }
+}
+
 /// A row of the words that `|` parts.
 pub fn words(text: &str) -> Vec<String> {
     text.split('|').map(str::to_owned).collect()

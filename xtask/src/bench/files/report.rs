@@ -7,7 +7,7 @@ use super::visit::{Detail, Run, Visit};
 use super::{FEW, WORKERS};
 use crate::bench::iotrace::Outcome;
 use crate::bench::stats::Spread;
-use crate::bench::table::{self, words};
+use crate::bench::table::{self, verdict, words};
 
 /// Bytes of iotrace's memory a file, at most.
 const BYTES_PER_FILE: f64 = 400.0;
@@ -213,8 +213,4 @@ fn mib(bytes: u64) -> f64 {
 
 fn seconds(figures: &[f64]) -> String {
     Spread::of(figures).map_or("?".into(), |spread| format!("{:.3}", spread.median))
-}
-
-fn verdict(reached: bool) -> &'static str {
-    if reached { "reached" } else { "missed" }
 }

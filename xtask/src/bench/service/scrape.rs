@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{MIB, Memory, Scrape, Service, program};
 use crate::bench::stats::quantile;
-use crate::bench::{Common, machine, scratch};
+use crate::bench::{Common, machine, scratch, table};
 
 const TARGET_MS: f64 = 100.0;
 /// Jobs that the processes are of.
@@ -98,11 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
     );
     println!(
         "target: a scrape under {TARGET_MS} ms: {}",
-        if last.1[1] < TARGET_MS {
-            "reached"
-        } else {
-            "missed"
-        }
+        table::verdict(last.1[1] < TARGET_MS)
     );
     for sleeper in &mut sleepers {
         drop(sleeper.stdin.take());

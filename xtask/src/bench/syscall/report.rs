@@ -96,14 +96,7 @@ impl Target {
         let ratio = results.ratio(self.over, self.under)?;
         let mut row = vec![self.name.to_owned(), format!("{:.2}", self.limit)];
         row.extend(cells(ratio, 2));
-        row.push(
-            if ratio.median <= self.limit {
-                "reached"
-            } else {
-                "missed"
-            }
-            .to_owned(),
-        );
+        row.push(table::verdict(ratio.median <= self.limit).to_owned());
         Some(row)
     }
 }

@@ -139,7 +139,6 @@ fn print_own(basic: Option<&[Costs; 2]>, trace: Option<&[Costs; 2]>) {
 fn print_targets(costs: Option<&[Costs; 2]>, whole: f64) {
     let mut rows = vec![table::words("target|limit|measured|")];
     let median = |figures: &[f64]| Spread::of(figures).map(|spread| spread.median);
-    let verdict = |is_reached: bool| if is_reached { "reached" } else { "missed" }.to_owned();
     for (at, pattern) in Pattern::ALL.into_iter().enumerate() {
         let Some(costs) = costs.map(|costs| &costs[at]) else {
             continue;
@@ -153,7 +152,7 @@ fn print_targets(costs: Option<&[Costs; 2]>, whole: f64) {
                     format!("{what}, {}", pattern.title()),
                     format!("{limit}"),
                     format!("{median:.1}"),
-                    verdict(median <= limit),
+                    table::verdict(median <= limit).into(),
                 ]);
             }
         }
@@ -162,7 +161,7 @@ fn print_targets(costs: Option<&[Costs; 2]>, whole: f64) {
         "operations a second, none missing in any round".into(),
         "1000000".into(),
         format!("{whole:.0}"),
-        verdict(whole >= 1e6),
+        table::verdict(whole >= 1e6).into(),
     ]);
     table::print(&rows);
 }
