@@ -75,6 +75,8 @@ pub struct Scratch {
     pub mount_root: u64,
     pub length: u64,
     pub done: u64,
+    /// What became of the name (`files::btf::path`).
+    pub became: u32,
     pub walk: Walk,
     pub look: Look,
 }
