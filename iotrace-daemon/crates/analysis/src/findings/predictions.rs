@@ -8,8 +8,8 @@ use crate::{
     whatif::{CannotTell, Prediction, Program, Single, WhatIf, replayable},
 };
 
-/// Segments of a timeline that is replayed for a report, at most. `docs/guide/whatif.md` says what that takes.
-pub const MAX_SEGMENTS: u64 = 1 << 20;
+/// Segments of a timeline that is replayed for a report, at most: about 2 s and 100 MB if all findings ask for predictions.
+pub const MAX_SEGMENTS: u64 = 400_000;
 
 /// What the predictions of a finding are; empty if it asks for none or the recording has no timeline.
 #[derive(Clone, Debug, Default)]
