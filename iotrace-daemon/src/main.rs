@@ -20,6 +20,7 @@ mod operations;
 mod output;
 mod phases;
 mod progress;
+mod quote;
 mod record;
 mod remote;
 mod report;

@@ -14,6 +14,7 @@ use super::{
     meter::Meter,
     newest,
     output::{self, Format, Place, TextOptions},
+    quote::quote,
     stage::{Tier, stage},
 };
 use iotrace_analysis::findings::thresholds::Thresholds;
@@ -116,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(selection) => Report::of_selection(&job.model, &job.run, &classifier, selection),
         None => Report::with(&job.model, &job.run, &classifier, &thresholds),
     };
-    let report = report.of_nodes(&job.nodes);
+    let mut report = report.of_nodes(&job.nodes);
     if let Some(tier) = &args.stage_to {
         if format == Format::Html {
             bail!("write --format text or json: a list of files to copy is no page");
@@ -125,6 +126,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let is_complete = job.nodes.iter().all(|node| node.complete);
+    if args.choice().is_none() {
+        quote(&mut report, &recordings);
+    }
     let view = args.choice().map(|choice| View::new(&report, choice));
     if view.is_some() && format == Format::Html {
         bail!(

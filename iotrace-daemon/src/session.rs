@@ -14,6 +14,7 @@ use super::{
     config::Sorting,
     output::{self, Place},
     progress::Progress,
+    quote::quote,
     record::{Args, Waits},
     report::next_steps,
 };
@@ -192,7 +193,10 @@ impl Session {
             classifier,
             thresholds,
         } = &self.sorting;
-        let report = Report::with(&self.model, &self.run, classifier, thresholds);
+        let mut report = Report::with(&self.model, &self.run, classifier, thresholds);
+        if is_complete {
+            quote(&mut report, std::slice::from_ref(&self.directory));
+        }
         let (format, extent) = (self.args.format(), self.args.text.extent());
         let place = self.args.place();
         place.write(&extent, |layout, out| {

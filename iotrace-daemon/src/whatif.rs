@@ -11,15 +11,16 @@ use std::{
 use anyhow::{Context as _, bail};
 use iotrace_analysis::{
     findings::thresholds::Thresholds,
-    whatif::{Change, Part, Prediction, Program, Replayed, Speed, WhatIf},
+    whatif::{Change, Prediction, Program, Replayed, Single, Speed, WhatIf, replayable},
 };
-use iotrace_common::{diag, key::FileId};
+use iotrace_common::key::FileId;
 use iotrace_model::{Model, input::ProcessId, timeline::Segment};
 use iotrace_phases::{Classifier, path_glob::PathGlob};
 use iotrace_recording::{self, Recorded, memory::disk, timeline};
 use iotrace_report::{
     Extent, Report, escape,
     units::{duration, share},
+    whatif::{prediction_json, replayed_json},
 };
 use serde_json::{Value, json};
 
@@ -27,11 +28,8 @@ use super::output::{Place, TextOrJson};
 
 /// Storage speeds that are tried if no change is given.
 const USUAL_SPEEDS: [f64; 3] = [2.0, 4.0, f64::INFINITY];
-/// Share of the recorded time by which the model may be off before its answers are not to be trusted.
-const MAX_MODEL_ERROR: f64 = 0.2;
 /// Mounts that an error names.
 const MAX_NAMED: usize = 5;
-const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -164,37 +162,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// CPUs of a recording that can be replayed.
 fn check(directory: &Path, recorded: &Recorded) -> anyhow::Result<u32> {
-    let directory = directory.display();
-    let Some(timeline) = &recorded.run.timeline else {
-        bail!("record again with --waits=timeline: {directory} has no timeline");
-    };
-    let lost = recorded.run.losses.get(WAITS_LOST).copied().unwrap_or(0);
-    if lost > 0 {
-        bail!(
-            "record again on a less busy host: {lost} waits were lost, so a replay of {directory} would be wrong"
-        );
-    }
-    if timeline.dropped > 0 {
-        bail!(
-            "record a shorter part with --duration: {} of {} waits had no room in the timeline of {directory}",
-            timeline.dropped,
-            timeline.dropped + timeline.segments
-        );
-    }
+    let cpus = replayable(&recorded.run)
+        .with_context(|| format!("cannot replay {}", directory.display()))?;
     if !recorded.complete {
         log::warn!("the recording was not ended properly: the prediction is for what it has");
     }
-    Ok(timeline.cpus)
+    Ok(cpus)
 }
 
 /// Processes whose main threads the run is judged by.
 fn mains(recorded: &Recorded) -> Vec<ProcessId> {
     let Recorded { model, run, .. } = recorded;
     let report = Report::with(model, run, Classifier::builtin(), &Thresholds::default());
-    let judged = report.analysis().waits.judged().iter();
-    judged
-        .map(|waiter| model.processes()[waiter.process as usize].id)
-        .collect()
+    report.analysis().waits.mains(model)
 }
 
 /// Files with a speed of their own.
@@ -255,27 +235,20 @@ fn speeds(args: &Args) -> Vec<f64> {
 fn in_words(args: &Args, storage: f64) -> String {
     let mut words = Vec::new();
     if !args.storage.is_empty() || speeds(args).len() > 1 {
-        words.push(format!("storage {}", times(storage)));
+        words.push(Single::Storage(storage).to_string());
     }
     for At { name, speed } in &args.mount {
-        words.push(format!("{name} {}", times(speed.0)));
+        words.push(format!("{name} {}", Speed::Times(speed.0)));
     }
     for At { name, speed } in &args.file {
-        words.push(match speed.0 {
-            Speed::Times(factor) => format!("{name} {}", times(factor)),
-            Speed::Typical => format!("{name} fast"),
-        });
+        words.push(format!("{name} {}", speed.0));
     }
-    words.extend(args.workers.map(|count| format!("workers {count}")));
-    words.extend(args.cpus.map(|count| format!("CPUs {count}")));
+    let counts = [
+        args.workers.map(Single::Workers),
+        args.cpus.map(Single::Cpus),
+    ];
+    words.extend(counts.into_iter().flatten().map(|one| one.to_string()));
     words.join(", ")
-}
-
-fn times(factor: f64) -> String {
-    match factor.is_finite() {
-        true => format!("{factor}x"),
-        false => "infinite".into(),
-    }
 }
 
 fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
@@ -288,7 +261,7 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
         error * 100.0,
         whatif.cpus(),
     )?;
-    if error.abs() > MAX_MODEL_ERROR {
+    if !whatif.is_trusted() {
         writeln!(
             out,
             "Do not trust these predictions: the replay of the unchanged timeline differs too much from the recorded time."
@@ -348,37 +321,16 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn object(whatif: &WhatIf, rows: &[Row]) -> Value {
-    let rows = rows.iter().map(|Row { change, prediction }| {
-        let mut row = replayed(&prediction.replayed);
-        row["change"] = json!(change);
-        row["low_seconds"] = json!(seconds(prediction.low));
-        row["high_seconds"] = json!(seconds(prediction.high));
-        row["is_predictable"] = json!(prediction.is_predictable);
-        row
-    });
+    let rows = rows.iter();
+    let rows = rows.map(|Row { change, prediction }| prediction_json(change, prediction));
     json!({
-        "recorded_seconds": seconds(whatif.recorded_ns),
-        "unchanged": replayed(&whatif.unchanged),
+        "recorded_seconds": whatif.recorded_ns as f64 / 1e9,
+        "unchanged": replayed_json(&whatif.unchanged),
         "model_error": whatif.model_error(),
-        "is_trusted": whatif.model_error().abs() <= MAX_MODEL_ERROR,
+        "is_trusted": whatif.is_trusted(),
         "cpus": whatif.cpus(),
         "predictions": rows.collect::<Vec<_>>(),
     })
-}
-
-fn replayed(replayed: &Replayed) -> Value {
-    let parts = replayed.parts.iter();
-    let parts = parts.map(|(part, ns)| (part.name().to_owned(), json!(seconds(*ns))));
-    json!({
-        "seconds": seconds(replayed.ns),
-        "limited_by": replayed.bottleneck().map(|(part, _): (Part, u64)| part.name()),
-        "parts": parts.collect::<serde_json::Map<_, _>>(),
-        "busy_cpus": replayed.busy_cpus,
-    })
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 #[cfg(test)]

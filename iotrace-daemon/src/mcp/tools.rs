@@ -26,6 +26,7 @@ use super::{
     recordings::check_links,
     sql,
 };
+use crate::quote::quote;
 
 /// Rows, or lines, of an answer whose asker named no number.
 const LIMIT: usize = 50;
@@ -196,6 +197,19 @@ fn with_report<T>(
     answer(&report_of(context, &job))
 }
 
+/// As [`with_report`], for answers that have findings.
+fn with_findings<T>(
+    context: &Context,
+    names: &[String],
+    answer: impl FnOnce(&Report<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let recordings = context.recordings.named(names)?;
+    let job = iotrace_recording::read_job(&recordings)?;
+    let mut report = report_of(context, &job);
+    quote(&mut report, &recordings);
+    answer(&report)
+}
+
 fn report_of<'a>(context: &'a Context, job: &'a Job) -> Report<'a> {
     let sorting = &context.sorting;
     Report::with(
@@ -250,7 +264,7 @@ fn list_recordings(context: &Context, _: Nothing) -> anyhow::Result<String> {
 }
 
 fn summary(context: &Context, asked: OfRecordings) -> anyhow::Result<String> {
-    with_report(context, &asked.recordings, |report| {
+    with_findings(context, &asked.recordings, |report| {
         let answer = object(|out| iotrace_report::summary_json(report, out))?;
         Ok(fitted(
             answer,
@@ -261,7 +275,7 @@ fn summary(context: &Context, asked: OfRecordings) -> anyhow::Result<String> {
 
 fn findings(context: &Context, asked: OfRecordings) -> anyhow::Result<String> {
     const KEYS: [&str; 4] = ["verdict", "findings", "looked_at", "not_looked_at"];
-    with_report(context, &asked.recordings, |report| {
+    with_findings(context, &asked.recordings, |report| {
         let mut answer = object(|out| iotrace_report::summary_json(report, out))?;
         answer.retain(|key, _| KEYS.contains(&&**key));
         Ok(fitted(
@@ -292,7 +306,7 @@ fn report_section(context: &Context, asked: OfSection) -> anyhow::Result<String>
             asked.name
         );
     }
-    with_report(context, &asked.recordings, |report| {
+    with_findings(context, &asked.recordings, |report| {
         let mut text = Vec::new();
         let extent = Extent::Sections(vec![asked.name.clone()]);
         iotrace_report::text(report, &extent, Layout::plain(Layout::MAX_WIDTH), &mut text)?;

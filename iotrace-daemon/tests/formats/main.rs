@@ -13,6 +13,7 @@ mod golden;
 mod html;
 mod html_tools;
 mod mcp;
+mod predictions;
 mod recording;
 mod report_jobs;
 mod selection;

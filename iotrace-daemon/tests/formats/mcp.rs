@@ -45,12 +45,12 @@ async def main():
 asyncio.run(main())
 "#;
 
-struct Said {
+pub struct Said {
     tools: Vec<Value>,
     results: Vec<(Value, String)>,
 }
 
-fn ask(directories: &[&Path], calls: Value) -> Said {
+pub fn ask(directories: &[&Path], calls: Value) -> Said {
     let (_keep, place) = directory();
     let directories = json!(directories).to_string();
     let calls = calls.to_string();
@@ -75,7 +75,7 @@ fn text_of(value: &Value) -> String {
 impl Said {
     /// The answers in order, each an object and no error.
     #[track_caller]
-    fn objects(&self) -> Vec<Value> {
+    pub fn objects(&self) -> Vec<Value> {
         let object = |(is_error, text): &(Value, String)| {
             assert_eq!(*is_error, json!(false), "{text}");
             assert!(text.len() <= MOST_BYTES, "{} bytes", text.len());

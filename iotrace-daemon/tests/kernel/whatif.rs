@@ -11,7 +11,7 @@ use std::{
 
 use crate::common::{
     Iotrace, directory,
-    export::{exported, gunzipped},
+    export::{exported, gunzipped, report_of},
     python,
     run::Finished,
     slow::{Slow, Speed},
@@ -71,6 +71,21 @@ const COMPUTE_BOUND: Setup = Setup {
 };
 
 fn record(setup: Setup) -> Finished {
+    let (truth, finished) = record_with(setup, "--waits=timeline");
+    // The program's own clock has all but the interpreter's start and end.
+    let (own, recorded) = (
+        seconds(&truth["seconds"]),
+        seconds(&whatif(&finished.recording, &[])["recorded_seconds"]),
+    );
+    assert!(
+        (own..own + MAX_START).contains(&recorded),
+        "{recorded} s of {own} s"
+    );
+    finished
+}
+
+/// Records with an option for waits; what the program says itself, and the recording.
+fn record_with(setup: Setup, waits: &str) -> (Value, Finished) {
     let (_keep, dir) = directory();
     let speed = |read: f64| Speed {
         read: Duration::from_secs_f64(read / 1000.0 * ((1 << 20) / FILE_BYTES) as f64),
@@ -113,20 +128,11 @@ fn record(setup: Setup) -> Finished {
     let command = command.chain(numbers.map(|number| number.to_string().into()));
     let finished = Iotrace::record()
         .flush("250ms")
-        .args(["--waits=timeline"])
+        .args([waits])
         .command(command);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
-    // The program's own clock has all but the interpreter's start and end.
-    let (own, recorded) = (
-        seconds(&truth["seconds"]),
-        seconds(&whatif(&finished.recording, &[])["recorded_seconds"]),
-    );
-    assert!(
-        (own..own + MAX_START).contains(&recorded),
-        "{recorded} s of {own} s"
-    );
-    finished
+    (truth, finished)
 }
 
 fn output(recording: &Path, args: &[&str]) -> Output {
@@ -443,6 +449,41 @@ fn what_cannot_be_told_is_refused() {
         .args(["--waits=timeline"])
         .command(["sleep", "0.1"]);
     refused(&no_workers.recording, &["--workers", "2"], "not known");
+}
+
+/// The finding on waits for storage, or the one that explains it.
+#[track_caller]
+fn storage_bound(report: &Value) -> &Value {
+    let code = Value::from("storage-bound");
+    let mut findings = report["findings"].as_array().expect("findings").iter();
+    let found = findings.find(|finding| {
+        let also = finding["also"].as_array().expect("codes");
+        finding["code"] == code || also.contains(&code)
+    });
+    found.unwrap_or_else(|| panic!("{:#}", report["findings"]))
+}
+
+#[test]
+fn a_finding_quotes_what_is_predicted() {
+    turn::alone();
+    let recorded = record(STORAGE_BOUND);
+    let predicted = whatif(&recorded.recording, &["--storage", "2x,infinite"]);
+    for report in [recorded.report(), report_of(&[&recorded.recording])] {
+        let finding = storage_bound(&report);
+        assert_eq!(finding["predictions"], predicted["predictions"]);
+        assert_eq!(finding["recorded_seconds"], predicted["recorded_seconds"]);
+        assert_eq!(finding["not_predicted"], Value::Null);
+        let saved = seconds(&finding["recorded_seconds"])
+            - seconds(&finding["predictions"][1]["high_seconds"]);
+        assert!(seconds(&finding["saves_at_most_seconds"]) >= saved);
+    }
+    let (_, plain) = record_with(STORAGE_BOUND, "--waits");
+    for report in [plain.report(), report_of(&[&plain.recording])] {
+        let finding = storage_bound(&report);
+        for key in ["predictions", "recorded_seconds", "not_predicted"] {
+            assert_eq!(finding.get(key), None, "{finding:#}");
+        }
+    }
 }
 
 /// The spans of an export's lanes of states, by process and thread, in order of time; and its arrows by number.

@@ -37,7 +37,7 @@ use startup::Startup;
 use uses::Uses;
 use waits::Waits;
 
-use iotrace_model::{Model, groups::Groups, run::Run};
+use iotrace_model::{Model, groups::Groups, run::Run, timeline::Segment};
 use iotrace_phases::{context::Sorted, copies::Copies};
 
 /// What one run says.
@@ -101,5 +101,16 @@ impl Analysis {
         });
         analysis.series = uses.series;
         analysis
+    }
+
+    /// Has findings quote predictions. The timeline is only read if one of them asks for it and the run has one that can be
+    /// replayed soon; `read` may fail, and then nothing is quoted.
+    pub fn quote<E>(
+        &mut self,
+        model: &Model,
+        run: &Run,
+        read: impl FnOnce() -> Result<Vec<Segment>, E>,
+    ) -> Result<(), E> {
+        findings::predictions::add(&mut self.findings, (model, run), &self.waits, read)
     }
 }

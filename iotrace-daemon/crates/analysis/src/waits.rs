@@ -13,6 +13,7 @@ use iotrace_common::diag;
 use iotrace_model::{
     Model,
     groups::Groups,
+    input::ProcessId,
     run::Run,
     waits::{Interval, Key, Leaf},
 };
@@ -170,6 +171,12 @@ impl Waits {
     /// The threads that the run is judged by.
     pub fn judged(&self) -> &[Waiter] {
         &self.waiters[..self.judged]
+    }
+
+    /// The processes of these.
+    pub fn mains(&self, model: &Model) -> Vec<ProcessId> {
+        let of = |waiter: &Waiter| model.processes()[waiter.process as usize].id;
+        self.judged().iter().map(of).collect()
     }
 
     /// What these waited for, as far as it tells what the run waited for: all of it was seen, and it is known what for.

@@ -25,6 +25,7 @@ mod text;
 mod unseen;
 mod verdict;
 pub mod view;
+pub mod whatif;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -44,6 +45,7 @@ pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, uni
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
 use iotrace_model::{
     FailureCount, FailureKey, IoTotals, Model, Row, counters::Counters, input::Place, run::Run,
+    timeline::Segment,
 };
 use iotrace_phases::{
     Classifier,
@@ -230,6 +232,11 @@ impl<'a> Report<'a> {
     /// What the counts say of the job.
     pub fn analysis(&self) -> &Analysis {
         &self.analysis
+    }
+
+    /// Has findings quote predictions from the timeline, which is only read if they do ([`Analysis::quote`]).
+    pub fn quote<E>(&mut self, read: impl FnOnce() -> Result<Vec<Segment>, E>) -> Result<(), E> {
+        self.analysis.quote(self.model, self.run, read)
     }
 
     /// Rows, grouped by file so that each file is summed over its processes in passing.

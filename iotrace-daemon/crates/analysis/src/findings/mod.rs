@@ -11,6 +11,7 @@ mod hangs;
 mod input;
 mod looked;
 mod passes;
+pub mod predictions;
 mod saving;
 mod starting;
 mod storage;
@@ -21,6 +22,7 @@ mod workers;
 use std::cmp::Reverse;
 
 use facts::Facts;
+use predictions::Predictions;
 use thresholds::Thresholds;
 
 pub use looked::{LOOKED_AT, not_looked_at};
@@ -80,7 +82,7 @@ impl Confidence {
 }
 
 /// What following the advice saves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Saving {
     /// Wall time of the run, nanoseconds, at most.
     pub at_most_ns: u64,
@@ -89,6 +91,8 @@ pub struct Saving {
     pub confidence: Confidence,
     /// What might make it less, and was not looked at.
     pub not_looked_at: &'static [&'static str],
+    /// What a replay of the timeline says of the advised change.
+    pub predictions: Predictions,
     /// Whether the job did not wait for what it would save.
     is_hidden: bool,
 }
@@ -207,6 +211,7 @@ impl Data<'_> {
             severity: Severity::of_share(self.share_of_run(at_most_ns)),
             confidence,
             not_looked_at,
+            predictions: Predictions::default(),
             is_hidden,
         }
     }

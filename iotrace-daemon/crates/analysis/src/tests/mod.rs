@@ -4,4 +4,5 @@ mod durable;
 mod epochs;
 mod findings;
 mod job;
+mod predictions;
 mod saves;

@@ -11,18 +11,20 @@
 mod path;
 mod program;
 mod replay;
+mod single;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iotrace_common::key::FileId;
-use iotrace_model::input::ProcessId;
+use iotrace_common::{diag, key::FileId};
+use iotrace_model::{input::ProcessId, run::Run};
 
 pub use path::Part;
 use program::Order;
 pub use program::Program;
 use replay::{Outcome, Pace, replay};
+pub use single::Single;
 
 /// Share of a prediction by which it may be wrong in any case.
 const BASE_ERROR: f64 = 0.03;
@@ -34,6 +36,9 @@ const MAX_ORDER_ERROR: f64 = 0.1;
 const MAX_WORKER_RATIO: f64 = 2.0;
 /// A thread that was paused by storage for less than this share of the time of the one with most is no worker.
 const MIN_WORKER_SHARE: f64 = 0.1;
+/// Share of the recorded time by which the model may be off before its predictions are not to be trusted.
+const MAX_MODEL_ERROR: f64 = 0.2;
+const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
 /// How fast storage is, in relation to the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,6 +76,14 @@ impl Default for Change {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotTell {
+    #[error("record again with --waits=timeline: the recording has no timeline")]
+    NoTimeline,
+    #[error("record again on a less busy host: {0} waits were lost, so a replay would be wrong")]
+    WaitsLost(u64),
+    #[error(
+        "record a shorter part with --duration: {dropped} of {waits} waits had no room in the timeline"
+    )]
+    NoRoom { dropped: u64, waits: u64 },
     #[error("the timeline has no main thread to predict: record the program from its start")]
     NoMainThread,
     #[error(
@@ -88,6 +101,19 @@ pub enum CannotTell {
     NothingTypical,
     #[error("the recorded wake-ups contradict each other: record again on a less busy host")]
     Contradiction,
+}
+
+/// CPUs of a recorded run, if a replay of its timeline can be right.
+pub fn replayable(run: &Run) -> Result<u32, CannotTell> {
+    let timeline = run.timeline.ok_or(CannotTell::NoTimeline)?;
+    match run.losses.get(WAITS_LOST).copied().unwrap_or(0) {
+        0 if timeline.dropped > 0 => Err(CannotTell::NoRoom {
+            dropped: timeline.dropped,
+            waits: timeline.dropped + timeline.segments,
+        }),
+        0 => Ok(timeline.cpus),
+        lost => Err(CannotTell::WaitsLost(lost)),
+    }
 }
 
 /// A replayed run, nanoseconds.
@@ -157,9 +183,20 @@ impl WhatIf {
         (replayed - recorded) / recorded.max(1.0)
     }
 
+    /// Whether the model is so near to the recording that its predictions can be trusted.
+    pub fn is_trusted(&self) -> bool {
+        self.model_error().abs() <= MAX_MODEL_ERROR
+    }
+
     /// CPUs of the recording.
     pub fn cpus(&self) -> u32 {
         self.cpus
+    }
+
+    /// Workers of the recording, if it is known how others would share their work.
+    pub fn workers(&self) -> Result<u32, CannotTell> {
+        let pool = even_pool(&self.program, self.root)?;
+        Ok(self.program.most_at_once(&pool) as u32)
     }
 
     /// Replays it with a change.
@@ -278,12 +315,8 @@ impl<'a> Changed<'a> {
     }
 }
 
-/// Threads of a pool, and how many workers each of them represents if there were `workers`, which share the work evenly.
-fn workers_of(
-    program: &Program,
-    root: usize,
-    workers: u32,
-) -> Result<(Vec<usize>, f64), CannotTell> {
+/// Workers that share their work evenly.
+fn even_pool(program: &Program, root: usize) -> Result<Vec<usize>, CannotTell> {
     let pool = program.workers(root, MIN_WORKER_SHARE);
     let mut busy: Vec<u64> = pool
         .iter()
@@ -298,6 +331,16 @@ fn workers_of(
     {
         return Err(CannotTell::UnevenWorkers);
     }
+    Ok(pool)
+}
+
+/// Threads of a pool, and how many workers each of them represents if there were `workers`, which share the work evenly.
+fn workers_of(
+    program: &Program,
+    root: usize,
+    workers: u32,
+) -> Result<(Vec<usize>, f64), CannotTell> {
+    let pool = even_pool(program, root)?;
     let share = f64::from(workers) / program.most_at_once(&pool) as f64;
     let main = program.threads[root].process;
     let of_pool = |worker: &usize| program.threads[*worker].process;

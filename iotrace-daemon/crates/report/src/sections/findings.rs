@@ -8,8 +8,14 @@ use crate::text::{
     table::{Page, Style},
     units::{bytes, count, duration, share, some_rate},
 };
-use crate::{Report, merged, text::head};
-use iotrace_analysis::findings::{Finding, LOOKED_AT, Severity, Subject, Value};
+use crate::{Report, merged, text::head, whatif::prediction_json};
+use iotrace_analysis::{
+    findings::{
+        Finding, LOOKED_AT, Severity, Subject, Value,
+        predictions::{Predictions, Quote},
+    },
+    whatif::Prediction,
+};
 use serde_json::{Map, Value as Json, json};
 
 /// Subjects that are shown.
@@ -54,6 +60,9 @@ fn finding_lines(report: &Report<'_>, page: &mut Page<'_>, finding: &Finding) ->
         saves += &format!("; not known: {}", saving.not_looked_at.join(", "));
     }
     page.indented(Style::Plain, &saves)?;
+    for line in predicted(&saving.predictions) {
+        page.indented(Style::Plain, &line)?;
+    }
     let evidence: Vec<String> = finding
         .evidence
         .iter()
@@ -73,6 +82,41 @@ fn finding_lines(report: &Report<'_>, page: &mut Page<'_>, finding: &Finding) ->
         )?;
     }
     page.indented(Style::Good, &finding.advice)
+}
+
+/// What the changes give that were predicted, in one line, and which were not, in one each.
+fn predicted(predictions: &Predictions) -> Vec<String> {
+    let quotes: Vec<String> = predictions.quotes.iter().map(in_words).collect();
+    let mut lines = Vec::new();
+    if !quotes.is_empty() {
+        let recorded = duration(predictions.recorded_ns);
+        lines.push(format!(
+            "Predicted instead of {recorded}: {}",
+            quotes.join("; ")
+        ));
+    }
+    let missing = predictions.missing.iter();
+    lines.extend(missing.map(|reason| format!("Not predicted: {reason}")));
+    lines
+}
+
+fn in_words(quote: &Quote) -> String {
+    let Prediction {
+        replayed,
+        low,
+        high,
+        ..
+    } = &quote.prediction;
+    let limit = replayed.bottleneck();
+    let limit = limit.map(|(part, _)| format!(", limited by {}", part.label()));
+    format!(
+        "{} {} ({} to {}{})",
+        quote.change,
+        duration(replayed.ns),
+        duration(*low),
+        duration(*high),
+        limit.unwrap_or_default()
+    )
 }
 
 /// The key `findings`.
@@ -122,7 +166,7 @@ fn finding_json(report: &Report<'_>, finding: &Finding) -> Json {
         ((*name).to_owned(), value)
     });
     let saving = &finding.saving;
-    json!({
+    let mut object = json!({
         "code": finding.code,
         "severity": saving.severity.name(),
         "saves_at_most_seconds": seconds(saving.at_most_ns),
@@ -134,7 +178,22 @@ fn finding_json(report: &Report<'_>, finding: &Finding) -> Json {
         "subjects": finding.subjects.iter().map(|of| subject_json(report, of)).collect::<Vec<_>>(),
         "advice": finding.advice,
         "also": finding.also,
-    })
+    });
+    let Predictions {
+        recorded_ns,
+        quotes,
+        missing,
+    } = &saving.predictions;
+    if !quotes.is_empty() {
+        let quotes = quotes.iter();
+        let quotes = quotes.map(|one| prediction_json(&one.change.to_string(), &one.prediction));
+        object["recorded_seconds"] = json!(seconds(*recorded_ns));
+        object["predictions"] = quotes.collect();
+    }
+    if !missing.is_empty() {
+        object["not_predicted"] = missing.iter().map(ToString::to_string).collect();
+    }
+    object
 }
 
 fn subject_json(report: &Report<'_>, subject: &Subject) -> Json {

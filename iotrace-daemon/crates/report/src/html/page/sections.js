@@ -82,6 +82,14 @@ const sections = (() => {
     const pairs = (evidence) => Object.entries(evidence ?? {}).flatMap(([key, value]) =>
       [el("dt", {}, words(visible(key))), el("dd", {}, byKey(key, value))]);
     const subject = (one) => el("li", {}, `${visible(one.kind)} `, el("code", {}, visible(one.name)), one.pid ? ` (pid ${one.pid})` : null);
+    const predicted = (finding) => {
+      if (!finding.predictions?.length && !finding.not_predicted?.length) return null;
+      const quotes = (finding.predictions ?? []).map((one) =>
+        `${visible(one.change)} ${duration(one.seconds)} (${duration(one.low_seconds)} to ${duration(one.high_seconds)}${one.limited_by ? `, limited by ${words(one.limited_by)}` : ""})`);
+      const missing = (finding.not_predicted ?? []).map((reason) => `Not predicted: ${visible(reason)}.`);
+      return el("p", { class: "note", "data-predicted": finding.code },
+        [quotes.length ? `Predicted instead of ${duration(finding.recorded_seconds)}: ${quotes.join("; ")}.` : null, ...missing].filter(Boolean).join(" "));
+    };
     const cards = report.findings.map((finding) =>
       el("details", { class: `finding ${severities.includes(finding.severity) ? finding.severity : "low"}`, "data-code": finding.code },
         el("summary", {}, el("span", { class: "severity" }, visible(finding.severity)), " ", visible(finding.title ?? words(finding.code)),
@@ -89,6 +97,7 @@ const sections = (() => {
         el("p", { class: "advice" }, visible(finding.advice ?? "")),
         el("p", { class: "note" }, el("code", {}, visible(finding.code)), `: confidence ${visible(finding.confidence)}`,
           finding.not_looked_at?.length ? `; not known: ${finding.not_looked_at.map(visible).join(", ")}` : null),
+        predicted(finding),
         el("dl", { class: "evidence" }, pairs(finding.evidence)),
         filter(finding),
         finding.subjects?.length ? el("details", {}, el("summary", {}, `${count(finding.subjects.length)} concerned`),

@@ -14,8 +14,12 @@ use iotrace_analysis::findings::{Finding, LOOKED_AT, Severity};
 /// Column at which the text of a finding begins.
 const TEXT_COLUMN: usize = 10;
 
-/// What to change, or that there is nothing.
-pub fn findings(report: &Report<'_>, columns: usize, shown: usize) -> Lines {
+/// What to change, or that there is nothing: so many findings, and whether with predictions.
+pub fn findings(
+    report: &Report<'_>,
+    columns: usize,
+    (shown, with_predictions): (usize, bool),
+) -> Lines {
     let findings = &report.analysis.findings;
     if findings.is_empty() {
         let text = format!("Nothing to change in {}.", LOOKED_AT.join(", "));
@@ -27,6 +31,9 @@ pub fn findings(report: &Report<'_>, columns: usize, shown: usize) -> Lines {
     let mut lines = vec![(Style::Dim, format!(" {heading}{gap}{saves}"))];
     for (index, finding) in findings.iter().take(shown).enumerate() {
         lines.extend(finding_lines(report, finding, index + 1, columns));
+        if with_predictions {
+            lines.extend(predicted(finding, columns));
+        }
     }
     let rest = findings.len().saturating_sub(shown);
     if rest > 0 {
@@ -36,6 +43,25 @@ pub fn findings(report: &Report<'_>, columns: usize, shown: usize) -> Lines {
         ));
     }
     lines
+}
+
+/// How long the run would take, in short.
+fn predicted(finding: &Finding, columns: usize) -> Lines {
+    let quotes = finding.saving.predictions.quotes.iter();
+    let quotes: Vec<String> = quotes
+        .map(|quote| {
+            format!(
+                "{} with {}",
+                duration(quote.prediction.replayed.ns),
+                quote.change
+            )
+        })
+        .collect();
+    if quotes.is_empty() {
+        return Vec::new();
+    }
+    let text = format!("Predicted: {}.", quotes.join(", "));
+    wrapped(Style::Plain, &text, columns, TEXT_COLUMN, 1)
 }
 
 fn finding_lines(report: &Report<'_>, finding: &Finding, number: usize, columns: usize) -> Lines {

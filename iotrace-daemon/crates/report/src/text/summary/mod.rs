@@ -73,9 +73,11 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         _ => findings(report, columns, shown),
     };
     let rest = MAX_LINES.saturating_sub(above.len() + trust.len());
-    let mut below = changes(MAX_FINDINGS);
-    if below.len() + events_lines.len() > rest {
-        below = changes(1);
+    let mut below = changes((MAX_FINDINGS, true));
+    for fewer in [(MAX_FINDINGS, false), (1, false)] {
+        if below.len() + events_lines.len() > rest {
+            below = changes(fewer);
+        }
     }
     events_lines.truncate(rest.saturating_sub(below.len()));
     let room = rest.saturating_sub(events_lines.len() + below.len());
