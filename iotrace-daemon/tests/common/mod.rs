@@ -14,6 +14,7 @@ pub mod fio;
 pub mod golden;
 pub mod library;
 pub mod made;
+pub mod quiet;
 pub mod run;
 pub mod slow;
 pub mod truth;

@@ -6,7 +6,7 @@ use std::{fs, process::Command, time::Duration};
 use crate::common::{
     Iotrace, directory,
     export::report_of,
-    python,
+    python, quiet,
     slow::{Slow, Speed},
     text, turn,
 };
@@ -128,7 +128,7 @@ fn differences(program: &str, truth: &Value, found: &Value) -> Vec<String> {
 
 /// Compares a program's waits with its own clocks; what the report says of its main thread. `verdict`: of the run.
 fn check(program: &str, verdict: &str, is_cached: bool) -> Value {
-    let (truth, found, report) = waited(program, is_cached, &[]);
+    let (truth, found, report) = quiet::measured(|| waited(program, is_cached, &[]));
     let seconds = |value: &Value| value.as_f64().expect("seconds");
     let leaf = |name: &str| seconds(&found["leaves"][name]);
     let whole = seconds(&found["running_seconds"]) + seconds(&found["waiting_seconds"]);

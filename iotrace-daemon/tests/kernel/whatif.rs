@@ -12,7 +12,7 @@ use std::{
 use crate::common::{
     Iotrace, directory,
     export::{exported, gunzipped, report_of},
-    python,
+    python, quiet,
     run::Finished,
     slow::{Slow, Speed},
     turn,
@@ -184,8 +184,9 @@ fn compare(before: Setup, args: &[&str], after: Setup) -> Compared {
     let (mut predictions, mut recorded, mut real) = (Vec::new(), Vec::new(), Vec::new());
     let mut said = format!("{args:?}");
     for _ in 0..RUNS {
-        let found = whatif(&record(before).recording, args);
-        let once = seconds(&whatif(&record(after).recording, &[])["recorded_seconds"]);
+        let found = whatif(&quiet::measured(|| record(before)).recording, args);
+        let changed = quiet::measured(|| record(after));
+        let once = seconds(&whatif(&changed.recording, &[])["recorded_seconds"]);
         let prediction = found["predictions"][0].clone();
         said += &format!(
             "\n  predicted {:.3} s ({:.3} to {:.3}, predictable: {}), recorded {:.3} s, model error {:+.1} %, {}; real {once:.3} s\n    {}",
