@@ -445,8 +445,17 @@ fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
 struct Training {
     /// Of files whose first and last read is known: both moments, by start.
     exact: Vec<(i64, i64)>,
+    /// The last reads of these, in order.
+    ends: Vec<i64>,
     /// Of all files, by start; with each the latest end of all up to it.
     spans: Vec<(i64, i64)>,
+}
+
+/// The part of a sorted list whose keys are from one to another, this one left out.
+fn between<T>(sorted: &[T], from: i64, to: i64, key: impl Fn(&T) -> i64) -> &[T] {
+    let place = |time: i64| sorted.partition_point(|one| key(one) < time);
+    let (first, behind) = (place(from), place(to));
+    &sorted[first..behind.max(first)]
 }
 
 impl Training {
@@ -454,6 +463,8 @@ impl Training {
         let exact = visits.iter().filter(|v| v.is_exact);
         let mut exact: Vec<(i64, i64)> = exact.map(|v| (v.start, v.end)).collect();
         exact.sort_unstable();
+        let mut ends: Vec<i64> = exact.iter().map(|(_, end)| *end).collect();
+        ends.sort_unstable();
         let mut spans: Vec<(i64, i64)> = visits.iter().map(|v| (v.start, v.end)).collect();
         spans.sort_unstable();
         let mut latest = i64::MIN;
@@ -461,7 +472,7 @@ impl Training {
             latest = latest.max(*end);
             *end = latest;
         }
-        Self { exact, spans }
+        Self { exact, ends, spans }
     }
 
     /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).
@@ -470,27 +481,15 @@ impl Training {
             return (None, None);
         }
         let (start, end) = (event.start, event.end);
-        let within = |from: i64, to: i64| to.min(end) - from.max(start);
         let is_half = |ns: i64| ns >= (end - start + 1) / 2;
         let (from, to) = self.longest_gap(start, end);
-        if is_half(within(from.unwrap_or(i64::MIN), to.unwrap_or(i64::MAX))) {
+        let gap = to.unwrap_or(i64::MAX).min(end) - from.unwrap_or(i64::MIN).max(start);
+        if is_half(gap) {
             let pause = from.zip(to).map(|(from, to)| (to - from) as u64);
             return (Some(true), pause);
         }
-        // What was used for longer than the event may have been read meanwhile or not: only its ends are known.
-        let mut known = Vec::new();
-        let until = self.exact.partition_point(|(from, _)| *from < end);
-        for (from, to) in &self.exact[..until] {
-            match to - from <= end - start {
-                true => known.push((*from, *to)),
-                false => known.extend([(*from, *from), (*to, *to)]),
-            }
-        }
-        known.retain(|(_, to)| *to > start);
-        known.sort_unstable();
-        known.push((end, end));
         let mut reached = start;
-        let goes_on = known.into_iter().all(|(from, to)| {
+        let goes_on = self.known_reads(start, end).into_iter().all(|(from, to)| {
             let gap = from - reached;
             reached = reached.max(to);
             !is_half(gap)
@@ -498,25 +497,48 @@ impl Training {
         (goes_on.then_some(false), None)
     }
 
-    /// The longest part of an event in which no training file can have been read: the last read before it and the first
-    /// one after it, also outside of the event.
+    /// When training files are known to have been read between two moments, by start, and the second moment. What was used for
+    /// longer than that may have been read meanwhile or not: only its ends are known.
+    fn known_reads(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
+        let length = end - start;
+        let first = |visit: &(i64, i64)| visit.0;
+        let near = between(&self.exact, start.saturating_sub(length), end, first).iter();
+        let mut known: Vec<(i64, i64)> = near
+            .map(|(from, to)| match to - from <= length {
+                true => (*from, *to),
+                false => (*from, *from),
+            })
+            .collect();
+        let ends = between(&self.ends, start, end, |end| *end);
+        known.extend(ends.iter().map(|end| (*end, *end)));
+        known.retain(|(_, to)| *to > start);
+        known.sort_unstable();
+        known.push((end, end));
+        known
+    }
+
+    /// The longest time within two moments in which no training file can have been read: the last read before it and the first
+    /// one after it, which may lie outside of them.
     fn longest_gap(&self, start: i64, end: i64) -> (Option<i64>, Option<i64>) {
         // Spans are in order of their starts, and so are the latest ends.
-        let first = self.spans.partition_point(|(_, latest)| *latest <= start);
-        let before = first.checked_sub(1).map(|at| self.spans[at].1);
-        let behind = self.spans[first..].iter();
-        let behind = behind.take_while(|(from, _)| *from < end);
-        let mut gaps = vec![];
-        let mut reached = before;
-        for (from, latest) in behind {
-            gaps.push((reached, Some(*from)));
-            reached = Some(reached.map_or(*latest, |reached| reached.max(*latest)));
+        let first = self.spans.partition_point(|(from, _)| *from <= start);
+        let mut reached = first.checked_sub(1).map(|at| self.spans[at].1);
+        let mut longest = (i64::MIN, (None, None));
+        for at in first..=self.spans.len() {
+            let next = self.spans.get(at).copied();
+            let (from, to) = (
+                reached.unwrap_or(i64::MIN).max(start),
+                next.map_or(i64::MAX, |(from, _)| from).min(end),
+            );
+            let gap = to.saturating_sub(from);
+            if gap > longest.0 {
+                longest = (gap, (reached, next.map(|(from, _)| from)));
+            }
+            reached = match next {
+                Some((from, latest)) if from < end => Some(latest),
+                _ => break,
+            };
         }
-        let next = self.spans.partition_point(|(from, _)| *from < end);
-        gaps.push((reached, self.spans.get(next).map(|(from, _)| *from)));
-        let within = |(from, to): &(Option<i64>, Option<i64>)| {
-            to.unwrap_or(i64::MAX).min(end) - from.unwrap_or(i64::MIN).max(start)
-        };
-        gaps.into_iter().max_by_key(within).unwrap_or((None, None))
+        longest.1
     }
 }

@@ -85,8 +85,13 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
 }
 
 /// Share of the time between their first and last reads in which the readers of training data neither read nor used a CPU;
-/// `None` where CPU time is not known.
+/// `None` where CPU time is not known on all nodes.
 fn idle_share(data: &Data<'_>) -> Option<f64> {
+    let processes = data.model.processes().iter();
+    let nodes = processes.map(|process| process.node + 1).max()?;
+    if data.model.computing().nodes() < nodes {
+        return None;
+    }
     let mut spans: BTreeMap<u32, (i64, i64, u64)> = BTreeMap::new();
     for visit in &data.uses.visits {
         let of_visit = (visit.start, visit.end, 0);

@@ -220,6 +220,7 @@ impl Data<'_> {
 /// All findings, those that save the most time first; of one cause, one.
 pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     let facts = Facts::new(data);
+    let usual = saving::usual_pause(data);
     let mut findings = Vec::new();
     findings.extend(hangs::call_hangs(data));
     findings.extend(input::bound(data, &facts));
@@ -228,9 +229,9 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(access::small_files(data, &facts));
     findings.extend(access::open_per_sample(data, &facts));
     findings.extend(starting::metadata_storm(data));
-    findings.extend(saving::fsync_bound(data));
-    findings.extend(saving::one_writer(data));
-    findings.extend(saving::stalled(data));
+    findings.extend(saving::fsync_bound(data, usual));
+    findings.extend(saving::one_writer(data, usual));
+    findings.extend(saving::stalled(data, usual));
     findings.extend(saving::not_durable(data));
     findings.extend(workers::unbalanced(data));
     findings.extend(workers::idle(data));

@@ -29,8 +29,7 @@ fn held_ns(save: &Event, usual: u64) -> Option<u64> {
 }
 
 /// The saves that may have held up training for half of their time; those in the background are left out.
-fn held<'a>(data: &Data<'a>) -> Vec<Held<'a>> {
-    let usual = usual_pause(data);
+fn held<'a>(data: &Data<'a>, usual: u64) -> Vec<Held<'a>> {
     let held = |save: &'a Event| {
         let ns = held_ns(save, usual);
         Held {
@@ -67,8 +66,8 @@ fn files<'a>(data: &Data<'_>, saves: impl IntoIterator<Item = &'a Event>) -> Vec
 }
 
 /// Saves that spend their time in syncs, and may have held up training.
-pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
-    let held = held(data);
+pub fn fsync_bound(data: &Data<'_>, usual: u64) -> Option<Finding> {
+    let held = held(data, usual);
     let saves = || held.iter().map(|held| held.save);
     let time: u64 = saves().map(Event::ns).sum();
     // The syncs of one process follow each other; those of several overlap, so the longest counts.
@@ -104,9 +103,9 @@ pub fn fsync_bound(data: &Data<'_>) -> Option<Finding> {
 }
 
 /// Saves that one of several ranks writes alone, and that may have held up training.
-pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
+pub fn one_writer(data: &Data<'_>, usual: u64) -> Option<Finding> {
     let ranks = data.analysis.balance.ranks.as_ref()?.shares.len();
-    let held = held(data);
+    let held = held(data, usual);
     let saves = || held.iter().map(|held| held.save);
     let time: u64 = saves().map(Event::ns).sum();
     let held_ns: u64 = held.iter().map(|held| held.ns).sum();
@@ -147,9 +146,8 @@ pub fn one_writer(data: &Data<'_>) -> Option<Finding> {
 
 /// Saves for which training waits: training reads stop. What comes after the last read of the run holds up nothing, and a
 /// pause that is not longer than those without a save is none.
-pub fn stalled(data: &Data<'_>) -> Option<Finding> {
+pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
     let saves = &data.analysis.checkpoints;
-    let usual = usual_pause(data);
     let stalled = saves.iter().filter_map(|save| {
         let ns = held_ns(save, usual)?;
         (ns > 0).then_some((save, ns))
@@ -263,8 +261,13 @@ pub fn not_durable(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// The median of the pauses between reads of training data that no save is in, nanoseconds; 0 without any.
-fn usual_pause(data: &Data<'_>) -> u64 {
+/// The median of the pauses between reads of training data that no save is in, nanoseconds; 0 without any, or without a save
+/// to compare it with.
+pub fn usual_pause(data: &Data<'_>) -> u64 {
+    let mut saves = data.analysis.checkpoints.as_slice();
+    if saves.is_empty() {
+        return 0;
+    }
     let mut reads: Vec<(i64, i64)> = data
         .uses
         .visits
@@ -272,8 +275,16 @@ fn usual_pause(data: &Data<'_>) -> u64 {
         .map(|visit| (visit.start, visit.end))
         .collect();
     reads.sort_unstable();
-    let saves = &data.analysis.checkpoints;
-    let has_save = |from: i64, to: i64| saves.iter().any(|save| save.start < to && from < save.end);
+    // Pauses and saves are in order.
+    let mut has_save = |from: i64, to: i64| {
+        while let [first, rest @ ..] = saves
+            && first.end <= from
+        {
+            saves = rest;
+        }
+        let mut near = saves.iter().take_while(|save| save.start < to);
+        near.any(|save| from < save.end)
+    };
     let mut pauses = Vec::new();
     let mut reached = i64::MAX;
     for (start, end) in reads {
