@@ -224,6 +224,27 @@ fn training_reads_go_on_or_stop() {
         found[1].training_pause_ns.map(|ns| ns / 1_000_000),
         Some(1_110)
     );
+    // Workers fill their queue at the beginning of a save.
+    let queue = || {
+        let mut job = Job::new(60_000);
+        for sample in 0..6_u64 {
+            let from = 900 + sample * 50;
+            job.read(
+                used(2, &format!("/data/{sample}.tar"), from, from + 40),
+                MIB,
+            );
+        }
+        job.read(used(2, "/data/next.tar", 2_010, 2_050), MIB);
+        job.write(used(1, "/out/step_1.ckpt", 1_000, 2_000), MIB, 0);
+        job
+    };
+    let save = &queue().analysis().checkpoints[0];
+    assert_eq!(save.training_stopped, Some(true));
+    assert_eq!(save.training_pause_ns, Some(820_000_000));
+    // Of a file that was used all the time only the first and the last read are known.
+    let mut beside = queue();
+    beside.read(used(3, "/data/long.tar", 950, 9_000), MIB);
+    assert_eq!(beside.analysis().checkpoints[0].training_stopped, None);
     // A worker that kept its file open over a save may have read or not.
     let mut job = Job::new(60_000);
     job.read(used(2, "/data/shard-0.tar", 100, 5_000), MIB);
