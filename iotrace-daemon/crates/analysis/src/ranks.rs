@@ -1,12 +1,13 @@
-//! Which of the processes that read training data train: ranks run one program at one time, with their workers. A program
-//! that checks, counts or caches the data does not.
+//! Which of the processes that read training data train: ranks run one program at one time, with their workers. A program that
+//! checks or caches the data does not.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::uses::{Uses, Visit};
 use iotrace_model::{About, Model, groups::Groups, run::Run};
 
-/// Whether two processes may be ranks of one job. What is not known of a process excludes nothing.
+/// Whether two processes may be ranks of one job: they run one program, at one time or as ranks of other numbers. What is
+/// not known of a process excludes nothing.
 pub fn are_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
     let [one, other] = [one, other].map(|process| about(model, process));
     let began = |about: &About| match about.start_boottime {
@@ -14,7 +15,12 @@ pub fn are_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
         start => run.clock.unix_ns_of_boottime(start),
     };
     let ended = |about: &About| about.end.map_or(i64::MAX, |end| run.clock.unix_ns(end));
-    run_the_same(one, other) && began(other) < ended(one) && began(one) < ended(other)
+    let number = |about: &About| about.role.rank.map(|rank| rank.number);
+    let are_told_apart = number(one)
+        .zip(number(other))
+        .is_some_and(|(one, other)| one != other);
+    let is_at_one_time = began(other) < ended(one) && began(one) < ended(other);
+    run_the_same(one, other) && (is_at_one_time || are_told_apart)
 }
 
 /// First processes of ranks that run another program than the one that reads most, and read only before or after it.
