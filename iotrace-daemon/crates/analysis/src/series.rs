@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use iotrace_model::{
     IoTotals,
     counters::{
-        BYTES_FETCHED, BYTES_READ, Counters, FAILED_NS, FAILURES, FIRST_OPERATION, LAST_OPERATION,
-        MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, UNION_READ_NS, WRITE_NS,
+        BYTES_FETCHED, Counters, FAILED_NS, FAILURES, FIRST_OPERATION, LAST_OPERATION,
+        MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, WRITE_NS,
     },
 };
 use iotrace_phases::phase::{Direction, Phase};
+
+use super::phases::split;
 
 /// Calls, bytes and time in calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,29 +47,6 @@ impl Flow {
             sync_ns: v[SYNC_NS],
             failed_ns: v[FAILED_NS],
         }
-    }
-
-    /// Bytes and time of the reads among these counters, and all else.
-    fn split(counters: &Counters) -> [Self; 2] {
-        let v = &counters.v;
-        let reads = IoTotals {
-            bytes_read: v[BYTES_READ],
-            ns: v[READ_NS],
-            merged_ns: v[UNION_READ_NS],
-            ..IoTotals::default()
-        };
-        let whole = Self::of(counters);
-        let rest = Self {
-            io: whole.io.since(&reads),
-            read_ns: 0,
-            ..whole
-        };
-        let reads = Self {
-            io: reads,
-            read_ns: v[READ_NS],
-            ..Self::default()
-        };
-        [reads, rest]
     }
 
     /// Adds another.
@@ -165,12 +144,15 @@ impl Filling {
             self.bounds = Some(bounds);
         }
         self.processes.entry(process).or_default().add(&flow);
-        let [reads, rest] = Flow::split(counters);
+        let apart = (phases.len() > 1).then(|| {
+            let (reads, rest) = split(counters);
+            (Flow::of(&reads), Flow::of(&rest))
+        });
         for (phase, direction) in phases {
-            let part = match direction {
-                _ if phases.len() == 1 => flow,
-                Direction::Read => reads,
-                Direction::Write => rest,
+            let part = match (apart, direction) {
+                (None, _) => flow,
+                (Some((reads, _)), Direction::Read) => reads,
+                (Some((_, rest)), Direction::Write) => rest,
             };
             let phase = usize::from(phase.code()) - 1;
             self.phases[phase].add(&part);
