@@ -9,13 +9,13 @@ use std::{
 /// CPUs that other programs use, and the host takes away, up to which the machine is quiet.
 const MAX_CPUS: f64 = 0.25;
 /// How often one thing is measured at most.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// How often all tests of a program measure something again: on a machine that is never quiet they must end, too.
 static AGAIN: AtomicU32 = AtomicU32::new(30);
 
 /// Does something with children, all of which have ended then; again if other programs disturbed it.
 pub fn measured<T>(mut work: impl FnMut() -> T) -> T {
-    for _ in 1..ATTEMPTS {
+    for _ in 1..MAX_ATTEMPTS {
         let before = Ticks::now();
         let result = work();
         let cpus = Ticks::now().others_since(&before);
@@ -47,7 +47,12 @@ impl Ticks {
         let stat = fs::read_to_string("/proc/stat").expect("/proc/stat");
         let line = stat.lines().next().expect("a line of all CPUs");
         // user, nice, system, idle, iowait, irq, softirq, steal; those of guests are in user and nice.
-        let of: Vec<u64> = numbers(line).take(8).collect();
+        let of: Vec<u64> = line
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .map(number)
+            .collect();
         let own = fs::read_to_string("/proc/self/stat").expect("/proc/self/stat");
         let behind_name = own.rsplit(')').next().expect("a name in brackets");
         // utime, stime, cutime and cstime are its fields 14 to 17, and behind the name is the third.
@@ -56,7 +61,7 @@ impl Ticks {
         Self {
             all,
             busy: all - of[3] - of[4],
-            own: own.map(|field| field.parse::<u64>().expect("ticks")).sum(),
+            own: own.map(number).sum(),
         }
     }
 
@@ -68,6 +73,6 @@ impl Ticks {
     }
 }
 
-fn numbers(line: &str) -> impl Iterator<Item = u64> {
-    line.split_whitespace().filter_map(|word| word.parse().ok())
+fn number(field: &str) -> u64 {
+    field.parse().expect("ticks")
 }

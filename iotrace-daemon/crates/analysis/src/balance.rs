@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{ranks::are_beside, uses::Uses};
+use super::{
+    ranks::are_beside,
+    uses::{Uses, Visit},
+};
 use iotrace_model::{Model, groups::Groups, run::Run};
 
 /// A worker that read less than this share of the mean is idle.
@@ -61,12 +64,13 @@ pub struct Balance {
     pub ranks: Option<Cohort>,
 }
 
-/// Finds who read at one time, and how much each.
-pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balance {
+/// What was read, by whose it is: `of` says that of a process.
+pub fn shares(visits: &[Visit], of: impl Fn(u32) -> u32) -> BTreeMap<u32, Share> {
     let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
-    for visit in &uses.visits {
-        let share = shares.entry(visit.process).or_insert(Share {
-            process: visit.process,
+    for visit in visits {
+        let process = of(visit.process);
+        let share = shares.entry(process).or_insert(Share {
+            process,
             start: visit.start,
             end: visit.end,
             ..Share::default()
@@ -76,17 +80,18 @@ pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balanc
         share.start = share.start.min(visit.start);
         share.end = share.end.max(visit.end);
     }
+    shares
+}
+
+/// Finds who read at one time, and how much each.
+pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balance {
     let mut ranks: BTreeMap<u32, Vec<Share>> = BTreeMap::new();
-    for share in shares.values() {
-        ranks
-            .entry(groups.of(share.process))
-            .or_default()
-            .push(share.clone());
+    for share in shares(&uses.visits, |process| process).into_values() {
+        let rank = groups.of(share.process);
+        ranks.entry(rank).or_default().push(share);
     }
-    let mut of_ranks: Vec<Share> = ranks
-        .iter()
-        .map(|(rank, shares)| sum(*rank, shares))
-        .collect();
+    let of_ranks = shares(&uses.visits, |process| groups.of(process));
+    let mut of_ranks: Vec<Share> = of_ranks.into_values().collect();
     let most = of_ranks.iter().max_by_key(|share| share.bytes);
     if let Some(most) = most.map(|share| share.process) {
         of_ranks.retain(|share| are_beside(model, run, most, share.process));
@@ -97,16 +102,6 @@ pub fn balance(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Balanc
             .into_values()
             .flat_map(|shares| cohorts(model, shares))
             .collect(),
-    }
-}
-
-fn sum(process: u32, shares: &[Share]) -> Share {
-    Share {
-        process,
-        bytes: shares.iter().map(|share| share.bytes).sum(),
-        read_ns: shares.iter().map(|share| share.read_ns).sum(),
-        start: shares.iter().map(|share| share.start).min().unwrap_or(0),
-        end: shares.iter().map(|share| share.end).max().unwrap_or(0),
     }
 }
 

@@ -1,9 +1,12 @@
 //! Which of the processes that read training data train: ranks run one program at one time, with their workers. A program that
 //! checks or caches the data does not.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use super::uses::{Uses, Visit};
+use super::{
+    balance::{Share, shares},
+    uses::Uses,
+};
 use iotrace_model::{About, Model, groups::Groups, run::Run};
 
 /// Whether two processes may be ranks of one job: they run one program, at one time or as ranks of other numbers. What is
@@ -25,32 +28,19 @@ pub fn are_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
 
 /// First processes of ranks that run another program than the one that reads most, and read only before or after it.
 pub fn strangers(model: &Model, uses: &Uses, groups: &Groups) -> HashSet<u32> {
-    let mut readers: BTreeMap<u32, (u64, i64, i64)> = BTreeMap::new();
-    for Visit {
-        process,
-        start,
-        end,
-        bytes,
-        ..
-    } in &uses.visits
-    {
-        let first = (0, *start, *end);
-        let reader = readers.entry(groups.of(*process)).or_insert(first);
-        *reader = (reader.0 + bytes, reader.1.min(*start), reader.2.max(*end));
-    }
+    let readers = shares(&uses.visits, |process| groups.of(process));
     // Of those that read as much, the one that came last: data are cached and checked before.
-    let most = readers
-        .iter()
-        .max_by_key(|(_, (bytes, start, _))| (*bytes, *start));
-    let Some((trainer, (_, begin, end))) = most.map(|(trainer, read)| (*trainer, *read)) else {
+    let most = readers.values().max_by_key(|read| (read.bytes, read.start));
+    let Some(trainer) = most else {
         return HashSet::new();
     };
-    let trainer = about(model, trainer);
-    let is_stranger = |(process, (_, start, last)): (&u32, &(u64, i64, i64))| {
-        let is_apart = *last <= begin || *start >= end;
-        (is_apart && !run_the_same(trainer, about(model, *process))).then_some(*process)
+    let program = about(model, trainer.process);
+    let is_stranger = |read: &&Share| {
+        let is_apart = read.end <= trainer.start || read.start >= trainer.end;
+        is_apart && !run_the_same(program, about(model, read.process))
     };
-    readers.iter().filter_map(is_stranger).collect()
+    let strangers = readers.values().filter(is_stranger);
+    strangers.map(|read| read.process).collect()
 }
 
 fn about(model: &Model, process: u32) -> &About {

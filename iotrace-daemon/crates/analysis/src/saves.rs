@@ -482,10 +482,8 @@ impl Training {
         }
         let (start, end) = (event.start, event.end);
         let is_half = |ns: i64| ns >= (end - start + 1) / 2;
-        let (from, to) = self.longest_gap(start, end);
-        let gap = to.unwrap_or(i64::MAX).min(end) - from.unwrap_or(i64::MIN).max(start);
+        let (gap, pause) = self.longest_gap(start, end);
         if is_half(gap) {
-            let pause = from.zip(to).map(|(from, to)| (to - from) as u64);
             return (Some(true), pause);
         }
         let mut reached = start;
@@ -517,28 +515,26 @@ impl Training {
         known
     }
 
-    /// The longest time within two moments in which no training file can have been read: the last read before it and the first
-    /// one after it, which may lie outside of them.
-    fn longest_gap(&self, start: i64, end: i64) -> (Option<i64>, Option<i64>) {
+    /// The longest time in which no training file can have been read: nanoseconds of it within two moments, and nanoseconds
+    /// from the last read before it to the first one after it, which may lie outside of them, if there is one of each.
+    fn longest_gap(&self, start: i64, end: i64) -> (i64, Option<u64>) {
         // Spans are in order of their starts, and so are the latest ends.
-        let first = self.spans.partition_point(|(from, _)| *from <= start);
-        let mut reached = first.checked_sub(1).map(|at| self.spans[at].1);
-        let mut longest = (i64::MIN, (None, None));
-        for at in first..=self.spans.len() {
+        let mut at = self.spans.partition_point(|(from, _)| *from <= start);
+        let mut reached = at.checked_sub(1).map(|before| self.spans[before].1);
+        let mut longest = (i64::MIN, None);
+        loop {
             let next = self.spans.get(at).copied();
-            let (from, to) = (
-                reached.unwrap_or(i64::MIN).max(start),
-                next.map_or(i64::MAX, |(from, _)| from).min(end),
-            );
-            let gap = to.saturating_sub(from);
+            let from = reached.unwrap_or(i64::MIN).max(start);
+            let gap = next.map_or(end, |(next, _)| next.min(end)) - from;
             if gap > longest.0 {
-                longest = (gap, (reached, next.map(|(from, _)| from)));
+                let pause = reached.zip(next);
+                longest = (gap, pause.map(|(before, (next, _))| (next - before) as u64));
             }
-            reached = match next {
-                Some((from, latest)) if from < end => Some(latest),
-                _ => break,
-            };
+            match next {
+                Some((next, latest)) if next < end => reached = Some(latest),
+                _ => return longest,
+            }
+            at += 1;
         }
-        longest.1
     }
 }

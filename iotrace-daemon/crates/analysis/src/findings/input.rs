@@ -6,7 +6,7 @@ use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
     thresholds::*,
 };
-use crate::merged::of_slices;
+use crate::{balance::shares, merged::of_slices};
 use iotrace_model::{counters::*, groups::Groups};
 use iotrace_phases::phase::{Direction, Phase};
 
@@ -92,17 +92,10 @@ fn idle_share(data: &Data<'_>) -> Option<f64> {
     if data.model.computing().nodes() < nodes {
         return None;
     }
-    let mut spans: BTreeMap<u32, (i64, i64, u64)> = BTreeMap::new();
-    for visit in &data.uses.visits {
-        let of_visit = (visit.start, visit.end, 0);
-        let (start, end, read_ns) = spans.entry(visit.process).or_insert(of_visit);
-        (*start, *end) = ((*start).min(visit.start), (*end).max(visit.end));
-        *read_ns += visit.read_ns;
-    }
     let (mut busy, mut all) = (0, 0);
-    for (process, (start, end, read_ns)) in spans {
-        busy += read_ns + data.model.computing().of_process(process)?;
-        all += u64::try_from(end - start).unwrap_or(0);
+    for (process, read) in shares(&data.uses.visits, |process| process) {
+        busy += read.read_ns + data.model.computing().of_process(process)?;
+        all += u64::try_from(read.end - read.start).unwrap_or(0);
     }
     Some(1.0 - busy as f64 / all.max(1) as f64)
 }
