@@ -3,6 +3,7 @@
 mod durable;
 mod epochs;
 mod findings;
-mod job;
+pub mod job;
 mod predictions;
 mod saves;
+pub mod timeline;

@@ -11,7 +11,10 @@ use iotrace_model::{
     waits::{Leaf, Waited},
 };
 
-use super::job::{Job, id};
+use super::{
+    job::{Job, id},
+    timeline::{MAIN, MS, WORKER, ended, pipeline, segment},
+};
 use crate::{
     findings::{
         Finding,
@@ -20,55 +23,17 @@ use crate::{
     whatif::{CannotTell, Part, Single},
 };
 
-const MS: u64 = 1_000_000;
-const MAIN: u32 = 10;
-const WORKER: u32 = 20;
 const SAMPLES: u64 = 40;
 /// How long the pipeline takes, milliseconds.
-const RUN: u64 = 25 * SAMPLES + 10;
-
-/// A segment of the main thread of process `pid`; times in milliseconds.
-fn segment(pid: u32, [off, woken, on]: [u64; 3], cause: Cause, by: Option<u32>) -> Segment {
-    Segment {
-        process: id(pid),
-        tid: pid,
-        off: off * MS,
-        woken: woken * MS,
-        on: on * MS,
-        cause,
-        by,
-        file: None,
-        phase: 0,
-    }
-}
-
-fn ended(pid: u32, time: u64) -> Segment {
-    segment(pid, [time; 3], Cause::Preempted, None)
-}
-
-/// A worker waits for `cause` for 20 ms and computes for 5 ms; the main thread computes for 10 ms on each sample.
-fn pipeline(cause: Cause) -> Vec<Segment> {
-    let mut all = vec![
-        ended(MAIN, 0),
-        segment(WORKER, [0, 0, 0], Cause::Born, Some(MAIN)),
-    ];
-    for index in 0..SAMPLES {
-        let (from, to) = (25 * index, 25 * (index + 1));
-        let idle = if index == 0 { 0 } else { from + 10 };
-        all.push(segment(MAIN, [idle, to, to], Cause::Thread, Some(WORKER)));
-        all.push(segment(WORKER, [from, from + 20, from + 20], cause, None));
-    }
-    all.extend([ended(WORKER, 25 * SAMPLES), ended(MAIN, RUN)]);
-    all
-}
+const RUN_MS: u64 = 25 * SAMPLES + 10;
 
 /// The job whose main thread waited for this for all of the time in which it did not run.
 fn waiting_for(leaf: Leaf) -> Job {
-    let mut job = Job::new(RUN);
+    let mut job = Job::new(RUN_MS);
     job.program(MAIN, 1);
     job.worker(WORKER, MAIN);
     waited(&mut job, MAIN, leaf);
-    job.flush(RUN);
+    job.flush(RUN_MS);
     job.run.timeline = Some(TimelineRun {
         cpus: 2,
         segments: 2 * SAMPLES,
@@ -81,7 +46,7 @@ fn waited(job: &mut Job, pid: u32, leaf: Leaf) {
     let ran = 10 * SAMPLES * MS;
     for (leaf, by, ns) in [
         (Leaf::Running, None, ran),
-        (leaf, Some(id(WORKER)), RUN * MS - ran),
+        (leaf, Some(id(WORKER)), RUN_MS * MS - ran),
     ] {
         job.model.add_waited(&Waited {
             process: id(pid),
@@ -136,9 +101,9 @@ fn is_silent(job: &Job, code: &str, reason: Option<NotPredicted>) {
 #[test]
 fn storage_bound_says_what_faster_storage_gives() {
     let job = waiting_for(Leaf::Storage);
-    let found = finding(&job, "storage-bound", pipeline(Cause::Storage));
+    let found = finding(&job, "storage-bound", pipeline(SAMPLES, Cause::Storage));
     let predictions = &found.saving.predictions;
-    assert_eq!(predictions.recorded_ns, RUN * MS);
+    assert_eq!(predictions.recorded_ns, RUN_MS * MS);
     assert_eq!(predictions.missing, []);
     assert_eq!(
         quoted(predictions),
@@ -162,14 +127,14 @@ fn storage_bound_says_what_faster_storage_gives() {
 #[test]
 fn decode_bound_says_what_twice_the_workers_give() {
     let job = waiting_for(Leaf::Computing);
-    let found = finding(&job, "decode-bound", pipeline(Cause::Storage));
+    let found = finding(&job, "decode-bound", pipeline(SAMPLES, Cause::Storage));
     let quotes = quoted(&found.saving.predictions);
     assert_eq!(quotes.len(), 1);
     let (change, ms) = quotes[0];
     assert_eq!(change, Single::Workers(2));
     assert!((500..=530).contains(&ms), "{ms}");
     // A thread that reads no files may be no worker.
-    let found = finding(&job, "decode-bound", pipeline(Cause::Sleep));
+    let found = finding(&job, "decode-bound", pipeline(SAMPLES, Cause::Sleep));
     assert!(found.saving.predictions.quotes.is_empty());
     assert_eq!(
         found.saving.predictions.missing,
@@ -252,11 +217,11 @@ fn a_replay_that_is_far_from_the_recording_is_not_quoted() {
     // The recorded wake-ups are of a host with more CPUs than the timeline says.
     let mut job = waiting_for(Leaf::Storage);
     job.run.timeline.as_mut().unwrap().cpus = 1;
-    let mut all = pipeline(Cause::Storage);
+    let mut all = pipeline(SAMPLES, Cause::Storage);
     for other in 30..40 {
         all.extend([
             segment(other, [0, 0, 0], Cause::Born, Some(MAIN)),
-            ended(other, RUN),
+            ended(other, RUN_MS),
         ]);
     }
     let found = finding(&job, "storage-bound", all);

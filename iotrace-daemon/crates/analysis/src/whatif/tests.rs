@@ -1,49 +1,18 @@
 //! Timelines whose answer is known.
 
 use super::*;
+use crate::tests::{
+    job::id,
+    timeline::{MAIN, MS, WORKER, ended, file, pipeline, segment},
+};
 use iotrace_model::timeline::{Cause, Segment};
-
-const MS: u64 = 1_000_000;
-const MAIN: u32 = 10;
-const WORKER: u32 = 20;
-
-fn process(pid: u32) -> ProcessId {
-    ProcessId { pid, start: 1 }
-}
-
-fn file(inode: u64) -> FileId {
-    FileId {
-        device: 1,
-        inode,
-        generation: 1,
-    }
-}
-
-/// A segment of the main thread of process `tid`; times in milliseconds.
-fn segment(tid: u32, [off, woken, on]: [u64; 3], cause: Cause, by: Option<u32>) -> Segment {
-    Segment {
-        process: process(tid),
-        tid,
-        off: off * MS,
-        woken: woken * MS,
-        on: on * MS,
-        cause,
-        by,
-        file: (cause == Cause::Storage).then(|| file(1)),
-        phase: 0,
-    }
-}
-
-fn ended(tid: u32, time: u64) -> Segment {
-    segment(tid, [time; 3], Cause::Preempted, None)
-}
 
 fn whatif(segments: Vec<Segment>, cpus: u32) -> WhatIf {
     try_whatif(segments, cpus).unwrap()
 }
 
 fn try_whatif(segments: Vec<Segment>, cpus: u32) -> Result<WhatIf, CannotTell> {
-    WhatIf::new(Program::new(segments, &[process(MAIN)], cpus), cpus)
+    WhatIf::new(Program::new(segments, &[id(MAIN)], cpus), cpus)
 }
 
 #[track_caller]
@@ -74,28 +43,6 @@ fn two_computing() -> Vec<Segment> {
     ]
 }
 
-/// A worker whose reads take 20 ms and its decoding 5 ms; the main thread computes 10 ms on each of `count` samples.
-fn pipeline(count: u64) -> Vec<Segment> {
-    let mut all = vec![
-        ended(MAIN, 0),
-        segment(WORKER, [0, 0, 0], Cause::Born, Some(MAIN)),
-    ];
-    for index in 0..count {
-        let (from, to) = (25 * index, 25 * (index + 1));
-        let idle = if index == 0 { 0 } else { from + 10 };
-        all.push(segment(MAIN, [idle, to, to], Cause::Thread, Some(WORKER)));
-        all.push(segment(
-            WORKER,
-            [from, from + 20, from + 20],
-            Cause::Storage,
-            None,
-        ));
-    }
-    all.push(ended(WORKER, 25 * count));
-    all.push(ended(MAIN, 25 * count + 10));
-    all
-}
-
 #[test]
 fn threads_share_the_cpus_that_there_are() {
     let whatif = whatif(two_computing(), 2);
@@ -117,7 +64,7 @@ fn threads_share_the_cpus_that_there_are() {
 
 #[test]
 fn the_limit_moves_from_storage_to_computing() {
-    let whatif = whatif(pipeline(40), 2);
+    let whatif = whatif(pipeline(40, Cause::Storage), 2);
     assert_eq!(whatif.recorded_ns, 1_010 * MS);
     assert!(whatif.model_error().abs() < 1e-6);
     for (factor, expected, bottleneck) in [
@@ -170,7 +117,7 @@ fn storage_that_was_hidden_can_become_the_limit() {
 
 #[test]
 fn a_slow_file_can_be_as_fast_as_others() {
-    let mut all = pipeline(40);
+    let mut all = pipeline(40, Cause::Storage);
     let reads = all.iter_mut().filter(|one| one.cause == Cause::Storage);
     for (index, read) in (0..).zip(reads) {
         read.file = Some(file(index));
@@ -208,7 +155,7 @@ fn a_slow_file_can_be_as_fast_as_others() {
 
 #[test]
 fn workers_share_their_work() {
-    let whatif = whatif(pipeline(100), 4);
+    let whatif = whatif(pipeline(100, Cause::Storage), 4);
     let workers = |count| Change {
         workers: Some(count),
         ..Change::default()
@@ -254,7 +201,7 @@ fn workers_that_are_not_understood_are_refused() {
     };
     let alone = whatif(two_computing(), 2);
     assert_eq!(alone.predict(&more).unwrap_err(), CannotTell::NoWorkers);
-    let mut all = pipeline(40);
+    let mut all = pipeline(40, Cause::Storage);
     all.extend([
         segment(30, [0, 0, 0], Cause::Born, Some(MAIN)),
         segment(30, [1, 400, 400], Cause::Storage, None),
@@ -448,7 +395,7 @@ fn faster_storage_can_uncover_a_producer_that_was_early() {
 
 #[test]
 fn a_recorded_order_is_not_doubted() {
-    let mut all = pipeline(40);
+    let mut all = pipeline(40, Cause::Storage);
     let [end] = all
         .extract_if(.., |one| {
             one.tid == WORKER && one.off == one.on && one.off > 0
@@ -465,7 +412,7 @@ fn a_recorded_order_is_not_doubted() {
         segment(MAIN, [at, at + 1, at + 1], Cause::Thread, Some(WORKER)),
         ended(MAIN, at + 1),
     ]);
-    for all in [pipeline(40), all] {
+    for all in [pipeline(40, Cause::Storage), all] {
         let whatif = whatif(all, 2);
         for factor in [0.1, 0.25, 0.5, 0.9, 1.0, 2.0, 4.0, f64::INFINITY] {
             let found = whatif.predict(&storage(factor)).unwrap();
