@@ -187,14 +187,15 @@ fn parsed<T: DeserializeOwned>(arguments: Value) -> anyhow::Result<T> {
         .map_err(|error| anyhow::anyhow!("give arguments as the tool's schema has them: {error}"))
 }
 
-/// Gives the report of recordings to `answer`.
+/// Gives the report of recordings, and where they are, to `answer`.
 fn with_report<T>(
     context: &Context,
     names: &[String],
-    answer: impl FnOnce(&Report<'_>) -> anyhow::Result<T>,
+    answer: impl FnOnce(&mut Report<'_>, &[PathBuf]) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let job = iotrace_recording::read_job(&context.recordings.named(names)?)?;
-    answer(&report_of(context, &job))
+    let recordings = context.recordings.named(names)?;
+    let job = iotrace_recording::read_job(&recordings)?;
+    answer(&mut report_of(context, &job), &recordings)
 }
 
 /// As [`with_report`], for answers that have findings.
@@ -203,11 +204,10 @@ fn with_findings<T>(
     names: &[String],
     answer: impl FnOnce(&Report<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let recordings = context.recordings.named(names)?;
-    let job = iotrace_recording::read_job(&recordings)?;
-    let mut report = report_of(context, &job);
-    quote(&mut report, &recordings);
-    answer(&report)
+    with_report(context, names, |report, recordings| {
+        quote(report, recordings);
+        answer(report)
+    })
 }
 
 fn report_of<'a>(context: &'a Context, job: &'a Job) -> Report<'a> {
@@ -286,7 +286,7 @@ fn findings(context: &Context, asked: OfRecordings) -> anyhow::Result<String> {
 }
 
 fn waits(context: &Context, asked: OfRecordings) -> anyhow::Result<String> {
-    with_report(context, &asked.recordings, |report| {
+    with_report(context, &asked.recordings, |report, _| {
         let mut answer = object(|out| iotrace_report::summary_json(report, out))?;
         answer.retain(|key, _| ["verdict", "waits"].contains(&&**key));
         if answer.get("waits").is_none_or(Value::is_null) {
@@ -318,7 +318,7 @@ fn report_section(context: &Context, asked: OfSection) -> anyhow::Result<String>
 fn files(context: &Context, asked: OfFiles) -> anyhow::Result<String> {
     let phase = asked.phase.as_deref().map(phase_of).transpose()?;
     let glob = asked.glob.as_deref().map(matcher).transpose()?;
-    with_report(context, &asked.recordings, |report| {
+    with_report(context, &asked.recordings, |report, _| {
         let choice = Choice {
             by: By::File,
             phase,

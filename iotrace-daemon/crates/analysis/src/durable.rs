@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    saves::{Event, parent},
+    saves::Event,
     uses::{Touch, Uses},
 };
 use iotrace_common::{diag, op};
@@ -18,6 +18,7 @@ use iotrace_model::{
     File, Model,
     counters::{BYTES_WRITTEN, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS},
     mounts::family,
+    paths::parent,
     run::{RAW, Run},
 };
 use iotrace_phases::copies::Copies;

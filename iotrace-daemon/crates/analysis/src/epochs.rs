@@ -13,13 +13,13 @@ use std::{
 use super::{
     page_cache,
     ranks::strangers,
-    saves::parent,
     uses::{Uses, Visit},
 };
 use iotrace_model::{
     Model,
     counters::{BYTES_READ, MMAPS},
     groups::Groups,
+    paths::parent,
 };
 use iotrace_phases::{
     context::Sorted,

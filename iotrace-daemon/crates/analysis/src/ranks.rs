@@ -7,7 +7,7 @@ use super::{
     balance::{Share, shares},
     uses::Uses,
 };
-use iotrace_model::{About, Model, groups::Groups, run::Run};
+use iotrace_model::{About, Model, groups::Groups, paths::name, run::Run};
 
 /// Whether two processes may be ranks of one job: they run one program, at one time or as ranks of other numbers. What is
 /// not known of a process excludes nothing.
@@ -49,12 +49,5 @@ fn about(model: &Model, process: u32) -> &About {
 
 /// Whether both run the same program: on each node it may have another place.
 fn run_the_same(one: &About, other: &About) -> bool {
-    let name = |about: &About| {
-        about
-            .exe
-            .iter()
-            .rposition(|byte| *byte == b'/')
-            .map_or(0, |at| at + 1)
-    };
-    one.exe.is_empty() || other.exe.is_empty() || one.exe[name(one)..] == other.exe[name(other)..]
+    one.exe.is_empty() || other.exe.is_empty() || name(&one.exe) == name(&other.exe)
 }

@@ -7,7 +7,7 @@ use super::{
     naming::{Key, is_description, key},
     uses::{Touch, Uses, Visit},
 };
-use iotrace_model::Model;
+use iotrace_model::{Model, paths::parent};
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -414,12 +414,6 @@ fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
             event.processes.insert(sync.process);
         }
     }
-}
-
-/// The directory of a path.
-pub(super) fn parent(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    slash.map_or(&[], |at| &path[..at])
 }
 
 /// Names the events, and leaves out those in which nothing moved.

@@ -42,6 +42,7 @@ pub mod mounts;
 mod moves;
 mod negative_lookups;
 pub mod packed;
+pub mod paths;
 pub mod phases;
 mod processes;
 pub mod regular_file;

@@ -10,7 +10,7 @@ mod targets;
 
 use std::collections::{HashMap, HashSet};
 
-use iotrace_model::{Model, Moved, counters::*, spans};
+use iotrace_model::{Model, Moved, counters::*, paths::name, spans};
 use sources::Sources;
 use targets::{Target, Targets};
 
@@ -316,9 +316,4 @@ fn whole(
     }
     let whole = whole.into_iter().filter(|(_, all)| *all);
     whole.map(|(key, _)| key).collect()
-}
-
-fn name(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    &path[slash.map_or(0, |at| at + 1)..]
 }

@@ -9,6 +9,8 @@ use std::{
     path::Path,
 };
 
+use iotrace_model::paths::parent;
+
 /// Directories whose answer is remembered.
 const MAX_DIRECTORIES: usize = 10_000;
 const OWNER_SEARCH: u32 = 0o100;
@@ -41,8 +43,7 @@ impl Sight {
     /// Whether the user may learn this path. Looks at directories, which can take long if they are on a server that does not
     /// answer.
     pub fn may_learn(&mut self, path: &[u8]) -> bool {
-        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        let directory = &path[..end];
+        let directory = parent(path);
         if let Some(known) = self.directories.get(directory) {
             return *known;
         }

@@ -6,7 +6,8 @@ use super::{
     largest, seconds,
     thresholds::*,
 };
-use crate::{epochs::Order, saves::parent};
+use crate::epochs::Order;
+use iotrace_model::paths::parent;
 use iotrace_phases::phase::{Class, Phase};
 
 /// Phases whose calls are looked at: what libraries and the kernel's own files do is not the job's to change.

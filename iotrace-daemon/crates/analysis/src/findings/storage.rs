@@ -8,7 +8,7 @@ use super::{
     seconds,
     thresholds::*,
 };
-use iotrace_model::mounts;
+use iotrace_model::{mounts, paths::parent};
 use iotrace_phases::phase::Phase;
 
 /// Filesystems in memory: fast, and no place to stage a data set unasked.
@@ -219,9 +219,8 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let mut kinds: BTreeMap<(Phase, Vec<u8>), Vec<&FileFacts>> = BTreeMap::new();
     for fact in facts.files.iter().filter(is_read) {
         let path = data.model.file(fact.file).path;
-        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         kinds
-            .entry((fact.phase?, path[..end].to_vec()))
+            .entry((fact.phase?, parent(path).to_vec()))
             .or_default()
             .push(fact);
     }

@@ -12,6 +12,7 @@ use iotrace_analysis::phases::Phases;
 use iotrace_model::{
     File, IoTotals,
     counters::{Counters, OPENS, READS, WRITES},
+    paths::parent,
 };
 use iotrace_phases::{phase::Phase, used::Used};
 
@@ -279,12 +280,6 @@ fn shallow(sums: BTreeMap<&[u8], (u64, Amount)>, depth: usize) -> BTreeMap<&[u8]
     folded
 }
 
-/// The directory that a path is in; the root's is empty, so that a slash and the name always follow.
-fn parent(path: &[u8]) -> &[u8] {
-    let slash = path.iter().rposition(|byte| *byte == b'/');
-    &path[..slash.unwrap_or(0)]
-}
-
 fn depth(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
 }
@@ -308,9 +303,6 @@ mod tests {
 
     #[test]
     fn paths_are_cut_at_their_components() {
-        assert_eq!(parent(b"/a/b/c"), b"/a/b");
-        assert_eq!(parent(b"/a"), b"");
-        assert_eq!(parent(b"name"), b"");
         assert_eq!(up_to(b"/a/b/c", 2), b"/a/b");
         assert_eq!(up_to(b"/a/b/c", 3), b"/a/b/c");
         assert_eq!(up_to(b"/a/b/c", 0), b"");
