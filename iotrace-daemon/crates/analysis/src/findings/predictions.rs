@@ -46,7 +46,7 @@ pub enum NotPredicted {
 /// A change in relation to the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
-    /// All storage so many times as fast.
+    /// All storage is faster by this factor.
     Storage(f64),
     TwiceTheWorkers,
     TwiceTheCpus,

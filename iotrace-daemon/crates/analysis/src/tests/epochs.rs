@@ -43,7 +43,7 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
     order
 }
 
-/// Another program reads all data once, from so many milliseconds on; then there are two epochs.
+/// A training reads all data twice, and another program reads it once, from millisecond `from` on.
 fn with_another(program: &str, from: u64) -> Job {
     let mut job = Job::new(5_000);
     known(&mut job, 10);

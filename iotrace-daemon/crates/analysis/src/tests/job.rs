@@ -95,7 +95,7 @@ impl Job {
         self.program_at(pid, parent, u64::from(pid));
     }
 
-    /// One that began then, nanoseconds since boot.
+    /// A process that starts at this time since boot, nanoseconds.
     fn program_at(&mut self, pid: u32, parent: u32, start_boottime: u64) {
         self.model.event(Event::Exec {
             process: id(pid),
@@ -107,12 +107,12 @@ impl Job {
         });
     }
 
-    /// One that began so many milliseconds after the run.
+    /// A process that runs a program of its own, and starts `ms` milliseconds after the run.
     pub fn program_later(&mut self, pid: u32, parent: u32, ms: u64) {
         self.program_at(pid, parent, START + ms * MS);
     }
 
-    /// It ends so many milliseconds after the start of the run.
+    /// The process ends `ms` milliseconds after the start of the run.
     pub fn ends(&mut self, pid: u32, ms: u64) {
         self.model.event(Event::Exit {
             process: id(pid),
@@ -121,7 +121,7 @@ impl Job {
         });
     }
 
-    /// It runs this executable.
+    /// The process runs this executable.
     pub fn runs(&mut self, pid: u32, exe: &str) {
         self.model.event(Event::Exe {
             process: id(pid),
@@ -129,7 +129,7 @@ impl Job {
         });
     }
 
-    /// It used a CPU for so many milliseconds.
+    /// The process uses a CPU for `ms` milliseconds.
     pub fn computes(&mut self, pid: u32, ms: u64) {
         let time = CpuTime {
             cpu_ns: ms * MS,

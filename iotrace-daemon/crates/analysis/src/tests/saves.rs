@@ -242,9 +242,12 @@ fn training_reads_go_on_or_stop() {
     assert_eq!(save.training_stopped, Some(true));
     assert_eq!(save.training_pause_ns.map(|ns| ns / 1_000_000), Some(820));
     // Of a file that was used all the time only the first and the last read are known.
-    let mut beside = queue();
-    beside.read(used(3, "/data/long.tar", 950, 9_000), MIB);
-    assert_eq!(beside.analysis().checkpoints[0].training_stopped, None);
+    let mut with_long_file = queue();
+    with_long_file.read(used(3, "/data/long.tar", 950, 9_000), MIB);
+    assert_eq!(
+        with_long_file.analysis().checkpoints[0].training_stopped,
+        None
+    );
     // A worker that kept its file open over a save may have read or not.
     let mut job = Job::new(60_000);
     job.read(used(2, "/data/shard-0.tar", 100, 5_000), MIB);

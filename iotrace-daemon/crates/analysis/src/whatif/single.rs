@@ -7,7 +7,7 @@ use super::{Change, Speed};
 /// One change by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Single {
-    /// All storage so many times as fast.
+    /// All storage is faster by this factor.
     Storage(f64),
     Workers(u32),
     Cpus(u32),

@@ -14,7 +14,7 @@ use iotrace_analysis::findings::{Finding, LOOKED_AT, Severity};
 /// Column at which the text of a finding begins.
 const TEXT_COLUMN: usize = 10;
 
-/// What to change, or that there is nothing: so many findings, and whether with predictions.
+/// What to change, or that there is nothing. `shown`: the number of findings; `with_predictions`: whether they quote them.
 pub fn findings(
     report: &Report<'_>,
     columns: usize,
