@@ -1,6 +1,6 @@
 //! Merged time over all processes: which calls are merged with which, and what is measured of them.
 
-use crate::phases;
+use crate::phases::{self, CHECKPOINT, TRAINING, UNMATCHED};
 
 /// Groups of calls whose times are merged: each phase by itself, and the two below.
 pub const GROUPS: usize = phases::COUNT + 2;
@@ -10,11 +10,6 @@ pub const OTHER: u32 = phases::COUNT as u32;
 pub const TRAINING_OR_CHECKPOINT: u32 = OTHER + 1;
 /// No group.
 pub const NONE: u32 = u32::MAX;
-
-const TRAINING: u32 = 2;
-const CHECKPOINT: u32 = 3;
-/// The first number of phase `other`, without a class; its classes follow.
-const UNMATCHED: u32 = 5;
 
 /// Groups that a call can be of.
 pub const GROUPS_PER_CALL: u32 = 2;

@@ -18,6 +18,10 @@ pub mod flag {
     pub const BY_KERNEL: u32 = 8;
     /// No wake-up was seen.
     pub const WAKER_UNSEEN: u32 = 16;
+    /// The thread has read training data, files that no rule names included.
+    pub const READS_DATA: u32 = 32;
+    /// The waker has.
+    pub const WAKER_READS_DATA: u32 = 64;
 }
 
 /// In place of a system call's number: none. The thread was in a page fault, or it was interrupted.

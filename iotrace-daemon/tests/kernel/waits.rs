@@ -41,7 +41,8 @@ fn waited(program: &str, is_cached: bool, args: &[&str]) -> (Value, Value, Value
     let truth = dir.join("truth.json");
     let python = python();
     // What the interpreter reads at its start is in no truth: without this it may come from a slow disk.
-    let modules = "import json, mmap, multiprocessing.popen_fork, queue, socket, threading";
+    let modules =
+        "import hashlib, json, mmap, multiprocessing.popen_fork, queue, socket, threading";
     let warm = Command::new(&python)
         .args(["-c", modules])
         .status()
@@ -216,6 +217,12 @@ fn workers_may_send_by_sockets() {
 fn loaders_may_be_threads_and_have_loaders() {
     check("by_thread", "waits-for-storage", false);
     check("by_chain", "waits-for-storage", false);
+    check("by_tiers", "waits-for-loader", false);
+}
+
+#[test]
+fn threads_that_load_nothing_are_no_loaders() {
+    check("compute_threads", "waits-for-storage", false);
 }
 
 #[test]

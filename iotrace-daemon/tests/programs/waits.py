@@ -4,6 +4,7 @@ The directory is on a filesystem of which each read of a MiB takes a while. TRUT
 of the main thread `running` (its CPU time) and `whole`.
 """
 
+import hashlib
 import json
 import mmap
 import multiprocessing
@@ -35,6 +36,13 @@ def compute(seconds):
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
+
+
+def decode_unlocked(seconds):
+    """As compute, but others may run Python meanwhile: what waits for the interpreter's lock wakes up by a timer."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        hashlib.sha256(bytes(MIB // 16))
 
 
 class Log:
@@ -162,6 +170,62 @@ def by_thread(directory):
     log.rows = done.get()
     worker.join()
     return {"storage": log.within(waits)["storage"], "sleep": 0.001 * len(paths)}
+
+
+def compute_threads(directory):
+    """A thread that computes for the main thread, as backward passes do: it loads nothing, and the main thread reads itself."""
+    log = Log()
+    tasks, done = queue.Queue(), queue.Queue()
+
+    def work():
+        while tasks.get():
+            log.add("compute_threads", lambda: compute(0.02))
+            done.put(True)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for path in files(directory):
+        log.add("storage", lambda: read(path))
+        tasks.put(True)
+        done.get()
+    tasks.put(False)
+    worker.join()
+    sums = {"loader_cpu": 0, "storage": 0, "compute_threads": 0}
+    for kind, start, end in log.rows:
+        sums[kind] += end - start
+    return sums
+
+
+def by_tiers(directory):
+    """A thread that reads shards and one that decodes the samples in them: both are the loader."""
+    paths = files(directory)
+    shards = paths[::4]
+    raw, samples = queue.Queue(2), queue.Queue(2)
+    log = Log()
+
+    def read_all():
+        for path in shards:
+            data = read(path)
+            for _ in range(len(paths) // len(shards)):
+                raw.put(data)
+
+    def decode():
+        for _ in paths:
+            log.add("storage", raw.get)
+            log.add("loader_cpu", lambda: decode_unlocked(0.03))
+            samples.put(True)
+
+    threads = [threading.Thread(target=target) for target in (read_all, decode)]
+    for thread in threads:
+        thread.start()
+    waits = []
+    for _ in paths:
+        start = now()
+        samples.get()
+        waits.append((start, now()))
+    for thread in threads:
+        thread.join()
+    return log.within(waits) | {"compute_threads": 0}
 
 
 def by_chain(directory):

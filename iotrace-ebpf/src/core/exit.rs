@@ -24,7 +24,7 @@ use crate::{
         lines, negative_lookups, pages, path,
         phase::sort,
         running::is_compat,
-        threads, uprobe,
+        threads, uprobe, waits,
     },
 };
 
@@ -144,6 +144,7 @@ fn finish(thread: &mut Thread, result: i64) {
 #[inline(always)]
 pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
     oplog::access(thread, bytes as i64);
+    waits::used(thread);
     let io = account::entry::<NAME>(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
@@ -176,7 +177,10 @@ fn other(thread: *mut Thread, result: u64) {
         op::RENAME => path::renamed(thread),
         op::LINK => path::linked(),
         op::UNLINK => path::unlinked(thread),
-        op::MMAP => pages::mapped(thread.file, &thread.key.io.file),
+        op::MMAP => {
+            pages::mapped(thread.file, &thread.key.io.file);
+            waits::used(thread);
+        }
         // The file may be gone by now: it was named when the call began.
         _ => {}
     }

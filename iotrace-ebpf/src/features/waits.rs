@@ -15,6 +15,8 @@ use aya_ebpf::{
 use iotrace_common::{
     diag,
     key::{FileId, start_key},
+    op,
+    phases::{TRAINING, UNMATCHED},
     waits::{NO_CALL, Wait, flag},
 };
 
@@ -99,6 +101,18 @@ pub fn born(parent: Address, child: Address) {
         (*waiter).flags = flag::BORN;
         (*waiter).by_tid = load(parent, &TASK_PID);
         (*waiter).by_tgid = load(parent, &TASK_TGID);
+    }
+}
+
+/// The running thread has moved data, or mapped a file: whether it reads what is trained on.
+#[inline(always)]
+pub fn used(thread: &mut Thread) {
+    if !WAITS.is_set() || thread.op() != op::MMAP && !op::is_read(thread.op()) {
+        return;
+    }
+    let phase = thread.key.io.phase_code();
+    if phase == TRAINING || phase == UNMATCHED {
+        thread.reads_data = 1;
     }
 }
 
@@ -194,6 +208,9 @@ fn tell(waiter: &Waiter, task: Address, now: u64) {
         }
         wait.flags |= flag::IN_OPERATION;
     }
+    if reads_data(thread) {
+        wait.flags |= flag::READS_DATA;
+    }
     write(&wait);
     if waiter.since != 0 {
         (wait.off, wait.woken, wait.on) = (waiter.since, waiter.since, waiter.since);
@@ -217,6 +234,13 @@ fn write(wait: &Wait) {
 fn is_in_operation(thread: *const Thread) -> bool {
     // SAFETY: null, or an aligned word of a map value.
     !thread.is_null() && unsafe { ptr::read_volatile(&raw const (*thread).state) == state::RUNNING }
+}
+
+/// Whether a thread has read training data, or submits requests, of which that is not known.
+#[inline(always)]
+fn reads_data(thread: *const Thread) -> bool {
+    // SAFETY: null, or a map value.
+    !thread.is_null() && unsafe { (*thread).reads_data != 0 || (*thread).asynchronous != 0 }
 }
 
 /// Number of the system call that a task is in, [`NO_CALL`], and the state of its thread, null if it has none.
@@ -254,6 +278,7 @@ pub fn waking(task: Address) {
             match call_of(waker) {
                 // Operations on files wake nobody who waits for anything else: it was interrupted.
                 (_, thread) if is_in_operation(thread) => (NO_CALL, 0),
+                (nr, thread) if reads_data(thread) => (nr, flag::WAKER_READS_DATA),
                 (nr, _) => (nr, 0),
             }
         };

@@ -1,7 +1,8 @@
 //! What the main thread of each program or rank waited for.
 //!
 //! `iotrace_model::waits` has the time by leaf; here it is put together by waiter. Computing counts as the loader's
-//! where the waiter's own process or one of its workers did it.
+//! where a worker of the waiter's did it, or a
+//! thread of its own process that loads data.
 
 use std::{
     cmp::Reverse,
@@ -12,6 +13,7 @@ use iotrace_common::diag;
 
 use iotrace_model::{
     Model,
+    counters::{MAJOR_FAULT_NS, saturating_add},
     groups::Groups,
     input::ProcessId,
     run::Run,
@@ -30,9 +32,10 @@ const MAX_UNRESOLVED_SHARE: f64 = 0.1;
 const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
 /// What a thread can wait for.
-pub const WAITS: [Leaf; 8] = [
+pub const WAITS: [Leaf; 9] = [
     Leaf::Storage,
     Leaf::Computing,
+    Leaf::ComputeThreads,
     Leaf::RunQueue,
     Leaf::Sleep,
     Leaf::PageFault,
@@ -46,6 +49,7 @@ pub fn label(leaf: Leaf) -> &'static str {
     match leaf {
         Leaf::Storage => "storage",
         Leaf::Computing => "loader computing",
+        Leaf::ComputeThreads => "compute threads",
         Leaf::RunQueue => "a CPU",
         Leaf::Sleep => "sleep",
         Leaf::PageFault => "page faults",
@@ -112,10 +116,23 @@ pub struct Waiter {
     pub spent: Spent,
     /// Of storage, by file and phase; no file: operations that name none. The longest first.
     pub files: Vec<(Option<u32>, Phase, u64)>,
+    /// Of its waits for storage, those for files of phase `startup`, page faults on them included.
+    pub starting: u64,
+    /// Of its waits for storage, those for files of phase `checkpoint`.
+    pub saving: u64,
     /// In order, where the run is judged by it.
     pub steps: Vec<Step>,
     /// Processes that computed while it waited for them.
     pub loaders: BTreeSet<u32>,
+}
+
+impl Waiter {
+    /// Its waits for storage that are neither for programs and libraries nor for saves.
+    pub fn input(&self) -> u64 {
+        self.spent
+            .storage()
+            .saturating_sub(self.starting + self.saving)
+    }
 }
 
 /// What a thread did in an interval: of waits, those that ended in it.
@@ -149,6 +166,7 @@ impl Waits {
         }
         let of = |(process, rows): (u32, Vec<_>)| waiter(sorted, groups, process, &rows);
         let mut waiters: Vec<Waiter> = by_process.into_iter().map(of).collect();
+        add_faults_at_start(model, sorted, &mut waiters);
         if waiters.iter().any(|waiter| !waiter.spent.is_launcher()) {
             waiters.retain(|waiter| !waiter.spent.is_launcher());
         }
@@ -192,6 +210,7 @@ impl Waits {
         let exposed = Exposed {
             threads: judged.len() as u64,
             spent,
+            starting: self.judged().iter().map(|waiter| waiter.starting).sum(),
             improvable: judged.clone().map(Spent::improvable).max().unwrap_or(0),
         };
         let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
@@ -207,6 +226,8 @@ impl Waits {
 pub struct Exposed {
     pub threads: u64,
     pub spent: Spent,
+    /// Of the waits for storage, those for files of phase `startup`.
+    pub starting: u64,
     /// Of the thread with the most: all that faster input could save.
     pub improvable: u64,
 }
@@ -229,6 +250,8 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         process,
         spent: Spent::default(),
         files: Vec::new(),
+        starting: 0,
+        saving: 0,
         steps: Vec::new(),
         loaders: BTreeSet::new(),
     };
@@ -239,6 +262,11 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
             Leaf::Computing => waiter.loaders.extend(key.by),
             Leaf::Storage => {
                 let phase = phase_of(sorted, key);
+                match phase {
+                    Phase::Startup => waiter.starting += ns,
+                    Phase::Checkpoint => waiter.saving += ns,
+                    _ => {}
+                }
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
                 file.1 += ns;
             }
@@ -256,11 +284,29 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
     waiter
 }
 
-/// A leaf as it is reported of the main thread of `process`: what others than its own threads and workers compute is theirs.
+/// Adds to `starting` the page faults of each process that read files of phase `startup`, where it is known on which files they
+/// were.
+fn add_faults_at_start(model: &Model, sorted: &[Sorted], waiters: &mut [Waiter]) {
+    let mut of_process: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in model.rows() {
+        if sorted[row.file as usize].phase(Direction::Read) == Phase::Startup {
+            let ns = row.cell.total().v[MAJOR_FAULT_NS];
+            saturating_add(of_process.entry(row.process).or_default(), ns);
+        }
+    }
+    for waiter in waiters {
+        let faults = of_process.get(&waiter.process).copied().unwrap_or(0);
+        waiter.starting += faults.min(waiter.spent.of(Leaf::PageFault));
+    }
+}
+
+/// A leaf as it is reported of the main thread of `process`: what its workers compute is the loader's whichever thread does it,
+/// and what others compute is theirs.
 fn reported(groups: &Groups, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
     let is_own = |by| groups.of(by) == process;
     match leaf {
-        Leaf::Computing if !by.is_some_and(is_own) => Leaf::Other,
+        Leaf::Computing | Leaf::ComputeThreads if !by.is_some_and(is_own) => Leaf::Other,
+        Leaf::ComputeThreads if by != Some(process) => Leaf::Computing,
         leaf => leaf,
     }
 }

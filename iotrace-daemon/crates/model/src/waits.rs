@@ -14,8 +14,10 @@ pub enum Leaf {
     Running,
     /// An operation on a file, its own or one of a thread that it waited for.
     Storage,
-    /// Another thread that was on a CPU.
+    /// Another thread that was on a CPU: a loader's, or one of another process.
     Computing,
+    /// A thread of its own process that was on a CPU and loads no data, such as one that runs backward passes.
+    ComputeThreads,
     /// A thread that was ready to run and had no CPU.
     RunQueue,
     /// A sleep, or a wait that ended by its timeout.
@@ -34,10 +36,11 @@ pub enum Leaf {
 
 impl Leaf {
     /// All, in order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Running,
         Self::Storage,
         Self::Computing,
+        Self::ComputeThreads,
         Self::RunQueue,
         Self::Sleep,
         Self::PageFault,
@@ -53,6 +56,7 @@ impl Leaf {
             Self::Running => "running",
             Self::Storage => "storage",
             Self::Computing => "computing",
+            Self::ComputeThreads => "compute_threads",
             Self::RunQueue => "run_queue",
             Self::Sleep => "sleep",
             Self::PageFault => "page_fault",

@@ -145,12 +145,20 @@ impl fmt::Display for Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotrace_common::phases::{CHECKPOINT, TRAINING, UNMATCHED};
 
     #[test]
     fn codes_are_the_order_of_all() {
         for (index, phase) in Phase::ALL.iter().enumerate() {
             assert_eq!(usize::from(phase.code()), index + 1);
             assert_eq!(Phase::from_code(phase.code()), *phase);
+        }
+        for (phase, code) in [
+            (Phase::Training, TRAINING),
+            (Phase::Checkpoint, CHECKPOINT),
+            (Phase::UNMATCHED, UNMATCHED),
+        ] {
+            assert_eq!(u32::from(phase.code()), code, "{phase}");
         }
         assert_eq!(Phase::from_code(0), Phase::UNMATCHED);
         assert_eq!(Phase::from_code(10), Phase::UNMATCHED);

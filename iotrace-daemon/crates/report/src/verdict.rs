@@ -103,7 +103,16 @@ impl Judgement<'_> {
                 format!("CALLS HANG: {what} not returned, the longest for {longest}")
             }
             Verdict::LikelyIoBound => format!("LIKELY I/O-BOUND: file I/O took {taken} of the run"),
-            Verdict::WaitsForStorage => self.waited("I/O-BOUND", "for storage", Spent::storage),
+            Verdict::WaitsForStorage => {
+                let exposed = self.exposed.as_ref();
+                let starts =
+                    exposed.is_some_and(|exposed| exposed.starting * 2 > exposed.spent.storage());
+                let what = match starts {
+                    true => "for storage, mostly at its start",
+                    false => "for storage",
+                };
+                self.waited("I/O-BOUND", what, Spent::storage)
+            }
             Verdict::WaitsForLoader => {
                 let of = |spent: &Spent| spent.of(Leaf::Computing);
                 self.waited("LOADER-BOUND", "for the loader's computing", of)

@@ -129,11 +129,14 @@ pub mod uprobe {
 
 /// What threads wait for.
 pub mod waits {
-    use crate::core::memory::Address;
+    use crate::core::{memory::Address, thread::Thread};
 
     #[inline(always)]
     pub fn begin(_task: Address) {}
 
     #[inline(always)]
     pub fn born(_parent: Address, _child: Address) {}
+
+    #[inline(always)]
+    pub fn used(_thread: &mut Thread) {}
 }

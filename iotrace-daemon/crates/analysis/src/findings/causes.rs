@@ -53,6 +53,13 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
         "ranks-read-the-same",
         |_, _| true,
     );
+    // Look-ups are part of a start's waits.
+    fold(
+        &mut findings,
+        "startup-waits-for-storage",
+        "startup-metadata-storm",
+        is_explained_by,
+    );
     // The time of the syncs is part of the time in which training waits.
     fold(
         &mut findings,
@@ -62,12 +69,15 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
     );
     for (index, symptom) in SYMPTOM_CODES.into_iter().enumerate() {
         for cause in CAUSES_OF_READS.iter().chain(&SYMPTOM_CODES[index + 1..]) {
-            fold(&mut findings, symptom, cause, |symptom, cause| {
-                cause.saving.at_most_ns * MAX_TIMES_EXPLAINED >= symptom.saving.at_most_ns
-            });
+            fold(&mut findings, symptom, cause, is_explained_by);
         }
     }
     findings
+}
+
+/// Whether the cause takes enough of a symptom's time.
+fn is_explained_by(symptom: &Finding, cause: &Finding) -> bool {
+    cause.saving.at_most_ns * MAX_TIMES_EXPLAINED >= symptom.saving.at_most_ns
 }
 
 /// Merges the finding `code` into `into` if both exist and it `is_explained`.

@@ -246,6 +246,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(audit::same_order(data));
     findings.extend(audit::ranks_read_the_same(data));
     findings.extend(waits::storage_bound(data));
+    findings.extend(waits::slow_start(data));
     findings.extend(waits::decode_bound(data));
     findings.extend(waits::too_few_cpus(data));
     findings.retain(|finding: &Finding| !finding.saving.is_hidden);

@@ -1,19 +1,17 @@
 //! Findings on what main threads waited for, where waits were kept: they rest on no bound.
 
 use super::{Confidence, Data, Finding, Subject, Value, largest, seconds, thresholds::*};
-use crate::waits::{Exposed, Spent};
+use crate::waits::{Exposed, Waiter};
 use iotrace_model::waits::Leaf;
+use iotrace_phases::phase::Phase;
+use std::collections::BTreeMap;
 
-/// The job waited for storage.
+/// The job waited for storage while it ran: not at its start, nor for saves.
 pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
-    let waited = waited(data, Spent::storage)?;
-    let judged = data.analysis.waits.judged();
-    let files = judged.iter().flat_map(|waiter| &waiter.files);
-    let known = files.filter_map(|(file, _, ns)| file.map(|file| (file, *ns)));
-    let mut by_file = std::collections::BTreeMap::new();
-    for (file, ns) in known {
-        *by_file.entry(file).or_insert(0_u64) += ns;
-    }
+    let waited = waited(data, Waiter::input)?;
+    let by_file = by_file(data, |phase| {
+        !matches!(phase, Phase::Startup | Phase::Checkpoint)
+    });
     Some(Finding {
         code: "storage-bound",
         saving: data.saving(waited.most_ns, Confidence::High, &[]),
@@ -30,9 +28,42 @@ pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
+/// The job waited for the files of programs and libraries.
+pub fn slow_start(data: &Data<'_>) -> Option<Finding> {
+    let waited = waited(data, |waiter| waiter.starting)?;
+    let by_file = by_file(data, |phase| phase == Phase::Startup);
+    let mut evidence = vec![("files", Value::Count(by_file.len() as u64))];
+    if let Some(first) = data.analysis.startup.first_training_read_ns {
+        evidence.push(("seconds_to_first_training_read", seconds(first)));
+    }
+    Some(Finding {
+        code: "startup-waits-for-storage",
+        saving: data.saving(waited.most_ns, Confidence::High, &[]),
+        title: waited.title("storage of programs and libraries"),
+        evidence: waited.evidence(evidence),
+        subjects: largest(data, by_file, |(_, ns)| *ns, |(file, _)| Subject::File(*file)),
+        advice: "A start that finds these files in memory does not wait for them. Where it does not, put the environment into one file on a local \
+                 disk (a container image, squashfs), or import less."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// Nanoseconds that the judged threads waited for files of some phases, by file.
+fn by_file(data: &Data<'_>, is_chosen: impl Fn(Phase) -> bool) -> BTreeMap<u32, u64> {
+    let judged = data.analysis.waits.judged();
+    let files = judged.iter().flat_map(|waiter| &waiter.files);
+    let chosen = files.filter(|(_, phase, _)| is_chosen(*phase));
+    let mut by_file = BTreeMap::new();
+    for (file, ns) in chosen.filter_map(|(file, _, ns)| file.map(|file| (file, *ns))) {
+        *by_file.entry(file).or_insert(0) += ns;
+    }
+    by_file
+}
+
 /// The job waited for its loader's computing.
 pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
-    let waited = waited(data, |spent| spent.of(Leaf::Computing))?;
+    let waited = waited(data, |waiter| waiter.spent.of(Leaf::Computing))?;
     let judged = data.analysis.waits.judged();
     let loaders: usize = judged.iter().map(|waiter| waiter.loaders.len()).sum();
     Some(Finding {
@@ -53,7 +84,7 @@ pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
 
 /// The job, or what it waited for, was ready to run and had no CPU.
 pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
-    let waited = waited(data, |spent| spent.of(Leaf::RunQueue))?;
+    let waited = waited(data, |waiter| waiter.spent.of(Leaf::RunQueue))?;
     Some(Finding {
         code: "too-few-cpus",
         saving: data.saving(waited.most_ns, Confidence::Medium, &[]),
@@ -75,12 +106,12 @@ struct Waited {
     most_ns: u64,
 }
 
-fn waited(data: &Data<'_>, of: impl Fn(&Spent) -> u64) -> Option<Waited> {
+fn waited(data: &Data<'_>, of: impl Fn(&Waiter) -> u64) -> Option<Waited> {
     let exposed = data.exposed()?;
-    let judged = data.analysis.waits.judged().iter();
+    let judged = data.analysis.waits.judged().iter().map(&of);
     let waited = Waited {
-        ns: of(&exposed.spent),
-        most_ns: judged.map(|waiter| of(&waiter.spent)).max()?,
+        ns: judged.clone().sum(),
+        most_ns: judged.max()?,
         exposed,
     };
     (waited.share() >= data.limit(WAITED_SHARE)).then_some(waited)
@@ -103,9 +134,9 @@ impl Waited {
     }
 
     /// The evidence of all of these findings, and `more`.
-    fn evidence<const N: usize>(
+    fn evidence(
         &self,
-        more: [(&'static str, Value); N],
+        more: impl IntoIterator<Item = (&'static str, Value)>,
     ) -> Vec<(&'static str, Value)> {
         let mut evidence = vec![
             ("waited_seconds", seconds(self.ns)),

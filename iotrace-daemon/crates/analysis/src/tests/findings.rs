@@ -4,7 +4,13 @@ use iotrace_common::op;
 
 use super::job::{Job, Use, id};
 use crate::findings::{Confidence, Severity, Subject, Value, thresholds};
-use iotrace_model::{counters::*, input::Place, run::CallInFlight};
+use iotrace_model::{
+    counters::*,
+    input::Place,
+    run::CallInFlight,
+    waits::{Leaf, Waited},
+};
+use iotrace_phases::phase::Phase;
 
 const MIB: u64 = 1 << 20;
 
@@ -879,4 +885,78 @@ fn ranks_read_the_same() {
     let mut job = with_samples("train", 5_000, &all());
     job.run.duration_ns *= 4;
     job.finds_no("ranks-read-the-same");
+}
+
+/// A job whose main thread ran for 7 s and waited for 2 s.
+fn waiting_for(leaf: Leaf, phase: Phase) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(10, 1);
+    for (leaf, seconds) in [(Leaf::Running, 7), (leaf, 2)] {
+        job.model.add_waited(&Waited {
+            process: id(10),
+            leaf,
+            by: Some(id(10)),
+            file: None,
+            phase: phase.code(),
+            ns: seconds * 1_000_000_000,
+        });
+    }
+    job
+}
+
+#[test]
+fn waits_for_storage_at_the_start_and_for_saves_are_no_input() {
+    let (input, start) = ("storage-bound", "startup-waits-for-storage");
+    let expect = |job: Job, found: Option<&str>| {
+        job.analysis().findings.iter().for_each(|one| {
+            if [input, start].contains(&one.code) {
+                assert_eq!(one.saving.at_most_ns, 2_000_000_000);
+            }
+        });
+        for code in [input, start] {
+            match found {
+                Some(found) if found == code => drop(job.finds(code)),
+                _ => job.finds_no(code),
+            }
+        }
+    };
+    let storage = |phase| waiting_for(Leaf::Storage, phase);
+    expect(storage(Phase::Training), Some(input));
+    expect(storage(Phase::UNMATCHED), Some(input));
+    expect(storage(Phase::Startup), Some(start));
+    expect(storage(Phase::Checkpoint), None);
+    // Page faults are of the start as far as they were on its files.
+    let faults = |path| {
+        let mut job = waiting_for(Leaf::PageFault, Phase::UNMATCHED);
+        job.count(
+            used(10, path, 0, 3_000),
+            &[
+                (OPENS, 1),
+                (MAJOR_FAULTS, 9),
+                (MAJOR_FAULT_NS, 3_000_000_000),
+            ],
+        );
+        job
+    };
+    expect(faults("/usr/lib/x86_64-linux-gnu/libtorch.so"), Some(start));
+    expect(faults("/data/train/tokens.bin"), Some(input));
+}
+
+#[test]
+fn threads_that_compute_for_the_main_thread_are_no_loader() {
+    waiting_for(Leaf::Computing, Phase::UNMATCHED).finds("decode-bound");
+    waiting_for(Leaf::ComputeThreads, Phase::UNMATCHED).finds_no("decode-bound");
+    // Whatever thread of a worker computes, it is the loader.
+    let mut job = waiting_for(Leaf::ComputeThreads, Phase::UNMATCHED);
+    job.worker(11, 10);
+    job.model.add_waited(&Waited {
+        process: id(10),
+        leaf: Leaf::ComputeThreads,
+        by: Some(id(11)),
+        file: None,
+        phase: 0,
+        ns: 2_000_000_000,
+    });
+    let found = job.finds("decode-bound");
+    assert_eq!(found.saving.at_most_ns, 2_000_000_000);
 }

@@ -14,7 +14,7 @@ use super::{
 pub enum Part {
     /// The main thread ran.
     Main,
-    /// Another thread ran, for which it waited.
+    /// Another thread ran, for which it waited: the timeline does not tell loaders from others.
     Loader,
     Storage,
     PageFault,
@@ -45,7 +45,7 @@ impl Part {
     pub fn label(self) -> &'static str {
         match self {
             Self::Main => "main thread computing",
-            Self::Loader => "loader computing",
+            Self::Loader => "other threads computing",
             Self::Storage => "storage",
             Self::PageFault => "page faults",
             Self::RunQueue => "too few CPUs",

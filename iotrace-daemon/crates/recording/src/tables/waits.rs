@@ -20,8 +20,8 @@ row! {
         process: ProcessId,
         /// the process's main thread
         tid: Derived<u32>,
-        /// `running`, or what it waited for: `storage`, `computing`, `run_queue`, `sleep`, `page_fault`, `network`,
-        /// `other`, `unresolved`; `of_that_for_child` is the part of all these spent in calls that wait for a child's end
+        /// `running`, or what it waited for: `storage`, `computing`, `compute_threads`, `run_queue`, `sleep`,
+        /// `page_fault`, `network`, `other`, `unresolved`; `of_that_for_child` is the part of all these spent in calls that wait for a child's end
         leaf: Leaf,
         /// for storage and computing: the process it waited for
         by_pid: Option<u32>,

@@ -102,6 +102,7 @@ fn meaning(leaf: Leaf, waiter: &Waiter) -> String {
             0 | 1 => "the loader, which computed".into(),
             many => format!("the loader, which computed in {} processes", count(many)),
         },
+        Leaf::ComputeThreads => "its own threads, which computed and load no data".into(),
         Leaf::RunQueue => "a CPU".into(),
         Leaf::Sleep => "a time to pass: sleeps, polling".into(),
         Leaf::PageFault => "pages of memory or of mapped files".into(),

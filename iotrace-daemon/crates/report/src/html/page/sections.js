@@ -110,7 +110,7 @@ const sections = (() => {
 
   const waited = {
     running: ["running", "var(--phase-restore)"], storage: ["storage", "var(--write)"], loader_cpu: ["loader computing", "var(--phase-startup)"],
-    run_queue: ["a CPU", "var(--phase-by_name)"], sleep: ["sleep", "var(--grid)"], page_fault: ["page faults", "var(--critical)"],
+    compute_threads: ["compute threads", "var(--phase-training)"], run_queue: ["a CPU", "var(--phase-by_name)"], sleep: ["sleep", "var(--grid)"], page_fault: ["page faults", "var(--critical)"],
     network: ["network", "var(--read)"], other: ["other processes and devices", "var(--phase-other)"], unresolved: ["not known", "var(--soft)"],
   };
 

@@ -29,6 +29,9 @@ const THREADS: usize = 1 << 16;
 const IDLE_NS: u64 = 60_000_000_000;
 /// Different sources that are told apart. Those after them have no file.
 const SOURCES: usize = 1 << 20;
+/// A thread that reads no data is a loader's if threads that do ended at least one in so many of its waits: it decodes what
+/// they read.
+const FED_ONE_IN: u64 = 10;
 /// Births that are followed back: a chain of threads that make threads while one waits.
 const DEEPEST: u32 = 64;
 
@@ -71,6 +74,11 @@ struct Thread {
     on: u64,
     /// Its waits in order; between them it ran.
     pieces: VecDeque<Piece>,
+    /// Whether it has read training data.
+    reads_data: bool,
+    /// Its waits that other threads ended, and those of them that a loader's thread ended.
+    ended: u64,
+    ended_by_loader: u64,
 }
 
 /// Threads, and what their waits were for.
@@ -113,6 +121,7 @@ impl Resolver {
         let on = wait.on.max(woken);
         let mut pieces = Vec::new();
         let leaf = self.leaf(wait);
+        self.know(wait, leaf.is_none());
         self.blocked(wait, leaf, off, woken, &mut pieces);
         if let Some(segments) = &mut self.segments {
             segments.push(Segment {
@@ -199,6 +208,9 @@ impl Resolver {
             parent: wait.parent(),
             on: from,
             pieces: VecDeque::new(),
+            reads_data: false,
+            ended: 0,
+            ended_by_loader: 0,
         };
         match self.threads.entry(wait.tid) {
             Entry::Occupied(known) if !is_born && known.get().process == process => {
@@ -214,6 +226,26 @@ impl Resolver {
                 place.insert(new(wait.off));
                 Some(wait.off)
             }
+        }
+    }
+
+    /// What a wait tells of its thread and of the one that woke it: whether they are loaders. `is_by_thread`: the other one
+    /// ended it.
+    fn know(&mut self, wait: &Wait, is_by_thread: bool) {
+        let has = |flag| wait.flags & flag != 0;
+        let mut is_by_loader = false;
+        if self.knows(wait.by_tid, wait.by_tgid)
+            && let Some(waker) = self.threads.get_mut(&wait.by_tid)
+        {
+            waker.reads_data |= has(flag::WAKER_READS_DATA);
+            // A main thread that reads by itself hands out other work than data.
+            let is_own_main = wait.by_tid == wait.by_tgid && wait.by_tgid == wait.tgid;
+            is_by_loader = is_by_thread && !is_own_main && waker.is_loader();
+        }
+        if let Some(thread) = self.threads.get_mut(&wait.tid) {
+            thread.reads_data |= has(flag::READS_DATA);
+            thread.ended += u64::from(is_by_thread);
+            thread.ended_by_loader += u64::from(is_by_loader);
         }
     }
 
@@ -292,6 +324,10 @@ impl Resolver {
             return put(pieces, start, end, unresolved);
         };
         let (by, known_from) = (thread.process, thread.known_from);
+        let computing = match tid == by.pid || thread.is_loader() {
+            true => Leaf::Computing,
+            false => Leaf::ComputeThreads,
+        };
         if start < known_from {
             let until = known_from.min(end);
             match thread.parent.filter(|parent| *parent != tid) {
@@ -303,7 +339,7 @@ impl Resolver {
         let from = start.max(known_from);
         let computing = self.number(Source {
             by: Some(by),
-            ..Source::of(Leaf::Computing)
+            ..Source::of(computing)
         });
         let Some(thread) = self.threads.get(&tid) else {
             return;
@@ -385,6 +421,12 @@ fn put(pieces: &mut Vec<Piece>, start: u64, end: u64, source: u32) {
 }
 
 impl Thread {
+    /// Whether it loads data: it reads them, or works on what threads that read them pass on.
+    fn is_loader(&self) -> bool {
+        self.reads_data
+            || self.ended_by_loader > 0 && self.ended_by_loader * FED_ONE_IN >= self.ended
+    }
+
     /// Forgets its oldest pieces; how many.
     fn forget(&mut self, count: usize) -> usize {
         if let Some(last) = count.checked_sub(1).and_then(|last| self.pieces.get(last)) {
