@@ -57,3 +57,25 @@ macro_rules! opaque_map {
         $visible static $name: $type = $new;
     };
 }
+
+/// Declares functions of the running thread that the verifier checks once, and not on each way to them: global ones. Their
+/// state comes by pointer, which kernels before 5.12 refuse: in the object for those they are static.
+macro_rules! checked_once {
+    ($(
+        $(#[$doc:meta])*
+        pub fn $name:ident($thread:ident: &mut Thread $(, $argument:ident: $type:ty)*) -> $returned:ty $body:block
+    )*) => {$(
+        $(#[$doc])*
+        #[cfg_attr(not(feature = "compat_510"), unsafe(no_mangle))]
+        #[inline(never)]
+        pub extern "C" fn $name(thread: *mut Thread $(, $argument: $type)*) -> $returned {
+            #[inline(always)]
+            fn body($thread: &mut Thread $(, $argument: $type)*) -> $returned $body
+            // SAFETY: the caller's own reference.
+            match unsafe { thread.as_mut() } {
+                Some(thread) => body(thread $(, $argument)*),
+                None => 0,
+            }
+        }
+    )*};
+}

@@ -2,8 +2,6 @@
 //!
 //! Writes the cells (see `cells`), `OVERFLOW`, `OVERFLOW_FULL` and `FAILURES`; sends, for a new entry, the file's name.
 
-use core::ptr;
-
 use iotrace_common::{
     diag,
     key::{FileId, IoKey, PHASE_BITS},
@@ -45,35 +43,48 @@ pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     }
     let mut io = cells::last::<Io>(thread, epoch);
     if io.is_null() {
-        io = other_entry::<NAME>(thread, epoch);
+        let has_cell = match NAME {
+            true => iotrace_find_named(thread, epoch),
+            false => iotrace_find(thread, epoch),
+        };
+        io = match has_cell {
+            0 => overflow(&thread.key.io),
+            _ => cells::last::<Io>(thread, epoch),
+        };
     }
     thread.key.io.phase = phase;
     io
 }
 
-/// The entry where it is not the one that the thread used last. A new one's file (0: none) is named if it has not been.
-#[inline(never)]
-fn other_entry<const NAME: bool>(thread: *mut Thread, epoch: u64) -> *mut Io {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return ptr::null_mut();
-    };
-    let found = cells::find::<Io>(thread, epoch);
-    if !found.is_null() {
-        return found;
+checked_once! {
+    /// Finds the cell of the thread's call where it is not the one that the thread used last, which it then is; 0 where there is
+    /// none. A new one's file is named if it has not been.
+    pub fn iotrace_find_named(thread: &mut Thread, epoch: u64) -> u32 {
+        u32::from(find::<true>(thread, epoch))
     }
-    let io = cells::take::<Io>(thread, epoch);
-    if io.is_null() {
+
+    /// As [`iotrace_find_named`], and names no file.
+    pub fn iotrace_find(thread: &mut Thread, epoch: u64) -> u32 {
+        u32::from(find::<false>(thread, epoch))
+    }
+}
+
+#[inline(always)]
+fn find<const NAME: bool>(thread: &mut Thread, epoch: u64) -> bool {
+    if !cells::find::<Io>(thread, epoch).is_null() {
+        return true;
+    }
+    if cells::take::<Io>(thread, epoch).is_null() {
         // What detail full adds goes the same way.
         thread.generation = 0;
-        return overflow(&thread.key.io);
+        return false;
     }
     // A file that was closed may be gone by now: it was named when the call began.
     let may_name = NAME && thread.file != 0 && thread.op() != op::CLOSE;
     if may_name && !thread.key.io.file.is_none() && !phase::is_named(thread) {
         path::meet(thread, thread.file, thread.copy);
     }
-    io
+    true
 }
 
 /// The overflow entry of the key's thread; null where there is no room for it.

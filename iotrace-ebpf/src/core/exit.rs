@@ -136,7 +136,7 @@ fn finish(thread: &mut Thread, result: i64) {
         if unread && read_path(thread) == state::SKIPPED {
             return merged::abandon(thread);
         }
-        other(thread, result as u64);
+        iotrace_other(thread, result as u64);
     }
 }
 
@@ -155,18 +155,21 @@ pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
     pages::returned(io, thread, bytes);
     histogram::succeeded(thread, bytes);
     if thread.is_full() {
-        full::access(thread, bytes);
+        full::iotrace_full_access(thread, bytes);
     }
     lines::used(thread, bytes);
 }
 
-/// Everything that is neither a read nor a write. Not inlined: it would make the hot path's frame larger.
-#[inline(never)]
-fn other(thread: *mut Thread, result: u64) {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return;
-    };
+checked_once! {
+    /// Everything that is neither a read nor a write. Not inlined: it would make the hot path's frame larger.
+    pub fn iotrace_other(thread: &mut Thread, result: u64) -> u32 {
+        other(thread, result);
+        0
+    }
+}
+
+#[inline(always)]
+fn other(thread: &mut Thread, result: u64) {
     if thread.op() == op::OPEN {
         opened(thread, result);
         return lines::opened(thread);
@@ -178,7 +181,7 @@ fn other(thread: *mut Thread, result: u64) {
         op::LINK => path::linked(),
         op::UNLINK => path::unlinked(thread),
         op::MMAP => {
-            pages::mapped(thread.file, &thread.key.io.file);
+            pages::iotrace_mapped(thread);
             waits::used(thread);
         }
         // The file may be gone by now: it was named when the call began.
@@ -196,7 +199,7 @@ pub fn metadata<const NAME: bool>(thread: &mut Thread, result: i64) -> *mut Io {
         account::add(io, thread);
         histogram::succeeded(thread, histogram::NO_DATA);
         if thread.is_full() {
-            full::metadata(thread);
+            full::iotrace_full_metadata(thread);
         }
     }
     uprobe::mark::mapped(thread);
@@ -232,7 +235,7 @@ pub fn opened(thread: &mut Thread, fd: u64) {
     let io = metadata::<true>(thread, i64::from(fd as u32));
     pages::opened(io, thread);
     if thread.is_full() && !io.is_null() {
-        full::opened(thread);
+        full::iotrace_full_opened(thread);
     }
 }
 

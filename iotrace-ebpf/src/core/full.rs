@@ -77,38 +77,42 @@ fn entry(thread: *mut Thread) -> *mut IoFull {
     found
 }
 
-/// Adds what a successful call that moves no data leaves: stamps and merged time.
-#[inline(always)]
-pub fn metadata(thread: &mut Thread) {
-    let full = entry(thread);
-    if full.is_null() {
-        return;
+checked_once! {
+    /// Adds what a successful call that moves no data leaves: stamps and merged time.
+    pub fn iotrace_full_metadata(thread: &mut Thread) -> u32 {
+        let full = entry(thread);
+        if full.is_null() {
+            return 0;
+        }
+        match thread.op() {
+            op::OPEN => stamped(full, stamp::OPEN, thread),
+            op::CLOSE => stamped(full, stamp::CLOSE, thread),
+            _ => {}
+        }
+        let kind = if op::is_sync(thread.op()) {
+            MERGED_WRITE
+        } else {
+            MERGED_META
+        };
+        merge(full, thread, kind);
+        0
     }
-    match thread.op() {
-        op::OPEN => stamped(full, stamp::OPEN, thread),
-        op::CLOSE => stamped(full, stamp::CLOSE, thread),
-        _ => {}
-    }
-    let kind = if op::is_sync(thread.op()) {
-        MERGED_WRITE
-    } else {
-        MERGED_META
-    };
-    merge(full, thread, kind);
 }
 
-/// Forgets what was known of the open file's address, and keeps the creation mode.
-#[inline(always)]
-pub fn opened(thread: &mut Thread) {
-    open_files::begin(thread);
-    let mode = creation_mode(thread);
-    if mode == 0 {
-        return;
-    }
-    let full = entry(thread);
-    if !full.is_null() {
-        // SAFETY: a map value, whose one writer is this thread.
-        unsafe { (*full).create_mode = mode };
+checked_once! {
+    /// Forgets what was known of the open file's address, and keeps the creation mode.
+    pub fn iotrace_full_opened(thread: &mut Thread) -> u32 {
+        open_files::begin(thread);
+        let mode = creation_mode(thread);
+        if mode == 0 {
+            return 0;
+        }
+        let full = entry(thread);
+        if !full.is_null() {
+            // SAFETY: a map value, whose one writer is this thread.
+            unsafe { (*full).create_mode = mode };
+        }
+        0
     }
 }
 
@@ -129,41 +133,43 @@ fn creation_mode(thread: &Thread) -> u32 {
     if flags & O_CREAT != 0 { mode as u32 } else { 0 }
 }
 
-/// Adds what a read or a write leaves.
-#[inline(always)]
-pub fn access(thread: &mut Thread, bytes: u64) {
-    let full = entry(thread);
-    if full.is_null() {
-        return;
-    }
-    let read = thread.op() == op::READ;
-    let bucket = size_bucket(bytes);
-    // SAFETY: a map value, whose one writer is this thread; the bucket is below their number.
-    unsafe {
-        if read {
-            (*full).read_sizes[bucket] += 1;
-            slowest(
-                &raw mut (*full).slowest_read_ns,
-                &raw mut (*full).slowest_read_bytes,
-                thread,
-                bytes,
-            );
-            stamped(full, stamp::READ, thread);
-        } else {
-            (*full).write_sizes[bucket] += 1;
-            slowest(
-                &raw mut (*full).slowest_write_ns,
-                &raw mut (*full).slowest_write_bytes,
-                thread,
-                bytes,
-            );
-            stamped(full, stamp::WRITE, thread);
+checked_once! {
+    /// Adds what a read or a write leaves.
+    pub fn iotrace_full_access(thread: &mut Thread, bytes: u64) -> u32 {
+        let full = entry(thread);
+        if full.is_null() {
+            return 0;
         }
+        let read = thread.op() == op::READ;
+        let bucket = size_bucket(bytes);
+        // SAFETY: a map value, whose one writer is this thread; the bucket is below their number.
+        unsafe {
+            if read {
+                (*full).read_sizes[bucket] += 1;
+                slowest(
+                    &raw mut (*full).slowest_read_ns,
+                    &raw mut (*full).slowest_read_bytes,
+                    thread,
+                    bytes,
+                );
+                stamped(full, stamp::READ, thread);
+            } else {
+                (*full).write_sizes[bucket] += 1;
+                slowest(
+                    &raw mut (*full).slowest_write_ns,
+                    &raw mut (*full).slowest_write_bytes,
+                    thread,
+                    bytes,
+                );
+                stamped(full, stamp::WRITE, thread);
+            }
+        }
+        common_size(full, bytes);
+        alignment(full, thread);
+        place(full, thread, read, bytes);
+        merge(full, thread, if read { MERGED_READ } else { MERGED_WRITE });
+        0
     }
-    common_size(full, bytes);
-    alignment(full, thread);
-    place(full, thread, read, bytes);
-    merge(full, thread, if read { MERGED_READ } else { MERGED_WRITE });
 }
 
 #[inline(always)]

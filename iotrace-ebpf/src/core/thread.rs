@@ -175,7 +175,7 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     let (tgid, tid) = pid_tgid();
     (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
     let mut verdict = verdict_of(tgid);
-    if verdict != 0 && !owner::may_trace(task) {
+    if verdict != 0 && !owner::may_trace_current() {
         verdict = 0;
     }
     thread.key.io.start = start_key(start_of(task));

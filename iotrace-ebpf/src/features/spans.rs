@@ -20,11 +20,11 @@ static SPANS: Array<u64, 1> = Array::new();
 
 /// Number of the span that the thread's call belongs to; 0: spans of its phase are not kept, or it has no open file.
 #[inline(always)]
-pub fn of(thread: &Thread) -> u32 {
+pub fn of(thread: &mut Thread) -> u32 {
     if !are_kept(thread) || thread.file == 0 {
         return 0;
     }
-    number(thread)
+    iotrace_span(thread)
 }
 
 /// Whether spans of the phase of the thread's call are kept.
@@ -33,28 +33,26 @@ pub fn are_kept(thread: &Thread) -> bool {
     SPAN_PHASES.load() >> (thread.key.io.phase & 31) & 1 != 0
 }
 
-#[inline(never)]
-fn number(thread: *const Thread) -> u32 {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_ref() }) else {
-        return 0;
-    };
-    let mut state = open_files::find(thread);
-    let mut is_new = thread.op() == op::OPEN;
-    if is_new || state.is_null() {
-        is_new = true;
-        state = open_files::begin(thread);
+checked_once! {
+    /// As [`of`], of a phase whose spans are kept.
+    pub fn iotrace_span(thread: &mut Thread) -> u32 {
+        let mut state = open_files::find(thread);
+        let mut is_new = thread.op() == op::OPEN;
+        if is_new || state.is_null() {
+            is_new = true;
+            state = open_files::begin(thread);
+        }
+        if state.is_null() {
+            return 0;
+        }
+        // SAFETY: a map value. Threads that share the open file may write it at one time: each word is whole.
+        let state = unsafe { &mut *state };
+        if is_new || open_files::was_idle(state, thread) || state.span == 0 {
+            state.span = new_number();
+        }
+        open_files::touch(state, thread);
+        state.span
     }
-    if state.is_null() {
-        return 0;
-    }
-    // SAFETY: a map value. Threads that share the open file may write it at one time: each word is whole.
-    let state = unsafe { &mut *state };
-    if is_new || open_files::was_idle(state, thread) || state.span == 0 {
-        state.span = new_number();
-    }
-    open_files::touch(state, thread);
-    state.span
 }
 
 /// The next number, never 0.

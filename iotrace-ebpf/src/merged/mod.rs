@@ -34,7 +34,7 @@ pub fn begin(thread: &mut Thread, task: Address) {
     let threads = running::threads(task);
     thread.flight = ALONE;
     if threads > 1 || thread.asynchronous != 0 {
-        process::take_off(thread);
+        process::iotrace_take_off(thread);
     }
     if MERGE_ALL.is_set() {
         global::begin(thread);
@@ -50,7 +50,7 @@ pub fn expect_open(thread: &mut Thread) {
 /// As [`begin`], of a request that runs beside the thread's calls.
 #[inline(always)]
 pub fn begin_beside(thread: &mut Thread) {
-    process::take_off(thread);
+    process::iotrace_take_off(thread);
     if MERGE_ALL.is_set() {
         global::begin(thread);
     }
@@ -65,7 +65,7 @@ pub fn end(thread: &mut Thread) -> u64 {
     if thread.flight == ALONE {
         thread.ns()
     } else {
-        process::land(thread)
+        process::iotrace_land(thread)
     }
 }
 
@@ -76,7 +76,7 @@ pub fn abandon(thread: &mut Thread) {
         global::abandon(thread);
     }
     if thread.flight != ALONE {
-        process::drop_out(thread);
+        process::iotrace_drop_out(thread);
     }
 }
 

@@ -48,55 +48,51 @@ const _: () = assert!(size_of::<Flights>() == 128);
 #[btf_map]
 static FLIGHTS: Array<Flights, { FLIGHT_SLOTS as usize }> = Array::new();
 
-/// As [`begin`], of a call that others may overlap.
-#[inline(never)]
-pub fn take_off(thread: *mut Thread) {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return;
-    };
-    thread.flight = UNKNOWN;
-    let phase = thread.key.io.phase;
-    let word = word(thread, phase);
-    if word.is_null() {
+checked_once! {
+    /// As [`crate::merged::begin`], of a call that others may overlap.
+    pub fn iotrace_take_off(thread: &mut Thread) -> u32 {
+        thread.flight = UNKNOWN;
+        let phase = thread.key.io.phase;
+        let word = word(thread, phase);
+        if word.is_null() {
+            diagnose::count(diag::UNMERGED);
+            return 0;
+        }
+        let start = thread.entered;
+        for _ in 0..TRIES {
+            // SAFETY: an aligned word of a map value.
+            let before = unsafe { ptr::read_volatile(word) };
+            let mut mark = before & TIME;
+            let calls = before >> 52;
+            if calls == 0 && (mark.wrapping_sub(start) & TIME) > NEAR {
+                mark = start & TIME;
+            }
+            if calls == MOST {
+                break;
+            }
+            // SAFETY: as above.
+            if unsafe { compare_exchange(word, before, (calls + 1) << 52 | mark) } == before {
+                thread.flight = 1 + phase;
+                return 0;
+            }
+        }
         diagnose::count(diag::UNMERGED);
-        return;
+        0
     }
-    let start = thread.entered;
-    for _ in 0..TRIES {
-        // SAFETY: an aligned word of a map value.
-        let before = unsafe { ptr::read_volatile(word) };
-        let mut mark = before & TIME;
-        let calls = before >> 52;
-        if calls == 0 && (mark.wrapping_sub(start) & TIME) > NEAR {
-            mark = start & TIME;
-        }
-        if calls == MOST {
-            break;
-        }
-        // SAFETY: as above.
-        if unsafe { compare_exchange(word, before, (calls + 1) << 52 | mark) } == before {
-            thread.flight = 1 + phase;
-            return;
-        }
-    }
-    diagnose::count(diag::UNMERGED);
 }
 
-#[inline(never)]
-pub fn drop_out(thread: *mut Thread) -> u32 {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return 0;
-    };
-    let flight = thread.flight;
-    if flight != UNKNOWN {
-        let word = word(thread, flight - 1);
-        if !word.is_null() {
-            leave(word, thread.entered);
+checked_once! {
+    /// As [`crate::merged::abandon`], of a call that others may overlap.
+    pub fn iotrace_drop_out(thread: &mut Thread) -> u32 {
+        let flight = thread.flight;
+        if flight != UNKNOWN {
+            let word = word(thread, flight - 1);
+            if !word.is_null() {
+                leave(word, thread.entered);
+            }
         }
+        0
     }
-    0
 }
 
 /// Takes a call off a word that it should not have been in since `entered`; whether nobody else was.
@@ -107,41 +103,39 @@ fn leave(word: *mut u64, entered: u64) -> bool {
     before >> 52 == 1 && is_behind(before & TIME, entered)
 }
 
-#[inline(never)]
-pub fn land(thread: *mut Thread) -> u64 {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return 0;
-    };
-    let flight = thread.flight;
-    if flight == UNKNOWN {
-        return thread.ns();
+checked_once! {
+    /// As [`crate::merged::end`], of a call that others may overlap.
+    pub fn iotrace_land(thread: &mut Thread) -> u64 {
+        let flight = thread.flight;
+        if flight == UNKNOWN {
+            return thread.ns();
+        }
+        let expected = flight - 1;
+        let phase = thread.key.io.phase;
+        let word = word(thread, expected);
+        if word.is_null() {
+            return thread.ns();
+        }
+        if expected == phase {
+            return account(word, thread.ended, ONE);
+        }
+        let actual = self::word(thread, phase);
+        if actual.is_null() {
+            return thread.ns();
+        }
+        let alone = leave(word, thread.entered);
+        // SAFETY: an aligned word of a map value.
+        let mark = unsafe { ptr::read_volatile(actual) } & TIME;
+        let whole = is_behind(mark, thread.entered);
+        if !alone || !whole {
+            // Part of it may have been accounted for; which part, nobody knows.
+            diagnose::add(diag::UNSURE_NS, thread.ns());
+        }
+        if whole {
+            raise(actual, thread.entered);
+        }
+        account(actual, thread.ended, 0)
     }
-    let expected = flight - 1;
-    let phase = thread.key.io.phase;
-    let word = word(thread, expected);
-    if word.is_null() {
-        return thread.ns();
-    }
-    if expected == phase {
-        return account(word, thread.ended, ONE);
-    }
-    let actual = self::word(thread, phase);
-    if actual.is_null() {
-        return thread.ns();
-    }
-    let alone = leave(word, thread.entered);
-    // SAFETY: an aligned word of a map value.
-    let mark = unsafe { ptr::read_volatile(actual) } & TIME;
-    let whole = is_behind(mark, thread.entered);
-    if !alone || !whole {
-        // Part of it may have been accounted for; which part, nobody knows.
-        diagnose::add(diag::UNSURE_NS, thread.ns());
-    }
-    if whole {
-        raise(actual, thread.entered);
-    }
-    account(actual, thread.ended, 0)
 }
 
 /// Sets the mark of a word without calls in flight to a moment.

@@ -13,7 +13,7 @@
 
 pub mod faults;
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{
     btf_maps::LruHashMap,
@@ -473,9 +473,16 @@ fn behind(file: u64, nth: u32) -> u64 {
     }
 }
 
-/// Remembers what stands behind the file `id`, open at `file`, which was mapped.
+checked_once! {
+    /// Remembers what stands behind the file of the thread's call, which mapped it.
+    pub fn iotrace_mapped(thread: &mut Thread) -> u32 {
+        mapped(thread.file, &thread.key.io.file);
+        0
+    }
+}
+
 #[inline(always)]
-pub fn mapped(file: u64, id: &FileId) {
+fn mapped(file: u64, id: &FileId) {
     if !PAGE_CACHE.is_set() || file == 0 || magic(file) != OVERLAY {
         return;
     }
@@ -484,6 +491,9 @@ pub fn mapped(file: u64, id: &FileId) {
         if inode != 0
             && let Some(real) = identify_inode(inode)
         {
+            // On the stack: older kernels take no value of a map out of memory that a global function was given.
+            // SAFETY: the caller's reference.
+            let id = unsafe { ptr::read_volatile(id) };
             let _ = OVERLAID.insert(real, id, 0);
         }
     }

@@ -78,7 +78,7 @@ pub mod mappings {
 
 /// The page cache, and mapped files.
 pub mod pages {
-    use iotrace_common::{key::FileId, value::Io};
+    use iotrace_common::value::Io;
 
     use crate::core::thread::Thread;
 
@@ -94,7 +94,9 @@ pub mod pages {
     pub fn opened(_io: *mut Io, _thread: &Thread) {}
 
     #[inline(always)]
-    pub fn mapped(_file: u64, _id: &FileId) {}
+    pub fn iotrace_mapped(_thread: &mut Thread) -> u32 {
+        0
+    }
 
     #[inline(always)]
     pub fn executed(_file: u64) {}

@@ -4,6 +4,7 @@
 //! The rule is that of ptrace(2) ([`Rights::are_open_to`]). It is asked whenever a thread's verdict is taken and at each
 //! fork, exec and exit, so a pid that another user's process got is no way around it. Reads `SCOPE`.
 
+use aya_ebpf::helpers::generated;
 use iotrace_common::{
     rights::{INITIAL_NAMESPACE, NAMESPACES, Rights, flags},
     scope::Scope,
@@ -22,6 +23,21 @@ use crate::core::{
 /// `MMF_DUMPABLE_MASK`, and the value in it that says that its user may look into a process (`SUID_DUMP_USER`).
 const DUMPABLE: u64 = 3;
 const DUMPABLE_BY_USER: u64 = 1;
+
+/// Whether the running process, which is in scope, may be traced.
+#[inline(always)]
+pub fn may_trace_current() -> bool {
+    client().is_none() || iotrace_is_current_open() != 0
+}
+
+/// In a frame of its own, as [`is_open_to_client`].
+#[cfg_attr(not(feature = "compat_510"), unsafe(no_mangle))]
+#[inline(never)]
+pub extern "C" fn iotrace_is_current_open() -> u32 {
+    // SAFETY: a plain helper; the address is a number to the verifier.
+    let task = unsafe { generated::bpf_get_current_task() };
+    u32::from(client().is_none_or(|client| rights(task as Address).are_open_to(client)))
+}
 
 /// Whether a process that is in scope may be traced.
 #[inline(always)]
