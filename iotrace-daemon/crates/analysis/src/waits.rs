@@ -97,11 +97,6 @@ impl Spent {
         self.of(Leaf::Storage) + self.of(Leaf::PageFault)
     }
 
-    /// What faster input could save of it at most: all that it waited for storage, its loader and a CPU.
-    fn improvable(&self) -> u64 {
-        self.storage() + self.of(Leaf::Computing) + self.of(Leaf::RunQueue)
-    }
-
     /// Whether a thread did little but wait for programs that it ran.
     fn is_launcher(&self) -> bool {
         self.of(Leaf::OfThatForChild) as f64 >= self.whole() as f64 * LAUNCHER_SHARE
@@ -132,6 +127,13 @@ impl Waiter {
         self.spent
             .storage()
             .saturating_sub(self.starting + self.saving)
+    }
+
+    /// What faster input and saves could save of it at most: all that it waited for storage after its start, its loader and a
+    /// CPU.
+    fn improvable(&self) -> u64 {
+        let storage = self.spent.storage().saturating_sub(self.starting);
+        storage + self.spent.of(Leaf::Computing) + self.spent.of(Leaf::RunQueue)
     }
 }
 
@@ -207,11 +209,12 @@ impl Waits {
         {
             spent.add(leaf, of.of(leaf));
         }
+        let improvable = self.judged().iter().map(Waiter::improvable);
         let exposed = Exposed {
             threads: judged.len() as u64,
             spent,
             starting: self.judged().iter().map(|waiter| waiter.starting).sum(),
-            improvable: judged.clone().map(Spent::improvable).max().unwrap_or(0),
+            improvable: improvable.max().unwrap_or(0),
         };
         let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
         let seen = judged.map(Spent::whole).max().unwrap_or(0);
@@ -228,7 +231,7 @@ pub struct Exposed {
     pub spent: Spent,
     /// Of the waits for storage, those for files of phase `startup`.
     pub starting: u64,
-    /// Of the thread with the most: all that faster input could save.
+    /// Of the thread with the most: all that faster input and saves could save.
     pub improvable: u64,
 }
 
