@@ -13,6 +13,8 @@ use crate::{
 };
 
 const FUZZ: &str = "iotrace-daemon/fuzz";
+/// With all optimizations the targets take longer to build than they run in the tests.
+const OPT_LEVEL: &str = "1";
 
 /// What a target of fuzzing is.
 struct Target {
@@ -53,7 +55,9 @@ pub fn task(options: &Options) -> Result<()> {
     let mut build = cmd::cargo();
     build.args(["fuzz", "build", "--fuzz-dir", FUZZ]);
     // The sanitizer needs a flag that is not stable.
-    cmd::run(build.env("RUSTC_BOOTSTRAP", "1"))?;
+    build.env("RUSTC_BOOTSTRAP", "1");
+    build.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", OPT_LEVEL);
+    cmd::run(&mut build)?;
     let target_dir = run::target_dir()?;
     let mut failed = Vec::new();
     for target in TARGETS.iter().filter(is_asked) {

@@ -2,26 +2,29 @@
 
 use std::{
     fs,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     thread,
+    time::Instant,
 };
 
 /// CPUs that other programs use, and the host takes away, up to which the machine is quiet.
 const MAX_CPUS: f64 = 0.25;
 /// How often one thing is measured at most.
 const MAX_ATTEMPTS: u32 = 3;
-/// How often all tests of a program measure something again: on a machine that is never quiet they must end, too.
-static AGAIN: AtomicU32 = AtomicU32::new(30);
+/// How long all tests of a program may take for what they measure again, milliseconds: on a machine that is never quiet they
+/// must end, too.
+static LEFT_MS: AtomicU64 = AtomicU64::new(180_000);
 
 /// Does something with children, all of which have ended then; again if other programs disturbed it.
 pub fn measured<T>(mut work: impl FnMut() -> T) -> T {
     for _ in 1..MAX_ATTEMPTS {
-        let before = Ticks::now();
+        let (start, before) = (Instant::now(), Ticks::now());
         let result = work();
         let cpus = Ticks::now().others_since(&before);
-        let take = |left: u32| left.checked_sub(1);
+        let took = start.elapsed().as_millis() as u64;
+        let take = |left: u64| left.checked_sub(took);
         let is_over = || {
-            AGAIN
+            LEFT_MS
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
                 .is_err()
         };
