@@ -43,48 +43,45 @@ pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     }
     let mut io = cells::last::<Io>(thread, epoch);
     if io.is_null() {
-        let has_cell = match NAME {
-            true => iotrace_find_named(thread, epoch),
-            false => iotrace_find(thread, epoch),
-        };
-        io = match has_cell {
-            0 => overflow(&thread.key.io),
-            _ => cells::last::<Io>(thread, epoch),
+        io = match iotrace_find(thread, epoch) {
+            NO_CELL => overflow(&thread.key.io),
+            found => {
+                // A file that was closed may be gone by now: it was named when the call began.
+                let may_name = NAME && thread.file != 0 && thread.op() != op::CLOSE;
+                if found == NEW_CELL
+                    && may_name
+                    && !thread.key.io.file.is_none()
+                    && !phase::is_named(thread)
+                {
+                    path::meet(thread, thread.file, thread.copy);
+                }
+                cells::last::<Io>(thread, epoch)
+            }
         };
     }
     thread.key.io.phase = phase;
     io
 }
 
+/// What [`iotrace_find`] found.
+const NO_CELL: u32 = 0;
+const KNOWN_CELL: u32 = 1;
+const NEW_CELL: u32 = 2;
+
 checked_once! {
-    /// Finds the cell of the thread's call where it is not the one that the thread used last, which it then is; 0 where there is
-    /// none. A new one's file is named if it has not been.
-    pub fn iotrace_find_named(thread: &mut Thread, epoch: u64) -> u32 {
-        u32::from(find::<true>(thread, epoch))
-    }
-
-    /// As [`iotrace_find_named`], and names no file.
+    /// Finds the cell of the thread's call where it is not the one that the thread used last, which it then is, or takes a
+    /// new one.
     pub fn iotrace_find(thread: &mut Thread, epoch: u64) -> u32 {
-        u32::from(find::<false>(thread, epoch))
+        if !cells::find::<Io>(thread, epoch).is_null() {
+            return KNOWN_CELL;
+        }
+        if cells::take::<Io>(thread, epoch).is_null() {
+            // What detail full adds goes the same way.
+            thread.generation = 0;
+            return NO_CELL;
+        }
+        NEW_CELL
     }
-}
-
-#[inline(always)]
-fn find<const NAME: bool>(thread: &mut Thread, epoch: u64) -> bool {
-    if !cells::find::<Io>(thread, epoch).is_null() {
-        return true;
-    }
-    if cells::take::<Io>(thread, epoch).is_null() {
-        // What detail full adds goes the same way.
-        thread.generation = 0;
-        return false;
-    }
-    // A file that was closed may be gone by now: it was named when the call began.
-    let may_name = NAME && thread.file != 0 && thread.op() != op::CLOSE;
-    if may_name && !thread.key.io.file.is_none() && !phase::is_named(thread) {
-        path::meet(thread, thread.file, thread.copy);
-    }
-    true
 }
 
 /// The overflow entry of the key's thread; null where there is no room for it.

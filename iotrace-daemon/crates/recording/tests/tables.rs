@@ -8,7 +8,7 @@ use std::{
 };
 
 use iotrace_common::op;
-use iotrace_model::{Cell, Model, input::Place};
+use iotrace_model::{Cell, Model, input::Place, waits::Leaf};
 use iotrace_recording::trace::Trace;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use sample::Form;
@@ -185,10 +185,13 @@ fn a_recording_of_the_first_format_is_read() {
         .take_while(|name| name != "access_sizes")
         .collect();
     assert!(counters.len() > 90, "{}", counters.len());
+    let leaves = Leaf::ALL.into_iter();
+    let leaves = leaves.filter(|leaf| *leaf != Leaf::ComputeThreads);
     let form = Form {
         counters,
         ops: op::SYNCFS,
         has_lines: false,
+        leaves: leaves.collect(),
     };
     let mut recorded = sample::record(&directory, &form, OPERATIONS);
     // The size of a trace goes by how it is encoded.

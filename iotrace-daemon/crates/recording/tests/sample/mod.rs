@@ -76,6 +76,8 @@ pub struct Form {
     pub ops: usize,
     /// Whether it counts by line of a program.
     pub has_lines: bool,
+    /// What threads can wait for.
+    pub leaves: Vec<Leaf>,
 }
 
 impl Form {
@@ -85,6 +87,7 @@ impl Form {
             counters: counters(),
             ops: op::NAMES.len(),
             has_lines: true,
+            leaves: Leaf::ALL.to_vec(),
         }
     }
 }
@@ -229,7 +232,7 @@ fn interval(model: &mut Model, seed: u64, form: &Form) {
         },
     );
     model.computing_mut().add_length(5 * SECOND);
-    for (index, leaf) in Leaf::ALL.into_iter().enumerate() {
+    for (index, leaf) in form.leaves.iter().copied().enumerate() {
         model.add_waited(&Waited {
             process: P,
             leaf,
