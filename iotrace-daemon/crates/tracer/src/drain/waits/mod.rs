@@ -2,6 +2,8 @@
 
 mod calls;
 mod resolve;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

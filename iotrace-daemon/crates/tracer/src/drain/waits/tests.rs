@@ -1,0 +1,123 @@
+//! Which threads are loaders: waits of a main thread for another one, which computes.
+
+use iotrace_common::waits::{NO_CALL, Wait, flag};
+use iotrace_model::waits::Leaf;
+
+use super::resolve::Resolver;
+
+const MAIN: u32 = 1;
+const OTHER: u32 = 2;
+const READER: u32 = 3;
+const WORKER: u32 = 9;
+
+/// A thread by its own id and its process's.
+type Id = (u32, u32);
+
+fn born(thread: Id, at: u64) -> Wait {
+    Wait {
+        off: at,
+        woken: at,
+        on: at,
+        nr: NO_CALL,
+        by_nr: NO_CALL,
+        flags: flag::BORN,
+        ..of(thread)
+    }
+}
+
+fn of((tid, tgid): Id) -> Wait {
+    Wait {
+        tid,
+        tgid,
+        start: tgid,
+        ..Wait::default()
+    }
+}
+
+/// A thread waits on a futex from `off` until the other one wakes it.
+fn waits(thread: Id, off: u64, on: u64, (by_tid, by_tgid): Id, flags: u32) -> Wait {
+    let futex = libc::SYS_futex as i32;
+    Wait {
+        off,
+        woken: on,
+        on,
+        state: 1,
+        nr: futex,
+        by_nr: futex,
+        by_tid,
+        by_tgid,
+        flags,
+        ..of(thread)
+    }
+}
+
+/// Nanoseconds that the main thread of process 1 waited for computing: of its loader, and of its compute threads.
+fn computing(records: &[Wait]) -> (u64, u64) {
+    let mut resolver = Resolver::default();
+    records.iter().for_each(|wait| resolver.add(wait));
+    let sums = resolver.take();
+    let of = |leaf| {
+        let of_main = sums.iter().filter(|sum| sum.process.pid == MAIN);
+        of_main.filter(|sum| sum.leaf == leaf).map(|sum| sum.ns).sum()
+    };
+    (of(Leaf::Computing), of(Leaf::ComputeThreads))
+}
+
+/// The main thread and another of its process in turn: the other one waits for 10 ns, and works for 90. Its waits end by `waker`
+/// with `flags`, its own records have `own`.
+fn turns(count: u64, own: u32, waker: impl Fn(u64) -> (Id, u32)) -> Vec<Wait> {
+    let (main, other) = ((MAIN, MAIN), (OTHER, MAIN));
+    let mut records = vec![
+        born(main, 0),
+        born(other, 0),
+        born((READER, MAIN), 0),
+        born((WORKER, WORKER), 0),
+    ];
+    for turn in 0..count {
+        let at = 100 * turn;
+        let (by, flags) = waker(turn);
+        records.push(waits(other, at, at + 10, by, own | flags));
+        records.push(waits(main, at + 10, at + 100, other, 0));
+    }
+    records
+}
+
+const READS: u32 = flag::WAKER_READS_DATA;
+
+#[test]
+fn a_thread_that_reads_nothing_computes_for_the_main_thread() {
+    let by_main = turns(20, 0, |_| ((MAIN, MAIN), 0));
+    assert_eq!(computing(&by_main), (0, 1_800));
+    // A main thread that reads the data by itself hands it no data.
+    let by_reading_main = turns(20, 0, |_| ((MAIN, MAIN), READS));
+    assert_eq!(computing(&by_reading_main), (0, 1_800));
+}
+
+#[test]
+fn a_thread_that_reads_data_is_a_loader() {
+    let reads = turns(20, flag::READS_DATA, |_| ((MAIN, MAIN), 0));
+    assert_eq!(computing(&reads), (1_800, 0));
+}
+
+#[test]
+fn a_thread_that_works_on_what_loaders_read_is_a_loader() {
+    for loader in [(READER, MAIN), (WORKER, WORKER)] {
+        let decodes = turns(20, 0, |_| (loader, READS));
+        assert_eq!(computing(&decodes), (1_800, 0), "{loader:?}");
+        // Now and then it waits for the main thread, which takes too long.
+        let is_held_up = turns(20, 0, |turn| match turn % 8 {
+            0 => (loader, READS),
+            _ => ((MAIN, MAIN), 0),
+        });
+        assert_eq!(computing(&is_held_up).1, 0, "{loader:?}");
+        // A lock that loaders take, too, makes no loader.
+        let meets = turns(100, 0, |turn| match turn % 20 {
+            19 => (loader, READS),
+            _ => ((MAIN, MAIN), 0),
+        });
+        assert_eq!(computing(&meets).0, 0, "{loader:?}");
+    }
+    // What reads no data passes none on.
+    let others = turns(20, 0, |_| ((READER, MAIN), 0));
+    assert_eq!(computing(&others), (0, 1_800));
+}
