@@ -58,7 +58,10 @@ fn computing(records: &[Wait]) -> (u64, u64) {
     let sums = resolver.take();
     let of = |leaf| {
         let of_main = sums.iter().filter(|sum| sum.process.pid == MAIN);
-        of_main.filter(|sum| sum.leaf == leaf).map(|sum| sum.ns).sum()
+        of_main
+            .filter(|sum| sum.leaf == leaf)
+            .map(|sum| sum.ns)
+            .sum()
     };
     (of(Leaf::Computing), of(Leaf::ComputeThreads))
 }
