@@ -1,6 +1,6 @@
 //! Merged time over all processes: which calls are merged with which, and what is measured of them.
 
-use crate::phases::{self, CHECKPOINT, TRAINING, UNMATCHED};
+use crate::phases::{self, code};
 
 /// Groups of calls whose times are merged: each phase by itself, and the two below.
 pub const GROUPS: usize = phases::COUNT + 2;
@@ -21,9 +21,9 @@ pub const fn group(phase: u32, nth: u32) -> u32 {
         NONE
     } else if nth == 0 {
         phase
-    } else if phase == TRAINING || phase == CHECKPOINT {
+    } else if phase == code::TRAINING || phase == code::CHECKPOINT {
         TRAINING_OR_CHECKPOINT
-    } else if phase >= UNMATCHED {
+    } else if phase >= code::UNMATCHED {
         OTHER
     } else {
         NONE

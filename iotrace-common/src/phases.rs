@@ -13,12 +13,14 @@ pub const MAX_SAYS: usize = 1 << 14;
 pub const MAX_STARTS: usize = 48;
 /// Phases, by the numbers that keys and the table have: 0 is "not sorted" and stands for calls that name no open file.
 pub const COUNT: usize = 10;
-/// Phase `training`.
-pub const TRAINING: u32 = 2;
-/// Phase `checkpoint`.
-pub const CHECKPOINT: u32 = 3;
-/// Phase `other` without a class: files that no rule names. Its classes follow.
-pub const UNMATCHED: u32 = 5;
+
+/// Numbers of phases that the kernel programs tell from others.
+pub mod code {
+    pub const TRAINING: u32 = 2;
+    pub const CHECKPOINT: u32 = 3;
+    /// Phase `other` without a class: files that no rule names. Its classes follow.
+    pub const UNMATCHED: u32 = 5;
+}
 
 /// Directions: whether a file is read or written.
 pub mod direction {

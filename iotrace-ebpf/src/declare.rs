@@ -58,22 +58,42 @@ macro_rules! opaque_map {
     };
 }
 
-/// Declares functions of the running thread that the verifier checks once, and not on each way to them: global ones. Their
-/// state comes by pointer, which kernels before 5.12 refuse: in the object for those they are static.
+/// What a function that [`checked_once`] declares can return: a number, or nothing.
+pub trait Returned {
+    fn number(self) -> u64;
+}
+
+impl Returned for () {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        0
+    }
+}
+
+impl Returned for u64 {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        self
+    }
+}
+
+/// Declares functions of the running thread that the verifier checks once, and not on each way to them: global ones, which
+/// return a number. They take the thread's state by pointer, which kernels before 5.12 refuse: in the object for those
+/// kernels they are static.
 macro_rules! checked_once {
     ($(
         $(#[$doc:meta])*
-        pub fn $name:ident($thread:ident: &mut Thread $(, $argument:ident: $type:ty)*) -> $returned:ty $body:block
+        pub fn $name:ident($thread:ident: &mut Thread $(, $argument:ident: $type:ty)*) $(-> $returned:ty)? $body:block
     )*) => {$(
         $(#[$doc])*
         #[cfg_attr(not(feature = "compat_510"), unsafe(no_mangle))]
         #[inline(never)]
-        pub extern "C" fn $name(thread: *mut Thread $(, $argument: $type)*) -> $returned {
+        pub extern "C" fn $name(thread: *mut Thread $(, $argument: $type)*) -> u64 {
             #[inline(always)]
-            fn body($thread: &mut Thread $(, $argument: $type)*) -> $returned $body
+            fn body($thread: &mut Thread $(, $argument: $type)*) $(-> $returned)? $body
             // SAFETY: the caller's own reference.
             match unsafe { thread.as_mut() } {
-                Some(thread) => body(thread $(, $argument)*),
+                Some(thread) => $crate::declare::Returned::number(body(thread $(, $argument)*)),
                 None => 0,
             }
         }

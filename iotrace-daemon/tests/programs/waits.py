@@ -31,18 +31,16 @@ def read(path):
     return data
 
 
-def compute(seconds):
+def compute(seconds, step=lambda: None):
     """Uses the CPU for so long, whoever else does."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
-        pass
+        step()
 
 
-def decode_unlocked(seconds):
-    """As compute, but others may run Python meanwhile: what waits for the interpreter's lock wakes up by a timer."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        hashlib.sha256(bytes(MIB // 16))
+def unlocked():
+    """A step while which others may run Python: what waits for the interpreter's lock wakes up by a timer."""
+    hashlib.sha256(bytes(MIB // 16))
 
 
 class Log:
@@ -212,17 +210,13 @@ def by_tiers(directory):
     def decode():
         for _ in paths:
             log.add("storage", raw.get)
-            log.add("loader_cpu", lambda: decode_unlocked(0.03))
+            log.add("loader_cpu", lambda: compute(0.03, unlocked))
             samples.put(True)
 
     threads = [threading.Thread(target=target) for target in (read_all, decode)]
     for thread in threads:
         thread.start()
-    waits = []
-    for _ in paths:
-        start = now()
-        samples.get()
-        waits.append((start, now()))
+    waits = consume(len(paths), samples.get)
     for thread in threads:
         thread.join()
     return log.within(waits) | {"compute_threads": 0}

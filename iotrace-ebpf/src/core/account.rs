@@ -64,14 +64,14 @@ pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
 }
 
 /// What [`iotrace_find`] found.
-const NO_CELL: u32 = 0;
-const KNOWN_CELL: u32 = 1;
-const NEW_CELL: u32 = 2;
+const NO_CELL: u64 = 0;
+const KNOWN_CELL: u64 = 1;
+const NEW_CELL: u64 = 2;
 
 checked_once! {
     /// Finds the cell of the thread's call where it is not the one that the thread used last, which it then is, or takes a
     /// new one.
-    pub fn iotrace_find(thread: &mut Thread, epoch: u64) -> u32 {
+    pub fn iotrace_find(thread: &mut Thread, epoch: u64) -> u64 {
         if !cells::find::<Io>(thread, epoch).is_null() {
             return KNOWN_CELL;
         }

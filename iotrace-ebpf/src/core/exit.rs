@@ -131,7 +131,7 @@ fn finish(thread: &mut Thread, result: i64) {
         thread.union_ns = merged::end(thread);
         data::<true>(thread, result as u64);
     } else {
-        // Here and not in `other`: all functions in a chain of calls have 512 bytes of stack.
+        // Here and not in `iotrace_other`: all functions in a chain of calls have 512 bytes of stack.
         let unread = thread.op() == op::STAT && thread.shape == UNREAD_PATH;
         if unread && read_path(thread) == state::SKIPPED {
             return merged::abandon(thread);
@@ -162,32 +162,26 @@ pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
 
 checked_once! {
     /// Everything that is neither a read nor a write. Not inlined: it would make the hot path's frame larger.
-    pub fn iotrace_other(thread: &mut Thread, result: u64) -> u32 {
-        other(thread, result);
-        0
-    }
-}
-
-#[inline(always)]
-fn other(thread: &mut Thread, result: u64) {
-    if thread.op() == op::OPEN {
-        opened(thread, result);
-        return lines::opened(thread);
-    }
-    thread.union_ns = merged::end(thread);
-    match thread.op() {
-        op::TRANSFER_READ => return transferred(thread, result),
-        op::RENAME => path::renamed(thread),
-        op::LINK => path::linked(),
-        op::UNLINK => path::unlinked(thread),
-        op::MMAP => {
-            pages::iotrace_mapped(thread);
-            waits::used(thread);
+    pub fn iotrace_other(thread: &mut Thread, result: u64) {
+        if thread.op() == op::OPEN {
+            opened(thread, result);
+            return lines::opened(thread);
         }
-        // The file may be gone by now: it was named when the call began.
-        _ => {}
+        thread.union_ns = merged::end(thread);
+        match thread.op() {
+            op::TRANSFER_READ => return transferred(thread, result),
+            op::RENAME => path::renamed(thread),
+            op::LINK => path::linked(),
+            op::UNLINK => path::unlinked(thread),
+            op::MMAP => {
+                pages::iotrace_mapped(thread);
+                waits::used(thread);
+            }
+            // The file may be gone by now: it was named when the call began.
+            _ => {}
+        }
+        metadata::<true>(thread, result as i64);
     }
-    metadata::<true>(thread, result as i64);
 }
 
 /// Counts an operation that moves no data and returned `result`; its entry, which may be null.

@@ -79,10 +79,10 @@ fn entry(thread: *mut Thread) -> *mut IoFull {
 
 checked_once! {
     /// Adds what a successful call that moves no data leaves: stamps and merged time.
-    pub fn iotrace_full_metadata(thread: &mut Thread) -> u32 {
+    pub fn iotrace_full_metadata(thread: &mut Thread) {
         let full = entry(thread);
         if full.is_null() {
-            return 0;
+            return;
         }
         match thread.op() {
             op::OPEN => stamped(full, stamp::OPEN, thread),
@@ -95,24 +95,22 @@ checked_once! {
             MERGED_META
         };
         merge(full, thread, kind);
-        0
     }
 }
 
 checked_once! {
     /// Forgets what was known of the open file's address, and keeps the creation mode.
-    pub fn iotrace_full_opened(thread: &mut Thread) -> u32 {
+    pub fn iotrace_full_opened(thread: &mut Thread) {
         open_files::begin(thread);
         let mode = creation_mode(thread);
         if mode == 0 {
-            return 0;
+            return;
         }
         let full = entry(thread);
         if !full.is_null() {
             // SAFETY: a map value, whose one writer is this thread.
             unsafe { (*full).create_mode = mode };
         }
-        0
     }
 }
 
@@ -135,10 +133,10 @@ fn creation_mode(thread: &Thread) -> u32 {
 
 checked_once! {
     /// Adds what a read or a write leaves.
-    pub fn iotrace_full_access(thread: &mut Thread, bytes: u64) -> u32 {
+    pub fn iotrace_full_access(thread: &mut Thread, bytes: u64) {
         let full = entry(thread);
         if full.is_null() {
-            return 0;
+            return;
         }
         let read = thread.op() == op::READ;
         let bucket = size_bucket(bytes);
@@ -168,7 +166,6 @@ checked_once! {
         alignment(full, thread);
         place(full, thread, read, bytes);
         merge(full, thread, if read { MERGED_READ } else { MERGED_WRITE });
-        0
     }
 }
 

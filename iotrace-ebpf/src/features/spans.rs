@@ -24,7 +24,7 @@ pub fn of(thread: &mut Thread) -> u32 {
     if !are_kept(thread) || thread.file == 0 {
         return 0;
     }
-    iotrace_span(thread)
+    iotrace_span(thread) as u32
 }
 
 /// Whether spans of the phase of the thread's call are kept.
@@ -35,7 +35,7 @@ pub fn are_kept(thread: &Thread) -> bool {
 
 checked_once! {
     /// As [`of`], of a phase whose spans are kept.
-    pub fn iotrace_span(thread: &mut Thread) -> u32 {
+    pub fn iotrace_span(thread: &mut Thread) -> u64 {
         let mut state = open_files::find(thread);
         let mut is_new = thread.op() == op::OPEN;
         if is_new || state.is_null() {
@@ -51,7 +51,7 @@ checked_once! {
             state.span = new_number();
         }
         open_files::touch(state, thread);
-        state.span
+        u64::from(state.span)
     }
 }
 

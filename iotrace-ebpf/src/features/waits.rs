@@ -16,7 +16,7 @@ use iotrace_common::{
     diag,
     key::{FileId, start_key},
     op,
-    phases::{TRAINING, UNMATCHED},
+    phases::code,
     waits::{NO_CALL, Wait, flag},
 };
 
@@ -111,7 +111,7 @@ pub fn used(thread: &mut Thread) {
         return;
     }
     let phase = thread.key.io.phase_code();
-    if phase == TRAINING || phase == UNMATCHED {
+    if phase == code::TRAINING || phase == code::UNMATCHED {
         thread.reads_data = 1;
     }
 }

@@ -50,13 +50,13 @@ static FLIGHTS: Array<Flights, { FLIGHT_SLOTS as usize }> = Array::new();
 
 checked_once! {
     /// As [`crate::merged::begin`], of a call that others may overlap.
-    pub fn iotrace_take_off(thread: &mut Thread) -> u32 {
+    pub fn iotrace_take_off(thread: &mut Thread) {
         thread.flight = UNKNOWN;
         let phase = thread.key.io.phase;
         let word = word(thread, phase);
         if word.is_null() {
             diagnose::count(diag::UNMERGED);
-            return 0;
+            return;
         }
         let start = thread.entered;
         for _ in 0..TRIES {
@@ -73,17 +73,16 @@ checked_once! {
             // SAFETY: as above.
             if unsafe { compare_exchange(word, before, (calls + 1) << 52 | mark) } == before {
                 thread.flight = 1 + phase;
-                return 0;
+                return;
             }
         }
         diagnose::count(diag::UNMERGED);
-        0
     }
 }
 
 checked_once! {
     /// As [`crate::merged::abandon`], of a call that others may overlap.
-    pub fn iotrace_drop_out(thread: &mut Thread) -> u32 {
+    pub fn iotrace_drop_out(thread: &mut Thread) {
         let flight = thread.flight;
         if flight != UNKNOWN {
             let word = word(thread, flight - 1);
@@ -91,7 +90,6 @@ checked_once! {
                 leave(word, thread.entered);
             }
         }
-        0
     }
 }
 

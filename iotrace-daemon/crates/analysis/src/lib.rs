@@ -72,15 +72,17 @@ impl Analysis {
     ) -> Self {
         let uses = Uses::new(model, run, sorted, &copies);
         let groups = Groups::new(model);
+        let startup = Startup::new(model, &uses, sorted);
+        let waits = Waits::new(model, run, sorted, &groups, &startup);
         let mut analysis = Self {
             checkpoints: saves::saves(model, &uses),
             restores: saves::loads(model, &uses),
             epochs: epochs::epochs(model, &uses, &groups),
             knows_cache: page_cache::is_known(model),
             balance: balance::balance(model, run, &uses, &groups),
-            startup: Startup::new(model, &uses, sorted),
+            startup,
             series: Series::default(),
-            waits: Waits::new(model, run, sorted, &groups),
+            waits,
             findings: Vec::new(),
             copies,
         };

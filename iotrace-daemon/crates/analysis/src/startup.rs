@@ -8,7 +8,9 @@ use iotrace_common::op;
 use super::uses::Uses;
 use iotrace_model::{
     Model,
-    counters::{BYTES_READ, Counters, META_NS, OPENS, READ_NS, STATS},
+    counters::{
+        BYTES_READ, Counters, MAJOR_FAULT_NS, META_NS, OPENS, READ_NS, STATS, saturating_add,
+    },
 };
 use iotrace_phases::{
     context::Sorted,
@@ -49,6 +51,8 @@ pub struct Startup {
     /// Nanoseconds in metadata calls on these files, and in reads of them.
     pub meta_ns: u64,
     pub read_ns: u64,
+    /// Nanoseconds in page faults on these files that waited for storage, by process.
+    pub fault_ns: BTreeMap<u32, u64>,
 }
 
 impl Startup {
@@ -76,7 +80,7 @@ impl Startup {
         let mut seen = vec![false; model.file_count()];
         for row in model.rows() {
             if sorted[row.file as usize].phase(Direction::Read) == Phase::Startup {
-                startup.add(&row.cell.total());
+                startup.add(row.process, &row.cell.total());
                 let is_file = !model.file(row.file).is_directory();
                 let is_new = !std::mem::replace(&mut seen[row.file as usize], true);
                 startup.files += u64::from(is_file && is_new);
@@ -91,13 +95,17 @@ impl Startup {
         self.not_found.saturating_sub(listed)
     }
 
-    fn add(&mut self, counters: &Counters) {
+    fn add(&mut self, process: u32, counters: &Counters) {
         let v = &counters.v;
         self.opens += v[OPENS];
         self.stats += v[STATS];
         self.bytes_read += v[BYTES_READ];
         self.meta_ns += v[META_NS];
         self.read_ns += v[READ_NS];
+        if v[MAJOR_FAULT_NS] > 0 {
+            let faults = self.fault_ns.entry(process).or_default();
+            saturating_add(faults, v[MAJOR_FAULT_NS]);
+        }
     }
 }
 

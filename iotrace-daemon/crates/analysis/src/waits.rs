@@ -1,8 +1,7 @@
 //! What the main thread of each program or rank waited for.
 //!
-//! `iotrace_model::waits` has the time by leaf; here it is put together by waiter. Computing counts as the loader's
-//! where a worker of the waiter's did it, or a
-//! thread of its own process that loads data.
+//! `iotrace_model::waits` has the time by leaf; here it is put together by waiter. Computing counts as the loader's if a
+//! worker process did it, or a thread of the same process that loads data.
 
 use std::{
     cmp::Reverse,
@@ -11,9 +10,9 @@ use std::{
 
 use iotrace_common::diag;
 
+use super::startup::Startup;
 use iotrace_model::{
     Model,
-    counters::{MAJOR_FAULT_NS, saturating_add},
     groups::Groups,
     input::ProcessId,
     run::Run,
@@ -111,10 +110,8 @@ pub struct Waiter {
     pub spent: Spent,
     /// Of storage, by file and phase; no file: operations that name none. The longest first.
     pub files: Vec<(Option<u32>, Phase, u64)>,
-    /// Of its waits for storage, those for files of phase `startup`, page faults on them included.
-    pub starting: u64,
-    /// Of its waits for storage, those for files of phase `checkpoint`.
-    pub saving: u64,
+    /// Of its page faults, those on files of phase `startup`.
+    startup_faults: u64,
     /// In order, where the run is judged by it.
     pub steps: Vec<Step>,
     /// Processes that computed while it waited for them.
@@ -122,17 +119,26 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// Its waits for storage that are for files of phase `startup`, page faults included.
+    pub fn starting(&self) -> u64 {
+        self.operations(Phase::Startup) + self.startup_faults
+    }
+
     /// Its waits for storage that are neither for programs and libraries nor for saves.
     pub fn input(&self) -> u64 {
-        self.spent
-            .storage()
-            .saturating_sub(self.starting + self.saving)
+        self.spent.storage() - self.starting() - self.operations(Phase::Checkpoint)
+    }
+
+    /// Its waits for operations on files of a phase.
+    fn operations(&self, phase: Phase) -> u64 {
+        let of_phase = self.files.iter().filter(|(_, known, _)| *known == phase);
+        of_phase.map(|(_, _, ns)| ns).sum()
     }
 
     /// What faster input and saves could save of it at most: all that it waited for storage after its start, its loader and a
     /// CPU.
     fn improvable(&self) -> u64 {
-        let storage = self.spent.storage().saturating_sub(self.starting);
+        let storage = self.spent.storage() - self.starting();
         storage + self.spent.of(Leaf::Computing) + self.spent.of(Leaf::RunQueue)
     }
 }
@@ -159,7 +165,13 @@ pub struct Waits {
 
 impl Waits {
     /// Puts the waits of a run together, whose files are `sorted`.
-    pub fn new(model: &Model, run: &Run, sorted: &[Sorted], groups: &Groups) -> Self {
+    pub fn new(
+        model: &Model,
+        run: &Run,
+        sorted: &[Sorted],
+        groups: &Groups,
+        startup: &Startup,
+    ) -> Self {
         let mut by_process: BTreeMap<u32, Vec<(&Key, u64)>> = BTreeMap::new();
         for (key, ns) in model.waits().all() {
             if groups.of(key.process) == key.process {
@@ -168,7 +180,10 @@ impl Waits {
         }
         let of = |(process, rows): (u32, Vec<_>)| waiter(sorted, groups, process, &rows);
         let mut waiters: Vec<Waiter> = by_process.into_iter().map(of).collect();
-        add_faults_at_start(model, sorted, &mut waiters);
+        for waiter in &mut waiters {
+            let faults = startup.fault_ns.get(&waiter.process).copied().unwrap_or(0);
+            waiter.startup_faults = faults.min(waiter.spent.of(Leaf::PageFault));
+        }
         if waiters.iter().any(|waiter| !waiter.spent.is_launcher()) {
             waiters.retain(|waiter| !waiter.spent.is_launcher());
         }
@@ -213,7 +228,7 @@ impl Waits {
         let exposed = Exposed {
             threads: judged.len() as u64,
             spent,
-            starting: self.judged().iter().map(|waiter| waiter.starting).sum(),
+            starting: self.judged().iter().map(Waiter::starting).sum(),
             improvable: improvable.max().unwrap_or(0),
         };
         let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
@@ -230,12 +245,17 @@ pub struct Exposed {
     pub threads: u64,
     pub spent: Spent,
     /// Of the waits for storage, those for files of phase `startup`.
-    pub starting: u64,
+    starting: u64,
     /// Of the thread with the most: all that faster input and saves could save.
     pub improvable: u64,
 }
 
 impl Exposed {
+    /// Whether most of the waits for storage were for programs and libraries.
+    pub fn is_mostly_start(&self) -> bool {
+        self.starting > self.spent.storage() / 2
+    }
+
     /// A time as a share of that for which the threads are known.
     pub fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.spent.whole().max(1) as f64
@@ -253,8 +273,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         process,
         spent: Spent::default(),
         files: Vec::new(),
-        starting: 0,
-        saving: 0,
+        startup_faults: 0,
         steps: Vec::new(),
         loaders: BTreeSet::new(),
     };
@@ -265,11 +284,6 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
             Leaf::Computing => waiter.loaders.extend(key.by),
             Leaf::Storage => {
                 let phase = phase_of(sorted, key);
-                match phase {
-                    Phase::Startup => waiter.starting += ns,
-                    Phase::Checkpoint => waiter.saving += ns,
-                    _ => {}
-                }
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
                 file.1 += ns;
             }
@@ -285,22 +299,6 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         .files
         .sort_by_key(|(file, _, ns)| (Reverse(*ns), *file));
     waiter
-}
-
-/// Adds to `starting` the page faults of each process that read files of phase `startup`, where it is known on which files they
-/// were.
-fn add_faults_at_start(model: &Model, sorted: &[Sorted], waiters: &mut [Waiter]) {
-    let mut of_process: BTreeMap<u32, u64> = BTreeMap::new();
-    for row in model.rows() {
-        if sorted[row.file as usize].phase(Direction::Read) == Phase::Startup {
-            let ns = row.cell.total().v[MAJOR_FAULT_NS];
-            saturating_add(of_process.entry(row.process).or_default(), ns);
-        }
-    }
-    for waiter in waiters {
-        let faults = of_process.get(&waiter.process).copied().unwrap_or(0);
-        waiter.starting += faults.min(waiter.spent.of(Leaf::PageFault));
-    }
 }
 
 /// A leaf as it is reported of the main thread of `process`: what its workers compute is the loader's whichever thread does it,

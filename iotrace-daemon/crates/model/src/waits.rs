@@ -16,7 +16,7 @@ pub enum Leaf {
     Storage,
     /// Another thread that was on a CPU: a loader's, or one of another process.
     Computing,
-    /// A thread of its own process that was on a CPU and loads no data, such as one that runs backward passes.
+    /// Another thread of the same process that was on a CPU and loads no data: it runs backward passes, for example.
     ComputeThreads,
     /// A thread that was ready to run and had no CPU.
     RunQueue,

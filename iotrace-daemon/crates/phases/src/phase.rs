@@ -145,7 +145,7 @@ impl fmt::Display for Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrace_common::phases::{CHECKPOINT, TRAINING, UNMATCHED};
+    use iotrace_common::phases::code;
 
     #[test]
     fn codes_are_the_order_of_all() {
@@ -153,12 +153,12 @@ mod tests {
             assert_eq!(usize::from(phase.code()), index + 1);
             assert_eq!(Phase::from_code(phase.code()), *phase);
         }
-        for (phase, code) in [
-            (Phase::Training, TRAINING),
-            (Phase::Checkpoint, CHECKPOINT),
-            (Phase::UNMATCHED, UNMATCHED),
+        for (phase, number) in [
+            (Phase::Training, code::TRAINING),
+            (Phase::Checkpoint, code::CHECKPOINT),
+            (Phase::UNMATCHED, code::UNMATCHED),
         ] {
-            assert_eq!(u32::from(phase.code()), code, "{phase}");
+            assert_eq!(u32::from(phase.code()), number, "{phase}");
         }
         assert_eq!(Phase::from_code(0), Phase::UNMATCHED);
         assert_eq!(Phase::from_code(10), Phase::UNMATCHED);

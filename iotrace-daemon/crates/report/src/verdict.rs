@@ -104,10 +104,8 @@ impl Judgement<'_> {
             }
             Verdict::LikelyIoBound => format!("LIKELY I/O-BOUND: file I/O took {taken} of the run"),
             Verdict::WaitsForStorage => {
-                let exposed = self.exposed.as_ref();
-                let starts =
-                    exposed.is_some_and(|exposed| exposed.starting * 2 > exposed.spent.storage());
-                let what = match starts {
+                let is_start = self.exposed.as_ref().is_some_and(Exposed::is_mostly_start);
+                let what = match is_start {
                     true => "for storage, mostly at its start",
                     false => "for storage",
                 };

@@ -474,10 +474,9 @@ fn behind(file: u64, nth: u32) -> u64 {
 }
 
 checked_once! {
-    /// Remembers what stands behind the file of the thread's call, which mapped it.
-    pub fn iotrace_mapped(thread: &mut Thread) -> u32 {
+    /// Remembers the file below an overlay filesystem's file, which the thread's call mapped.
+    pub fn iotrace_mapped(thread: &mut Thread) {
         mapped(thread.file, &thread.key.io.file);
-        0
     }
 }
 

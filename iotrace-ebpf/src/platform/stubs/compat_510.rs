@@ -94,9 +94,7 @@ pub mod pages {
     pub fn opened(_io: *mut Io, _thread: &Thread) {}
 
     #[inline(always)]
-    pub fn iotrace_mapped(_thread: &mut Thread) -> u32 {
-        0
-    }
+    pub fn iotrace_mapped(_thread: &mut Thread) {}
 
     #[inline(always)]
     pub fn executed(_file: u64) {}

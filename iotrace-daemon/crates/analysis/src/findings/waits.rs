@@ -30,7 +30,7 @@ pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
 
 /// The job waited for the files of programs and libraries.
 pub fn slow_start(data: &Data<'_>) -> Option<Finding> {
-    let waited = waited(data, |waiter| waiter.starting)?;
+    let waited = waited(data, Waiter::starting)?;
     let by_file = by_file(data, |phase| phase == Phase::Startup);
     let mut evidence = vec![("files", Value::Count(by_file.len() as u64))];
     if let Some(first) = data.analysis.startup.first_training_read_ns {

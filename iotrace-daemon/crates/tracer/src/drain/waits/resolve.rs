@@ -29,9 +29,9 @@ const THREADS: usize = 1 << 16;
 const IDLE_NS: u64 = 60_000_000_000;
 /// Different sources that are told apart. Those after them have no file.
 const SOURCES: usize = 1 << 20;
-/// A thread that reads no data is a loader's if threads that do ended at least one in so many of its waits: it decodes what
-/// they read.
-const FED_ONE_IN: u64 = 10;
+/// A thread that reads no data is a loader if a loader ended at least one in so many of its waits: it decodes what that
+/// loader read.
+const MAX_WAITS_PER_LOADER_WAKE: u64 = 10;
 /// Births that are followed back: a chain of threads that make threads while one waits.
 const DEEPEST: u32 = 64;
 
@@ -424,7 +424,8 @@ impl Thread {
     /// Whether it loads data: it reads them, or works on what threads that read them pass on.
     fn is_loader(&self) -> bool {
         self.reads_data
-            || self.ended_by_loader > 0 && self.ended_by_loader * FED_ONE_IN >= self.ended
+            || self.ended_by_loader > 0
+                && self.ended_by_loader * MAX_WAITS_PER_LOADER_WAKE >= self.ended
     }
 
     /// Forgets its oldest pieces; how many.

@@ -5,10 +5,10 @@ use iotrace_model::waits::Leaf;
 
 use super::resolve::Resolver;
 
-const MAIN: u32 = 1;
-const OTHER: u32 = 2;
-const READER: u32 = 3;
-const WORKER: u32 = 9;
+const MAIN_TID: u32 = 1;
+const OTHER_TID: u32 = 2;
+const READER_TID: u32 = 3;
+const WORKER_TID: u32 = 9;
 
 /// A thread by its own id and its process's.
 type Id = (u32, u32);
@@ -57,7 +57,7 @@ fn computing(records: &[Wait]) -> (u64, u64) {
     records.iter().for_each(|wait| resolver.add(wait));
     let sums = resolver.take();
     let of = |leaf| {
-        let of_main = sums.iter().filter(|sum| sum.process.pid == MAIN);
+        let of_main = sums.iter().filter(|sum| sum.process.pid == MAIN_TID);
         of_main
             .filter(|sum| sum.leaf == leaf)
             .map(|sum| sum.ns)
@@ -69,12 +69,12 @@ fn computing(records: &[Wait]) -> (u64, u64) {
 /// The main thread and another of its process in turn: the other one waits for 10 ns, and works for 90. Its waits end by `waker`
 /// with `flags`, its own records have `own`.
 fn turns(count: u64, own: u32, waker: impl Fn(u64) -> (Id, u32)) -> Vec<Wait> {
-    let (main, other) = ((MAIN, MAIN), (OTHER, MAIN));
+    let (main, other) = ((MAIN_TID, MAIN_TID), (OTHER_TID, MAIN_TID));
     let mut records = vec![
         born(main, 0),
         born(other, 0),
-        born((READER, MAIN), 0),
-        born((WORKER, WORKER), 0),
+        born((READER_TID, MAIN_TID), 0),
+        born((WORKER_TID, WORKER_TID), 0),
     ];
     for turn in 0..count {
         let at = 100 * turn;
@@ -85,42 +85,43 @@ fn turns(count: u64, own: u32, waker: impl Fn(u64) -> (Id, u32)) -> Vec<Wait> {
     records
 }
 
-const READS: u32 = flag::WAKER_READS_DATA;
+/// The waker is a loader.
+const BY_LOADER_FLAG: u32 = flag::WAKER_READS_DATA;
 
 #[test]
 fn a_thread_that_reads_nothing_computes_for_the_main_thread() {
-    let by_main = turns(20, 0, |_| ((MAIN, MAIN), 0));
+    let by_main = turns(20, 0, |_| ((MAIN_TID, MAIN_TID), 0));
     assert_eq!(computing(&by_main), (0, 1_800));
     // A main thread that reads the data by itself hands it no data.
-    let by_reading_main = turns(20, 0, |_| ((MAIN, MAIN), READS));
+    let by_reading_main = turns(20, 0, |_| ((MAIN_TID, MAIN_TID), BY_LOADER_FLAG));
     assert_eq!(computing(&by_reading_main), (0, 1_800));
 }
 
 #[test]
 fn a_thread_that_reads_data_is_a_loader() {
-    let reads = turns(20, flag::READS_DATA, |_| ((MAIN, MAIN), 0));
+    let reads = turns(20, flag::READS_DATA, |_| ((MAIN_TID, MAIN_TID), 0));
     assert_eq!(computing(&reads), (1_800, 0));
 }
 
 #[test]
 fn a_thread_that_works_on_what_loaders_read_is_a_loader() {
-    for loader in [(READER, MAIN), (WORKER, WORKER)] {
-        let decodes = turns(20, 0, |_| (loader, READS));
+    for loader in [(READER_TID, MAIN_TID), (WORKER_TID, WORKER_TID)] {
+        let decodes = turns(20, 0, |_| (loader, BY_LOADER_FLAG));
         assert_eq!(computing(&decodes), (1_800, 0), "{loader:?}");
         // Now and then it waits for the main thread, which takes too long.
         let is_held_up = turns(20, 0, |turn| match turn % 8 {
-            0 => (loader, READS),
-            _ => ((MAIN, MAIN), 0),
+            0 => (loader, BY_LOADER_FLAG),
+            _ => ((MAIN_TID, MAIN_TID), 0),
         });
         assert_eq!(computing(&is_held_up).1, 0, "{loader:?}");
         // A lock that loaders take, too, makes no loader.
         let meets = turns(100, 0, |turn| match turn % 20 {
-            19 => (loader, READS),
-            _ => ((MAIN, MAIN), 0),
+            19 => (loader, BY_LOADER_FLAG),
+            _ => ((MAIN_TID, MAIN_TID), 0),
         });
         assert_eq!(computing(&meets).0, 0, "{loader:?}");
     }
     // What reads no data passes none on.
-    let others = turns(20, 0, |_| ((READER, MAIN), 0));
+    let others = turns(20, 0, |_| ((READER_TID, MAIN_TID), 0));
     assert_eq!(computing(&others), (0, 1_800));
 }
