@@ -59,6 +59,7 @@ diagnostics! {
     36 LINES_UNREAD "lines_unread" false "Opens and slow calls of Python programs of no known line, because the interpreter's frames could not be read.";
     37 LINES_LOST "lines_lost" false "Calls that are in no account of lines, because there were too many lines at one time.";
     38 LINES_UNSENT "lines_unsent" false "Stacks of Python programs that found the event buffer full; they are sent again when they are met again.";
+    39 LATENCIES_LOST "latencies_lost" false "Operations that are counted, but are in no account of latencies: there were too many threads, devices and phases at one time.";
 }
 
 /// Kinds of what is skipped: together with [`SKIPPED`] itself, which holds all others, they are `skipped`.

@@ -4,6 +4,8 @@
 pub const IO_ENTRIES_BASIC: u32 = 131_072;
 /// Entries of one generation of the per-(thread, file) counters at detail `full`.
 pub const IO_ENTRIES_FULL: u32 = 65_536;
+/// Entries of one generation of latencies, by thread, device, phase and class of operation.
+pub const LATENCY_ENTRIES: u32 = 4_096;
 /// Places of a set of the table that finds the counters of a thread and file. As many sets as half of the entries of a
 /// generation: a quarter of the places is taken when a generation is full.
 pub const SET_WAYS: usize = 8;

@@ -16,12 +16,14 @@ pub mod kept {
     pub const NEGATIVE_LOOKUPS: u32 = 1 << 2;
     /// CPU time.
     pub const CPU: u32 = 1 << 3;
+    /// [`crate::latency::Latencies`].
+    pub const LATENCIES: u32 = 1 << 4;
 }
 
 /// In a thread's verdict: it is in scope.
 pub const IN_SCOPE: u32 = 1;
 /// Bits of a verdict below the epoch that it was taken in.
-pub const VERDICT_BITS: u32 = 4;
+pub const VERDICT_BITS: u32 = 5;
 
 /// Value of the scope map.
 #[repr(C)]
@@ -35,10 +37,11 @@ pub struct Scope {
     pub owned: u32,
     pub pad: u32,
     pub client: Rights,
-    /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time.
+    /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time, with latencies.
     pub full: Recordings,
     pub negative_lookups: Recordings,
     pub cpu: Recordings,
+    pub latencies: Recordings,
     /// Recordings that have the children of their processes, too.
     pub follow: Recordings,
 }
@@ -51,10 +54,11 @@ impl Scope {
         bit(self.full, kept::FULL)
             | bit(self.negative_lookups, kept::NEGATIVE_LOOKUPS)
             | bit(self.cpu, kept::CPU)
+            | bit(self.latencies, kept::LATENCIES)
     }
 }
 
-const _: () = assert!(size_of::<Scope>() == 80);
+const _: () = assert!(size_of::<Scope>() == 88);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -5,7 +5,7 @@ use core::mem::{offset_of, size_of};
 pub use crate::counters::{Io, IoFull, MERGED_KINDS, SIZE_SLOTS, STRIDE_SLOTS, group, stamp};
 use crate::key::IoKey;
 
-/// A cell: the counters of one key, which holds it until it is drained. `V` is [`Io`] or [`IoFull`].
+/// A cell: the counters of one key, which holds it until it is drained. `V` is what its [`kind`] says.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Cell<V> {
@@ -21,10 +21,22 @@ pub struct Fill {
     pad: [u64; 7],
 }
 
-/// Place in [`crate::abi::maps::FILL`] of a generation of cells: of those with [`IoFull`], and of those with [`Io`].
+/// Kinds of cells, by what they hold.
+pub mod kind {
+    /// [`super::Io`].
+    pub const BASIC: u32 = 0;
+    /// [`super::IoFull`].
+    pub const FULL: u32 = 1;
+    /// [`crate::latency::Latencies`].
+    pub const LATENCY: u32 = 2;
+    /// Number of kinds.
+    pub const COUNT: usize = 3;
+}
+
+/// Place in [`crate::abi::maps::FILL`] of a generation of cells of a [`kind`].
 #[inline(always)]
-pub const fn fill_of(generation: u32, is_full: bool) -> u32 {
-    generation & 1 | (is_full as u32) << 1
+pub const fn fill_of(generation: u32, kind: u32) -> u32 {
+    generation & 1 | kind << 1
 }
 
 /// Failed calls of one key.

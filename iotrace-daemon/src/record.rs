@@ -125,6 +125,9 @@ pub struct Args {
     /// Find the line of a Python program that opened each file, too, and the lines of slow calls (CPython 3.11 to 3.13).
     #[arg(long)]
     pub lines: bool,
+    /// Keep how long operations took, too: percentiles by operation, phase and mount point.
+    #[arg(long)]
+    pub latencies: bool,
     /// Run the command as this user, with their groups and HOME, USER, LOGNAME and SHELL; needs root.
     #[arg(long, value_name = "NAME", requires = "command")]
     user: Option<String>,
@@ -241,6 +244,7 @@ async fn record(
         environment: true,
         negative_lookups: true,
         cpu: true,
+        latencies: args.latencies,
         merge_all: args.merged_time == MergedTime::Exact,
         map_entries: args.map_entries,
         btf: args.btf.clone(),
@@ -355,7 +359,11 @@ impl Service {
     ) -> anyhow::Result<Option<Remote>> {
         let ask = |socket| {
             let pids = held.map_or_else(|| args.pid.clone(), |held| vec![held.pid()]);
-            Remote::start(socket, Record::new(args.detail, !args.no_follow, pids))
+            let record = Record {
+                latencies: args.latencies,
+                ..Record::new(args.detail, !args.no_follow, pids)
+            };
+            Remote::start(socket, record)
         };
         let socket = match self {
             Self::None => return Ok(None),

@@ -28,6 +28,8 @@ macro_rules! kernel_globals {
                 CGROUP: Flag;
                 /// Keep histograms of durations and sizes.
                 COUNT_HISTOGRAMS: Flag;
+                /// Latencies of the operations of some processes may be kept.
+                COUNT_LATENCIES: Flag;
                 /// The CPU time of some processes may be asked for.
                 COUNT_CPU: Flag;
                 /// Keep merged time over all processes.
@@ -41,6 +43,8 @@ macro_rules! kernel_globals {
                 /// Cells of a generation: of those with `Io`, and of those with `IoFull`.
                 CELLS_EACH: Number = 1;
                 FULL_CELLS_EACH: Number = 1;
+                /// Cells of a generation of latencies.
+                LATENCY_CELLS_EACH: Number = 1;
                 /// Number of sets that cells are found by, a power of two, less one.
                 SET_MASK: Number;
                 /// Walk paths with `bpf_loop`.

@@ -19,6 +19,7 @@ use crate::{
     global_merged::{self, Time},
     histogram::Histograms,
     key::{FailureKey, FileId, IoKey, LookKey},
+    latency::Latencies,
     library::{CallKey, Calls},
     limits,
     lines::{LineCounts, LineKey, Python},
@@ -26,7 +27,7 @@ use crate::{
     phases::{self, Named},
     scope::{Recordings, Scope},
     trace::{Missing, Operation, Owner, Ring},
-    value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED_KINDS},
+    value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED_KINDS, kind},
     waits::Wait,
 };
 
@@ -62,14 +63,16 @@ maps! {
     CELLS: Array<Cell<Io>, { 2 * limits::IO_ENTRIES_BASIC as usize }, MMAPABLE>;
     /// As `CELLS`: what detail full adds, of the threads that are kept at it.
     CELLS_FULL: Array<Cell<IoFull>, { 2 * limits::IO_ENTRIES_FULL as usize }, MMAPABLE>;
-    /// Which cell of either kind is whose, by the hash of its key.
+    /// As `CELLS`: latencies, by thread, device, phase and class of operation ([`crate::latency::key`]).
+    CELLS_LATENCY: Array<Cell<Latencies>, { 2 * limits::LATENCY_ENTRIES as usize }, MMAPABLE>;
+    /// Which cell of any kind is whose, by the hash of its key.
     SETS: Array<[u64; limits::SET_WAYS], { limits::IO_ENTRIES_BASIC as usize / 2 }>;
     /// Number of the current generation of cells; its lowest bit says which half they are in. The daemon raises it and
     /// waits until no program runs that saw it before.
     EPOCH: Array<u64, 1>;
     /// Cells given out ([`value::fill_of`]). All threads add to it atomically, but only for a new entry; the daemon sets it back
     /// when it has drained them.
-    FILL: Array<Fill, 4>;
+    FILL: Array<Fill, { 2 * kind::COUNT }>;
     /// The scope as it is now. The daemon raises its epoch when it changes the scope of running threads, so that verdicts
     /// are taken again.
     SCOPE: Array<Scope, 1>;

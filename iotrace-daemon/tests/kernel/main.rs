@@ -15,6 +15,7 @@ mod golden;
 mod histograms;
 mod in_flight;
 mod kill;
+mod latencies;
 mod libaio;
 mod lines;
 mod losses;

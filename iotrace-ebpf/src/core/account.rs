@@ -12,14 +12,14 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        cells::{self, Kept},
+        cells::{self, Overflowing},
         config::{FILE_FLAGS, TYPE_FILE},
         diagnose,
         maps::{BPF_NOEXIST, FAILURES},
         memory::field,
         thread::{NO_THREAD, Thread},
     },
-    features::{histogram, spans},
+    features::{histogram, latencies, spans},
     platform::{path, phase, uprobe},
 };
 
@@ -36,6 +36,7 @@ const O_DSYNC: u32 = 0o10_000;
 #[inline(always)]
 pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     let epoch = cells::epoch();
+    thread.epoch = epoch;
     let phase = thread.key.io.phase;
     thread.key.io.phase = phase | spans::of(thread) << PHASE_BITS;
     if thread.is_full() {
@@ -86,7 +87,7 @@ checked_once! {
 
 /// The overflow entry of the key's thread; null where there is no room for it.
 #[inline(never)]
-pub fn overflow<V: Kept>(key: &IoKey) -> *mut V {
+pub fn overflow<V: Overflowing>(key: &IoKey) -> *mut V {
     let key = IoKey {
         file: FileId::NONE,
         phase: key.phase_code(),
@@ -116,7 +117,7 @@ pub fn lost_bytes(bytes: u64) {
 
 /// Adds one successful call and its time.
 #[inline(always)]
-pub fn add(io: *mut Io, thread: &Thread) {
+pub fn add(io: *mut Io, thread: &mut Thread) {
     let op = thread.op();
     if op >= op::COUNT {
         return;
@@ -133,6 +134,7 @@ pub fn add(io: *mut Io, thread: &Thread) {
             (*io).last_sync = synced;
         }
     }
+    latencies::succeeded(thread);
 }
 
 /// Up to when all that was written to the file is on storage by the thread's call; 0: it syncs nothing.
@@ -205,6 +207,7 @@ pub fn failure_here(thread: &mut Thread) {
             span(io, thread);
         }
         histogram::failed(thread);
+        latencies::failed(thread);
     }
     let Some(map) = FAILURES.get(0) else { return };
     let key = &thread.key;

@@ -1,6 +1,6 @@
 //! Where the counters of a thread and file stand: a cell of the current generation, and the table that finds it.
 //!
-//! Writes `CELLS`, `CELLS_FULL`, `SETS` and `FILL`; sends the fill notice.
+//! Writes `CELLS`, `CELLS_FULL`, `CELLS_LATENCY`, `SETS` and `FILL`; sends the fill notice.
 //!
 //! Cells are given out one after another, so that a drain reads what is used and nothing else. A thread remembers the
 //! cell that it used last, and a cell says whose it is: as long as a thread stays with one file, finding its counters is
@@ -9,24 +9,28 @@
 //! same time or because its set is full: then the next call takes another cell for the same key, and the daemon, which
 //! adds up what it drains, sees no difference.
 //!
-//! What detail full adds has cells of its own, which threads have that are kept at it; the others' cells are smaller. A place
-//! does not say of which kind its cell is: the key in the cell does, which stands in no cell of the other kind at that number
-//! unless the thread has that one, too.
+//! What detail full adds has cells of its own, which threads have that are kept at it; the others' cells are smaller. So have
+//! latencies. A place does not say of which kind its cell is: the key in the cell does, which stands in no cell of another
+//! kind at that number unless the thread has that one, too.
 
 use core::ptr;
 
 use iotrace_common::{
     diag, event,
     key::IoKey,
+    latency::{self, Latencies},
     limits::SET_WAYS,
-    value::{Cell, Io, IoFull, fill_of},
+    value::{Cell, Io, IoFull, fill_of, kind},
 };
 
 use crate::{
     core::{
-        config::{CELLS_EACH, FULL_CELLS_EACH, SET_MASK},
+        config::{CELLS_EACH, FULL_CELLS_EACH, LATENCY_CELLS_EACH, SET_MASK},
         events,
-        maps::{BPF_NOEXIST, CELLS, CELLS_FULL, EPOCH, FILL, OVERFLOW, OVERFLOW_FULL, SETS, ZERO},
+        maps::{
+            BPF_NOEXIST, CELLS, CELLS_FULL, CELLS_LATENCY, EPOCH, FILL, OVERFLOW, OVERFLOW_FULL,
+            SETS, ZERO,
+        },
         thread::Thread,
     },
     platform::{compare_exchange, next},
@@ -34,16 +38,24 @@ use crate::{
 
 /// A kind of counters, and where it is kept.
 pub trait Kept: Sized {
-    const IS_FULL: bool;
-    /// What is counted where there is no room at all.
-    const NO_ROOM: u32;
+    /// One of [`kind`].
+    const KIND: u32;
 
     /// Cells of a generation.
     fn each() -> u64;
     /// A cell by its number, both generations counted; null where there is none.
     fn cell(index: u32) -> *mut Cell<Self>;
+    /// The key of the thread's call.
+    fn key(thread: &Thread) -> &IoKey;
     /// The cell that the thread used last.
     fn used(thread: &mut Thread) -> &mut u32;
+}
+
+/// A kind of counters that go elsewhere where there is no cell.
+pub trait Overflowing: Kept {
+    /// What is counted where there is no room at all.
+    const NO_ROOM: u32;
+
     /// The overflow entry of a key; null where there is none.
     fn overflow(key: &IoKey) -> *mut Self;
     /// Makes it.
@@ -51,10 +63,9 @@ pub trait Kept: Sized {
 }
 
 macro_rules! kept {
-    ($type:ident: $is_full:literal, $no_room:ident, $each:ident, $cells:ident, $used:ident, $overflow:ident, $zero:ident) => {
+    ($type:ident: $kind:ident, $each:ident, $cells:ident, $key:ident => $key_of:expr, $thread:ident => $used:expr) => {
         impl Kept for $type {
-            const IS_FULL: bool = $is_full;
-            const NO_ROOM: u32 = diag::$no_room;
+            const KIND: u32 = kind::$kind;
 
             #[inline(always)]
             fn each() -> u64 {
@@ -67,9 +78,22 @@ macro_rules! kept {
             }
 
             #[inline(always)]
-            fn used(thread: &mut Thread) -> &mut u32 {
-                &mut thread.$used
+            fn key($key: &Thread) -> &IoKey {
+                &$key_of
             }
+
+            #[inline(always)]
+            fn used($thread: &mut Thread) -> &mut u32 {
+                &mut $used
+            }
+        }
+    };
+}
+
+macro_rules! overflowing {
+    ($type:ident: $no_room:ident, $overflow:ident, $zero:ident) => {
+        impl Overflowing for $type {
+            const NO_ROOM: u32 = diag::$no_room;
 
             #[inline(always)]
             fn overflow(key: &IoKey) -> *mut Self {
@@ -87,8 +111,12 @@ macro_rules! kept {
     };
 }
 
-kept!(Io: false, LOST_OPERATIONS, CELLS_EACH, CELLS, cell, OVERFLOW, io);
-kept!(IoFull: true, LOST_DETAILS, FULL_CELLS_EACH, CELLS_FULL, full_cell, OVERFLOW_FULL, full);
+kept!(Io: BASIC, CELLS_EACH, CELLS, thread => thread.key.io, thread => thread.cell);
+kept!(IoFull: FULL, FULL_CELLS_EACH, CELLS_FULL, thread => thread.key.io, thread => thread.full_cell);
+kept!(Latencies: LATENCY, LATENCY_CELLS_EACH, CELLS_LATENCY, thread => thread.latency_key,
+    thread => thread.latency_cells[latency::place(&thread.latency_key)]);
+overflowing!(Io: LOST_OPERATIONS, OVERFLOW, io);
+overflowing!(IoFull: LOST_DETAILS, OVERFLOW_FULL, full);
 
 /// Words of a key.
 const WORDS: usize = size_of::<IoKey>() / 8;
@@ -113,13 +141,13 @@ pub fn epoch() -> u64 {
 /// The counters of the thread's key, if they are the ones that it used last; null if not.
 #[inline(always)]
 pub fn last<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
-    owned(at(epoch, *V::used(thread)), &thread.key.io)
+    owned(at(epoch, *V::used(thread)), V::key(thread))
 }
 
 /// The counters of the thread's key, by the table; null where there are none, or where their place was lost.
 #[inline(always)]
 pub fn find<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
-    let hash = hash::<V>(&thread.key.io);
+    let hash = hash::<V>(V::key(thread));
     let Some(set) = SETS.get_ptr(set(hash)) else {
         return ptr::null_mut();
     };
@@ -128,7 +156,7 @@ pub fn find<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
         // SAFETY: an aligned word of a map value, below their number.
         let place = unsafe { ptr::read_volatile((*set).as_ptr().add(way)) };
         if place >> 32 == wanted {
-            let found = owned(at::<V>(epoch, place as u32), &thread.key.io);
+            let found = owned(at::<V>(epoch, place as u32), V::key(thread));
             if !found.is_null() {
                 *V::used(thread) = place as u32;
                 return found;
@@ -141,7 +169,7 @@ pub fn find<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
 /// Takes a cell for the thread's key, all zero; null where none is left.
 #[inline(always)]
 pub fn take<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
-    let Some(fill) = FILL.get_ptr_mut(fill_of(epoch as u32, V::IS_FULL)) else {
+    let Some(fill) = FILL.get_ptr_mut(fill_of(epoch as u32, V::KIND)) else {
         return ptr::null_mut();
     };
     // SAFETY: an aligned word of a map value.
@@ -160,9 +188,9 @@ pub fn take<V: Kept>(thread: &mut Thread, epoch: u64) -> *mut V {
         return ptr::null_mut();
     }
     // SAFETY: a map value, which was just given to this thread.
-    unsafe { (*cell).key = thread.key.io };
+    unsafe { (*cell).key = *V::key(thread) };
     *V::used(thread) = before as u32;
-    publish(hash::<V>(&thread.key.io), epoch, before as u32);
+    publish(hash::<V>(V::key(thread)), epoch, before as u32);
     // The daemon is told to drain early.
     if before + 1 == V::each().div_ceil(2) {
         events::notice(event::FILL);
@@ -214,12 +242,12 @@ fn hash<V: Kept>(key: &IoKey) -> u64 {
         hash ^= unsafe { ptr::read(words.add(word)) }.wrapping_mul(*factor);
     }
     hash = (hash ^ hash >> 32).wrapping_mul(FACTORS[0]);
-    if V::IS_FULL { !hash } else { hash }
+    hash ^ u64::from(V::KIND).wrapping_mul(FACTORS[1])
 }
 
 /// A cell of a generation; null where there is no such cell.
 #[inline(always)]
-fn at<V: Kept>(epoch: u64, cell: u32) -> *mut Cell<V> {
+pub fn at<V: Kept>(epoch: u64, cell: u32) -> *mut Cell<V> {
     let index = (epoch as u32 & 1)
         .wrapping_mul(V::each() as u32)
         .wrapping_add(cell);

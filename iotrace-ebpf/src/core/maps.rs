@@ -19,6 +19,7 @@ pub const BPF_NOEXIST: u64 = bindings::BPF_NOEXIST as u64;
 maps! {
     pub CELLS;
     pub CELLS_FULL;
+    pub CELLS_LATENCY;
     pub SETS;
     pub EPOCH;
     pub FILL;

@@ -6,7 +6,8 @@ use core::mem::offset_of;
 
 use iotrace_common::{
     in_flight::{Head, RUNNING},
-    key::{FailureKey, FileId, start_key},
+    key::{FailureKey, FileId, IoKey, start_key},
+    latency,
     scope::{ALL_PROCESSES, IN_SCOPE, Recordings, VERDICT_BITS, kept},
 };
 
@@ -97,6 +98,12 @@ pub struct Thread {
     /// The cells of either kind that it used last, within their generation ([`crate::core::cells`]).
     pub cell: u32,
     pub full_cell: u32,
+    /// The generation that the call is counted in.
+    pub epoch: u64,
+    /// Where latencies are kept: the key of the call's, and by class the cell that it used last and the tag of that.
+    pub latency_key: IoKey,
+    pub latency_tags: [u64; latency::PLACES],
+    pub latency_cells: [u32; latency::PLACES],
     /// At detail full, of the entry that was found last: its generation, 0 for an overflow entry, and the phase in its key.
     pub generation: u32,
     pub counted: u32,
@@ -183,6 +190,7 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     phase::forget(thread);
     (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
     thread.reads_data = 0;
+    thread.latency_tags = [0; latency::PLACES];
     thread.verdict = epoch << VERDICT_BITS | verdict;
     if verdict != 0 {
         waits::begin(task);

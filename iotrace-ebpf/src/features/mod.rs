@@ -2,6 +2,7 @@
 //!
 //! In all objects:
 //! - `histogram`: durations and sizes by phase
+//! - `latencies`: how long operations took, by device, phase and class
 //! - `oplog`: every operation by itself
 //! - `spans`: which calls are one use of a file
 //!
@@ -20,6 +21,7 @@
 //! - `uprobe`: functions of libraries
 
 pub mod histogram;
+pub mod latencies;
 pub mod oplog;
 pub mod spans;
 

@@ -50,6 +50,7 @@ pub enum Tracer {
     Floor,
     Basic,
     NoPageCache,
+    Latencies,
     Full,
     Tracepoint,
     Elsewhere,
@@ -59,12 +60,13 @@ pub enum Tracer {
 }
 
 impl Tracer {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Untraced,
         Self::Bare,
         Self::Floor,
         Self::Basic,
         Self::NoPageCache,
+        Self::Latencies,
         Self::Full,
         Self::Tracepoint,
         Self::Elsewhere,
@@ -81,6 +83,7 @@ impl Tracer {
             Self::Floor => "timed floor",
             Self::Basic => "iotrace basic",
             Self::NoPageCache => "iotrace basic, --no-page-cache",
+            Self::Latencies => "iotrace basic, --latencies",
             Self::Full => "iotrace full",
             Self::Tracepoint => "iotrace basic, tracepoints",
             Self::Elsewhere => "iotrace basic, elsewhere",
@@ -110,7 +113,9 @@ impl Tracer {
     /// Whether iotrace is to count what the worker does.
     pub fn counts(self) -> Option<bool> {
         match self {
-            Self::Basic | Self::NoPageCache | Self::Full | Self::Tracepoint => Some(true),
+            Self::Basic | Self::NoPageCache | Self::Latencies | Self::Full | Self::Tracepoint => {
+                Some(true)
+            }
             Self::Elsewhere => Some(false),
             _ => None,
         }
@@ -144,20 +149,18 @@ impl Tracer {
 
     /// Attaches to a worker, and waits until it is on.
     pub fn attach(self, worker: &Worker, places: &Places, scratch: &Path) -> Result<Attached> {
-        let record = |pid, detail, hook| Recording::start(scratch, &[pid], detail, hook);
-        let recorded = |recording| Attached::Iotrace(recording, None);
         let pid = worker.pid();
+        let record = |pid, detail, hook| Recording::start(scratch, &[pid], detail, hook);
+        let with =
+            |option| Recording::start_trace(scratch, &[pid], "basic", &["--hook", "btf", option]);
+        let recorded = |recording| Attached::Iotrace(recording, None);
         Ok(match self {
             Self::Untraced | Self::Darshan => Attached::Nothing,
             Self::Bare => Attached::Pair(raw::attach(Body::Empty)?),
             Self::Floor => Attached::Pair(raw::attach(Body::Clock)?),
             Self::Basic => recorded(record(pid, "basic", "btf")?),
-            Self::NoPageCache => recorded(Recording::start_trace(
-                scratch,
-                &[pid],
-                "basic",
-                &["--hook", "btf", "--no-page-cache"],
-            )?),
+            Self::NoPageCache => recorded(with("--no-page-cache")?),
+            Self::Latencies => recorded(with("--latencies")?),
             Self::Full => recorded(record(pid, "full", "btf")?),
             Self::Tracepoint => recorded(record(pid, "basic", "tracepoint")?),
             Self::Elsewhere => {

@@ -3,6 +3,7 @@
 use iotrace_common::{
     block::Transfers,
     key::FileId,
+    latency::Latencies,
     library::{CallKey, Calls},
     nobtf::STATUS_UNKNOWN,
 };
@@ -14,6 +15,7 @@ use super::{
     counters::{Counters, FIRST_OPERATION, LAST_OPERATION, RENAMES, UNLINKS},
     environ::Role,
     input::{Event, FileName, Place, ProcessId, Searched},
+    latencies::Operations,
     library,
     lines::{self, Lined},
     mounts::{Mount, Mounts},
@@ -303,6 +305,24 @@ impl Model {
             phase: waited.phase,
         };
         self.waits.add(key, waited.ns);
+    }
+
+    /// Adds how long operations of a process took.
+    pub fn add_latencies(&mut self, process: ProcessId, of: Operations, latencies: &Latencies) {
+        let process = self.processes.intern(process);
+        self.latencies.add(process, of, latencies);
+    }
+
+    /// Adds what a recording says of operations of a process: how many were in a bucket, and the longest of all, nanoseconds.
+    pub fn restore_latencies(
+        &mut self,
+        process: ProcessId,
+        of: Operations,
+        (bucket, calls): (u8, u64),
+        longest: u64,
+    ) {
+        let process = self.processes.intern(process);
+        self.latencies.restore(process, of, bucket, calls, longest);
     }
 
     /// Adds what was done by a line.

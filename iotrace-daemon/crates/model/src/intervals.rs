@@ -27,6 +27,7 @@ impl Model {
         self.waits.settle(bounds);
         self.timeline.settle();
         self.lines.settle();
+        self.latencies.settle();
         self.settle_sums();
         self.block.settle();
         self.files.settle();

@@ -35,6 +35,7 @@ pub mod host;
 pub mod input;
 mod intervals;
 mod io_totals;
+pub mod latencies;
 pub mod library;
 pub mod lines;
 mod merge;
@@ -71,6 +72,7 @@ use global_merged::GlobalMerged;
 use history::History;
 use input::ProcessId;
 use iotrace_common::key::FileId;
+use latencies::Latencies;
 use library::Libraries;
 use lines::Lines;
 use mounts::{Mount, Mounts};
@@ -95,6 +97,7 @@ pub struct Model {
     waits: Waits,
     timeline: Timeline,
     lines: Lines,
+    latencies: Latencies,
     block: Block,
     moves: Moves,
     /// By node; of one node where it is no job of several.
@@ -272,6 +275,11 @@ impl Model {
         &self.lines
     }
 
+    /// How long operations took, where that is kept.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
     /// Merged time over all processes, where it is kept.
     pub fn global_merged(&self) -> &GlobalMerged {
         &self.global_merged
@@ -294,6 +302,13 @@ impl Model {
             Some(mount) => (&mount.mount_point, &mount.fs_type),
             None => (&[], mounts::fs_type_of(file.magic).unwrap_or_default()),
         }
+    }
+
+    /// Where a device of a node is mounted, the first place if there are several; empty where unknown.
+    pub fn mount_point_of(&self, node: u32, device: u32) -> &[u8] {
+        let mounts = self.mounts.get(node as usize);
+        let mount = mounts.and_then(|mounts| mounts.find(device, &[]));
+        mount.map_or(&[], |mount| &mount.mount_point)
     }
 
     /// The record of the mount that a file lies on.

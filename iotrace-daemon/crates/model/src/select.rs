@@ -2,14 +2,14 @@
 
 use super::{
     Model, computing::Computing, forget::Moved, global_merged::GlobalMerged, io_totals::IoTotals,
-    lines::Lines, moves::Moves, negative_lookups::NegativeLookups, phases::ByPhase, rows::Cell,
-    timeline::Timeline, waits::Waits,
+    latencies::Latencies, lines::Lines, moves::Moves, negative_lookups::NegativeLookups,
+    phases::ByPhase, rows::Cell, timeline::Timeline, waits::Waits,
 };
 
 impl Model {
     /// Leaves what was done to the files that are chosen, by their indices. All indices of processes and files stay, those
     /// of spans move, and are returned. What is of no one file leaves: calls by path and overflow, negative look-ups,
-    /// CPU time, waits, lines, marked ranges and merged time over all processes. The interval must be settled.
+    /// CPU time, waits, lines, latencies, marked ranges and merged time over all processes. The interval must be settled.
     pub fn select(&mut self, is_chosen: impl Fn(u32) -> bool) -> Moved {
         let processes = Moved::in_place(self.processes.all().iter().map(|_| true));
         let files = Moved::in_place((0..self.files.count() as u32).map(is_chosen));
@@ -38,6 +38,7 @@ impl Model {
         self.waits = Waits::default();
         self.timeline = Timeline::default();
         self.lines = Lines::default();
+        self.latencies = Latencies::default();
         self.moves = Moves::default();
         // Of calls of sync and of syncs of directories, which name other files, nothing is known any more.
         self.lacks_syncs = true;

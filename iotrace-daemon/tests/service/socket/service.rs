@@ -226,26 +226,32 @@ impl Service {
 
 /// A request for a recording of these processes, of which more is kept than of all.
 pub fn record(pids: &[u32]) -> String {
-    request(pids, "basic", true)
+    request(pids, "basic", true, false)
 }
 
 /// The same of what is kept of all.
 pub fn share(pids: &[u32]) -> String {
-    request(pids, "basic", false)
+    request(pids, "basic", false, false)
 }
 
 /// The same at detail full.
 pub fn share_full(pids: &[u32]) -> String {
-    request(pids, "full", true)
+    request(pids, "full", true, false)
 }
 
-fn request(pids: &[u32], detail: &str, negative_lookups: bool) -> String {
+/// The same of what is kept of all, and how long operations took.
+pub fn share_latencies(pids: &[u32]) -> String {
+    request(pids, "basic", false, true)
+}
+
+fn request(pids: &[u32], detail: &str, negative_lookups: bool, latencies: bool) -> String {
     let record = serde_json::json!({
         "abi": iotrace_common::ABI_VERSION,
         "detail": detail,
         "follow": true,
         "negative_lookups": negative_lookups,
         "cpu": negative_lookups,
+        "latencies": latencies,
         "pids": pids,
     });
     format!("{}\n", serde_json::json!({"iotrace": 1, "record": record}))

@@ -11,9 +11,11 @@ use std::{
 use serde_json::Value;
 
 use super::service::{self, OTHER, Service, USER};
+use iotrace_common::op::class;
 use iotrace_model::{
     Model,
     counters::{BYTES_WRITTEN, MAX_BYTE_WRITTEN, WRITE_SIZE_0_100, WRITE_SIZE_1G_PLUS, WRITES},
+    latencies::{Histogram, Operations},
 };
 use iotrace_tracer::drain::wire::{Kind, unpack};
 
@@ -301,4 +303,35 @@ fn detail_is_by_recording(environment: &[(&str, &str)]) {
         assert_eq!(end["end"]["losses"]["lost_details"], 0, "{end}");
     }
     service.until_running(0);
+}
+
+#[test]
+fn latencies_are_of_their_recording_alone() {
+    let service = Service::start(&[]);
+    let homes = [USER, OTHER].map(|uid| service.home(uid));
+    let children = [0, 1].map(|index| writer([USER, OTHER][index], homes[index].path()));
+    let pids = children.each_ref().map(Child::id);
+    let with = Client::asking(&service, USER, &service::share_latencies(&pids[..1]));
+    let without = Client::new(&service, OTHER, &pids[1..]);
+    children.into_iter().for_each(go);
+    let (model, _) = with.end();
+    let all: Vec<_> = model.latencies().all().collect();
+    let calls = |is_counted: &dyn Fn(&(u32, Operations, &Histogram)) -> bool| -> u64 {
+        let counted = all.iter().filter(|of| is_counted(of));
+        counted.map(|(_, _, histogram)| histogram.calls()).sum()
+    };
+    let writes: u64 = model
+        .dirty_rows()
+        .map(|row| row.cell.total().v[WRITES])
+        .sum();
+    assert!(writes >= FILES as u64);
+    assert_eq!(
+        calls(&|(_, of, _)| usize::from(of.class) == class::WRITE),
+        writes
+    );
+    assert!(calls(&|(_, of, _)| usize::from(of.class) == class::OPEN) >= FILES as u64);
+    assert_eq!(calls(&|_| true), model.io_totals().operations);
+    let (model, _) = without.end();
+    assert_eq!(model.latencies().all().count(), 0, "nobody asked");
+    assert_eq!(written(&model).len(), FILES);
 }

@@ -47,10 +47,26 @@ macro_rules! named {
     )+};
 }
 
-named! { OperationClass ErrorName PhaseCode Phases MergedPhases PlaceName DeviceClass Device Leaf Cause }
+named! { OperationClass ErrorName PhaseCode Phases MergedPhases PlaceName DeviceClass Device Leaf Cause TimedClass }
 
 fn position(names: &[&str], name: &[u8]) -> Option<usize> {
     names.iter().position(|known| known.as_bytes() == name)
+}
+
+/// A class of operations whose durations are counted together ([`op::class`]).
+#[derive(Clone, Copy, Debug)]
+pub struct TimedClass(pub u8);
+
+impl Named for TimedClass {
+    const UNKNOWN: Damage = "it names a class of operations that this iotrace does not know";
+
+    fn name(self) -> Cow<'static, str> {
+        op::class::NAMES[usize::from(self.0)].into()
+    }
+
+    fn of_name(name: &[u8]) -> Option<Self> {
+        position(&op::class::NAMES, name).map(|index| Self(index as u8))
+    }
 }
 
 /// An operation class ([`op`]).

@@ -92,5 +92,5 @@ macro_rules! tables {
 }
 
 tables! {
-    processes files errors phases spans cpu waits lines merged missing devices transfers library ranges
+    processes files errors phases spans cpu waits lines latencies merged missing devices transfers library ranges
 }

@@ -11,6 +11,7 @@ mod file_counts;
 mod files;
 mod findings;
 mod in_flight;
+mod latencies;
 mod libraries;
 mod lines;
 mod losses;
@@ -57,6 +58,7 @@ pub const SECTIONS: &[Section] = &[
     section("file-counts", file_counts::text),
     section("operations", operations::text),
     section("sizes", sizes::text),
+    section("latencies", latencies::text).with_page(latencies::page),
     section("failures", failures::text),
     section("mounts", mounts::text).with_page(mounts::page),
     section("block", block::text).with_page(block::page),
@@ -77,6 +79,7 @@ pub fn json_entries<M: SerializeMap>(
     map.serialize_entry("phases", &phases::PhasesJson::whole(report))?;
     map.serialize_entry("waits", &waits::json(report, is_whole))?;
     map.serialize_entry("lines", &lines::json(report, is_whole))?;
+    map.serialize_entry("latencies", &latencies::json(report, is_whole))?;
     map.serialize_entry("breakdown", &phases::breakdown(&report.breakdown()))?;
     map.serialize_entry("checkpoints", &checkpoints::json(report))?;
     map.serialize_entry("restores", &checkpoints::restores_json(report))?;

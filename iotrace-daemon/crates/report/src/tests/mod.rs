@@ -122,6 +122,7 @@ fn json_has_the_schema() {
         "verdict",
         "waits",
         "lines",
+        "latencies",
         "file_counts",
         "totals",
         "phases",

@@ -58,6 +58,9 @@ pub struct Record {
     pub negative_lookups: bool,
     /// Whether the CPU time of the processes is told.
     pub cpu: bool,
+    /// Whether it is told how long operations took.
+    #[serde(default)]
+    pub latencies: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
@@ -78,6 +81,7 @@ impl Record {
             full: self.detail == Detail::Full,
             negative_lookups: self.negative_lookups,
             cpu: self.cpu,
+            latencies: self.latencies,
         }
     }
 
@@ -89,6 +93,7 @@ impl Record {
             follow,
             negative_lookups: true,
             cpu: true,
+            latencies: false,
             pids,
         }
     }

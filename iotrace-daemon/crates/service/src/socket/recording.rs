@@ -248,6 +248,7 @@ fn load_programs(
         follow: record.follow,
         environment: true,
         negative_lookups: record.negative_lookups,
+        latencies: record.latencies,
         map_entries: Some(settings.entries),
         btf: settings.btf.clone(),
         page_cache: settings.page_cache,

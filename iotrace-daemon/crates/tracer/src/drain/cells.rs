@@ -81,8 +81,8 @@ where
     cells: Array<MapData, Cell<V>>,
     /// Cells of one half.
     each: u32,
-    /// Whether they hold what detail full adds.
-    is_full: bool,
+    /// One of [`iotrace_common::value::kind`].
+    kind: u32,
 }
 
 impl<V: Copy> Cells<V>
@@ -94,13 +94,13 @@ where
         kernel: &mut Kernel,
         map: abi::Map<abi::Array<Cell<V>, N, F>>,
         each: u32,
-        is_full: bool,
+        kind: u32,
     ) -> Result<Self, KernelError> {
         Ok(Self {
             name: map.name,
             cells: kernel.take(map)?,
             each,
-            is_full,
+            kind,
         })
     }
 
@@ -125,7 +125,7 @@ where
         half: u32,
         take: &mut impl FnMut(Entries<IoKey, V>),
     ) -> Result<usize, KernelError> {
-        let fill = fill_of(half, self.is_full);
+        let fill = fill_of(half, self.kind);
         let used = halves.used(fill)?.min(u64::from(self.each)) as usize;
         if used == 0 {
             return Ok(0);

@@ -31,8 +31,9 @@ use iotrace_common::{
     abi::maps,
     block::{TransferKey, Transfers},
     key::{FailureKey, FileId, IoKey, LookKey},
+    latency::{self, Latencies},
     library::{CallKey, Calls},
-    value::{Failures, Io, IoFull},
+    value::{Failures, Io, IoFull, kind},
 };
 
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,7 @@ use iotrace_model::{
     counters::Counters,
     global_merged::Times,
     input::{Event, Place, ProcessId, Searched},
+    latencies::Operations,
     lines::Lined,
     timeline::Segment,
     waits::Waited,
@@ -74,6 +76,8 @@ pub enum Batch {
     /// Counters per thread, of operations whose own entry had no room.
     BasicOverflow(Entries<IoKey, Io>),
     FullOverflow(Entries<IoKey, IoFull>),
+    /// How long operations took, by thread, device, phase and class.
+    Latencies(Entries<IoKey, Latencies>),
     Failures(Entries<FailureKey, Failures>),
     /// Look-ups that found nothing, by process and directory.
     NegativeLookups(Entries<LookKey, Failures>),
@@ -120,6 +124,18 @@ impl Batch {
             Self::Full(entries) => apply(&entries, model, place_of),
             Self::BasicOverflow(entries) => apply(&entries, model, |_| Place::Overflow),
             Self::FullOverflow(entries) => apply(&entries, model, |_| Place::Overflow),
+            Self::Latencies((keys, values)) => {
+                for (key, latencies) in keys.iter().zip(&values) {
+                    if let Some(class) = latency::class_of(key) {
+                        let of = Operations {
+                            device: key.file.device,
+                            phase: key.phase as u16,
+                            class: class as u8,
+                        };
+                        model.add_latencies(process_of(key), of, latencies);
+                    }
+                }
+            }
             Self::Failures((keys, values)) => {
                 for (key, failures) in keys.iter().zip(&values) {
                     let (process, place) = (process_of(&key.io), place_of(&key.io));
@@ -227,6 +243,8 @@ pub struct Drain {
     overflow: Generations<IoKey, Io>,
     /// Where some processes may be kept at it.
     full: Option<Full>,
+    /// Where they may be kept of some processes.
+    latencies: Option<Cells<Latencies>>,
     failures: Generations<FailureKey, Failures>,
     negative_lookups: Generations<LookKey, Failures>,
     library: Generations<CallKey, Calls>,
@@ -300,13 +318,22 @@ impl Drain {
     /// Takes the maps out of the loaded programs.
     pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
         let halves = Halves::take(kernel)?;
-        let cells = Cells::take(kernel, maps::CELLS, kernel.map_entries(), false)?;
+        let cells = Cells::take(kernel, maps::CELLS, kernel.map_entries(), kind::BASIC)?;
         let overflow = Generations::take(kernel, maps::OVERFLOW)?;
         let full = match kernel.full_entries() {
             Some(each) => Some(Full {
-                cells: Cells::take(kernel, maps::CELLS_FULL, each, true)?,
+                cells: Cells::take(kernel, maps::CELLS_FULL, each, kind::FULL)?,
                 overflow: Generations::take(kernel, maps::OVERFLOW_FULL)?,
             }),
+            None => None,
+        };
+        let latencies = match kernel.latency_entries() {
+            Some(each) => Some(Cells::take(
+                kernel,
+                maps::CELLS_LATENCY,
+                each,
+                kind::LATENCY,
+            )?),
             None => None,
         };
         let failures = Generations::take(kernel, maps::FAILURES)?;
@@ -324,6 +351,7 @@ impl Drain {
             cells,
             overflow,
             full,
+            latencies,
             failures,
             negative_lookups,
             library,
@@ -560,6 +588,9 @@ impl Drain {
             entries += full
                 .overflow
                 .sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?;
+        }
+        if let Some(latencies) = &mut self.latencies {
+            entries += latencies.sweep(halves, last, |entries| sink(Batch::Latencies(entries)))?;
         }
         entries += self
             .failures

@@ -58,6 +58,7 @@ impl Batch {
             Self::Full(entries) => Self::Full(part(entries, wanted)?),
             Self::BasicOverflow(entries) => Self::BasicOverflow(part(entries, wanted)?),
             Self::FullOverflow(entries) => Self::FullOverflow(part(entries, wanted)?),
+            Self::Latencies(entries) => Self::Latencies(part(entries, wanted)?),
             Self::Failures(entries) => Self::Failures(part(entries, wanted)?),
             Self::NegativeLookups(entries) => Self::NegativeLookups(part(entries, wanted)?),
             Self::Threads(look) => {
@@ -89,6 +90,7 @@ impl Batch {
             Self::Full(_) | Self::FullOverflow(_) => kept.full,
             Self::NegativeLookups(_) => kept.negative_lookups,
             Self::Threads(_) => kept.cpu,
+            Self::Latencies(_) => kept.latencies,
             _ => true,
         }
     }
@@ -101,6 +103,7 @@ impl Batch {
             Self::Events(events) => events.len() * EVENT_BYTES,
             Self::Basic(entries) | Self::BasicOverflow(entries) => bytes(entries),
             Self::Full(entries) | Self::FullOverflow(entries) => bytes(entries),
+            Self::Latencies(entries) => bytes(entries),
             Self::Failures(entries) => bytes(entries),
             Self::NegativeLookups(entries) => bytes(entries),
             Self::Threads(look) => size_of_val(&look.threads[..]),

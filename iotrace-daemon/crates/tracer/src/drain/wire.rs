@@ -22,6 +22,7 @@ pub enum Kind {
     Full,
     BasicOverflow,
     FullOverflow,
+    Latencies,
     Failures,
     NegativeLookups,
     Threads,
@@ -35,6 +36,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         Batch::Full(entries) => (Kind::Full, pack_entries(entries, own)),
         Batch::BasicOverflow(entries) => (Kind::BasicOverflow, pack_entries(entries, own)),
         Batch::FullOverflow(entries) => (Kind::FullOverflow, pack_entries(entries, own)),
+        Batch::Latencies(entries) => (Kind::Latencies, pack_entries(entries, own)),
         Batch::Failures(entries) => (Kind::Failures, pack_entries(entries, own)),
         Batch::NegativeLookups(entries) => (Kind::NegativeLookups, pack_entries(entries, own)),
         Batch::Threads(look) => {
@@ -144,6 +146,7 @@ pub fn unpack(kind: Kind, bytes: &[u8]) -> Option<Batch> {
         Kind::Full => Batch::Full(entries(bytes)?),
         Kind::BasicOverflow => Batch::BasicOverflow(entries(bytes)?),
         Kind::FullOverflow => Batch::FullOverflow(entries(bytes)?),
+        Kind::Latencies => Batch::Latencies(entries(bytes)?),
         Kind::Failures => Batch::Failures(entries(bytes)?),
         Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
         Kind::Threads => Batch::Threads(postcard::from_bytes(bytes).ok()?),

@@ -85,6 +85,8 @@ pub struct Options {
     pub negative_lookups: bool,
     /// Whether histograms of durations and sizes are kept.
     pub histograms: bool,
+    /// Whether it is kept how long operations took.
+    pub latencies: bool,
     /// Whether CPU time is counted.
     pub cpu: bool,
     /// Whether merged time over all processes is kept.
@@ -106,7 +108,8 @@ pub struct Options {
     /// Whether waits of threads are kept.
     pub waits: bool,
     /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
-    /// detail full, look-ups that found nothing, CPU time. Of the others only what `detail` and `negative_lookups` say.
+    /// detail full, look-ups that found nothing, CPU time, latencies. Of the others only what `detail`, `negative_lookups`
+    /// and `latencies` say.
     pub recordings: Option<u32>,
     /// Whether the lines of Python programs are found.
     pub lines: bool,
@@ -129,6 +132,7 @@ impl Options {
             cgroup: false,
             negative_lookups: false,
             histograms: false,
+            latencies: false,
             cpu: false,
             merge_all: false,
             map_entries: None,
@@ -160,7 +164,13 @@ impl Options {
         }
     }
 
-    /// Sets of the table that finds them.
+    /// Entries of latencies, where they may be kept of some processes.
+    fn latency_entries(&self) -> Option<u32> {
+        let is_kept = self.latencies || self.recordings.is_some();
+        is_kept.then_some(limits::LATENCY_ENTRIES)
+    }
+
+    /// Sets of the table that finds the counters of a thread and file; the few latencies have room there, too.
     fn sets(&self) -> u32 {
         let entries = self.entries() + self.full_entries().unwrap_or(0);
         entries.div_ceil(2).next_power_of_two()
@@ -173,6 +183,7 @@ impl Options {
             full: all(self.detail == Detail::Full),
             negative_lookups: all(self.negative_lookups),
             cpu: all(self.cpu && self.recordings.is_none()),
+            latencies: all(self.latencies),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
         }
@@ -231,6 +242,8 @@ pub fn load(
     let left_out = [
         ("--trace", no_btf && options.trace.is_some()),
         ("--block", no_btf && options.block != block::Wanted::Nothing),
+        // What these programs take for files are handles, of no device.
+        ("--latencies", no_btf && options.latencies),
     ];
     if let Err(reason) = variant.has_all()
         && let Some((what, _)) = left_out.iter().find(|(_, is_wanted)| *is_wanted)
@@ -295,6 +308,7 @@ pub fn load(
         detail: options.detail,
         entries: options.entries(),
         full_entries: options.full_entries(),
+        latency_entries: options.latency_entries(),
         map_bytes,
         threads: None,
         merge_all: options.merge_all,
@@ -343,6 +357,8 @@ fn open(
         globals::CELLS_EACH.set(entries.into()),
         globals::SET_MASK.set((sets - 1).into()),
         globals::FULL_CELLS_EACH.set(options.full_entries().unwrap_or(1).into()),
+        globals::COUNT_LATENCIES.set(options.latency_entries().is_some()),
+        globals::LATENCY_CELLS_EACH.set(options.latency_entries().unwrap_or(1).into()),
         globals::HAS_LOOP.set(has_loop),
         globals::PREEMPTIBLE.set(preemptible),
     ]);
@@ -418,6 +434,9 @@ fn sizes(
             unused.extend([maps::CELLS_FULL.name, maps::LAST_ENDS.name]);
             unused.extend(names_of(maps::OVERFLOW_FULL));
         }
+    }
+    if options.latency_entries().is_none() {
+        unused.push(maps::CELLS_LATENCY.name);
     }
     if variant == Variant::NoBtf {
         unused.push(maps::NAMED.name);

@@ -112,6 +112,7 @@ pub struct Kernel {
     detail: Detail,
     entries: u32,
     full_entries: Option<u32>,
+    latency_entries: Option<u32>,
     map_bytes: u64,
     merge_all: bool,
     /// The iterator over threads, once it is loaded.
@@ -259,6 +260,11 @@ impl Kernel {
     /// Entries of a generation of what detail full adds, where some processes may be kept at it.
     pub fn full_entries(&self) -> Option<u32> {
         self.full_entries
+    }
+
+    /// Entries of a generation of latencies, where they may be kept of some processes.
+    pub fn latency_entries(&self) -> Option<u32> {
+        self.latency_entries
     }
 
     /// Entries of a generation of the per-file counters.

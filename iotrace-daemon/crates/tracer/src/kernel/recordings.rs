@@ -20,6 +20,7 @@ pub struct Kept {
     pub full: bool,
     pub negative_lookups: bool,
     pub cpu: bool,
+    pub latencies: bool,
 }
 
 impl Kept {
@@ -27,6 +28,7 @@ impl Kept {
         full: true,
         negative_lookups: true,
         cpu: true,
+        latencies: true,
     };
 
     /// Whether that is more than of all.
@@ -88,6 +90,7 @@ impl Kernel {
             (&mut scope.full, kept.full),
             (&mut scope.negative_lookups, kept.negative_lookups),
             (&mut scope.cpu, kept.cpu),
+            (&mut scope.latencies, kept.latencies),
             (&mut scope.follow, follow),
         ] {
             if is_on {
@@ -140,6 +143,7 @@ impl Kernel {
             &mut scope.full,
             &mut scope.negative_lookups,
             &mut scope.cpu,
+            &mut scope.latencies,
             &mut scope.follow,
         ] {
             *set &= !bit;

@@ -1,0 +1,232 @@
+//! How long operations took, by process, device, phase and class.
+
+use std::collections::BTreeMap;
+
+use iotrace_common::latency::{self, BUCKETS};
+
+/// Which operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Operations {
+    /// The device of their files (`FileId::device`); 0: they name no open file.
+    pub device: u32,
+    /// `Phase::code`; 0: none.
+    pub phase: u16,
+    /// One of [`iotrace_common::op::class`].
+    pub class: u8,
+}
+
+/// How many operations took how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Buckets ([`latency::bucket`]) that have operations, in order, and how many.
+    buckets: Vec<(u8, u64)>,
+    /// Time of the longest operation, nanoseconds.
+    longest: u64,
+}
+
+impl Histogram {
+    /// Adds operations of a bucket.
+    pub fn add(&mut self, bucket: u8, calls: u64, longest: u64) {
+        self.longest = self.longest.max(longest);
+        match self
+            .buckets
+            .binary_search_by_key(&bucket, |(bucket, _)| *bucket)
+        {
+            Ok(place) => self.buckets[place].1 = self.buckets[place].1.saturating_add(calls),
+            Err(place) => self.buckets.insert(place, (bucket, calls)),
+        }
+    }
+
+    /// Adds those of another one.
+    pub fn absorb(&mut self, other: &Self) {
+        for (bucket, calls) in &other.buckets {
+            self.add(*bucket, *calls, other.longest);
+        }
+    }
+
+    /// Buckets that have operations, in order: the longest time of each, nanoseconds, `None` for the last bucket of all; and
+    /// how many.
+    pub fn buckets(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
+        let bound = |(bucket, calls): &(u8, u64)| (latency::longest((*bucket).into()), *calls);
+        self.buckets.iter().map(bound)
+    }
+
+    /// Number of operations.
+    pub fn calls(&self) -> u64 {
+        let calls = self.buckets.iter().map(|(_, calls)| *calls);
+        calls.fold(0, u64::saturating_add)
+    }
+
+    /// Time of the longest operation, nanoseconds.
+    pub fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    /// The time, nanoseconds, that `percent` of the operations did not exceed (nearest rank): the bound of its bucket, at most
+    /// an eighth above it. 0 if there are no operations.
+    pub fn percentile(&self, percent: u64) -> u64 {
+        let rank = (u128::from(self.calls()) * u128::from(percent))
+            .div_ceil(100)
+            .max(1);
+        let mut below = 0;
+        for (bound, calls) in self.buckets() {
+            below += u128::from(calls);
+            if below >= rank {
+                return bound.map_or(self.longest, |bound| bound.min(self.longest));
+            }
+        }
+        0
+    }
+
+    /// All of their time, nanoseconds, about: what orders rows.
+    pub fn time(&self) -> u64 {
+        let times = self.buckets().map(|(bound, calls)| {
+            let each = bound.unwrap_or(self.longest);
+            each.saturating_mul(calls)
+        });
+        times.fold(0, u64::saturating_add)
+    }
+}
+
+/// Histograms by process.
+#[derive(Debug, Default)]
+pub struct Latencies {
+    all: BTreeMap<(u32, Operations), Histogram>,
+    /// The part since the last flush.
+    interval: BTreeMap<(u32, Operations), Histogram>,
+}
+
+impl Latencies {
+    /// Adds what a thread of the process did.
+    pub(super) fn add(&mut self, process: u32, of: Operations, latencies: &latency::Latencies) {
+        for sums in [&mut self.all, &mut self.interval] {
+            let sum = sums.entry((process, of)).or_default();
+            for (bucket, calls) in (0_u8..).zip(latencies.calls) {
+                if calls > 0 {
+                    sum.add(bucket, calls.into(), latencies.longest);
+                }
+            }
+        }
+    }
+
+    /// Adds what a recording says of a bucket, with the longest operation of its histogram.
+    pub(super) fn restore(
+        &mut self,
+        process: u32,
+        of: Operations,
+        bucket: u8,
+        calls: u64,
+        longest: u64,
+    ) {
+        let sum = self.all.entry((process, of)).or_default();
+        sum.add(bucket.min(BUCKETS as u8 - 1), calls, longest);
+    }
+
+    /// Of the whole run, by the index of the process.
+    pub fn all(&self) -> impl Iterator<Item = (u32, Operations, &Histogram)> {
+        self.all
+            .iter()
+            .map(|((process, of), sum)| (*process, *of, sum))
+    }
+
+    /// The same since the last [`Latencies::settle`].
+    pub fn interval(&self) -> impl Iterator<Item = (u32, Operations, &Histogram)> {
+        self.interval
+            .iter()
+            .map(|((process, of), sum)| (*process, *of, sum))
+    }
+
+    /// Ends the interval.
+    pub(super) fn settle(&mut self) {
+        self.interval.clear();
+    }
+
+    /// Adds those of another node, whose processes begin at `processes` here.
+    pub(super) fn append(&mut self, other: Self, processes: u32) {
+        for ((process, of), sum) in other.all {
+            self.all
+                .entry((process + processes, of))
+                .or_default()
+                .absorb(&sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotrace_common::op::class;
+
+    use super::*;
+
+    const READS: Operations = Operations {
+        device: 7,
+        phase: 2,
+        class: class::READ as u8,
+    };
+
+    /// Operations that took these nanoseconds.
+    fn took(times: &[u64]) -> latency::Latencies {
+        let mut latencies = latency::Latencies {
+            longest: times.iter().copied().max().unwrap_or(0),
+            calls: [0; BUCKETS],
+        };
+        for time in times {
+            latencies.calls[latency::bucket(*time)] += 1;
+        }
+        latencies
+    }
+
+    #[test]
+    fn percentiles_are_in_the_bucket_of_the_operation_of_that_rank() {
+        let mut times: Vec<u64> = (1..=1_000).map(|index| index * index * 37).collect();
+        let mut latencies = Latencies::default();
+        // In any order, by several threads.
+        times.reverse();
+        latencies.add(0, READS, &took(&times[..500]));
+        latencies.add(0, READS, &took(&times[500..]));
+        times.sort_unstable();
+        let (_, _, sum) = latencies.all().next().unwrap();
+        for percent in [1, 50, 95, 99, 100] {
+            let exact = times[percent as usize * 10 - 1];
+            let found = sum.percentile(percent);
+            assert_eq!(
+                latency::bucket(found),
+                latency::bucket(exact),
+                "{percent} %"
+            );
+            assert!(
+                found >= exact && found <= exact + exact / 5,
+                "{found} for {exact}"
+            );
+        }
+        assert_eq!((sum.calls(), sum.longest()), (1_000, 37_000_000));
+        assert_eq!(sum.percentile(100), 37_000_000);
+    }
+
+    #[test]
+    fn the_last_bucket_has_the_longest_for_its_bound() {
+        let mut latencies = Latencies::default();
+        latencies.add(0, READS, &took(&[500, 1 << 40]));
+        let (_, _, sum) = latencies.all().next().unwrap();
+        assert_eq!((sum.percentile(50) / 100, sum.percentile(99)), (5, 1 << 40));
+        assert_eq!(Histogram::default().percentile(99), 0);
+    }
+
+    #[test]
+    fn intervals_and_nodes_add_up() {
+        let mut latencies = Latencies::default();
+        latencies.add(1, READS, &took(&[100, 200]));
+        latencies.settle();
+        assert_eq!(latencies.interval().count(), 0);
+        latencies.add(1, READS, &took(&[300]));
+        let (_, _, recent) = latencies.interval().next().unwrap();
+        assert_eq!((recent.calls(), recent.longest()), (1, 300));
+        let mut job = Latencies::default();
+        job.append(latencies, 10);
+        let all: Vec<_> = job
+            .all()
+            .map(|(process, _, sum)| (process, sum.calls()))
+            .collect();
+        assert_eq!(all, [(11, 3)]);
+    }
+}
