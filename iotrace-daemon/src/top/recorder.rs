@@ -22,7 +22,7 @@ use super::Signals;
 
 /// Between two looks whether the last recording has ended.
 const END_INTERVAL: Duration = Duration::from_millis(50);
-/// Most bytes of what a failed recorder said that are looked at for its last line.
+/// Most bytes of the end of a log that are read for its last line.
 const MAX_SAID: usize = 4 << 10;
 
 /// Begins and ends recordings, one at a time.
