@@ -78,7 +78,7 @@ enum Command {
     Record(Box<record::Args>),
     /// Trace the whole system for as long as it runs, and export metrics by job.
     Daemon(Box<daemon::Args>),
-    /// Show live processes and files by phase, in the terminal.
+    /// Show live processes and files by phase, in the terminal, and record the selected process.
     Top(top::Args),
     /// Print what a process has done until now, from the running service.
     Snapshot(snapshot::Args),

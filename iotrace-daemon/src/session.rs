@@ -64,7 +64,8 @@ impl Session {
         let mut run = host::run(env!("IOTRACE_VERSION"), target, hook, args.detail.name())?;
         run.merged_time = args.merged_time;
         run.block = args.block;
-        let directory = args.output.clone().unwrap_or_else(|| host::directory(&run));
+        let default = || host::directory(run.start_unix_ns, std::process::id());
+        let directory = args.output.clone().unwrap_or_else(default);
         let recorder = Recorder::create(&directory, &run)?;
         Ok(Self {
             args,

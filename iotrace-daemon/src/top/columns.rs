@@ -1,6 +1,7 @@
 //! Which columns fit on the screen, how wide they are, and what they say.
 
 use ratatui::{
+    layout::{Layout, Rect},
     style::{Color, Modifier, Style},
     text::{Line as Text, Span},
     widgets::{Cell, Row, Table},
@@ -99,6 +100,16 @@ impl Columns {
     /// Whether this column fits.
     pub fn has(&self, column: Column) -> bool {
         self.0.iter().any(|(shown, _)| *shown == column)
+    }
+
+    /// The columns from the left, with the first cell after each and after the gap that follows it.
+    pub fn ends(&self, area: Rect) -> Vec<(Column, u16)> {
+        let widths = self.0.iter().map(|(_, width)| *width);
+        let cells = Layout::horizontal(widths).spacing(1).split(area);
+        let columns = self.0.iter().map(|(column, _)| *column);
+        columns
+            .zip(cells.iter().map(|cell| cell.right() + 1))
+            .collect()
     }
 
     /// A table of such rows.

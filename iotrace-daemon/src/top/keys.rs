@@ -1,6 +1,8 @@
-//! The keys: one table for what they do, for the help on the screen and for the documentation.
+//! The keys and the mouse: one table for what they do, for the help on the screen and for the documentation.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
+};
 
 use super::state::{Grouping, State};
 
@@ -25,7 +27,7 @@ impl Binding {
 }
 
 /// All keys. Control-C is in no row: it also quits where a key is text.
-pub const BINDINGS: [Binding; 11] = [
+pub const BINDINGS: [Binding; 14] = [
     Binding {
         names: "Tab",
         description: "switch between processes and files",
@@ -49,19 +51,25 @@ pub const BINDINGS: [Binding; 11] = [
     Binding {
         names: "s S → ←",
         description: "sort by the next column, by the previous one",
-        hint: Some("sort"),
+        hint: None,
         actions: &[
-            (KeyCode::Char('s'), |state| state.sort_by(1)),
-            (KeyCode::Right, |state| state.sort_by(1)),
-            (KeyCode::Char('S'), |state| state.sort_by(-1)),
-            (KeyCode::Left, |state| state.sort_by(-1)),
+            (KeyCode::Char('s'), |state| state.sort_by_neighbour(true)),
+            (KeyCode::Right, |state| state.sort_by_neighbour(true)),
+            (KeyCode::Char('S'), |state| state.sort_by_neighbour(false)),
+            (KeyCode::Left, |state| state.sort_by_neighbour(false)),
         ],
     },
     Binding {
-        names: "r",
+        names: "R",
         description: "reverse the order",
         hint: None,
-        actions: &[(KeyCode::Char('r'), State::reverse)],
+        actions: &[(KeyCode::Char('R'), State::reverse)],
+    },
+    Binding {
+        names: "r",
+        description: "record the selected process; end its recording",
+        hint: Some("record"),
+        actions: &[(KeyCode::Char('r'), |state| state.is_recording_wanted = true)],
     },
     Binding {
         names: "/",
@@ -85,17 +93,29 @@ pub const BINDINGS: [Binding; 11] = [
     },
     Binding {
         names: "↓ ↑ j k PgDn PgUp Home",
-        description: "scroll",
+        description: "select a row",
         hint: None,
         actions: &[
-            (KeyCode::Down, |state| state.scroll(1)),
-            (KeyCode::Char('j'), |state| state.scroll(1)),
-            (KeyCode::Up, |state| state.scroll(-1)),
-            (KeyCode::Char('k'), |state| state.scroll(-1)),
-            (KeyCode::PageDown, |state| state.scroll(10)),
-            (KeyCode::PageUp, |state| state.scroll(-10)),
-            (KeyCode::Home, |state| state.scroll(isize::MIN)),
+            (KeyCode::Down, |state| state.select_further(1)),
+            (KeyCode::Char('j'), |state| state.select_further(1)),
+            (KeyCode::Up, |state| state.select_further(-1)),
+            (KeyCode::Char('k'), |state| state.select_further(-1)),
+            (KeyCode::PageDown, |state| state.select_further(10)),
+            (KeyCode::PageUp, |state| state.select_further(-10)),
+            (KeyCode::Home, |state| state.select_further(isize::MIN)),
         ],
+    },
+    Binding {
+        names: "click",
+        description: "select a row; on a title: sort, again: reverse",
+        hint: None,
+        actions: &[],
+    },
+    Binding {
+        names: "wheel",
+        description: "scroll",
+        hint: None,
+        actions: &[],
     },
     Binding {
         names: "?",
@@ -114,12 +134,42 @@ pub const BINDINGS: [Binding; 11] = [
     },
 ];
 
-/// Does what a key says.
-pub fn press(state: &mut State, key: KeyEvent) {
+/// Lines that the wheel scrolls at once.
+const WHEEL_LINES: isize = 3;
+
+/// Whether an event changes the screen. The terminal also sends each movement of the mouse.
+pub fn is_of_use(event: &Event) -> bool {
+    match event {
+        Event::Key(key) => key.kind != KeyEventKind::Release,
+        Event::Mouse(mouse) => matches!(
+            mouse.kind,
+            MouseEventKind::Down(MouseButton::Left)
+                | MouseEventKind::ScrollDown
+                | MouseEventKind::ScrollUp
+        ),
+        Event::Resize(..) => true,
+        Event::FocusGained | Event::FocusLost | Event::Paste(_) => false,
+    }
+}
+
+/// Does what a key or the mouse says.
+pub fn take(state: &mut State, event: &Event) {
+    match event {
+        Event::Key(key) => press(state, *key),
+        Event::Mouse(_) if state.shows_help => state.shows_help = false,
+        Event::Mouse(mouse) => match mouse.kind {
+            MouseEventKind::Down(_) => state.click(mouse.column, mouse.row),
+            MouseEventKind::ScrollDown => state.scroll(WHEEL_LINES),
+            MouseEventKind::ScrollUp => state.scroll(-WHEEL_LINES),
+            _ => {}
+        },
+        _ => {}
+    }
+}
+
+fn press(state: &mut State, key: KeyEvent) {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         state.is_over |= key.code == KeyCode::Char('c');
-    } else if key.code == KeyCode::Null {
-        // The terminal has another size.
     } else if state.shows_help {
         state.shows_help = false;
     } else if state.typing {
@@ -176,12 +226,35 @@ mod tests {
         let press = |state: &mut State, code| press(state, KeyEvent::from(code));
         press(&mut state, KeyCode::Char('?'));
         assert!(state.shows_help);
-        press(&mut state, KeyCode::Null);
+        take(&mut state, &Event::Resize(80, 24));
         assert!(state.shows_help, "a resize is no key");
         press(&mut state, KeyCode::Char('q'));
         assert!(!state.shows_help && !state.is_over);
         press(&mut state, KeyCode::Char('q'));
         assert!(state.is_over);
+    }
+
+    #[test]
+    fn the_mouse_scrolls_and_its_movements_are_of_no_use() {
+        use ratatui::crossterm::event::MouseEvent;
+        let event = |kind| {
+            Event::Mouse(MouseEvent {
+                kind,
+                column: 0,
+                row: 0,
+                modifiers: KeyModifiers::NONE,
+            })
+        };
+        let mut state = State::new(false, String::new());
+        let wheel = event(MouseEventKind::ScrollDown);
+        assert!(is_of_use(&wheel) && !is_of_use(&event(MouseEventKind::Moved)));
+        take(&mut state, &wheel);
+        assert_eq!(state.above, 3);
+        state.shows_help = true;
+        take(&mut state, &wheel);
+        assert!(!state.shows_help && state.above == 3);
+        take(&mut state, &event(MouseEventKind::ScrollUp));
+        assert_eq!(state.above, 0);
     }
 
     #[test]

@@ -6,21 +6,25 @@
 //! cpu      CPU time of the processes on the screen
 //! state    lines, sorted, filtered and grouped (pure)
 //! tree     children under their parents (pure)
-//! keys     what each key does
+//! keys     what each key and the mouse do
 //! columns  which columns fit, and what they say of a line
 //! view     lines -> the screen
+//! recorder recordings of processes that are selected
 //! ```
 
 mod columns;
 mod cpu;
 mod keys;
 mod lines;
+mod recorder;
 mod state;
 mod tree;
 mod view;
 
 use std::{
+    ffi::OsString,
     io::{self, IsTerminal as _},
+    panic,
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
@@ -29,10 +33,13 @@ use std::{
 use anyhow::Context as _;
 use ratatui::{
     DefaultTerminal,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind},
+    crossterm::{
+        event::{self, DisableMouseCapture, EnableMouseCapture, Event},
+        execute,
+    },
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::{MissedTickBehavior, interval},
 };
@@ -45,6 +52,7 @@ use iotrace_model::{Model, history::Bounds, run::Clock};
 use iotrace_tracer::drain::collector::Taken;
 use iotrace_tracer::in_flight;
 use lines::{Lines, Users};
+use recorder::Recorder;
 use state::State;
 
 /// Files from which on those are forgotten that are not in use.
@@ -72,6 +80,17 @@ pub struct Args {
     socket: Option<PathBuf>,
 }
 
+impl Args {
+    /// The options of `iotrace record` for recordings by the same service and rules.
+    fn of_recordings(&self) -> Vec<OsString> {
+        let options = [("--socket", &self.socket), ("--rules", &self.rules)];
+        let given = options
+            .into_iter()
+            .filter_map(|(name, path)| Some([name.into(), path.clone()?.into()]));
+        given.flatten().collect()
+    }
+}
+
 /// Runs `iotrace top`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
@@ -85,9 +104,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let sorting = Sorting::read(args.rules.as_deref())?;
         let source = live::open(&args.pid, args.socket.as_deref(), &sorting)?;
         let mut top = Top::new(args, source, sorting)?;
-        let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
-        let shown = top.follow(&mut terminal).await;
-        ratatui::restore();
+        let mut signals = Signals::new()?;
+        let mut terminal = take_terminal().context("the terminal cannot be used")?;
+        let shown = top.follow(&mut terminal, &mut signals).await;
+        give_terminal_back();
+        top.recorder.finish(&mut signals).await;
         let ended = top.source.abandon();
         shown?;
         ended?;
@@ -95,6 +116,53 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     });
     runtime.shutdown_background();
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Takes the terminal with its mouse. It is given back on a panic, too.
+fn take_terminal() -> io::Result<DefaultTerminal> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        release_mouse();
+        hook(info);
+    }));
+    let terminal = ratatui::try_init()?;
+    execute!(io::stdout(), EnableMouseCapture).inspect_err(|_| give_terminal_back())?;
+    Ok(terminal)
+}
+
+/// Leaves the terminal as it was; of one that is gone nothing can be said.
+fn give_terminal_back() {
+    release_mouse();
+    let _ = ratatui::try_restore();
+}
+
+fn release_mouse() {
+    let _ = execute!(io::stdout(), DisableMouseCapture);
+}
+
+/// Those that end it. Control-C in the terminal is a key.
+struct Signals([Signal; 4]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self([
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::quit())?,
+        ]))
+    }
+
+    /// Waits for one.
+    async fn next(&mut self) {
+        let [terminate, interrupt, hangup, quit] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+            _ = quit.recv() => {}
+        }
+    }
 }
 
 struct Top {
@@ -106,6 +174,7 @@ struct Top {
     users: Users,
     cpu: Sampler,
     state: State,
+    recorder: Recorder,
     interval: Duration,
     /// When the last look was.
     looked: Instant,
@@ -123,21 +192,25 @@ impl Top {
             users: Users::default(),
             cpu: Sampler::default(),
             state: State::new(args.files, args.filter.clone()),
+            recorder: Recorder::new(args.of_recordings()),
             interval: args.interval.max(Duration::from_millis(100)),
             looked: Instant::now(),
         })
     }
 
     /// Shows what comes until a key or a signal says that it is enough.
-    async fn follow(&mut self, terminal: &mut DefaultTerminal) -> anyhow::Result<()> {
-        let mut keys = read_keys();
-        let mut terminate = signal(SignalKind::terminate())?;
-        // Control-C in the terminal is a key.
-        let mut interrupt = signal(SignalKind::interrupt())?;
+    async fn follow(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        signals: &mut Signals,
+    ) -> anyhow::Result<()> {
+        let mut events = read_events();
         let mut look = interval(self.interval);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         look.reset();
         loop {
+            self.recorder.poll();
+            self.state.notice = self.recorder.notice();
             terminal.draw(|frame| view::draw(frame, &mut self.state))?;
             // Counts come in many batches; only what is to be seen is drawn.
             loop {
@@ -158,17 +231,20 @@ impl Top {
                         self.source.ask();
                         continue;
                     }
-                    key = keys.recv() => match key {
-                        Some(key) => {
-                            keys::press(&mut self.state, key);
+                    event = events.recv() => match event {
+                        Some(event) => {
+                            keys::take(&mut self.state, &event);
                             if self.state.is_over {
                                 return Ok(());
+                            }
+                            if std::mem::take(&mut self.state.is_recording_wanted) {
+                                let selected = self.state.selected.as_ref();
+                                self.recorder.toggle(selected.map(|selected| selected.process.pid));
                             }
                         }
                         None => return Ok(()),
                     },
-                    _ = terminate.recv() => return Ok(()),
-                    _ = interrupt.recv() => return Ok(()),
+                    () = signals.next() => return Ok(()),
                 }
                 break;
             }
@@ -215,21 +291,15 @@ impl Top {
     }
 }
 
-/// Keys that are pressed, and a harmless one when the terminal has another size.
-fn read_keys() -> UnboundedReceiver<KeyEvent> {
-    let (sender, keys) = unbounded_channel();
+/// What the terminal sends, as far as it is of use.
+fn read_events() -> UnboundedReceiver<Event> {
+    let (sender, events) = unbounded_channel();
     std::thread::spawn(move || {
-        loop {
-            let key = match event::read() {
-                Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => key,
-                Ok(Event::Resize(..)) => KeyEvent::from(KeyCode::Null),
-                Ok(_) => continue,
-                Err(_) => return,
-            };
-            if sender.send(key).is_err() {
+        while let Ok(event) = event::read() {
+            if keys::is_of_use(&event) && sender.send(event).is_err() {
                 return;
             }
         }
     });
-    keys
+    events
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use iotrace_model::{input::ProcessId, run::CallInFlight};
+use iotrace_phases::phase::Phase;
 
 use super::{
     cpu,
@@ -50,8 +51,8 @@ pub enum Column {
 }
 
 impl Column {
-    /// Those to sort by, which every screen has.
-    pub const SORTABLE: [Self; 7] = [
+    /// Those that every screen has: the keys sort by them, a click by any.
+    pub const ALWAYS_SHOWN: [Self; 7] = [
         Self::Pid,
         Self::Phase,
         Self::Read,
@@ -60,6 +61,41 @@ impl Column {
         Self::Time,
         Self::Name,
     ];
+}
+
+/// The row that is selected, wherever it is on the screen, and also while it has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    pub process: ProcessId,
+    path: Option<Rc<str>>,
+    /// The phase, if a process has a row for each; `None` for the first row of the process.
+    phase: Option<Phase>,
+}
+
+impl Selected {
+    fn of(line: &Line, is_by_phase: bool) -> Self {
+        Self {
+            process: line.process,
+            path: line.path.clone(),
+            phase: is_by_phase.then(|| line.main_phase()),
+        }
+    }
+
+    fn is(&self, line: &Line) -> bool {
+        let is_of_phase = |phase: Phase| line.main_phase() == phase;
+        line.process == self.process && line.path == self.path && self.phase.is_none_or(is_of_phase)
+    }
+}
+
+/// Where the table of lines was drawn last, in cells of the screen.
+#[derive(Default)]
+pub struct Place {
+    /// The row of the titles; the lines are below.
+    pub titles: u16,
+    /// Number of lines that fit below the titles.
+    pub rows: u16,
+    /// The columns from the left, with the first cell after each.
+    pub columns: Vec<(Column, u16)>,
 }
 
 /// What the user has set, and what was seen.
@@ -76,8 +112,14 @@ pub struct State {
     pub shows_help: bool,
     /// The user has quit.
     pub is_over: bool,
+    /// The user wants the recording of the selected process to begin, or the one that runs to end.
+    pub is_recording_wanted: bool,
+    /// What is to be said of recordings.
+    pub notice: Option<String>,
     /// Lines above the first on the screen.
     pub above: usize,
+    pub selected: Option<Selected>,
+    pub place: Place,
     /// Processes whose CPU time has a place on the screen.
     pub cpu_wanted: Vec<ProcessId>,
     last: Lines,
@@ -122,7 +164,11 @@ impl State {
             shows_totals: false,
             shows_help: false,
             is_over: false,
+            is_recording_wanted: false,
+            notice: None,
             above: 0,
+            selected: None,
+            place: Place::default(),
             cpu_wanted: Vec::new(),
             last: Lines::default(),
             cpu: cpu::Shares::new(),
@@ -172,28 +218,29 @@ impl State {
         } else {
             self.last.get(self.what).to_vec()
         };
-        let grouping = match self.what {
-            What::Processes => self.grouping,
-            What::Files => Grouping::List,
-        };
-        if grouping == Grouping::ByPhase {
+        if self.is_by_phase() {
             lines = lines.into_iter().flat_map(Line::split).collect();
         }
         let filter = self.filter.to_lowercase();
         lines.retain(|line| is_match(line, &filter));
         let (column, ascending) = self.sort();
         lines.sort_by(|a, b| {
-            let order = compare(column, a, b);
+            let order = self.compare(column, a, b);
             let order = if ascending { order } else { order.reverse() };
             let rest = |line: &Line| (Reverse(line.done().merged_ns), line.process);
             order
                 .then_with(|| rest(a).cmp(&rest(b)))
                 .then_with(|| a.name().cmp(b.name()))
         });
-        if grouping == Grouping::Tree {
+        if (self.what, self.grouping) == (What::Processes, Grouping::Tree) {
             lines = tree::order(lines);
         }
         lines
+    }
+
+    /// Whether a process has a row for each of its phases.
+    fn is_by_phase(&self) -> bool {
+        (self.what, self.grouping) == (What::Processes, Grouping::ByPhase)
     }
 
     /// What was done by phase, all processes together.
@@ -229,14 +276,26 @@ impl State {
         self.sorts[self.what as usize]
     }
 
-    /// Sorts by the column so many further.
-    pub fn sort_by(&mut self, further: isize) {
-        let (column, ascending) = &mut self.sorts[self.what as usize];
-        let all = Column::SORTABLE;
-        let index = all.iter().position(|one| one == column).unwrap_or(0) as isize;
-        *column = all[(index + further).rem_euclid(all.len() as isize) as usize];
-        // Names from A on, numbers from the largest on.
-        *ascending = matches!(column, Column::Pid | Column::Phase | Column::Name);
+    /// Sorts by the next column that every screen has, or by the previous one.
+    pub fn sort_by_neighbour(&mut self, is_next: bool) {
+        let mut all = Column::ALWAYS_SHOWN;
+        if !is_next {
+            all.reverse();
+        }
+        let (current, _) = self.sort();
+        let is_further = |column: &Column| match is_next {
+            true => *column as usize > current as usize,
+            false => (*column as usize) < current as usize,
+        };
+        let further = all.iter().copied().find(is_further);
+        self.sort_by(further.unwrap_or(all[0]));
+    }
+
+    /// Sorts by a column: names from A on, numbers from the largest on.
+    fn sort_by(&mut self, column: Column) {
+        use Column::{Job, Name, Phase, Pid, User};
+        let ascending = matches!(column, Pid | User | Phase | Job | Name);
+        self.sorts[self.what as usize] = (column, ascending);
     }
 
     pub fn reverse(&mut self) {
@@ -251,6 +310,7 @@ impl State {
             What::Files => What::Processes,
         };
         self.above = 0;
+        self.selected = None;
     }
 
     /// Shows processes grouped like this, or as a list if they are.
@@ -261,10 +321,77 @@ impl State {
         };
         self.what = What::Processes;
         self.above = 0;
+        if let Some(selected) = &mut self.selected {
+            (selected.path, selected.phase) = (None, None);
+        }
     }
 
     pub fn scroll(&mut self, lines: isize) {
         self.above = self.above.saturating_add_signed(lines);
+    }
+
+    /// Which of `lines` is selected.
+    pub fn selected_line(&self, lines: &[Line]) -> Option<usize> {
+        let selected = self.selected.as_ref()?;
+        lines.iter().position(|line| selected.is(line))
+    }
+
+    /// Selects the line so many further, and scrolls to it.
+    pub fn select_further(&mut self, lines: isize) {
+        let all = self.lines();
+        let index = match self.selected_line(&all) {
+            Some(index) => index.saturating_add_signed(lines),
+            // The nearest on the screen is one line further.
+            None => self.above.saturating_add_signed(lines - lines.signum()),
+        };
+        let index = index.min(all.len().saturating_sub(1));
+        self.select(&all, index);
+        let last_above = (index + 1).saturating_sub(self.place.rows.into());
+        self.above = self.above.clamp(last_above, index.max(last_above));
+    }
+
+    fn select(&mut self, lines: &[Line], index: usize) {
+        if let Some(line) = lines.get(index) {
+            self.selected = Some(Selected::of(line, self.is_by_phase()));
+        }
+    }
+
+    /// Selects the line at this cell of the screen; sorts by the column whose title is there, or reverses its order.
+    pub fn click(&mut self, x: u16, y: u16) {
+        let Place {
+            titles,
+            rows,
+            columns,
+        } = &self.place;
+        let Some(row) = y.checked_sub(*titles).filter(|row| row <= rows) else {
+            return;
+        };
+        if row > 0 {
+            self.select(&self.lines(), self.above + usize::from(row) - 1);
+        } else if let Some((column, _)) = columns.iter().find(|(_, end)| x < *end) {
+            match *column == self.sort().0 {
+                true => self.reverse(),
+                false => self.sort_by(*column),
+            }
+        }
+    }
+
+    fn compare(&self, column: Column, a: &Line, b: &Line) -> Ordering {
+        let (of_a, of_b) = (a.done(), b.done());
+        let cpu = |line: &Line| self.cpu_of(line.process).unwrap_or_default();
+        match column {
+            Column::Pid => a.process.pid.cmp(&b.process.pid),
+            Column::User => a.about.user.cmp(&b.about.user),
+            Column::Cpu => cpu(a).total_cmp(&cpu(b)),
+            Column::Phase => a.main_phase().cmp(&b.main_phase()),
+            Column::Read => of_a.bytes_read.cmp(&of_b.bytes_read),
+            Column::Written => of_a.bytes_written.cmp(&of_b.bytes_written),
+            Column::Fetched => a.fetched.cmp(&b.fetched),
+            Column::Operations => of_a.operations.cmp(&of_b.operations),
+            Column::Time => of_a.merged_ns.cmp(&of_b.merged_ns),
+            Column::Job => a.about.job.cmp(&b.about.job),
+            Column::Name => a.name().cmp(b.name()),
+        }
     }
 }
 
@@ -321,28 +448,11 @@ fn is_match(line: &Line, filter: &str) -> bool {
         || line.process.pid.to_string() == filter
 }
 
-fn compare(column: Column, a: &Line, b: &Line) -> Ordering {
-    let (of_a, of_b) = (a.done(), b.done());
-    match column {
-        Column::Phase => a.main_phase().cmp(&b.main_phase()),
-        Column::Read => of_a.bytes_read.cmp(&of_b.bytes_read),
-        Column::Written => of_a.bytes_written.cmp(&of_b.bytes_written),
-        Column::Operations => of_a.operations.cmp(&of_b.operations),
-        Column::Time => of_a.merged_ns.cmp(&of_b.merged_ns),
-        Column::Name => a.name().cmp(b.name()),
-        // The others are not sorted by.
-        Column::Pid | Column::User | Column::Cpu | Column::Fetched | Column::Job => {
-            a.process.pid.cmp(&b.process.pid)
-        }
-    }
-}
-
 #[cfg(test)]
 pub mod tests {
     use std::collections::BTreeMap;
 
     use iotrace_model::IoTotals;
-    use iotrace_phases::phase::Phase;
 
     use super::{super::lines::About, *};
 
@@ -453,7 +563,7 @@ pub mod tests {
         state.reverse();
         assert_eq!(pids(&state), [9, 10]);
         while state.sort().0 != Column::Read {
-            state.sort_by(1);
+            state.sort_by_neighbour(true);
         }
         assert_eq!(pids(&state), [9, 10]);
         for (filter, expected) in [
@@ -470,6 +580,87 @@ pub mod tests {
         state.filter.clear();
         state.turn();
         assert_eq!(pids_and_phases(&state), [(10, "training")]);
+    }
+
+    /// The row after the titles is the first line's.
+    fn placed(state: &mut State, rows: u16) {
+        state.place = Place {
+            titles: 4,
+            rows,
+            columns: vec![(Column::Pid, 8), (Column::User, 17), (Column::Name, 80)],
+        };
+    }
+
+    fn selected(state: &State) -> Option<u32> {
+        Some(state.selected.as_ref()?.process.pid)
+    }
+
+    #[test]
+    fn a_selection_follows_its_process() {
+        let mut state = state();
+        placed(&mut state, 1);
+        assert_eq!(selected(&state), None);
+        state.select_further(1);
+        assert_eq!((selected(&state), state.above), (Some(10), 0));
+        state.select_further(1);
+        assert_eq!((selected(&state), state.above), (Some(9), 1), "scrolled");
+        state.reverse();
+        let index = |state: &State| state.selected_line(&state.lines());
+        assert_eq!(index(&state), Some(0));
+        take(&mut state, one_process(1));
+        assert_eq!((index(&state), selected(&state)), (None, Some(9)), "no row");
+        state.select_further(isize::MIN);
+        assert_eq!((selected(&state), state.above), (Some(10), 0));
+        take(&mut state, second(Vec::new()));
+        state.select_further(10);
+        assert_eq!(selected(&state), Some(10), "there is none to select");
+    }
+
+    #[test]
+    fn each_phase_of_a_process_can_be_selected() {
+        let mut state = state();
+        placed(&mut state, 9);
+        state.select_further(1);
+        state.group(Grouping::ByPhase);
+        let index = |state: &State| state.selected_line(&state.lines());
+        assert_eq!(index(&state), Some(0), "the first of the process");
+        for expected in [(1, 10), (2, 9), (2, 9)] {
+            state.select_further(1);
+            let found = (index(&state).unwrap(), selected(&state).unwrap());
+            assert_eq!(found, expected);
+        }
+        state.turn();
+        assert_eq!(selected(&state), None);
+        state.select_further(1);
+        assert_eq!(selected(&state), Some(10), "whose file it is");
+    }
+
+    #[test]
+    fn a_click_selects_or_sorts() {
+        let mut state = state();
+        placed(&mut state, 9);
+        state.click(0, 6);
+        assert_eq!(selected(&state), Some(9));
+        for (x, y) in [(0, 3), (0, 7), (0, 14), (80, 4)] {
+            state.click(x, y);
+            let expected = (Some(9), (Column::Time, false));
+            assert_eq!((selected(&state), state.sort()), expected, "{x} {y}");
+        }
+        state.click(8, 4);
+        assert_eq!(state.sort(), (Column::User, true));
+        assert_eq!(pids(&state), [9, 10]);
+        state.click(16, 4);
+        assert_eq!(state.sort(), (Column::User, false));
+        assert_eq!(pids(&state), [10, 9]);
+        state.sort_by_neighbour(true);
+        assert_eq!(state.sort(), (Column::Phase, true));
+        state.click(7, 4);
+        assert_eq!(state.sort(), (Column::Pid, true));
+        state.sort_by_neighbour(false);
+        assert_eq!(state.sort(), (Column::Name, true));
+        state.above = 1;
+        state.click(0, 5);
+        assert_eq!(selected(&state), Some(10), "the second of two");
     }
 
     #[test]

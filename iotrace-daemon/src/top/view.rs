@@ -13,7 +13,7 @@ use super::{
     columns::{Columns, letter},
     keys::BINDINGS,
     lines::Line,
-    state::{Column, Grouping, State, What},
+    state::{Column, Grouping, Place, State, What},
 };
 use iotrace_phases::phase::Phase;
 use iotrace_report::{escape, shorten, units};
@@ -26,8 +26,9 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let phases = state.by_phase();
     let lines = state.lines();
     let columns = Columns::fitting(state, &phases, &lines, frame.area().width);
-    let [title, calls, by_phase, rates, table, keys] = Layout::vertical([
+    let [title, notice, calls, by_phase, rates, table, keys] = Layout::vertical([
         Constraint::Length(1),
+        Constraint::Length(u16::from(state.notice.is_some())),
         Constraint::Length(u16::from(!state.in_flight.is_empty())),
         Constraint::Length(phases.len() as u16),
         Constraint::Length(1),
@@ -36,6 +37,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(heading(state)), title);
+    let text = Text::styled(state.notice.clone().unwrap_or_default(), Color::Cyan);
+    frame.render_widget(Paragraph::new(text), notice);
     let width = usize::from(calls.width);
     frame.render_widget(Paragraph::new(in_flight(state, width)), calls);
     // Its columns are over those of the lines.
@@ -135,9 +138,21 @@ fn draw_lines(
     let room = usize::from(area.height.saturating_sub(1));
     state.above = state.above.min(lines.len().saturating_sub(room));
     let shown = &lines[state.above..lines.len().min(state.above + room)];
-    let rows = shown.iter().map(|line| columns.of_line(state, line));
+    let selected = state.selected_line(lines);
+    let rows = (state.above..).zip(shown).map(|(index, line)| {
+        let row = columns.of_line(state, line);
+        match selected == Some(index) {
+            true => row.style(Modifier::REVERSED),
+            false => row,
+        }
+    });
     let table = columns.table(rows).header(columns.titles(state));
     frame.render_widget(table, area);
+    state.place = Place {
+        titles: area.y,
+        rows: area.height.saturating_sub(1),
+        columns: columns.ends(area),
+    };
     state.cpu_wanted = match columns.has(Column::Cpu) {
         true => shown.iter().map(|line| line.process).collect(),
         false => Vec::new(),
@@ -396,6 +411,53 @@ mod tests {
         }
         state.shows_help = false;
         assert_eq!(screen(&mut state), before);
+    }
+
+    #[test]
+    fn a_click_on_a_title_sorts_by_its_column() {
+        for (columns, rows) in [(60, 24), (80, 24), (160, 50)] {
+            let mut state = state();
+            let before = screen_of(&mut state, columns, rows);
+            let titles = before
+                .iter()
+                .position(|line| line.contains("TIME%"))
+                .unwrap();
+            for (title, expected) in [
+                ("PID", Column::Pid),
+                ("WRITE/s", Column::Written),
+                ("OPS/s", Column::Operations),
+                ("TIME%", Column::Time),
+                ("COMMAND", Column::Name),
+            ] {
+                let (left, _) = before[titles].split_once(title).unwrap();
+                state.click(left.chars().count() as u16, titles as u16);
+                assert_eq!(state.sort().0, expected, "{title} at {columns}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_selected_line_is_reversed_and_recordings_have_a_line() {
+        let mut state = state();
+        let before = screen(&mut state);
+        let row = before
+            .iter()
+            .position(|line| line.contains("cat /etc"))
+            .unwrap();
+        state.click(0, row as u16);
+        state.notice = Some("recorded 9 into a.d".into());
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| draw(frame, &mut state)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let is_reversed = |y: usize| buffer[(0, y as u16)].modifier.contains(Modifier::REVERSED);
+        let reversed: Vec<usize> = (0..24).filter(|y| is_reversed(*y)).collect();
+        let titles = before
+            .iter()
+            .position(|line| line.contains("TIME%"))
+            .unwrap();
+        assert_eq!(reversed, [titles + 1, row + 1], "one line lower");
+        let screen = screen(&mut state);
+        assert_eq!(screen[1].trim_end(), "recorded 9 into a.d");
     }
 
     #[test]

@@ -257,3 +257,25 @@ fn a_job_in_a_container_keeps_both_names() {
     assert_eq!(unit.pod_uid, POD);
     assert_eq!(unit.container_id, format!("containerd://{CONTAINER}"));
 }
+
+#[test]
+fn names_are_those_of_an_environment_of_the_same_job() {
+    let path = "0::/system.slice/slurmstepd.scope/job_4242/step_0/user/task_0\n";
+    let service = "0::/system.slice/nginx.service\n";
+    for (cgroup, id, expected) in [
+        (path, "SLURM_JOB_ID=4242", "gpu"),
+        (path, "SLURM_JOB_ID=4243", ""),
+        (path, "PBS_JOBID=4242", ""),
+        (path, "HOME=/root", ""),
+        (service, "SLURM_JOB_ID=4242", "gpu"), // claimed
+        (
+            "0::/user.slice/user-1000.slice/session-1.scope\n",
+            "SLURM_JOB_ID=4242",
+            "",
+        ),
+    ] {
+        let environ = format!("SLURM_JOB_PARTITION=gpu\0{id}\0");
+        let unit = unit(environ.as_bytes(), cgroup, false);
+        assert_eq!(unit.names.partition, expected, "{id} in {cgroup}");
+    }
+}

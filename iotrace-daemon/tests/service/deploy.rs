@@ -66,7 +66,13 @@ fn the_unit_is_one_that_systemd_understands() {
 
 #[test]
 fn shellcheck_finds_no_fault_in_the_scripts() {
-    let scripts = ["postinst", "postrm", "prerm"].map(|name| deploy(&format!("debian/{name}")));
+    let scripts = [
+        "iotrace/preinst",
+        "iotrace-daemon/postinst",
+        "iotrace-daemon/postrm",
+        "iotrace-daemon/prerm",
+    ];
+    let scripts = scripts.map(|name| deploy(&format!("debian/{name}")));
     let slurm = ["prolog", "epilog"].map(|name| deploy(&format!("slurm/{name}")));
     let booted = deploy("../xtask/src/vm/service.sh");
     let mut check = Command::new(tool("shellcheck"));

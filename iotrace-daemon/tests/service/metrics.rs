@@ -29,10 +29,12 @@ use iotrace_tracer::kernel::{ByPhase, HookState, ProgramRuns};
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
 
 const JOB: &str = "0::/system.slice/slurmstepd.scope/job_4242/step_0\n";
+const ENVIRONMENT: &[u8] = b"SLURM_JOB_ID=4242\0SLURM_JOB_USER=ada\0SLURM_JOB_ACCOUNT=physics\0\
+      SLURM_JOB_PARTITION=gpu\0SLURM_JOB_NAME=a \"b\"\\c\n,d=}\0";
 
 fn totals() -> Totals {
     let mut totals = Totals::new(1000);
-    let slurm = attribution::unit(b"", JOB, false);
+    let slurm = attribution::unit(ENVIRONMENT, JOB, false);
     let pod = "0::/kubepods/pod3f1c2a4b-5d6e-4f70-8192-a3b4c5d6e7f8/\
                2fa1b5c8d9e00112233445566778899aabbccddeeff00112233445566778899a\n";
     let pod = attribution::unit(b"", pod, false);

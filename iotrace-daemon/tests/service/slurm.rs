@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
 };
 
 use crate::common::{
@@ -83,10 +83,11 @@ fn neither_ever_drains_a_node() {
 struct Step(PathBuf);
 
 impl Step {
-    fn new(hierarchy: &Path, sluid: &str) -> Self {
+    /// One of a job, which is named by its SLUID or `job_` and its number.
+    fn new(hierarchy: &Path, job: &str) -> Self {
         let step = hierarchy
-            .join("iotrace-test_slurmstepd.scope")
-            .join(sluid)
+            .join(format!("iotrace-{job}_slurmstepd.scope"))
+            .join(job)
             .join("step_extern");
         fs::create_dir_all(&step).unwrap();
         Self(step)
@@ -154,4 +155,62 @@ fn a_login_without_the_jobs_environment_is_the_jobs() {
     let info = [("unit", "slurm:991"), ("hpc_job", "991")];
     assert_eq!(sum(&daemon.scrape(), "iotrace_unit_info", &info), 1.0);
     script("epilog", &job);
+}
+
+/// A process of a job that Slurm started, which reads and starts no other; ended at the end, before its cgroup is removed.
+struct Task {
+    child: Child,
+    _step: Step,
+}
+
+impl Task {
+    fn new(job: u32, names: [(&str, &str); 4]) -> Self {
+        let step = Step::new(&hierarchies()[0], &format!("job_{job}"));
+        let start = "echo $$ >\"$1/cgroup.procs\" && shift && exec env \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", start, "sh"]).arg(&step.0);
+        command.arg(format!("SLURM_JOB_ID={job}"));
+        command.args(names.map(|(name, value)| format!("SLURM_JOB_{name}={value}")));
+        let read = "import time\nwhile True:\n    open('/etc/passwd').read()\n    time.sleep(0.1)";
+        command.args(["python3", "-c", read]);
+        Self {
+            child: command.stdin(Stdio::null()).spawn().unwrap(),
+            _step: step,
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_unit_has_the_names_that_slurm_gives_its_job() {
+    let names = [
+        ("USER", "ada"),
+        ("ACCOUNT", "physics"),
+        ("PARTITION", "gpu"),
+        ("NAME", "train a"),
+    ];
+    let before = Task::new(990_001, names);
+    let daemon = Daemon::start(&mut daemon::command());
+    let after = Task::new(990_002, names);
+    for job in ["990001", "990002"] {
+        let unit = format!("slurm:{job}");
+        let labels = [
+            ("unit", &*unit),
+            ("hpc_job", job),
+            ("user", "ada"),
+            ("account", "physics"),
+            ("partition", "gpu"),
+            ("job_name", "train a"),
+        ];
+        daemon.until(&format!("names of {unit}"), |samples| {
+            (sum(samples, "iotrace_unit_info", &labels) == 1.0).then_some(())
+        });
+    }
+    drop((before, after));
 }

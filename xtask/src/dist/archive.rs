@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{cmd, run};
 
-use super::{Built, NAME, VERSION, notices, source_date, tree, wheel};
+use super::{Built, CRATE, VERSION, notices, source_date, tree, wheel};
 
 /// A processor that there is a static program for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn build(target: &Target) -> Result<PathBuf> {
     let variable = target.triple.replace('-', "_");
     let mut cargo = cmd::cargo();
     cargo.args(["build", "--locked", "--release"]);
-    cargo.args(["--package", NAME, "--bin", "iotrace"]);
+    cargo.args(["--package", CRATE, "--bin", "iotrace"]);
     cargo.args(["--target", target.triple]);
     cargo.arg("--target-dir").arg(&directory);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
@@ -141,7 +141,7 @@ fn components() -> Result<String> {
             "type": "application",
             "name": "iotrace",
             "version": VERSION,
-            "purl": format!("pkg:cargo/{NAME}@{VERSION}"),
+            "purl": format!("pkg:cargo/{CRATE}@{VERSION}"),
         }},
         "components": components.collect::<Vec<_>>(),
     });

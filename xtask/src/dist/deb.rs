@@ -1,4 +1,4 @@
-//! The Debian package, by dpkg-deb.
+//! The Debian packages, by dpkg-deb.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,38 +8,67 @@ use anyhow::{Context as _, Result};
 
 use crate::cmd;
 
-use super::{NAME, VERSION, source_date, tree};
+use super::tree::{self, Family, Part};
+use super::{Built, REVISION, SPLIT, VERSION, source_date};
 
-/// Scripts of the package itself.
-const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+/// Scripts of the packages themselves.
+const fn scripts(part: Part) -> &'static [&'static str] {
+    match part {
+        Part::Program => &["preinst"],
+        Part::Service => &["postinst", "prerm", "postrm"],
+    }
+}
+
+/// Makes the packages, that of the program first.
+pub fn packages(built: &Built, work: &Path, output: &Path) -> Result<[PathBuf; 2]> {
+    let make = |part: Part| {
+        let stage = work.join("debian-stage").join(part.name());
+        tree::remove(&stage)?;
+        tree::lay_out(built, work, &stage, Family::Debian, part)?;
+        package(part, &stage, work, output)
+    };
+    let [program, service] = Part::ALL;
+    Ok([make(program)?, make(service)?])
+}
 
 /// Makes the package of the files in `stage`.
-pub fn package(stage: &Path, work: &Path, output: &Path) -> Result<PathBuf> {
+fn package(part: Part, stage: &Path, work: &Path, output: &Path) -> Result<PathBuf> {
+    let name = part.name();
     let deploy = cmd::root().join("deploy/debian");
-    let documents = stage.join("usr/share/doc").join(NAME);
+    let documents = stage.join("usr/share/doc").join(name);
     tree::install(
         &deploy.join("copyright"),
         &documents.join("copyright"),
         0o644,
     )?;
-    let changes = documents.join("changelog.gz");
-    tree::write(&changes.with_extension(""), &changelog()?)?;
-    tree::compress(&changes.with_extension(""))?;
+    let changes = documents.join("changelog.Debian");
+    tree::write(&changes, &changelog()?)?;
+    tree::compress(&changes)?;
     let about = stage.join("DEBIAN");
-    for script in SCRIPTS {
+    fs::create_dir_all(&about)?;
+    let deploy = deploy.join(name);
+    for script in scripts(part) {
         tree::install(&deploy.join(script), &about.join(script), 0o755)?;
     }
-    tree::write(&about.join("conffiles"), "/etc/iotrace/iotrace.toml\n")?;
-    let architecture = cmd::stdout_of(cmd::command("dpkg").arg("--print-architecture"))?;
-    let architecture = architecture.trim();
-    let control = fs::read_to_string(deploy.join("control")).context("deploy/debian/control")?;
+    let machine = cmd::stdout_of(cmd::command("dpkg").arg("--print-architecture"))?;
+    let (architecture, libraries) = match part {
+        Part::Program => (machine.trim(), libraries(stage, work)?),
+        Part::Service => {
+            tree::write(&about.join("conffiles"), "/etc/iotrace/iotrace.toml\n")?;
+            ("all", String::new())
+        }
+    };
+    let template = deploy.join("control");
+    let control = fs::read_to_string(&template).with_context(|| template.display().to_string())?;
+    let version = format!("{VERSION}-{REVISION}");
     let control = control
-        .replace("@VERSION@", VERSION)
+        .replace("@VERSION@", &version)
+        .replace("@SPLIT@", SPLIT)
         .replace("@ARCHITECTURE@", architecture)
-        .replace("@DEPENDS@", &libraries(stage, work)?)
+        .replace("@DEPENDS@", &libraries)
         .replace("@SIZE@", &kibibytes(stage)?.to_string());
     tree::write(&about.join("control"), &control)?;
-    let package = output.join(format!("{NAME}_{VERSION}_{architecture}.deb"));
+    let package = output.join(format!("{name}_{version}_{architecture}.deb"));
     let mut build = cmd::command("dpkg-deb");
     build.args(["--build", "--root-owner-group", "-Zxz"]);
     build.env("SOURCE_DATE_EPOCH", source_date());
@@ -71,7 +100,7 @@ fn changelog() -> Result<String> {
     date.args(["--utc", "--rfc-email", "--date"]);
     let date = cmd::stdout_of(date.arg(format!("@{}", source_date())))?;
     Ok(format!(
-        "{NAME} ({VERSION}) stable; urgency=medium\n\n  * Release {VERSION}.\n\n \
+        "iotrace ({VERSION}-{REVISION}) stable; urgency=medium\n\n  * Release {VERSION}.\n\n \
          -- The iotrace developers <iotrace@localhost>  {date}"
     ))
 }

@@ -7,8 +7,9 @@
 //! - [`archive`]: static programs with all that a user needs, checksums, the list of what is compiled in
 //! - [`wheel`]: the Python package of marks and callbacks
 //!
-//! The package is `iotrace-daemon`, because another program has the name `iotrace` (a block tracer of Open CAS), whose
-//! binary is at the same place: the two conflict, and neither provides the other.
+//! `iotrace` is the program with its documents, `iotrace-daemon` the service. Another program has a package of the name
+//! `iotrace`, too (a block tracer of Open CAS), whose binary is at the same place: that of Debian's kin refuses to replace it,
+//! and rpm does not replace its versions by ours, which are lower.
 
 mod archive;
 mod deb;
@@ -38,7 +39,12 @@ pub struct Options {
     output: Option<PathBuf>,
 }
 
-const NAME: &str = "iotrace-daemon";
+/// The crate of the program.
+const CRATE: &str = "iotrace-daemon";
+/// Revision of the packages of this version.
+const REVISION: &str = "2";
+/// The first version with two packages; `iotrace-daemon` was all of it before.
+const SPLIT: &str = "0.1.0-2";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Builds the packages and archives; says where they are.
@@ -47,7 +53,8 @@ pub fn task(options: &Options) -> Result<()> {
         Some(output) => output.clone(),
         None => run::target_dir()?.join("dist"),
     };
-    let mut made = make(options.built.as_deref(), &output)?.to_vec();
+    let Packages { debs, rpms } = make(options.built.as_deref(), &output)?;
+    let mut made: Vec<PathBuf> = debs.into_iter().chain(rpms).collect();
     // What is built already is linked with the libraries of this machine.
     if options.built.is_none() {
         setup::ensure(&[Purpose::Archive])?;
@@ -59,8 +66,14 @@ pub fn task(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds, unless that is done, and makes the packages in `output`: deb and rpm.
-pub fn make(built: Option<&Path>, output: &Path) -> Result<[PathBuf; 2]> {
+/// What was made for each kin of distributions: the program's package, and the service's.
+pub struct Packages {
+    pub debs: [PathBuf; 2],
+    pub rpms: [PathBuf; 2],
+}
+
+/// Builds, unless that is done, and makes the packages in `output`.
+pub fn make(built: Option<&Path>, output: &Path) -> Result<Packages> {
     setup::ensure(&[Purpose::Build, Purpose::Dist])?;
     let built = match built {
         Some(built) => built.to_owned(),
@@ -89,20 +102,19 @@ impl Built {
 fn build() -> Result<PathBuf> {
     let mut build = cmd::cargo();
     build.args(["build", "--locked", "--release"]);
-    cmd::run(build.args(["--package", NAME, "--bin", "iotrace"]))?;
+    cmd::run(build.args(["--package", CRATE, "--bin", "iotrace"]))?;
     Ok(run::target_dir()?.join("release"))
 }
 
-/// Makes both packages in `output`.
-fn packages(built: &Built, output: &Path) -> Result<[PathBuf; 2]> {
+/// Makes all packages in `output`.
+fn packages(built: &Built, output: &Path) -> Result<Packages> {
     fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
     let output = output.canonicalize().context("where packages go")?;
     let work = output.join("work");
-    let stage = |family| tree::lay_out(built, &work, family);
-    let packages = [
-        deb::package(&stage(tree::Family::Debian)?, &work, &output)?,
-        rpm::package(&stage(tree::Family::RedHat)?, &work, &output)?,
-    ];
+    let packages = Packages {
+        debs: deb::packages(built, &work, &output)?,
+        rpms: rpm::packages(built, &work, &output)?,
+    };
     fs::remove_dir_all(&work).with_context(|| format!("cannot remove {}", work.display()))?;
     Ok(packages)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use super::tree::Part;
 use super::*;
 
 /// A directory that is gone at the end.
@@ -69,77 +70,113 @@ fn pages(directory: &Path, folder: &str, found: &mut Vec<String>) {
         let name = format!("{folder}/{}", entry.file_name().to_str().unwrap());
         match entry.file_type().unwrap().is_dir() {
             true => pages(&entry.path(), &name, found),
-            false => found.push(format!("/usr/share/doc/iotrace-daemon{name}")),
+            false => found.push(format!("/usr/share/doc/iotrace{name}")),
         }
     }
 }
 
-#[test]
-fn both_packages_have_what_belongs_on_a_machine() {
-    let scratch = Scratch::new("packages");
-    let [deb, rpm] = packages(&stand_ins(&scratch.0), &scratch.0.join("made")).unwrap();
-    let [deb, rpm] = [deb, rpm].map(|path| path.to_str().unwrap().to_owned());
-    let of_deb = files(&output("dpkg-deb", &["--contents", &deb]));
-    let database = format!("--dbpath={}", scratch.0.join("rpmdb").display());
-    let ask_rpm = |what: &str| output("rpm", &[&database, "--query", "--package", what, &rpm]);
-    let of_rpm = files(&ask_rpm("--list"));
-    let mut documents = Vec::new();
-    pages(&cmd::root().join("docs"), "", &mut documents);
+/// The repository's files of a part, as they are on a machine.
+fn of_part(part: Part) -> Vec<String> {
+    let files = tree::files(part);
+    files
+        .map(|(_, to, _)| format!("/{}", to.display()))
+        .collect()
+}
+
+#[track_caller]
+fn has(found: &BTreeSet<String>, expected: &[impl AsRef<str>]) {
+    for file in expected {
+        let file = file.as_ref();
+        assert!(found.contains(file), "{file} is not in {found:#?}");
+    }
+}
+
+/// What all packages of the program have.
+fn of_program() -> Vec<String> {
+    let mut expected = of_part(Part::Program);
+    pages(&cmd::root().join("docs"), "", &mut expected);
     assert!(
-        documents
+        expected
             .iter()
             .any(|page| page.ends_with("/guide/service.md"))
     );
-    let expected = tree::files()
-        .map(|(_, to, _)| format!("/{}", to.display()))
-        .chain(documents)
-        .chain(
-            [
-                "/usr/bin/iotrace",
-                "/usr/share/man/man1/iotrace.1.gz",
-                "/usr/share/man/man1/iotrace-record.1.gz",
-                "/usr/share/bash-completion/completions/iotrace",
-                "/usr/share/fish/vendor_completions.d/iotrace.fish",
-            ]
-            .map(str::to_owned),
-        );
-    for file in expected {
-        assert!(
-            of_deb.contains(&file),
-            "{file} is not in the deb: {of_deb:#?}"
-        );
-        assert!(
-            of_rpm.contains(&file),
-            "{file} is not in the rpm: {of_rpm:#?}"
-        );
-    }
-    for file in [
-        "/usr/share/doc/iotrace-daemon/copyright",
-        "/usr/share/doc/iotrace-daemon/NOTICES.gz",
-        "/usr/share/zsh/vendor-completions/_iotrace",
-    ] {
-        assert!(of_deb.contains(file), "{file} is not in the deb");
-    }
-    for file in [
-        "/usr/share/licenses/iotrace-daemon/LICENSE-GPL2",
-        "/usr/share/licenses/iotrace-daemon/NOTICES.gz",
-        "/usr/share/zsh/site-functions/_iotrace",
-    ] {
-        assert!(of_rpm.contains(file), "{file} is not in the rpm");
-    }
-    // The other program of the name.
-    let field = |name| output("dpkg-deb", &["--field", &deb, name]);
-    assert_eq!(field("Conflicts").trim(), "iotrace");
-    assert_eq!(ask_rpm("--conflicts").trim(), "iotrace");
-    assert!(
-        !ask_rpm("--provides")
-            .lines()
-            .any(|line| line.trim() == "iotrace")
+    let generated = [
+        "/usr/bin/iotrace",
+        "/usr/share/man/man1/iotrace.1.gz",
+        "/usr/share/man/man1/iotrace-record.1.gz",
+        "/usr/share/bash-completion/completions/iotrace",
+        "/usr/share/fish/vendor_completions.d/iotrace.fish",
+    ];
+    expected.extend(generated.map(str::to_owned));
+    expected
+}
+
+#[test]
+fn the_packages_have_what_belongs_on_a_machine() {
+    let scratch = Scratch::new("packages");
+    let Packages { debs, rpms } =
+        packages(&stand_ins(&scratch.0), &scratch.0.join("made")).unwrap();
+    let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+    let (debs, rpms) = (debs.map(text), rpms.map(text));
+    let [program, service] = debs
+        .each_ref()
+        .map(|deb| files(&output("dpkg-deb", &["--contents", deb])));
+    has(&program, &of_program());
+    has(
+        &program,
+        &[
+            "/usr/share/doc/iotrace/copyright",
+            "/usr/share/doc/iotrace/NOTICES.gz",
+            "/usr/share/zsh/vendor-completions/_iotrace",
+        ],
     );
-    assert!(field("Depends").starts_with("libc6 (>= 2."));
-    assert!(ask_rpm("--requires").contains("libc.so.6(GLIBC_2."));
-    assert_eq!(ask_rpm("--configfiles").trim(), "/etc/iotrace/iotrace.toml");
-    let scripts = ask_rpm("--scripts");
+    has(&service, &of_part(Part::Service));
+    has(&service, &["/usr/share/doc/iotrace-daemon/copyright"]);
+    let both: Vec<_> = program.intersection(&service).collect();
+    assert!(both.is_empty(), "in both: {both:?}");
+    let field = |part: usize, name| output("dpkg-deb", &["--field", &debs[part], name]);
+    assert!(field(0, "Depends").starts_with("libc6 (>= 2."));
+    let same = format!("iotrace (= {VERSION}-{REVISION})");
+    assert!(field(1, "Depends").starts_with(&same));
+    for deb in &debs {
+        lintian_finds_no_fault(deb);
+    }
+    the_rpms_have_it(&scratch.0, &rpms);
+    installs_and_leaves(&scratch.0.join("root"), &debs);
+    replaces_the_single_package(&scratch.0, &debs);
+    leaves_the_other_program(&scratch.0, &debs[0]);
+}
+
+fn the_rpms_have_it(scratch: &Path, rpms: &[String; 2]) {
+    let database = format!("--dbpath={}", scratch.join("rpmdb").display());
+    let ask = |part: usize, what: &str| {
+        output(
+            "rpm",
+            &[&database, "--query", "--package", what, &rpms[part]],
+        )
+    };
+    let [program, service] = [0, 1].map(|part| files(&ask(part, "--list")));
+    has(&program, &of_program());
+    has(
+        &program,
+        &[
+            "/usr/share/licenses/iotrace/LICENSE-GPL2",
+            "/usr/share/licenses/iotrace/NOTICES.gz",
+            "/usr/share/zsh/site-functions/_iotrace",
+        ],
+    );
+    has(&service, &of_part(Part::Service));
+    let both: Vec<_> = program.intersection(&service).collect();
+    assert!(both.is_empty(), "in both: {both:?}");
+    assert!(ask(0, "--requires").contains("libc.so.6(GLIBC_2."));
+    let line = |part: usize, what: &str, expected: &str| {
+        let said = ask(part, what);
+        assert!(said.lines().any(|line| line.trim() == expected), "{said}");
+    };
+    line(0, "--conflicts", &format!("iotrace-daemon < {SPLIT}"));
+    line(1, "--requires", &format!("iotrace = {VERSION}-{REVISION}"));
+    line(1, "--configfiles", "/etc/iotrace/iotrace.toml");
+    let scripts = ask(1, "--scripts");
     for word in [
         "systemd-sysusers iotrace.conf",
         "disable --now",
@@ -147,8 +184,6 @@ fn both_packages_have_what_belongs_on_a_machine() {
     ] {
         assert!(scripts.contains(word), "{word} is not in {scripts}");
     }
-    lintian_finds_no_fault(&deb);
-    installs_and_leaves(&scratch.0.join("root"), &deb);
 }
 
 #[test]
@@ -245,47 +280,165 @@ fn lintian_finds_no_fault(deb: &str) {
     output("lintian", &args);
 }
 
-/// In a root that dpkg takes for a system's.
-fn installs_and_leaves(root: &Path, package: &str) {
-    for directory in [
-        "var/lib/dpkg/info",
-        "var/lib/dpkg/updates",
-        "etc",
-        "usr/lib",
-    ] {
-        fs::create_dir_all(root.join(directory)).unwrap();
+/// A directory that dpkg takes for a system's root.
+struct Root(PathBuf);
+
+impl Root {
+    fn new(root: PathBuf) -> Self {
+        for directory in [
+            "var/lib/dpkg/info",
+            "var/lib/dpkg/updates",
+            "etc",
+            "usr/lib",
+        ] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink("usr/lib", root.join("lib")).unwrap();
+        fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+        Self(root)
     }
-    std::os::unix::fs::symlink("usr/lib", root.join("lib")).unwrap();
-    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
-    let in_root = format!("--root={}", root.display());
-    let dpkg = |action: &[&str]| {
+
+    fn arguments<'a>(&'a self, in_root: &'a mut String, action: &[&'a str]) -> Vec<&'a str> {
+        *in_root = format!("--root={}", self.0.display());
         let mut args = vec![
             in_root.as_str(),
             "--force-script-chrootless",
             "--force-depends",
+            "--force-not-root",
         ];
-        args.push("--force-not-root");
         args.extend(action);
-        output("dpkg", &args)
-    };
-    dpkg(&["-i", package]);
-    for (from, to, _) in tree::files() {
-        assert_eq!(fs::read(from).unwrap(), fs::read(root.join(to)).unwrap());
+        args
     }
-    let passwd = fs::read_to_string(root.join("etc/passwd")).unwrap();
-    assert!(passwd.contains("iotrace:"), "no user: {passwd}");
-    let wanted = root.join("etc/systemd/system/multi-user.target.wants/iotrace.service");
-    assert!(wanted.is_symlink(), "the service is not enabled");
+
+    /// Runs dpkg, which must succeed.
+    fn dpkg(&self, action: &[&str]) -> String {
+        output("dpkg", &self.arguments(&mut String::new(), action))
+    }
+
+    /// Runs dpkg, which must fail; what it says on standard error.
+    fn refuses(&self, action: &[&str]) -> String {
+        let mut command = Command::new("dpkg");
+        let out = command
+            .args(self.arguments(&mut String::new(), action))
+            .output()
+            .unwrap();
+        assert!(!out.status.success(), "{action:?}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.0.join(path)).unwrap()
+    }
+}
+
+const CONFIG: &str = "etc/iotrace/iotrace.toml";
+const WANTED: &str = "etc/systemd/system/multi-user.target.wants/iotrace.service";
+const CHANGED: &str = "[http]\n";
+
+fn installs_and_leaves(root: &Path, [program, service]: &[String; 2]) {
+    let root = Root::new(root.to_owned());
+    // The program alone is no service.
+    root.dpkg(&["-i", program]);
+    assert!(root.0.join("usr/bin/iotrace").exists());
+    assert!(!root.0.join(CONFIG).exists() && !root.0.join(WANTED).is_symlink());
+    root.dpkg(&["-i", service]);
+    for (from, to, _) in Part::ALL.into_iter().flat_map(tree::files) {
+        assert_eq!(fs::read(from).unwrap(), fs::read(root.0.join(to)).unwrap());
+    }
+    assert!(root.read("etc/passwd").contains("iotrace:"), "no user");
+    let is_enabled = || root.0.join(WANTED).is_symlink();
+    assert!(is_enabled());
     // A configuration that was changed survives an upgrade and a removal, and goes with a purge.
-    let config = root.join("etc/iotrace/iotrace.toml");
-    fs::write(&config, "[http]\n").unwrap();
-    for action in [&["-i", package][..], &["-r", NAME]] {
-        dpkg(action);
-        assert_eq!(fs::read_to_string(&config).unwrap(), "[http]\n");
+    fs::write(root.0.join(CONFIG), CHANGED).unwrap();
+    for action in [&["-i", program, service][..], &["-r", "iotrace-daemon"]] {
+        root.dpkg(action);
+        assert_eq!(root.read(CONFIG), CHANGED);
     }
-    assert!(!root.join("usr/bin/iotrace").exists());
-    dpkg(&["-P", NAME]);
-    assert!(!config.exists() && !wanted.is_symlink());
+    assert!(root.0.join("usr/bin/iotrace").exists());
+    root.dpkg(&["-P", "iotrace-daemon", "iotrace"]);
+    assert!(!root.0.join(CONFIG).exists() && !is_enabled());
+    assert!(!root.0.join("usr/bin/iotrace").exists());
+}
+
+/// Makes a package of the files in `stage`, with such a control file.
+fn build(stage: &Path, control: &str) -> String {
+    fs::create_dir_all(stage.join("DEBIAN")).unwrap();
+    let control =
+        format!("{control}Architecture: all\nMaintainer: a <a@localhost>\nDescription: a\n");
+    fs::write(stage.join("DEBIAN/control"), control).unwrap();
+    let package = stage.with_extension("deb");
+    let package = package.to_str().unwrap();
+    let stage = stage.to_str().unwrap();
+    output(
+        "dpkg-deb",
+        &["--build", "--root-owner-group", stage, package],
+    );
+    package.to_owned()
+}
+
+/// The package that had all of it is upgraded, whatever the order: no file is in the way, and the configuration stays.
+fn replaces_the_single_package(scratch: &Path, [program, service]: &[String; 2]) {
+    let stage = scratch.join("single");
+    for (from, to, mode) in Part::ALL.into_iter().flat_map(tree::files) {
+        tree::install(&from, &stage.join(to), mode).unwrap();
+    }
+    tree::install(
+        Path::new("/bin/true"),
+        &stage.join("usr/bin/iotrace"),
+        0o755,
+    )
+    .unwrap();
+    let scripts = cmd::root().join("deploy/debian/iotrace-daemon");
+    for script in ["postinst", "prerm", "postrm"] {
+        let to = stage.join("DEBIAN").join(script);
+        tree::install(&scripts.join(script), &to, 0o755).unwrap();
+    }
+    fs::write(stage.join("DEBIAN/conffiles"), format!("/{CONFIG}\n")).unwrap();
+    let single = build(
+        &stage,
+        "Package: iotrace-daemon\nVersion: 0.1.0\nConflicts: iotrace\n",
+    );
+    let orders: [&[&str]; 2] = [
+        &["--auto-deconfigure", "-i", program, service],
+        &["-i", service, program],
+    ];
+    for (number, order) in orders.into_iter().enumerate() {
+        let root = Root::new(scratch.join(format!("upgraded-{number}")));
+        root.dpkg(&["-i", &single]);
+        fs::write(root.0.join(CONFIG), CHANGED).unwrap();
+        root.dpkg(order);
+        assert_eq!(root.read(CONFIG), CHANGED);
+        for (file, package) in [
+            ("/usr/bin/iotrace", "iotrace"),
+            ("/usr/share/iotrace/marker/iotrace.h", "iotrace"),
+            ("/etc/iotrace/iotrace.toml", "iotrace-daemon"),
+        ] {
+            let owner = root.dpkg(&["-S", file]);
+            assert_eq!(owner.trim(), format!("{package}: {file}"));
+            assert!(root.0.join(&file[1..]).exists(), "{file}");
+        }
+        assert!(root.0.join(WANTED).is_symlink());
+        let said = root.dpkg(&["--audit"]);
+        assert!(said.is_empty(), "{said}");
+    }
+}
+
+/// Another program has a package of the same name.
+fn leaves_the_other_program(scratch: &Path, program: &str) {
+    let stage = scratch.join("other");
+    tree::install(
+        Path::new("/bin/false"),
+        &stage.join("usr/bin/iotrace"),
+        0o755,
+    )
+    .unwrap();
+    let other = build(&stage, "Package: iotrace\nVersion: 22.3\n");
+    let root = Root::new(scratch.join("with-other"));
+    root.dpkg(&["-i", &other]);
+    let said = root.refuses(&["-i", program]);
+    assert!(said.contains("is another program"), "{said}");
+    let left = fs::read(root.0.join("usr/bin/iotrace")).unwrap();
+    assert_eq!(left, fs::read("/bin/false").unwrap());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::cmd;
 
-use super::{Built, NAME, notices};
+use super::{Built, notices};
 
 /// The kin of distributions that a package is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,68 +17,106 @@ pub enum Family {
     RedHat,
 }
 
-/// Files of the repository, where they go, and their modes.
-const FILES: [(&str, &str, u32); 13] = [
+/// What is a package of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The program with its pages and documents.
+    Program,
+    /// What makes it a service.
+    Service,
+}
+
+impl Part {
+    pub const ALL: [Self; 2] = [Self::Program, Self::Service];
+
+    /// Name of the package.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Program => "iotrace",
+            Self::Service => "iotrace-daemon",
+        }
+    }
+}
+
+/// Files of the repository, where they go, their modes, and the part that has them.
+const FILES: [(&str, &str, u32, Part); 13] = [
     (
         "deploy/systemd/iotrace.service",
         "usr/lib/systemd/system/iotrace.service",
         0o644,
+        Part::Service,
     ),
     (
         "deploy/systemd/iotrace.sysusers",
         "usr/lib/sysusers.d/iotrace.conf",
         0o644,
+        Part::Service,
     ),
-    (CONFIGURATION, "etc/iotrace/iotrace.toml", 0o644),
+    (
+        CONFIGURATION,
+        "etc/iotrace/iotrace.toml",
+        0o644,
+        Part::Service,
+    ),
     (
         "deploy/prometheus/rules.yml",
         "usr/share/iotrace/prometheus/rules.yml",
         0o644,
+        Part::Service,
     ),
     (
         "deploy/prometheus/alerts.yml",
         "usr/share/iotrace/prometheus/alerts.yml",
         0o644,
+        Part::Service,
     ),
     (
         "deploy/prometheus/scrape.yml",
         "usr/share/iotrace/prometheus/scrape.yml",
         0o644,
+        Part::Service,
     ),
     (
         "deploy/grafana/iotrace.json",
         "usr/share/iotrace/grafana/iotrace.json",
         0o644,
+        Part::Service,
     ),
     (
         "deploy/marker/iotrace.h",
         "usr/share/iotrace/marker/iotrace.h",
         0o644,
+        Part::Program,
     ),
     (
         "deploy/marker/iotrace.c",
         "usr/share/iotrace/marker/iotrace.c",
         0o644,
+        Part::Program,
     ),
     (
         "python/src/iotrace/__init__.py",
         "usr/share/iotrace/marker/iotrace.py",
         0o644,
+        Part::Program,
     ),
     (
         "deploy/slurm/prolog",
         "usr/share/iotrace/slurm/prolog",
         0o755,
+        Part::Service,
     ),
     (
         "deploy/slurm/epilog",
         "usr/share/iotrace/slurm/epilog",
         0o755,
+        Part::Service,
     ),
     (
         "deploy/slurm/README.md",
         "usr/share/iotrace/slurm/README.md",
         0o644,
+        Part::Service,
     ),
 ];
 /// The one that its owner changes.
@@ -86,17 +124,25 @@ const CONFIGURATION: &str = "deploy/iotrace.toml";
 
 const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-GPL2", "LICENSE-MIT"];
 
-/// The repository's files of every package, and where they go.
-pub fn files() -> impl Iterator<Item = (PathBuf, PathBuf, u32)> {
-    FILES
-        .iter()
-        .map(|(from, to, mode)| (cmd::root().join(from), PathBuf::from(to), *mode))
+/// The repository's files of a part, where they go, and their modes.
+pub fn files(part: Part) -> impl Iterator<Item = (PathBuf, PathBuf, u32)> {
+    let files = FILES.iter().filter(move |(.., of)| *of == part);
+    files.map(|(from, to, mode, _)| (cmd::root().join(from), PathBuf::from(to), *mode))
 }
 
-/// Lays out the files in a directory of their own in `work`, which is new.
-pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
-    let stage = work.join(format!("{family:?}"));
-    remove(&stage)?;
+/// Lays out the files of a part in `stage`.
+pub fn lay_out(built: &Built, work: &Path, stage: &Path, family: Family, part: Part) -> Result<()> {
+    for (from, to, mode) in files(part) {
+        install(&from, &stage.join(to), mode)?;
+    }
+    match part {
+        Part::Program => program(built, work, stage, family),
+        Part::Service => Ok(()),
+    }
+}
+
+/// Lays out the program, its pages, completions and documents.
+fn program(built: &Built, work: &Path, stage: &Path, family: Family) -> Result<()> {
     let program = stage.join("usr/bin/iotrace");
     install(&built.iotrace, &program, 0o755)?;
     cmd::run(
@@ -105,9 +151,6 @@ pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
             .args(["--remove-section=.comment", "--remove-section=.note"])
             .arg(&program),
     )?;
-    for (from, to, mode) in files() {
-        install(&from, &stage.join(to), mode)?;
-    }
     let share = stage.join("usr/share");
     let zsh = match family {
         Family::Debian => "vendor-completions",
@@ -120,8 +163,7 @@ pub fn lay_out(built: &Built, work: &Path, family: Family) -> Result<PathBuf> {
     ];
     let pages = generated(built, work, &share.join("man/man1"), completions)?;
     pages.iter().try_for_each(|page| compress(page))?;
-    documents(&stage, family)?;
-    Ok(stage)
+    documents(stage, family)
 }
 
 /// Lays out the files of an archive in `stage`, which is new. Its pages are not compressed: they are read where they are.
@@ -138,7 +180,7 @@ pub fn lay_out_archive(built: &Built, work: &Path, stage: &Path) -> Result<()> {
         ],
     )?;
     for file in FILES {
-        let (from, _, mode) = file;
+        let (from, _, mode, _) = file;
         install(&cmd::root().join(from), &stage.join(from), mode)?;
     }
     for file in LICENCES.iter().chain(&["README.md", "CHANGELOG.md"]) {
@@ -178,11 +220,12 @@ fn generated(
 
 /// The documents for users, and the licences.
 fn documents(stage: &Path, family: Family) -> Result<()> {
-    let documents = stage.join("usr/share/doc").join(NAME);
+    let name = Part::Program.name();
+    let documents = stage.join("usr/share/doc").join(name);
     install_all(&cmd::root().join("docs"), &documents)?;
     let licences = match family {
         Family::Debian => documents, // with a file `copyright`, which names the common ones
-        Family::RedHat => stage.join("usr/share/licenses").join(NAME),
+        Family::RedHat => stage.join("usr/share/licenses").join(name),
     };
     let own: &[&str] = match family {
         Family::Debian => &[],

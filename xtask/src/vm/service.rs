@@ -1,4 +1,4 @@
-//! `cargo xtask vm --service`: the Debian package in a small Debian that boots with systemd.
+//! `cargo xtask vm --service`: the Debian packages in a small Debian that boots with systemd.
 //!
 //! `service.sh` says what is looked at; it runs in the machine as a unit of its own, speaks as `init.sh` does, and turns
 //! the machine off.
@@ -43,8 +43,8 @@ pub fn run(apt: &Apt, qemu: &Qemu, kernels: &[Packages], built: Option<&Path>) -
     }
     let kernel = kernels.first().context("no kernel")?.fetch(apt)?;
     let work = apt.cache.join("service");
-    let [package, _] = dist::make(built, &work)?;
-    let disk = disk(&work, &system(&work)?, &package)?;
+    let packages = dist::make(built, &work)?;
+    let disk = disk(&work, &system(&work)?, &packages.debs)?;
     let jobs: Vec<Job> = checks().map(job).collect();
     let boot = Boot {
         kernel: &kernel,
@@ -106,8 +106,8 @@ fn system(work: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// A disk with that system, the package installed by its dpkg, which makes sure of the dependencies, and the script.
-fn disk(work: &Path, archive: &Path, package: &Path) -> Result<PathBuf> {
+/// A disk with that system, the packages installed by its dpkg, which makes sure of the dependencies, and the script.
+fn disk(work: &Path, archive: &Path, packages: &[PathBuf; 2]) -> Result<PathBuf> {
     let root = work.join("root");
     if root.exists() {
         fs::remove_dir_all(&root).with_context(|| format!("cannot remove {}", root.display()))?;
@@ -116,10 +116,13 @@ fn disk(work: &Path, archive: &Path, package: &Path) -> Result<PathBuf> {
     let mut unpack = cmd::command("tar");
     unpack.args(["--numeric-owner", "-xf"]).arg(archive);
     cmd::run(unpack.arg("-C").arg(&root))?;
-    fs::copy(package, root.join("root/iotrace.deb")).context("cannot copy the package")?;
+    let places = ["root/iotrace.deb", "root/iotrace-daemon.deb"];
+    for (package, place) in packages.iter().zip(places) {
+        fs::copy(package, root.join(place)).context("cannot copy a package")?;
+    }
     let mut install = cmd::command("chroot");
-    install.arg(&root);
-    cmd::run(install.args(["dpkg", "--install", "/root/iotrace.deb"]))?;
+    install.arg(&root).args(["dpkg", "--install"]);
+    cmd::run(install.args(places.map(|place| format!("/{place}"))))?;
     let script = root.join("root/service.sh");
     fs::write(&script, SCRIPT).context("cannot write the script")?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;

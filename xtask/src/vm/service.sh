@@ -182,18 +182,18 @@ check_systemd_rates_the_unit() {
 check_an_upgrade_keeps_it_running_and_its_configuration() {
     local pid
     pid=$(main_pid)
-    dpkg --install /root/iotrace.deb || return
+    dpkg --install /root/iotrace.deb /root/iotrace-daemon.deb || return
     until_ok is_another "$pid" || return
     grep -q 7000 $config || fail "the configuration was changed: $(cat $config)"
 }
 check_disabled_it_stays_so_over_an_upgrade() {
     systemctl disable --now iotrace.service || return
-    dpkg --install /root/iotrace.deb || return
+    dpkg --install /root/iotrace.deb /root/iotrace-daemon.deb || return
     is 'whether enabled' disabled "$(systemctl is-enabled iotrace.service)"
 }
 check_purged_nothing_is_left() {
     systemctl start iotrace.service || return
-    dpkg --purge iotrace-daemon || return
+    dpkg --purge iotrace-daemon iotrace || return
     ! systemctl --quiet is-active iotrace.service || return
     systemctl cat iotrace.service 2>/dev/null && return 1
     local left

@@ -1,4 +1,5 @@
-//! An environment, as in /proc/PID/environ: which batch system started the process, as which job and which rank of it.
+//! An environment, as in /proc/PID/environ: which batch system started the process, as which job and which rank of it, and
+//! what Slurm calls the job.
 //!
 //! No other variable is read, and only these values are kept.
 
@@ -18,6 +19,45 @@ pub struct Job {
     pub id: String,
     /// Of Slurm.
     pub step: String,
+    pub names: JobNames,
+}
+
+/// What Slurm says of a job besides its number. A text is empty if it is unknown, and has at most
+/// [`MAX_NAME_CHARACTERS`], none of which controls a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobNames {
+    pub user: String,
+    pub account: String,
+    pub partition: String,
+    pub job: String,
+}
+
+/// Longest name that is kept.
+pub const MAX_NAME_CHARACTERS: usize = 128;
+
+impl JobNames {
+    fn of(environ: &[u8]) -> Self {
+        let name = |variable| value(environ, variable).map_or_else(String::new, clean);
+        Self {
+            user: name("SLURM_JOB_USER"),
+            account: name("SLURM_JOB_ACCOUNT"),
+            partition: name("SLURM_JOB_PARTITION"),
+            job: name("SLURM_JOB_NAME"),
+        }
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A name of somebody's choice: cut to a length, without what is not printable.
+pub fn clean(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_NAME_CHARACTERS)
+        .collect()
 }
 
 impl Scheduler {
@@ -107,16 +147,18 @@ pub fn job(environ: &[u8]) -> Option<Job> {
         let id = value(environ, variable)?;
         is_id(id, *scheduler).then(|| (*scheduler, id.to_owned()))
     })?;
-    let step = match scheduler {
-        Scheduler::Slurm => value(environ, STEP_VARIABLE)
-            .and_then(step_name)
-            .unwrap_or_default(),
-        _ => String::new(),
+    let (step, names) = match scheduler {
+        Scheduler::Slurm => {
+            let step = value(environ, STEP_VARIABLE).and_then(step_name);
+            (step.unwrap_or_default(), JobNames::of(environ))
+        }
+        _ => Default::default(),
     };
     Some(Job {
         scheduler,
         id,
         step,
+        names,
     })
 }
 
@@ -188,5 +230,27 @@ mod tests {
         let job = |environ: &str| Role::of(environ.as_bytes()).job;
         assert_eq!(job("SLURM_JOB_ID=4242").as_deref(), Some("slurm:4242"));
         assert_eq!(job("HOME=/root"), None);
+    }
+
+    #[test]
+    fn slurm_says_what_a_job_is_called() {
+        let long = "x".repeat(MAX_NAME_CHARACTERS + 1);
+        let names = [
+            "SLURM_JOB_USER=ada",
+            "SLURM_JOB_ACCOUNT=physics",
+            "SLURM_JOB_PARTITION=gpu\n\x1b[2J",
+            &format!("SLURM_JOB_NAME={long}"),
+        ];
+        let environ = |id: &str| format!("{id}\0{}", names.join("\0"));
+        let named = job(environ("SLURM_JOB_ID=4242").as_bytes()).unwrap().names;
+        let expected = JobNames {
+            user: "ada".into(),
+            account: "physics".into(),
+            partition: "gpu[2J".into(),
+            job: long[1..].into(),
+        };
+        assert_eq!(named, expected);
+        let of_pbs = job(environ("PBS_JOBID=1.server").as_bytes()).unwrap();
+        assert!(of_pbs.names.is_empty());
     }
 }

@@ -106,18 +106,15 @@ pub fn realtime() -> io::Result<i64> {
     now(libc::CLOCK_REALTIME)
 }
 
-/// Where a recording goes that no directory is named for: `iotrace-YYYYMMDD-HHMMSS-PID.d` here, in UTC.
-pub fn directory(run: &Run) -> PathBuf {
-    let digits: String = rfc3339(run.start_unix_ns)
+/// Where a recording goes that no directory is named for: `iotrace-YYYYMMDD-HHMMSS-PID.d` here, in UTC. `start_unix_ns` are
+/// nanoseconds since 1970.
+pub fn directory(start_unix_ns: i64, pid: u32) -> PathBuf {
+    let digits: String = rfc3339(start_unix_ns)
         .chars()
         .filter(char::is_ascii_digit)
         .collect();
     let (date, time) = digits.split_at(8);
-    PathBuf::from(format!(
-        "iotrace-{date}-{}-{}.d",
-        &time[..6],
-        std::process::id()
-    ))
+    PathBuf::from(format!("iotrace-{date}-{}-{pid}.d", &time[..6]))
 }
 
 /// The mounts that this process sees (proc(5), mountinfo).

@@ -246,18 +246,18 @@ impl Processes {
     fn look(&mut self, process: ProcessId) -> Option<(Unit, bool)> {
         let place = cgroup::place(&cgroup_of(process)?);
         let read = self.early.remove(&process);
-        let awaits = read.is_none() && place.is_silent() && self.readers.ask(process);
+        let awaits = read.is_none() && place.needs_environment() && self.readers.ask(process);
         let unit = self.decide(read.flatten(), &place, uid_of(process.pid));
         Some((unit, awaits))
     }
 
-    /// Has the environments of processes read that are not known yet and whose cgroup does not name their job, and waits
-    /// for it for a moment. Reads can hang, so this is not to be done under a lock.
+    /// Has the environments of processes read that are not known yet, if their cgroup leaves something open, and waits for
+    /// it for a moment. Reads can hang, so this is not to be done under a lock.
     pub fn read_ahead(&mut self, all: impl Iterator<Item = ProcessId>) {
         let unknown: Vec<ProcessId> = all.filter(|process| !self.knows(*process)).collect();
         for process in unknown {
             let group = cgroup_of(process);
-            if group.is_some_and(|group| cgroup::place(&group).is_silent()) {
+            if group.is_some_and(|group| cgroup::place(&group).needs_environment()) {
                 self.readers.ask(process);
             }
         }
@@ -299,7 +299,8 @@ impl Processes {
 
     fn decide(&self, claimed: Option<Job>, place: &Place, uid: Option<u32>) -> Unit {
         let uid = uid.map(|uid| self.subordinates.owner(uid));
-        numbered(attribution::decide(claimed, place, uid, self.steps))
+        let unit = attribution::decide(claimed.as_ref(), place, uid, self.steps);
+        numbered(unit).with_names(claimed.as_ref())
     }
 }
 

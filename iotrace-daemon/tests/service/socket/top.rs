@@ -1,8 +1,9 @@
 //! `iotrace top` in a real terminal of 80 columns and 24 lines: tmux's.
 
 use std::{
+    fs,
     os::unix::process::CommandExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -66,6 +67,18 @@ impl Terminal {
 
     fn press(&self, key: &str) {
         self.tmux(&["send-keys", key]);
+    }
+
+    /// Presses the left button of the mouse at a cell, counted from 0, as a terminal sends it.
+    fn click(&self, x: usize, y: usize) {
+        let sent = format!("\x1b[<0;{};{}M", x + 1, y + 1);
+        self.tmux(&["send-keys", "-l", &sent]);
+    }
+
+    /// Whether what runs in it has taken the mouse.
+    fn has_mouse(&self) -> bool {
+        let flag = self.tmux(&["display-message", "-p", "#{mouse_any_flag}"]);
+        flag.trim() == "1"
     }
 
     /// Waits for a screen that is as wanted.
@@ -155,7 +168,7 @@ fn shows_a_users_processes_and_files_by_phase() {
     terminal.until("totals", |lines| lines[0].contains("totals of"));
     terminal.press("s");
     terminal.until("sorted by name", |lines| has(lines, &["FILE▲"]));
-    terminal.press("r");
+    terminal.press("R");
     terminal.until("the other way", |lines| has(lines, &["FILE▼"]));
     terminal.press("q");
     terminal.until_ended();
@@ -205,4 +218,105 @@ fn says_that_a_process_has_ended() {
     terminal.until("end", |lines| lines[0].contains(&end));
     terminal.press("q");
     terminal.until_ended();
+}
+
+/// Where the first line with this text is, and where in it the text begins.
+fn place(screen: &str, text: &str) -> (usize, usize) {
+    let lines = screen.lines().enumerate();
+    let mut found =
+        lines.filter_map(|(y, line)| Some((line.split_once(text)?.0.chars().count(), y)));
+    found
+        .next()
+        .unwrap_or_else(|| panic!("no {text}:\n{screen}"))
+}
+
+/// The recordings in a directory.
+fn recordings(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|end| end == "d"))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn records_the_process_that_is_selected() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    let script = "while :; do read -r line < /etc/passwd; echo \"$line\" > copy; sleep 0.05; done";
+    let busy = Process::shell(USER, home.path(), script);
+    let line = format!(
+        "cd {}; {} top --socket {}; echo it is over; exec sleep 300",
+        home.path().display(),
+        service.iotrace.display(),
+        service.socket.display()
+    );
+    let terminal = Terminal::new(USER, &service, &["sh", "-c", &line]);
+    let pid = busy.pid().to_string();
+    let screen = terminal.until("the process", |lines| has(lines, &[&pid, "bash -c"]));
+    assert!(terminal.has_mouse());
+    terminal.press("r");
+    terminal.until("a hint", |lines| has(lines, &["select the process"]));
+    // The hint moved the table down by a line.
+    let (x, y) = place(&screen, &pid);
+    terminal.click(x, y + 1);
+    terminal.press("r");
+    let recording = format!("recording {pid} for");
+    terminal.until("recording", |lines| has(lines, &[&recording, "r: end"]));
+    service.until_running(2);
+    terminal.press("r");
+    let recorded = format!("recorded {pid} into");
+    terminal.until("the end", |lines| has(lines, &[&recorded]));
+    let made = recordings(home.path());
+    assert_eq!(made.len(), 1, "{made:?}");
+    let log = fs::read_to_string(made[0].with_extension("log")).unwrap();
+    let name = made[0].file_name().unwrap().to_str().unwrap();
+    assert!(log.contains(&format!("Recording: {name}")), "{log}");
+    let report = || {
+        let mut report = service.command(USER);
+        report.args(["report", "--format", "json"]);
+        report
+    };
+    let out = report().arg(&made[0]).output().unwrap();
+    let report_of: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(report_of["pids"][0].to_string(), pid);
+    // One that runs when the user quits is ended, and read whole.
+    terminal.press("r");
+    terminal.until("another recording", |_| recordings(home.path()).len() == 2);
+    terminal.press("q");
+    let screen = terminal.until("quit", |lines| has(lines, &["it is over"]));
+    assert!(screen.matches(&recorded).count() == 2, "{screen}");
+    assert!(!terminal.has_mouse());
+    service.until_running(0);
+    let made = recordings(home.path());
+    assert_eq!(made.len(), 2, "{made:?}");
+    assert!(report().arg(&made[1]).output().unwrap().status.success());
+    drop(busy);
+}
+
+#[test]
+fn the_mouse_sorts_and_is_released_by_signals() {
+    let service = Service::start(&[]);
+    let (iotrace, home) = (service.iotrace.display(), service.home(0));
+    for signal in ["TERM", "HUP", "QUIT"] {
+        let line = format!(
+            "sh -c 'echo $$ > {}/pid; exec {iotrace} top'; echo it is over; exec sleep 300",
+            home.path().display()
+        );
+        let terminal = Terminal::new(0, &service, &["sh", "-c", &line]);
+        let screen = terminal.until("titles", |lines| has(lines, &["PID", "COMMAND"]));
+        assert!(terminal.has_mouse());
+        let (x, y) = place(&screen, "COMMAND");
+        terminal.click(x + 1, y);
+        terminal.until("sorted by name", |lines| has(lines, &["COMMAND▲"]));
+        let pid = fs::read_to_string(home.path().join("pid")).unwrap();
+        let killed = Command::new("kill")
+            .args(["-s", signal, pid.trim()])
+            .status();
+        assert!(killed.unwrap().success());
+        terminal.until("the shell", |lines| has(lines, &["it is over"]));
+        assert!(!terminal.has_mouse(), "{signal}");
+    }
 }

@@ -1,6 +1,8 @@
 //! The text of /proc/PID/cgroup, versions 1 and 2: the job, pod, container, service or user that a path names.
 
-use super::{Kind, clean};
+use iotrace_model::environ::clean;
+
+use super::Kind;
 
 /// All that the paths of one process say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,12 +26,17 @@ impl Place {
     pub fn is_silent(&self) -> bool {
         self.slurm.is_none() && self.pbs.is_none() && self.pod.is_none() && self.user.is_none()
     }
+
+    /// Whether the environment may say more: the job, or what Slurm calls it.
+    pub fn needs_environment(&self) -> bool {
+        self.is_silent() || self.slurm.is_some()
+    }
 }
 
 /// A job of Slurm's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slurm {
-    /// Number of the job; from Slurm 26.05 on its SLUID, unless the environment knows the number.
+    /// Number of the job; from Slurm 26.05 on its SLUID, unless the path has the number.
     pub job: String,
     pub step: String,
 }

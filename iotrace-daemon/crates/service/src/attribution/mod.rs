@@ -8,7 +8,7 @@ pub mod cgroup;
 
 use cgroup::Place;
 
-use iotrace_model::environ::{self, Scheduler};
+use iotrace_model::environ::{self, JobNames, Scheduler};
 
 /// What schedules a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,6 +67,8 @@ pub struct Unit {
     pub claimed: bool,
     /// The user who decides how many such units there are: of claimed jobs, of sessions.
     pub owner: Option<u32>,
+    /// What the environment of a process of the job calls it. It tells no two units apart.
+    pub names: JobNames,
 }
 
 impl Unit {
@@ -114,6 +116,18 @@ impl Unit {
         }
     }
 
+    /// With the names that an environment has for its job, if that is this one.
+    pub fn with_names(self, of_environment: Option<&environ::Job>) -> Self {
+        let is_same = |job: &&environ::Job| {
+            (self.kind, job.scheduler) == (Kind::Slurm, Scheduler::Slurm) && self.job == job.id
+        };
+        let names = of_environment.filter(is_same).map(|job| job.names.clone());
+        Self {
+            names: names.unwrap_or_default(),
+            ..self
+        }
+    }
+
     fn plain(kind: Kind) -> Self {
         Self::new(kind, kind.name().into())
     }
@@ -128,33 +142,32 @@ impl Unit {
             container_id: String::new(),
             claimed: false,
             owner: None,
+            names: JobNames::default(),
         }
     }
 }
 
-/// Longest name that is taken from a text which users can write.
-const MAX_NAME_CHARACTERS: usize = 128;
-
 /// The unit of a process, by the texts of /proc/PID/environ and /proc/PID/cgroup. `steps`: each step of a Slurm job is
 /// a unit of its own.
 pub fn unit(environ: &[u8], cgroup: &str, steps: bool) -> Unit {
-    decide(environ::job(environ), &cgroup::place(cgroup), None, steps)
+    let job = environ::job(environ);
+    decide(job.as_ref(), &cgroup::place(cgroup), None, steps).with_names(job.as_ref())
 }
 
-/// The unit of a process of user `uid`: `claimed` is the job that its environment names.
-pub fn decide(claimed: Option<environ::Job>, place: &Place, uid: Option<u32>, steps: bool) -> Unit {
-    let of_path = place.slurm.as_ref().map(|slurm| environ::Job {
-        scheduler: Scheduler::Slurm,
-        id: slurm.job.clone(),
-        step: slurm.step.clone(),
-    });
+/// The unit of a process of user `uid`, without names: `claimed` is the job that its environment names.
+pub fn decide(
+    claimed: Option<&environ::Job>,
+    place: &Place,
+    uid: Option<u32>,
+    steps: bool,
+) -> Unit {
     let claimed = claimed.filter(|_| place.is_silent());
-    let mut unit = match (of_path, claimed) {
-        (Some(job), _) => of_job(job, steps),
+    let mut unit = match (&place.slurm, claimed) {
+        (Some(slurm), _) => of_job(Scheduler::Slurm, &slurm.job, &slurm.step, steps),
         (None, Some(job)) => Unit {
             claimed: true,
             owner: uid,
-            ..of_job(job, steps)
+            ..of_job(job.scheduler, &job.id, &job.step, steps)
         },
         (None, None) => of_place(place),
     };
@@ -167,22 +180,22 @@ pub fn decide(claimed: Option<environ::Job>, place: &Place, uid: Option<u32>, st
     unit
 }
 
-fn of_job(job: environ::Job, steps: bool) -> Unit {
-    let kind = match job.scheduler {
+fn of_job(scheduler: Scheduler, id: &str, step: &str, steps: bool) -> Unit {
+    let kind = match scheduler {
         Scheduler::Slurm => Kind::Slurm,
         Scheduler::Pbs => Kind::Pbs,
         Scheduler::Lsf => Kind::Lsf,
         Scheduler::Flux => Kind::Flux,
     };
-    let step = if steps { job.step } else { String::new() };
+    let step = if steps { step } else { "" };
     let name = if step.is_empty() {
-        format!("{}:{}", kind.name(), job.id)
+        format!("{}:{id}", kind.name())
     } else {
-        format!("{}:{}.{step}", kind.name(), job.id)
+        format!("{}:{id}.{step}", kind.name())
     };
     Unit {
-        job: job.id,
-        step,
+        job: id.into(),
+        step: step.into(),
         ..Unit::new(kind, name)
     }
 }
@@ -224,12 +237,4 @@ fn of_place(place: &Place) -> Unit {
         return Unit::new(Kind::Systemd, format!("systemd:{service}"));
     }
     Unit::unknown()
-}
-
-/// A name as it may stand in a label: cut to a length, without what is not printable.
-fn clean(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_NAME_CHARACTERS)
-        .collect()
 }

@@ -27,6 +27,10 @@ impl Out<'_> {
                 label("kind", unit.kind.name()),
                 label("hpc_job", &unit.job),
                 label("slurm_step", &unit.step),
+                label("user", &unit.names.user),
+                label("account", &unit.names.account),
+                label("partition", &unit.names.partition),
+                label("job_name", &unit.names.job),
                 label("uid", &unit.pod_uid),
                 label("container_id", &unit.container_id),
             ]);

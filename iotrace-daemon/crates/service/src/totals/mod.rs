@@ -161,6 +161,7 @@ impl Totals {
     /// Index of a unit, which is made known; `other` where there is no room.
     pub fn unit(&mut self, unit: &Unit) -> UnitId {
         if let Some(id) = self.units.find(unit) {
+            self.units.learn(id, &unit.names);
             return id;
         }
         if let Some(owner) = unit.owner.filter(|owner| *owner != ROOT) {

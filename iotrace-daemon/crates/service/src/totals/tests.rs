@@ -33,6 +33,21 @@ fn equal_units_are_one() {
 }
 
 #[test]
+fn the_first_names_of_a_job_stay() {
+    let mut totals = Totals::new(100);
+    let id = totals.unit(&unit(1));
+    let named = |name: &str| {
+        let environ = format!("SLURM_JOB_ID=1\0SLURM_JOB_NAME={name}\0");
+        attribution::unit(environ.as_bytes(), "", false)
+    };
+    for name in ["train", "another"] {
+        assert_eq!(totals.unit(&named(name)), id);
+        assert_eq!(totals.units().get(id).unwrap().names.job, "train");
+    }
+    assert_eq!(totals.series(), UNIT_SERIES);
+}
+
+#[test]
 fn the_bound_holds_and_the_sum_is_exact() {
     let mut totals = Totals::new(100);
     for round in 1..=3 {

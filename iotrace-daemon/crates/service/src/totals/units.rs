@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::attribution::Unit;
+use iotrace_model::environ::JobNames;
 
 /// Index of a unit; never used again for another one.
 pub type UnitId = u32;
@@ -71,6 +72,14 @@ impl Units {
 
     pub(super) fn find(&self, unit: &Unit) -> Option<UnitId> {
         self.by_unit.get(&identity(unit)).copied()
+    }
+
+    /// Keeps the names of a unit's job, if it has none yet: those that Slurm started the job with come first.
+    pub(super) fn learn(&mut self, id: UnitId, names: &JobNames) {
+        let state = self.all.get_mut(&id);
+        if let Some(state) = state.filter(|state| state.unit.names.is_empty()) {
+            state.unit.names.clone_from(names);
+        }
     }
 
     /// How many units a user has.
