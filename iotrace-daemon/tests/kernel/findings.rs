@@ -1107,7 +1107,7 @@ fn validation_in_training() {
         "tried-on-training-files",
         "read-ahead",
         "checked-often",
-        "evaluated-beside",
+        "evaluated-meanwhile",
         "trained-and-validated-apart",
     ] {
         let report = reading_samples(variant);

@@ -123,7 +123,7 @@ def checked_often(train, val):
         read_all(val)
 
 
-def evaluated_beside(train, val):
+def evaluated_meanwhile(train, val):
     if os.fork() == 0:
         for _ in range(EPOCHS):
             read_all(val)
@@ -163,7 +163,7 @@ VARIANTS = {
     "tried-on-training-files": lambda: validated(lambda epoch: shuffled(train, epoch), train[:40]),
     "read-ahead": lambda: read_ahead(train, val),
     "checked-often": lambda: checked_often(train, val),
-    "evaluated-beside": lambda: evaluated_beside(train, val),
+    "evaluated-meanwhile": lambda: evaluated_meanwhile(train, val),
     "trained-and-validated-apart": lambda: validated(lambda epoch: train + val, val),
 }
 VARIANTS[variant]()

@@ -307,7 +307,7 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
         code: "samples-never-read",
         saving: data.saving(0, Confidence::Medium, &["what the program does with these files"]),
         title: format!(
-            "{} training files are opened in each epoch and hardly read, unlike those beside them",
+            "{} training files are opened in each epoch and hardly read, unlike others of their directory",
             given_up.len()
         ),
         evidence: vec![
