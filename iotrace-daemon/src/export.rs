@@ -16,10 +16,15 @@ use super::{
     phases,
     sizes::parse_size,
 };
+use iotrace_analysis::part::Part;
 use iotrace_export::{
     Export, Names, Selection, chrome, darshan,
     table::{self, By, Encoding},
     tensorboard,
+};
+use iotrace_phases::{
+    Classifier,
+    path_glob::{FileChoice, PathGlob},
 };
 use iotrace_recording::memory::disk;
 use iotrace_recording::{self, Job};
@@ -73,6 +78,12 @@ pub struct Args {
     /// Only these processes; may be given more than once.
     #[arg(long = "process", value_name = "PID")]
     pids: Vec<u32>,
+    /// Only files whose whole path this glob matches, as in `iotrace report`; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<PathGlob>,
+    /// Without files whose whole path this glob matches, even if --include does; may be given several times.
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<PathGlob>,
     /// Replace paths, hosts, program names and command lines by a hash, under a key that is thrown away.
     #[arg(long)]
     anonymize: bool,
@@ -110,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut meter = Meter::new();
     let tell = |done, whole| meter.part("reading", done, whole);
     let recordings = newest::or_newest(&args.recordings)?;
-    let job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
+    let mut job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(
             "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \
@@ -132,7 +143,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         Names::plain()
     };
-    let export = Export::new(&job, &classifier, &selection, &names);
+    let choice = FileChoice {
+        include: args.include.clone(),
+        exclude: args.exclude.clone(),
+    };
+    let part = part(&choice, &mut job, &classifier)?;
+    let export = Export::of_part(&job, part, &selection, &names);
     // Made before the file is: not every recording can be one.
     let log = match args.format {
         Format::Darshan => darshan::log(&export, args.max_records)?,
@@ -170,6 +186,21 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The chosen files of a job, of which there must be some.
+fn part(choice: &FileChoice, job: &mut Job, classifier: &Classifier) -> anyhow::Result<Part> {
+    if choice.is_everything() {
+        return Ok(Part::whole(&job.model, classifier));
+    }
+    let part = Part::new(choice, &mut job.model, &mut job.run, classifier);
+    if job.model.rows().is_empty() {
+        bail!(
+            "write other globs: --include and --exclude choose none of the recorded files. A glob matches a whole path \
+             (`/data/**`, `**/train/*`) or, without a slash, a base name (`*.pt`); `iotrace report --by file` lists the files"
+        );
+    }
+    Ok(part)
 }
 
 /// Fails where operations are asked for that nobody can have.

@@ -18,6 +18,7 @@ mod dist;
 mod fuzz;
 mod lint;
 mod run;
+mod scoreboard;
 mod setup;
 mod soak;
 mod test;
@@ -67,6 +68,8 @@ enum Task {
         #[arg(last = true)]
         args: Vec<OsString>,
     },
+    /// Run programs that say themselves what they did, and print how many of iotrace's conclusions are right.
+    Scoreboard(scoreboard::Options),
     /// Measure what iotrace costs the programs that it traces.
     Bench {
         #[command(subcommand)]
@@ -110,6 +113,7 @@ fn run(task: Task) -> Result<()> {
         Task::Run { args } => run::task(&args),
         Task::Test { fast: true, args } => test::fast(&args),
         Task::Test { fast: false, args } => test::task(&args),
+        Task::Scoreboard(options) => scoreboard::task(&options),
         Task::Bench { bench } => bench::task(&bench),
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),

@@ -63,6 +63,11 @@ pub fn fast(args: &[OsString]) -> Result<()> {
 /// As [`task`] with these variables in the environment.
 pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
+    run(args, variables)
+}
+
+/// The same, where all tools are there.
+pub fn run(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     let mut test = cmd::cargo();
     test.args(["test", "--locked", "--no-fail-fast"]).args(args);
     test.envs(variables.iter().copied());

@@ -1,4 +1,4 @@
-//! `iotrace report --include GLOB --exclude GLOB`: a report of a part of the files.
+//! `--include GLOB` and `--exclude GLOB` of `iotrace report` and `iotrace export`: a part of the files.
 
 use std::{
     path::Path,
@@ -9,7 +9,7 @@ use super::{browser::Page, html::no_faults};
 use crate::common::{
     compare::{self, COUNTERS, Counts, list},
     directory,
-    export::refused,
+    export::{by_pydarshan, export, exported, gunzipped, refused},
     golden::{self, ALL},
     number, text,
 };
@@ -339,4 +339,125 @@ fn what_cannot_be_is_refused() {
         &of(&["--exclude", "*", "--stage-to", "1G"]),
         &["--stage-to"],
     );
+}
+
+/// Rows of `iotrace export --format json` with these options.
+#[track_caller]
+fn rows(recording: &Path, args: &[&str]) -> Vec<Value> {
+    let args = [&["--format", "json"], args].concat();
+    let table: Value = serde_json::from_slice(&exported(recording, &args)).expect("JSON");
+    list(&table, "rows").clone()
+}
+
+#[test]
+fn both_parts_of_a_table_are_the_whole() {
+    for (name, by, key) in [
+        ("files", "file", "path"),
+        ("ranks-2", "file", "path"),
+        ("operations", "operation", "path"),
+        ("files", "interval", "phase"),
+    ] {
+        let kept = golden::kept(name);
+        let glob = format!("{}/**", kept.place.display());
+        let of = |args: &[&str]| rows(&kept.recording, &[&["--by", by], args].concat());
+        let parts = [of(&["--include", &glob]), of(&["--exclude", &glob])];
+        assert!(parts.iter().all(|part| !part.is_empty()), "{name} by {by}");
+        // What is of no file is in neither.
+        let mut whole = of(&[]);
+        whole.retain(|row| row.get(key).is_some_and(|value| !value.is_null()));
+        for row in parts.iter().flatten().filter(|_| by != "interval") {
+            assert!(whole.contains(row), "{name} by {by}: {row}");
+        }
+        for (part, is_inside) in parts.iter().zip([true, false]).filter(|_| by != "interval") {
+            let is_there = |row: &Value| Path::new(text(row, "path")).starts_with(&kept.place);
+            assert!(
+                part.iter().all(|row| is_there(row) == is_inside),
+                "{name} by {by}"
+            );
+        }
+        if by != "interval" {
+            let number = parts.iter().map(Vec::len).sum::<usize>();
+            assert_eq!(number, whole.len(), "{name} by {by}");
+            continue;
+        }
+        // An interval has rows in both parts.
+        for counter in ["operations", "bytes_read", "bytes_written"] {
+            let sum = |rows: &[Value]| -> u64 { rows.iter().map(|row| number(row, counter)).sum() };
+            assert_eq!(sum(&parts.concat()), sum(&whole), "{counter}");
+        }
+    }
+}
+
+#[test]
+fn other_formats_have_the_chosen_files_alone() {
+    let kept = golden::kept("operations");
+    let choice = ["--include", "*.bin"];
+    let (_keep, dir) = directory();
+    let is_chosen = |path: &str| path.ends_with(".bin");
+    let chosen = rows(&kept.recording, &choice);
+    assert!(!chosen.is_empty() && chosen.iter().all(|row| is_chosen(text(row, "path"))));
+
+    let log = dir.join("log.darshan");
+    let place = ["-f", "darshan", "-o", log.to_str().expect("UTF-8")];
+    exported(&kept.recording, &[&choice[..], &place].concat());
+    let read = by_pydarshan(&log);
+    let records = list(&read, "records");
+    assert!(!records.is_empty() && records.iter().all(|record| is_chosen(text(record, "name"))));
+    let sum = |rows: &[Value], counter: &str| -> u64 {
+        rows.iter()
+            .map(|row| row[counter].as_f64().expect("a number") as u64)
+            .sum()
+    };
+    assert_eq!(sum(records, "POSIX_BYTES_READ"), sum(&chosen, "bytes_read"));
+    assert_eq!(read["heat"]["read"], sum(&chosen, "bytes_read"));
+    assert_eq!(read["job"]["metadata"]["selected_files_only"], "1");
+
+    let trace = exported(&kept.recording, &[&choice[..], &["-f", "chrome"]].concat());
+    let trace: Value = serde_json::from_slice(&gunzipped(&trace)).expect("JSON");
+    let events = list(&trace, "traceEvents");
+    let mut files = events
+        .iter()
+        .filter_map(|event| event["args"]["file"].as_str())
+        .peekable();
+    assert!(files.peek().is_some() && files.all(is_chosen));
+
+    let curves = |more: &[&str]| {
+        let events = exported(&kept.recording, &[&["-f", "tensorboard"], more].concat());
+        String::from_utf8_lossy(&events).into_owned()
+    };
+    let (whole, part) = (curves(&[]), curves(&choice));
+    for (tag, is_of_part) in [
+        ("read_bytes_per_second/all", true),
+        ("operations_per_second/no open file", false),
+        ("merged_seconds/", false),
+    ] {
+        assert!(whole.contains(tag), "{tag}");
+        assert_eq!(part.contains(tag), is_of_part, "{tag}");
+    }
+}
+
+#[test]
+fn an_export_of_nothing_is_refused() {
+    let kept = golden::kept("files");
+    let (_keep, dir) = directory();
+    let place = dir.join("out.csv");
+    for format in ["csv", "json", "darshan", "chrome", "tensorboard"] {
+        let place = place.to_str().expect("UTF-8");
+        let options = ["-f", format, "-o", place, "--include", "/nowhere/**"];
+        let words = [
+            "write other globs",
+            "--include",
+            "none of the recorded files",
+        ];
+        refused(&export(&kept.recording, &options), &words);
+    }
+    assert!(!place.exists());
+    let all = export(
+        &kept.recording,
+        &["-f", "csv", "--include", "*.npy", "--exclude", "*"],
+    );
+    refused(&all, &["none of the recorded files"]);
+    let wrong = export(&kept.recording, &["-f", "csv", "--exclude", "/data/[a"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    refused(&wrong, &["--exclude", "[ is not closed"]);
 }

@@ -1,10 +1,17 @@
 //! Conclusions against the program's own clock: saves, loads, copies and epochs of programs that say themselves what they
 //! did. Each program runs once, at a flush interval chosen by its place; `IOTRACE_TEST_FLUSHES=all` runs it at all.
+//! `IOTRACE_TEST_SCORES=FILE` appends how much was right, a line of JSON a run: `cargo xtask scoreboard` sums them up.
 
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env,
+    fs::{self, OpenOptions},
+    io::Write as _,
+    path::Path,
+    process::Command,
+};
 
 use crate::common::{Iotrace, directory, python};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/corpus");
 /// Flush intervals: none may change a conclusion.
@@ -12,6 +19,113 @@ const FLUSHES: [&str; 3] = ["250ms", "1s", "5s"];
 /// How far a time may be from the program's own, seconds, and as a share of it. The machine may be busy.
 const NEAR_SECONDS: f64 = 0.05;
 const NEAR_SHARE: f64 = 0.05;
+
+/// How much of one conclusion is right.
+#[derive(Debug, Default, PartialEq)]
+struct Score {
+    /// As often as the program says, as the report says, and as both say.
+    told: usize,
+    found: usize,
+    right: usize,
+    /// Largest difference of a start or a length, seconds, where the program says them.
+    largest_error: Option<f64>,
+}
+
+impl Score {
+    /// Of numbers alone.
+    fn of(told: usize, found: usize) -> Self {
+        Self {
+            told,
+            found,
+            right: told.min(found),
+            largest_error: None,
+        }
+    }
+
+    /// Of events: right is one at the time that the program says, in their order. The clocks are set by the pair with which
+    /// the most are right.
+    fn of_events(told: &[Value], found: &[Value]) -> Self {
+        let mut score = Self {
+            right: 0,
+            ..Self::of(told.len(), found.len())
+        };
+        let timed: Vec<(f64, f64)> = told.iter().filter_map(told_times).collect();
+        let found: Vec<(f64, f64)> = found.iter().map(found_times).collect();
+        for anchor in &timed {
+            for found_anchor in &found {
+                let (mut right, mut largest_error) = (0, 0.0_f64);
+                let mut left = found.iter();
+                for told in &timed {
+                    let near = left.clone().position(|found| {
+                        let errors = errors(told, found, anchor.0, found_anchor.0);
+                        errors.iter().all(|(_, told, found)| is_near(*told, *found))
+                    });
+                    let Some(found) = near.and_then(|near| left.nth(near)) else {
+                        continue;
+                    };
+                    right += 1;
+                    for (_, told, found) in errors(told, found, anchor.0, found_anchor.0) {
+                        largest_error = largest_error.max((told - found).abs());
+                    }
+                }
+                if right > score.right {
+                    (score.right, score.largest_error) = (right, Some(largest_error));
+                }
+            }
+        }
+        // Of those without a time the number alone is known.
+        let untimed = told.len() - timed.len();
+        score.right += untimed.min(found.len() - score.right);
+        score
+    }
+}
+
+/// Starts since the first event, and lengths, as they are told and as they were found; seconds.
+fn errors(
+    told: &(f64, f64),
+    found: &(f64, f64),
+    first: f64,
+    found_first: f64,
+) -> [(&'static str, f64, f64); 2] {
+    [
+        ("start", told.0 - first, found.0 - found_first),
+        ("length", told.1 - told.0, found.1 - found.0),
+    ]
+}
+
+fn is_near(told: f64, found: f64) -> bool {
+    (told - found).abs() <= NEAR_SECONDS.max(told.abs() * NEAR_SHARE)
+}
+
+/// Start and end, where the program says them, seconds.
+fn told_times(event: &Value) -> Option<(f64, f64)> {
+    Some((event[0].as_f64()?, event[1].as_f64()?))
+}
+
+fn found_times(event: &Value) -> (f64, f64) {
+    let at = |key: &str| event[key].as_f64().unwrap();
+    (at("start"), at("end"))
+}
+
+/// Appends what is right in one run to the file that the environment names.
+fn keep(program: &str, flush: &str, scores: &[(&str, Score)]) {
+    let Some(path) = env::var_os("IOTRACE_TEST_SCORES") else {
+        return;
+    };
+    let scores = scores.iter().map(|(conclusion, score)| {
+        let score = json!({
+            "told": score.told,
+            "found": score.found,
+            "right": score.right,
+            "largest_error_seconds": score.largest_error,
+        });
+        ((*conclusion).to_owned(), score)
+    });
+    let scores = Value::Object(scores.collect());
+    let line = json!({"program": program, "flush": flush, "scores": scores});
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    writeln!(file.unwrap(), "{line}").unwrap();
+}
 
 /// Runs a program at a flush interval, and compares the report with its truth; what differs.
 fn differences(script: &str, program: &str, flush: &str) -> Vec<String> {
@@ -33,8 +147,10 @@ fn differences(script: &str, program: &str, flush: &str) -> Vec<String> {
     let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
     let report = finished.report();
     let mut differences = Vec::new();
+    let mut scores = Vec::new();
     for (key, section) in [("saves", "checkpoints"), ("loads", "restores")] {
         let (told, found) = (array(&truth, key), array(&report, section));
+        scores.push((key, Score::of_events(told, found)));
         if told.len() != found.len() {
             let found: Vec<_> = found.iter().map(brief).collect();
             differences.push(format!("{} {key}, but found {found:#?}", told.len()));
@@ -42,14 +158,22 @@ fn differences(script: &str, program: &str, flush: &str) -> Vec<String> {
         }
         differences.extend(times(key, told, found));
     }
-    let copies = array(&report, "copies").len() as u64;
-    if truth["copies"] != copies {
-        differences.push(format!("{} copies, but found {copies}", truth["copies"]));
+    let copies = array(&report, "copies").len();
+    let told = truth["copies"].as_u64().unwrap() as usize;
+    scores.push(("copies", Score::of(told, copies)));
+    if told != copies {
+        differences.push(format!("{told} copies, but found {copies}"));
     }
     let epochs = array(&report, "epochs");
     let untold = &report["training_data"]["epochs_untold"];
-    let agrees = match truth["epochs"].as_u64() {
-        Some(told) => told == epochs.len() as u64,
+    let told = truth["epochs"].as_u64().map(|told| told as usize);
+    // None is what is right where passes cannot be known.
+    let to_find = told.or_else(|| is_untold(program).then_some(0));
+    let score = to_find.map(|told| Score::of(told, epochs.len()));
+    scores.push(("epochs", score.unwrap_or_default()));
+    keep(program, flush, &scores);
+    let agrees = match told {
+        Some(told) => told == epochs.len(),
         // The program does not say, or it cannot be known.
         None => !is_untold(program) || !untold.is_null() && epochs.is_empty(),
     };
@@ -85,22 +209,16 @@ fn brief(event: &Value) -> String {
 
 /// Compares how long each event took and when it began after the first, where the program says so.
 fn times(key: &str, told: &[Value], found: &[Value]) -> Vec<String> {
-    let moments = |value: &Value| Some((value[0].as_f64()?, value[1].as_f64()?));
     let mut differences = Vec::new();
     let mut origin: Option<(f64, f64)> = None;
     for (index, (told, found)) in told.iter().zip(found).enumerate() {
-        let Some((start, end)) = moments(told) else {
+        let Some(told) = told_times(told) else {
             continue;
         };
-        let at = |key: &str| found[key].as_f64().unwrap();
-        let (found_start, found_end) = (at("start"), at("end"));
-        let (first, found_first) = *origin.get_or_insert((start, found_start));
-        let pairs = [
-            ("start", start - first, found_start - found_first),
-            ("length", end - start, found_end - found_start),
-        ];
-        for (what, told, found) in pairs {
-            if (told - found).abs() > NEAR_SECONDS.max(told.abs() * NEAR_SHARE) {
+        let times = found_times(found);
+        let (first, found_first) = *origin.get_or_insert((told.0, times.0));
+        for (what, told, found) in errors(&told, &times, first, found_first) {
+            if !is_near(told, found) {
                 differences.push(format!(
                     "{what} of {key} {index} is {told:.3} s, not {found:.3} s"
                 ));
@@ -245,5 +363,46 @@ fn epochs_are_passes_over_the_data() {
             "with_validation",
             "with_saves",
         ],
+    );
+}
+
+#[test]
+fn scores_count_what_is_right() {
+    let told = |starts: &[f64]| -> Vec<Value> {
+        let events = starts.iter().map(|start| json!([start, start + 0.5]));
+        events.collect()
+    };
+    let found = |starts: &[f64]| -> Vec<Value> {
+        let events = starts
+            .iter()
+            .map(|start| json!({"start": start, "end": start + 0.51}));
+        events.collect()
+    };
+    let score = |told: &[Value], starts: &[f64]| {
+        let score = Score::of_events(told, &found(starts));
+        let error = score.largest_error.map(|error| (error * 1e3).round());
+        (score.told, score.found, score.right, error)
+    };
+    let all = told(&[100.0, 102.0, 105.0]);
+    assert_eq!(score(&all, &[1.0, 3.0, 6.0]), (3, 3, 3, Some(10.0)));
+    assert_eq!(score(&all, &[1.0, 3.02, 6.0]), (3, 3, 3, Some(20.0)));
+    // One too many at the start, one not found, one at another time, and none.
+    assert_eq!(score(&all, &[0.0, 1.0, 3.0, 6.0]), (3, 4, 3, Some(10.0)));
+    assert_eq!(score(&all, &[3.0, 6.0]), (3, 2, 2, Some(10.0)));
+    assert_eq!(score(&all, &[1.0, 3.6, 6.0]), (3, 3, 2, Some(10.0)));
+    assert_eq!(score(&all, &[]), (3, 0, 0, None));
+    assert_eq!(score(&[], &[1.0]), (0, 1, 0, None));
+    // Without times the number is known.
+    let untimed = [json!(null), json!(null)];
+    assert_eq!(score(&untimed, &[1.0]), (2, 1, 1, None));
+    assert_eq!(score(&untimed, &[1.0, 2.0, 3.0]), (2, 3, 2, None));
+    assert_eq!(
+        Score::of(4, 3),
+        Score {
+            told: 4,
+            found: 3,
+            right: 3,
+            largest_error: None
+        }
     );
 }

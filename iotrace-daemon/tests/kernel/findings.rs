@@ -1011,6 +1011,111 @@ fn ranks_read_the_same() {
     }
 }
 
+/// A job that reads samples in the way of `variant` (`programs/samples.py`).
+fn reading_samples(variant: &str) -> Value {
+    let job = Job::new().flush("250ms");
+    let files = |directory: &str, number: u32, suffix: &str, size: usize| {
+        fs::create_dir_all(job.path(directory)).expect("a directory");
+        for file in 0..number {
+            let path = job.path(&format!("{directory}/{file:03}.{suffix}"));
+            fs::write(path, vec![0; size]).expect("a file");
+        }
+    };
+    files("train/a", 40, "jpg", 40_000);
+    files("train/b", 40, "jpg", 40_000);
+    files("val", 60, "jpg", 40_000);
+    files("shards", 16, "tar", 400_000);
+    files("clips", 60, "wav", 30_000);
+    for long in 0..6 {
+        let path = job.path(&format!("clips/long-{long}.wav"));
+        fs::write(path, [0; 400_000]).expect("a long clip");
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/samples.py");
+    let command = [
+        python().into_os_string(),
+        "-S".into(),
+        script.into(),
+        variant.into(),
+        job.path("").into(),
+    ];
+    job.command(&command)
+}
+
+#[test]
+fn samples_never_read() {
+    for (variant, files, whole, size) in [
+        ("damaged", 4.0, 76.0, 40_000.0),
+        ("damaged-shard", 1.0, 15.0, 400_000.0),
+    ] {
+        let report = reading_samples(variant);
+        let finding = found(&report, "samples-never-read");
+        assert_eq!(evidence(finding, "files"), files, "{variant}");
+        assert_eq!(evidence(finding, "files_read_whole"), whole, "{variant}");
+        assert_eq!(evidence(finding, "epochs"), 3.0, "{variant}");
+        assert_eq!(
+            evidence(finding, "bytes_never_read"),
+            files * (size - 4_096.0),
+            "{variant}"
+        );
+        assert_eq!(subjects(finding, "file").len() as f64, files, "{variant}");
+        assert_eq!(saves_at_most(finding), 0.0);
+    }
+    for variant in [
+        "damaged-once",
+        "right",
+        "drop-last",
+        "with-replacement",
+        "kept-in-memory",
+        "held-out",
+        "scanned-and-held-out",
+        "cut-off",
+        "streamed",
+        "clips",
+        "heads",
+        "leaked",
+    ] {
+        let report = reading_samples(variant);
+        let finding = find(&report, "samples-never-read");
+        assert!(finding.is_none(), "{variant}: {finding:#?}");
+    }
+}
+
+#[test]
+fn validation_in_training() {
+    for variant in ["leaked", "leaked-to-workers"] {
+        let report = reading_samples(variant);
+        let finding = found(&report, "validation-in-training");
+        // At the end of a training pass some come before those of the pass over all of them.
+        let files = evidence(finding, "files");
+        assert!((50.0..=60.0).contains(&files), "{variant}: {files}");
+        assert_eq!(evidence(finding, "validation_files"), 60.0, "{variant}");
+        assert_eq!(evidence(finding, "training_files"), 80.0, "{variant}");
+        assert_eq!(evidence(finding, "epochs"), 3.0, "{variant}");
+        let directories = subjects(finding, "directory");
+        assert!(
+            directories.len() == 1 && directories[0].ends_with("/val"),
+            "{directories:?}"
+        );
+        assert_eq!(saves_at_most(finding), 0.0);
+    }
+    for variant in [
+        "leaked-few",
+        "leaked-once",
+        "trained-on-all",
+        "validated",
+        "validated-by-workers",
+        "tried-on-training-files",
+        "read-ahead",
+        "checked-often",
+        "evaluated-meanwhile",
+        "trained-and-validated-apart",
+    ] {
+        let report = reading_samples(variant);
+        let finding = find(&report, "validation-in-training");
+        assert!(finding.is_none(), "{variant}: {finding:#?}");
+    }
+}
+
 /// The report of a save in the way of `variant` (`programs/durable.py`) below `top`.
 fn saved(variant: &str, top: &Path) -> Value {
     let job = Job::new();

@@ -26,7 +26,7 @@ mod share;
 mod start;
 mod stats;
 mod syscall;
-mod table;
+pub mod table;
 mod trace;
 mod tracer;
 mod worker;

@@ -28,6 +28,8 @@ use iotrace_phases::{
 
 /// Share of the bytes of a file, and of all files, that a complete pass may lack.
 const TOLERATED_SHARE: f64 = 0.05;
+/// Share of the bytes of a file from which on it counts as read whole.
+pub const WHOLE_SHARE: f64 = 0.75;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
 const MAX_PASSES: f64 = 10_000.0;
 /// Minimum number of files in a pass whose order is meaningful.
@@ -41,6 +43,8 @@ const EVALUATION_NAMES: [&str; 7] = [
     "eval",
     "dev",
 ];
+
+const TRAINING_NAMES: [&str; 2] = ["train", "training"];
 
 /// How the files of an epoch were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,10 +223,22 @@ pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
 
 /// Whether the path is of data that a model is only tried on.
 pub fn is_of_evaluation(path: &[u8]) -> bool {
+    has_word(path, &EVALUATION_NAMES)
+}
+
+/// Whether one of these words is in a path, in lower or upper case, with or without digits after it.
+fn has_word(path: &[u8], names: &[&str]) -> bool {
     let text = String::from_utf8_lossy(path).to_ascii_lowercase();
     let mut words = text.split(['/', '.', '_', '-']);
-    words
-        .any(|word| EVALUATION_NAMES.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
+    words.any(|word| names.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
+}
+
+/// What a name says that data are for: `Some(true)` for validation, `Some(false)` for training, `None` for neither or both.
+pub fn is_named_for_evaluation(name: &[u8]) -> Option<bool> {
+    match (is_of_evaluation(name), has_word(name, &TRAINING_NAMES)) {
+        (is_evaluation, is_training) if is_evaluation != is_training => Some(is_evaluation),
+        _ => None,
+    }
 }
 
 /// Whether every rank read every file in full, and equally often.
@@ -269,7 +285,7 @@ fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
         *open += visit.opens as i64 - visit.closes as i64;
         if *open <= 0 {
             let total: f64 = chain.iter().map(|index| shares[*index]).sum();
-            if (0.75..1.5).contains(&total) {
+            if (WHOLE_SHARE..1.5).contains(&total) {
                 chain.iter().for_each(|index| shares[*index] /= total);
             }
             (*chain, *open) = (Vec::new(), 0);
@@ -341,7 +357,7 @@ impl Sum {
         for (number, bytes) in covered {
             if let Some(epoch) = self.epochs.get_mut(&number) {
                 let share = if reads.size == 0 { 1.0 } else { bytes / weight };
-                let share = if share > 0.75 { 1.0 } else { share };
+                let share = if share > WHOLE_SHARE { 1.0 } else { share };
                 epoch.covered += weight * share;
             }
         }
@@ -409,6 +425,26 @@ impl Sum {
             });
         }
     }
+}
+
+/// Start and end of each whole pass over a file, nanoseconds since the start of the run. `visits`: all of the file, by their
+/// start.
+pub fn whole_passes(visits: &[&Visit], size: u64) -> Vec<(i64, i64)> {
+    let reads = FileReads {
+        visits: visits.to_vec(),
+        size,
+    };
+    let mut by_number: BTreeMap<u32, (f64, i64, i64)> = BTreeMap::new();
+    for pass in passes(&reads) {
+        let known = by_number.entry(pass.number);
+        let (bytes, start, end) = known.or_insert((0.0, pass.start, pass.end));
+        *bytes += pass.bytes;
+        *start = pass.start.min(*start);
+        *end = pass.end.max(*end);
+    }
+    let whole = by_number.into_values();
+    let whole = whole.filter(|(bytes, _, _)| *bytes >= size as f64 * WHOLE_SHARE);
+    whole.map(|(_, start, end)| (start, end)).collect()
 }
 
 /// The passes over one file, in parts: one visit may end one pass and begin the next.

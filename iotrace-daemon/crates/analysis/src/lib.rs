@@ -16,6 +16,7 @@ pub mod findings;
 pub mod merged;
 mod naming;
 pub mod page_cache;
+pub mod part;
 pub mod phases;
 mod ranks;
 pub mod saves;

@@ -289,7 +289,7 @@ fn counter_values(export: &Export<'_>, counters: &Counters, values: &mut Vec<Val
             Unit::Moment => Value::Float(export.moment(*value) as f64 / 1e9),
         });
     }
-    values.push(match export.knows_cache {
+    values.push(match export.knows_cache() {
         true => Value::Int(counters.cached()),
         false => Value::None,
     });

@@ -1,7 +1,7 @@
 //! Exports: what a recording holds, in the formats of other tools.
 //!
 //! ```text
-//! recordings -> job -> Export (what is selected, by which names) -> table (CSV, JSON) | darshan | chrome |
+//! recordings -> job -> Part (which files) -> Export (what is selected, by which names) -> table (CSV, JSON) | darshan | chrome |
 //!     tensorboard
 //! ```
 //!
@@ -23,20 +23,14 @@ pub use names::Names;
 pub use selection::Selection;
 
 use iotrace_analysis::phases::split;
-use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, page_cache, series::Flow};
+use iotrace_analysis::{Analysis, part::Part, series::Flow};
 use iotrace_model::{
     Model, Process, Row,
     counters::{Counters, FIRST_OPERATION, LAST_OPERATION},
     history::Bounds,
     run::Run,
 };
-use iotrace_phases::{
-    Classifier,
-    context::{Sorted, sort},
-    copies::Copies,
-    phase::Phase,
-    used::Used,
-};
+use iotrace_phases::{Classifier, context::Sorted, phase::Phase, used::Used};
 use iotrace_recording::{Job, Node};
 
 /// A recording, or those of a job's nodes, ready to be exported.
@@ -47,12 +41,10 @@ pub struct Export<'a> {
     pub nodes: &'a [Node],
     /// Whether all recordings were ended well.
     pub complete: bool,
-    /// Whether what came from storage tells what the page cache had.
-    pub knows_cache: bool,
     pub names: &'a Names,
     selection: &'a Selection,
-    /// What each file is, by its index.
-    sorted: Vec<Sorted>,
+    /// Of which files.
+    part: Part,
     /// Indices of the selected processes, in order of their start.
     processes: Vec<u32>,
 }
@@ -84,6 +76,12 @@ impl<'a> Export<'a> {
         selection: &'a Selection,
         names: &'a Names,
     ) -> Self {
+        let part = Part::whole(&job.model, classifier);
+        Self::of_part(job, part, selection, names)
+    }
+
+    /// The same of the files that are left of a job.
+    pub fn of_part(job: &'a Job, part: Part, selection: &'a Selection, names: &'a Names) -> Self {
         let model = &job.model;
         let all = model.processes();
         let selected = |index: &u32| selection.has_process(all[*index as usize].id.pid);
@@ -101,10 +99,9 @@ impl<'a> Export<'a> {
             run: &job.run,
             nodes: &job.nodes,
             complete: job.nodes.iter().all(|node| node.complete),
-            knows_cache: page_cache::is_known(model),
             names,
             selection,
-            sorted: sort(model, classifier, &Copies::of(model)),
+            part,
             processes,
         }
     }
@@ -131,6 +128,16 @@ impl<'a> Export<'a> {
         hosts.collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether files are chosen: then what is of no file is left out.
+    pub fn is_by_file(&self) -> bool {
+        !self.part.is_whole
+    }
+
+    /// Whether what came from storage tells what the page cache had.
+    pub fn knows_cache(&self) -> bool {
+        self.part.knows_cache
+    }
+
     /// Whether phases are selected: then what has none is left out.
     pub fn is_by_phase(&self) -> bool {
         self.selection.is_by_phase()
@@ -143,7 +150,7 @@ impl<'a> Export<'a> {
 
     /// What a file is.
     pub fn sorted(&self, file: u32) -> &Sorted {
-        &self.sorted[file as usize]
+        &self.part.sorted[file as usize]
     }
 
     /// The rows of each selected process by path, with the process's place among [`Export::processes`].
@@ -270,11 +277,9 @@ impl<'a> Export<'a> {
         activity.last = activity.last.max(last);
     }
 
-    /// Checkpoints, epochs and the like, of the whole recording.
+    /// Checkpoints, epochs and the like, of all processes and phases.
     pub fn analysis(&self) -> Analysis {
-        let copies = Copies::of(self.model);
-        let thresholds = Thresholds::default();
-        Analysis::new(self.model, self.run, &self.sorted, copies, &thresholds)
+        self.part.analysis(self.model, self.run)
     }
 
     /// A moment of the kernel's clock, nanoseconds since the start of the run.

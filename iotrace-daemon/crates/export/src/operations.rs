@@ -28,7 +28,7 @@ pub struct Operation<'a> {
 /// What traces say of what is not in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Operations of the selected processes that were lost, or left out since the trace had reached its size.
+    /// Operations of the selected processes, on whatever file, that were lost, or left out since the trace had reached its size.
     pub operations: u64,
     /// Whether a filter chose what was traced.
     pub filtered: bool,
@@ -105,6 +105,9 @@ impl Export<'_> {
                 };
                 let file = trace.file(&traced);
                 let row = file.and_then(|file| index.row(place, file));
+                if self.is_by_file() && row.is_none() {
+                    continue;
+                }
                 let phase = row.and_then(|row| self.phase_of(row, &traced));
                 if !self.is_by_phase() || phase.is_some_and(|phase| self.has_phase(phase)) {
                     visit(Operation {

@@ -82,7 +82,7 @@ impl From<&Counters> for Amounts {
 }
 
 /// All copies of a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Copies {
     pub all: Vec<Copy>,
     /// Spans that are one end of a copy, by index.

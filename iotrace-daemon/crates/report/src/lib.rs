@@ -156,17 +156,9 @@ impl<'a> Report<'a> {
         classifier: &'a Classifier,
         selection: Selection,
     ) -> Self {
-        let Selection {
-            about,
-            sorted,
-            copies,
-            knows_cache,
-        } = selection;
-        let mut analysis = Analysis::new(model, run, &sorted, copies, &Thresholds::default());
-        analysis.findings.clear();
-        analysis.knows_cache = knows_cache;
-        analysis.epochs.knows_cache |= knows_cache;
-        Self::sum_up(model, run, classifier, sorted, analysis, Some(about))
+        let Selection { about, part } = selection;
+        let analysis = part.analysis(model, run);
+        Self::sum_up(model, run, classifier, part.sorted, analysis, Some(about))
     }
 
     fn sum_up(

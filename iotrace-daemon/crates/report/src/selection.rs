@@ -1,29 +1,22 @@
 //! A report of a part of the files: those that globs choose.
 //!
-//! The model is cut down once, so that all sections are of the chosen files. What each file is stays as the whole recording
-//! says, and what is of no one file is left out: [`Model::select`] lists it. So are verdict and findings: that a job waits
-//! for nothing else, or that nothing synced a checkpoint, cannot be said of a part.
+//! All sections are of the chosen files ([`Part`]). Verdict and findings are left out: that a job waits for nothing else, or
+//! that nothing synced a checkpoint, cannot be said of a part.
 
 use serde_json::{Value as Json, json};
 
 use super::{Report, merged::Merged, text::units::count};
-use iotrace_analysis::{findings::LOOKED_AT, page_cache};
-use iotrace_model::{Model, counters::BYTES_READ, run::Run};
+use iotrace_analysis::{findings::LOOKED_AT, part::Part};
+use iotrace_model::{Model, run::Run};
 use iotrace_phases::{
     Classifier,
-    context::{Sorted, sort},
-    copies::Copies,
     path_glob::{FileChoice, PathGlob},
 };
 
 /// What [`Selection::new`] has left of a recording.
 pub struct Selection {
     pub(super) about: Selected,
-    /// By index of the file.
-    pub(super) sorted: Vec<Sorted>,
-    pub(super) copies: Copies,
-    /// Whether page-cache hits of the chosen files are known: the whole recording says whether fetches were counted.
-    pub(super) knows_cache: bool,
+    pub(super) part: Part,
 }
 
 /// What was chosen.
@@ -45,30 +38,11 @@ impl Selection {
         run: &mut Run,
         classifier: &Classifier,
     ) -> Self {
-        let mut copies = Copies::of(model);
-        let sorted = sort(model, classifier, &copies);
-        let is_told = page_cache::is_told(model);
         let recorded_files = used_files(model);
         let processes = model.processes().iter();
         let no_file = processes.flat_map(|process| [&process.path_only, &process.overflow]);
         let no_file_operations = no_file.map(|cell| cell.total().operations()).sum();
-        let files = (0..model.file_count() as u32).map(|index| model.file(index));
-        let is_chosen: Vec<bool> = files
-            .map(|file| choice.has(file.path, file.is_directory()))
-            .collect();
-        let is_chosen = |file: u32| is_chosen[file as usize];
-        let spans = model.select(is_chosen);
-        copies.select(is_chosen, &spans);
-        run.in_flight.retain(|call| {
-            let path = call.path.as_deref();
-            path.is_some_and(|path| choice.has(path.as_bytes(), false))
-        });
-        let mut rows = model.rows().iter();
-        let knows_cache = is_told
-            && rows.all(|row| {
-                let is_read = row.cell.total().v[BYTES_READ] > 0;
-                !is_read || page_cache::goes_through(model, row.file)
-            });
+        let part = Part::new(choice, model, run, classifier);
         let texts = |globs: &[PathGlob]| globs.iter().map(|glob| glob.text().to_owned()).collect();
         let about = Selected {
             include: texts(&choice.include),
@@ -77,12 +51,7 @@ impl Selection {
             recorded_files,
             no_file_operations,
         };
-        Self {
-            about,
-            sorted,
-            copies,
-            knows_cache,
-        }
+        Self { about, part }
     }
 }
 

@@ -2,12 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Confidence, Data, Finding, MAYBE_COMPUTING, Value, seconds, thresholds::*};
-use crate::{
-    epochs::{Epoch, MAPPED, Order, is_of_evaluation},
-    uses::Visit,
+use super::{
+    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, largest, seconds, thresholds::*,
 };
-use iotrace_model::groups::Groups;
+use crate::{
+    epochs::{
+        Epoch, MAPPED, Order, WHOLE_SHARE, is_named_for_evaluation, is_of_evaluation, whole_passes,
+    },
+    uses::{Visit, extent},
+};
+use iotrace_common::diag;
+use iotrace_model::{
+    counters::{BYTES_READ, BYTES_WRITTEN, MMAPS},
+    groups::Groups,
+    paths::{name, parent},
+};
 use iotrace_phases::phase::Phase;
 
 /// Share of changes of the directory from which on files are mixed. A walk over a tree reads one directory after the other.
@@ -203,4 +212,363 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
             .into(),
         also: Vec::new(),
     })
+}
+
+/// Minimum number of files of one directory and suffix that are read whole to judge those that are not.
+const MIN_SIBLINGS: usize = 7;
+/// Share of these files that are read whole; of fewer it is usual that they are not.
+const MIN_SIBLINGS_SHARE: f64 = 0.75;
+/// Share of the siblings that may be read in part.
+const MAX_PARTS: f64 = 0.1;
+/// Share of the bytes that nine in ten siblings have from which on a file counts as read for a purpose: as a clip of a
+/// recording, or as a picture with something after it.
+const MIN_PURPOSE: f64 = 0.5;
+
+/// How far a file was read in the run.
+#[derive(Default)]
+struct Reach {
+    bytes: u64,
+    /// Up to the highest offset; 0 at detail basic.
+    extent: u64,
+    /// Whether it was mapped or written too: then it is not known how much was read, or of how much.
+    is_unknown: bool,
+}
+
+impl Reach {
+    /// Bytes of the file that were read at most.
+    fn at_most(&self) -> u64 {
+        match self.extent {
+            0 => self.bytes,
+            extent => self.bytes.min(extent),
+        }
+    }
+}
+
+/// A training file and its reads.
+struct Read<'a> {
+    file: u32,
+    size: u64,
+    /// By start.
+    visits: Vec<&'a Visit>,
+    /// Start and end of each whole pass over it.
+    passes: Vec<(i64, i64)>,
+}
+
+/// Files that the job opens in each epoch and of which it reads next to nothing, although it reads their siblings whole: a
+/// reader gives them up, and goes on.
+///
+/// What was not read by anybody in the run cannot be in a cache of the program, and what it opens in each epoch is not held
+/// out. Files of which neither can be said (read in one epoch and not again, or never opened) are left alone.
+pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
+    if is_lossy(data) {
+        return None;
+    }
+    let mut reaches: HashMap<u32, Reach> = HashMap::new();
+    for row in data.model.rows() {
+        let total = row.cell.total();
+        let reach = reaches.entry(row.file).or_default();
+        reach.bytes += total.v[BYTES_READ];
+        reach.extent = reach.extent.max(extent(&total));
+        reach.is_unknown |= total.v[MMAPS] + total.v[BYTES_WRITTEN] > 0;
+    }
+    let mut visits: Vec<&Visit> = data.uses.visits.iter().collect();
+    visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
+    let mut directories: BTreeMap<(&[u8], &[u8]), Vec<Read<'_>>> = BTreeMap::new();
+    for visits in visits.chunk_by(|a, b| a.file == b.file) {
+        let file = visits[0].file;
+        let path = data.model.file(file).path;
+        let size = data.uses.sizes[file as usize];
+        let of_directory = directories.entry((parent(path), suffix(path))).or_default();
+        of_directory.push(Read {
+            file,
+            size,
+            visits: visits.to_vec(),
+            passes: whole_passes(visits, size),
+        });
+    }
+    let mut given_up: Vec<(u32, u64)> = Vec::new();
+    let (mut siblings, mut epochs) = (0, 0);
+    for reads in directories.values() {
+        let found = given_up_in(reads, &reaches);
+        if let Some(found) = found.filter(|found| !found.files.is_empty()) {
+            given_up.extend(found.files);
+            siblings += found.siblings;
+            epochs = epochs.max(found.epochs);
+        }
+    }
+    if given_up.is_empty() {
+        return None;
+    }
+    let unread = given_up.iter().map(|(_, unread)| unread).sum();
+    let sizes = given_up
+        .iter()
+        .map(|(file, _)| data.uses.sizes[*file as usize]);
+    Some(Finding {
+        code: "samples-never-read",
+        saving: data.saving(0, Confidence::Medium, &["what the program does with these files"]),
+        title: format!(
+            "{} training files are opened in each epoch and hardly read, unlike others of their directory",
+            given_up.len()
+        ),
+        evidence: vec![
+            ("files", Value::Count(given_up.len() as u64)),
+            ("files_read_whole", Value::Count(siblings as u64)),
+            ("epochs", Value::Count(epochs as u64)),
+            ("bytes_of_the_files", Value::Bytes(sizes.sum())),
+            ("bytes_never_read", Value::Bytes(unread)),
+        ],
+        subjects: largest(
+            data,
+            &given_up,
+            |(_, unread)| *unread,
+            |(file, _)| Subject::File(*file),
+        ),
+        advice: "Check whether these files are damaged, and what the loader does with errors: warn_and_continue, ignore_errors, or \
+                 an exception that is caught leave their samples out without a word."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// Whether reads of files may be missing in the counters.
+fn is_lossy(data: &Data<'_>) -> bool {
+    let mut losses = data.run.losses.iter();
+    let mut processes = data.model.processes().iter();
+    losses.any(|(name, lost)| *lost > 0 && diag::is_loss(name))
+        || processes.any(|process| process.overflow.total().operations() > 0)
+}
+
+/// What the name of a file ends with, from its last dot on.
+fn suffix(path: &[u8]) -> &[u8] {
+    let name = name(path);
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    &name[dot.unwrap_or(name.len())..]
+}
+
+/// Files of one directory that are given up in each epoch.
+struct GivenUp {
+    /// Files, and how many bytes of each were never read.
+    files: Vec<(u32, u64)>,
+    /// How many others are read whole, and how often.
+    siblings: usize,
+    epochs: usize,
+}
+
+/// `None` if the others are not read whole in at least two epochs.
+fn given_up_in(reads: &[Read<'_>], reaches: &HashMap<u32, Reach>) -> Option<GivenUp> {
+    // What was read of them over and over is no whole.
+    let at_most = |read: &Read<'_>| {
+        let reach = reaches.get(&read.file).filter(|reach| !reach.is_unknown);
+        let at_most = reach.map(Reach::at_most);
+        at_most.filter(|bytes| (*bytes as f64) < read.size as f64 * WHOLE_SHARE)
+    };
+    let is_whole = |read: &&Read<'_>| !read.passes.is_empty() && at_most(read).is_none();
+    let whole: Vec<&Read<'_>> = reads.iter().filter(is_whole).collect();
+    let mut sizes: Vec<u64> = whole.iter().map(|read| read.size).collect();
+    sizes.sort_unstable();
+    let usual = *sizes.get(sizes.len() / 10)?;
+    // The epochs are those of the files that were read as often as most were.
+    let mut by_passes: BTreeMap<usize, Vec<&Read<'_>>> = BTreeMap::new();
+    for read in &whole {
+        by_passes.entry(read.passes.len()).or_default().push(read);
+    }
+    let (epochs, most) = by_passes.iter().max_by_key(|(_, reads)| reads.len())?;
+    let spans = (0..*epochs).filter_map(|epoch| {
+        let passes = most.iter().map(|read| read.passes[epoch]);
+        let (starts, ends): (Vec<i64>, Vec<i64>) = passes.unzip();
+        starts.into_iter().min().zip(ends.into_iter().max())
+    });
+    let spans: Vec<(i64, i64)> = spans.collect();
+    let unread = |read: &Read<'_>| {
+        let at_most = at_most(read)?;
+        let is_given_up =
+            at_most as f64 <= usual as f64 * MIN_PURPOSE && is_read_in_each(&read.visits, &spans);
+        is_given_up.then(|| (read.file, read.size - at_most))
+    };
+    let files: Vec<(u32, u64)> = reads.iter().filter_map(unread).collect();
+    let parts = reads.len() - whole.len() - files.len();
+    let is_usual = *epochs >= 2
+        && whole.len() >= MIN_SIBLINGS
+        && most.len() * 2 >= whole.len()
+        && whole.len() as f64 >= reads.len() as f64 * MIN_SIBLINGS_SHARE
+        && parts as f64 <= whole.len() as f64 * MAX_PARTS;
+    is_usual.then_some(GivenUp {
+        files,
+        siblings: whole.len(),
+        epochs: *epochs,
+    })
+}
+
+/// Whether there is a visit in each epoch, of which the others have these spans: after the epoch before, and before the next
+/// one. `visits` are in order.
+fn is_read_in_each(visits: &[&Visit], spans: &[(i64, i64)]) -> bool {
+    let mut visits = visits.iter().peekable();
+    let mut opens = 0;
+    (0..spans.len()).all(|epoch| {
+        let after = epoch
+            .checked_sub(1)
+            .map_or(i64::MIN, |before| spans[before].1);
+        let before = spans.get(epoch + 1).map_or(i64::MAX, |next| next.0);
+        while let Some(visit) = visits.peek() {
+            // Several reads in one interval are one visit.
+            let is_used_up = opens >= visit.opens.max(1);
+            let last = if visit.opens > 1 {
+                visit.end
+            } else {
+                visit.start
+            };
+            if !is_used_up && last > after {
+                opens += 1;
+                return visit.start < before;
+            }
+            visits.next();
+            opens = 0;
+        }
+        false
+    })
+}
+
+/// Maximum number of validation files that one process reads one after the other while it reads training files at random.
+const MAX_MIXED_RUN: usize = 8;
+/// Minimum number of validation files that one process reads one after the other in a pass over them alone.
+const MIN_APART_RUN: usize = 16;
+/// Factor by which validation files may follow each other more often than if all are mixed.
+const MIXED_FACTOR: f64 = 2.0;
+/// Share of the training passes in which a file is read to count as one of theirs.
+const MIN_PASSES_SHARE: f64 = 0.75;
+
+/// How often a validation file was read.
+#[derive(Default)]
+struct Trials {
+    /// Between training files.
+    mixed: u64,
+    /// Among other validation files.
+    apart: u64,
+}
+
+/// Validation files, by their names, that one pass over the training files reads too: mixed with them by a process that
+/// shuffles both, and besides in passes over validation files alone.
+///
+/// A model that is trained on all data and not validated has only the former, and validation has only the latter, whoever
+/// else reads at the time.
+pub fn validation_in_training(data: &Data<'_>) -> Option<Finding> {
+    let splits = splits(data)?;
+    let mut by_process: BTreeMap<u32, Vec<(i64, u32, bool)>> = BTreeMap::new();
+    let mut passes: HashMap<u32, u64> = HashMap::new();
+    for visit in &data.uses.visits {
+        let Some(is_validation) = splits.get(&visit.file).copied() else {
+            continue;
+        };
+        if !is_validation {
+            *passes.entry(visit.file).or_default() += 1;
+        } else if !visit.is_exact {
+            // When it was read for the second time is not known.
+            continue;
+        }
+        let of_process = by_process.entry(visit.process).or_default();
+        of_process.push((visit.start, visit.file, is_validation));
+    }
+    let mut trials: HashMap<u32, Trials> = HashMap::new();
+    let (mut mixed_runs, mut mixed, mut training) = (0_u64, 0_u64, 0_u64);
+    for reads in by_process.values_mut() {
+        reads.sort_unstable();
+        let runs: Vec<&[(i64, u32, bool)]> = reads.chunk_by(|a, b| a.2 == b.2).collect();
+        let before = mixed_runs;
+        for (turn, run) in runs.iter().enumerate().filter(|(_, run)| run[0].2) {
+            let is_between = turn > 0 && turn + 1 < runs.len();
+            let is_mixed = is_between && run.len() <= MAX_MIXED_RUN;
+            let is_apart = runs.len() == 1 || run.len() >= MIN_APART_RUN;
+            for (_, file, _) in *run {
+                let trials = trials.entry(*file).or_default();
+                trials.mixed += u64::from(is_mixed);
+                trials.apart += u64::from(is_apart);
+            }
+            if is_mixed {
+                mixed_runs += 1;
+                mixed += run.len() as u64;
+            }
+        }
+        if mixed_runs > before {
+            training += reads.iter().filter(|read| !read.2).count() as u64;
+        }
+    }
+    let mut passes: Vec<u64> = passes.into_values().collect();
+    passes.sort_unstable();
+    let epochs = *passes.get(passes.len() / 2)?;
+    let is_leaked = |trials: &Trials| {
+        trials.apart > 0 && trials.mixed as f64 >= epochs as f64 * MIN_PASSES_SHARE
+    };
+    let leaked: Vec<u32> = trials
+        .iter()
+        .filter_map(|(file, trials)| is_leaked(trials).then_some(*file))
+        .collect();
+    // Of two kinds in random order, one follows the other so often on average.
+    let expected = 1.0 + mixed as f64 / training.max(1) as f64;
+    if (passes.len() as f64) < data.limit(AUDITED_FILES)
+        || epochs < 2
+        || (leaked.len() as f64) < data.limit(LEAKED_FILES)
+        || mixed as f64 > mixed_runs as f64 * expected * MIXED_FACTOR
+    {
+        return None;
+    }
+    let mut directories: BTreeMap<&[u8], u64> = BTreeMap::new();
+    for file in &leaked {
+        let directory = parent(data.model.file(*file).path);
+        *directories.entry(directory).or_default() += 1;
+    }
+    let validation = splits.values().filter(|is_validation| **is_validation);
+    Some(Finding {
+        code: "validation-in-training",
+        saving: data.saving(0, Confidence::Medium, &["whether the names of the files say what they are for"]),
+        title: format!("Training reads {} of the files that validation reads", leaked.len()),
+        evidence: vec![
+            ("files", Value::Count(leaked.len() as u64)),
+            ("validation_files", Value::Count(validation.count() as u64)),
+            ("training_files", Value::Count(passes.len() as u64)),
+            ("epochs", Value::Count(epochs)),
+        ],
+        subjects: largest(
+            data,
+            directories,
+            |(_, files)| *files,
+            |(directory, _)| Subject::Directory(directory.to_vec()),
+        ),
+        advice: "Leave the validation files out of the training set: check its patterns and lists of files. Scores on files that \
+                 a model was trained on are too good."
+            .into(),
+        also: Vec::new(),
+    })
+}
+
+/// Which of the files that were read are for validation, and which for training, as one component of their paths says where
+/// all before it is the same; of several such places, the one with the most files. `None` if there is no such place.
+fn splits(data: &Data<'_>) -> Option<HashMap<u32, bool>> {
+    let mut places: BTreeMap<&[u8], HashMap<u32, bool>> = BTreeMap::new();
+    let files: HashSet<u32> = data.uses.visits.iter().map(|visit| visit.file).collect();
+    for file in files {
+        let path = data.model.file(file).path;
+        let mut start = 0;
+        for component in path.split(|byte| *byte == b'/') {
+            let end = start + component.len();
+            // Of a file, the first word: others may be of what is in it.
+            let mut words = component.split(|byte| b"._-".contains(byte));
+            let told = match end == path.len() {
+                true => words.next().unwrap_or_default(),
+                false => component,
+            };
+            if let Some(is_validation) = is_named_for_evaluation(told) {
+                places
+                    .entry(&path[..start])
+                    .or_default()
+                    .insert(file, is_validation);
+            }
+            start = end + 1;
+        }
+    }
+    let has_both = |files: &HashMap<u32, bool>| {
+        files.values().any(|is_validation| *is_validation)
+            && files.values().any(|is_validation| !is_validation)
+    };
+    let places = places.into_values().filter(has_both);
+    places.max_by_key(HashMap::len)
 }

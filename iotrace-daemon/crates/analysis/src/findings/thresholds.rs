@@ -60,6 +60,7 @@ thresholds! {
     WAITED_SHARE "waited_share" 0.1 "Minimum share of their time that main threads waited for one kind of thing.";
     AUDITED_FILES "audited_files" 64.0 "Minimum number of files in an epoch to judge their order.";
     SHARED_FILES "shared_files" 0.5 "Minimum share of a rank's files in an epoch that any other rank reads too, on average.";
+    LEAKED_FILES "leaked_files" 16.0 "Minimum number of validation files that training reads too.";
     COLD_FACTOR "cold_factor" 3.0 "Minimum factor by which the first epoch reads longer than the later ones.";
     COLD_SECONDS "cold_seconds" 5.0 "Minimum additional time in its reads.";
     AMPLIFICATION "amplification" 2.0 "Minimum ratio of bytes read in one open to the file's size.";

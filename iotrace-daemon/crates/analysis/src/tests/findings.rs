@@ -887,6 +887,134 @@ fn ranks_read_the_same() {
     job.finds_no("ranks-read-the-same");
 }
 
+/// Three epochs over 80 files of 100,000 bytes, so many of which are pictures: file 7 and those after it. Of file 7 so many
+/// bytes are read in each epoch.
+fn with_damage(bytes: [u64; 3], pictures: u64) -> Job {
+    let mut job = Job::new(30_000);
+    job.program(10, 1);
+    let path = |file: u64| {
+        let suffix = if (file + 73) % 80 < pictures {
+            "jpg"
+        } else {
+            "npy"
+        };
+        format!("/data/train/{file:02}.{suffix}")
+    };
+    for file in 0..80 {
+        job.file(&path(file), 100_000);
+    }
+    for (epoch, damaged) in (0..).zip(bytes) {
+        for turn in 0..80 {
+            let file = (turn + epoch * 11) * 37 % 80;
+            let from = epoch * 10_000 + turn * 100;
+            let bytes = if file == 7 { damaged } else { 100_000 };
+            if bytes > 0 {
+                job.read(used(10, &path(file), from, from + 90), bytes);
+            }
+        }
+        job.flush((epoch + 1) * 10_000);
+    }
+    job
+}
+
+#[test]
+fn samples_never_read() {
+    let found = with_damage([8_192; 3], 80).finds("samples-never-read");
+    assert_eq!(found.saving.at_most_ns, 0);
+    for evidence in [
+        ("files", Value::Count(1)),
+        ("files_read_whole", Value::Count(79)),
+        ("epochs", Value::Count(3)),
+        ("bytes_never_read", Value::Bytes(100_000 - 8_192)),
+    ] {
+        assert!(found.evidence.contains(&evidence), "{:?}", found.evidence);
+    }
+    assert!(matches!(found.subjects[..], [Subject::File(7)]));
+    // More than half of what others have is read for a purpose. What was read whole in one epoch is not damaged.
+    with_damage([50_000; 3], 80).finds("samples-never-read");
+    with_damage([51_000; 3], 80).finds_no("samples-never-read");
+    with_damage([8_192, 100_000, 8_192], 80).finds_no("samples-never-read");
+    // It is not asked for in each epoch.
+    with_damage([8_192, 0, 8_192], 80).finds_no("samples-never-read");
+    with_damage([8_192, 8_192, 0], 80).finds_no("samples-never-read");
+    // Of its kind there are few.
+    with_damage([8_192; 3], 8).finds("samples-never-read");
+    with_damage([8_192; 3], 7).finds_no("samples-never-read");
+    // As many bytes as the file has, but always the same.
+    with_damage([34_000; 3], 80).finds("samples-never-read");
+    // Counts of some files are lost, or of what was mapped not known.
+    let mut lossy = with_damage([8_192; 3], 80);
+    lossy.run.losses = [("lost_operations".to_owned(), 1)].into();
+    lossy.finds_no("samples-never-read");
+    let mut overflown = with_damage([8_192; 3], 80);
+    let mut counters = Counters::ZERO;
+    counters.v[READS] = 1;
+    overflown.model.add(id(10), Place::Overflow, &counters);
+    overflown.finds_no("samples-never-read");
+    let mut mapped = with_damage([8_192; 3], 80);
+    mapped.count(
+        used(10, "/data/train/07.jpg", 29_000, 29_010),
+        &[(MMAPS, 1)],
+    );
+    mapped.finds_no("samples-never-read");
+}
+
+/// Two epochs of 64 training files and so many of 40 validation files in `order`, each with a pass over all validation files
+/// after it.
+fn with_leak(names: [&str; 2], leaked: u64, order: impl Fn(u64, u64) -> u64) -> Job {
+    let mut job = Job::new(60_000);
+    job.program(10, 1);
+    let path = |file: u64| match file.checked_sub(64) {
+        None => format!("/data/test/set/{}/{file:02}.jpg", names[0]),
+        Some(file) => format!("/data/test/set/{}/{file:02}.jpg", names[1]),
+    };
+    for file in 0..104 {
+        job.file(&path(file), 5_000);
+    }
+    for epoch in 0..2 {
+        let files = 64 + leaked;
+        let training = (0..files).map(|turn| order(turn + epoch * 13, files));
+        for (turn, file) in (0..).zip(training.chain(64..104)) {
+            let from = epoch * 30_000 + turn * 100;
+            job.read(used(10, &path(file), from, from + 90), 5_000);
+        }
+        job.flush((epoch + 1) * 30_000);
+    }
+    job
+}
+
+#[test]
+fn validation_in_training() {
+    let mixed = |turn: u64, files: u64| turn * 47 % files;
+    let in_turn = |turn: u64, files: u64| turn % files;
+    let code = "validation-in-training";
+    let found = with_leak(["train", "val"], 40, mixed).finds(code);
+    assert_eq!(found.saving.at_most_ns, 0);
+    for evidence in [
+        // One ends a training pass, and the pass over all of them follows.
+        ("files", Value::Count(39)),
+        ("validation_files", Value::Count(40)),
+        ("training_files", Value::Count(64)),
+        ("epochs", Value::Count(2)),
+    ] {
+        assert!(found.evidence.contains(&evidence), "{:?}", found.evidence);
+    }
+    assert!(
+        matches!(&found.subjects[..], [Subject::Directory(path)] if path == b"/data/test/set/val")
+    );
+    with_leak(["train2017", "val2017"], 40, mixed).finds(code);
+    with_leak(["train", "val"], 20, mixed).finds(code);
+    // Few, none, and all after the training files.
+    with_leak(["train", "val"], 15, mixed).finds_no(code);
+    with_leak(["train", "val"], 0, mixed).finds_no(code);
+    with_leak(["train", "val"], 40, in_turn).finds_no(code);
+    // No name says that they are for validation, or for training.
+    with_leak(["train", "more"], 40, mixed).finds_no(code);
+    with_leak(["cats", "dev"], 40, mixed).finds_no(code);
+    with_leak(["train", "train-val"], 40, mixed).finds_no(code);
+    with_leak(["val", "train"], 40, mixed).finds_no(code);
+}
+
 /// A job whose main thread ran for 7 s and waited for 2 s.
 fn waiting_for(leaf: Leaf, phase: Phase) -> Job {
     let mut job = Job::new(10_000);

@@ -36,8 +36,8 @@ struct States<'a> {
 
 /// Writes the states of all selected threads.
 pub fn write(export: &Export<'_>, put: &mut impl FnMut(&Value)) -> io::Result<()> {
-    // Most waits belong to no phase.
-    if export.is_by_phase() {
+    // Most waits belong to no phase and no file.
+    if export.is_by_phase() || export.is_by_file() {
         return Ok(());
     }
     let mut arrows = 0;

@@ -183,6 +183,7 @@ fn metadata(export: &Export<'_>, records: &Records, dxt: &Dxt) -> job::Metadata 
     count("operations_without_file", operations_without_file(export));
     count("incomplete_recording", u64::from(!export.complete));
     count("selected_phases_only", u64::from(export.is_by_phase()));
+    count("selected_files_only", u64::from(export.is_by_file()));
     let losses = export.run.losses.iter().filter(|(_, count)| **count > 0);
     let losses: Vec<String> = losses
         .map(|(name, count)| format!("{name}:{count}"))

@@ -107,7 +107,8 @@ fn over_time(export: &Export<'_>, intervals: &[Interval], node: usize, points: &
                 of_phase.for_each(|(_, _, activity)| {
                     sum.flow.add(&activity.flow);
                 });
-                for (name, value) in [
+                let merged_ns = (!export.is_by_file()).then_some(sum.flow.io.merged_ns);
+                let rates = [
                     (
                         "read_bytes_per_second",
                         sum.flow.io.bytes_read as f64 / seconds,
@@ -120,8 +121,10 @@ fn over_time(export: &Export<'_>, intervals: &[Interval], node: usize, points: &
                         "operations_per_second",
                         sum.flow.io.operations as f64 / seconds,
                     ),
-                    ("merged_seconds", sum.flow.io.merged_ns as f64 / 1e9),
-                ] {
+                ];
+                // Calls on other files may have overlapped those on the chosen ones.
+                let merged = merged_ns.map(|ns| ("merged_seconds", ns as f64 / 1e9));
+                for (name, value) in rates.into_iter().chain(merged) {
                     let tag = format!("{prefix}{name}/{phase}");
                     point.push((tag, Value::Scalar(value as f32)));
                 }
