@@ -45,6 +45,8 @@ const EVALUATION_NAMES: [&str; 7] = [
 ];
 
 const TRAINING_NAMES: [&str; 2] = ["train", "training"];
+/// Names of a path, from the file's on, that may say what data are for: further out are projects and machines.
+const DATA_LEVELS: usize = 4;
 
 /// How the files of an epoch were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,24 +223,38 @@ pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
     mapped.values().sum()
 }
 
-/// Whether the path is of data that a model is only tried on.
+/// Whether the path is of data that a model is only tried on: the innermost name that says what data are for decides.
 pub fn is_of_evaluation(path: &[u8]) -> bool {
-    has_word(path, &EVALUATION_NAMES)
+    let names = below_home(path).rsplit(|byte| *byte == b'/');
+    let mut names = names.take(DATA_LEVELS);
+    names.find_map(is_named_for_evaluation) == Some(true)
 }
 
-/// Whether one of these words is in a path, in lower or upper case, with or without digits after it.
-fn has_word(path: &[u8], names: &[&str]) -> bool {
-    let text = String::from_utf8_lossy(path).to_ascii_lowercase();
-    let mut words = text.split(['/', '.', '_', '-']);
-    words.any(|word| names.contains(&word.trim_end_matches(|c: char| c.is_ascii_digit())))
+/// A path without its first directories where these have the names of users or filesystems, not of data: `/home/test`,
+/// `/dev/shm`.
+fn below_home(path: &[u8]) -> &[u8] {
+    if let Some(rest) = path.strip_prefix(b"/dev/") {
+        return rest;
+    }
+    let homes: [&[u8]; 3] = [b"/home/", b"/users/", b"/Users/"];
+    let Some(rest) = homes.iter().find_map(|home| path.strip_prefix(*home)) else {
+        return path;
+    };
+    let user = rest.iter().position(|byte| *byte == b'/');
+    &rest[user.unwrap_or(rest.len())..]
+}
+
+/// Whether one of these words is in a name, in lower or upper case, with or without digits after it.
+fn has_word(name: &[u8], words: &[&str]) -> bool {
+    let text = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let mut parts = text.split(['.', '_', '-']);
+    parts.any(|part| words.contains(&part.trim_end_matches(|c: char| c.is_ascii_digit())))
 }
 
 /// What a name says that data are for: `Some(true)` for validation, `Some(false)` for training, `None` for neither or both.
 pub fn is_named_for_evaluation(name: &[u8]) -> Option<bool> {
-    match (is_of_evaluation(name), has_word(name, &TRAINING_NAMES)) {
-        (is_evaluation, is_training) if is_evaluation != is_training => Some(is_evaluation),
-        _ => None,
-    }
+    let is_evaluation = has_word(name, &EVALUATION_NAMES);
+    (is_evaluation != has_word(name, &TRAINING_NAMES)).then_some(is_evaluation)
 }
 
 /// Whether every rank read every file in full, and equally often.

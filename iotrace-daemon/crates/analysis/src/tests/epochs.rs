@@ -1,7 +1,7 @@
 //! Epochs, balance and the series.
 
 use super::job::{Job, Use, ms};
-use crate::epochs::Order;
+use crate::epochs::{Order, is_of_evaluation};
 use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
 use iotrace_phases::phase::Phase;
 
@@ -349,4 +349,28 @@ fn the_series_sums_up_to_the_run() {
         .map(|flow| flow.io.operations)
         .sum();
     assert_eq!(operations, job.model.io_totals().operations);
+}
+
+#[test]
+fn the_innermost_name_says_what_data_are_for() {
+    for path in [
+        "/data/imagenet/val/n01440764/1.jpg",
+        "/data/train/validation-00000-of-00128",
+        "/data/Test2/1.png",
+        "/data/val/n01440764/left/1.png",
+        "/scratch/train_job/eval/1.bin",
+    ] {
+        assert!(is_of_evaluation(path.as_bytes()), "{path}");
+    }
+    for path in [
+        "/home/test/data/1.bin",
+        "/dev/shm/data/1.bin",
+        "/data/test-cluster/imagenet/train/1.jpg",
+        "/data/train_test_split/1.bin",
+        "/data/latest/contest/1.bin",
+        "/home/test",
+        "/work/dev/project/data/2024/1.bin",
+    ] {
+        assert!(!is_of_evaluation(path.as_bytes()), "{path}");
+    }
 }
