@@ -174,7 +174,7 @@ mod tests {
             tgid: 1,
             tid: 2,
             start: 3,
-            phase: 5 << crate::key::PHASE_BITS | 4,
+            phase: 5 << PHASE_BITS | 4,
         };
         let key = key(&io, class::SYNC);
         assert_eq!(
