@@ -5,7 +5,7 @@
 use core::mem::size_of;
 
 use crate::{
-    key::{FileId, IoKey, PHASE_BITS},
+    key::{FileId, IoKey},
     op::class,
 };
 
@@ -14,10 +14,10 @@ const FIRST_POWER: u32 = 7;
 /// Power of two that the last bucket begins with, nanoseconds: 69 s.
 const LAST_POWER: u32 = 36;
 /// Buckets of a power of two, and the bits of their number.
-const PARTS: usize = 1 << PART_BITS;
-const PART_BITS: u32 = 3;
+const BUCKETS_PER_POWER: usize = 1 << PER_POWER_BITS;
+const PER_POWER_BITS: u32 = 3;
 /// Number of buckets.
-pub const BUCKETS: usize = (LAST_POWER - FIRST_POWER) as usize * PARTS + 2;
+pub const BUCKET_COUNT: usize = (LAST_POWER - FIRST_POWER) as usize * BUCKETS_PER_POWER + 2;
 
 /// Bucket of an operation that took `ns` nanoseconds.
 #[inline(always)]
@@ -26,7 +26,7 @@ pub const fn bucket(ns: u64) -> usize {
         return 0;
     }
     if ns >= 1 << LAST_POWER {
-        return BUCKETS - 1;
+        return BUCKET_COUNT - 1;
     }
     // The highest bit, to the top by halves: kernel programs have no instruction that finds it.
     let (mut top, mut power) = (ns << (63 - LAST_POWER), LAST_POWER);
@@ -46,18 +46,18 @@ pub const fn bucket(ns: u64) -> usize {
         (top, power) = (top << 1, power - 1);
     }
     // The bits behind it number the part, for which no branch can be guessed wrong.
-    let part = (top >> (63 - PART_BITS)) as usize & (PARTS - 1);
-    1 + (power - FIRST_POWER) as usize * PARTS + part
+    let part = (top >> (63 - PER_POWER_BITS)) as usize & (BUCKETS_PER_POWER - 1);
+    1 + (power - FIRST_POWER) as usize * BUCKETS_PER_POWER + part
 }
 
 /// Nanoseconds that the longest operation of a bucket may take; none for the last one.
 pub const fn longest(bucket: usize) -> Option<u64> {
-    if bucket + 1 >= BUCKETS {
+    if bucket + 1 >= BUCKET_COUNT {
         return None;
     }
-    let power = FIRST_POWER + (bucket / PARTS) as u32;
-    let begin = (PARTS + bucket % PARTS) as u64;
-    Some((begin << (power - PART_BITS)) - 1)
+    let power = FIRST_POWER + (bucket / BUCKETS_PER_POWER) as u32;
+    let begin = (BUCKETS_PER_POWER + bucket % BUCKETS_PER_POWER) as u64;
+    Some((begin << (power - PER_POWER_BITS)) - 1)
 }
 
 /// Operations of one key. All zero at first.
@@ -67,7 +67,7 @@ pub struct Latencies {
     /// Time of the longest operation, nanoseconds.
     pub longest: u64,
     /// Operations by [`bucket`], of an interval of seconds.
-    pub calls: [u32; BUCKETS],
+    pub calls: [u32; BUCKET_COUNT],
 }
 
 /// The key of the operations of a thread on a device: that of its counters with no file, but with the device, and the
@@ -78,7 +78,7 @@ pub const fn key(io: &IoKey, class: usize) -> IoKey {
         file: FileId {
             device: io.file.device,
             generation: class as u32,
-            inode: MARK,
+            inode: LATENCY_INODE,
         },
         tgid: io.tgid,
         tid: io.tid,
@@ -87,25 +87,16 @@ pub const fn key(io: &IoKey, class: usize) -> IoKey {
     }
 }
 
-/// What tells the cell that a thread has for a class: the device, the phase, and so much of the generation as comes again
-/// after years only. Not 0.
-#[inline(always)]
-pub const fn tag(io: &IoKey, generation: u64) -> u64 {
-    (io.file.device as u64) << 32
-        | (generation << PHASE_BITS) as u32 as u64
-        | io.phase_code() as u64
-}
-
 /// In place of an inode: no cell of counters has it, whose cells are found by the same table.
-const MARK: u64 = u64::MAX;
+const LATENCY_INODE: u64 = u64::MAX;
 
-/// Places for the cells that a thread used last.
-pub const PLACES: usize = class::COUNT.next_power_of_two();
+/// Places for the cells that a thread used last, one for each class.
+pub const CLASS_PLACES: usize = class::COUNT.next_power_of_two();
 
 /// The place of a key's cell, by the class.
 #[inline(always)]
 pub const fn place(key: &IoKey) -> usize {
-    key.file.generation as usize & (PLACES - 1)
+    key.file.generation as usize & (CLASS_PLACES - 1)
 }
 
 /// The class of operations of a key; `None` for what [`key`] does not make.
@@ -120,7 +111,7 @@ pub const fn class_of(key: &IoKey) -> Option<usize> {
 
 const _: () = {
     assert!(size_of::<Latencies>() == 944);
-    assert!(BUCKETS == 234);
+    assert!(BUCKET_COUNT == 234);
 };
 
 #[cfg(feature = "user")]
@@ -136,11 +127,12 @@ mod pod {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::PHASE_BITS;
 
     #[test]
     fn every_duration_is_in_the_bucket_of_its_bounds() {
         let mut before = 0;
-        for of in 0..BUCKETS - 1 {
+        for of in 0..BUCKET_COUNT - 1 {
             let bound = longest(of).unwrap();
             assert_eq!(
                 (bucket(before), bucket(bound)),
@@ -151,13 +143,13 @@ mod tests {
             before = bound + 1;
         }
         assert_eq!(before, 1 << LAST_POWER);
-        assert_eq!(longest(BUCKETS - 1), None);
-        assert_eq!((bucket(0), bucket(u64::MAX)), (0, BUCKETS - 1));
+        assert_eq!(longest(BUCKET_COUNT - 1), None);
+        assert_eq!((bucket(0), bucket(u64::MAX)), (0, BUCKET_COUNT - 1));
     }
 
     #[test]
     fn no_bucket_is_wider_than_an_eighth() {
-        for of in 1..BUCKETS - 1 {
+        for of in 1..BUCKET_COUNT - 1 {
             let (begin, end) = (longest(of - 1).unwrap() + 1, longest(of).unwrap() + 1);
             assert!((end - begin) * 8 <= begin, "{begin} to {end}");
         }

@@ -9,7 +9,7 @@ use iotrace_common::{
 use iotrace_recording::trace::Trace;
 use serde_json::Value;
 
-use crate::common::{Iotrace, directory, number};
+use crate::common::{Iotrace, directory, number, workload};
 
 /// Nanoseconds of every operation by process, device of the file (0: none) and class, in ascending order.
 type Times = BTreeMap<(u32, u32, u8), Vec<u64>>;
@@ -43,7 +43,7 @@ fn same_percentile(found: u64, sorted: &[u64], percent: usize) {
     assert!(found >= exact && found <= sorted[sorted.len() - 1]);
 }
 
-/// Records a mode of the workload with latencies and trace, and compares them by process, device and class.
+/// Records a mode of the workload with latencies and trace, and compares them.
 fn compare(hook: &str, mode: &[&str]) {
     let (_keep, dir) = directory();
     let mut args = vec![mode[0].to_owned(), dir.to_str().unwrap().to_owned()];
@@ -53,8 +53,15 @@ fn compare(hook: &str, mode: &[&str]) {
         .args(["--latencies", "--trace", "--detail", "basic"]);
     let finished = record.workload(args);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let times = times_of_trace(&finished.recording);
-    let model = iotrace_recording::read(&finished.recording).unwrap().model;
+    let times = is_as_traced(&finished.recording);
+    let (_, report) = finished.truth_and_report();
+    agrees_by_operation(&report, &times);
+}
+
+/// Compares what a recording has of each process, device and class with its trace, of which the times are returned.
+fn is_as_traced(recording: &Path) -> Times {
+    let times = times_of_trace(recording);
+    let model = iotrace_recording::read(recording).unwrap().model;
     let mut found: BTreeMap<_, iotrace_model::latencies::Histogram> = BTreeMap::new();
     for (process, of, histogram) in model.latencies().all() {
         let pid = model.processes()[process as usize].id.pid;
@@ -79,8 +86,7 @@ fn compare(hook: &str, mode: &[&str]) {
             assert_eq!(exact.count() as u64, calls, "{key:?} {bound:?}");
         }
     }
-    let (_, report) = finished.truth_and_report();
-    agrees_by_operation(&report, &times);
+    times
 }
 
 /// The report's percentiles over all processes.
@@ -110,6 +116,29 @@ fn percentiles_of_every_call_are_those_of_the_trace() {
 #[test]
 fn threads_of_a_process_are_one() {
     compare("auto", &["threads-on-one"]);
+}
+
+/// Requests of io_uring end in a state of their CPU, not of a thread.
+#[test]
+fn requests_of_processes_on_one_cpu_are_told_apart() {
+    let (_keep, dir) = directory();
+    let script = "for i in 1 2 3; do mkdir $1/$i; \"$0\" uring $1/$i > $1/$i.txt & done; wait";
+    let workload = workload();
+    let finished = Iotrace::record()
+        .args(["--latencies", "--trace", "--detail", "basic"])
+        .command([
+            "taskset".as_ref(),
+            "-c".as_ref(),
+            "0".as_ref(),
+            "sh".as_ref(),
+            "-c".as_ref(),
+            script.as_ref(),
+            workload.as_os_str(),
+            dir.as_os_str(),
+        ]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let times = is_as_traced(&finished.recording);
+    assert!(times.len() > 12);
 }
 
 #[test]

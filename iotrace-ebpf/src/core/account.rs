@@ -36,7 +36,6 @@ const O_DSYNC: u32 = 0o10_000;
 #[inline(always)]
 pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     let epoch = cells::epoch();
-    thread.epoch = epoch;
     let phase = thread.key.io.phase;
     thread.key.io.phase = phase | spans::of(thread) << PHASE_BITS;
     if thread.is_full() {

@@ -9,9 +9,9 @@
 //! same time or because its set is full: then the next call takes another cell for the same key, and the daemon, which
 //! adds up what it drains, sees no difference.
 //!
-//! What detail full adds has cells of its own, which threads have that are kept at it; the others' cells are smaller. So have
-//! latencies. A place does not say of which kind its cell is: the key in the cell does, which stands in no cell of another
-//! kind at that number unless the thread has that one, too.
+//! There are three kinds of cells, of different sizes: the counters, what detail full adds to them, and latencies. Only the
+//! threads that are recorded so have cells of the last two. A place does not say of which kind its cell is. So the key in the
+//! cell is compared, and each kind mixes its own number into the hash.
 
 use core::ptr;
 
@@ -247,7 +247,7 @@ fn hash<V: Kept>(key: &IoKey) -> u64 {
 
 /// A cell of a generation; null where there is no such cell.
 #[inline(always)]
-pub fn at<V: Kept>(epoch: u64, cell: u32) -> *mut Cell<V> {
+fn at<V: Kept>(epoch: u64, cell: u32) -> *mut Cell<V> {
     let index = (epoch as u32 & 1)
         .wrapping_mul(V::each() as u32)
         .wrapping_add(cell);

@@ -98,12 +98,9 @@ pub struct Thread {
     /// The cells of either kind that it used last, within their generation ([`crate::core::cells`]).
     pub cell: u32,
     pub full_cell: u32,
-    /// The generation that the call is counted in.
-    pub epoch: u64,
-    /// Where latencies are kept: the key of the call's, and by class the cell that it used last and the tag of that.
+    /// Where latencies are kept: the key of the call's, and the cell that it used last of each class.
     pub latency_key: IoKey,
-    pub latency_tags: [u64; latency::PLACES],
-    pub latency_cells: [u32; latency::PLACES],
+    pub latency_cells: [u32; latency::CLASS_PLACES],
     /// At detail full, of the entry that was found last: its generation, 0 for an overflow entry, and the phase in its key.
     pub generation: u32,
     pub counted: u32,
@@ -190,7 +187,6 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     phase::forget(thread);
     (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
     thread.reads_data = 0;
-    thread.latency_tags = [0; latency::PLACES];
     thread.verdict = epoch << VERDICT_BITS | verdict;
     if verdict != 0 {
         waits::begin(task);

@@ -45,7 +45,10 @@ const FILES: &[File] = &[
     },
     File {
         name: "latencies",
-        without: &[("devices_are_told_apart", "nothing is mounted at /dev/shm")],
+        without: &[
+            ("devices_are_told_apart", "nothing is mounted at /dev/shm"),
+            ("requests_of_processes_on_one_cpu", "there is no taskset"),
+        ],
     },
     File {
         name: "scheduler",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_common::latency::{self, BUCKETS};
+use iotrace_common::latency::{self, BUCKET_COUNT};
 
 /// Which operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +119,7 @@ impl Latencies {
         longest: u64,
     ) {
         let sum = self.all.entry((process, of)).or_default();
-        sum.add(bucket.min(BUCKETS as u8 - 1), calls, longest);
+        sum.add(bucket.min(BUCKET_COUNT as u8 - 1), calls, longest);
     }
 
     /// Of the whole run, by the index of the process.
@@ -168,7 +168,7 @@ mod tests {
     fn took(times: &[u64]) -> latency::Latencies {
         let mut latencies = latency::Latencies {
             longest: times.iter().copied().max().unwrap_or(0),
-            calls: [0; BUCKETS],
+            calls: [0; BUCKET_COUNT],
         };
         for time in times {
             latencies.calls[latency::bucket(*time)] += 1;
