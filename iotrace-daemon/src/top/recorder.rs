@@ -1,5 +1,5 @@
-//! Recordings of processes that are selected, each made by `iotrace record` in a process of its own. What that says goes to
-//! a file next to the recording.
+//! Records the selected process, by a child that runs `iotrace record`. The child's output goes to a log next to the
+//! recording.
 
 use std::{
     ffi::OsString,

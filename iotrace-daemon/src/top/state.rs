@@ -336,7 +336,7 @@ impl State {
         lines.iter().position(|line| selected.is(line))
     }
 
-    /// Selects the line so many further, and scrolls to it.
+    /// Moves the selection by `lines`, and scrolls to it.
     pub fn select_further(&mut self, lines: isize) {
         let all = self.lines();
         let index = match self.selected_line(&all) {

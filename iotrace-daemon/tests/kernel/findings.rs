@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fs,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
@@ -76,10 +77,18 @@ impl Job {
 
     /// The report of a job of `programs/jobs.py` on the file or directory `name`.
     fn run(&self, job: &str, name: &str, options: &[&str]) -> Value {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/jobs.py");
-        let mut command = vec![python().into_os_string(), "-S".into(), script.into()];
-        command.extend([job.into(), "--path".into(), self.path(name).into()]);
-        command.extend(options.iter().map(Into::into));
+        let path = self.path(name);
+        let mut arguments: Vec<&OsStr> = vec![job.as_ref(), "--path".as_ref(), path.as_ref()];
+        arguments.extend(options.iter().map(OsStr::new));
+        self.script("jobs.py", &arguments)
+    }
+
+    /// The report of a Python program of `programs`.
+    fn script(&self, name: &str, arguments: &[&OsStr]) -> Value {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let mut command = vec![python().into_os_string(), "-S".into()];
+        command.push(programs.join(name).into());
+        command.extend(arguments.iter().map(Into::into));
         self.command(&command)
     }
 
@@ -632,8 +641,8 @@ fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, iotrace_recording::
         top.as_os_str(),
         many.as_ref(),
     ];
-    let command = std::iter::once(python().into_os_string())
-        .chain(command.map(std::ffi::OsStr::to_os_string));
+    let command =
+        std::iter::once(python().into_os_string()).chain(command.map(OsStr::to_os_string));
     // Without what cargo sets, which the loader would look through; the report lists a hundred directories.
     let finished = Iotrace::record()
         .env("LD_LIBRARY_PATH", "")
@@ -642,7 +651,7 @@ fn looked(top: &Path, many: &str) -> (BTreeMap<String, u64>, iotrace_recording::
     let recorded = iotrace_recording::read(&finished.recording).expect("the recording");
     let mut beneath = BTreeMap::new();
     for (_, path, count) in recorded.model.negative_lookups().all() {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let path = Path::new(OsStr::from_bytes(path));
         if let Ok(path) = path.strip_prefix(top) {
             *beneath
                 .entry(path.to_string_lossy().into_owned())
@@ -964,15 +973,7 @@ fn sampled(variant: &str) -> Value {
         fs::write(job.path(&format!("shards/{shard:03}.tar")), [0; 20_480]).expect("a shard");
     }
     let job = job.file("train/tokens.bin", 8 * MIB);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/ranks.py");
-    let command = [
-        python().into_os_string(),
-        "-S".into(),
-        script.into(),
-        variant.into(),
-        job.path("").into(),
-    ];
-    job.command(&command)
+    job.script("ranks.py", &[variant.as_ref(), job.path("").as_ref()])
 }
 
 #[test]
@@ -1030,15 +1031,7 @@ fn reading_samples(variant: &str) -> Value {
         let path = job.path(&format!("clips/long-{long}.wav"));
         fs::write(path, [0; 400_000]).expect("a long clip");
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/samples.py");
-    let command = [
-        python().into_os_string(),
-        "-S".into(),
-        script.into(),
-        variant.into(),
-        job.path("").into(),
-    ];
-    job.command(&command)
+    job.script("samples.py", &[variant.as_ref(), job.path("").as_ref()])
 }
 
 #[test]
@@ -1119,15 +1112,7 @@ fn validation_in_training() {
 /// The report of a save in the way of `variant` (`programs/durable.py`) below `top`.
 fn saved(variant: &str, top: &Path) -> Value {
     let job = Job::new();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/durable.py");
-    let command = [
-        python().into_os_string(),
-        "-S".into(),
-        script.into(),
-        variant.into(),
-        top.into(),
-    ];
-    job.command(&command)
+    job.script("durable.py", &[variant.as_ref(), top.as_ref()])
 }
 
 /// A directory on storage, or what counts as it.

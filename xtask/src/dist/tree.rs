@@ -17,7 +17,7 @@ pub enum Family {
     RedHat,
 }
 
-/// What is a package of its own.
+/// A part of the product that has a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The program with its pages and documents.

@@ -369,7 +369,7 @@ fn the_innermost_name_says_what_data_are_for() {
         "/data/train_test_split/1.bin",
         "/data/latest/contest/1.bin",
         "/home/test",
-        "/work/dev/project/data/2024/1.bin",
+        "/srv/dev/project/data/2024/1.bin",
     ] {
         assert!(!is_of_evaluation(path.as_bytes()), "{path}");
     }

@@ -887,8 +887,8 @@ fn ranks_read_the_same() {
     job.finds_no("ranks-read-the-same");
 }
 
-/// Three epochs over 80 files of 100,000 bytes, so many of which are pictures: file 7 and those after it. Of file 7 so many
-/// bytes are read in each epoch.
+/// Three epochs over 80 files of 100,000 bytes. `pictures` of them are pictures, file 7 and those after it. Of file 7, each
+/// epoch reads that number of `bytes`.
 fn with_damage(bytes: [u64; 3], pictures: u64) -> Job {
     let mut job = Job::new(30_000);
     job.program(10, 1);
@@ -959,8 +959,8 @@ fn samples_never_read() {
     mapped.finds_no("samples-never-read");
 }
 
-/// Two epochs of 64 training files and so many of 40 validation files in `order`, each with a pass over all validation files
-/// after it.
+/// Two epochs of 64 training files and `leaked` of 40 validation files in `order`. A pass over all validation files follows
+/// each.
 fn with_leak(names: [&str; 2], leaked: u64, order: impl Fn(u64, u64) -> u64) -> Job {
     let mut job = Job::new(60_000);
     job.program(10, 1);
