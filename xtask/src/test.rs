@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::thread;
 
 use anyhow::{Context as _, Result};
 
@@ -22,6 +23,9 @@ pub fn task(args: &[OsString]) -> Result<()> {
     }
     Ok(())
 }
+
+/// Where libtest is told how many tests run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
 
 /// How long hostile input is made for each target: a minute for all.
 const FUZZ_SECONDS: u64 = 12;
@@ -66,10 +70,17 @@ pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     run(args, variables)
 }
 
+/// Threads that run tests, at least: most tests wait, and those that trace wait for their turn, too.
+const MIN_THREADS: usize = 12;
+
 /// The same, where all tools are there.
 pub fn run(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     let mut test = cmd::cargo();
     test.args(["test", "--locked", "--no-fail-fast"]).args(args);
+    if env::var_os(THREADS).is_none() {
+        let cpus = thread::available_parallelism()?.get();
+        test.env(THREADS, cpus.max(MIN_THREADS).to_string());
+    }
     test.envs(variables.iter().copied());
     if !cmd::is_root()? {
         let variable = format!(

@@ -17,7 +17,7 @@ use crate::common::{
     cache::drop_pages,
     directory, fio, number, python,
     slow::{Slow, Speed},
-    text,
+    text, turn,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -804,6 +804,7 @@ fn input_bound() {
 
 #[test]
 fn cold_first_epoch() {
+    turn::alone();
     let epochs =
         format!("{READ_ALL}\nfor _ in range(3):\n  for name in names: read(open(name, 'rb', 0))");
     let thresholds = "cold_seconds = 0.5";

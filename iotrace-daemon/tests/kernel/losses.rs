@@ -8,6 +8,7 @@ use crate::common::{
     compare::{self, same},
     directory, number,
     truth::{self, Process},
+    turn,
 };
 use serde_json::Value;
 
@@ -82,11 +83,13 @@ fn exact_or_counted(hook: &str, detail: &str) {
 
 #[test]
 fn busy_threads_beside_a_busy_drain() {
+    turn::alone();
     exact_or_counted("auto", "basic");
 }
 
 #[test]
 fn busy_threads_beside_a_busy_drain_in_full() {
+    turn::alone();
     exact_or_counted("auto", "full");
 }
 

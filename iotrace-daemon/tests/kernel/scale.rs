@@ -6,6 +6,7 @@ use crate::common::{
     Iotrace, directory, number, python,
     run::Finished,
     slow::{Slow, Speed},
+    turn,
 };
 use serde_json::Value;
 
@@ -42,6 +43,7 @@ fn scale(runs: &[Finished], format: &str) -> String {
 
 #[test]
 fn ranks_that_do_not_hold_each_other_up_are_on_the_ideal_line() {
+    turn::alone();
     let (_keep, dir) = directory();
     let speed = Speed {
         read: Duration::from_millis(MS),

@@ -1,7 +1,7 @@
 //! The service says what a report says: of programs that are recorded while a daemon runs, both have the same bytes in each
 //! phase, the same saves and the same epochs.
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, thread};
 
 use crate::common::{
     Iotrace,
@@ -30,6 +30,8 @@ const CORPUS: [(&str, &[&str]); 3] = [
     ("loads", &["resumed", "shards", "evaluated_by_another"]),
     ("epochs", &["shuffled", "staged", "workers", "with_saves"]),
 ];
+/// Programs that are recorded at a time.
+const RECORDERS: usize = 4;
 /// Phases that are compared; what a program needs to start begins before it is of its job.
 const PHASES: [&str; 3] = ["training", "checkpoint", "restore"];
 
@@ -126,10 +128,22 @@ fn the_service_says_what_the_report_says() {
         let programs = programs.iter();
         programs.map(move |program| (*script, *program))
     });
-    let programs = programs.zip(7000..);
-    let mut runs: Vec<Run> = programs
-        .map(|((script, program), job)| record_program(script, program, job))
-        .collect();
+    let programs: Vec<_> = programs.zip(7000..).collect();
+    let mut runs: Vec<Run> = thread::scope(|scope| {
+        let some = programs.chunks(programs.len().div_ceil(RECORDERS));
+        let recorders = some.map(|some| {
+            scope.spawn(|| -> Vec<Run> {
+                let some = some.iter();
+                some.map(|((script, program), job)| record_program(script, program, *job))
+                    .collect()
+            })
+        });
+        let recorders: Vec<_> = recorders.collect();
+        recorders
+            .into_iter()
+            .flat_map(|recorder| recorder.join().expect("recordings"))
+            .collect()
+    });
     runs.push(record_example(6999));
     let of_example = &runs[runs.len() - 1].report;
     assert_eq!(of_example["checkpoints"].as_array().unwrap().len(), 4);
@@ -149,6 +163,6 @@ fn the_service_says_what_the_report_says() {
             "{}",
             differences.join("\n")
         );
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        thread::sleep(std::time::Duration::from_secs(2));
     }
 }
