@@ -11,6 +11,7 @@
 
 pub mod balance;
 pub mod durable;
+pub mod epoch_waits;
 pub mod epochs;
 pub mod findings;
 pub mod merged;
@@ -94,6 +95,7 @@ impl Analysis {
             analysis.epochs.epochs.clear();
             analysis.epochs.untold = Some(epochs::MAPPED);
         }
+        analysis.waits.split(model, run, &analysis.epochs);
         analysis.findings = findings::find(&findings::Data {
             model,
             run,
