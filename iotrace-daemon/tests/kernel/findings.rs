@@ -29,6 +29,8 @@ struct Job {
     dir: PathBuf,
     thresholds: &'static str,
     flush: &'static str,
+    /// More options of `iotrace record`.
+    options: &'static [&'static str],
     /// Gone after the run.
     mounted: Vec<Slow>,
     _keep: TempDir,
@@ -41,6 +43,7 @@ impl Job {
             dir,
             thresholds: "",
             flush: "1h",
+            options: &[],
             mounted: Vec::new(),
             _keep: keep,
         }
@@ -68,6 +71,11 @@ impl Job {
 
     fn flush(mut self, flush: &'static str) -> Self {
         self.flush = flush;
+        self
+    }
+
+    fn options(mut self, options: &'static [&'static str]) -> Self {
+        self.options = options;
         self
     }
 
@@ -99,6 +107,7 @@ impl Job {
             .entries("16384")
             .flush(self.flush)
             .args(["--rules".as_ref(), rules.as_os_str()])
+            .args(self.options)
             .command(command);
         assert_eq!(finished.code(), 0, "{}", finished.stderr);
         let report = finished.report();
@@ -1106,6 +1115,64 @@ fn validation_in_training() {
     ] {
         let report = reading_samples(variant);
         let finding = find(&report, "validation-in-training");
+        assert!(finding.is_none(), "{variant}: {finding:#?}");
+    }
+}
+
+/// A job that takes samples in the way of `variant` (`programs/polls.py`), each of which takes the loader 50 ms; what it says
+/// itself, and its report.
+fn taking_samples(variant: &str) -> (Value, Value) {
+    let speed = Speed {
+        read: ms(50),
+        ..Speed::default()
+    };
+    let names: Vec<String> = (0..24)
+        .map(|index| format!("sample-{index:02}.bin"))
+        .collect();
+    let files: Vec<(&str, u64, Speed)> = names
+        .iter()
+        .map(|name| (name.as_str(), MIB, speed))
+        .collect();
+    let job = Job::new()
+        .slow("train", &files, speed)
+        .options(&["--waits=timeline"]);
+    let (truth, data) = (job.path("truth.json"), job.path("train"));
+    let arguments = [variant.as_ref(), truth.as_ref(), data.as_ref()];
+    let report = job.script("polls.py", &arguments);
+    let truth = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
+    (truth, report)
+}
+
+#[test]
+fn loader_polls() {
+    turn::alone();
+    let (truth, report) = taking_samples("polling");
+    let finding = found(&report, "loader-polls");
+    let told = |key: &str| truth[key].as_f64().unwrap();
+    // A sleep of the program's start may be one more.
+    for (found, key) in [
+        (evidence(finding, "polled_seconds"), "polled_seconds"),
+        (saves_at_most(finding), "last_seconds"),
+        (evidence(finding, "sleeps"), "sleeps"),
+        (evidence(finding, "waits"), "waits"),
+    ] {
+        let told = told(key);
+        assert!(
+            (found - told).abs() <= told * 0.1,
+            "{key} is {told}, not {found}: {finding:#}"
+        );
+    }
+    assert_eq!(evidence(finding, "loader_processes"), 1.0);
+    assert_eq!(subjects(finding, "process").len(), 1);
+    for variant in [
+        "pausing",
+        "pausing-with-loader",
+        "blocking",
+        "blocking-with-timeout",
+        "emulated",
+    ] {
+        let (_, report) = taking_samples(variant);
+        let finding = find(&report, "loader-polls");
         assert!(finding.is_none(), "{variant}: {finding:#?}");
     }
 }

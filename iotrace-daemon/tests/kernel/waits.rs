@@ -21,7 +21,7 @@ const WAITED_SHARE: f64 = 0.1;
 
 /// Runs a program with its files on a filesystem of which a read takes 20 ms; what it says, the report's object of its main
 /// thread, the whole report, and that of the recording.
-fn waited(program: &str, is_cached: bool, args: &[&str]) -> (Value, Value, Value) {
+fn waited(program: &str, is_cached: bool, flush: &str) -> (Value, Value, Value) {
     turn::alone();
     let (_keep, dir) = directory();
     let speed = Speed {
@@ -56,9 +56,8 @@ fn waited(program: &str, is_cached: bool, args: &[&str]) -> (Value, Value, Value
         data.to_str().unwrap(),
     ];
     let finished = Iotrace::record()
-        .flush("250ms")
+        .flush(flush)
         .args(["--waits"])
-        .args(args)
         .command(command);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let report = finished.report();
@@ -91,7 +90,7 @@ fn differences(program: &str, truth: &Value, found: &Value) -> Vec<String> {
     let known = waiting + seconds(&found["running_seconds"]);
     let queued = seconds(&leaves["run_queue"]);
     for (kind, told) in truth.as_object().expect("truth") {
-        if ["pid", "whole", "running"].contains(&kind.as_str()) {
+        if ["pid", "whole", "running", "epochs"].contains(&kind.as_str()) {
             continue;
         }
         let (told, found) = (seconds(told), seconds(&leaves[kind]));
@@ -129,7 +128,12 @@ fn differences(program: &str, truth: &Value, found: &Value) -> Vec<String> {
 
 /// Compares a program's waits with its own clocks; what the report says of its main thread. `verdict`: of the run.
 fn check(program: &str, verdict: &str, is_cached: bool) -> Value {
-    let (truth, found, report) = quiet::measured(|| waited(program, is_cached, &[]));
+    check_at(program, verdict, is_cached, "250ms").1
+}
+
+/// The same at a flush interval; what the program says, and what the report says of its main thread.
+fn check_at(program: &str, verdict: &str, is_cached: bool, flush: &str) -> (Value, Value) {
+    let (truth, found, report) = quiet::measured(|| waited(program, is_cached, flush));
     let seconds = |value: &Value| value.as_f64().expect("seconds");
     let leaf = |name: &str| seconds(&found["leaves"][name]);
     let whole = seconds(&found["running_seconds"]) + seconds(&found["waiting_seconds"]);
@@ -169,7 +173,7 @@ fn check(program: &str, verdict: &str, is_cached: bool) -> Value {
         "{}\n{found:#}\n{truth:#}",
         differences.join("\n")
     );
-    found
+    (truth, found)
 }
 
 /// Of the storage that a thread waited for, that of files by this name.
@@ -205,6 +209,62 @@ fn the_wait_for_a_worker_is_what_the_worker_did() {
     );
     let first = found["files"].as_array().unwrap().first().unwrap();
     assert_eq!(text(first, "phase"), "training");
+}
+
+/// Seconds of a kind of wait.
+fn leaf(of: &Value, kind: &str) -> f64 {
+    of["leaves"][kind].as_f64().expect("seconds")
+}
+
+/// Running and all kinds of waits, seconds.
+fn whole(of: &Value) -> f64 {
+    let leaves = of["leaves"].as_object().expect("leaves").values();
+    let waiting: f64 = leaves.map(|seconds| seconds.as_f64().unwrap()).sum();
+    of["running_seconds"].as_f64().expect("seconds") + waiting
+}
+
+/// Compares what a thread waited for in each epoch with the program's own clocks; storage in each epoch, at least and at most.
+fn epochs(truth: &Value, found: &Value) -> Vec<(f64, f64)> {
+    let told = truth["epochs"].as_array().expect("epochs");
+    let epochs = found["epochs"].as_array().expect("epochs");
+    assert_eq!(epochs.len(), told.len(), "{found:#}");
+    let outside = &found["outside_epochs"];
+    for kind in found["leaves"].as_object().unwrap().keys() {
+        let sum: f64 = epochs.iter().map(|epoch| leaf(epoch, kind)).sum();
+        let all = sum + leaf(outside, kind);
+        assert!((all - leaf(found, kind)).abs() < 1e-6, "{kind}: {found:#}");
+    }
+    for (told, found) in told.iter().zip(epochs) {
+        let (least, most) = (&found["at_least"], &found["at_most"]);
+        let length = found["end"].as_f64().unwrap() - found["start"].as_f64().unwrap();
+        assert!((whole(found) - length).abs() < 1e-6, "{found:#}");
+        assert!(whole(least) <= length + 1e-6 && length <= whole(most) + 1e-6);
+        for kind in ["storage", "loader_cpu"] {
+            let told = told[kind].as_f64().unwrap();
+            let near = NEAR_SECONDS.max(told * NEAR_SHARE);
+            // What the program measures has its time on the run queue in it.
+            let queued = leaf(most, "run_queue");
+            let range = leaf(least, kind) - near..=leaf(most, kind) + near + queued;
+            assert!(range.contains(&told), "{kind} is {told} s: {found:#}");
+        }
+    }
+    let storage = |of: &Value| leaf(of, "storage");
+    let bounds = |epoch: &Value| (storage(&epoch["at_least"]), storage(&epoch["at_most"]));
+    epochs.iter().map(bounds).collect()
+}
+
+#[test]
+fn epochs_differ_in_what_was_waited_for() {
+    let (truth, found) = check_at("epochs", "waits-for-loader", true, "250ms");
+    let [cold, warm, last] = epochs(&truth, &found)[..] else {
+        panic!("three epochs: {found:#}");
+    };
+    let all = leaf(&found, "storage");
+    assert!(cold.0 > 0.5 * all, "{cold:?} of {all}: {found:#}");
+    assert!(warm.1 < cold.0 && last.1 < cold.0, "{found:#}");
+    // With intervals as long as an epoch, bounds are wide and right.
+    let (truth, found) = check_at("epochs", "waits-for-loader", true, "1s");
+    epochs(&truth, &found);
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 pub mod balance;
 pub mod durable;
+pub mod epoch_waits;
 pub mod epochs;
 pub mod findings;
 pub mod merged;
@@ -31,7 +32,11 @@ pub mod whatif;
 
 use balance::Balance;
 use epochs::Epochs;
-use findings::{Finding, thresholds::Thresholds};
+use findings::{
+    Finding,
+    polls::{self, Suspect},
+    thresholds::Thresholds,
+};
 use saves::Event;
 use series::Series;
 use startup::Startup;
@@ -60,6 +65,8 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
     /// Files that were copied, by start.
     pub copies: Copies,
+    /// Main threads of which the timeline tells whether they poll.
+    suspect: Option<Suspect>,
 }
 
 impl Analysis {
@@ -86,6 +93,7 @@ impl Analysis {
             waits,
             findings: Vec::new(),
             copies,
+            suspect: None,
         };
         let saves = &mut analysis.checkpoints;
         durable::judge(model, run, &uses, &analysis.copies, saves);
@@ -94,26 +102,37 @@ impl Analysis {
             analysis.epochs.epochs.clear();
             analysis.epochs.untold = Some(epochs::MAPPED);
         }
-        analysis.findings = findings::find(&findings::Data {
+        analysis.waits.split(model, run, &analysis.epochs);
+        let data = findings::Data {
             model,
             run,
             sorted,
             uses: &uses,
             analysis: &analysis,
             thresholds,
-        });
+        };
+        let (findings, suspect) = (findings::find(&data), polls::suspect(&data));
+        (analysis.findings, analysis.suspect) = (findings, suspect);
         analysis.series = uses.series;
         analysis
     }
 
-    /// Has findings quote predictions. The timeline is only read if one of them asks for it and the run has one that can be
-    /// replayed soon; `read` may fail, and then nothing is quoted.
+    /// Adds what the timeline says: the finding `loader-polls`, and predictions that findings quote. The timeline is only read
+    /// if one of them needs it and the run has one that is not too long; `read` may fail, and then nothing is added.
     pub fn quote<E>(
         &mut self,
         model: &Model,
         run: &Run,
         read: impl FnOnce() -> Result<Vec<Segment>, E>,
     ) -> Result<(), E> {
+        let Some(suspect) = self.suspect.take() else {
+            return findings::predictions::add(&mut self.findings, (model, run), &self.waits, read);
+        };
+        let mut segments = read()?;
+        if let Some(finding) = suspect.find(run, &mut segments) {
+            findings::add(&mut self.findings, finding);
+        }
+        let read = || Ok(segments);
         findings::predictions::add(&mut self.findings, (model, run), &self.waits, read)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use iotrace_common::diag;
 
-use super::startup::Startup;
+use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
 use iotrace_model::{
     Model,
     groups::Groups,
@@ -81,6 +81,18 @@ impl Spent {
         self.0[leaf as usize] += ns;
     }
 
+    /// Leaves out time; no more than there is.
+    pub fn take(&mut self, leaf: Leaf, ns: u64) {
+        let known = &mut self.0[leaf as usize];
+        *known = known.saturating_sub(ns);
+    }
+
+    /// Time by what a thread did: it ran, or waited for something.
+    pub fn parts(&self) -> impl Iterator<Item = (Leaf, u64)> {
+        let all = [Leaf::Running].into_iter().chain(WAITS);
+        all.map(move |leaf| (leaf, self.of(leaf)))
+    }
+
     /// Of a thread that waited.
     pub fn waiting(&self) -> u64 {
         WAITS.map(|leaf| self.of(leaf)).iter().sum()
@@ -114,6 +126,8 @@ pub struct Waiter {
     startup_faults: u64,
     /// In order, where the run is judged by it.
     pub steps: Vec<Step>,
+    /// The same by epoch; none without epochs.
+    pub by_epoch: Option<ByEpoch>,
     /// Processes that computed while it waited for them.
     pub loaders: BTreeSet<u32>,
 }
@@ -203,6 +217,18 @@ impl Waits {
         Self { waiters, judged }
     }
 
+    /// Splits what the judged threads did by epoch.
+    pub(super) fn split(&mut self, model: &Model, run: &Run, epochs: &Epochs) {
+        if epochs.epochs.is_empty() {
+            return;
+        }
+        for waiter in &mut self.waiters[..self.judged] {
+            let end = model.processes()[waiter.process as usize].about.end;
+            let ended = end.map(|end| run.clock.unix_ns(end) - run.start_unix_ns);
+            waiter.by_epoch = Some(ByEpoch::new(&waiter.steps, ended, &epochs.epochs));
+        }
+    }
+
     /// The threads that the run is judged by.
     pub fn judged(&self) -> &[Waiter] {
         &self.waiters[..self.judged]
@@ -275,6 +301,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         files: Vec::new(),
         startup_faults: 0,
         steps: Vec::new(),
+        by_epoch: None,
         loaders: BTreeSet::new(),
     };
     let mut files: BTreeMap<(Option<u32>, &str), (Phase, u64)> = BTreeMap::new();

@@ -11,6 +11,7 @@ mod hangs;
 mod input;
 mod looked;
 mod passes;
+pub(crate) mod polls;
 pub mod predictions;
 mod saving;
 mod starting;
@@ -207,12 +208,29 @@ impl Data<'_> {
             }
         }
         Saving {
+            is_hidden,
+            ..Saving::of(self.run, at_most_ns, confidence, not_looked_at)
+        }
+    }
+}
+
+impl Saving {
+    /// `at_most_ns` nanoseconds of wall time that the job waited, and no more than the run.
+    fn of(
+        run: &Run,
+        at_most_ns: u64,
+        confidence: Confidence,
+        not_looked_at: &'static [&'static str],
+    ) -> Self {
+        let at_most_ns = at_most_ns.min(run.duration_ns);
+        let share = at_most_ns as f64 / run.duration_ns.max(1) as f64;
+        Self {
             at_most_ns,
-            severity: Severity::of_share(self.share_of_run(at_most_ns)),
+            severity: Severity::of_share(share),
             confidence,
             not_looked_at,
             predictions: Predictions::default(),
-            is_hidden,
+            is_hidden: false,
         }
     }
 }
@@ -253,8 +271,19 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(waits::too_few_cpus(data));
     findings.retain(|finding: &Finding| !finding.saving.is_hidden);
     let mut findings = causes::merge(data, findings);
-    findings.sort_by_key(|finding| Reverse(finding.saving.at_most_ns));
+    sort(&mut findings);
     findings
+}
+
+/// Adds a finding.
+pub(super) fn add(findings: &mut Vec<Finding>, finding: Finding) {
+    findings.push(finding);
+    sort(findings);
+}
+
+/// Puts those first that save the most time.
+fn sort(findings: &mut [Finding]) {
+    findings.sort_by_key(|finding| Reverse(finding.saving.at_most_ns));
 }
 
 /// The largest of `items` by `key`, as subjects; those of one size by their names.

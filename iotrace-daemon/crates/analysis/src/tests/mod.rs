@@ -4,6 +4,7 @@ mod durable;
 mod epochs;
 mod findings;
 pub mod job;
+mod polls;
 mod predictions;
 mod saves;
 pub mod timeline;

@@ -2,14 +2,18 @@
 
 use std::io;
 
+use super::checkpoints::{MAX_ROWS, inexact, rest};
 use crate::Report;
-use crate::json::entries::{put_text, seconds};
+use crate::json::entries::{moment, put_text, seconds};
 use crate::text::{
     escape::{escape, shorten},
     table::{Page, Style, Table},
     units::{count, duration, share},
 };
-use iotrace_analysis::waits::{Spent, Step, WAITS, Waiter, name, rank_of};
+use iotrace_analysis::{
+    epoch_waits::{ByEpoch, InEpoch, Within},
+    waits::{Spent, Step, WAITS, Waiter, name, rank_of},
+};
 use iotrace_model::waits::Leaf;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -19,6 +23,9 @@ use std::collections::BTreeMap;
 const MAX_WAITERS: usize = 16;
 
 const MAX_FILES: usize = 8;
+
+/// What a thread waited for that has a column of its own in the table of epochs.
+const MAX_LEAVES: usize = 3;
 
 /// A thread is shown if it has at least this share of the time of the longest.
 const MIN_SHARE: f64 = 0.05;
@@ -75,7 +82,16 @@ fn waiter_text(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io:
         shorten(meaning(leaves[row], waiter).as_bytes(), room)
     });
     page.table(table)?;
-    let files = waiter.files.len();
+    files_text(report, waiter, page)?;
+    match &waiter.by_epoch {
+        Some(by_epoch) => epochs_text(report, by_epoch, &leaves, page),
+        None => Ok(()),
+    }
+}
+
+/// The files of which it waited for storage.
+fn files_text(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io::Result<()> {
+    let (files, whole) = (waiter.files.len(), waiter.spent.whole());
     if files == 0 {
         return Ok(());
     }
@@ -92,6 +108,76 @@ fn waiter_text(report: &Report<'_>, waiter: &Waiter, page: &mut Page<'_>) -> io:
     match files - shown.len() {
         0 => Ok(()),
         more => page.prose(Style::Dim, &format!("{} more files", count(more as u64))),
+    }
+}
+
+/// What a thread did in each epoch: of the leaves with the most time a column each, the others together.
+fn epochs_text(
+    report: &Report<'_>,
+    by_epoch: &ByEpoch,
+    leaves: &[Leaf],
+    page: &mut Page<'_>,
+) -> io::Result<()> {
+    let (shown, others) = leaves.split_at(leaves.len().min(MAX_LEAVES));
+    let mut headings = vec!["EPOCH", "TIME", "RAN"];
+    headings.extend(shown.iter().map(|leaf| heading(*leaf)));
+    if !others.is_empty() {
+        headings.push("ANYTHING ELSE");
+    }
+    let mut table = Table::new(&headings);
+    let mut row = |name: String, ns: u64, within: &Within| {
+        let mut cells = vec![name, duration(ns), some_time(within, &[Leaf::Running])];
+        cells.extend(shown.iter().map(|leaf| some_time(within, &[*leaf])));
+        if !others.is_empty() {
+            cells.push(some_time(within, others));
+        }
+        table.row(cells);
+    };
+    for epoch in by_epoch.epochs.iter().take(MAX_ROWS) {
+        let length = epoch.end.abs_diff(epoch.start);
+        row(epoch.number.to_string(), length, &epoch.within);
+    }
+    let outside = &by_epoch.outside;
+    row("outside".to_owned(), outside.spent.whole(), outside);
+    page.table(table)?;
+    rest(page, by_epoch.epochs.len())?;
+    if by_epoch
+        .epochs
+        .iter()
+        .any(|epoch| epoch.within.uncertain() > 0)
+    {
+        let text = "Waits are recorded by interval: where an epoch begins or ends within one, the time is within bounds.";
+        page.prose(Style::Dim, text)?;
+    }
+    let epochs = &report.analysis.epochs.epochs;
+    inexact(page, epochs.iter().any(|epoch| !epoch.is_exact))
+}
+
+/// Time of some leaves together, within its bounds.
+fn some_time(within: &Within, leaves: &[Leaf]) -> String {
+    let sum = |spent: &Spent| leaves.iter().map(|leaf| spent.of(*leaf)).sum::<u64>();
+    let (least, most) = (sum(&within.at_least), sum(&within.at_most));
+    let [from, to] = [least, most].map(duration);
+    match (most, from == to) {
+        (0, _) => String::new(),
+        (_, true) => to,
+        (_, false) => format!("{from} to {to}"),
+    }
+}
+
+/// A leaf as the heading of a column.
+fn heading(leaf: Leaf) -> &'static str {
+    match leaf {
+        Leaf::Storage => "STORAGE",
+        Leaf::Computing => "LOADER",
+        Leaf::ComputeThreads => "THREADS",
+        Leaf::RunQueue => "CPU",
+        Leaf::Sleep => "SLEEP",
+        Leaf::PageFault => "PAGE FAULTS",
+        Leaf::Network => "NETWORK",
+        Leaf::Other => "OTHERS",
+        Leaf::Unresolved => "NOT KNOWN",
+        Leaf::Running | Leaf::OfThatForChild => "",
     }
 }
 
@@ -118,6 +204,9 @@ const MAX_JSON_FILES: usize = 10_000;
 
 /// Files of a thread in the JSON report without long lists.
 const MAX_SUMMARY_JSON_FILES: usize = 20;
+
+/// Epochs of a thread in the JSON report without long lists.
+const MAX_SUMMARY_JSON_EPOCHS: usize = 100;
 
 /// One object per waiting thread; null where waits were not kept. `is_whole`: with lists that may be long.
 pub fn json(report: &Report<'_>, is_whole: bool) -> Json {
@@ -164,6 +253,16 @@ fn waiter_json(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
         "leaves": leaves(&waiter.spent),
         "files": files,
     });
+    if let Some(by_epoch) = &waiter.by_epoch {
+        let epochs = by_epoch.epochs.iter();
+        let most = if is_whole {
+            usize::MAX
+        } else {
+            MAX_SUMMARY_JSON_EPOCHS
+        };
+        object["epochs"] = epochs.take(most).map(epoch_json).collect();
+        object["outside_epochs"] = Json::Object(within_json(&by_epoch.outside));
+    }
     if is_whole && !waiter.steps.is_empty() {
         let step = |step: &Step| {
             json!({
@@ -175,6 +274,35 @@ fn waiter_json(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
         };
         object["intervals"] = waiter.steps.iter().map(step).collect();
     }
+    object
+}
+
+fn epoch_json(epoch: &InEpoch) -> Json {
+    let mut object = within_json(&epoch.within);
+    object.insert("number".into(), epoch.number.into());
+    object.insert("start".into(), json!(moment(epoch.start)));
+    object.insert("end".into(), json!(moment(epoch.end)));
+    Json::Object(object)
+}
+
+/// What a thread did, and what of it is certain and possible.
+fn within_json(within: &Within) -> Map<String, Json> {
+    let spent = |spent: &Spent| {
+        let mut object = Map::new();
+        object.insert(
+            "running_seconds".into(),
+            json!(seconds(spent.of(Leaf::Running))),
+        );
+        object.insert("leaves".into(), leaves(spent));
+        object
+    };
+    let mut object = spent(&within.spent);
+    object.insert(
+        "waiting_seconds".into(),
+        json!(seconds(within.spent.waiting())),
+    );
+    object.insert("at_least".into(), Json::Object(spent(&within.at_least)));
+    object.insert("at_most".into(), Json::Object(spent(&within.at_most)));
     object
 }
 

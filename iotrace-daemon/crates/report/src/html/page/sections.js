@@ -141,7 +141,19 @@ const sections = (() => {
         { title: "Phase", cell: (file) => named(file.phase) },
         { title: "Waited", number: true, cell: (file) => duration(file.seconds) },
         { title: "of its time", number: true, cell: (file) => share(file.seconds, whole) },
-      ], files)) : null);
+      ], files)) : null,
+      one.epochs?.length ? byEpoch(one, kinds) : null);
+  }
+
+  /** What a main thread did in each epoch, within bounds. */
+  function byEpoch(one, kinds) {
+    const of = (within, kind) => (kind === "running" ? within.running_seconds : within.leaves[kind]);
+    const rows = [...one.epochs, { ...one.outside_epochs, number: "outside" }];
+    return el("details", {}, el("summary", {}, "By epoch"), table(`Waits by epoch of process ${one.pid}`, [
+      { title: "Epoch", cell: (row) => String(row.number) },
+      { title: "Time", number: true, cell: (row) => duration(row.end === undefined ? row.running_seconds + row.waiting_seconds : row.end - row.start) },
+      ...kinds.map((kind) => ({ title: waited[kind][0], number: true, cell: (row) => within(of(row.at_least, kind), of(row.at_most, kind)) })),
+    ], rows));
   }
 
   /** A column for each step, as wide as the step is long. */
