@@ -23,7 +23,7 @@ pub struct Recorder {
     parts: Vec<String>,
     /// Start of the current interval, nanoseconds since the Unix epoch.
     interval_start: i64,
-    /// End of its last step, where nothing was counted since.
+    /// End of its last step.
     step_end: Option<i64>,
 }
 
@@ -84,7 +84,9 @@ impl Recorder {
 
     fn write(&mut self, model: &mut Model, run: &Run, complete: bool) -> Result<(), Error> {
         let run_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
-        let interval_end = self.step_end.take().filter(|_| !complete);
+        let is_stepped = model.dirty_rows().next().is_none();
+        let step_end = self.step_end.take();
+        let interval_end = step_end.filter(|_| is_stepped && !complete);
         let interval_end = interval_end.unwrap_or(run_end);
         if has_news(model) {
             let interval = to_microseconds(Bounds {
