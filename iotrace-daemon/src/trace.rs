@@ -30,8 +30,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 const FIRST_STEPS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(250));
 /// Shortest step if a service counts, which drains for others too.
 const SHARED_STEP: Duration = Duration::from_secs(1);
-/// A step lasts at least so long for each entry that the drain before it took: a drain costs about 2 % of that.
-const STEP_PER_ENTRY: Duration = Duration::from_micros(25);
+/// A step lasts at least so long for each entry that the drain before it took: until it is written it costs about 10 µs.
+const STEP_PER_ENTRY: Duration = Duration::from_micros(500);
 /// Exit code when `--duration` ends a program, as timeout(1)'s.
 const TIMED_OUT: i32 = 124;
 /// Between two looks at the processes.
