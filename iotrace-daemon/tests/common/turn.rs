@@ -4,6 +4,7 @@
 //!
 //! A turn lasts until the test's thread ends. Threads that a test starts have no name and take no turn.
 
+use crate::MAX_SHARING;
 use std::{
     cell::RefCell,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -53,10 +54,7 @@ fn wait_while(is_in_the_way: impl Fn(&Tests) -> bool) -> MutexGuard<'static, Tes
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tests that share the machine at a time, at most. They wait most of the time; more would hold each other up.
-const MAX_SHARING: u32 = 4;
-
-/// Waits until no test has the machine alone and few share it, and keeps others from having it alone while this test runs.
+/// Waits until no test has the machine alone and less than [`MAX_SHARING`] share it, and keeps others from having it alone while this test runs.
 /// Those that share go first: who waits to be alone would hold them up until the last of those that run has ended.
 pub fn share() {
     if thread::current().name().is_none() {

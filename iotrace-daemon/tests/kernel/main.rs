@@ -34,6 +34,7 @@ mod scale;
 mod scheduler;
 mod staging;
 mod strace;
+mod timeline;
 mod trace;
 mod unseen;
 mod untyped;
@@ -41,3 +42,6 @@ mod uprobes;
 mod waits;
 mod ways;
 mod whatif;
+
+/// Tests that share the machine at a time, at most: most load programs, and some compare times.
+const MAX_SHARING: u32 = 2;

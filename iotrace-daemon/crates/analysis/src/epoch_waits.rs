@@ -112,7 +112,10 @@ impl Within {
     fn window(stretches: &[Stretch<'_>], start: i64, end: i64) -> Self {
         let mut found = Self::default();
         for stretch in stretches {
-            let within = stretch.end.min(end).saturating_sub(stretch.start.max(start));
+            let within = stretch
+                .end
+                .min(end)
+                .saturating_sub(stretch.start.max(start));
             let within = u64::try_from(within).unwrap_or(0);
             let length = stretch.end.abs_diff(stretch.start);
             if within == 0 {
