@@ -11,7 +11,6 @@ use std::{
 use anyhow::Context as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use iotrace_model::host;
 use iotrace_service::{
     config::DEFAULT_SOCKET,
     socket::protocol::{Answer, Ask, Begun, Record, Refusal, Request, Sums, VERSION, Wish, line},
@@ -89,8 +88,7 @@ enum Over {
 
 enum Heard {
     Batch(Batch),
-    /// With the moment at which it was heard.
-    All(Sums, u64),
+    All(Sums),
     Over(Sums, Over),
 }
 
@@ -160,10 +158,10 @@ impl Remote {
     fn take(&mut self, heard: Heard) -> Option<Taken> {
         match heard {
             Heard::Batch(batch) => Some(Taken::Batch(batch)),
-            Heard::All(sums, until) => {
+            Heard::All(sums) => {
                 let stats = sums.drains;
                 self.sums = sums;
-                Some(Taken::All { stats, until })
+                Some(Taken::All(stats))
             }
             Heard::Over(sums, over) => {
                 if !matches!(over, Over::Lost(_)) {
@@ -207,7 +205,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
             let batch = unpack(kind, &body);
             Heard::Batch(batch.context("what the service sends breaks off")?)
         }
-        Answer::All(sums) => Heard::All(sums, host::monotonic()),
+        Answer::All(sums) => Heard::All(sums),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
         Answer::Error { .. }
         | Answer::Begun(_)

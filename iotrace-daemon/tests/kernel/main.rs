@@ -34,7 +34,6 @@ mod scale;
 mod scheduler;
 mod staging;
 mod strace;
-mod timeline;
 mod trace;
 mod unseen;
 mod untyped;

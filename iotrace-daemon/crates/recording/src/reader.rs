@@ -98,7 +98,6 @@ fn read_part(
         run,
         minor,
         interval: None,
-        step: None,
         sampled_ns: 0,
     };
     tables::read(directory, clock, &mut restored)?;

@@ -72,6 +72,6 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         phase: row.phase.0,
         ns: row.ns,
     });
-    into.cover(row.interval);
+    into.interval = Some(row.interval);
     Ok(())
 }

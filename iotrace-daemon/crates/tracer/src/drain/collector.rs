@@ -27,13 +27,8 @@ const ANEW: u8 = 2;
 /// What comes from the thread.
 pub enum Taken {
     Batch(Batch),
-    /// Everything that was done before the last [`Collector::ask`] has come.
-    All {
-        /// What draining has cost so far.
-        stats: Stats,
-        /// Calls that ended before this moment are in it, later ones are not; `CLOCK_MONOTONIC` nanoseconds.
-        until: u64,
-    },
+    /// Everything that was done before the last [`Collector::ask`] has come; what draining has cost so far.
+    All(Stats),
 }
 
 /// A draining thread.
@@ -154,10 +149,7 @@ fn collect(
             drain.look(false, &mut sink);
         }
         if all {
-            send(Taken::All {
-                stats: drain.stats(),
-                until: drain.flipped(),
-            });
+            send(Taken::All(drain.stats()));
         }
     }
 }
