@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsString;
 
 use anyhow::{Context as _, Result};
-use serde_json::Value;
 
 use crate::cmd;
 use crate::fuzz;
@@ -13,23 +12,19 @@ use crate::setup::{self, Purpose};
 /// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
 /// not root, cargo runs every test binary through sudo (and builds them as the user we are).
 pub fn task(args: &[OsString]) -> Result<()> {
+    with(args, &[])?;
     // Arguments choose tests.
-    if !args.is_empty() {
-        return with(args, &[]);
+    if args.is_empty() {
+        fuzz::task(&fuzz::Options {
+            targets: Vec::new(),
+            seconds: FUZZ_SECONDS,
+        })?;
     }
-    setup::ensure(&PURPOSES)?;
-    run_all()?;
-    fuzz::task(&fuzz::Options {
-        targets: Vec::new(),
-        seconds: FUZZ_SECONDS,
-    })
+    Ok(())
 }
 
-/// What all tests need.
-const PURPOSES: [Purpose; 3] = [Purpose::Build, Purpose::Dist, Purpose::Test];
-
 /// How long hostile input is made for each target: a minute for all.
-const FUZZ_SECONDS: u64 = 12;
+const FUZZ_SECONDS: u64 = 10;
 
 /// Unit tests of what a user without privileges is not told.
 const NEED_ROOT: [&str; 4] = [
@@ -67,43 +62,11 @@ pub fn fast(args: &[OsString]) -> Result<()> {
 
 /// As [`task`] with these variables in the environment.
 pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
-    setup::ensure(&PURPOSES)?;
+    setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
     run(args, variables)
 }
 
-/// Tests that trace. Each waits for its turn, so there are more threads than tests that run at a time.
-const TRACING: [&str; 2] = ["kernel", "service"];
-const THREADS_OF_TRACING: &str = "12";
-
-/// Runs all tests, where all tools are there. Fails after the last, where one has failed.
-fn run_all() -> Result<()> {
-    let mut tracing = Vec::new();
-    let mut rest: Vec<OsString> = vec!["--lib".into(), "--bins".into()];
-    for test in integration_tests()? {
-        let of_kind = match TRACING.contains(&&*test) {
-            true => &mut tracing,
-            false => &mut rest,
-        };
-        of_kind.extend(["--test".into(), test.into()]);
-    }
-    let others = run(&rest, &[]);
-    let tracing = run(&tracing, &[("RUST_TEST_THREADS", THREADS_OF_TRACING)]);
-    others.and(tracing)
-}
-
-/// The names of the workspace's integration tests.
-fn integration_tests() -> Result<Vec<String>> {
-    let mut metadata = cmd::cargo();
-    metadata.args(["metadata", "--locked", "--no-deps", "--format-version", "1"]);
-    let metadata: Value = serde_json::from_str(&cmd::stdout_of(&mut metadata)?)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
-    let tests = targets.filter(|target| target["kind"][0] == "test");
-    let names = tests.filter_map(|target| Some(target["name"].as_str()?.to_owned()));
-    Ok(names.collect())
-}
-
-/// Runs the tests that these arguments choose, with these variables in the environment, where all tools are there.
+/// The same, where all tools are there.
 pub fn run(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     let mut test = cmd::cargo();
     test.args(["test", "--locked", "--no-fail-fast"]).args(args);

@@ -29,10 +29,8 @@ pub use run::Iotrace;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A directory on the disk's own filesystem, gone at the end; its path has no symbolic link in it. What a test puts into it
-/// may be in the page cache, which others drop: it takes its turn.
+/// A directory on the disk's own filesystem, gone at the end; its path has no symbolic link in it.
 pub fn directory() -> (TempDir, PathBuf) {
-    turn::share();
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().canonicalize().expect("its path");
     (dir, path)

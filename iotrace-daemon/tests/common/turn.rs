@@ -1,69 +1,33 @@
-//! Whose turn it is. The tests of a program run as threads, several at a time. One that measures times or memory must not
-//! share the machine with others, nor one that does so much that others lose by it, nor one that looks at all processes of a
-//! user or at the logs of all jobs.
+//! Whose turn it is. The tests of a program run as threads, several at a time; one that measures times or memory must not
+//! share the machine with others, nor one that does so much that others lose by it.
 //!
 //! A turn lasts until the test's thread ends. Threads that a test starts have no name and take no turn.
 
-use crate::MAX_SHARING;
 use std::{
     cell::RefCell,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     thread,
 };
 
-static TESTS: Mutex<Tests> = Mutex::new(Tests {
-    sharing: 0,
-    is_one_alone: false,
-});
-static ENDED: Condvar = Condvar::new();
-
-/// Those that have a turn.
-struct Tests {
-    sharing: u32,
-    is_one_alone: bool,
-}
+static MACHINE: RwLock<()> = RwLock::new(());
 
 enum Turn {
-    Shared,
-    Alone,
+    Shared(#[expect(dead_code, reason = "held, not used")] RwLockReadGuard<'static, ()>),
+    Alone(#[expect(dead_code, reason = "held, not used")] RwLockWriteGuard<'static, ()>),
 }
 
 thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut tests = tests();
-        match self {
-            Self::Shared => tests.sharing -= 1,
-            Self::Alone => tests.is_one_alone = false,
-        }
-        ENDED.notify_all();
-    }
-}
-
-fn tests() -> MutexGuard<'static, Tests> {
-    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits while `is_in_the_way` is true of those that have a turn.
-fn wait_while(is_in_the_way: impl Fn(&Tests) -> bool) -> MutexGuard<'static, Tests> {
-    ENDED
-        .wait_while(tests(), |tests| is_in_the_way(tests))
-        .unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits until no test has the machine alone and less than [`MAX_SHARING`] share it, and keeps others from having it alone while this test runs.
-/// Those that share go first: who waits to be alone would hold them up until the last of those that run has ended.
+/// Waits until no test has the machine alone, and keeps others from having it so while this test runs.
 pub fn share() {
     if thread::current().name().is_none() {
         return;
     }
     TURN.with_borrow_mut(|turn| {
         turn.get_or_insert_with(|| {
-            wait_while(|tests| tests.is_one_alone || tests.sharing == MAX_SHARING).sharing += 1;
-            Turn::Shared
+            Turn::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
         });
     });
 }
@@ -74,12 +38,13 @@ pub fn alone() {
         return;
     }
     TURN.with_borrow_mut(|turn| {
-        if matches!(turn, Some(Turn::Alone)) {
+        if matches!(turn, Some(Turn::Alone(_))) {
             return;
         }
         // Its own share would be waited for.
         *turn = None;
-        wait_while(|tests| tests.is_one_alone || tests.sharing > 0).is_one_alone = true;
-        *turn = Some(Turn::Alone);
+        *turn = Some(Turn::Alone(
+            MACHINE.write().unwrap_or_else(PoisonError::into_inner),
+        ));
     });
 }

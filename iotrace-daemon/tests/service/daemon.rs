@@ -14,7 +14,7 @@ use crate::common::{
     self,
     compare::Counts,
     daemon::{self, Answer, Daemon, Mounted, Sample, sum},
-    tool, truth, turn,
+    tool, truth,
 };
 use serde_json::Value;
 
@@ -316,7 +316,6 @@ fn needs_the_capabilities_of_its_unit_and_names_those_that_are_missing() {
 
 #[test]
 fn too_many_jobs_are_counted_together() {
-    turn::alone();
     let mounted = Mounted::new();
     let mut command = daemon::command();
     command.args(["--max-series", "100"]);
@@ -342,7 +341,6 @@ fn too_many_jobs_are_counted_together() {
 
 #[test]
 fn forgets_files_and_counts_them_exactly() {
-    turn::alone();
     let mounted = Mounted::new();
     let mut command = daemon::command();
     command.args(["--max-files", "1000"]);

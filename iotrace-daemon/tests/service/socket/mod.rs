@@ -26,7 +26,7 @@ use crate::common::{
     self,
     compare::{self, same},
     run::wait_for,
-    text, truth, turn,
+    text, truth,
 };
 use serde_json::Value;
 use service::{OTHER, Service, USER};
@@ -171,7 +171,6 @@ fn output_goes_no_further_than_its_user_may_write() {
 
 #[test]
 fn what_runs_with_other_rights_is_left_out() {
-    turn::alone();
     let service = Service::start(&[]);
     let (home, secrets) = (service.home(USER), service.home(0));
     let helper = service.dir().join("helper");
