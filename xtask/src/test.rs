@@ -71,24 +71,22 @@ pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     run(args, variables)
 }
 
-/// Tests that trace. Each waits for its turn, so there are more threads than tests that run at a time.
-const TRACING: [&str; 2] = ["kernel", "service"];
-const THREADS_OF_TRACING: &str = "12";
+/// Tests that wait most of the time. There are more threads than tests that run at a time, because each waits for its turn.
+const WAITING: &str = "service";
+const THREADS_OF_WAITING: &str = "12";
 
 /// Runs all tests, where all tools are there. Fails after the last, where one has failed.
 fn run_all() -> Result<()> {
-    let mut tracing = Vec::new();
-    let mut rest: Vec<OsString> = vec!["--lib".into(), "--bins".into()];
+    let mut others: Vec<OsString> = vec!["--lib".into(), "--bins".into()];
     for test in integration_tests()? {
-        let of_kind = match TRACING.contains(&&*test) {
-            true => &mut tracing,
-            false => &mut rest,
-        };
-        of_kind.extend(["--test".into(), test.into()]);
+        if test != WAITING {
+            others.extend(["--test".into(), test.into()]);
+        }
     }
-    let others = run(&rest, &[]);
-    let tracing = run(&tracing, &[("RUST_TEST_THREADS", THREADS_OF_TRACING)]);
-    others.and(tracing)
+    let waiting = ["--test".into(), WAITING.into()];
+    let others = run(&others, &[]);
+    let waiting = run(&waiting, &[("RUST_TEST_THREADS", THREADS_OF_WAITING)]);
+    others.and(waiting)
 }
 
 /// The names of the workspace's integration tests.

@@ -13,13 +13,15 @@ use std::{
 
 static TESTS: Mutex<Tests> = Mutex::new(Tests {
     sharing: 0,
+    waiting_to_be_alone: 0,
     is_one_alone: false,
 });
 static ENDED: Condvar = Condvar::new();
 
-/// Those that have a turn.
+/// Those that have a turn or wait for it.
 struct Tests {
     sharing: u32,
+    waiting_to_be_alone: u32,
     is_one_alone: bool,
 }
 
@@ -54,15 +56,18 @@ fn wait_while(is_in_the_way: impl Fn(&Tests) -> bool) -> MutexGuard<'static, Tes
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until no test has the machine alone and less than [`MAX_SHARING`] share it, and keeps others from having it alone while this test runs.
-/// Those that share go first: who waits to be alone would hold them up until the last of those that run has ended.
+/// Waits until less than [`MAX_SHARING`] tests share the machine and none has it alone or waits for that, and keeps others
+/// from having it alone while this test runs.
 pub fn share() {
     if thread::current().name().is_none() {
         return;
     }
     TURN.with_borrow_mut(|turn| {
         turn.get_or_insert_with(|| {
-            wait_while(|tests| tests.is_one_alone || tests.sharing == MAX_SHARING).sharing += 1;
+            wait_while(|tests| {
+                tests.is_one_alone || tests.waiting_to_be_alone > 0 || tests.sharing == MAX_SHARING
+            })
+            .sharing += 1;
             Turn::Shared
         });
     });
@@ -79,7 +84,11 @@ pub fn alone() {
         }
         // Its own share would be waited for.
         *turn = None;
-        wait_while(|tests| tests.is_one_alone || tests.sharing > 0).is_one_alone = true;
+        tests().waiting_to_be_alone += 1;
+        let mut tests = wait_while(|tests| tests.is_one_alone || tests.sharing > 0);
+        tests.waiting_to_be_alone -= 1;
+        tests.is_one_alone = true;
+        drop(tests);
         *turn = Some(Turn::Alone);
     });
 }

@@ -197,7 +197,7 @@ fn is_loaded(id: u32) -> bool {
 fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
     turn::alone();
     let seconds = std::env::var("IOTRACE_CHURN_SECONDS")
-        .map_or(20, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
+        .map_or(40, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
     let length = Duration::from_secs(seconds);
     let mounted = Mounted::new();
     let mut command = daemon::command();
@@ -351,7 +351,7 @@ fn logs_of_many_jobs_are_exact() {
     /// Memory of the service with all logs open.
     const MOST_MIB: f64 = 400.0;
     let seconds = std::env::var("IOTRACE_CHURN_SECONDS")
-        .map_or(15, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
+        .map_or(30, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
     let mounted = Mounted::new();
     let logs = mounted.path.join("logs");
     let config = tempfile::NamedTempFile::new().unwrap();
