@@ -258,7 +258,7 @@ fn epochs(truth: &Value, found: &Value) -> Vec<(f64, f64)> {
 #[test]
 fn epochs_differ_in_what_was_waited_for() {
     // What an epoch's edge cuts is uncertain: with short intervals it is little.
-    let (truth, found) = check_at("epochs", "waits-for-loader", true, "50ms");
+    let (truth, found, _) = waited("epochs", true, "50ms");
     let [cold, warm, last] = epochs(&truth, &found)[..] else {
         panic!("three epochs: {found:#}");
     };
@@ -266,7 +266,7 @@ fn epochs_differ_in_what_was_waited_for() {
     assert!(cold.0 > 0.25 * all, "{cold:?} of {all}: {found:#}");
     assert!(warm.1 < cold.0 && last.1 < cold.0, "{found:#}");
     // With intervals as long as an epoch, bounds are wide and right.
-    let (truth, found) = check_at("epochs", "waits-for-loader", true, "1s");
+    let (truth, found, _) = waited("epochs", true, "1s");
     epochs(&truth, &found);
 }
 
