@@ -125,6 +125,18 @@ impl Slow {
         slow
     }
 
+    /// Mounts it with 24 samples of 1 MiB, `sample-00.bin` and so on.
+    pub fn of_samples(at: &Path, speed: Speed) -> Self {
+        let names: Vec<String> = (0..24)
+            .map(|index| format!("sample-{index:02}.bin"))
+            .collect();
+        let files: Vec<_> = names
+            .iter()
+            .map(|name| (name.as_str(), 1 << 20, speed))
+            .collect();
+        Self::mount(at, &files, speed)
+    }
+
     /// Answers nothing from here on, until it is dropped.
     pub fn hang(&self) {
         self.hangs.store(true, Relaxed);

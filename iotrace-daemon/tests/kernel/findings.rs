@@ -1126,16 +1126,9 @@ fn taking_samples(variant: &str) -> (Value, Value) {
         read: ms(50),
         ..Speed::default()
     };
-    let names: Vec<String> = (0..24)
-        .map(|index| format!("sample-{index:02}.bin"))
-        .collect();
-    let files: Vec<(&str, u64, Speed)> = names
-        .iter()
-        .map(|name| (name.as_str(), MIB, speed))
-        .collect();
-    let job = Job::new()
-        .slow("train", &files, speed)
-        .options(&["--waits=timeline"]);
+    let mut job = Job::new().options(&["--waits=timeline"]);
+    let mounted = Slow::of_samples(&job.path("train"), speed);
+    job.mounted.push(mounted);
     let (truth, data) = (job.path("truth.json"), job.path("train"));
     let arguments = [variant.as_ref(), truth.as_ref(), data.as_ref()];
     let report = job.script("polls.py", &arguments);

@@ -31,15 +31,8 @@ fn waited(program: &str, is_cached: bool, flush: &str) -> (Value, Value, Value) 
         is_cached,
         ..Speed::default()
     };
-    let names: Vec<String> = (0..24)
-        .map(|index| format!("sample-{index:02}.bin"))
-        .collect();
-    let files: Vec<(&str, u64, Speed)> = names
-        .iter()
-        .map(|name| (name.as_str(), 1 << 20, speed))
-        .collect();
     let data = dir.join("train");
-    let _slow = Slow::mount(&data, &files, speed);
+    let _slow = Slow::of_samples(&data, speed);
     let truth = dir.join("truth.json");
     let python = python();
     // What the interpreter reads at its start is in no truth: without this it may come from a slow disk.

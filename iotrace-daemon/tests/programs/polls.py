@@ -90,36 +90,35 @@ def pausing_with_loader(paths, truth):
     worker.join()
 
 
-def blocking(paths, truth):
-    """What is advised: a call that returns when the sample is there."""
+def receiving(paths, step, wait=lambda ours, worker: None):
+    """Takes each sample from a pipe, for which it may wait in a way of its own first, then does a step."""
     ours, theirs = multiprocessing.Pipe()
     worker = started(paths, theirs.send)
     for _ in paths:
+        wait(ours, worker)
         ours.recv()
-        compute(0.002)
+        step()
     worker.join()
+
+
+def blocking(paths, truth):
+    """What is advised: a call that returns when the sample is there."""
+    receiving(paths, lambda: compute(0.002))
 
 
 def blocking_with_timeout(paths, truth):
     """The same, in a loop in which it looks whether the loader lives."""
-    ours, theirs = multiprocessing.Pipe()
-    worker = started(paths, theirs.send)
-    for _ in paths:
+
+    def wait(ours, worker):
         while not ours.poll(SLEEP):
             assert worker.is_alive()
-        ours.recv()
-        compute(0.002)
-    worker.join()
+
+    receiving(paths, lambda: compute(0.002), wait)
 
 
 def emulated(paths, truth):
     """Sleeps instead of computing, once a step, as benchmarks of storage do."""
-    ours, theirs = multiprocessing.Pipe()
-    worker = started(paths, theirs.send)
-    for _ in paths:
-        ours.recv()
-        time.sleep(0.03)
-    worker.join()
+    receiving(paths, lambda: time.sleep(0.03))
 
 
 def main():

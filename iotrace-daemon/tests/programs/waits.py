@@ -119,19 +119,7 @@ def by_pipe(directory):
 
 def epochs(directory):
     """Three passes, each by a worker of its own: storage is slow in the first one, later ones find all in memory."""
-    paths = files(directory)
-    told = []
-    for _ in range(3):
-        ours, theirs = multiprocessing.Pipe()
-        log = Log()
-        worker = multiprocessing.Process(
-            target=load, args=(paths, theirs.send_bytes, theirs.send)
-        )
-        worker.start()
-        waits = consume(len(paths), ours.recv_bytes)
-        log.rows = ours.recv()
-        worker.join()
-        told.append(log.within(waits))
+    told = [by_pipe(directory) for _ in range(3)]
     kinds = ("storage", "loader_cpu")
     return {kind: sum(epoch[kind] for epoch in told) for kind in kinds} | {"epochs": told}
 

@@ -30,8 +30,8 @@ const CORPUS: [(&str, &[&str]); 3] = [
     ("loads", &["resumed", "shards", "evaluated_by_another"]),
     ("epochs", &["shuffled", "staged", "workers", "with_saves"]),
 ];
-/// Programs that are recorded at a time.
-const RECORDERS: usize = 4;
+/// Programs that are recorded at a time, at most.
+const MAX_RECORDERS: usize = 4;
 /// Phases that are compared; what a program needs to start begins before it is of its job.
 const PHASES: [&str; 3] = ["training", "checkpoint", "restore"];
 
@@ -130,7 +130,7 @@ fn the_service_says_what_the_report_says() {
     });
     let programs: Vec<_> = programs.zip(7000..).collect();
     let mut runs: Vec<Run> = thread::scope(|scope| {
-        let some = programs.chunks(programs.len().div_ceil(RECORDERS));
+        let some = programs.chunks(programs.len().div_ceil(MAX_RECORDERS));
         let recorders = some.map(|some| {
             scope.spawn(|| -> Vec<Run> {
                 let some = some.iter();

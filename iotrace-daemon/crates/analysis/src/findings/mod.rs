@@ -168,13 +168,9 @@ impl Data<'_> {
         self.analysis.waits.exposed(self.run)
     }
 
-    /// Nanoseconds as a share of the run; 0 for a run without time.
+    /// As [`share_of`], of the run that is looked at.
     fn share_of_run(&self, ns: u64) -> f64 {
-        if self.run.duration_ns == 0 {
-            0.0
-        } else {
-            ns as f64 / self.run.duration_ns as f64
-        }
+        share_of(self.run, ns)
     }
 
     /// Of time in calls of a phase, summed over threads, the wall time of the run that it took at most, nanoseconds.
@@ -214,6 +210,15 @@ impl Data<'_> {
     }
 }
 
+/// Nanoseconds as a share of a run; 0 for a run without time.
+fn share_of(run: &Run, ns: u64) -> f64 {
+    if run.duration_ns == 0 {
+        0.0
+    } else {
+        ns as f64 / run.duration_ns as f64
+    }
+}
+
 impl Saving {
     /// `at_most_ns` nanoseconds of wall time that the job waited, and no more than the run.
     fn of(
@@ -223,10 +228,9 @@ impl Saving {
         not_looked_at: &'static [&'static str],
     ) -> Self {
         let at_most_ns = at_most_ns.min(run.duration_ns);
-        let share = at_most_ns as f64 / run.duration_ns.max(1) as f64;
         Self {
             at_most_ns,
-            severity: Severity::of_share(share),
+            severity: Severity::of_share(share_of(run, at_most_ns)),
             confidence,
             not_looked_at,
             predictions: Predictions::default(),

@@ -13,12 +13,12 @@ use iotrace_model::{
     waits::{Leaf, Waited},
 };
 
-const SAMPLES: u64 = 40;
+const SAMPLE_COUNT: u64 = 40;
 /// How long a sample takes, milliseconds.
 const SAMPLE_MS: u64 = 50;
-const RUN_MS: u64 = SAMPLE_MS * SAMPLES;
+const RUN_MS: u64 = SAMPLE_MS * SAMPLE_COUNT;
 /// Sleeps of the main thread for one sample, from when to when.
-const SLEEPS: [(u64, u64); 3] = [(2, 18), (18, 34), (34, 50)];
+const SLEEP_TIMES_MS: [(u64, u64); 3] = [(2, 18), (18, 34), (34, 50)];
 
 /// A job whose main thread slept; `loader` reads training data.
 fn job(loader: u32) -> Job {
@@ -40,13 +40,13 @@ fn job(loader: u32) -> Job {
             by: None,
             file: None,
             phase: 0,
-            ns: ms * SAMPLES * MS,
+            ns: ms * SAMPLE_COUNT * MS,
         });
     }
     job.flush(RUN_MS);
     job.run.timeline = Some(TimelineRun {
         cpus: 2,
-        segments: 5 * SAMPLES,
+        segments: 5 * SAMPLE_COUNT,
         dropped: 0,
     });
     job
@@ -58,7 +58,7 @@ fn timeline(sleeps: &[(u64, u64)], is_woken: bool, cause: Cause) -> Vec<Segment>
         segment(MAIN, [0; 3], Cause::Born, None),
         segment(WORKER, [0; 3], Cause::Born, Some(MAIN)),
     ];
-    for sample in 0..SAMPLES {
+    for sample in 0..SAMPLE_COUNT {
         let from = SAMPLE_MS * sample;
         let at = |ms: u64| from + ms;
         let sleep = |(off, on): &(u64, u64)| [at(*off), at(*on), at(*on)];
@@ -89,16 +89,20 @@ fn polls(job: &Job, segments: Vec<Segment>) -> Option<Finding> {
 
 #[test]
 fn the_last_sleep_of_each_loop_is_lost() {
-    let found = polls(&job(WORKER), timeline(&SLEEPS, false, Cause::Storage)).expect("found");
-    assert_eq!(found.saving.at_most_ns, 16 * SAMPLES * MS);
+    let found = polls(
+        &job(WORKER),
+        timeline(&SLEEP_TIMES_MS, false, Cause::Storage),
+    )
+    .expect("found");
+    assert_eq!(found.saving.at_most_ns, 16 * SAMPLE_COUNT * MS);
     for (name, value) in [
         (
             "polled_seconds",
-            Value::Seconds((48 * SAMPLES) as f64 / 1e3),
+            Value::Seconds((48 * SAMPLE_COUNT) as f64 / 1e3),
         ),
         ("share_of_time", Value::Share(0.96)),
-        ("waits", Value::Count(SAMPLES)),
-        ("sleeps", Value::Count(3 * SAMPLES)),
+        ("waits", Value::Count(SAMPLE_COUNT)),
+        ("sleeps", Value::Count(3 * SAMPLE_COUNT)),
         ("mean_sleep_seconds", Value::Seconds(0.016)),
         ("loader_processes", Value::Count(1)),
     ] {
@@ -113,13 +117,13 @@ fn other_sleeps_are_no_polling() {
         let found = polls(job, segments);
         assert!(found.is_none(), "{what}: {found:?}");
     };
-    let polling = || timeline(&SLEEPS, false, Cause::Storage);
+    let polling = || timeline(&SLEEP_TIMES_MS, false, Cause::Storage);
     silent("no loader", &job(MAIN), polling());
-    let idle = timeline(&SLEEPS, false, Cause::Thread);
+    let idle = timeline(&SLEEP_TIMES_MS, false, Cause::Thread);
     silent("the loader is idle", &job(WORKER), idle);
-    let once = timeline(&SLEEPS[..1], false, Cause::Storage);
+    let once = timeline(&SLEEP_TIMES_MS[..1], false, Cause::Storage);
     silent("one sleep a step", &job(WORKER), once);
-    let woken = timeline(&SLEEPS[..2], true, Cause::Storage);
+    let woken = timeline(&SLEEP_TIMES_MS[..2], true, Cause::Storage);
     silent("a call with a timeout", &job(WORKER), woken);
     // The other thread runs: the main thread waits for the lock of the interpreter.
     let mut locked = polling();
@@ -134,7 +138,7 @@ fn other_sleeps_are_no_polling() {
     let mut cut = job(WORKER);
     cut.run.timeline = Some(TimelineRun {
         cpus: 2,
-        segments: 5 * SAMPLES,
+        segments: 5 * SAMPLE_COUNT,
         dropped: 1,
     });
     silent("a part of the timeline", &cut, polling());

@@ -24,7 +24,7 @@ const MAX_WAITERS: usize = 16;
 
 const MAX_FILES: usize = 8;
 
-/// What a thread waited for that has a column of its own in the table of epochs.
+/// Kinds of waits that have a column of their own in the table of epochs.
 const MAX_LEAVES: usize = 3;
 
 /// A thread is shown if it has at least this share of the time of the longest.
