@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 
 use crate::cmd;
 use crate::fuzz;
@@ -12,16 +13,20 @@ use crate::setup::{self, Purpose};
 /// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
 /// not root, cargo runs every test binary through sudo (and builds them as the user we are).
 pub fn task(args: &[OsString]) -> Result<()> {
-    with(args, &[])?;
     // Arguments choose tests.
-    if args.is_empty() {
-        fuzz::task(&fuzz::Options {
-            targets: Vec::new(),
-            seconds: FUZZ_SECONDS,
-        })?;
+    if !args.is_empty() {
+        return with(args, &[]);
     }
-    Ok(())
+    setup::ensure(&PURPOSES)?;
+    run_all()?;
+    fuzz::task(&fuzz::Options {
+        targets: Vec::new(),
+        seconds: FUZZ_SECONDS,
+    })
 }
+
+/// What all tests need.
+const PURPOSES: [Purpose; 3] = [Purpose::Build, Purpose::Dist, Purpose::Test];
 
 /// How long hostile input is made for each target: a minute for all.
 const FUZZ_SECONDS: u64 = 10;
@@ -62,11 +67,41 @@ pub fn fast(args: &[OsString]) -> Result<()> {
 
 /// As [`task`] with these variables in the environment.
 pub fn with(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
-    setup::ensure(&[Purpose::Build, Purpose::Dist, Purpose::Test])?;
+    setup::ensure(&PURPOSES)?;
     run(args, variables)
 }
 
-/// The same, where all tools are there.
+/// Tests that wait most of the time. There are more threads than tests that run at a time, because each waits for its turn.
+const WAITING: &str = "service";
+const THREADS_OF_WAITING: &str = "12";
+
+/// Runs all tests, where all tools are there. Fails after the last, where one has failed.
+fn run_all() -> Result<()> {
+    let mut others: Vec<OsString> = vec!["--lib".into(), "--bins".into()];
+    for test in integration_tests()? {
+        if test != WAITING {
+            others.extend(["--test".into(), test.into()]);
+        }
+    }
+    let waiting = ["--test".into(), WAITING.into()];
+    let others = run(&others, &[]);
+    let waiting = run(&waiting, &[("RUST_TEST_THREADS", THREADS_OF_WAITING)]);
+    others.and(waiting)
+}
+
+/// The names of the workspace's integration tests.
+fn integration_tests() -> Result<Vec<String>> {
+    let mut metadata = cmd::cargo();
+    metadata.args(["metadata", "--locked", "--no-deps", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_str(&cmd::stdout_of(&mut metadata)?)?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let tests = targets.filter(|target| target["kind"][0] == "test");
+    let names = tests.filter_map(|target| Some(target["name"].as_str()?.to_owned()));
+    Ok(names.collect())
+}
+
+/// Runs the tests that these arguments choose, with these variables in the environment, where all tools are there.
 pub fn run(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
     let mut test = cmd::cargo();
     test.args(["test", "--locked", "--no-fail-fast"]).args(args);

@@ -97,8 +97,7 @@ pub fn command() -> Command {
 
 impl Daemon {
     pub fn start(command: &mut Command) -> Self {
-        // A service sees the whole machine: what other tests do is in its counts, its memory and its bounds.
-        turn::alone();
+        turn::share();
         let mut child = command.spawn().expect("iotrace starts");
         let stderr = child.stderr.take().expect("its standard error");
         let mut daemon = Self {

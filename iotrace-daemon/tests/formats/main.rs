@@ -19,3 +19,6 @@ mod report_jobs;
 mod selection;
 mod sql;
 mod tensorboard;
+
+/// Tests that share the machine at a time, at most: those that record load programs.
+const MAX_SHARING: u32 = 2;

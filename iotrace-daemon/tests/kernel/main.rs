@@ -41,3 +41,6 @@ mod uprobes;
 mod waits;
 mod ways;
 mod whatif;
+
+/// Tests that share the machine at a time, at most: most load programs, and some compare times.
+const MAX_SHARING: u32 = 2;

@@ -21,7 +21,7 @@ use iotrace_service::jobs::about::About;
 
 use crate::common::{
     daemon::{self, Daemon, Mounted, Sample, sum},
-    tool,
+    tool, turn,
 };
 
 const JOBS: u32 = 200;
@@ -195,6 +195,7 @@ fn is_loaded(id: u32) -> bool {
 
 #[test]
 fn what_comes_and_goes_is_counted_and_leaves_nothing_behind() {
+    turn::alone();
     let seconds = std::env::var("IOTRACE_CHURN_SECONDS")
         .map_or(40, |text| text.parse().expect("IOTRACE_CHURN_SECONDS"));
     let length = Duration::from_secs(seconds);
@@ -346,6 +347,7 @@ fn long_job(number: u32, file: &Path, stop: &Path) -> Child {
 
 #[test]
 fn logs_of_many_jobs_are_exact() {
+    turn::alone();
     /// Memory of the service with all logs open.
     const MOST_MIB: f64 = 400.0;
     let seconds = std::env::var("IOTRACE_CHURN_SECONDS")

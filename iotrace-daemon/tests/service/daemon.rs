@@ -14,7 +14,7 @@ use crate::common::{
     self,
     compare::Counts,
     daemon::{self, Answer, Daemon, Mounted, Sample, sum},
-    tool, truth,
+    tool, truth, turn,
 };
 use serde_json::Value;
 
@@ -316,6 +316,7 @@ fn needs_the_capabilities_of_its_unit_and_names_those_that_are_missing() {
 
 #[test]
 fn too_many_jobs_are_counted_together() {
+    turn::alone();
     let mounted = Mounted::new();
     let mut command = daemon::command();
     command.args(["--max-series", "100"]);
@@ -341,6 +342,7 @@ fn too_many_jobs_are_counted_together() {
 
 #[test]
 fn forgets_files_and_counts_them_exactly() {
+    turn::alone();
     let mounted = Mounted::new();
     let mut command = daemon::command();
     command.args(["--max-files", "1000"]);

@@ -177,7 +177,7 @@ fn a_killed_front_comes_back_and_no_count_is_lost() {
     fs::write(&config, "").unwrap();
     daemon.signal(libc::SIGHUP);
     assert!(daemon.says().contains("reloaded"));
-    let writer = Writer::start(&mounted, "4242");
+    let writer = Writer::start(&mounted, "5242");
     let mut front = daemon.front();
     for number in 1..=3 {
         signal(front, libc::SIGKILL);
@@ -192,8 +192,8 @@ fn a_killed_front_comes_back_and_no_count_is_lost() {
             "{said}"
         );
     }
-    let bytes = writer.end(&mounted, "4242");
-    counted(&daemon, "4242", bytes);
+    let bytes = writer.end(&mounted, "5242");
+    counted(&daemon, "5242", bytes);
     let samples = daemon.scrape();
     assert!(sum(&samples, "iotrace_front_resident_memory_bytes", &[]) > 1e6);
     let (status, _) = daemon.end(libc::SIGTERM);
@@ -216,7 +216,7 @@ fn a_stopped_front_does_not_disturb_the_counting() {
         .env("WATCHDOG_USEC", "400000");
     let mut daemon = Daemon::start(&mut command);
     let front = daemon.front();
-    let writer = Writer::start(&mounted, "77");
+    let writer = Writer::start(&mounted, "5277");
     stop(front);
     // The tracer hears of a reload, too, and looks at its data all the time.
     daemon.signal(libc::SIGHUP);
@@ -244,9 +244,9 @@ fn a_stopped_front_does_not_disturb_the_counting() {
         signs > 10 && longest < Duration::from_secs(10),
         "{signs}, {longest:?}"
     );
-    let bytes = writer.end(&mounted, "77");
+    let bytes = writer.end(&mounted, "5277");
     restarted(&daemon, front);
-    counted(&daemon, "77", bytes);
+    counted(&daemon, "5277", bytes);
     let mut said = daemon.says();
     said.push_str(&daemon.says());
     assert!(

@@ -19,7 +19,7 @@ use crate::common::{
     daemon::{self, Daemon, Mounted},
     run::wait_for,
     slow::{Slow, Speed},
-    tool,
+    tool, turn,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -310,6 +310,7 @@ fn a_full_disk_costs_logs_and_not_the_service() {
 
 #[test]
 fn the_oldest_logs_are_removed_first() {
+    turn::alone();
     let mounted = Mounted::new();
     let (_dir, base) = common::directory();
     let logs = base.join("logs");
@@ -343,6 +344,7 @@ fn the_oldest_logs_are_removed_first() {
 
 #[test]
 fn formats_and_findings_are_made_at_the_end() {
+    turn::alone();
     let mounted = Mounted::new();
     open_to_all(&mounted.path);
     let (_dir, base) = common::directory();
@@ -653,6 +655,7 @@ fn a_units_log_is_its_users_if_all_its_processes_are() {
 
 #[test]
 fn a_process_that_lives_for_a_moment_makes_a_units_log_roots() {
+    turn::alone();
     let attack = Attack::new();
     let programs = attack.base.display();
     let visitor = |user: u32, group: &Group, work: &str| {
@@ -809,6 +812,7 @@ fn a_batch_jobs_log_is_its_users_and_has_nothing_of_roots_processes() {
 
 #[test]
 fn the_end_of_a_log_is_no_way_around_who_may_read_it() {
+    turn::alone();
     let attack = Attack::new();
     let numbers: Vec<String> = (8501..=8510)
         .map(|number: u32| number.to_string())

@@ -17,3 +17,6 @@ mod slurm;
 mod socket;
 mod units;
 mod unreadable;
+
+/// Tests that share the machine at a time, at most: they wait for the service most of the time.
+const MAX_SHARING: u32 = 4;

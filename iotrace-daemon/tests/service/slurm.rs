@@ -31,12 +31,12 @@ fn script(name: &str, variables: &[(&str, &str)]) -> Output {
 #[test]
 fn the_prolog_notes_a_job_and_the_epilog_forgets_it() {
     let sluid = sluid("AAAAAA");
-    let job = [("SLURM_JOB_ID", "4242"), ("SLURM_JOB_SLUID", &*sluid)];
+    let job = [("SLURM_JOB_ID", "992"), ("SLURM_JOB_SLUID", &*sluid)];
     let note = Path::new(JOBS).join(&sluid);
     for _ in 0..2 {
         let out = script("prolog", &job);
         assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
-        assert_eq!(fs::read_link(&note).unwrap(), Path::new("4242"));
+        assert_eq!(fs::read_link(&note).unwrap(), Path::new("992"));
     }
     let out = script("epilog", &job);
     assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");

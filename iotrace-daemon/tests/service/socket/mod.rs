@@ -26,7 +26,7 @@ use crate::common::{
     self,
     compare::{self, same},
     run::wait_for,
-    text, truth,
+    text, truth, turn,
 };
 use serde_json::Value;
 use service::{OTHER, Service, USER};
@@ -42,7 +42,7 @@ fn a_users_program_is_recorded_to_the_call() {
         let home = service.home(USER);
         let mut args = vec![service.workload.as_path(), Path::new(mode), home.path()];
         args.extend(more.map(Path::new));
-        let record = service.record(USER).env("SLURM_JOB_ID", "4242");
+        let record = service.record(USER).env("SLURM_JOB_ID", "5342");
         let record = record.env("SLURM_STEP_ID", "0").env("SLURM_PROCID", "3");
         let finished = record.command(args);
         assert_eq!(finished.code(), 0, "{}", finished.stderr);
@@ -53,7 +53,7 @@ fn a_users_program_is_recorded_to_the_call() {
         processes.iter().for_each(|process| same(process, &report));
         let found = compare::process(&report, processes[0].pid);
         assert_eq!(found["uid"], USER, "{mode}");
-        assert_eq!(found["job"], "slurm:4242", "{mode}");
+        assert_eq!(found["job"], "slurm:5342", "{mode}");
         assert_eq!(found["rank"], 3, "{mode}");
     }
 }
@@ -171,6 +171,7 @@ fn output_goes_no_further_than_its_user_may_write() {
 
 #[test]
 fn what_runs_with_other_rights_is_left_out() {
+    turn::alone();
     let service = Service::start(&[]);
     let (home, secrets) = (service.home(USER), service.home(0));
     let helper = service.dir().join("helper");

@@ -11,6 +11,7 @@ use std::{
 use serde_json::Value;
 
 use super::service::{self, OTHER, Service, USER};
+use crate::common::turn;
 use iotrace_common::op::class;
 use iotrace_model::{
     Model,
@@ -99,6 +100,7 @@ fn go(mut child: Child) {
 
 #[test]
 fn sixteen_clients_are_told_of_their_own_to_the_byte_and_of_nothing_else() {
+    turn::alone();
     let service = Service::start(&[]);
     let before = service.descriptors();
     let kernel_objects = |all: &[PathBuf]| {
@@ -178,6 +180,7 @@ fn a_service_that_ends_tells_the_rest_and_why() {
 
 #[test]
 fn names_in_directories_of_others_stay_theirs() {
+    turn::alone();
     let service = Service::start(&[]);
     let home = service.home(USER);
     let secret = service.home(OTHER);
@@ -236,12 +239,14 @@ fn details(model: &Model) -> BTreeMap<String, [u64; 4]> {
 /// A parent that is recorded at detail basic, its child at detail full, another process at basic, all at once.
 #[test]
 fn detail_full_is_of_its_recording_alone() {
+    turn::alone();
     detail_is_by_recording(&[]);
 }
 
 /// With the programs for kernels before 5.15, which newer ones run as well.
 #[test]
 fn detail_full_is_of_its_recording_alone_in_older_kernels() {
+    turn::alone();
     detail_is_by_recording(&[("IOTRACE_TEST_PROGRAMS", "compat_510")]);
 }
 
