@@ -34,6 +34,7 @@ mod scale;
 mod scheduler;
 mod staging;
 mod strace;
+mod timeline;
 mod trace;
 mod unseen;
 mod untyped;

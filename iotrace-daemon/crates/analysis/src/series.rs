@@ -98,6 +98,48 @@ impl Span {
     }
 }
 
+/// From the start of the first to the end of the last of some calls, `CLOCK_MONOTONIC` nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// Nothing was counted.
+    #[default]
+    Empty,
+    Known {
+        first: u64,
+        last: u64,
+    },
+    /// Of something that was counted the time is not known.
+    Unknown,
+}
+
+impl Extent {
+    fn of(counters: &Counters) -> Self {
+        let (first, last) = (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]);
+        if first == 0 || last < first {
+            return Self::Unknown;
+        }
+        Self::Known { first, last }
+    }
+
+    /// Of both.
+    fn join(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Empty, one) | (one, Self::Empty) => one,
+            (
+                Self::Known { first, last },
+                Self::Known {
+                    first: other_first,
+                    last: other_last,
+                },
+            ) => Self::Known {
+                first: first.min(other_first),
+                last: last.max(other_last),
+            },
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// One interval.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -110,6 +152,8 @@ pub struct Slice {
     pub merged: Vec<((u32, usize), Span)>,
     /// By process, with its calls that opened no file.
     pub processes: Vec<(u32, Flow)>,
+    /// When it was done, by the place of the phase; then of calls that opened no file.
+    pub extents: [Extent; Phase::ALL.len() + 1],
 }
 
 /// All intervals in which something happened, in order.
@@ -124,6 +168,7 @@ pub(super) struct Filling {
     bounds: Option<(i64, i64)>,
     phases: [Flow; Phase::ALL.len()],
     processes: BTreeMap<u32, Flow>,
+    extents: [Extent; Phase::ALL.len() + 1],
     /// By process and phase.
     merged: BTreeMap<(u32, usize), Span>,
     series: Series,
@@ -144,6 +189,9 @@ impl Filling {
             self.bounds = Some(bounds);
         }
         self.processes.entry(process).or_default().add(&flow);
+        if phases.is_empty() {
+            self.extend(Phase::ALL.len(), &flow, counters);
+        }
         let apart = (phases.len() > 1).then(|| {
             let (reads, rest) = split(counters);
             (Flow::of(&reads), Flow::of(&rest))
@@ -156,11 +204,18 @@ impl Filling {
             };
             let phase = usize::from(phase.code()) - 1;
             self.phases[phase].add(&part);
+            self.extend(phase, &part, counters);
             let span = Span::of(counters, part.io.merged_ns);
             if span.ns > 0 {
                 let entry = self.merged.entry((process, phase));
                 entry.and_modify(|known| known.add(&span)).or_insert(span);
             }
+        }
+    }
+
+    fn extend(&mut self, place: usize, flow: &Flow, counters: &Counters) {
+        if !flow.io.is_zero() {
+            self.extents[place] = self.extents[place].join(Extent::of(counters));
         }
     }
 
@@ -174,6 +229,7 @@ impl Filling {
             phases: std::mem::take(&mut self.phases),
             merged: std::mem::take(&mut self.merged).into_iter().collect(),
             processes: std::mem::take(&mut self.processes).into_iter().collect(),
+            extents: std::mem::take(&mut self.extents),
         });
     }
 

@@ -40,10 +40,8 @@
   }
 
   function note() {
-    const { start, end, merged } = data.series;
-    const longest = Math.max(...start.map((from, i) => end[i] - from));
-    const parts = [`Means over the recording's intervals, of up to ${format.duration(longest)}.`];
-    if (merged > 1) parts.push(`Each step is ${merged} intervals.`);
+    const interval = format.duration(data.series.longest_interval);
+    const parts = [`Means from the first operation of a phase to its last, in each of the recording's intervals of up to ${interval}.`];
     if (report.checkpoints?.length) parts.push("Triangles and lines across are checkpoints.");
     parts.push("Drag to look closer, double-click to go back.");
     return parts.join(" ");

@@ -1,5 +1,5 @@
-// The timeline: bytes, operations or time in I/O per second by phase, over the flush intervals, with checkpoints and
-// epochs. Intervals are what was recorded: nothing between two flushes is known, so steps are drawn and no curves.
+// The timeline: bytes, operations or time in I/O per second by phase, with checkpoints and epochs. A bar is from the
+// first operation of a phase in an interval of the recording to the last: more is not known, so bars are drawn and no curves.
 "use strict";
 
 const timeline = (() => {
@@ -103,7 +103,7 @@ const timeline = (() => {
     function readoutText(index, time) {
       const position = times[index] > time ? index - 1 : index;
       const bin = bins[position] ?? -1;
-      if (bin < 0) return `${format.duration(time)}: nothing recorded`;
+      if (bin < 0) return `${format.duration(time)}: no operations`;
       const parts = [`${format.duration(series.start[bin])} to ${format.duration(series.end[bin])}`];
       for (const [measure, title] of KINDS[kind].charts) {
         const values = data.phases.filter((phase) => shown.has(phase))
