@@ -166,6 +166,7 @@ impl Report<'_> {
             phases: Default::default(),
             merged: merged.copied().collect(),
             processes: Vec::new(),
+            extents: slice.extents,
         };
         let spans = || own.merged.iter().map(|(_, span)| span);
         let first = spans().map(|span| span.bounds().0).min()?;
