@@ -1,16 +1,33 @@
 //! Merged time over processes, from what each did in each interval: exact where they do not overlap, else within bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::series::{Slice, Span};
 use iotrace_phases::phase::Phase;
 
 /// Of the phases that are chosen, over all processes of some intervals.
 pub fn of_slices(slices: &[Slice], run_ns: u64, is_chosen: impl Fn(Phase) -> bool) -> (u64, u64) {
+    let spans = apart(slices, is_chosen);
+    over(spans.map(|(_, bounds)| bounds).collect(), run_ns)
+}
+
+/// From when to when the merged time of each process and interval lies, and how much it is. That of one process does not overlap
+/// itself: what a call that an interval's end cuts adds to the next interval is after the last call that ended in this one.
+fn apart(
+    slices: &[Slice],
+    is_chosen: impl Fn(Phase) -> bool,
+) -> impl Iterator<Item = (u32, (u64, u64, u64))> {
+    let mut ends: HashMap<u32, u64> = HashMap::new();
     let spans = slices
         .iter()
-        .flat_map(|slice| by_process(slice, &is_chosen));
-    over(spans.map(|(_, span)| bounds(&span)).collect(), run_ns)
+        .flat_map(move |slice| by_process(slice, &is_chosen));
+    spans.map(move |(process, span)| {
+        let (start, end, ns) = bounds(&span);
+        let before = ends.entry(process).or_default();
+        let start = start.max((*before).min(end - ns));
+        *before = end.max(*before);
+        (process, (start, end, ns))
+    })
 }
 
 /// What each process did in an interval in the phases that are chosen.
@@ -32,13 +49,8 @@ pub fn by_group(
     group_of: impl Fn(u32) -> u32,
 ) -> BTreeMap<u32, (u64, u64)> {
     let mut spans: BTreeMap<u32, Vec<(u64, u64, u64)>> = BTreeMap::new();
-    for slice in slices {
-        for (process, span) in by_process(slice, |_| true) {
-            spans
-                .entry(group_of(process))
-                .or_default()
-                .push(bounds(&span));
-        }
+    for (process, bounds) in apart(slices, |_| true) {
+        spans.entry(group_of(process)).or_default().push(bounds);
     }
     let groups = spans.into_iter();
     groups
@@ -88,6 +100,29 @@ pub fn over(mut spans: Vec<(u64, u64, u64)>, run_ns: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process in phase 0 of an interval.
+    fn slice(process: u32, first: u64, last: u64, ns: u64) -> Slice {
+        Slice {
+            start_ns: 0,
+            end_ns: 0,
+            phases: Default::default(),
+            merged: vec![((process, 0), Span { first, last, ns })],
+            processes: Vec::new(),
+            extents: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_call_that_an_interval_cuts_does_not_overlap_its_own_process() {
+        // Of two threads one is in a call from 7 to 20, and the interval ends at 11.
+        let mut slices = vec![slice(1, 0, 10, 10), slice(1, 7, 30, 18)];
+        assert_eq!(of_slices(&slices, 100, |_| true), (28, 28));
+        assert_eq!(by_group(&slices, 100, |_| 5)[&5], (28, 28));
+        // What others do at that time is known within bounds.
+        slices.push(slice(2, 5, 30, 10));
+        assert_eq!(of_slices(&slices, 100, |_| true), (28, 30));
+    }
 
     #[test]
     fn processes_one_behind_the_other_add_up() {
