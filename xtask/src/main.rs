@@ -15,8 +15,10 @@ mod ci;
 mod cmd;
 mod demo;
 mod dist;
+mod experiments;
 mod fuzz;
 mod lint;
+mod page;
 mod run;
 mod scoreboard;
 mod setup;
@@ -70,6 +72,8 @@ enum Task {
     },
     /// Run programs that say themselves what they did, and print how many of iotrace's conclusions are right.
     Scoreboard(scoreboard::Options),
+    /// Repeat experiments of published studies, and compare iotrace with the programs' own clocks.
+    Experiments(experiments::Options),
     /// Measure what iotrace costs the programs that it traces.
     Bench {
         #[command(subcommand)]
@@ -114,6 +118,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test { fast: true, args } => test::fast(&args),
         Task::Test { fast: false, args } => test::task(&args),
         Task::Scoreboard(options) => scoreboard::task(&options),
+        Task::Experiments(options) => experiments::task(&options),
         Task::Bench { bench } => bench::task(&bench),
         Task::Demo { demo } => demo::task(&demo),
         Task::Vm(options) => vm::task(&options),

@@ -9,6 +9,7 @@
 pub mod cache;
 pub mod compare;
 pub mod daemon;
+pub mod experiment;
 pub mod export;
 pub mod fio;
 pub mod golden;

@@ -8,6 +8,7 @@ mod checkpoints;
 mod corpus;
 mod darshan;
 mod exact;
+mod experiments;
 mod findings;
 mod fio;
 mod full;

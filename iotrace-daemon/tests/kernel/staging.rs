@@ -3,7 +3,9 @@
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use crate::common::{
-    Iotrace, directory, number, python,
+    Iotrace, directory,
+    experiment::{self, Number},
+    number, python,
     slow::{Slow, Speed},
 };
 use serde_json::Value;
@@ -113,6 +115,11 @@ fn staging_the_files_saves_what_was_foretold() {
         .command(&program);
     let after = seconds(&second.stdout);
     let saved = before - after;
+    experiment::keep(
+        "Staged small files",
+        "6 % of the bytes",
+        &[Number::Seconds("saved", saved, saves)],
+    );
     assert!(saved > 1.0, "{before} s, then {after} s");
     assert!(
         (saves - saved).abs() < saved * 0.05 + 0.05,

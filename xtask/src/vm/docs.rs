@@ -1,40 +1,19 @@
 //! The part of docs/reference/kernel-support.md that a run writes.
 
 use std::fmt::Write as _;
-use std::fs;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::cmd;
+use crate::page;
 
 use super::table::Table;
 
 const FILE: &str = "docs/reference/kernel-support.md";
-/// The written part stands between these.
-const BEGIN: &str = "<!-- begin: written by `cargo xtask vm --write-docs` -->\n";
-const END: &str = "<!-- end -->\n";
+const COMMAND: &str = "cargo xtask vm --write-docs";
 
 /// Replaces the part by this table.
 pub fn write(table: &Table) -> Result<()> {
-    let path = cmd::root().join(FILE);
-    let old = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
-    let new = replaced(&old, &part(table)).with_context(|| {
-        format!(
-            "{FILE} has lost the lines `{}` and `{}`",
-            BEGIN.trim_end(),
-            END.trim_end()
-        )
-    })?;
-    fs::write(&path, new).with_context(|| format!("cannot write {FILE}"))?;
-    eprintln!("vm: wrote {FILE}");
-    Ok(())
-}
-
-/// The text with another part between the two lines.
-fn replaced(text: &str, part: &str) -> Option<String> {
-    let (before, rest) = text.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{part}{END}{after}"))
+    page::write(FILE, COMMAND, &part(table))
 }
 
 fn part(table: &Table) -> String {
@@ -56,19 +35,4 @@ fn part(table: &Table) -> String {
     }
     part.push('\n');
     part
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rest_of_the_page_stays() {
-        let page = format!("a\n{BEGIN}old\n{END}b\n");
-        assert_eq!(
-            replaced(&page, "new\n"),
-            Some(format!("a\n{BEGIN}new\n{END}b\n"))
-        );
-        assert_eq!(replaced("nothing", "new"), None);
-    }
 }
