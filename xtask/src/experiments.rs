@@ -136,6 +136,7 @@ fn difference(number: &Number) -> String {
         true => format!("{:+.1} ms", (iotrace - program) * 1e3),
         false => format!("{:+.1} %", (iotrace / program - 1.0) * 100.0),
     }
+    .replace("-0.0", "+0.0")
 }
 
 fn digits(number: f64) -> String {
