@@ -327,7 +327,7 @@ impl Daemon {
                             batch.apply(&mut self.model);
                         }
                     }
-                    Some(Taken::All(stats)) => {
+                    Some(Taken::All { stats, .. }) => {
                         // Those who asked since the drain began wait for the next one.
                         let done = asked.pop_front().unwrap_or_default();
                         self.answer(done.questions);

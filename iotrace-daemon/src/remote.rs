@@ -11,6 +11,7 @@ use std::{
 use anyhow::Context as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use iotrace_model::host;
 use iotrace_service::{
     config::DEFAULT_SOCKET,
     socket::protocol::{Answer, Ask, Begun, Record, Refusal, Request, Sums, VERSION, Wish, line},
@@ -88,7 +89,8 @@ enum Over {
 
 enum Heard {
     Batch(Batch),
-    All(Sums),
+    /// With the moment at which it was heard.
+    All(Sums, u64),
     Over(Sums, Over),
 }
 
@@ -158,10 +160,10 @@ impl Remote {
     fn take(&mut self, heard: Heard) -> Option<Taken> {
         match heard {
             Heard::Batch(batch) => Some(Taken::Batch(batch)),
-            Heard::All(sums) => {
+            Heard::All(sums, until) => {
                 let stats = sums.drains;
                 self.sums = sums;
-                Some(Taken::All(stats))
+                Some(Taken::All { stats, until })
             }
             Heard::Over(sums, over) => {
                 if !matches!(over, Over::Lost(_)) {
@@ -205,7 +207,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
             let batch = unpack(kind, &body);
             Heard::Batch(batch.context("what the service sends breaks off")?)
         }
-        Answer::All(sums) => Heard::All(sums),
+        Answer::All(sums) => Heard::All(sums, host::monotonic()),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
         Answer::Error { .. }
         | Answer::Begun(_)

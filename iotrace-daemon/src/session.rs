@@ -140,6 +140,13 @@ impl Session {
         self.run.duration_ns = self.started.elapsed().as_nanos() as u64;
     }
 
+    /// Ends a step: what the model holds was done before `until`, `CLOCK_MONOTONIC` nanoseconds.
+    pub fn end_step(&mut self, until: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end_step(&mut self.model, &self.run.clock, until);
+        }
+    }
+
     /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
     pub fn flush(&mut self) {
         self.tick();

@@ -103,7 +103,7 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
         tokio::select! {
             taken = source.next() => match taken {
                 Some(Taken::Batch(batch)) => batch.apply(&mut model),
-                Some(Taken::All(_)) => {}
+                Some(Taken::All { .. }) => {}
                 None => anyhow::bail!(
                     "nothing more is counted: {}",
                     source.reason().unwrap_or("the kernel side has ended")

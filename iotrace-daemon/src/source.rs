@@ -38,6 +38,19 @@ impl Source {
         }
     }
 
+    /// The same without CPU time, which takes a look at every thread of the machine.
+    pub fn ask_for_counters(&mut self) {
+        match self {
+            Self::Own { collector, .. } => collector.ask_for_counters(),
+            Self::Service(remote) => remote.ask(),
+        }
+    }
+
+    /// Whether a service counts, whose drains cost others time.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Service(_))
+    }
+
     /// Has the CPU time of the processes in scope counted from now on.
     pub fn begin_anew(&mut self) {
         if let Self::Own { collector, .. } = self {

@@ -26,6 +26,12 @@ const FLUSH_STAGES: [(Duration, Duration); 2] = [
     (Duration::from_secs(30), Duration::from_secs(1)),
 ];
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
+/// Until when since the start the first steps last so long; twice as long until twice as late, and so on.
+const FIRST_STEPS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(250));
+/// Shortest step if a service counts, which drains for others too.
+const SHARED_STEP: Duration = Duration::from_secs(1);
+/// A step lasts at least so long for each entry that the drain before it took: until it is written it costs about 10 µs.
+const STEP_PER_ENTRY: Duration = Duration::from_micros(500);
 /// Exit code when `--duration` ends a program, as timeout(1)'s.
 const TIMED_OUT: i32 = 124;
 /// Between two looks at the processes.
@@ -141,9 +147,10 @@ impl Trace {
             .map(|duration| session.started + duration);
         let mut look = ticks(TICK);
         let mut flush = Box::pin(tokio::time::sleep(flush_interval(session)));
+        let mut step = Box::pin(tokio::time::sleep(step_length(session, self.least_step())));
         // There is nothing yet to look at.
         look.reset();
-        let mut asked = false;
+        let mut asked = None;
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
                 .into_iter()
@@ -156,11 +163,16 @@ impl Trace {
                         batch.apply(&mut session.model);
                         self.source.probe(&mapped, &session.model);
                     }
-                    Some(Taken::All(_)) => {
-                        self.flush(session)?;
-                        // Counted from here: a slow disk must not be given one part behind the other.
-                        flush.as_mut().reset((Instant::now() + flush_interval(session)).into());
-                        asked = false;
+                    Some(Taken::All { stats, until }) => {
+                        session.end_step(until);
+                        if asked.take() == Some(Asked::Flush) {
+                            self.flush(session)?;
+                            // Counted from here: a slow disk must not be given one part behind the other.
+                            flush.as_mut().reset((Instant::now() + flush_interval(session)).into());
+                        }
+                        let entries = u32::try_from(stats.last_entries).unwrap_or(u32::MAX);
+                        let least = self.least_step().max(STEP_PER_ENTRY * entries);
+                        step.as_mut().reset((Instant::now() + step_length(session, least)).into());
                     }
                     None => if self.is_over(session) { return Ok(()) },
                 },
@@ -172,9 +184,20 @@ impl Trace {
                         return Ok(());
                     }
                 }
-                () = &mut flush, if !asked && !self.over => {
+                () = &mut flush, if asked.is_none() && !self.over => {
                     self.source.ask();
-                    asked = true;
+                    asked = Some(Asked::Flush);
+                }
+                () = &mut step, if asked.is_none() && !self.over => {
+                    let left = flush.deadline().saturating_duration_since(tokio::time::Instant::now());
+                    let length = step_length(session, self.least_step());
+                    if left < length / 2 {
+                        // The flush ends it.
+                        step.as_mut().reset(flush.deadline() + length);
+                    } else {
+                        self.source.ask_for_counters();
+                        asked = Some(Asked::Step);
+                    }
                 }
                 status = ended(&mut self.child) => {
                     session.run.exit_code = Some(child::exit_code(status?));
@@ -184,6 +207,14 @@ impl Trace {
                 _ = self.signals.terminate.recv() => if self.interrupted(session, libc::SIGTERM) { return Ok(()) },
                 () = until(next) => if self.time_is_up() { return Ok(()) },
             }
+        }
+    }
+
+    /// Shortest time between two drains for a step.
+    fn least_step(&self) -> Duration {
+        match self.source.is_shared() {
+            true => SHARED_STEP,
+            false => Duration::ZERO,
         }
     }
 
@@ -285,6 +316,29 @@ impl Trace {
         }
         Ok(())
     }
+}
+
+/// What the source was asked for a drain for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// To end a step.
+    Step,
+    /// To end a step and to write a part.
+    Flush,
+}
+
+/// How long the next step lasts, which is `least` at least.
+fn step_length(session: &Session, least: Duration) -> Duration {
+    step_at(session.started.elapsed()).max(least)
+}
+
+/// How long a step lasts so long after the start: a run of any length has some hundreds.
+fn step_at(elapsed: Duration) -> Duration {
+    let (mut until, mut step) = FIRST_STEPS;
+    while elapsed >= until {
+        (until, step) = (until * 2, step * 2);
+    }
+    step
 }
 
 /// How long the next interval lasts: the start of a run is short and eventful.

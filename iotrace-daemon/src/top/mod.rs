@@ -220,7 +220,7 @@ impl Top {
                             batch.apply(&mut self.model);
                             continue;
                         }
-                        Some(Taken::All(_)) => self.take()?,
+                        Some(Taken::All { .. }) => self.take()?,
                         None => anyhow::bail!(
                             "nothing more is counted: {}",
                             self.source.reason().unwrap_or("the kernel side has ended")

@@ -719,11 +719,14 @@ fn the_start_of_a_run_is_flushed_often() {
         assert_eq!(finished.code(), 0, "{}", finished.stderr);
         let meta = fs::read_to_string(finished.recording.join("meta.json")).unwrap();
         let meta: Value = serde_json::from_str(&meta).unwrap();
-        // Of one interval there is one slice in the series, too.
         let slices = compare::list(&finished.report(), "time_series").len();
         (meta["parts"].as_array().unwrap().len(), slices)
     };
     let (often, slices) = parts(Iotrace::bare().entries("4096"));
     assert!(often >= 3 && slices >= 3, "{often} parts, {slices} slices");
-    assert_eq!(parts(Iotrace::record()), (1, 1));
+    let (once, slices) = parts(Iotrace::record());
+    assert!(
+        once == 1 && slices >= 3,
+        "steps are no flushes: {slices} slices"
+    );
 }

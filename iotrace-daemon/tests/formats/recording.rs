@@ -266,6 +266,51 @@ fn the_report_is_the_same_again() {
 }
 
 #[test]
+fn steps_of_one_part_are_read_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let directory = dir.path().join("recording");
+    let (mut model, mut run) = (Model::with_history(), run());
+    let mut recorder = Recorder::create(&directory, &run).unwrap();
+    let start = run.clock.monotonic_ns(run.start_unix_ns);
+    let read = |model: &mut Model, at: u64| {
+        let at = start + at * SECOND;
+        let counters = counted(&[
+            (counters::READS, 1),
+            (counters::BYTES_READ, 100),
+            (counters::FIRST_OPERATION, at - 50),
+            (counters::LAST_OPERATION, at - 10),
+        ]);
+        model.add(P, Place::File(file(7)), &counters);
+        model.add(Q, Place::Overflow, &counted(&[(counters::READS, 1)]));
+        at
+    };
+    for at in [1, 2, 4] {
+        let until = read(&mut model, at);
+        recorder.end_step(&mut model, &run.clock, until);
+    }
+    // Without anything to count.
+    recorder.end_step(&mut model, &run.clock, start + 5 * SECOND);
+    read(&mut model, 6);
+    run.duration_ns = 6 * SECOND;
+    recorder.flush(&mut model, &run).unwrap();
+    read(&mut model, 7);
+    run.duration_ns = 8 * SECOND;
+    recorder.finish(&mut model, &run).unwrap();
+    assert_eq!(
+        parts(&directory),
+        ["meta.json", "part-000001", "part-000002"]
+    );
+    let recorded = iotrace_recording::read(&directory).unwrap_or_else(|error| panic!("{error}"));
+    let (live, again) = (json(&model, &run), json(&recorded.model, &recorded.run));
+    assert_eq!(live, again);
+    let steps = live["time_series"].as_array().unwrap().iter();
+    let bounds = steps.map(|step| ["start", "end"].map(|key| step[key].as_f64().unwrap().round()));
+    let expected = [[0.0, 1.0], [1.0, 2.0], [2.0, 4.0], [5.0, 6.0], [6.0, 8.0]];
+    assert_eq!(bounds.collect::<Vec<_>>(), expected);
+    assert_eq!(sum_of(&recorded.model).operations, 10);
+}
+
+#[test]
 fn what_a_killed_recorder_leaves_is_read() {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("recording");

@@ -1,4 +1,5 @@
-//! The picture of a run has bars where the run did I/O, and none where it did none. A failure shows both as text:
+//! The picture of a run has bars where the run did I/O, and none where it did none, also without a flush. A failure shows both
+//! as text:
 //!
 //! ```text
 //! bursts: training
@@ -14,7 +15,7 @@ use serde_json::Value;
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/timeline.py");
 /// Seconds of a column of the picture.
 const COLUMN: f64 = 0.05;
-/// How far from I/O a bar may reach: an interval of the recording, and a drain that comes late.
+/// How far from I/O a bar may reach: a step of the recording, and a drain that comes late.
 const REACH: f64 = 0.35;
 
 /// Bars: from when to when, seconds since the start of the run.
@@ -82,7 +83,7 @@ fn check(run: &str) {
     let made = Command::new(python).args(arguments).output();
     let made = made.expect("python3");
     assert!(made.status.success(), "{made:?}");
-    let finished = Iotrace::bare().entries("4096").command(program(run));
+    let finished = Iotrace::record().command(program(run));
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let (truth, report) = finished.truth_and_report();
     let page = dir.join("report.html");

@@ -140,7 +140,7 @@ impl Extent {
     }
 }
 
-/// One interval.
+/// One step: what was counted between two drains.
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// Nanoseconds since the start of the run.
@@ -156,7 +156,7 @@ pub struct Slice {
     pub extents: [Extent; Phase::ALL.len() + 1],
 }
 
-/// All intervals in which something happened, in order.
+/// All steps in which something happened, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     pub slices: Vec<Slice>,

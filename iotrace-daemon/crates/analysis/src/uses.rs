@@ -161,7 +161,7 @@ impl Uses {
             },
             filling: Filling::default(),
         };
-        model.each_interval(bounds, |bounds, delta| pass.take(bounds, &delta));
+        model.each_step(bounds, |bounds, delta| pass.take(bounds, &delta));
         pass.take_spans();
         let mut uses = pass.uses;
         uses.series = pass.filling.finish();

@@ -200,7 +200,7 @@ impl<'a> Export<'a> {
             .map(|row| Used::new(&row.cell.total(), self.sorted(row.file)))
             .collect();
         let mut intervals: Vec<Interval> = Vec::new();
-        self.model.each_interval(self.bounds(), |bounds, delta| {
+        self.model.each_step(self.bounds(), |bounds, delta| {
             let Some(place) = places[delta.process as usize] else {
                 return;
             };

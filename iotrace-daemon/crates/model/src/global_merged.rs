@@ -12,8 +12,10 @@ pub type Times = [Time; GROUPS];
 /// Merged time over all processes, of each node that has it.
 #[derive(Clone, Debug, Default)]
 pub struct GlobalMerged {
-    /// Since the last [`GlobalMerged::settle`].
+    /// Since the last [`GlobalMerged::step`] or [`GlobalMerged::settle`].
     interval: Option<Times>,
+    /// Steps since the last [`GlobalMerged::settle`].
+    steps: Vec<(Bounds, Times)>,
     /// Of the whole run, by node.
     nodes: BTreeMap<u32, Times>,
     history: Vec<(Bounds, Times)>,
@@ -26,15 +28,32 @@ impl GlobalMerged {
         absorb(self.nodes.entry(0).or_default(), times);
     }
 
-    /// What was measured since the last [`GlobalMerged::settle`]; none where it is not kept.
-    pub fn interval(&self) -> Option<&Times> {
-        self.interval.as_ref()
+    /// Adds what a recording says of a step.
+    pub fn restore(&mut self, bounds: Bounds, times: &Times) {
+        match self.steps.iter_mut().find(|(of, _)| *of == bounds) {
+            Some((_, known)) => absorb(known, times),
+            None => self.steps.push((bounds, *times)),
+        }
+        absorb(self.nodes.entry(0).or_default(), times);
     }
 
-    /// Ends the interval, which had these bounds.
-    pub fn settle(&mut self, bounds: Bounds) {
-        self.history
+    /// What was measured in the steps since the last [`GlobalMerged::settle`], the rest of the interval included; nothing
+    /// where it is not kept.
+    pub fn steps(&self, rest: Bounds) -> impl Iterator<Item = (Bounds, &Times)> {
+        let steps = self.steps.iter().map(|(bounds, times)| (*bounds, times));
+        steps.chain(self.interval.iter().map(move |times| (rest, times)))
+    }
+
+    /// Ends a step, which had these bounds.
+    pub fn step(&mut self, bounds: Bounds) {
+        self.steps
             .extend(self.interval.take().map(|times| (bounds, times)));
+    }
+
+    /// Ends the interval, the rest of which had these bounds.
+    pub fn settle(&mut self, rest: Bounds) {
+        self.step(rest);
+        self.history.append(&mut self.steps);
     }
 
     /// Adds the data of another node.
@@ -84,7 +103,7 @@ mod tests {
     fn intervals_add_up_and_nodes_stay_apart() {
         let bounds = |start, end| Bounds { start, end };
         let mut one = GlobalMerged::default();
-        assert!(one.interval().is_none());
+        assert_eq!(one.steps(bounds(0, 10)).count(), 0);
         one.add(&times(5));
         one.add(&times(6));
         one.settle(bounds(0, 10));

@@ -1,14 +1,16 @@
-//! The interval since the last flush, and those before it.
+//! The interval since the last flush and its steps, and those before it.
 
 use super::{
     Model, Row,
     counters::Counters,
     history::{Bounds, Delta, Key},
     input::Place,
+    packed::Packed,
+    steps::{Step, Steps},
 };
 
 impl Model {
-    /// Rows that counted something since the last flush.
+    /// Rows that counted something since the last step or flush.
     pub fn dirty_rows(&self) -> impl Iterator<Item = &Row> {
         self.rows
             .dirty()
@@ -16,13 +18,54 @@ impl Model {
             .map(|index| &self.rows()[*index as usize])
     }
 
-    /// Ends the interval, which had these bounds: what it held is settled, and the next one is empty.
-    pub fn settle(&mut self, bounds: Bounds) {
+    /// The steps of the interval that have ended.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// Ends a step at this moment, nanoseconds since the Unix epoch; the interval began at `start`. False: it goes on,
+    /// because no time has passed, or because the steps since the last flush have too many rows already.
+    pub fn end_step(&mut self, start: i64, end: i64) -> bool {
+        let bounds = self.steps.rest(Bounds { start, end });
+        let ends = bounds.start < end && self.steps.has_room(self.rows.dirty().len());
+        if ends {
+            let counts = self.pending();
+            let counts = counts.map(|(key, counters)| (key, Packed::from(&counters)));
+            let counts = counts.collect();
+            self.steps.push(Step { bounds, counts });
+            self.global_merged.step(bounds);
+            self.settle_counts();
+        }
+        ends
+    }
+
+    /// Ends a step that a recording has.
+    pub fn restore_step(&mut self, bounds: Bounds) {
+        self.keep_pending(bounds);
+        self.settle_counts();
+    }
+
+    /// Keeps what was counted since the last step, which had these bounds.
+    fn keep_pending(&mut self, bounds: Bounds) {
         if let Some(mut history) = self.history.take() {
             history.push(bounds, self.pending());
             self.history = Some(history);
         }
-        self.global_merged.settle(bounds);
+    }
+
+    /// Ends the interval, which had these bounds: what it held is settled, and the next one is empty.
+    pub fn settle(&mut self, bounds: Bounds) {
+        let steps = std::mem::take(&mut self.steps);
+        let rest = steps.rest(bounds);
+        if let Some(history) = &mut self.history {
+            for step in steps.ended() {
+                let counts = step.counts.iter();
+                let counts = counts.map(|(key, packed)| (*key, packed.unpack()));
+                history.push(step.bounds, counts);
+            }
+        }
+        self.keep_pending(rest);
+        self.global_merged.settle(rest);
         self.computing.settle(bounds);
         self.waits.settle(bounds);
         self.timeline.settle();
@@ -31,11 +74,19 @@ impl Model {
         self.settle_sums();
         self.block.settle();
         self.files.settle();
+        self.settle_counts();
+        for process in self.processes.all_mut() {
+            process.phases.settle();
+            process.changed = false;
+        }
+    }
+
+    /// Settles what steps are of.
+    fn settle_counts(&mut self) {
+        self.rows.settle();
         for process in self.processes.all_mut() {
             process.path_only.settle();
             process.overflow.settle();
-            process.phases.settle();
-            process.changed = false;
         }
     }
 
@@ -50,9 +101,9 @@ impl Model {
         self.libraries.settle();
     }
 
-    /// Goes over the intervals in order, the one that is not settled yet included. Without a history the whole run,
-    /// which had the bounds `run`, is one interval.
-    pub fn each_interval(&self, run: Bounds, mut visit: impl FnMut(Bounds, Delta)) {
+    /// Goes over the steps in order, those that are not settled yet included. Without a history the whole run, which had
+    /// the bounds `run`, is one step.
+    pub fn each_step(&self, run: Bounds, mut visit: impl FnMut(Bounds, Delta)) {
         let delta = |(key, counters)| {
             let (process, place, row) = match key {
                 Key::Row(index) => {
@@ -76,14 +127,18 @@ impl Model {
         for (bounds, deltas) in history.intervals() {
             deltas.for_each(|entry| visit(bounds, delta(entry)));
         }
-        let rest = Bounds {
+        for step in self.steps.ended() {
+            let counts = step.counts.iter();
+            counts.for_each(|(key, packed)| visit(step.bounds, delta((*key, packed.unpack()))));
+        }
+        let rest = self.steps.rest(Bounds {
             start: history.end().unwrap_or(run.start),
             end: run.end,
-        };
+        });
         self.pending().for_each(|entry| visit(rest, delta(entry)));
     }
 
-    /// What was counted since the last flush.
+    /// What was counted since the last step or flush.
     fn pending(&self) -> impl Iterator<Item = (Key, Counters)> {
         let rows = self.rows.dirty().iter().map(|index| {
             (

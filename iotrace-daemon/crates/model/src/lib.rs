@@ -9,9 +9,10 @@
 //! restore restore_process, restore_file, restore_mount: what the reader of a recording knows already
 //! forget  forget(...): what a run without end need not know any more
 //! select  select(...): leaves what was done to the files that are chosen
-//! flush   the recorder writes dirty_rows() and the like, then settle() ends the interval; without a
+//! flush   the recorder writes steps(), dirty_rows() and the like, then settle() ends the interval; without a
 //!         recorder the whole run is one interval
-//! series  with_history() keeps each interval, each_interval() goes over them
+//! step    end_step() ends a step of the interval, and writes nothing
+//! series  with_history() keeps each step, each_step() goes over them
 //! ```
 //!
 //! What arrives in which order does not matter: counters may come before the name of their file and before the
@@ -51,6 +52,7 @@ mod rows;
 pub mod run;
 mod select;
 pub mod spans;
+pub mod steps;
 pub mod targets;
 pub mod timeline;
 pub mod top;
@@ -80,6 +82,7 @@ use moves::Moves;
 use processes::Processes;
 use rows::Rows;
 use spans::{Span, Spans};
+use steps::Steps;
 use timeline::Timeline;
 use waits::Waits;
 
@@ -106,6 +109,8 @@ pub struct Model {
     io_totals: IoTotals,
     /// Settled intervals, where they are kept.
     history: Option<History>,
+    /// Steps of the interval, where there are any.
+    steps: Steps,
     /// Uses of files one by one, where intervals are kept.
     spans: Option<Spans>,
     /// Whether it is from a recording that does not have the times of syncs.
@@ -113,7 +118,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that keeps what was counted in each interval.
+    /// A model that keeps what was counted in each step.
     pub fn with_history() -> Self {
         Self {
             history: Some(History::default()),
@@ -122,7 +127,7 @@ impl Model {
         }
     }
 
-    /// A model that keeps the uses of files one by one, and no intervals.
+    /// A model that keeps the uses of files one by one, and no steps.
     pub fn with_spans() -> Self {
         Self {
             spans: Some(Spans::default()),

@@ -108,7 +108,7 @@ mod tests {
     fn sums(model: &Model) -> [u64; 4] {
         let run = Bounds { start: 0, end: 9 };
         let (mut of_intervals, mut failed) = (0, 0);
-        model.each_interval(run, |_, delta| {
+        model.each_step(run, |_, delta| {
             let row = &model.rows()[delta.row.expect("a file") as usize];
             assert_eq!(
                 (Place::File(row.file), row.process),

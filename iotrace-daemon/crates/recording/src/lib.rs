@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! let mut recorder = Recorder::create(directory, &run)?;
+//! recorder.end_step(&mut model, until);            // more often: ends a step of the interval, writes nothing
 //! recorder.flush(&mut model, &run)?;              // every few seconds; ends the model's interval
 //! recorder.finish(&mut model, &run)?;             // the last part, and `complete: true`
 //! let Recorded { model, run, complete } = recording::read(directory)?;
@@ -39,7 +40,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// It rises when something is added that an older reader ignores (a table, a column, a key of `meta.json`) or names as unknown
 /// (an operation, a phase and the like); it is 0 again when [`FORMAT_VERSION`] rises. Recordings of an older minor version are
 /// read; what they lack is null, 0 or empty.
-pub const FORMAT_MINOR_VERSION: u32 = 4;
+pub const FORMAT_MINOR_VERSION: u32 = 5;
 
 pub const META: &str = "meta.json";
 const PART: &str = "part-";

@@ -98,6 +98,7 @@ fn read_part(
         run,
         minor,
         interval: None,
+        step: None,
         sampled_ns: 0,
     };
     tables::read(directory, clock, &mut restored)?;

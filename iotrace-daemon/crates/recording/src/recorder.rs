@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use iotrace_model::{Model, history::Bounds, run::Run};
+use iotrace_model::{
+    Model,
+    history::Bounds,
+    run::{Clock, Run},
+};
 
 use super::{
     Error, META, PART, UNFINISHED, checksums,
@@ -19,6 +23,8 @@ pub struct Recorder {
     parts: Vec<String>,
     /// Start of the current interval, nanoseconds since the Unix epoch.
     interval_start: i64,
+    /// End of its last step.
+    step_end: Option<i64>,
 }
 
 impl Recorder {
@@ -34,6 +40,7 @@ impl Recorder {
             directory,
             parts: Vec::new(),
             interval_start: run.start_unix_ns,
+            step_end: None,
         };
         Meta::new(run, &Model::default(), &[], false).write(&recorder.directory)?;
         Ok(recorder)
@@ -42,6 +49,17 @@ impl Recorder {
     /// The directory, for the parts of a trace.
     pub fn directory(&self) -> &Directory {
         &self.directory
+    }
+
+    /// Ends a step of the interval: what the model holds was done before `until`, `CLOCK_MONOTONIC` nanoseconds.
+    pub fn end_step(&mut self, model: &mut Model, clock: &Clock, until: u64) {
+        let end = clock.unix_ns(until);
+        let step = to_microseconds(Bounds {
+            start: self.interval_start,
+            end,
+        });
+        let has_ended = model.end_step(step.start, step.end);
+        self.step_end = has_ended.then_some(end);
     }
 
     /// Writes what the model counted since the last flush, and ends its interval. After an error the model still
@@ -65,12 +83,16 @@ impl Recorder {
     }
 
     fn write(&mut self, model: &mut Model, run: &Run, complete: bool) -> Result<(), Error> {
-        let interval_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let run_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let is_stepped = model.dirty_rows().next().is_none();
+        let step_end = self.step_end.take();
+        let interval_end = step_end.filter(|_| is_stepped && !complete);
+        let interval_end = interval_end.unwrap_or(run_end);
         if has_news(model) {
-            let interval = Bounds {
+            let interval = to_microseconds(Bounds {
                 start: self.interval_start,
                 end: interval_end,
-            };
+            });
             self.write_part(&Part {
                 model,
                 run,
@@ -78,7 +100,7 @@ impl Recorder {
                 is_last: complete,
             })?;
             // In place: from here on the next flush must not write it again, whatever happens to meta.json.
-            model.settle(to_microseconds(interval));
+            model.settle(interval);
             self.interval_start = interval_end;
             let synced = self.directory.sync();
             synced.map_err(|cause| Error::io("write", self.directory.path(), cause))?;
@@ -115,6 +137,7 @@ fn has_news(model: &Model) -> bool {
         process.is_changed() || !process.path_only.is_settled() || !process.overflow.is_settled()
     };
     model.dirty_rows().next().is_some()
+        || !model.steps().ended().is_empty()
         || !model.changed_files().is_empty()
         || model.failures().interval().next().is_some()
         || model.libraries().has_news()

@@ -45,7 +45,7 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         beside_at_most_ns: row.beside_calls_at_most_ns,
     };
     into.model.add_cpu(row.process, &time);
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     into.sampled_ns = row.between_looks_ns;
     Ok(())
 }

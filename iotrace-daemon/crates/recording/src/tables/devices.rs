@@ -73,6 +73,6 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         durations: row.durations.0,
     };
     into.model.block_mut().add_device(device, &classes);
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! `files.parquet`: counters of the interval, one row per process and file, and for calls without one.
+//! `files.parquet`: counters by step of the interval, one row per process and file, and for calls without one.
 
 use std::{borrow::Cow, collections::HashSet};
 
 use iotrace_common::key::FileId;
 use iotrace_model::{
     counters::Counters,
-    history::Bounds,
+    history::{Bounds, Key},
     input::{FileName, Place, ProcessId},
 };
 
@@ -55,15 +55,33 @@ row! {
     }
 }
 
-/// The rows that counted something; then files whose name changed and nothing else, in the row of the process that used
-/// them first; then calls without a file.
+/// What was counted in the steps, then what came after them: the rows that counted something; files whose name changed and
+/// nothing else, in the row of the process that used them first; calls without a file.
 pub fn rows<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Row<'a>> {
     let model = part.model;
     let of_file = |row: &iotrace_model::Row| {
         let (place, counters) = (Place::File(row.file), row.cell.interval());
         (row.process, place, counters)
     };
+    let steps = model.steps().ended().iter().flat_map(move |step| {
+        step.counts.iter().map(move |(key, packed)| {
+            let (process, place) = match *key {
+                Key::Row(index) => {
+                    let row = &model.rows()[index as usize];
+                    (row.process, Place::File(row.file))
+                }
+                Key::PathOnly(process) => (process, Place::PathOnly),
+                Key::Overflow(process) => (process, Place::Overflow),
+            };
+            row(part, step.bounds, (process, place), packed.unpack())
+        })
+    });
     let mut renamed: HashSet<u32> = model.changed_files().iter().copied().collect();
+    for (key, _) in model.steps().ended().iter().flat_map(|step| &step.counts) {
+        if let Key::Row(index) = key {
+            renamed.remove(&model.rows()[*index as usize].file);
+        }
+    }
     for row in model.dirty_rows() {
         renamed.remove(&row.file);
     }
@@ -84,12 +102,19 @@ pub fn rows<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Row<'a>> {
         counted.map(move |(place, cell)| (index, place, cell.interval()))
     });
     let files = model.dirty_rows().chain(renamed).map(of_file);
-    files
+    let rest = part.rest();
+    let rest = files
         .chain(without_file)
-        .map(move |(process, place, counters)| row(part, process, place, counters))
+        .map(move |(process, place, counters)| row(part, rest, (process, place), counters));
+    steps.chain(rest)
 }
 
-fn row<'a>(part: &'a Part<'_>, process: u32, place: Place<u32>, counters: Counters) -> Row<'a> {
+fn row<'a>(
+    part: &'a Part<'_>,
+    interval: Bounds,
+    (process, place): (u32, Place<u32>),
+    counters: Counters,
+) -> Row<'a> {
     let model = part.model;
     let file = match place {
         Place::File(index) => Some(model.file(index)),
@@ -104,7 +129,7 @@ fn row<'a>(part: &'a Part<'_>, process: u32, place: Place<u32>, counters: Counte
     });
     let mount_point = String::from_utf8_lossy(mount_point);
     Row {
-        interval: part.interval,
+        interval,
         host: Derived(&part.run.host),
         process: part.process(process),
         place: place.into(),
@@ -140,11 +165,12 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         };
         into.model.restore_file(&name, row.opened_as.0.as_deref(), row.phases.0);
     }
+    into.begin_step(Some(row.interval));
     into.model.add(row.process, place, &row.counters.0);
     // A part that meta.json does not know yet was written after the time that it has.
     let duration = row.interval.end.saturating_sub(into.run.start_unix_ns);
     let duration = u64::try_from(duration).unwrap_or(0);
     into.run.duration_ns = into.run.duration_ns.max(duration);
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     Ok(())
 }

@@ -56,6 +56,6 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
     let bucket = latency::bucket(row.at_most_ns.unwrap_or(u64::MAX)) as u8;
     let model = &mut into.model;
     model.restore_latencies(row.process, of, (bucket, row.calls), row.longest_ns);
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     Ok(())
 }

@@ -120,6 +120,6 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
             slow_ns: row.slow_ns,
         },
     });
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     Ok(())
 }

@@ -22,13 +22,15 @@ row! {
 }
 
 pub fn rows<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Row<'a>> {
-    let times = part.model.global_merged().interval().into_iter().flatten();
-    times.enumerate().map(move |(group, time)| Row {
-        interval: part.interval,
-        host: Derived(&part.run.host),
-        phases: MergedPhases(group),
-        merged_ns: time.ns,
-        uncertain_ns: time.uncertain_ns,
+    let steps = part.model.global_merged().steps(part.rest());
+    steps.flat_map(move |(interval, times)| {
+        times.iter().enumerate().map(move |(group, time)| Row {
+            interval,
+            host: Derived(&part.run.host),
+            phases: MergedPhases(group),
+            merged_ns: time.ns,
+            uncertain_ns: time.uncertain_ns,
+        })
     })
 }
 
@@ -38,6 +40,7 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         ns: row.merged_ns,
         uncertain_ns: row.uncertain_ns,
     };
-    into.model.global_merged_mut().add(&times);
+    into.model.global_merged_mut().restore(row.interval, &times);
+    into.cover(row.interval);
     Ok(())
 }

@@ -25,6 +25,11 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// What of the interval comes after its steps.
+    fn rest(&self) -> Bounds {
+        self.model.steps().rest(self.interval)
+    }
+
     /// A process by its index.
     fn process(&self, index: u32) -> ProcessId {
         self.model.processes()[index as usize].id
@@ -37,10 +42,33 @@ pub struct Restored<'a> {
     pub run: &'a mut Run,
     /// Minor version of the recording's format.
     pub minor: u32,
-    /// The interval of the part, once a row has it.
+    /// The interval of the part: that of its rows, once there is one.
     pub interval: Option<Bounds>,
+    /// The step that is being read.
+    pub step: Option<Bounds>,
     /// Nanoseconds between two samples of CPU time; 0 if there were none.
     pub sampled_ns: u64,
+}
+
+impl Restored<'_> {
+    /// Takes down the interval of a row.
+    fn cover(&mut self, bounds: Bounds) {
+        let known = self.interval.unwrap_or(bounds);
+        self.interval = Some(Bounds {
+            start: known.start.min(bounds.start),
+            end: known.end.max(bounds.end),
+        });
+    }
+
+    /// Ends the step that is being read, and begins one with these bounds.
+    fn begin_step(&mut self, bounds: Option<Bounds>) {
+        if self.step != bounds {
+            if let Some(step) = self.step {
+                self.model.restore_step(step);
+            }
+            self.step = bounds;
+        }
+    }
 }
 
 /// A table of recordings, as the reference page has it.
@@ -81,6 +109,7 @@ macro_rules! tables {
             $(read_table::<$table::Row<'_>>(directory, into.minor, |store| {
                 $table::restore($table::Row::load(store, clock)?, into)
             })?;)+
+            into.begin_step(None);
             Ok(())
         }
 

@@ -64,6 +64,6 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         bytes_written: row.device_bytes_written,
     };
     into.model.add_transfers(process, row.file, &transfers);
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     Ok(())
 }

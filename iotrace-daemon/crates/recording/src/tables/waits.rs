@@ -72,6 +72,6 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         phase: row.phase.0,
         ns: row.ns,
     });
-    into.interval = Some(row.interval);
+    into.cover(row.interval);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What was done over time: by phase for the timeline, by process for the heat map.
 //!
-//! Each phase of a interval of the recording is drawn from its first call there to its last, evenly: when between them it moved
+//! Each phase of a step of the recording is drawn from its first call there to its last, evenly: when between them it moved
 //! its bytes is not known.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub struct Series {
     /// Seconds since the start of the run.
     start: Vec<f64>,
     end: Vec<f64>,
-    /// The longest interval of the recording that is drawn, seconds.
-    longest_interval: f64,
+    /// The longest step of the recording that is drawn, seconds.
+    longest_step: f64,
     by_phase: BTreeMap<&'static str, Columns>,
 }
 
@@ -115,7 +115,7 @@ impl Series {
         let mut series = Self {
             start: bins.0.iter().map(|(start, _)| seconds(*start)).collect(),
             end: bins.0.iter().map(|(_, end)| seconds(*end)).collect(),
-            longest_interval: seconds(longest.max().unwrap_or(0)),
+            longest_step: seconds(longest.max().unwrap_or(0)),
             by_phase: PHASES
                 .map(|phase| (phase, Columns::zeros(bins.0.len())))
                 .into(),
@@ -157,7 +157,7 @@ impl Series {
     }
 }
 
-/// Adds what each process did in an interval, from the first call of all to the last.
+/// Adds what each process did in a step, from the first call of all to the last.
 fn heat_of(
     bins: &Bins,
     slice: &Slice,
@@ -177,7 +177,7 @@ fn heat_of(
     }
 }
 
-/// From when to when to draw what was done in each phase of an interval, and without a file: nanoseconds since the start of the
+/// From when to when to draw what was done in each phase of a step, and without a file: nanoseconds since the start of the
 /// run, at whole bins.
 fn extents_of(report: &Report<'_>, slice: &Slice) -> Vec<Option<(i64, i64)>> {
     let run = report.run;

@@ -27,8 +27,13 @@ const ANEW: u8 = 2;
 /// What comes from the thread.
 pub enum Taken {
     Batch(Batch),
-    /// Everything that was done before the last [`Collector::ask`] has come; what draining has cost so far.
-    All(Stats),
+    /// Everything that was done before the last [`Collector::ask`] has come.
+    All {
+        /// What draining has cost so far.
+        stats: Stats,
+        /// Calls that ended before this moment are in it, later ones are not; `CLOCK_MONOTONIC` nanoseconds.
+        until: u64,
+    },
 }
 
 /// A draining thread.
@@ -149,7 +154,10 @@ fn collect(
             drain.look(false, &mut sink);
         }
         if all {
-            send(Taken::All(drain.stats()));
+            send(Taken::All {
+                stats: drain.stats(),
+                until: drain.flipped(),
+            });
         }
     }
 }

@@ -562,6 +562,11 @@ impl Drain {
         self.resolved(sink, true)
     }
 
+    /// When the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
+    pub fn flipped(&self) -> u64 {
+        self.flipped
+    }
+
     /// What draining has cost so far.
     pub fn stats(&self) -> Stats {
         self.stats

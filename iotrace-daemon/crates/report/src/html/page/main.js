@@ -40,8 +40,8 @@
   }
 
   function note() {
-    const interval = format.duration(data.series.longest_interval);
-    const parts = [`Means from the first operation of a phase to its last, in each of the recording's intervals of up to ${interval}.`];
+    const step = format.duration(data.series.longest_step);
+    const parts = [`Means from the first operation of a phase to its last, in each of the recording's steps of up to ${step}.`];
     if (report.checkpoints?.length) parts.push("Triangles and lines across are checkpoints.");
     parts.push("Drag to look closer, double-click to go back.");
     return parts.join(" ");

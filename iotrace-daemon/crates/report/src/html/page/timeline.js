@@ -1,5 +1,5 @@
 // The timeline: bytes, operations or time in I/O per second by phase, with checkpoints and epochs. A bar is from the
-// first operation of a phase in an interval of the recording to the last: more is not known, so bars are drawn and no curves.
+// first operation of a phase in a step of the recording to the last: more is not known, so bars are drawn and no curves.
 "use strict";
 
 const timeline = (() => {
