@@ -124,6 +124,8 @@ const MAX_PAUSE_NS: u64 = 10_000_000_000;
 #[derive(Default)]
 pub struct Uses {
     pub visits: Vec<Visit>,
+    /// Intervals in which a training file was opened or closed, and nothing of it was read.
+    pub unread: Vec<Visit>,
     pub saved: Vec<Touch>,
     pub loaded: Vec<Touch>,
     pub directory_syncs: Vec<DirectorySync>,
@@ -407,9 +409,6 @@ impl Pass<'_> {
     fn visit(&mut self, file: u32, process: u32, counters: &Counters) {
         let v = &counters.v;
         let bytes = v[BYTES_READ];
-        if bytes == 0 {
-            return;
-        }
         let start = self.first_of([v[FIRST_READ], v[FIRST_OPERATION], 0]);
         let end = self
             .first_of([v[LAST_READ], v[LAST_OPERATION], 0])
@@ -429,6 +428,12 @@ impl Pass<'_> {
             closes: v[CLOSES],
             is_exact: opens <= 1,
         };
+        if bytes == 0 {
+            if v[BYTES_WRITTEN] == 0 && opens + whole.closes > 0 {
+                self.uses.unread.push(whole);
+            }
+            return;
+        }
         // As many passes as opens, where each open read about the file; more than so many are not worth a place each.
         let is_each_whole = opens > 0 && size > 0 && bytes / opens >= size - size / 4;
         if opens < 2 || !is_each_whole || opens > 1_000 {

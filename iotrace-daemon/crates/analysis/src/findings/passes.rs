@@ -6,7 +6,7 @@ use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
     thresholds::*,
 };
-use crate::uses::Visit;
+use crate::uses::{Uses, Visit};
 use iotrace_phases::phase::Phase;
 
 /// Share of an epoch's bytes from storage up to which it was served by the page cache.
@@ -117,7 +117,7 @@ struct Reading {
 /// A file that is kept open is read once in each epoch. So an open counts only where the process opened that file more than
 /// once, or had none other of the data open meanwhile and opened others.
 pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
-    let readings = readings(&data.uses.visits);
+    let readings = readings(data.uses);
     let mut opens: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for reading in &readings {
         *opens.entry((reading.process, reading.file)).or_default() += 1;
@@ -178,9 +178,10 @@ pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// What was read between opens and their closes, by process and then by start.
-fn readings(visits: &[Visit]) -> Vec<Reading> {
-    let mut visits: Vec<&Visit> = visits.iter().collect();
+/// What was read between opens and their closes, by process and then by start. An open and its close may be in other intervals
+/// than what was read.
+fn readings(uses: &Uses) -> Vec<Reading> {
+    let mut visits: Vec<&Visit> = uses.visits.iter().chain(&uses.unread).collect();
     visits.sort_by_key(|visit| (visit.process, visit.file, visit.start));
     let mut readings: Vec<Reading> = Vec::new();
     for of_file in visits.chunk_by(|a, b| (a.process, a.file) == (b.process, b.file)) {
@@ -200,7 +201,11 @@ fn readings(visits: &[Visit]) -> Vec<Reading> {
                 };
                 (reading, 0)
             });
-            reading.end = reading.end.max(visit.end);
+            if reading.bytes == 0 {
+                (reading.start, reading.end) = (visit.start, visit.end);
+            } else if visit.bytes > 0 {
+                reading.end = reading.end.max(visit.end);
+            }
             reading.bytes += visit.bytes;
             reading.read_ns += visit.read_ns;
             *open += visit.opens as i64 - visit.closes as i64;
@@ -209,6 +214,7 @@ fn readings(visits: &[Visit]) -> Vec<Reading> {
             }
         }
     }
+    readings.retain(|reading| reading.bytes > 0);
     readings.sort_by_key(|reading| (reading.process, reading.start));
     readings
 }

@@ -699,6 +699,36 @@ fn read_amplification() {
     with_opens(4, 3, 4 * MIB).finds_no("read-amplification");
 }
 
+/// An open, what it reads, and its close are in intervals of their own.
+#[test]
+fn amplification_of_opens_that_intervals_cut() {
+    let cut = |bytes: u64| {
+        let mut job = Job::new(100_000);
+        job.program(1, 0);
+        for turn in 0..12 {
+            let path = format!("/data/shard-{}.tar", turn % 4);
+            job.file(&path, 4 * MIB);
+            let from = turn * 1_000;
+            job.count(used(1, &path, from, from + 1), &[(OPENS, 1)]);
+            job.flush(from + 10);
+            let reads = [
+                (READS, bytes / MIB),
+                (BYTES_READ, bytes),
+                (READ_NS, 900_000_000),
+                (MAX_BYTE_READ, 4 * MIB - 1),
+            ];
+            job.count(used(1, &path, from + 20, from + 900), &reads);
+            job.flush(from + 910);
+            job.count(used(1, &path, from + 920, from + 921), &[(CLOSES, 1)]);
+            job.flush(from + 1_000);
+        }
+        job
+    };
+    let found = cut(20 * MIB).finds("read-amplification");
+    assert!(found.evidence.contains(&("opens", Value::Count(12))));
+    cut(4 * MIB).finds_no("read-amplification");
+}
+
 /// Intervals of a second in which one to three readers read together so many MiB from storage.
 fn with_readers(mib: [u64; 3]) -> Job {
     let mut job = Job::new(9_000);
