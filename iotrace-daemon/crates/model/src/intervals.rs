@@ -23,11 +23,10 @@ impl Model {
         &self.steps
     }
 
-    /// Ends a step at this moment, nanoseconds since the Unix epoch; the interval began at `start`. False: it goes on,
-    /// because no time has passed, or because the steps since the last flush have too many rows already.
-    pub fn end_step(&mut self, start: i64, end: i64) -> bool {
-        let bounds = self.steps.rest(Bounds { start, end });
-        let ends = bounds.start < end && self.steps.has_room(self.rows.dirty().len());
+    /// Ends a step, which had these bounds. False: it goes on, because no time has passed, or because the steps since the last
+    /// flush have too many rows already.
+    pub fn end_step(&mut self, bounds: Bounds) -> bool {
+        let ends = bounds.start < bounds.end && self.steps.has_room(self.rows.dirty().len());
         if ends {
             let counts = self.pending();
             let counts = counts.map(|(key, counters)| (key, Packed::from(&counters)));

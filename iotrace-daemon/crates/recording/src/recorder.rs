@@ -23,8 +23,8 @@ pub struct Recorder {
     parts: Vec<String>,
     /// Start of the current interval, nanoseconds since the Unix epoch.
     interval_start: i64,
-    /// End of its last step.
-    step_end: Option<i64>,
+    /// Start of the current step. A drain ends a step and a flush comes after it: the first step of an interval begins before it.
+    step_start: i64,
 }
 
 impl Recorder {
@@ -40,7 +40,7 @@ impl Recorder {
             directory,
             parts: Vec::new(),
             interval_start: run.start_unix_ns,
-            step_end: None,
+            step_start: run.start_unix_ns,
         };
         Meta::new(run, &Model::default(), &[], false).write(&recorder.directory)?;
         Ok(recorder)
@@ -55,11 +55,12 @@ impl Recorder {
     pub fn end_step(&mut self, model: &mut Model, clock: &Clock, until: u64) {
         let end = clock.unix_ns(until);
         let step = to_microseconds(Bounds {
-            start: self.interval_start,
+            start: self.step_start,
             end,
         });
-        let has_ended = model.end_step(step.start, step.end);
-        self.step_end = has_ended.then_some(end);
+        if model.end_step(step) {
+            self.step_start = end;
+        }
     }
 
     /// Writes what the model counted since the last flush, and ends its interval. After an error the model still
@@ -83,11 +84,8 @@ impl Recorder {
     }
 
     fn write(&mut self, model: &mut Model, run: &Run, complete: bool) -> Result<(), Error> {
-        let run_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
-        let is_stepped = model.dirty_rows().next().is_none();
-        let step_end = self.step_end.take();
-        let interval_end = step_end.filter(|_| is_stepped && !complete);
-        let interval_end = interval_end.unwrap_or(run_end);
+        let interval_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let has_rest = model.dirty_rows().next().is_some();
         if has_news(model) {
             let interval = to_microseconds(Bounds {
                 start: self.interval_start,
@@ -102,6 +100,9 @@ impl Recorder {
             // In place: from here on the next flush must not write it again, whatever happens to meta.json.
             model.settle(interval);
             self.interval_start = interval_end;
+            if has_rest {
+                self.step_start = interval_end;
+            }
             let synced = self.directory.sync();
             synced.map_err(|cause| Error::io("write", self.directory.path(), cause))?;
         }

@@ -171,6 +171,5 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
     let duration = row.interval.end.saturating_sub(into.run.start_unix_ns);
     let duration = u64::try_from(duration).unwrap_or(0);
     into.run.duration_ns = into.run.duration_ns.max(duration);
-    into.cover(row.interval);
     Ok(())
 }

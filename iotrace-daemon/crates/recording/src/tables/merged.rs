@@ -41,6 +41,5 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
         uncertain_ns: row.uncertain_ns,
     };
     into.model.global_merged_mut().restore(row.interval, &times);
-    into.cover(row.interval);
     Ok(())
 }

@@ -42,8 +42,10 @@ pub struct Restored<'a> {
     pub run: &'a mut Run,
     /// Minor version of the recording's format.
     pub minor: u32,
-    /// The interval of the part: that of its rows, once there is one.
+    /// The interval of the part: that of its rows, once there is one. Rows of steps tell it where there are no others.
     pub interval: Option<Bounds>,
+    /// From the first step that was read to the last.
+    pub steps: Option<Bounds>,
     /// The step that is being read.
     pub step: Option<Bounds>,
     /// Nanoseconds between two samples of CPU time; 0 if there were none.
@@ -51,13 +53,9 @@ pub struct Restored<'a> {
 }
 
 impl Restored<'_> {
-    /// Takes down the interval of a row.
+    /// Takes down the interval of a row of a table that has no steps.
     fn cover(&mut self, bounds: Bounds) {
-        let known = self.interval.unwrap_or(bounds);
-        self.interval = Some(Bounds {
-            start: known.start.min(bounds.start),
-            end: known.end.max(bounds.end),
-        });
+        self.interval = Some(bounds);
     }
 
     /// Ends the step that is being read, and begins one with these bounds.
@@ -65,6 +63,11 @@ impl Restored<'_> {
         if self.step != bounds {
             if let Some(step) = self.step {
                 self.model.restore_step(step);
+                let known = self.steps.unwrap_or(step);
+                self.steps = Some(Bounds {
+                    start: known.start.min(step.start),
+                    end: known.end.max(step.end),
+                });
             }
             self.step = bounds;
         }
