@@ -7,8 +7,8 @@ use std::{env, fs::OpenOptions, io::Write as _};
 use serde_json::{Value, json};
 
 /// How far a number may be from the program's own, as a share of it, and seconds also so many.
-const NEAR_SHARE: f64 = 0.03;
-const NEAR_SECONDS: f64 = 0.02;
+pub const NEAR_SHARE: f64 = 0.03;
+pub const NEAR_SECONDS: f64 = 0.02;
 
 /// One number: what it is, what the program says, and what iotrace says.
 pub enum Number {
