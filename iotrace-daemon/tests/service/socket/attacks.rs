@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::service::{self, OTHER, Process, Service, USER};
-use crate::common::{self, daemon::sum};
+use crate::common::{self, daemon::sum, turn};
 
 #[test]
 fn only_a_users_own_processes_are_recorded() {
@@ -147,6 +147,7 @@ fn spawn_as(pid: u32, uid: u32, file: &std::path::Path) -> i32 {
 
 #[test]
 fn a_thousand_connections_leave_room_for_others() {
+    turn::alone();
     let service = Service::start(&[]);
     allow_descriptors();
     // The socket's own thread is ready then.
@@ -298,6 +299,7 @@ fn a_subscriber_that_does_not_read_harms_itself_alone() {
 }
 
 fn a_client_does_not_read(request: fn(&[u32]) -> String) {
+    turn::alone();
     let service = Service::start(&[]);
     let (_, resident) = service.usage();
     let home = service.home(USER);

@@ -150,6 +150,7 @@ fn sixteen_clients_are_told_of_their_own_to_the_byte_and_of_nothing_else() {
 
 #[test]
 fn what_was_done_before_is_not_told() {
+    turn::alone();
     let service = Service::start(&[]);
     let home = service.home(USER);
     go(writer(USER, home.path()));
@@ -168,6 +169,7 @@ fn what_was_done_before_is_not_told() {
 
 #[test]
 fn a_service_that_ends_tells_the_rest_and_why() {
+    turn::alone();
     let service = Service::start(&[]);
     let home = service.home(USER);
     let client = Client::new(&service, USER, &[]);

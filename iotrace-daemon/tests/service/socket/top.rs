@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::service::{Process, Service, USER};
-use crate::common;
+use crate::common::{self, turn};
 
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -120,6 +120,7 @@ fn has(lines: &[&str], words: &[&str]) -> bool {
 
 #[test]
 fn shows_a_users_processes_and_files_by_phase() {
+    turn::alone();
     let service = Service::start(&[]);
     let home = service.home(USER);
     // So few processes and such large files that both phases stand above everything else, by the time that they take.
@@ -243,6 +244,7 @@ fn recordings(directory: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn records_the_process_that_is_selected() {
+    turn::alone();
     let service = Service::start(&[]);
     let home = service.home(USER);
     let script = "while :; do read -r line < /etc/passwd; echo \"$line\" > copy; sleep 0.05; done";
