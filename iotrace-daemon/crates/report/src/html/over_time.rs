@@ -105,8 +105,9 @@ impl Series {
         if slices.is_empty() {
             return (None, heat);
         }
+        let mut reached = [0; Phase::ALL.len() + 1];
         let extents: Vec<Vec<Option<(i64, i64)>>> = {
-            let of = |slice| extents_of(report, slice);
+            let of = |slice| extents_of(report, slice, &mut reached);
             slices.iter().map(of).collect()
         };
         let bins = Bins::new(extents.iter().flatten().copied().flatten().collect());
@@ -178,8 +179,8 @@ fn heat_of(
 }
 
 /// From when to when to draw what was done in each phase of a step, and without a file: nanoseconds since the start of the
-/// run, at whole bins.
-fn extents_of(report: &Report<'_>, slice: &Slice) -> Vec<Option<(i64, i64)>> {
+/// run, at whole bins. `reached`: the end of each in the steps before.
+fn extents_of(report: &Report<'_>, slice: &Slice, reached: &mut [i64]) -> Vec<Option<(i64, i64)>> {
     let run = report.run;
     let length = i64::try_from(run.duration_ns).unwrap_or(i64::MAX);
     let width = (length / MAX_BINS).max(MIN_BIN_NS);
@@ -188,18 +189,28 @@ fn extents_of(report: &Report<'_>, slice: &Slice) -> Vec<Option<(i64, i64)>> {
             .unix_ns(monotonic)
             .saturating_sub(run.start_unix_ns)
     };
-    let extents = slice.extents.iter().map(|extent| {
+    let extents = slice.extents.iter().zip(reached);
+    let extents = extents.map(|(extent, reached)| {
         let (start, end) = match *extent {
             Extent::Empty => return None,
             Extent::Unknown => (slice.start_ns, slice.end_ns),
             Extent::Known { first, last } => (at(first), at(last)),
         };
-        let start = start.max(0) / width * width;
-        let bins = (end - start).max(1) as u64;
-        let bins = bins.div_ceil(width as u64) as i64;
-        Some((start, start.saturating_add(bins.saturating_mul(width))))
+        Some(at_bins((start, end), width, reached))
     });
     extents.collect()
+}
+
+/// The bins that an extent touches, as one. A bin in which two steps of a phase meet is the earlier one's: as both's it would
+/// be a peak that was none.
+fn at_bins((start, end): (i64, i64), width: i64, reached: &mut i64) -> (i64, i64) {
+    let start = start.max(0) / width * width;
+    let bins = (end - start).max(1) as u64;
+    let bins = bins.div_ceil(width as u64) as i64;
+    let end = start.saturating_add(bins.saturating_mul(width));
+    let start = start.max((*reached).min(end - width));
+    *reached = end.max(*reached);
+    (start, end)
 }
 
 /// The sums of a flow that the page shows.
@@ -213,6 +224,18 @@ fn totals(flow: &Flow) -> IoTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_that_meet_in_a_bin_do_not_add_up_in_it() {
+        let mut reached = 0;
+        let mut bins = |extent| at_bins(extent, 10, &mut reached);
+        assert_eq!(bins((0, 25)), (0, 30));
+        // A call that began before the step ended.
+        assert_eq!(bins((18, 48)), (30, 50));
+        // Nothing but what is in that bin.
+        assert_eq!(bins((47, 49)), (40, 50));
+        assert_eq!(bins((75, 75)), (70, 80));
+    }
 
     #[test]
     fn bars_begin_and_end_with_what_was_done_and_nothing_is_lost() {

@@ -93,7 +93,8 @@ const sections = (() => {
     const cards = report.findings.map((finding) =>
       el("details", { class: `finding ${severities.includes(finding.severity) ? finding.severity : "low"}`, "data-code": finding.code },
         el("summary", {}, el("span", { class: "severity" }, visible(finding.severity)), " ", visible(finding.title ?? words(finding.code)),
-          el("span", { class: "saving" }, `saves at most ${duration(finding.saves_at_most_seconds)}, ${share(finding.saves_at_most_seconds, report.duration_seconds)}`)),
+          el("span", { class: "saving" }, finding.saves_at_most_seconds > 0
+            ? `saves at most ${duration(finding.saves_at_most_seconds)}, ${share(finding.saves_at_most_seconds, report.duration_seconds)}` : "saves no time")),
         el("p", { class: "advice" }, visible(finding.advice ?? "")),
         el("p", { class: "note" }, el("code", {}, visible(finding.code)), `: confidence ${visible(finding.confidence)}`,
           finding.not_looked_at?.length ? `; not known: ${finding.not_looked_at.map(visible).join(", ")}` : null),
