@@ -1,29 +1,25 @@
-//! `cargo xtask experiments`: experiments of published studies, and what iotrace says of them beside the programs' own clocks.
+//! `cargo xtask experiments`: repeats experiments of published studies, and compares iotrace with the programs' own clocks.
 //!
 //! The programs and the comparison are tests, which append a line of JSON for each case to the file in the environment; here
 //! are the tables.
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::Deserialize;
 
 use crate::page;
-use crate::run::target_dir;
-use crate::setup::{self, Purpose};
 use crate::test;
 
 /// The variable with the file of the cases.
-const CASES: &str = "IOTRACE_TEST_EXPERIMENTS";
+const CASES_VARIABLE: &str = "IOTRACE_TEST_EXPERIMENTS";
 /// The tests that compare.
-const TESTS: [&str; 3] = ["experiments::", "scale::", "staging::staging"];
-const PAGE: &str = "docs/design/experiments.md";
-const COMMAND: &str = "cargo xtask experiments --write-docs";
+const TEST_FILTERS: [&str; 3] = ["experiments::", "scale::", "staging::staging"];
+const PAGE_FILE: &str = "docs/design/experiments.md";
+const PAGE_COMMAND: &str = "cargo xtask experiments --write-docs";
 /// Width of the longest bar, characters.
-const BAR: f64 = 40.0;
+const MAX_BAR_CHARS: f64 = 40.0;
 
 #[derive(Args)]
 pub struct Options {
@@ -34,21 +30,12 @@ pub struct Options {
 
 /// Runs them and prints the tables; fails if a number is not what the program says.
 pub fn task(options: &Options) -> Result<()> {
-    setup::ensure(&[Purpose::Build, Purpose::Test])?;
-    let cases = target_dir()?.join("experiments.jsonl");
-    fs::write(&cases, "").with_context(|| format!("cannot write {}", cases.display()))?;
-    let file = cases
-        .to_str()
-        .context("the path of the target directory is not UTF-8")?;
-    let arguments = "--package iotrace-daemon --test kernel -- --test-threads 1";
-    let arguments = arguments.split(' ').chain(TESTS).map(Into::into);
-    let arguments: Vec<OsString> = arguments.collect();
-    let passed = test::run(&arguments, &[(CASES, file)]);
-    let part = part(&fs::read_to_string(&cases)?)?;
+    let (cases, passed) = test::told(CASES_VARIABLE, &TEST_FILTERS, &[])?;
+    let part = part(&cases)?;
     println!("{part}");
     passed?;
     if options.write_docs {
-        page::write(PAGE, COMMAND, &part)?;
+        page::write(PAGE_FILE, PAGE_COMMAND, &part)?;
     }
     Ok(())
 }
@@ -167,7 +154,7 @@ fn bars(cases: &[Case]) -> String {
             ("program", first.program, case),
             ("iotrace", first.iotrace, ""),
         ] {
-            let bar = "█".repeat((value / largest * BAR).round() as usize);
+            let bar = "█".repeat((value / largest * MAX_BAR_CHARS).round() as usize);
             let _ = writeln!(bars, "{case:width$}  {who}  {bar} {value:.2}");
         }
     }

@@ -3,16 +3,11 @@
 //! The programs, what they say and the comparison are those of `iotrace-daemon/tests/kernel/corpus.rs`, which writes a line of
 //! JSON for each program that it runs to the file in the environment; here are the sums.
 
-use std::ffi::OsString;
-use std::fs;
-
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::Value;
 
 use crate::bench::table;
-use crate::run::target_dir;
-use crate::setup::{self, Purpose};
 use crate::test;
 
 /// The variable with the file of the scores.
@@ -29,20 +24,10 @@ pub struct Options {
 
 /// Runs the corpus, prints the table, and fails if a conclusion is wrong.
 pub fn task(options: &Options) -> Result<()> {
-    setup::ensure(&[Purpose::Build, Purpose::Test])?;
-    let scores = target_dir()?.join("scoreboard.jsonl");
-    fs::write(&scores, "").with_context(|| format!("cannot write {}", scores.display()))?;
-    let file = scores
-        .to_str()
-        .context("the path of the target directory is not UTF-8")?;
-    let arguments = "--package iotrace-daemon --test kernel corpus:: -- --test-threads 1";
-    let arguments: Vec<OsString> = arguments.split(' ').map(Into::into).collect();
     let flushes = if options.all_flushes { "all" } else { "one" };
-    let passed = test::run(
-        &arguments,
-        &[(SCORES, file), ("IOTRACE_TEST_FLUSHES", flushes)],
-    );
-    let board = Board::of(&fs::read_to_string(&scores)?)?;
+    let flushes = [("IOTRACE_TEST_FLUSHES", flushes)];
+    let (scores, passed) = test::told(SCORES, &["corpus::"], &flushes)?;
+    let board = Board::of(&scores)?;
     println!();
     table::print(&board.rows());
     passed

@@ -2,12 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::cmd;
 use crate::fuzz;
+use crate::run::target_dir;
 use crate::setup::{self, Purpose};
 
 /// Runs `cargo test` with these arguments. Tests that load kernel programs need root: where we are
@@ -99,6 +101,26 @@ fn integration_tests() -> Result<Vec<String>> {
     let tests = targets.filter(|target| target["kind"][0] == "test");
     let names = tests.filter_map(|target| Some(target["name"].as_str()?.to_owned()));
     Ok(names.collect())
+}
+
+/// Runs the tests of the kernel that these words choose, one at a time. The environment names a file in `variable`, to which they
+/// append lines of JSON; returns those, and whether the tests passed.
+pub fn told(
+    variable: &str,
+    words: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<(String, Result<()>)> {
+    setup::ensure(&[Purpose::Build, Purpose::Test])?;
+    let file = target_dir()?.join("told.jsonl");
+    fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))?;
+    let name = file
+        .to_str()
+        .context("the path of the target directory is not UTF-8")?;
+    let arguments = "--package iotrace-daemon --test kernel -- --test-threads 1";
+    let arguments = arguments.split(' ').chain(words.iter().copied());
+    let arguments: Vec<OsString> = arguments.map(Into::into).collect();
+    let passed = run(&arguments, &[&[(variable, name)], variables].concat());
+    Ok((fs::read_to_string(&file)?, passed))
 }
 
 /// Runs the tests that these arguments choose, with these variables in the environment, where all tools are there.

@@ -6,7 +6,7 @@ use std::{env, fs::OpenOptions, io::Write as _};
 
 use serde_json::{Value, json};
 
-/// How far a number may be from the program's own, as a share of it, and seconds also so many.
+/// Largest difference from the program's number, as a share of it; a time may always differ by [`NEAR_SECONDS`].
 pub const NEAR_SHARE: f64 = 0.03;
 pub const NEAR_SECONDS: f64 = 0.02;
 

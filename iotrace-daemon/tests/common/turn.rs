@@ -2,7 +2,7 @@
 //! share the machine with others, nor one that does so much that others lose by it, nor one that looks at all processes of a
 //! user or at the logs of all jobs.
 //!
-//! Every service sees the processes of all tests: each test has job numbers of its own.
+//! A service sees the processes of all tests, so no two tests may use the same job number.
 //!
 //! A turn lasts until the test's thread ends. Threads that a test starts have no name and take no turn.
 

@@ -50,7 +50,8 @@ fn seconds(value: &Value) -> f64 {
     value.as_f64().expect("a number")
 }
 
-/// Mounts samples of so many bytes, every other of which takes `ms` for each MiB and the others `between`; their paths.
+/// Mounts `count` samples of `bytes` each, and returns their paths. A MiB takes `ms` milliseconds to read from the first, third
+/// and so on, and `between` from the others.
 fn samples(at: &Path, count: usize, bytes: u64, [ms, between]: [u64; 2]) -> (Slow, Vec<OsString>) {
     let names: Vec<String> = (0..count).map(|at| format!("img-{at:04}.jpg")).collect();
     let speed = |index: usize| Speed {

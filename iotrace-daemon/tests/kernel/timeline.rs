@@ -14,9 +14,9 @@ use serde_json::Value;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/timeline.py");
 /// Seconds of a column of the picture.
-const COLUMN: f64 = 0.05;
+const COLUMN_SECONDS: f64 = 0.05;
 /// How far from I/O a bar may reach: a step of the recording, and a drain that comes late.
-const REACH: f64 = 0.35;
+const MAX_REACH_SECONDS: f64 = 0.35;
 
 /// Bars: from when to when, seconds since the start of the run.
 type Bars = Vec<(f64, f64)>;
@@ -56,8 +56,8 @@ fn drawn(data: &Value, phase: &str) -> Bars {
 /// Whether any of the bars is within `reach` of a column.
 fn has(bars: &Bars, column: usize, reach: f64) -> bool {
     let (from, to) = (
-        column as f64 * COLUMN - reach,
-        (column + 1) as f64 * COLUMN + reach,
+        column as f64 * COLUMN_SECONDS - reach,
+        (column + 1) as f64 * COLUMN_SECONDS + reach,
     );
     bars.iter().any(|(start, end)| *start < to && *end > from)
 }
@@ -97,7 +97,7 @@ fn check(run: &str) {
     let data = page_data(&page);
     let start = unix_seconds(&finished.recording);
     let length = report["duration_seconds"].as_f64().expect("seconds");
-    let columns = (length / COLUMN) as usize;
+    let columns = (length / COLUMN_SECONDS) as usize;
     for phase in ["training", "checkpoint"] {
         let spans = list(&truth, phase).iter();
         let done: Bars = spans
@@ -114,14 +114,14 @@ fn check(run: &str) {
         let _ = writeln!(picture, "  done   {}", line(&done, columns));
         let _ = writeln!(picture, "  drawn  {}", line(&drawn, columns));
         for column in 0..columns {
-            let is_done = has(&done, column, -COLUMN / 2.0);
+            let is_done = has(&done, column, -COLUMN_SECONDS / 2.0);
             let is_drawn = has(&drawn, column, 0.0);
             assert!(
                 is_drawn || !is_done,
                 "no bar in column {column}:\n{picture}"
             );
             assert!(
-                !is_drawn || has(&done, column, REACH),
+                !is_drawn || has(&done, column, MAX_REACH_SECONDS),
                 "a bar in column {column}:\n{picture}"
             );
         }

@@ -5,7 +5,6 @@ use super::{
     counters::Counters,
     history::{Bounds, Delta, Key},
     input::Place,
-    packed::Packed,
     steps::{Step, Steps},
 };
 
@@ -28,10 +27,8 @@ impl Model {
     pub fn end_step(&mut self, bounds: Bounds) -> bool {
         let ends = bounds.start < bounds.end && self.steps.has_room(self.rows.dirty().len());
         if ends {
-            let counts = self.pending();
-            let counts = counts.map(|(key, counters)| (key, Packed::from(&counters)));
-            let counts = counts.collect();
-            self.steps.push(Step { bounds, counts });
+            let step = Step::new(bounds, self.pending());
+            self.steps.push(step);
             self.global_merged.step(bounds);
             self.settle_counts();
         }
@@ -58,9 +55,7 @@ impl Model {
         let rest = steps.rest(bounds);
         if let Some(history) = &mut self.history {
             for step in steps.ended() {
-                let counts = step.counts.iter();
-                let counts = counts.map(|(key, packed)| (*key, packed.unpack()));
-                history.push(step.bounds, counts);
+                history.push(step.bounds, step.counts());
             }
         }
         self.keep_pending(rest);
@@ -100,17 +95,26 @@ impl Model {
         self.libraries.settle();
     }
 
+    /// Whose counters a key stands for: the index of the process, and where it counted.
+    pub fn place_of(&self, key: Key) -> (u32, Place<u32>) {
+        match key {
+            Key::Row(index) => {
+                let row = &self.rows()[index as usize];
+                (row.process, Place::File(row.file))
+            }
+            Key::PathOnly(process) => (process, Place::PathOnly),
+            Key::Overflow(process) => (process, Place::Overflow),
+        }
+    }
+
     /// Goes over the steps in order, those that are not settled yet included. Without a history the whole run, which had
     /// the bounds `run`, is one step.
     pub fn each_step(&self, run: Bounds, mut visit: impl FnMut(Bounds, Delta)) {
         let delta = |(key, counters)| {
-            let (process, place, row) = match key {
-                Key::Row(index) => {
-                    let row = &self.rows()[index as usize];
-                    (row.process, Place::File(row.file), Some(index))
-                }
-                Key::PathOnly(process) => (process, Place::PathOnly, None),
-                Key::Overflow(process) => (process, Place::Overflow, None),
+            let (process, place) = self.place_of(key);
+            let row = match key {
+                Key::Row(index) => Some(index),
+                Key::PathOnly(_) | Key::Overflow(_) => None,
             };
             Delta {
                 process,
@@ -127,8 +131,8 @@ impl Model {
             deltas.for_each(|entry| visit(bounds, delta(entry)));
         }
         for step in self.steps.ended() {
-            let counts = step.counts.iter();
-            counts.for_each(|(key, packed)| visit(step.bounds, delta((*key, packed.unpack()))));
+            let counts = step.counts();
+            counts.for_each(|count| visit(step.bounds, delta(count)));
         }
         let rest = self.steps.rest(Bounds {
             start: history.end().unwrap_or(run.start),

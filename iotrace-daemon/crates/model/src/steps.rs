@@ -4,6 +4,7 @@
 //! Each keeps the counters of what was used in it. A model that is told of none has one step for each flush.
 
 use super::{
+    counters::Counters,
     history::{Bounds, Key},
     packed::Packed,
 };
@@ -15,7 +16,28 @@ const MAX_ROWS: usize = 100_000;
 #[derive(Debug)]
 pub struct Step {
     pub bounds: Bounds,
-    pub counts: Vec<(Key, Packed)>,
+    counts: Vec<(Key, Packed)>,
+}
+
+impl Step {
+    pub(super) fn new(bounds: Bounds, counts: impl Iterator<Item = (Key, Counters)>) -> Self {
+        let counts = counts.map(|(key, counters)| (key, Packed::from(&counters)));
+        Self {
+            bounds,
+            counts: counts.collect(),
+        }
+    }
+
+    /// What counted something.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        self.counts.iter().map(|(key, _)| *key)
+    }
+
+    /// What counted something, and its counters.
+    pub fn counts(&self) -> impl Iterator<Item = (Key, Counters)> {
+        let counts = self.counts.iter();
+        counts.map(|(key, packed)| (*key, packed.unpack()))
+    }
 }
 
 /// Those since the last flush.
@@ -33,7 +55,7 @@ impl Steps {
         &self.ended
     }
 
-    /// Whether there is room for a step of so many rows.
+    /// Whether a step with this number of rows fits into what may be kept.
     pub(super) fn has_room(&self, rows: usize) -> bool {
         self.rows + rows <= MAX_ROWS
     }

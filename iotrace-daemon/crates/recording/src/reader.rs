@@ -98,21 +98,19 @@ fn read_part(
         run,
         minor,
         interval: None,
-        steps: None,
         step: None,
         sampled_ns: 0,
     };
     tables::read(directory, clock, &mut restored)?;
     let Restored {
         interval,
-        steps,
         sampled_ns,
         ..
     } = restored;
     if sampled_ns > 0 {
         model.computing_mut().add_length(sampled_ns);
     }
-    if let Some(interval) = interval.or(steps) {
+    if let Some(interval) = interval {
         model.settle(interval);
     }
     Ok(())

@@ -5,8 +5,9 @@ use std::{borrow::Cow, collections::HashSet};
 use iotrace_common::key::FileId;
 use iotrace_model::{
     counters::Counters,
-    history::{Bounds, Key},
+    history::Bounds,
     input::{FileName, Place, ProcessId},
+    steps::Step,
 };
 
 use super::{Part, Restored};
@@ -64,22 +65,13 @@ pub fn rows<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Row<'a>> {
         (row.process, place, counters)
     };
     let steps = model.steps().ended().iter().flat_map(move |step| {
-        step.counts.iter().map(move |(key, packed)| {
-            let (process, place) = match *key {
-                Key::Row(index) => {
-                    let row = &model.rows()[index as usize];
-                    (row.process, Place::File(row.file))
-                }
-                Key::PathOnly(process) => (process, Place::PathOnly),
-                Key::Overflow(process) => (process, Place::Overflow),
-            };
-            row(part, step.bounds, (process, place), packed.unpack())
-        })
+        let counts = step.counts();
+        counts.map(move |(key, counters)| row(part, step.bounds, model.place_of(key), counters))
     });
     let mut renamed: HashSet<u32> = model.changed_files().iter().copied().collect();
-    for (key, _) in model.steps().ended().iter().flat_map(|step| &step.counts) {
-        if let Key::Row(index) = key {
-            renamed.remove(&model.rows()[*index as usize].file);
+    for key in model.steps().ended().iter().flat_map(Step::keys) {
+        if let (_, Place::File(file)) = model.place_of(key) {
+            renamed.remove(&file);
         }
     }
     for row in model.dirty_rows() {

@@ -42,10 +42,8 @@ pub struct Restored<'a> {
     pub run: &'a mut Run,
     /// Minor version of the recording's format.
     pub minor: u32,
-    /// The interval of the part: that of its rows, once there is one. Rows of steps tell it where there are no others.
+    /// The interval of the part, once a row has it: those of steps have it only for a part without other rows.
     pub interval: Option<Bounds>,
-    /// From the first step that was read to the last.
-    pub steps: Option<Bounds>,
     /// The step that is being read.
     pub step: Option<Bounds>,
     /// Nanoseconds between two samples of CPU time; 0 if there were none.
@@ -63,11 +61,7 @@ impl Restored<'_> {
         if self.step != bounds {
             if let Some(step) = self.step {
                 self.model.restore_step(step);
-                let known = self.steps.unwrap_or(step);
-                self.steps = Some(Bounds {
-                    start: known.start.min(step.start),
-                    end: known.end.max(step.end),
-                });
+                self.interval.get_or_insert(step);
             }
             self.step = bounds;
         }
