@@ -58,8 +58,9 @@ pub fn pointer(address: u64) -> u64 {
     }
 }
 
+/// Any address as a pointer to the struct of BTF type `type_id`; only where [`HAS_CAST`] is set.
 #[inline(always)]
-fn cast(address: u64, type_id: &Const<TypeId>) -> Address {
+pub fn cast(address: u64, type_id: &Const<TypeId>) -> Address {
     let typed: u64;
     // SAFETY: a call by the kernel's convention; the verifier replaces it by a move of the first argument.
     unsafe {

@@ -17,7 +17,7 @@ use crate::{
         memory::{Address, field, load, pointer, probe_at},
         thread::Thread,
     },
-    platform::load_of,
+    platform::{load_of, untrusted},
 };
 
 /// What a descriptor turned out to be.
@@ -50,7 +50,7 @@ pub struct Open {
 pub fn of_descriptor(task: Address, fd: u32) -> u64 {
     // SAFETY: the task is the running one; each field is a pointer of the type that its offset's name says.
     let (table, slots) = unsafe {
-        let files: Address = load_of(task, &TASK_FILES);
+        let files: Address = load_of(untrusted(task), &TASK_FILES);
         let table: Address = load_of(files, &FILES_FDT);
         (table, load_of::<u32>(table, &FDT_MAX))
     };

@@ -19,6 +19,13 @@ pub fn current() -> Address {
     unsafe { generated::bpf_get_current_task() as Address }
 }
 
+/// The running task to load pointers from.
+#[cfg(not(feature = "nobtf"))]
+#[inline(always)]
+pub fn untrusted(task: Address) -> Address {
+    task
+}
+
 /// Reads a `T` at `offset` behind the running task, or behind an address that such a read gave.
 ///
 /// # Safety

@@ -8,7 +8,7 @@ use crate::{
         },
         memory::{Address, probe},
     },
-    platform::load_of,
+    platform::{load_of, untrusted},
 };
 
 /// Whether the running call came by the 32-bit interface, whose numbers and arguments are others.
@@ -24,7 +24,7 @@ pub fn is_compat(task: Address, _registers: Address) -> bool {
 pub fn threads(task: Address) -> u32 {
     // SAFETY: the running task; `signal` is a pointer to a `signal_struct`, whose field is 32 bits.
     unsafe {
-        let signal: Address = load_of(task, &TASK_SIGNAL);
+        let signal: Address = load_of(untrusted(task), &TASK_SIGNAL);
         load_of::<u32>(signal, &SIGNAL_THREADS)
     }
 }
