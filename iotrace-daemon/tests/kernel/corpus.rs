@@ -259,6 +259,7 @@ fn a_file_that_is_overwritten_is_saved_each_time() {
             "renamed",
             "renamed_from_any_name",
             "kept_open",
+            "opened_long_before",
         ],
     );
 }
@@ -301,7 +302,15 @@ fn formats_write_their_files_more_than_once() {
 
 #[test]
 fn pauses_and_syncs_are_part_of_a_save() {
-    check("saves", &["slow_parts", "synced", "removed_at_the_end"]);
+    check(
+        "saves",
+        &[
+            "slow_parts",
+            "computed_before_the_first_write",
+            "synced",
+            "removed_at_the_end",
+        ],
+    );
 }
 
 #[test]

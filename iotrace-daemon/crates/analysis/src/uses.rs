@@ -115,6 +115,8 @@ pub struct WideSync {
     pub at: i64,
 }
 
+/// Longest time from an open until the first write or read of the same save or load, but for what calls took, nanoseconds.
+const OPEN_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest time after the last write until a close that is of the same save, nanoseconds.
 const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
@@ -355,6 +357,15 @@ impl Pass<'_> {
         self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
     }
 
+    /// When a save or a load begins: at its first open, or with its first write or read if the file was opened long before.
+    fn begin(&self, counters: &Counters, first_moved: u64) -> i64 {
+        let v = &counters.v;
+        let opened = v[FIRST_OPEN];
+        let is_long_before = first_moved > opened + v[META_NS] + OPEN_WITHIN_NS;
+        let opened = if is_long_before { 0 } else { opened };
+        self.first_of([opened, first_moved, v[FIRST_OPERATION]])
+    }
+
     /// The first of these moments that is one, in their order of preference.
     fn first_of(&self, moments: [u64; 3]) -> i64 {
         let moment = moments.into_iter().find(|moment| *moment != 0);
@@ -473,11 +484,12 @@ impl Pass<'_> {
         }
     }
 
-    fn touch(&self, file: u32, process: u32, counters: &Counters) -> Touch {
+    /// What was done to the file, begun with its first write or read.
+    fn touch(&self, file: u32, process: u32, counters: &Counters, first_moved: u64) -> Touch {
         let v = &counters.v;
-        let start = self.first_of([v[FIRST_OPEN], v[FIRST_OPERATION], 0]);
         let between = (v[OPENS] > 1 && v[FIRST_CLOSE] != 0)
             .then(|| (self.at(v[FIRST_CLOSE]), self.at(v[LAST_OPEN])));
+        let start = self.begin(counters, first_moved);
         Touch {
             file,
             process,
@@ -498,8 +510,8 @@ impl Pass<'_> {
         }
     }
 
-    /// A write of a checkpoint's file: from the first open, or where it was opened before from the first write, to the
-    /// last write, close, sync or rename.
+    /// A write of a checkpoint's file: from the first open, or from the first write where it was opened long before, to
+    /// the last write, close, sync or rename.
     fn written(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
         let v = &counters.v;
         let calls = counters.calls(op::is_write);
@@ -511,7 +523,7 @@ impl Pass<'_> {
         if calls + syncs + v[RENAMES] == 0 && !is_the_end {
             return None;
         }
-        let start = self.first_of([v[FIRST_OPEN], v[FIRST_WRITE], v[FIRST_OPERATION]]);
+        let touch = self.touch(file, process, counters, v[FIRST_WRITE]);
         // What else was done with the file since (it was read back, removed) is no part of the save.
         let is_only_saved = reads + v[UNLINKS] + v[STATS] == 0;
         let has_stamps = v[LAST_WRITE] != 0 || v[LAST_CLOSE] != 0;
@@ -521,24 +533,24 @@ impl Pass<'_> {
             self.at(v[LAST_OPERATION])
         };
         Some(Touch {
-            start,
-            end: end.max(start),
+            end: end.max(touch.start),
             bytes: v[BYTES_WRITTEN],
             mmaps: 0,
             calls,
             data_ns: v[WRITE_NS],
-            ..self.touch(file, process, counters)
+            ..touch
         })
     }
 
-    /// A load of a file: from its first open to its last read or close.
+    /// A load of a file: from its first open, or from the first read where it was opened long before, to its last read or
+    /// close.
     fn read(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
         let v = &counters.v;
         let calls = counters.calls(op::is_read);
         if calls + v[MMAPS] == 0 {
             return None;
         }
-        let touch = self.touch(file, process, counters);
+        let touch = self.touch(file, process, counters, v[FIRST_READ]);
         let end = self.first_of([v[LAST_READ].max(v[LAST_CLOSE]), v[LAST_OPERATION], 0]);
         Some(Touch {
             end: end.max(touch.start),

@@ -158,6 +158,29 @@ def kept_open(truth):
             train(0.4)
 
 
+def opened_long_before(truth):
+    os.makedirs("out", exist_ok=True)
+    with open("out/model.ckpt", "wb", buffering=0) as file:
+        train(1.6)
+        for _ in range(2):
+            with truth.save():
+                file.seek(0)
+                for _ in range(4):
+                    file.write(CHUNK)
+            train(0.4)
+
+
+def computed_before_the_first_write(truth):
+    os.makedirs("out", exist_ok=True)
+    for step in (1, 2):
+        with truth.save():
+            with open(f"out/step-{step}.pt", "wb", buffering=0) as file:
+                train(0.6)
+                for _ in range(4):
+                    file.write(CHUNK)
+        train(0.3)
+
+
 def slow_parts(truth):
     for step in (1, 2):
         with truth.save():
