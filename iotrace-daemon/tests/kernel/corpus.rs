@@ -347,6 +347,8 @@ fn loads_are_those_of_what_others_saved() {
         "loads",
         &[
             "resumed",
+            "resumed_and_saved",
+            "resumed_and_saved_over",
             "loaded_then_saved_over",
             "shards",
             "mapped",
@@ -367,6 +369,7 @@ fn epochs_are_passes_over_the_data() {
             "one_file",
             "mapped_with_small_index",
             "staged",
+            "staged_by_its_maker",
             "staged_by_read_and_write",
             "workers",
             "with_validation",

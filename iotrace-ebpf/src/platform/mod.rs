@@ -17,13 +17,13 @@ use current as kernel;
 
 #[cfg(not(feature = "compat_510"))]
 pub use current::Callback;
-#[cfg(not(feature = "nobtf"))]
-pub use kernel::{repeat, task::untrusted};
 pub use kernel::{
     atomic::{add, claim, compare_exchange, fetch_add, next},
     task::{current, load_of, registers_of},
     threads,
 };
+#[cfg(not(feature = "nobtf"))]
+pub use kernel::{repeat, task::untrusted};
 
 #[cfg(not(feature = "compat_510"))]
 pub use crate::features::{aio, lines, mappings, pages, uprobe, waits};

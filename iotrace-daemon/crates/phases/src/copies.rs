@@ -10,13 +10,16 @@ mod targets;
 
 use std::collections::{HashMap, HashSet};
 
+use crate::phase::Direction;
 use iotrace_model::{Model, Moved, counters::*, paths::name, spans};
 use sources::Sources;
-use targets::{Target, Targets};
+use targets::{Side, Targets};
 
 /// Bytes of a copy from which on it is inferred; fewer are alike by chance.
 const MIN_INFERRED_BYTES: u64 = 4096;
-/// Longest time between the last read of a source and the first write of its copy, nanoseconds.
+/// Time between the last read of a source and the first write of its copy, nanoseconds: at first a source in use is looked for.
+const PAUSES_NS: [u64; 3] = [0, 1_000_000, MAX_PAUSE_NS];
+/// Longest such time.
 const MAX_PAUSE_NS: u64 = 20_000_000;
 
 /// One copy of a file.
@@ -103,7 +106,7 @@ impl Copies {
         let uses = model.spans().into_iter().flat_map(|spans| spans.uses());
         let uses: Vec<Use> = uses.map(Use::from).collect();
         copies.find_spans(&uses);
-        copies.find_rows(model);
+        copies.find_rows(model, &uses);
         copies.find_read_backs(&uses);
         copies
             .all
@@ -173,12 +176,12 @@ impl Copies {
                 continue;
             };
             // The source is read until right before the target is written, or later, and from right after that on, or earlier.
-            let from = amounts.first_operation.saturating_sub(MAX_PAUSE_NS);
-            let until = amounts.first_operation.saturating_add(MAX_PAUSE_NS);
-            let until = until.min(amounts.last_operation);
-            let Some(rank) = sources.take(target.file, from, until) else {
-                continue;
-            };
+            let taken = PAUSES_NS.into_iter().find_map(|pause| {
+                let from = amounts.first_operation.saturating_sub(pause);
+                let until = amounts.first_operation.saturating_add(pause);
+                sources.take(target.file, from, until.min(amounts.last_operation))
+            });
+            let Some(rank) = taken else { continue };
             let source = &uses[rank as usize];
             self.spans
                 .extend(source.pieces.iter().chain(&target.pieces));
@@ -192,42 +195,58 @@ impl Copies {
         self.written = whole(uses, &self.spans, |amounts| amounts.bytes_written);
     }
 
-    /// Pairs files where the uses of one are not known one by one: data of one name and size, read once and written once.
-    fn find_rows(&mut self, model: &Model) {
-        // By process and bytes: the files that were written.
-        let mut written: HashMap<(u32, u64), Targets> = HashMap::new();
-        for row in model.rows() {
-            let amounts = Amounts::from(&row.cell.total());
-            let bytes = amounts.bytes_written;
-            if bytes > 0 && !self.written.contains(&(row.process, row.file)) {
-                let targets = written.entry((row.process, bytes)).or_default();
-                targets.push(Target {
+    /// Pairs files where the uses of one are not known one by one: written once at the time at which as many bytes of the other
+    /// were read, which has the same name or was copied by as many calls.
+    fn find_rows(&mut self, model: &Model, uses: &[Use]) {
+        // Bytes that were read and written in the uses that are known.
+        let mut known: HashMap<(u32, u32), [u64; 2]> = HashMap::new();
+        for one in uses {
+            let [read, written] = known.entry((one.process, one.file)).or_default();
+            *read += one.amounts.bytes_read;
+            *written += one.amounts.bytes_written;
+        }
+        let rows = |direction: Direction| {
+            let known = &known;
+            model.rows().iter().map(move |row| {
+                let amounts = Amounts::from(&row.cell.total());
+                let moved = [amounts.bytes_read, amounts.bytes_written][direction.index()];
+                let known = known.get(&(row.process, row.file));
+                let used = Side {
                     file: row.file,
                     name: name(model.file(row.file).path),
                     amounts,
-                });
+                    is_known: known.is_some_and(|known| known[direction.index()] == moved),
+                };
+                (row.process, used)
+            })
+        };
+        // By process and bytes: the files that were written.
+        let mut written: HashMap<(u32, u64), Targets> = HashMap::new();
+        for (process, target) in rows(Direction::Write) {
+            let bytes = target.amounts.bytes_written;
+            if bytes > 0 && !self.written.contains(&(process, target.file)) {
+                written.entry((process, bytes)).or_default().push(target);
             }
         }
         if written.is_empty() {
             return;
         }
-        for row in model.rows() {
-            let source = Amounts::from(&row.cell.total());
-            let size = source.bytes_read;
-            if size == 0 || source.bytes_written > 0 {
-                continue;
-            }
-            let Some(targets) = written.get_mut(&(row.process, size)) else {
-                continue;
-            };
-            let file = model.file(row.file);
-            let name = (size >= file.size).then(|| name(file.path));
-            if let Some(target) = targets.take((row.file, &source), name) {
-                self.read.insert((row.process, row.file));
-                self.written.insert((row.process, target.file));
+        for (process, source) in rows(Direction::Read) {
+            let Amounts {
+                bytes_read: size,
+                bytes_written,
+                ..
+            } = source.amounts;
+            let targets = written.get_mut(&(process, size)).filter(|_| size > 0);
+            // What the process made itself and reads back may be as large by chance.
+            let is_by_name = bytes_written == 0 && size >= model.file(source.file).size;
+            let target = targets.and_then(|targets| targets.take(&source, is_by_name));
+            if let Some(target) = target {
+                self.read.insert((process, source.file));
+                self.written.insert((process, target.file));
                 self.all.push(copy(
-                    row.process,
-                    (row.file, &source),
+                    process,
+                    (source.file, &source.amounts),
                     (target.file, &target.amounts),
                 ));
             }

@@ -62,6 +62,11 @@ def staged(truth):
     passes(truth, 3, [path.replace("data/", "local/") for path in FILES])
 
 
+def staged_by_its_maker(truth):
+    images()
+    staged(truth)
+
+
 def staged_by_read_and_write(truth):
     os.makedirs("local")
     with open("data/train.bin", "rb", buffering=0) as source, open("local/train.bin", "wb", buffering=0) as target:

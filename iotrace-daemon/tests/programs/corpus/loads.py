@@ -1,6 +1,7 @@
 """Programs that load what was saved before, by them or by others."""
 
 import mmap
+import os
 import subprocess
 import sys
 
@@ -21,6 +22,28 @@ def loaded_then_saved_over(truth):
     train(0.2)
     with truth.save():
         write("out/model.ckpt", 5, 0.1)
+
+
+def resumed_and_saved(truth):
+    """Each save has names and sizes of what was loaded."""
+    with truth.load():
+        for name in PARTS:
+            read(f"out/checkpoint-100/{name}")
+    for step in (200, 300):
+        train()
+        with truth.save():
+            for name in PARTS:
+                write(f"out/checkpoint-{step}/{name}")
+
+
+def resumed_and_saved_over(truth):
+    with truth.load():
+        read("out/last.ckpt")
+    for _ in range(3):
+        train(0.2)
+        with truth.save():
+            write("out/last.ckpt.tmp", 4, 0.02)
+            os.rename("out/last.ckpt.tmp", "out/last.ckpt")
 
 
 def shards(truth):
@@ -61,7 +84,10 @@ def config_only(truth):
 
 
 SHARDS = [f"model/model-0000{shard}-of-00003.safetensors" for shard in (1, 2, 3)]
+PARTS = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 BEFORE = {
+    "resumed_and_saved": [lambda: [write(f"out/checkpoint-100/{name}") for name in PARTS]],
+    "resumed_and_saved_over": [lambda: write("out/last.ckpt")],
     "resumed": [lambda: write("out/step-1.ckpt")],
     "loaded_then_saved_over": [lambda: write("out/model.ckpt")],
     "saved_over_by_another": [lambda: write("out/model.ckpt")],
