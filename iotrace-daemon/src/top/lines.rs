@@ -10,7 +10,7 @@ use std::{
 use iotrace_model::{IoTotals, Model, Process, counters::BYTES_FETCHED, input::ProcessId};
 use iotrace_phases::{
     Classifier,
-    context::Sorted,
+    context::by_names,
     phase::{Direction, Phase},
 };
 use iotrace_report::escape;
@@ -157,11 +157,7 @@ impl Lines {
             } else {
                 Direction::Read
             };
-            let (_, fs_type) = model.mount_of(&file);
-            let sorted = Sorted {
-                verdict: classifier.verdict(file.path, file.is_directory(), fs_type),
-                reasons: [None; 2],
-            };
+            let sorted = by_names(model, classifier, &file);
             let path = match file.path {
                 b"" => "(its name has not come yet)".into(),
                 path => escape(path).into(),

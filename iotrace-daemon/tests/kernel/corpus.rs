@@ -258,6 +258,7 @@ fn a_file_that_is_overwritten_is_saved_each_time() {
             "two_files",
             "renamed",
             "renamed_from_any_name",
+            "set_aside",
             "kept_open",
             "opened_long_before",
         ],

@@ -138,7 +138,7 @@ struct Part {
 /// The saves of a run, in order.
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
-    let mut events = group(model, &parts, true, &uses.sizes);
+    let mut events = group(model, uses, &parts, true);
     attach(&mut events);
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
@@ -158,12 +158,12 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 /// The loads of a run, in order.
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
-    let mut events = group(model, &parts, false, &uses.sizes);
+    let mut events = group(model, uses, &parts, false);
     // A program that reads a model's description has loaded nothing yet.
     events.retain(|event| {
         let mut files = event.files.iter();
         event.bytes > MAX_DESCRIPTION_BYTES
-            || !files.all(|file| is_description(model.file(*file).path))
+            || !files.all(|file| is_description(uses.path(model, *file)))
     });
     finish(model, uses, &mut events);
     events
@@ -255,13 +255,13 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
 }
 
 /// Puts parts with one key into events, in time.
-fn group(model: &Model, parts: &[Part], is_save: bool, sizes: &[u64]) -> Vec<Event> {
+fn group(model: &Model, uses: &Uses, parts: &[Part], is_save: bool) -> Vec<Event> {
     let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
     let mut keys: HashMap<u32, Key> = HashMap::new();
     for part in parts {
         let file = part.touch.file;
         let key = keys.entry(file).or_insert_with(|| {
-            let mut key = key(model.file(file).path);
+            let mut key = key(uses.path(model, file));
             if !is_save {
                 // A load is of what lies together, whatever its names.
                 (key.number, key.is_step) = (None, false);
@@ -273,8 +273,9 @@ fn group(model: &Model, parts: &[Part], is_save: bool, sizes: &[u64]) -> Vec<Eve
     let mut events = Vec::new();
     for (key, mut parts) in by_key {
         parts.sort_by_key(|part| (part.touch.start, part.touch.file));
-        let (main, small) = divide(model, &parts, is_save);
-        let mut rounds = rounds(model, &key, &main, is_save, sizes);
+        let path = |file| uses.path(model, file);
+        let (main, small) = divide(path, &parts, is_save);
+        let mut rounds = rounds(path, &key, &main, is_save, &uses.sizes);
         // A manifest is written more than once in a save, before or after the data.
         for part in small {
             let distance = |event: &Event| {
@@ -306,12 +307,16 @@ fn gap_of(key: &Key) -> i64 {
 
 /// The parts that a save consists of, and those of files that are small beside them, or of a file that moved far more at
 /// another time.
-fn divide<'a>(model: &Model, parts: &[&'a Part], is_save: bool) -> (Vec<&'a Part>, Vec<&'a Part>) {
+fn divide<'a, 'm>(
+    path: impl Fn(u32) -> &'m [u8],
+    parts: &[&'a Part],
+    is_save: bool,
+) -> (Vec<&'a Part>, Vec<&'a Part>) {
     if !is_save {
         return (parts.to_vec(), Vec::new());
     }
     let mut most: HashMap<(u32, &[u8]), u64> = HashMap::new();
-    let key = |part: &Part| (part.touch.process, model.file(part.touch.file).path);
+    let key = |part: &Part| (part.touch.process, path(part.touch.file));
     for part in parts {
         let most = most.entry(key(part)).or_default();
         *most = part.touch.bytes.max(*most);
@@ -324,7 +329,13 @@ fn divide<'a>(model: &Model, parts: &[&'a Part], is_save: bool) -> (Vec<&'a Part
 }
 
 /// Puts the main parts of one key into events: a path that is used again begins the next. `sizes`: by file.
-fn rounds(model: &Model, key: &Key, parts: &[&Part], is_save: bool, sizes: &[u64]) -> Vec<Event> {
+fn rounds<'m>(
+    path: impl Fn(u32) -> &'m [u8],
+    key: &Key,
+    parts: &[&Part],
+    is_save: bool,
+    sizes: &[u64],
+) -> Vec<Event> {
     let mut events = Vec::new();
     // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
     let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
@@ -336,7 +347,7 @@ fn rounds(model: &Model, key: &Key, parts: &[&Part], is_save: bool, sizes: &[u64
             bytes,
             ..
         } = part.touch;
-        let path = model.file(file).path;
+        let path = path(file);
         let earlier = used.get(path).copied();
         // Several processes may write parts of one file; what is more than all of it is written again.
         let again = is_save
@@ -424,7 +435,7 @@ fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
             .files
             .iter()
             .max_by_key(|file| uses.sizes[**file as usize]);
-        let largest = largest.map_or(&[][..], |file| model.file(*file).path);
+        let largest = largest.map_or(&[][..], |file| uses.path(model, *file));
         let is_own = event.is_step && largest.starts_with(&event.directory);
         let in_step_directory = is_own && key(largest).number.is_none();
         event.name = if in_step_directory || event.files.len() > MAX_NAMED_FILES {

@@ -137,6 +137,8 @@ pub struct Uses {
     pub wide_syncs: Vec<WideSync>,
     /// Files whose uses are known one by one, and that were renamed: file, process, when.
     pub renamed: Vec<(u32, u32, i64)>,
+    /// Files that were saved under their first name, and whose newest name is that of no checkpoint.
+    set_aside: HashSet<u32>,
     pub series: Series,
     /// By file: the largest size that was seen, bytes.
     pub sizes: Vec<u64>,
@@ -168,8 +170,19 @@ impl Uses {
         model.each_step(bounds, |bounds, delta| pass.take(bounds, &delta));
         pass.take_spans();
         let mut uses = pass.uses;
+        let set_aside = (0..).zip(sorted).filter(|(_, file)| file.is_by_first_name);
+        uses.set_aside = set_aside.map(|(file, _)| file).collect();
         uses.series = pass.filling.finish();
         uses
+    }
+}
+
+impl Uses {
+    /// The path under which a file was saved or loaded.
+    pub fn path<'a>(&self, model: &'a Model, file: u32) -> &'a [u8] {
+        let known = model.file(file);
+        let first = known.opened_as.filter(|_| self.set_aside.contains(&file));
+        first.unwrap_or(known.path)
     }
 }
 
@@ -269,7 +282,9 @@ impl Pass<'_> {
             return;
         };
         for (process, file, at) in spans.renames() {
-            if self.spanned.contains(&(process, file)) {
+            // What is set aside is renamed long after its save.
+            let is_set_aside = self.sorted[file as usize].is_by_first_name;
+            if self.spanned.contains(&(process, file)) && !is_set_aside {
                 self.uses.renamed.push((file, process, self.at(at)));
             }
         }

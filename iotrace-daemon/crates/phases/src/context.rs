@@ -12,7 +12,7 @@ use super::{
     phase::{Class, Direction, Phase},
 };
 use iotrace_model::{
-    Model,
+    File, Model,
     counters::{BYTES_READ, BYTES_WRITTEN},
     groups::Groups,
 };
@@ -73,11 +73,22 @@ impl Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sorted {
     pub verdict: Verdict,
+    /// Whether its first name says what was written, and its newest name nothing.
+    pub is_by_first_name: bool,
     /// By [`Direction::index`]: why it is of another phase than the verdict's.
     pub reasons: [Option<Reason>; 2],
 }
 
 impl Sorted {
+    /// What the rules say of it.
+    pub const fn of(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            is_by_first_name: false,
+            reasons: [None; 2],
+        }
+    }
+
     /// The phase of the file used in `direction`.
     pub fn phase(&self, direction: Direction) -> Phase {
         match self.reasons[direction.index()] {
@@ -87,22 +98,28 @@ impl Sorted {
     }
 }
 
-/// Sorts all files of a run, by their index in the model, given its copies. A renamed file is sorted by its newest name.
-pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sorted> {
-    let by_path = |index| {
-        let file = model.file(index);
-        let verdict = if file.path.is_empty() {
-            Verdict::NONE
-        } else {
-            let (_, fs_type) = model.mount_of(&file);
-            classifier.verdict(file.path, file.is_directory(), fs_type)
-        };
-        Sorted {
-            verdict,
-            reasons: [None; 2],
-        }
+/// Sorts a file by its newest name, or by its first if no rule matches that: a checkpoint that is set aside as `ck.pt.bak`
+/// stays one.
+pub fn by_names(model: &Model, classifier: &Classifier, file: &File<'_>) -> Sorted {
+    let (_, fs_type) = model.mount_of(file);
+    let of = |path: &[u8]| match path.is_empty() {
+        true => Verdict::NONE,
+        false => classifier.verdict(path, file.is_directory(), fs_type),
     };
-    let mut sorted: Vec<Sorted> = (0..model.file_count() as u32).map(by_path).collect();
+    let newest = of(file.path);
+    let verdict = file.opened_as.map_or(newest, |first| newest.or(of(first)));
+    let is_by = |verdict: Verdict| verdict.rule(Direction::Write).is_some();
+    Sorted {
+        is_by_first_name: is_by(verdict) && !is_by(newest),
+        ..Sorted::of(verdict)
+    }
+}
+
+/// Sorts all files of a run, by their index in the model, given its copies.
+pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sorted> {
+    let mut sorted: Vec<Sorted> = (0..model.file_count() as u32)
+        .map(|index| by_names(model, classifier, &model.file(index)))
+        .collect();
     let found = Ambiguous::of(&sorted, classifier).reasons(model);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);

@@ -132,10 +132,7 @@ impl Report<'_> {
         }
         let path = call.path.as_deref().unwrap_or_default().as_bytes();
         let fs_type = call.fs_type.as_deref().unwrap_or_default();
-        let sorted = Sorted {
-            verdict: self.classifier.verdict(path, false, fs_type),
-            reasons: [None; 2],
-        };
+        let sorted = Sorted::of(self.classifier.verdict(path, false, fs_type));
         sorted.phase(match call.operation.as_str() {
             "write" | "fsync" | "fdatasync" => Direction::Write,
             _ => Direction::Read,

@@ -105,6 +105,15 @@ impl Verdict {
         Self(phases::first(self.0, other.0))
     }
 
+    /// For each direction, this one if a rule gave it, else the other.
+    pub fn or(self, other: Self) -> Self {
+        let halves = Direction::ALL.map(|direction| {
+            let from = self.rule(direction).map_or(other, |_| self);
+            u32::from(from.half(direction)) << (16 * direction.index())
+        });
+        Self(halves[0] | halves[1])
+    }
+
     /// The bits, as the table has them.
     pub const fn bits(self) -> u32 {
         self.0

@@ -49,8 +49,7 @@ use iotrace_model::{
 };
 use iotrace_phases::{
     Classifier,
-    context::Sorted,
-    dfa::Verdict,
+    context::{Sorted, by_names},
     phase::{Direction, Phase},
     used::Used,
 };
@@ -616,17 +615,8 @@ impl Intake {
         }
         let file = model.file(index);
         let (mount_point, fs_type) = model.mount_of(&file);
-        let verdict = if file.path.is_empty() {
-            Verdict::NONE
-        } else {
-            self.classifier
-                .verdict(file.path, file.is_directory(), fs_type)
-        };
         let labels = FileLabels {
-            sorted: Sorted {
-                verdict,
-                reasons: [None; 2],
-            },
+            sorted: by_names(model, &self.classifier, &file),
             mount: totals.mount_id(&mount(mount_point, fs_type)),
         };
         if !file.path.is_empty() {
