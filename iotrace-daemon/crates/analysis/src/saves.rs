@@ -273,9 +273,8 @@ fn group(model: &Model, uses: &Uses, parts: &[Part], is_save: bool) -> Vec<Event
     let mut events = Vec::new();
     for (key, mut parts) in by_key {
         parts.sort_by_key(|part| (part.touch.start, part.touch.file));
-        let path = |file| uses.path(model, file);
-        let (main, small) = divide(path, &parts, is_save);
-        let mut rounds = rounds(path, &key, &main, is_save, &uses.sizes);
+        let (main, small) = divide(model, uses, &parts, is_save);
+        let mut rounds = rounds(model, uses, &key, &main, is_save);
         // A manifest is written more than once in a save, before or after the data.
         for part in small {
             let distance = |event: &Event| {
@@ -307,8 +306,9 @@ fn gap_of(key: &Key) -> i64 {
 
 /// The parts that a save consists of, and those of files that are small beside them, or of a file that moved far more at
 /// another time.
-fn divide<'a, 'm>(
-    path: impl Fn(u32) -> &'m [u8],
+fn divide<'a>(
+    model: &Model,
+    uses: &Uses,
     parts: &[&'a Part],
     is_save: bool,
 ) -> (Vec<&'a Part>, Vec<&'a Part>) {
@@ -316,7 +316,7 @@ fn divide<'a, 'm>(
         return (parts.to_vec(), Vec::new());
     }
     let mut most: HashMap<(u32, &[u8]), u64> = HashMap::new();
-    let key = |part: &Part| (part.touch.process, path(part.touch.file));
+    let key = |part: &Part| (part.touch.process, uses.path(model, part.touch.file));
     for part in parts {
         let most = most.entry(key(part)).or_default();
         *most = part.touch.bytes.max(*most);
@@ -328,14 +328,9 @@ fn divide<'a, 'm>(
     })
 }
 
-/// Puts the main parts of one key into events: a path that is used again begins the next. `sizes`: by file.
-fn rounds<'m>(
-    path: impl Fn(u32) -> &'m [u8],
-    key: &Key,
-    parts: &[&Part],
-    is_save: bool,
-    sizes: &[u64],
-) -> Vec<Event> {
+/// Puts the main parts of one key into events: a path that is saved again begins the next save, and a process that began
+/// since the last load the next load.
+fn rounds(model: &Model, uses: &Uses, key: &Key, parts: &[&Part], is_save: bool) -> Vec<Event> {
     let mut events = Vec::new();
     // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
     let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
@@ -347,14 +342,16 @@ fn rounds<'m>(
             bytes,
             ..
         } = part.touch;
-        let path = path(file);
+        let path = uses.path(model, file);
         let earlier = used.get(path).copied();
         // Several processes may write parts of one file; what is more than all of it is written again.
         let again = is_save
             && earlier.is_some_and(|(by, of, before)| {
-                let size = sizes[file as usize];
+                let size = uses.sizes[file as usize];
                 by == process || of != file || before + bytes > size + size / SMALL_PART_RATIO
             });
+        let is_behind = |event: &Event| begins_behind(model, uses, process, event);
+        let again = again || !is_save && event.as_ref().is_some_and(is_behind);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));
@@ -369,6 +366,24 @@ fn rounds<'m>(
     }
     events.extend(event);
     events
+}
+
+/// Whether a process began when an event was over, and is none of the ranks that took part in it together.
+fn begins_behind(model: &Model, uses: &Uses, process: u32, event: &Event) -> bool {
+    let about = |process: u32| &model.processes()[process as usize];
+    let own = about(process);
+    let is_together = |other: &u32| {
+        let other = about(*other);
+        let ranks = own
+            .about
+            .role
+            .rank
+            .as_ref()
+            .zip(other.about.role.rank.as_ref());
+        other.node != own.node || ranks.is_some_and(|(own, other)| own != other)
+    };
+    uses.began[process as usize].is_some_and(|began| began > event.end)
+        && !event.processes.iter().any(is_together)
 }
 
 /// Assigns events without a step to the steps that were saved at about the same time.

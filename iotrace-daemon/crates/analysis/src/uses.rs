@@ -137,6 +137,8 @@ pub struct Uses {
     pub wide_syncs: Vec<WideSync>,
     /// Files whose uses are known one by one, and that were renamed: file, process, when.
     pub renamed: Vec<(u32, u32, i64)>,
+    /// By process: when it began, nanoseconds since the start of the run; `None` if unknown.
+    pub began: Vec<Option<i64>>,
     /// Files that were saved under their first name, and whose newest name is that of no checkpoint.
     set_aside: HashSet<u32>,
     pub series: Series,
@@ -163,6 +165,7 @@ impl Uses {
             used: used.collect(),
             uses: Self {
                 sizes: sizes(model),
+                began: began(model, run),
                 ..Self::default()
             },
             filling: Filling::default(),
@@ -190,6 +193,14 @@ impl Uses {
 fn spanned(model: &Model) -> HashSet<(u32, u32)> {
     let spans = model.spans().filter(|spans| spans.are_complete());
     spans.map_or_else(HashSet::new, |spans| spans.places().collect())
+}
+
+fn began(model: &Model, run: &Run) -> Vec<Option<i64>> {
+    let began = |start| run.clock.unix_ns_of_boottime(start) - run.start_unix_ns;
+    let starts = model.processes().iter().map(|one| one.about.start_boottime);
+    starts
+        .map(|start| (start > 0).then(|| began(start)))
+        .collect()
 }
 
 /// The size of each file: at first sight, or as far as it was read and written since.

@@ -41,7 +41,7 @@ pub enum Reason {
     Prepared,
     /// All that was read of it, or written to it, was one end of a copy.
     Copied,
-    /// All that was read of it had been written by the same process before.
+    /// All that was read of it had been written before by the same process, or by another program alone.
     ReadBack,
 }
 
@@ -138,11 +138,11 @@ struct Ends {
     any: bool,
     /// Whether a process did so otherwise than to copy it.
     other: bool,
-    /// Whether a process read what it had not written before, otherwise than to copy it.
+    /// Whether a process read it otherwise than back, and than to copy it.
     foreign: bool,
 }
 
-/// Takes out of training, checkpoints and restores what was copied, and what its own writer read back.
+/// Takes out of training, checkpoints and restores what was copied, and what was read back.
 fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
     let mut ends = vec![[Ends::default(); 2]; sorted.len()];
     for row in model.rows() {

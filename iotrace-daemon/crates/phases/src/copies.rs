@@ -3,7 +3,8 @@
 //! sendfile, copy_file_range and splice name both files, so such a copy is known. One by read(2) and write(2) is inferred:
 //! a process read as many bytes from one file as it wrote to another at that time. A copy of a checkpoint to another tier
 //! is no save, reading its source is no load, and data that are staged are not trained on. Neither is it a load where a
-//! process reads back what it wrote itself: to verify it, to upload it, or because the format needs it.
+//! process reads back what it wrote itself, to verify it or because the format needs it, nor where another program does: a
+//! checksum, an archive, an upload.
 
 mod sources;
 mod targets;
@@ -93,7 +94,7 @@ pub struct Copies {
     /// Processes and files whose reads, or writes, are all of copies.
     read: HashSet<(u32, u32)>,
     written: HashSet<(u32, u32)>,
-    /// Uses that read what their own process had written before, by their first span.
+    /// Uses that read what their own process, or another program, had written before, by their first span.
     read_back: HashSet<u32>,
     /// Processes and files that were read so, and otherwise only to be copied.
     only_read_back: HashSet<(u32, u32)>,
@@ -107,7 +108,7 @@ impl Copies {
         let uses: Vec<Use> = uses.map(Use::from).collect();
         copies.find_spans(&uses);
         copies.find_rows(model, &uses);
-        copies.find_read_backs(&uses);
+        copies.find_read_backs(model, &uses);
         copies
             .all
             .sort_by_key(|copy| (copy.start, copy.source, copy.target));
@@ -133,12 +134,12 @@ impl Copies {
         self.read.contains(&(process, file))
     }
 
-    /// Whether the use of a file that begins with this span read what the process itself had written before.
+    /// Whether the use of a file that begins with this span read back what the process itself, or another program, had written.
     pub fn is_read_back(&self, span: u32) -> bool {
         self.read_back.contains(&span)
     }
 
-    /// Whether a process read of a file only what the process itself had written before, and what it copied.
+    /// Whether all that a process read of a file was read back so, or copied.
     pub fn is_only_read_back(&self, process: u32, file: u32) -> bool {
         self.only_read_back.contains(&(process, file))
     }
@@ -255,17 +256,35 @@ impl Copies {
 }
 
 impl Copies {
-    fn find_read_backs(&mut self, uses: &[Use]) {
-        let mut first_write: HashMap<(u32, u32), u64> = HashMap::new();
+    /// Finds uses that read what had been written before by the same process, or by another program alone: a checksum, an
+    /// archive and an upload load nothing.
+    fn find_read_backs(&mut self, model: &Model, uses: &[Use]) {
+        // By file: who wrote it, and the first time.
+        let mut writers: HashMap<u32, HashMap<u32, u64>> = HashMap::new();
         for one in uses.iter().filter(|one| one.amounts.bytes_written > 0) {
-            let first = first_write.entry((one.process, one.file));
-            let first = first.or_insert(u64::MAX);
+            let of_file = writers.entry(one.file).or_default();
+            let first = of_file.entry(one.process).or_insert(u64::MAX);
             *first = one.amounts.first_operation.min(*first);
         }
+        let program = |process: u32| model.processes()[process as usize].about.exe.as_slice();
+        let is_back = |one: &Use| {
+            let Some(writers) = writers.get(&one.file) else {
+                return false;
+            };
+            let is_before = |first: &u64| *first <= one.amounts.first_operation;
+            if writers.get(&one.process).is_some_and(is_before) {
+                return true;
+            }
+            let own = program(one.process);
+            let is_other = |writer: &u32| {
+                let program = program(*writer);
+                !program.is_empty() && program != own
+            };
+            !own.is_empty() && writers.keys().all(is_other) && writers.values().any(is_before)
+        };
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();
         for one in uses.iter().filter(|one| one.amounts.bytes_read > 0) {
-            let written = first_write.get(&(one.process, one.file));
-            let is_back = written.is_some_and(|first| *first <= one.amounts.first_operation);
+            let is_back = is_back(one);
             if is_back {
                 self.read_back.insert(one.pieces[0]);
             }

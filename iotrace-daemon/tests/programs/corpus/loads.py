@@ -70,6 +70,34 @@ def evaluated_by_another(truth):
     truth.loads[0] = None  # its interpreter's start is no part of it
 
 
+def evaluated_twice_by_others(truth):
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/step-{step}.ckpt", 4, 0.02)
+        train()
+        with truth.load():
+            subprocess.run([sys.executable, "-c", f"open('out/step-{step}.ckpt', 'rb').read()"], check=True)
+    truth.loads = [None] * 2  # their interpreters' start is no part of them
+
+
+def loaded_by_ranks(truth):
+    """Each rank begins when the one before has loaded."""
+    with truth.load():
+        for rank in range(3):
+            command = [sys.executable, "-c", "open('model/model.safetensors', 'rb').read()"]
+            subprocess.run(command, check=True, env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3"})
+    truth.loads = [None]  # their interpreters' start is no part of it
+
+
+def handed_to_tools(truth):
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/step-{step}.ckpt", 4, 0.02)
+        for command in (["sha256sum"], ["tar", "-cf", "backup.tar"], ["wc"]):
+            subprocess.run([*command, f"out/step-{step}.ckpt"], check=True, stdout=subprocess.DEVNULL)
+        train()
+
+
 def saved_over_by_another(truth):
     for _ in range(3):
         with truth.save():
@@ -92,6 +120,7 @@ BEFORE = {
     "loaded_then_saved_over": [lambda: write("out/model.ckpt")],
     "saved_over_by_another": [lambda: write("out/model.ckpt")],
     "shards": [lambda: [write(path) for path in SHARDS]],
+    "loaded_by_ranks": [lambda: write("model/model.safetensors")],
     "mapped": [lambda: write("model/model.safetensors")],
     "config_only": [lambda: note("model/config.json")],
 }

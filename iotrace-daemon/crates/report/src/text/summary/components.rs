@@ -142,8 +142,13 @@ fn saves(report: &Report<'_>, sum: &Sum) -> String {
 
 fn loads(report: &Report<'_>, sum: &Sum) -> String {
     let loads = report.analysis.restores.len() as u64;
-    let read = bytes(sum.counters.v[counters::BYTES_READ]);
-    format!("{read} read, {}", counted(loads, "load", "loads"))
+    let of = |index: usize| sum.counters.v[index];
+    let moved = match (of(counters::BYTES_READ), of(counters::MAPPED_BYTES)) {
+        (0, 0) if loads == 0 => return "nothing read".into(),
+        (0, mapped) if mapped > 0 => format!("at least {} mapped", bytes(mapped)),
+        (read, _) => format!("{} read", bytes(read)),
+    };
+    format!("{moved}, {}", counted(loads, "load", "loads"))
 }
 
 fn startup(report: &Report<'_>, _: &Sum) -> String {
