@@ -19,6 +19,7 @@ const CORPUS: [(&str, &[&str]); 3] = [
             "overwrite",
             "step_directories",
             "renamed",
+            "set_aside",
             "ranks",
             "tensorflow",
             "best_by_copy",
@@ -27,8 +28,26 @@ const CORPUS: [(&str, &[&str]); 3] = [
             "logs_only",
         ],
     ),
-    ("loads", &["resumed", "shards", "evaluated_by_another"]),
-    ("epochs", &["shuffled", "staged", "workers", "with_saves"]),
+    (
+        "loads",
+        &[
+            "resumed",
+            "resumed_and_saved",
+            "shards",
+            "evaluated_by_another",
+            "handed_to_tools",
+        ],
+    ),
+    (
+        "epochs",
+        &[
+            "shuffled",
+            "staged",
+            "staged_by_its_maker",
+            "workers",
+            "with_saves",
+        ],
+    ),
 ];
 /// Programs that are recorded at a time, at most.
 const MAX_RECORDERS: usize = 4;
