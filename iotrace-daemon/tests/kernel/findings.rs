@@ -316,6 +316,37 @@ fn checkpoint_bound_by_fsync() {
     silent(&saving(700, 100), "checkpoint-bound-by-fsync");
 }
 
+/// A job that writes so many records to a file, of 100 bytes or so many MiB, and syncs it after every so many, which takes so
+/// many milliseconds.
+fn journal(name: &str, [records, blocks, every]: [&str; 3], fsync: u64) -> Value {
+    let speed = Speed {
+        fsync: ms(fsync),
+        ..Speed::default()
+    };
+    let job = Job::new().slow("out", &[], speed);
+    let options = ["--records", records, "--blocks", blocks, "--every", every];
+    job.run("journal", &format!("out/{name}"), &options)
+}
+
+#[test]
+fn frequent_syncs() {
+    let report = journal("events.db", ["150", "0", "1"], 5);
+    let finding = found(&report, "frequent-syncs");
+    assert_eq!(evidence(finding, "syncs"), 150.0);
+    assert_eq!(evidence(finding, "bytes_per_sync"), 100.0);
+    assert!(evidence(finding, "seconds") >= 0.75);
+    assert_eq!(subjects(finding, "file").len(), 1);
+    // A sync for many records, for many bytes, that takes no time, and of a checkpoint.
+    for (name, records, fsync) in [
+        ("events.db", ["1500", "0", "50"], 5),
+        ("events.db", ["120", "1", "1"], 5),
+        ("events.db", ["150", "0", "1"], 0),
+        ("model.pt", ["150", "0", "1"], 5),
+    ] {
+        silent(&journal(name, records, fsync), "frequent-syncs");
+    }
+}
+
 /// Two ranks that write so many MiB each of the checkpoint, at 300 ms each.
 fn writing(writes: [&str; 2]) -> (Value, PathBuf) {
     let speed = Speed {

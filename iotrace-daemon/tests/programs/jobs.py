@@ -108,6 +108,17 @@ def log(args):
     os.close(fd)
 
 
+def journal(args):
+    """Write records, each with so many MiB, and sync after every so many; then do something else."""
+    fd = os.open(args.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for index in range(args.records):
+        os.write(fd, bytes(args.blocks * MIB or 100))
+        if (index + 1) % args.every == 0:
+            os.fsync(fd)
+    os.close(fd)
+    time.sleep(0.5)
+
+
 def tree(args):
     """Read every file of a tree once, in the order of their names or in none."""
     paths = sorted(
@@ -279,7 +290,7 @@ def main():
     globals()[args.job](args)
 
 
-JOBS = "records log tree samples saves ranks rank workers steps loader epochs".split()
+JOBS = "records log journal tree samples saves ranks rank workers steps loader epochs".split()
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-//! Findings on how files are accessed: tiny calls, many small files, an open for every sample.
+//! Findings on how files are accessed: tiny calls, a sync for every record, many small files, an open for every sample.
 
 use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value,
@@ -22,6 +22,8 @@ const PHASES: [Phase; 6] = [
 
 /// Largest size of a tiny read or write, bytes.
 const TINY_BYTES: u64 = 10 << 10;
+/// Bytes written for each sync below which syncs are frequent.
+const FEW_BYTES_PER_SYNC: u64 = 1 << 20;
 /// Calls after an open that take a small file as a whole: a header and the rest.
 const CALLS_OF_A_SMALL_FILE: u64 = 2;
 
@@ -105,6 +107,45 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
             |fact| Subject::File(fact.file),
         ),
         advice: advice.into(),
+        also: Vec::new(),
+    })
+}
+
+/// Files that are synced after every few records: logs and data bases. A sync for many bytes is worth its time, and saves have
+/// findings of their own.
+pub fn frequent_syncs(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
+    let is_frequent =
+        |fact: &&FileFacts| fact.syncs > 0 && fact.bytes_written / fact.syncs < FEW_BYTES_PER_SYNC;
+    let in_phase = |phase| facts.of(phase).filter(is_frequent);
+    let others = || {
+        PHASES
+            .into_iter()
+            .filter(|phase| matches!(phase, Phase::Other(_)))
+    };
+    let files = || others().flat_map(in_phase);
+    let syncs: u64 = files().map(|fact| fact.syncs).sum();
+    let ns: u64 = files().map(|fact| fact.sync_ns).sum();
+    let bytes: u64 = files().map(|fact| fact.bytes_written).sum();
+    let wall =
+        others().map(|phase| data.wall(phase, in_phase(phase).map(|fact| fact.sync_ns).sum()));
+    let wall = wall.sum();
+    let share = data.share_of_run(wall);
+    if (syncs as f64) < data.limit(SYNCS) || share < data.limit(SYNC_SHARE) {
+        return None;
+    }
+    Some(Finding {
+        code: "frequent-syncs",
+        saving: data.saving(wall, Confidence::Medium, &[MAYBE_COMPUTING]),
+        title: format!("{syncs} syncs after small writes take {:.0} % of the run", share * 100.0),
+        evidence: vec![
+            ("syncs", Value::Count(syncs)),
+            ("bytes_per_sync", Value::Bytes(bytes / syncs.max(1))),
+            ("seconds", seconds(ns)),
+        ],
+        subjects: largest(data, files(), |fact| fact.sync_ns, |fact| Subject::File(fact.file)),
+        advice: "Sync once for many records: one transaction for many rows (SQLite: also journal_mode=WAL and \
+                 synchronous=NORMAL), a log without sync. Or keep the file on local flash."
+            .into(),
         also: Vec::new(),
     })
 }

@@ -41,6 +41,13 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
         "stage-the-data-set",
         |slow, stage| slow.subjects.first() == stage.subjects.first(),
     );
+    // A sync for each record makes records of the writes.
+    fold(
+        &mut findings,
+        "tiny-writes",
+        "frequent-syncs",
+        |tiny, syncs| tiny.subjects.first() == syncs.subjects.first(),
+    );
     fold(
         &mut findings,
         "tiny-reads",

@@ -24,6 +24,9 @@ pub struct FileFacts {
     pub read_ns: u64,
     pub write_ns: u64,
     pub meta_ns: u64,
+    /// Syncs of the file, and nanoseconds in them, which are in `write_ns` too.
+    pub syncs: u64,
+    pub sync_ns: u64,
     pub opens: u64,
     /// Reads of 1 byte to 10 KiB, and writes of at most 10 KiB (detail full).
     pub tiny_reads: u64,
@@ -180,6 +183,8 @@ impl FileFacts {
             self.bytes_written += v[BYTES_WRITTEN];
             self.write_ns += v[WRITE_NS] + v[SYNC_NS];
             self.meta_ns += v[META_NS];
+            self.syncs += counters.calls(op::is_file_sync);
+            self.sync_ns += v[SYNC_NS];
             self.opens += v[OPENS];
             self.tiny_writes += tiny(WRITE_SIZE_0_100);
         }

@@ -248,6 +248,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(input::bound(data, &facts));
     findings.extend(input::mapped_waits(data));
     findings.extend(access::tiny(data, &facts));
+    findings.extend(access::frequent_syncs(data, &facts));
     findings.extend(access::small_files(data, &facts));
     findings.extend(access::open_per_sample(data, &facts));
     findings.extend(starting::metadata_storm(data));

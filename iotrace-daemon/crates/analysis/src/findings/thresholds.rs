@@ -30,6 +30,8 @@ macro_rules! thresholds {
 thresholds! {
     TINY_CALLS "tiny_calls" 1000.0 "Minimum number of reads, or writes, of at most 10 KiB (Drishti: 1,000 small requests).";
     TINY_SHARE "tiny_share" 0.5 "Their minimum share of all reads, or writes, of the phase.";
+    SYNCS "syncs" 100.0 "Minimum number of syncs of files of phase other after less than 1 MiB each.";
+    SYNC_SHARE "sync_share" 0.05 "Minimum share of the run in these syncs.";
     SMALL_FILES "small_files" 1000.0 "Minimum number of training files in one epoch.";
     SMALL_FILE_BYTES "small_file_bytes" 1048576.0 "Maximum mean size of these files (Drishti: requests under 1 MiB).";
     NOT_FOUND "not_found" 1000.0 "Minimum number of negative look-ups.";

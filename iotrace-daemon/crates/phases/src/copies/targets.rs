@@ -14,6 +14,9 @@ pub struct Targets<'a> {
     by_calls: HashMap<u64, Order>,
 }
 
+/// Targets of one time that are looked at: of a source that is in use throughout the run, all may be.
+const MAX_LOOKED_AT: usize = 64;
+
 /// First operations of targets, and their indices.
 type Order = BTreeSet<(u64, usize)>;
 
@@ -69,8 +72,8 @@ impl<'a> Targets<'a> {
         let is_told =
             |target: &Side<'_>| transfer_reads > 0 && target.copying_calls() == transfer_reads;
         let first = |order: &Order| {
-            let mut written = order.range((from, 0)..=(until, usize::MAX));
-            let found = written.find(|(_, at)| {
+            let written = order.range((from, 0)..=(until, usize::MAX));
+            let found = written.take(MAX_LOOKED_AT).find(|(_, at)| {
                 let target = &self.all[*at];
                 target.may_be_of(source) && (is_by_name || is_told(target))
             });

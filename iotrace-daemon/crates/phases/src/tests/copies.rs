@@ -74,6 +74,26 @@ fn a_file_of_one_name_and_size_is_a_copy_if_it_was_written_meanwhile() {
 }
 
 #[test]
+fn files_of_one_name_that_are_no_copies_take_no_long_search() {
+    let mut model = Model::with_spans();
+    for index in 0..20_000 {
+        let time = MS;
+        add_row(&mut model, &format!("/in/{index}/x"), index, true, time);
+        // The same process made the source, so that its name tells nothing.
+        add_row(&mut model, &format!("/in/{index}/x"), index, false, time);
+        add_row(
+            &mut model,
+            &format!("/out/{index}/x"),
+            20_000 + index,
+            false,
+            time,
+        );
+    }
+    // Four hundred million comparisons would take a minute.
+    assert_eq!(Copies::of(&model).all, []);
+}
+
+#[test]
 fn twenty_thousand_uses_of_one_size_are_paired_by_time() {
     const COUNT: u64 = 20_000;
     let mut model = Model::with_spans();

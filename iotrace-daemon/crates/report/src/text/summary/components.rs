@@ -215,7 +215,8 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
     if epochs.files == 0 {
         return None;
     }
-    let data = format!("{} in {} files", bytes(epochs.bytes), count(epochs.files));
+    let files = counted(epochs.files, "file", "files");
+    let data = format!("{} in {files}", bytes(epochs.bytes));
     if epochs.untold.is_some() || epochs.epochs.is_empty() {
         return Some(format!(" Epochs: not known; data: {data}"));
     }
@@ -244,7 +245,7 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
     };
     let parts = match epochs.epochs.len() - whole.len() {
         0 => String::new(),
-        parts => format!(", {parts} in part"),
+        parts => format!("; and {parts} in part"),
     };
-    Some(format!(" Epochs: {}{parts} of {data}{time}", whole.len()))
+    Some(format!(" Epochs: {} of {data}{time}{parts}", whole.len()))
 }
