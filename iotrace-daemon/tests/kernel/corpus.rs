@@ -295,6 +295,7 @@ fn formats_write_their_files_more_than_once() {
             "manifest_again",
             "tensorflow",
             "saved_model",
+            "stored_by_mapping",
             "header_patched",
             "hdf5_in_one_open",
         ],

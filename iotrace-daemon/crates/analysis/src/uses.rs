@@ -154,15 +154,23 @@ impl Uses {
             end: run.start_unix_ns.saturating_add_unsigned(run.duration_ns),
         };
         // What a process did with a file on the whole says what each interval's part of it is.
-        let rows = model.rows().iter();
-        let used = rows.map(|row| Used::new(&row.cell.total(), &sorted[row.file as usize]));
+        let mut stored = HashSet::new();
+        let rows = model.rows().iter().map(|row| {
+            let total = row.cell.total();
+            if total.v[MAPPED_BYTES_DIRTIED] > 0 {
+                stored.insert((row.process, row.file));
+            }
+            Used::new(&total, &sorted[row.file as usize])
+        });
+        let used: Vec<Used> = rows.collect();
         let mut pass = Pass {
             model,
             run,
             sorted,
             copies,
             spanned: spanned(model),
-            used: used.collect(),
+            stored,
+            used,
             uses: Self {
                 sizes: sizes(model),
                 began: began(model, run),
@@ -195,6 +203,7 @@ fn spanned(model: &Model) -> HashSet<(u32, u32)> {
     spans.map_or_else(HashSet::new, |spans| spans.places().collect())
 }
 
+/// When each process began, nanoseconds since the start of the run.
 fn began(model: &Model, run: &Run) -> Vec<Option<i64>> {
     let began = |start| run.clock.unix_ns_of_boottime(start) - run.start_unix_ns;
     let starts = model.processes().iter().map(|one| one.about.start_boottime);
@@ -232,6 +241,8 @@ struct Pass<'a> {
     copies: &'a Copies,
     /// Processes and files whose uses are known one by one.
     spanned: HashSet<(u32, u32)>,
+    /// Processes and files that were mapped and stored to.
+    stored: HashSet<(u32, u32)>,
     /// By row.
     used: Vec<Used>,
     uses: Uses,
@@ -318,7 +329,7 @@ impl Pass<'_> {
             }
             let sorted = &self.sorted[one.file as usize];
             if sorted.phase(Direction::Write) == Phase::Checkpoint {
-                for counters in self.rounds(one.file, &pieces) {
+                for counters in self.rounds((one.process, one.file), &pieces) {
                     let touch = self.written(one.file, one.process, &counters);
                     self.uses.saved.extend(touch.map(Touch::alone));
                 }
@@ -335,11 +346,13 @@ impl Pass<'_> {
 
     /// The writes of one use of a file, by save: a file that is kept open is written again for the next one, from its
     /// beginning or after a long while. What comes after the last write or sync is left out, but for a close soon after.
-    fn rounds(&self, file: u32, pieces: &[Counters]) -> Vec<Counters> {
+    fn rounds(&self, place: (u32, u32), pieces: &[Counters]) -> Vec<Counters> {
+        let is_stored = self.stored.contains(&place);
         let moves = |counters: &Counters| {
             counters.calls(op::is_write) + counters.calls(op::is_file_sync) > 0
+                || is_stored && counters.v[MMAPS] > 0
         };
-        let size = self.uses.sizes[file as usize];
+        let size = self.uses.sizes[place.1 as usize];
         let written: u64 = pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]).sum();
         let is_rewritten = size > 0 && written > size + size / 10;
         let mut rounds: Vec<Counters> = Vec::new();
@@ -546,7 +559,8 @@ impl Pass<'_> {
             counters.calls(op::is_file_sync),
         );
         let is_the_end = v[CLOSES] > 0 && v[OPENS] + reads + v[MMAPS] == 0;
-        if calls + syncs + v[RENAMES] == 0 && !is_the_end {
+        let is_stored = v[MMAPS] > 0 && self.stored.contains(&(process, file));
+        if calls + syncs + v[RENAMES] == 0 && !is_the_end && !is_stored {
             return None;
         }
         let touch = self.touch(file, process, counters, v[FIRST_WRITE]);
@@ -561,7 +575,7 @@ impl Pass<'_> {
         Some(Touch {
             end: end.max(touch.start),
             bytes: v[BYTES_WRITTEN],
-            mmaps: 0,
+            mmaps: if is_stored { v[MMAPS] } else { 0 },
             calls,
             data_ns: v[WRITE_NS],
             ..touch
@@ -573,7 +587,9 @@ impl Pass<'_> {
     fn read(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
         let v = &counters.v;
         let calls = counters.calls(op::is_read);
-        if calls + v[MMAPS] == 0 {
+        // Nothing is loaded by a mapping that is stored to.
+        let is_stored = self.stored.contains(&(process, file));
+        if calls == 0 && (v[MMAPS] == 0 || is_stored) {
             return None;
         }
         let touch = self.touch(file, process, counters, v[FIRST_READ]);

@@ -10,7 +10,7 @@ use iotrace_model::counters::*;
 /// How one process used one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// What it counts as: written, where any byte was.
+    /// What it counts as: written, where any byte was, by a call or by a store to a mapping.
     pub main: Direction,
     /// Whether its reads are of another phase.
     pub reads_apart: bool,
@@ -21,7 +21,8 @@ impl Used {
     pub fn new(counters: &Counters, file: &Sorted) -> Self {
         let v = &counters.v;
         let read = counters.calls(op::is_read) > 0;
-        let written = counters.calls(op::is_write) > 0;
+        // By calls, or by stores to a mapping.
+        let written = counters.calls(op::is_write) > 0 || v[MAPPED_BYTES_DIRTIED] > 0;
         let changed = counters.calls(op::changes) > 0;
         // Opened for writing, without a write: what its other calls took is with writes.
         let opened = v[UNION_READ_NS] == 0 && v[UNION_WRITE_NS] > 0;

@@ -1,9 +1,11 @@
 """Programs that save, each in a directory of its own."""
 
+import mmap
 import os
 import shutil
 import signal
 import threading
+import time
 
 from truth import CHUNK, main, note, read, train, write
 
@@ -223,6 +225,19 @@ def index_and_shards(truth):
             for shard in range(3):
                 write(f"out/checkpoint-{step}/model-0000{shard + 1}-of-00003.safetensors", 3, 0.01)
             note(f"out/checkpoint-{step}/model.safetensors.index.json", "{}" * 500)
+        train()
+
+
+def stored_by_mapping(truth):
+    os.makedirs("out")
+    for step in (1, 2, 3):
+        with truth.save():
+            with open(f"out/step-{step}.pt", "w+b") as file:
+                file.truncate(4 * len(CHUNK))
+                with mmap.mmap(file.fileno(), 0) as memory:
+                    for at in range(0, len(memory), len(CHUNK)):
+                        memory[at : at + len(CHUNK)] = CHUNK
+                        time.sleep(0.02)
         train()
 
 

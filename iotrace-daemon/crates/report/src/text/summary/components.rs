@@ -193,8 +193,12 @@ fn saves_line(report: &Report<'_>) -> Option<String> {
     let (least, most) = (*times.first()?, *times.last()?);
     let all: u64 = times.iter().sum();
     let moved: u64 = saves.iter().map(|save| save.bytes).sum();
-    let mean = bytes(moved / saves.len() as u64);
-    let mut facts = vec![format!("{} of {mean}", count(saves.len() as u64))];
+    let number = count(saves.len() as u64);
+    let mut facts = vec![match moved / saves.len() as u64 {
+        // What is stored to a mapping is not counted in bytes.
+        0 => format!("{number} to mapped files"),
+        mean => format!("{number} of {}", bytes(mean)),
+    }];
     if all > 0 {
         let (least, most) = (duration(least), duration(most));
         facts.push(match least == most {
@@ -205,7 +209,7 @@ fn saves_line(report: &Report<'_>) -> Option<String> {
         if synced > 0 {
             facts.push(format!("{} of it in sync", share(synced.min(all), all)));
         }
-        facts.push(rate(moved, all));
+        facts.extend((moved > 0).then(|| rate(moved, all)));
     }
     Some(format!(" Saves: {}", facts.join(", ")))
 }
