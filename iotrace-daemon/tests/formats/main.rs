@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod accessibility;
 mod browser;
 mod diff;
 mod export;

@@ -120,6 +120,11 @@ pub const TOOLS: &[Tool] = &[
         &[Test, Fast],
     ),
     tool(
+        AXE,
+        "checks that people with disabilities can use the HTML report",
+        &[Test, Fast],
+    ),
+    tool(
         command("promtool", "prometheus"),
         "checks the metrics, and scrapes them",
         &[Test],
@@ -342,6 +347,12 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
 const MCP: Kind = Kind::PythonEnvironment {
     name: "mcp",
     packages: &["mcp==2.3.0"],
+};
+
+/// axe-core 4.12.1, which is one script in this package. Without Playwright, which the package drives.
+const AXE: Kind = Kind::PythonEnvironment {
+    name: "axe",
+    packages: &["--no-deps", "axe-playwright-python==0.1.8"],
 };
 
 const WHEEL: Kind = Kind::PythonEnvironment {
