@@ -12,6 +12,7 @@ mod export_many;
 mod export_trace;
 mod golden;
 mod html;
+mod html_epochs;
 mod html_tools;
 mod mcp;
 mod predictions;
