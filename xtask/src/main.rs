@@ -26,6 +26,10 @@ mod soak;
 mod test;
 mod vm;
 
+/// The search for command lines in the documentation, the same that the daemon's tests make.
+#[cfg(test)]
+#[path = "../../iotrace-daemon/src/documented.rs"]
+mod documented;
 /// The command line for the kernel crate, the same that builds it into the daemon.
 #[path = "../../iotrace-daemon/crates/programs/build/kernel_crate.rs"]
 mod kernel_crate;
@@ -127,5 +131,19 @@ fn run(task: Task) -> Result<()> {
         Task::Soak(options) => soak::task(&options),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_task_in_the_documentation_is_one() {
+        let (faults, count) = documented::faults(&["cargo", "xtask"], &Cli::command());
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        assert!(count > 30, "{count} command lines");
     }
 }
