@@ -20,6 +20,7 @@ mod fuzz;
 mod lint;
 mod page;
 mod run;
+mod samples;
 mod scoreboard;
 mod setup;
 mod soak;
@@ -96,6 +97,8 @@ enum Task {
     Dist(dist::Options),
     /// Let thousands of processes of many jobs come and go under the service, for ten minutes.
     Soak(soak::Options),
+    /// Make the pictures and sample outputs of the documentation again, of programs that are recorded now.
+    Samples,
     /// Check the format, the word list, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -129,6 +132,7 @@ fn run(task: Task) -> Result<()> {
         Task::Dist(options) => dist::task(&options),
         Task::Fuzz(options) => fuzz::task(&options),
         Task::Soak(options) => soak::task(&options),
+        Task::Samples => samples::task(),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
     }

@@ -18,6 +18,7 @@ mod mcp;
 mod predictions;
 mod recording;
 mod report_jobs;
+mod samples;
 mod selection;
 mod sql;
 mod tensorboard;
