@@ -7,6 +7,8 @@ mod child;
 mod config;
 mod daemon;
 mod diff;
+#[cfg(test)]
+mod documented;
 mod examine;
 mod export;
 mod interrupt;
@@ -239,8 +241,56 @@ fn closed_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::documented;
+    use clap::Command;
+
+    /// Options in the documentation that are those of other programs.
+    const OTHERS: [&str; 4] = ["check", "kernel", "self-check", "write-docs"];
+
     #[test]
     fn the_command_line_is_consistent() {
         super::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_line_in_the_documentation_is_one() {
+        let (faults, count) = documented::faults(&["iotrace"], &super::command());
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        assert!(count > 100, "{count} command lines");
+    }
+
+    #[test]
+    fn every_option_in_the_documentation_is_one() {
+        let has = |command: &Command, name: &str| {
+            let long = command.get_arguments().filter_map(|one| one.get_long());
+            long.into_iter().any(|long| long == name) || name == "help"
+        };
+        let command = super::command();
+        let mut commands = vec![&command];
+        let mut at = 0;
+        while let Some(next) = commands.get(at).copied() {
+            commands.extend(next.get_subcommands());
+            at += 1;
+        }
+        let code = documented::code().into_iter().filter(|code| !code.is_line);
+        let mut count = 0;
+        for documented::Code { page, text, .. } in code {
+            let Some(option) = text.strip_prefix("--") else {
+                continue;
+            };
+            let name = option.split([' ', '=']).next().unwrap_or_default();
+            // `--` alone ends the options.
+            if name.is_empty() {
+                continue;
+            }
+            count += 1;
+            let is_known = commands.iter().any(|one| has(one, name));
+            assert!(
+                is_known || OTHERS.contains(&name),
+                "{}: no command has --{name}",
+                page.display()
+            );
+        }
+        assert!(count > 100, "{count} options");
     }
 }

@@ -20,12 +20,17 @@ mod fuzz;
 mod lint;
 mod page;
 mod run;
+mod samples;
 mod scoreboard;
 mod setup;
 mod soak;
 mod test;
 mod vm;
 
+/// The search for command lines in the documentation, the same that the daemon's tests make.
+#[cfg(test)]
+#[path = "../../iotrace-daemon/src/documented.rs"]
+mod documented;
 /// The command line for the kernel crate, the same that builds it into the daemon.
 #[path = "../../iotrace-daemon/crates/programs/build/kernel_crate.rs"]
 mod kernel_crate;
@@ -92,6 +97,8 @@ enum Task {
     Dist(dist::Options),
     /// Let thousands of processes of many jobs come and go under the service, for ten minutes.
     Soak(soak::Options),
+    /// Make the pictures and sample outputs of the documentation again, of programs that are recorded now.
+    Samples,
     /// Check the format, the word list, the lints (kernel crate too) and the dependencies.
     Lint,
     /// Do all that the continuous integration does: lint and test.
@@ -125,7 +132,22 @@ fn run(task: Task) -> Result<()> {
         Task::Dist(options) => dist::task(&options),
         Task::Fuzz(options) => fuzz::task(&options),
         Task::Soak(options) => soak::task(&options),
+        Task::Samples => samples::task(),
         Task::Lint => lint::task(),
         Task::Ci => ci::task(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_task_in_the_documentation_is_one() {
+        let (faults, count) = documented::faults(&["cargo", "xtask"], &Cli::command());
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        assert!(count > 30, "{count} command lines");
     }
 }

@@ -96,7 +96,7 @@ fn inside(counters: &Value) -> f64 {
         .sum()
 }
 
-fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     units::duration((seconds * 1e9).round() as u64)
 }
 
@@ -470,7 +470,7 @@ fn sorting_searching_and_opening_work_by_mouse_and_keyboard() {
 }
 
 /// The colour of a custom property in the theme of now, as pictures have it.
-fn color(page: &mut Page, name: &str) -> String {
+pub fn color(page: &mut Page, name: &str) -> String {
     let color = page.eval(&format!("dom.color('{name}')"));
     let color = color.as_str().expect("a colour");
     color
@@ -801,7 +801,7 @@ fn long_lists_are_folded_and_their_sums_are_whole() {
     assert_eq!(shown[0][1], units::count(FILES));
     assert_eq!(shown[0][3], units::bytes(FILES * 1_000));
     let summary = page.text("#startup details summary");
-    assert_eq!(summary, "130 directories were searched in vain");
+    assert_eq!(summary, "130 directories were searched without success");
     let searched = rows(&mut page, "startup");
     assert_eq!(searched.len(), 100);
     assert_eq!(searched[0][..2], ["/opt/<b>000", "130"]);
@@ -867,6 +867,11 @@ fn waits_are_those_of_the_json_report() {
     let columns = page.eval("document.querySelectorAll('#waits .lane > div').length");
     assert!(intervals.len() > 2, "{intervals:?}");
     assert_eq!(columns.as_u64(), Some(intervals.len() as u64));
+    let room = page.eval(
+        "(() => { const lane = document.querySelector('#waits .lane'); return lane.getBoundingClientRect().right - lane.lastChild.getBoundingClientRect().right; })()",
+    );
+    let room = room.as_f64().expect("a width");
+    assert!(room.abs() < 1.0, "{room} px are empty");
     let sum: f64 = intervals
         .iter()
         .map(|interval| interval["leaves"]["sleep"].as_f64().unwrap())

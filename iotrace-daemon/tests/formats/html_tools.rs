@@ -187,6 +187,10 @@ fn the_map_fills_its_place_and_leads_to_the_files() {
         });
         assert_eq!(overlaps.count(), 0, "{name} overlaps: {made:?}");
     }
+    // A directory leads into it, also if it has files of its own.
+    page.eval("document.querySelector('.map button').click()");
+    let trail = page.text("#directories .trail");
+    assert!(trail.contains(" › "), "{trail}");
     // Clicks lead to directories without directories, and from there to their files.
     for _ in 0..12 {
         page.eval("document.querySelector('.map button').click()");

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod accessibility;
 mod browser;
 mod diff;
 mod export;
@@ -11,11 +12,13 @@ mod export_many;
 mod export_trace;
 mod golden;
 mod html;
+mod html_epochs;
 mod html_tools;
 mod mcp;
 mod predictions;
 mod recording;
 mod report_jobs;
+mod samples;
 mod selection;
 mod sql;
 mod tensorboard;

@@ -67,7 +67,8 @@ const PHRASES: &[(&str, &str)] = &[
 enum Format {
     /// Everything but code and generated parts.
     Markdown,
-    /// Doc comments, which are the help of a command line, and string literals that end on their line.
+    /// Doc comments, which are the help of a command line, and string literals that end on their line. JavaScript has the same
+    /// literals.
     Rust,
 }
 
@@ -75,6 +76,11 @@ enum Format {
 const SCANNED: &[(&str, &str, Format)] = &[
     ("", "md", Format::Markdown),
     ("iotrace-daemon/src", "rs", Format::Rust),
+    (
+        "iotrace-daemon/crates/report/src/html/page",
+        "js",
+        Format::Rust,
+    ),
 ];
 
 /// Folders that hold nothing of ours.

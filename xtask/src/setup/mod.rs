@@ -38,6 +38,8 @@ pub enum Purpose {
     Demo,
     Pytorch,
     Keras,
+    /// For pictures of the documentation.
+    Samples,
     /// To compare with, and nothing fails without them.
     Tracers,
 }

@@ -1,7 +1,8 @@
 //! What the tasks need: one row for each tool.
 
 use super::Purpose::{
-    self, Archive, Arm64, Build, Demo, Dist, Fast, Fuzz, Keras, Lint, Pytorch, Test, Tracers, Vm,
+    self, Archive, Arm64, Build, Demo, Dist, Fast, Fuzz, Keras, Lint, Pytorch, Samples, Test,
+    Tracers, Vm,
 };
 
 /// A tool: what it is, why it is needed, and for which tasks.
@@ -97,7 +98,7 @@ pub const TOOLS: &[Tool] = &[
     tool(
         command("tmux", "tmux"),
         "is the terminal that `iotrace top` is looked at in",
-        &[Test],
+        &[Test, Samples],
     ),
     tool(
         command("fio", "fio"),
@@ -117,6 +118,16 @@ pub const TOOLS: &[Tool] = &[
     tool(
         command("chromium-headless-shell", "chromium-headless-shell"),
         "opens the HTML report and works it",
+        &[Test, Fast, Samples],
+    ),
+    tool(
+        command("pngquant", "pngquant"),
+        "makes pictures small",
+        &[Samples],
+    ),
+    tool(
+        AXE,
+        "checks that people with disabilities can use the HTML report",
         &[Test, Fast],
     ),
     tool(
@@ -342,6 +353,12 @@ const ANALYSIS: Kind = Kind::PythonEnvironment {
 const MCP: Kind = Kind::PythonEnvironment {
     name: "mcp",
     packages: &["mcp==2.3.0"],
+};
+
+/// axe-core 4.12.1, which is one script in this package. Without Playwright, which the package drives.
+const AXE: Kind = Kind::PythonEnvironment {
+    name: "axe",
+    packages: &["--no-deps", "axe-playwright-python==0.1.8"],
 };
 
 const WHEEL: Kind = Kind::PythonEnvironment {

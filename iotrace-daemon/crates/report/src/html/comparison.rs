@@ -64,7 +64,7 @@ fn findings(diff: &Diff<'_>) -> PageSection {
         false => Part::Table(table),
     };
     PageSection {
-        id: "findings",
+        id: "findings".into(),
         title: "Findings".into(),
         parts: vec![part],
     }
@@ -100,7 +100,10 @@ fn section(section: &Section) -> PageSection {
         ]);
     }
     PageSection {
-        id: section.name,
+        id: match section.is_phase {
+            true => format!("phase-{}", section.name).into(),
+            false => section.name.into(),
+        },
         title: title.into(),
         parts: vec![Part::Table(table)],
     }
@@ -124,7 +127,7 @@ pub fn scale_html(rows: &[ScaleRow], out: impl Write) -> io::Result<()> {
         table.row([name].into_iter().chain(cells).chain([bar]));
     }
     let section = PageSection {
-        id: "runs",
+        id: "runs".into(),
         title: "Runs".into(),
         parts: vec![Part::Table(table), Part::Note(scale::EXPLANATION.into())],
     };

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub struct PageSection {
     /// The anchor.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     pub title: Cow<'static, str>,
     pub parts: Vec<Part>,
 }

@@ -270,7 +270,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
         bytes(moves.by_kernel.bytes_written),
     );
     Some(PageSection {
-        id: "devices",
+        id: "devices".into(),
         title: "Block devices".into(),
         parts: vec![Part::Note(note), Part::Table(table)],
     })

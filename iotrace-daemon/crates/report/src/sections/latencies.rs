@@ -211,7 +211,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
             .map(|(class, histogram)| Part::Table(distribution(*class, histogram))),
     );
     Some(PageSection {
-        id: "latencies",
+        id: "latencies".into(),
         title: "Latencies".into(),
         parts,
     })

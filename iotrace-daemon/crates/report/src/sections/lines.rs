@@ -209,7 +209,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
         table.row(cells.map(Into::into));
     }
     Some(PageSection {
-        id: "lines",
+        id: "lines".into(),
         title: "Lines of Python programs".into(),
         parts: vec![Part::Table(table)],
     })

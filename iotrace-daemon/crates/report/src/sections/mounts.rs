@@ -104,7 +104,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
         table.row(cells.map(Cell::from).into_iter().chain([bar]));
     }
     Some(PageSection {
-        id: "mounts",
+        id: "mounts".into(),
         title: "Mounts".into(),
         parts: vec![Part::Table(table)],
     })

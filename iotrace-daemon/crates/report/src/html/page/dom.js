@@ -18,18 +18,17 @@ const dom = (() => {
   /** A table from column descriptions `{title, number, cell(row)}`; the first column is the row's header. */
   function table(caption, columns, rows) {
     const kind = (column) => (column.number ? "number" : null);
-    const head = columns.map((column) => el("th", { scope: "col", class: kind(column) }, column.title));
+    const head = columns.map((column) => (column.title ? el("th", { scope: "col", class: kind(column) }, column.title) : el("td", {})));
     const body = rows.map((row) =>
       el("tr", {}, columns.map((column, index) =>
         el(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: kind(column) }, column.cell(row)))));
     const kept = columns.map((column, index) => (column.title ? index : -1)).filter((index) => index >= 0);
     const texts = (row) => kept.map((index) => row.cells[index].textContent);
     const all = () => [kept.map((index) => columns[index].title), ...body.map(texts)];
-    return el("div", { class: "table" },
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    return el("div", { class: "table" }, takeaway(caption, all),
+      el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
         el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, head)),
-          el("tbody", {}, body))),
-      takeaway(caption, all));
+          el("tbody", {}, body))));
   }
 
   /** Buttons that copy a table, for spreadsheets, and save it as CSV. `all` returns its rows, the titles first. */

@@ -39,7 +39,7 @@ const files = (() => {
       return el("th", { scope: "col", class: show ? "number" : null, "data-column": key }, button);
     });
     const body = el("tbody", {});
-    const viewport = el("div", { class: "scroll files", tabindex: "0", role: "region", "aria-label": "Files" },
+    const viewport = el("div", { class: "scroll files", tabindex: "0", role: "group", "aria-label": "Files" },
       el("table", { "aria-rowcount": String(total + 1) }, el("caption", { class: "hidden" }, "Files"), el("thead", {}, el("tr", { "aria-rowindex": "1" }, head)), body));
     viewport.firstChild.style.setProperty("--more", counters.length);
     const status = el("p", { class: "readout", role: "status" });

@@ -41,9 +41,9 @@
 
   function note() {
     const step = format.duration(data.series.longest_step);
-    const parts = [`Means from the first operation of a phase to its last, in each of the recording's steps of up to ${step}.`];
-    if (report.checkpoints?.length) parts.push("Triangles and lines across are checkpoints.");
-    parts.push("Drag to look closer, double-click to go back.");
+    const parts = [`The recording has steps of up to ${step}. In each, a bar is the mean rate of a phase, from its first operation to its last.`];
+    if (report.checkpoints?.length) parts.push("Triangles with a shaded range are checkpoints.");
+    parts.push("Drag to zoom in, double-click to zoom out.");
     return parts.join(" ");
   }
 

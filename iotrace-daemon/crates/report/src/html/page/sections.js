@@ -105,7 +105,8 @@ const sections = (() => {
           el("ul", {}, finding.subjects.map(subject))) : null));
     const list = (items) => (items ?? []).map(visible).join(", ");
     const none = el("p", {}, `Nothing to change in ${list(report.looked_at)}.`);
-    const unseen = el("p", { class: "unseen" }, `Not looked at: ${list(report.not_looked_at)}.`);
+    const unseen = el("p", { class: "unseen" }, `Not looked at: ${list(report.not_looked_at)}.`.split(/(--[\w-]+)/)
+      .map((piece, index) => (index % 2 ? el("code", {}, piece) : piece)));
     return section("findings", "Findings", ...(cards.length ? cards : [none]), unseen);
   }
 
@@ -163,7 +164,7 @@ const sections = (() => {
     return el("div", { class: "lane", role: "img", "aria-label": "Over time" }, lane.start.map((start, step) => {
       const all = kinds.reduce((sum, kind) => sum + lane.seconds[kind][step], 0);
       const text = kinds.filter((kind) => lane.seconds[kind][step] > 0).map((kind) => `${waited[kind][0]} ${share(lane.seconds[kind][step], all)}`);
-      return el("div", { flex: `${lane.end[step] - start} 1 0`, title: `from ${duration(start)}: ${text.join(", ")}` }, kinds.map((kind) =>
+      return el("div", { flex: `${1e3 * (lane.end[step] - start)} 1 0`, title: `from ${duration(start)}: ${text.join(", ")}` }, kinds.map((kind) =>
         lane.seconds[kind][step] > 0 && el("span", { height: `${((100 * lane.seconds[kind][step]) / all).toFixed(2)}%`, color: waited[kind][1] })));
     }));
   }
@@ -214,7 +215,7 @@ const sections = (() => {
     const sizes = counts.sizes.map((sum) => ({ sum, name: sum.to === null ? `from ${bytes(sum.from)}` : `below ${bytes(sum.to)}` }));
     const shared = counts.shared_files;
     return section("file-counts", "File counts",
-      table("Files by use", columns("Files"), kinds.map(([key, name]) => ({ name, sum: counts[key] }))),
+      table("Files by use", columns("Use"), kinds.map(([key, name]) => ({ name, sum: counts[key] }))),
       table("Files by size", columns("Size"), sizes),
       counts.slowest_pid != null && el("p", {}, `${bytes(counts.all.bytes_read + counts.all.bytes_written)} at ${rate(counts.bandwidth_by_slowest)} by the slowest process `
         + `(${counts.slowest_pid}, ${duration(counts.slowest_seconds)} in calls on files).`),
@@ -255,7 +256,7 @@ const sections = (() => {
       direct.files ? `${count(direct.files)} files were opened with O_DIRECT and used by no call that is seen, such as by GPUDirect Storage: ${direct.paths.map(visible).join(", ")}.` : null,
       ...known.own_cache.map((one) => `${visible(one.mount_point)} (${visible(one.fs_type)}) has a cache of its own: of ${bytes(one.bytes_read)} read from ${count(one.files)} files, what came from storage is not known.`),
       known.aio_requests ? `${count(known.aio_requests)} requests of libaio: the kernel has no bpf_loop.` : null,
-      known.fetched_by_kernel_bytes ? `${bytes(known.fetched_by_kernel_bytes)} were fetched by threads of the kernel, for no process that could be told.` : null,
+      known.fetched_by_kernel_bytes ? `${bytes(known.fetched_by_kernel_bytes)} were fetched by threads of the kernel, for no known process.` : null,
       kinds.length ? `Operations on what is no file: ${kinds.join(", ")}.` : null,
     ].filter((line) => line);
     if (!lines.length) return null;
@@ -328,7 +329,7 @@ const sections = (() => {
       ...more.filter((column) => column),
     ];
     const inexact = list.some((event) => event.exact === false)
-      ? el("p", { class: "note" }, "A tilde marks times between two flushes: the number of uses is exact, the time stands evenly between known ones.") : null;
+      ? el("p", { class: "note" }, "A tilde marks times between two flushes: the number of uses is exact, the times are spread evenly between known ones.") : null;
     return section(id, title, table(title, columns, list.map((event, index) => ({ event, index }))), inexact);
   }
 
@@ -389,7 +390,7 @@ const sections = (() => {
     if (!startup?.searched?.length) return null;
     const rest = startup.searched_directories - startup.searched.length;
     return el("details", { "data-key": "searched" },
-      el("summary", {}, `${count(startup.searched_directories)} directories were searched in vain`),
+      el("summary", {}, `${count(startup.searched_directories)} directories were searched without success`),
       table("Searched directories", [
         { title: "Directory", cell: (row) => el("code", {}, visible(row.directory)) },
         { title: "Not found", number: true, cell: (row) => count(row.not_found) },
@@ -460,7 +461,7 @@ const sections = (() => {
   function common(sum) {
     if (!sum.access_sizes?.length) return [];
     const parts = sum.access_sizes.map(({ size, count: calls }) => `${count(size)} B in ${count(calls)} calls`);
-    return [el("p", {}, `Commonest sizes: ${parts.join("; ")}.`)];
+    return [el("p", {}, `Most common sizes: ${parts.join("; ")}.`)];
   }
 
   /** A section of notes and tables, whose cells are texts and bars. */

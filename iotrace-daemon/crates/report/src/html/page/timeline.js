@@ -52,7 +52,7 @@ const timeline = (() => {
     function draw() {
       for (const plot of plots) plot.destroy();
       place.replaceChildren();
-      plots = KINDS[kind].charts.map(([measure, title]) => {
+      plots = KINDS[kind].charts.flatMap(([measure, title]) => {
         const box = el("div", { class: "chart", "data-chart": measure });
         place.append(el("h3", {}, title), box);
         return chart(box, measure, title);
@@ -61,10 +61,16 @@ const timeline = (() => {
 
     function chart(box, measure, title) {
       const phases = data.phases.filter((phase) => shown.has(phase) && series.by_phase[phase]?.[measure].some((value) => value > 0));
+      if (!phases.length) {
+        box.append(el("p", { class: "note" }, "Nothing."));
+        return [];
+      }
       const raw = phases.map((phase) => rates(phase, measure));
       // Stacked: each curve is the sum of its phase and those before it; the highest is painted first.
       const stacked = raw.map((_, k) => times.map((_, i) => raw.slice(0, k + 1).reduce((sum, v) => sum + v[i], 0)));
       const show = KINDS[kind].show;
+      // Above the highest bar there is room for the numbers of epochs.
+      const top = data.report.epochs?.length ? 1.2 : 1.08;
       const grid = { stroke: () => color("--grid"), width: 1 };
       const ticks = { ...grid, size: 4 };
       const axis = { stroke: () => color("--soft"), grid, ticks, font: `12px ${getComputedStyle(document.body).fontFamily}` };
@@ -73,7 +79,7 @@ const timeline = (() => {
         height: HEIGHT,
         legend: { show: false },
         cursor: { sync: { key: "time" }, drag: { x: true, y: false }, points: { show: false } },
-        scales: { x: { time: false }, y: { range: (_, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
+        scales: { x: { time: false }, y: { range: (_, _min, max) => [0, max * top] } },
         series: [{}, ...stacked.map((_, k) => {
           const phase = phases[phases.length - 1 - k];
           return {
@@ -85,12 +91,12 @@ const timeline = (() => {
           };
         })],
         axes: [
-          { ...axis, values: (_, splits) => splits.map(format.duration), space: 80 },
+          { ...axis, values: (_, splits) => splits.map(format.duration), space: 80, size: 28 },
           { ...axis, values: (_, splits) => splits.map(show), size: 92, incrs: KINDS[kind].incrs },
         ],
         hooks: {
-          drawClear: [(u) => drawEpochs(u, data.report.epochs)],
-          draw: [(u) => drawCheckpoints(u, data.report.checkpoints)],
+          drawClear: [(u) => drawEpochs(u, data.report.epochs), (u) => drawCheckpoints(u, data.report.checkpoints)],
+          draw: [drawGround, (u) => drawNumbers(u, data.report.epochs)],
           setCursor: [(u) => (readout.textContent = u.cursor.idx == null ? "" : readoutText(u.cursor.idx, u.posToVal(u.cursor.left, "x")))],
         },
       }, [times, ...stacked.toReversed()], box);
@@ -145,16 +151,27 @@ const timeline = (() => {
     return { controls, place, readout, draw, only, resize: () => plots.forEach((plot) => plot.setSize({ width: Math.max(place.clientWidth, 280), height: HEIGHT })) };
   }
 
-  /** Every other epoch has a ground, and each its number. */
+  /** Every other epoch has another ground. */
   function drawEpochs(u, epochs) {
     spans(u, epochs, (context, left, width, index) => {
       context.fillStyle = color(index % 2 ? "--epoch-odd" : "--epoch-even");
       context.fillRect(left, u.bbox.top, width, u.bbox.height);
-      label(context, u, left, width, `epoch ${index + 1}`, "--soft");
     });
   }
 
-  /** Checkpoints are lines across, so that a short one is seen too. */
+  /** The numbers of epochs, over the grid. */
+  function drawNumbers(u, epochs) {
+    spans(u, epochs, (context, left, width, index) => label(context, u, left, width, `epoch ${index + 1}`, "--soft"));
+  }
+
+  /** The line at zero, which is of no phase. */
+  function drawGround(u) {
+    const { left, top, width, height } = u.bbox;
+    u.ctx.fillStyle = color("--grid");
+    u.ctx.fillRect(left, top + height - devicePixelRatio, width, 2 * devicePixelRatio);
+  }
+
+  /** Checkpoints are lines across behind the bars, so that a short one is seen too. */
   function drawCheckpoints(u, checkpoints) {
     spans(u, checkpoints, (context, left, width) => {
       const ratio = devicePixelRatio;
@@ -187,6 +204,7 @@ const timeline = (() => {
     context.font = `${11 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
     if (context.measureText(text).width + 8 > width) return;
     context.fillStyle = color(name);
+    context.textAlign = "left";
     context.textBaseline = "top";
     context.fillText(text, left + 4, u.bbox.top + 3);
   }

@@ -103,7 +103,7 @@ const tree = (() => {
     }
 
     const heads = ["Directory", "Files", "Operations", "Read", "Written", "Time in I/O", "Bytes"];
-    const place = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Directories", "data-chart": "directories" },
+    const place = el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Directories", "data-chart": "directories" },
       el("table", { role: "treegrid" }, el("caption", { class: "hidden" }, "Directories"),
         el("thead", {}, el("tr", {}, heads.map((title, i) => el("th", { scope: "col", class: i > 0 && i < 6 ? "number" : null }, title)))), body));
     const options = [["bytes", "Bytes"], ["ns", "Time in I/O"], ["operations", "Operations"], ["files", "Files"]];

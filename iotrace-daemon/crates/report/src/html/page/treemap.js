@@ -57,7 +57,7 @@ const treemap = (() => {
       const { of } = MEASURES[measure];
       const named = at.children.map((child) => [child, of(child)]);
       const own = of(at) - named.reduce((sum, [, value]) => sum + value, 0);
-      if (own > 0) named.push([{ path: at.path, own: true }, own]);
+      if (own > 0) named.push([{ path: at.path, here: true }, own]);
       const sorted = named.filter(([, value]) => value > 0).sort(([, a], [, b]) => b - a);
       if (sorted.length <= MOST) return sorted;
       const rest = sorted.splice(MOST - 1);
@@ -66,13 +66,13 @@ const treemap = (() => {
     }
 
     function name(part) {
-      if (part.own) return "files here";
+      if (part.here) return "files here";
       if (part.rest) return `${format.count(part.rest)} more`;
       return part.path.startsWith(`${at.path}/`) ? part.path.slice(at.path.length + 1) : part.path || "/";
     }
 
     function go(part) {
-      if (part.own || part.rest || !part.children.length) return show(`${part.path}/`);
+      if (part.here || part.rest || !part.children.length) return show(`${part.path}/`);
       above.push(at);
       at = part;
       draw();
