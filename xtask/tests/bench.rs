@@ -147,6 +147,16 @@ const FIGURES: &[(&str, &[Figure])] = &[
             figure("", "record -- true, through the service", 0, COMMAND_MS),
         ],
     ),
+    (
+        "programs",
+        &[
+            figure("images", "untraced", 0, RUN_S),
+            // Its time with quartiles, and how many times that of the untraced run.
+            figure("images", "iotrace record", 3, 0.1..=20.0),
+            figure("volumes", "iotrace record --standalone", 0, RUN_S),
+            figure("checkpoints", "iotrace record", 0, RUN_S),
+        ],
+    ),
 ];
 
 fn xtask(args: &[&str]) -> Output {

@@ -5,6 +5,7 @@
 //! - `trace`: what the operation trace costs, beside other tracers
 //! - `beyond`: mapped files, io_uring, and calls of libraries
 //! - `start`: how long a recording takes to begin and end
+//! - `programs`: what tracers cost whole programs
 //! - `share`: what recordings through the service cost other processes
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
@@ -19,6 +20,7 @@ mod iotrace;
 mod lines;
 mod machine;
 mod others;
+mod programs;
 mod raw;
 mod remote;
 mod service;
@@ -73,6 +75,8 @@ pub enum Bench {
     Share(share::Options),
     /// Measure how long a recording of a program that does nothing takes.
     Start(start::Options),
+    /// Measure what whole programs take longer: data loaders and a job that saves much, under iotrace and other tracers.
+    Programs(programs::Options),
     /// The traced program.
     #[command(hide = true)]
     Worker(worker::Options),
@@ -146,6 +150,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Scrape(options) => &options.common,
         Bench::Share(options) => &options.common,
         Bench::Start(options) => &options.common,
+        Bench::Programs(options) => &options.common,
     };
     if !common.ready {
         return from_optimized();
@@ -158,6 +163,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Scrape(options) => service::scrape::run(options),
         Bench::Share(options) => share::run(options),
         Bench::Start(options) => start::run(options),
+        Bench::Programs(options) => programs::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
         Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),
