@@ -157,6 +157,15 @@ const FIGURES: &[(&str, &[Figure])] = &[
             figure("checkpoints", "iotrace record", 0, RUN_S),
         ],
     ),
+    (
+        "report",
+        &[
+            figure("report, text", "3000", 0, RUN_S),
+            figure("report, HTML", "12800", 0, RUN_S),
+            // Time with quartiles, CPU time, memory.
+            figure("report, HTML", "12800", 4, MEMORY_MIB),
+        ],
+    ),
 ];
 
 fn xtask(args: &[&str]) -> Output {
@@ -213,12 +222,14 @@ fn every_measurement_prints_its_figures() {
         user, 0,
         "these measurements trace the real kernel: run them as root"
     );
-    let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("iotrace");
-    assert!(
-        program.exists(),
-        "run `cargo build`, which makes {}: `cargo test --test bench` does not",
-        program.display()
-    );
+    for name in ["iotrace", "made"] {
+        let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name(name);
+        assert!(
+            program.exists(),
+            "run `cargo build`, which makes {}: `cargo test --test bench` does not",
+            program.display()
+        );
+    }
     let known: BTreeSet<String> = FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(known, listed(), "each measurement has a row of FIGURES");
     let mut failed = Vec::new();

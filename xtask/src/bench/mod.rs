@@ -6,6 +6,7 @@
 //! - `beyond`: mapped files, io_uring, and calls of libraries
 //! - `start`: how long a recording takes to begin and end
 //! - `programs`: what tracers cost whole programs
+//! - `report`: time and memory of reports of many files
 //! - `share`: what recordings through the service cost other processes
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
@@ -23,6 +24,7 @@ mod others;
 mod programs;
 mod raw;
 mod remote;
+mod report;
 mod service;
 mod share;
 mod start;
@@ -77,6 +79,8 @@ pub enum Bench {
     Start(start::Options),
     /// Measure what whole programs take longer: data loaders and a job that saves much, under iotrace and other tracers.
     Programs(programs::Options),
+    /// Measure time and memory of reports of recordings with many files.
+    Report(report::Options),
     /// The traced program.
     #[command(hide = true)]
     Worker(worker::Options),
@@ -151,6 +155,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Share(options) => &options.common,
         Bench::Start(options) => &options.common,
         Bench::Programs(options) => &options.common,
+        Bench::Report(options) => &options.common,
     };
     if !common.ready {
         return from_optimized();
@@ -164,6 +169,7 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Share(options) => share::run(options),
         Bench::Start(options) => start::run(options),
         Bench::Programs(options) => programs::run(options),
+        Bench::Report(options) => report::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
         Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),
@@ -178,7 +184,7 @@ pub fn task(bench: &Bench) -> Result<()> {
 /// Builds, and passes this command line to the optimized build of this program.
 fn from_optimized() -> Result<()> {
     setup::ensure(&[Purpose::Build])?;
-    let packages = ["iotrace-daemon", "xtask"];
+    let packages = ["iotrace-daemon", "iotrace-made", "xtask"];
     cmd::run(
         cmd::cargo()
             .args(["build", "--locked", "--release"])
