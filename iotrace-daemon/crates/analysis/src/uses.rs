@@ -340,7 +340,8 @@ impl Pass<'_> {
             match rounds.last_mut() {
                 Some(last)
                     if !is_rewritten
-                        && piece.v[FIRST_OPERATION] < last.v[LAST_OPERATION] + MAX_PAUSE_NS =>
+                        && piece.v[FIRST_OPERATION]
+                            < last.v[LAST_OPERATION].saturating_add(MAX_PAUSE_NS) =>
                 {
                     counters.absorb(last);
                     *last = counters;
@@ -352,7 +353,8 @@ impl Pass<'_> {
     }
 
     fn at(&self, monotonic: u64) -> i64 {
-        self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
+        let unix = self.run.clock.unix_ns(monotonic);
+        unix.saturating_sub(self.run.start_unix_ns)
     }
 
     /// The first of these moments that is one, in their order of preference.

@@ -78,7 +78,8 @@ impl Spent {
     }
 
     pub fn add(&mut self, leaf: Leaf, ns: u64) {
-        self.0[leaf as usize] += ns;
+        let known = &mut self.0[leaf as usize];
+        *known = known.saturating_add(ns);
     }
 
     /// Leaves out time; no more than there is.
@@ -95,17 +96,19 @@ impl Spent {
 
     /// Of a thread that waited.
     pub fn waiting(&self) -> u64 {
-        WAITS.map(|leaf| self.of(leaf)).iter().sum()
+        let waits = WAITS.map(|leaf| self.of(leaf));
+        waits.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Of a thread that ran or waited.
     pub fn whole(&self) -> u64 {
-        self.of(Leaf::Running) + self.waiting()
+        self.of(Leaf::Running).saturating_add(self.waiting())
     }
 
     /// Of a thread that waited for storage, by operations and by page faults.
     pub fn storage(&self) -> u64 {
-        self.of(Leaf::Storage) + self.of(Leaf::PageFault)
+        self.of(Leaf::Storage)
+            .saturating_add(self.of(Leaf::PageFault))
     }
 
     /// Whether a thread did little but wait for programs that it ran.
@@ -312,7 +315,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
             Leaf::Storage => {
                 let phase = phase_of(sorted, key);
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
-                file.1 += ns;
+                file.1 = file.1.saturating_add(*ns);
             }
             _ => {}
         }

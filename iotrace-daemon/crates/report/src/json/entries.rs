@@ -263,7 +263,8 @@ pub fn pid(report: &Report<'_>, process: u32) -> u32 {
 impl Report<'_> {
     /// A moment in seconds since the start of the run.
     pub fn at(&self, monotonic: u64) -> f64 {
-        (self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns) as f64 / 1e9
+        let unix = self.run.clock.unix_ns(monotonic);
+        unix.saturating_sub(self.run.start_unix_ns) as f64 / 1e9
     }
 }
 
