@@ -195,7 +195,7 @@ pub fn extent(counters: &Counters) -> u64 {
     // Not measured at detail basic: 0, as of a file of one byte.
     match v[MAX_BYTE_READ].max(v[MAX_BYTE_WRITTEN]) {
         0 => 0,
-        highest => highest + 1,
+        highest => highest.saturating_add(1),
     }
 }
 

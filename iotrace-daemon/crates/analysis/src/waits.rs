@@ -138,25 +138,30 @@ pub struct Waiter {
 impl Waiter {
     /// Its waits for storage that are for files of phase `startup`, page faults included.
     pub fn starting(&self) -> u64 {
-        self.operations(Phase::Startup) + self.startup_faults
+        self.operations(Phase::Startup)
+            .saturating_add(self.startup_faults)
     }
 
     /// Its waits for storage that are neither for programs and libraries nor for saves.
     pub fn input(&self) -> u64 {
-        self.spent.storage() - self.starting() - self.operations(Phase::Checkpoint)
+        let others = self
+            .starting()
+            .saturating_add(self.operations(Phase::Checkpoint));
+        self.spent.storage().saturating_sub(others)
     }
 
     /// Its waits for operations on files of a phase.
     fn operations(&self, phase: Phase) -> u64 {
         let of_phase = self.files.iter().filter(|(_, known, _)| *known == phase);
-        of_phase.map(|(_, _, ns)| ns).sum()
+        of_phase.map(|(_, _, ns)| *ns).fold(0, u64::saturating_add)
     }
 
     /// What faster input and saves could save of it at most: all that it waited for storage after its start, its loader and a
     /// CPU.
     fn improvable(&self) -> u64 {
-        let storage = self.spent.storage() - self.starting();
-        storage + self.spent.of(Leaf::Computing) + self.spent.of(Leaf::RunQueue)
+        let storage = self.spent.storage().saturating_sub(self.starting());
+        let with_loader = storage.saturating_add(self.spent.of(Leaf::Computing));
+        with_loader.saturating_add(self.spent.of(Leaf::RunQueue))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::Report;
 use iotrace_analysis::sum::Sum;
 use iotrace_model::{
     FailureCount, FailureKey,
-    counters::{self, Counters, TABLE, Unit, flag},
+    counters::{self, Counters, TABLE, Unit, flag, saturating_add},
     errno,
     top::commonest,
 };
@@ -223,8 +223,8 @@ pub fn failure_entries(
         let name = errno::name(errno);
         let operation = op::NAMES.get(op as usize).copied().unwrap_or("unknown");
         let of_operation = operations.entry(operation).or_default();
-        *of_operation.entry(name.clone()).or_default() += count.calls;
-        *errors.entry(name).or_default() += count.calls;
+        saturating_add(of_operation.entry(name.clone()).or_default(), count.calls);
+        saturating_add(errors.entry(name).or_default(), count.calls);
     }
     let by_operation = by_operation.then_some(Entry("errors_by_operation", operations));
     (Entry("errors", errors), by_operation)

@@ -106,7 +106,11 @@ fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<'_>) -> io::Res
         table.row(vec![
             some_bytes(of.all.bytes_read),
             some_bytes(of.all.bytes_written),
-            some_bytes(of.by_kernel.bytes_read + of.by_kernel.bytes_written),
+            some_bytes(
+                of.by_kernel
+                    .bytes_read
+                    .saturating_add(of.by_kernel.bytes_written),
+            ),
         ]);
     }
     table.push_column(page, "FILE", |row, room| {

@@ -59,7 +59,11 @@ fn of_library(
             some(sum.writes.calls),
             some_bytes(sum.writes.bytes),
             some(sum.others.calls),
-            some(all.iter().map(|calls| calls.failures).sum()),
+            some(
+                all.map(|calls| calls.failures)
+                    .into_iter()
+                    .fold(0, u64::saturating_add),
+            ),
             duration(time(sum)),
             sum.system_calls.map(count).unwrap_or_default(),
         ]);
