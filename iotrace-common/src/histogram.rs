@@ -72,12 +72,12 @@ pub struct Histograms {
 impl Histograms {
     /// Adds those of another CPU, or of another phase.
     pub fn add(&mut self, other: &Self) {
-        self.each(other, |sum, count| *sum += count);
+        self.each(other, |sum, count| *sum = sum.saturating_add(count));
     }
 
     /// What has come since they were `before`.
     pub fn since(mut self, before: &Self) -> Self {
-        self.each(before, |now, then| *now -= then);
+        self.each(before, |now, then| *now = now.saturating_sub(then));
         self
     }
 

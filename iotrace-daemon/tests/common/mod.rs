@@ -14,7 +14,6 @@ pub mod export;
 pub mod fio;
 pub mod golden;
 pub mod library;
-pub mod made;
 pub mod quiet;
 pub mod run;
 pub mod slow;
@@ -26,6 +25,7 @@ use std::{
     process::Command,
 };
 
+pub use iotrace_made as made;
 pub use run::Iotrace;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -31,6 +31,7 @@ configExtra: |
   glob = "/data/**"
 tlsSecret: iotrace-tls
 tracefs: true
+seccompProfile: {type: Localhost, localhostProfile: profiles/iotrace.json}
 networkPolicy: {from: [{podSelector: {matchLabels: {app: prometheus}}}]}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 serviceMonitor: {enabled: true, interval: 30s}
@@ -408,6 +409,16 @@ fn values_that_are_wrong_are_refused_by_name() {
         ("dashboard: {label: {}}", "label"),
         ("updateStrategy: {type: Never}", "/updateStrategy/type"),
         ("resource: {}", "resource"),
+        ("seccompProfile: {type: None}", "/seccompProfile/type"),
+        ("seccompProfile: {type: Localhost}", "/seccompProfile"),
+        (
+            "seccompProfile: {localhostProfile: iotrace.json}",
+            "/seccompProfile",
+        ),
+        (
+            "seccompProfile: {type: Localhost, localhostProfile: /iotrace.json}",
+            "/seccompProfile/localhostProfile",
+        ),
     ] {
         let out = helm(&["template", "io"], values);
         let said = String::from_utf8_lossy(&out.stderr);

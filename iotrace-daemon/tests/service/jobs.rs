@@ -29,7 +29,7 @@ fn service(logs: &Path, keys: &str) -> (Daemon, tempfile::NamedTempFile) {
     service_with(logs, keys, |_| {})
 }
 
-fn service_with(
+pub fn service_with(
     logs: &Path,
     keys: &str,
     change: impl FnOnce(&mut Command),
@@ -75,13 +75,13 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Lets every user write to a directory.
-fn open_to_all(path: &Path) {
+pub fn open_to_all(path: &Path) {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(path, mode).unwrap();
 }
 
 /// A job that writes `blocks` of 1000 bytes to a file, then sleeps.
-fn job(number: &str, file: &Path, blocks: u32, seconds: &str, user: Option<u32>) -> Child {
+pub fn job(number: &str, file: &Path, blocks: u32, seconds: &str, user: Option<u32>) -> Child {
     let work = format!(
         "{} if=/dev/zero of=\"$1\" bs=1000 count={blocks} status=none; exec sleep {seconds}",
         tool("dd").display()
@@ -148,7 +148,7 @@ fn written_to(log: &Value, path: &Path) -> u64 {
 }
 
 /// Waits until a log has ended, has its owner, and was examined.
-fn examined(logs: &Path, unit: &str) -> Value {
+pub fn examined(logs: &Path, unit: &str) -> Value {
     until(logs, unit, |log| {
         log["verdict"].as_str().is_some_and(|text| !text.is_empty())
     })

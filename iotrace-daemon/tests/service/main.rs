@@ -13,6 +13,7 @@ mod helm;
 mod http;
 mod jobs;
 mod metrics;
+mod seccomp;
 mod slurm;
 mod socket;
 mod units;

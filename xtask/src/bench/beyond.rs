@@ -18,7 +18,7 @@ use super::machine;
 use super::others::Others;
 use super::remote::{Places, Worker};
 use super::stats::Spread;
-use super::{Common, table};
+use super::{Common, table, unless_brief};
 
 /// Rounds, unless another number is asked for: less than three minutes.
 const ROUNDS: u32 = 5;
@@ -140,7 +140,7 @@ pub fn run(options: &Options, subject: &Subject) -> Result<()> {
     let mut others = Others::look(&places)?;
     let mut figures = vec![Vec::new(); subject.variants.len()];
     let mut busy = 0;
-    let rounds = options.common.rounds.unwrap_or(ROUNDS);
+    let rounds = options.common.rounds_or(ROUNDS);
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}, load {}", machine::load());
         for (variant, figures) in subject.variants.iter().zip(&mut figures) {
@@ -160,7 +160,7 @@ pub fn run(options: &Options, subject: &Subject) -> Result<()> {
 
 /// Waits until nobody takes probes off any more, which the kernel lets take a while: calls trap until then.
 fn gone() {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + unless_brief(PATIENCE, Duration::from_secs(1));
     while Instant::now() < end && is_running("iotrace") {
         thread::sleep(Duration::from_millis(200));
     }
@@ -202,7 +202,7 @@ impl Variant {
             )?),
         };
         let (mut ns, mut quiet) = (0.0, false);
-        for _ in 0..TRIES {
+        for _ in 0..unless_brief(TRIES, 1) {
             worker.ask(&format!("call {} {}", call.word(), others.best()))?;
             let [now, _, is_quiet, best] = worker.answer()?;
             others.saw(best);

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::run;
-
 /// How long a tracer may take until it is ready.
 const READY: Duration = Duration::from_secs(60);
 /// Between the message that the hooks are on and the end of what iotrace does before it only listens.
@@ -73,7 +71,7 @@ impl Recording {
             fs::remove_dir_all(&directory)?;
         }
         let [messages, report] = ["messages", "report"].map(|name| scratch.join(name));
-        let mut command = Command::new(run::target_dir()?.join("release/iotrace"));
+        let mut command = Command::new(super::built("iotrace")?);
         command.args([
             "-v", "record", "--flush", "5s", "--format", "json", "--detail", detail,
         ]);
@@ -87,7 +85,7 @@ impl Recording {
         let child = command.stderr(File::create(&messages)?).spawn();
         let mut child = child.context("cannot run iotrace")?;
         wait_for(&mut child, &messages, READY_WORDS)?;
-        thread::sleep(SETTLE);
+        thread::sleep(super::unless_brief(SETTLE, SETTLE / 8));
         Ok(Self {
             child,
             messages,

@@ -41,7 +41,7 @@ const VARIANTS: [(&str, Option<&[&str]>); 3] = [
 pub fn run(options: &Options) -> Result<()> {
     machine::print();
     let mut figures = vec![Vec::new(); VARIANTS.len() * FRAMES.len()];
-    let rounds = options.common.rounds.unwrap_or(ROUNDS);
+    let rounds = options.common.rounds_or(ROUNDS);
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}, load {}", machine::load());
         for (variant, (_, more)) in VARIANTS.iter().enumerate() {

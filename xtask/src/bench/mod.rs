@@ -5,6 +5,8 @@
 //! - `trace`: what the operation trace costs, beside other tracers
 //! - `beyond`: mapped files, io_uring, and calls of libraries
 //! - `start`: how long a recording takes to begin and end
+//! - `programs`: what tracers cost whole programs
+//! - `report`: time and memory of reports of many files
 //! - `share`: what recordings through the service cost other processes
 //! - `service`: what the service costs, by `scrape` and `daemon`
 //! - `tracer`, `iotrace`, `raw`: what is measured: the tracers, and the hooks that do nothing
@@ -19,8 +21,10 @@ mod iotrace;
 mod lines;
 mod machine;
 mod others;
+mod programs;
 mod raw;
 mod remote;
+mod report;
 mod service;
 mod share;
 mod start;
@@ -33,6 +37,7 @@ mod worker;
 
 use std::env;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
@@ -72,6 +77,10 @@ pub enum Bench {
     Share(share::Options),
     /// Measure how long a recording of a program that does nothing takes.
     Start(start::Options),
+    /// Measure what whole programs take longer: data loaders and a job that saves much, under iotrace and other tracers.
+    Programs(programs::Options),
+    /// Measure time and memory of reports of recordings with many files.
+    Report(report::Options),
     /// The traced program.
     #[command(hide = true)]
     Worker(worker::Options),
@@ -92,13 +101,38 @@ pub struct Common {
     /// This is the optimized build, and has the rights that it needs.
     #[arg(long, hide = true)]
     ready: bool,
+    /// One round, with as little of everything as shows that the measurement works: the figures say nothing else.
+    #[arg(long, hide = true)]
+    brief: bool,
 }
 
 impl Common {
     /// Rounds of most measurements.
     fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(10)
+        self.rounds_or(10)
     }
+
+    /// Rounds of a measurement that has so many unless another number is asked for.
+    fn rounds_or(&self, usual: u32) -> u32 {
+        self.rounds.unwrap_or(unless_brief(usual, 1))
+    }
+}
+
+/// Whether as little is measured as shows that the measurement works.
+static BRIEF: AtomicBool = AtomicBool::new(false);
+
+/// How much of something is measured.
+fn unless_brief<T>(usual: T, brief: T) -> T {
+    match BRIEF.load(Relaxed) {
+        true => brief,
+        false => usual,
+    }
+}
+
+/// A program of the same build as this one.
+fn built(name: &str) -> Result<PathBuf> {
+    let own = env::current_exe().context("cannot find this program's own file")?;
+    Ok(own.with_file_name(name))
 }
 
 /// Runs a measurement: builds with optimizations, and measures from that build, as root.
@@ -120,10 +154,13 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Scrape(options) => &options.common,
         Bench::Share(options) => &options.common,
         Bench::Start(options) => &options.common,
+        Bench::Programs(options) => &options.common,
+        Bench::Report(options) => &options.common,
     };
     if !common.ready {
         return from_optimized();
     }
+    BRIEF.store(common.brief, Relaxed);
     match bench {
         Bench::Worker(_) | Bench::Program(_) | Bench::Operations(_) => Ok(()),
         Bench::Trace(options) => trace::run(options),
@@ -131,6 +168,8 @@ pub fn task(bench: &Bench) -> Result<()> {
         Bench::Scrape(options) => service::scrape::run(options),
         Bench::Share(options) => share::run(options),
         Bench::Start(options) => start::run(options),
+        Bench::Programs(options) => programs::run(options),
+        Bench::Report(options) => report::run(options),
         Bench::Syscall(options) => syscall::run(options),
         Bench::Files(options) => files::run(options),
         Bench::Mmap(options) => beyond::run(options, &beyond::MMAP),
@@ -145,11 +184,11 @@ pub fn task(bench: &Bench) -> Result<()> {
 /// Builds, and passes this command line to the optimized build of this program.
 fn from_optimized() -> Result<()> {
     setup::ensure(&[Purpose::Build])?;
-    let packages = ["--package", "iotrace-daemon", "--package", "xtask"];
+    let packages = ["iotrace-daemon", "iotrace-made", "xtask"];
     cmd::run(
         cmd::cargo()
             .args(["build", "--locked", "--release"])
-            .args(packages),
+            .args(packages.iter().flat_map(|name| ["--package", name])),
     )?;
     let mut measure = cmd::as_root("env")?; // sudo drops the environment, and env(1) brings it back
     if let Some(library) = env::var_os(DARSHAN_VARIABLE) {
@@ -173,4 +212,12 @@ fn scratch() -> Result<PathBuf> {
     std::fs::create_dir_all(&scratch)
         .with_context(|| format!("cannot make {}", scratch.display()))?;
     Ok(scratch)
+}
+
+/// A directory of its own, empty.
+fn empty(directory: &std::path::Path) -> Result<()> {
+    if directory.exists() {
+        std::fs::remove_dir_all(directory)?;
+    }
+    Ok(std::fs::create_dir_all(directory)?)
 }

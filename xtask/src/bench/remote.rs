@@ -8,6 +8,7 @@ use std::process::{self, Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, anyhow};
 
+use super::unless_brief;
 use super::worker::Answer;
 
 /// Where files in memory go.
@@ -43,6 +44,7 @@ impl Worker {
         command
             .args(["bench", "worker"])
             .args([&places.memory, &places.disk]);
+        command.args(unless_brief(None, Some("--brief")));
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         // A group of its own: Ctrl-C is for us, and our end makes it remove its files.
         command

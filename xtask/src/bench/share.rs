@@ -20,8 +20,7 @@ use super::others::Others;
 use super::remote::{Places, Worker};
 use super::service::Service;
 use super::stats::{Spread, median};
-use super::{Common, table};
-use crate::run::target_dir;
+use super::{Common, table, unless_brief};
 
 const CALLS: [Call; 3] = [Call::Getppid, Call::Pread, Call::OpenClose];
 const COUNTS: [usize; 5] = [0, 1, 4, 8, 16];
@@ -50,6 +49,16 @@ impl Way {
     const ALL: [Self; 3] = [Self::Shared, Self::Full, Self::Own];
 }
 
+/// Numbers of recordings.
+fn counts() -> impl Iterator<Item = usize> {
+    COUNTS.into_iter().take(unless_brief(COUNTS.len(), 2))
+}
+
+/// The largest of them.
+fn most() -> usize {
+    counts().max().unwrap_or(0)
+}
+
 /// Nanoseconds of a call, a figure for each round.
 type Figures = BTreeMap<(usize, Way, usize), Vec<f64>>;
 
@@ -63,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
     let rounds = options.common.rounds();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}, load {}", round + 1, machine::load());
-        for count in COUNTS {
+        for count in counts() {
             for way in Way::ALL {
                 let recorded = Recorded::start(&scratch, way, count)?;
                 let mut worker = Worker::start(&places, &[])?;
@@ -90,7 +99,7 @@ struct Recorded {
 impl Recorded {
     fn start(scratch: &Path, way: Way, count: usize) -> Result<Self> {
         let socket = scratch.join("socket");
-        let most = COUNTS[COUNTS.len() - 1];
+        let most = most();
         let limits = format!("max = {most}\nmax_per_user = {most}\n");
         let service = Service::start_with_socket(scratch, &socket, &limits)?;
         let mut recorded = Self {
@@ -102,7 +111,7 @@ impl Recorded {
             let sleep = sleep.arg("3600").spawn().context("cannot run sleep")?;
             let pid = sleep.id().to_string();
             recorded.clients.push(sleep);
-            let mut command = Command::new(target_dir()?.join("release/iotrace"));
+            let mut command = Command::new(super::built("iotrace")?);
             command.stdin(Stdio::null());
             let output = output_of(scratch, client);
             // There is none in the first round.
@@ -171,7 +180,7 @@ fn print(figures: &Figures) {
             "the same at detail full",
             "by programs of each",
         ])];
-        for count in COUNTS {
+        for count in counts() {
             let cell = |way| {
                 let all = figures
                     .get(&(index, way, count))
@@ -188,7 +197,7 @@ fn print(figures: &Figures) {
             rows.push(row);
         }
         table::print(&rows);
-        let most = COUNTS[COUNTS.len() - 1];
+        let most = most();
         let ratio = |way| {
             let of = |count| figures.get(&(index, way, count)).cloned();
             Some(median(&mut of(most)?) / median(&mut of(0)?))

@@ -12,7 +12,6 @@ use clap::Args;
 use super::service::Service;
 use super::stats::Spread;
 use super::{Common, iotrace, machine, table};
-use crate::run::target_dir;
 
 /// A recording may take so long, seconds, and use so much of a CPU.
 const TARGET_WALL: f64 = 0.5;
@@ -96,7 +95,7 @@ fn measure(variant: Variant, scratch: &Path) -> Result<(f64, f64)> {
     let mut command = match variant {
         Variant::Untraced => Command::new("true"),
         _ => {
-            let mut iotrace = Command::new(target_dir()?.join("release/iotrace"));
+            let mut iotrace = Command::new(super::built("iotrace")?);
             iotrace.arg("record").arg("-o").arg(&recording);
             iotrace
         }

@@ -39,6 +39,11 @@ tracepoint:syscalls:sys_exit_write, tracepoint:syscalls:sys_exit_pwrite64
 /pid == $1/ { @calls[pid, probe] = count(); @bytes[pid, probe] = sum(args->ret); }
 interval:s:1 { printf("ready\n"); }
 "#;
+/// Where the tracepoints of system calls are, if they are anywhere.
+const SYSCALL_EVENTS: [&str; 2] = [
+    "/sys/kernel/tracing/events/syscalls",
+    "/sys/kernel/debug/tracing/events/syscalls",
+];
 /// Between a tool's word that it is ready and the measurement.
 const SETTLE: Duration = Duration::from_millis(300);
 
@@ -101,6 +106,9 @@ impl Tracer {
             Self::Darshan if env::var_os(DARSHAN_VARIABLE).is_none() => {
                 return Some(format!("{DARSHAN_VARIABLE} names no library"));
             }
+            Self::Tracepoint if !SYSCALL_EVENTS.iter().any(|path| Path::new(path).exists()) => {
+                return Some("no tracefs with tracepoints of system calls is mounted".into());
+            }
             _ => return None,
         };
         if on_path(program).next().is_none() {
@@ -131,20 +139,7 @@ impl Tracer {
         if self != Self::Darshan {
             return Worker::start(places, &[]);
         }
-        let library = env::var(DARSHAN_VARIABLE).context("Darshan's library")?;
-        let variables = [
-            ("LD_PRELOAD", library.as_str()),
-            ("DARSHAN_ENABLE_NONMPI", "1"),
-            ("DARSHAN_EXCLUDE_DIRS", "none"),
-            (
-                "DARSHAN_LOGPATH",
-                scratch.to_str().context("the scratch directory's name")?,
-            ),
-        ];
-        Worker::start(
-            places,
-            &variables.map(|(name, value)| (name.into(), value.into())),
-        )
+        Worker::start(places, &darshan(scratch)?)
     }
 
     /// Attaches to a worker, and waits until it is on.
@@ -177,6 +172,21 @@ impl Tracer {
     }
 }
 
+/// Has a program load Darshan, which then writes its log to a directory.
+pub fn darshan(logs: &Path) -> Result<[(String, String); 4]> {
+    let library = env::var(DARSHAN_VARIABLE).context("Darshan's library")?;
+    let logs = logs
+        .to_str()
+        .context("the name of the directory for logs")?;
+    let variables = [
+        ("LD_PRELOAD", library.as_str()),
+        ("DARSHAN_ENABLE_NONMPI", "1"),
+        ("DARSHAN_EXCLUDE_DIRS", "none"),
+        ("DARSHAN_LOGPATH", logs),
+    ];
+    Ok(variables.map(|(name, value)| (name.to_owned(), value.to_owned())))
+}
+
 /// Starts a script of bpftrace's on a process, and waits until it is on.
 pub fn bpftrace(pid: u32, script: &str, scratch: &Path) -> Result<Child> {
     let mut command = Command::new("bpftrace");
@@ -203,7 +213,7 @@ fn tool(mut command: Command, output: &PathBuf, ready: &str) -> Result<Child> {
         .spawn()
         .with_context(|| format!("cannot run {command:?}"))?;
     wait_for(&mut child, output, ready)?;
-    thread::sleep(SETTLE);
+    thread::sleep(super::unless_brief(SETTLE, SETTLE / 8));
     Ok(child)
 }
 

@@ -6,7 +6,7 @@ use iotrace_model::{
     IoTotals,
     counters::{
         BYTES_FETCHED, Counters, FAILED_NS, FAILURES, FIRST_OPERATION, LAST_OPERATION,
-        MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, WRITE_NS,
+        MAPPED_BYTES, META_NS, READ_NS, SYNC_NS, WRITE_NS, saturating_add,
     },
 };
 use iotrace_phases::phase::{Direction, Phase};
@@ -52,14 +52,14 @@ impl Flow {
     /// Adds another.
     pub fn add(&mut self, other: &Self) {
         self.io.add(&other.io);
-        self.failures += other.failures;
-        self.bytes_fetched += other.bytes_fetched;
-        self.mapped_bytes += other.mapped_bytes;
-        self.read_ns += other.read_ns;
-        self.write_ns += other.write_ns;
-        self.meta_ns += other.meta_ns;
-        self.sync_ns += other.sync_ns;
-        self.failed_ns += other.failed_ns;
+        saturating_add(&mut self.failures, other.failures);
+        saturating_add(&mut self.bytes_fetched, other.bytes_fetched);
+        saturating_add(&mut self.mapped_bytes, other.mapped_bytes);
+        saturating_add(&mut self.read_ns, other.read_ns);
+        saturating_add(&mut self.write_ns, other.write_ns);
+        saturating_add(&mut self.meta_ns, other.meta_ns);
+        saturating_add(&mut self.sync_ns, other.sync_ns);
+        saturating_add(&mut self.failed_ns, other.failed_ns);
     }
 }
 

@@ -230,7 +230,7 @@ pub fn extent(counters: &Counters) -> u64 {
     // Not measured at detail basic: 0, as of a file of one byte.
     match v[MAX_BYTE_READ].max(v[MAX_BYTE_WRITTEN]) {
         0 => 0,
-        highest => highest + 1,
+        highest => highest.saturating_add(1),
     }
 }
 
@@ -381,7 +381,8 @@ impl Pass<'_> {
             match rounds.last_mut() {
                 Some(last)
                     if !is_rewritten
-                        && piece.v[FIRST_OPERATION] < last.v[LAST_OPERATION] + MAX_PAUSE_NS =>
+                        && piece.v[FIRST_OPERATION]
+                            < last.v[LAST_OPERATION].saturating_add(MAX_PAUSE_NS) =>
                 {
                     counters.absorb(last);
                     *last = counters;
@@ -393,14 +394,16 @@ impl Pass<'_> {
     }
 
     fn at(&self, monotonic: u64) -> i64 {
-        self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
+        let unix = self.run.clock.unix_ns(monotonic);
+        unix.saturating_sub(self.run.start_unix_ns)
     }
 
     /// When a save or a load begins: at its first open, or with its first write or read if the file was opened long before.
     fn begin(&self, counters: &Counters, first_moved: u64) -> i64 {
         let v = &counters.v;
         let opened = v[FIRST_OPEN];
-        let is_long_before = first_moved > opened + v[META_NS] + OPEN_WITHIN_NS;
+        let is_long_before =
+            first_moved.saturating_sub(opened) > v[META_NS].saturating_add(OPEN_WITHIN_NS);
         let opened = if is_long_before { 0 } else { opened };
         self.first_of([opened, first_moved, v[FIRST_OPERATION]])
     }

@@ -78,7 +78,8 @@ impl Spent {
     }
 
     pub fn add(&mut self, leaf: Leaf, ns: u64) {
-        self.0[leaf as usize] += ns;
+        let known = &mut self.0[leaf as usize];
+        *known = known.saturating_add(ns);
     }
 
     /// Leaves out time; no more than there is.
@@ -95,17 +96,19 @@ impl Spent {
 
     /// Of a thread that waited.
     pub fn waiting(&self) -> u64 {
-        WAITS.map(|leaf| self.of(leaf)).iter().sum()
+        let waits = WAITS.map(|leaf| self.of(leaf));
+        waits.into_iter().fold(0, u64::saturating_add)
     }
 
     /// Of a thread that ran or waited.
     pub fn whole(&self) -> u64 {
-        self.of(Leaf::Running) + self.waiting()
+        self.of(Leaf::Running).saturating_add(self.waiting())
     }
 
     /// Of a thread that waited for storage, by operations and by page faults.
     pub fn storage(&self) -> u64 {
-        self.of(Leaf::Storage) + self.of(Leaf::PageFault)
+        self.of(Leaf::Storage)
+            .saturating_add(self.of(Leaf::PageFault))
     }
 
     /// Whether a thread did little but wait for programs that it ran.
@@ -135,25 +138,30 @@ pub struct Waiter {
 impl Waiter {
     /// Its waits for storage that are for files of phase `startup`, page faults included.
     pub fn starting(&self) -> u64 {
-        self.operations(Phase::Startup) + self.startup_faults
+        self.operations(Phase::Startup)
+            .saturating_add(self.startup_faults)
     }
 
     /// Its waits for storage that are neither for programs and libraries nor for saves.
     pub fn input(&self) -> u64 {
-        self.spent.storage() - self.starting() - self.operations(Phase::Checkpoint)
+        let others = self
+            .starting()
+            .saturating_add(self.operations(Phase::Checkpoint));
+        self.spent.storage().saturating_sub(others)
     }
 
     /// Its waits for operations on files of a phase.
     fn operations(&self, phase: Phase) -> u64 {
         let of_phase = self.files.iter().filter(|(_, known, _)| *known == phase);
-        of_phase.map(|(_, _, ns)| ns).sum()
+        of_phase.map(|(_, _, ns)| *ns).fold(0, u64::saturating_add)
     }
 
     /// What faster input and saves could save of it at most: all that it waited for storage after its start, its loader and a
     /// CPU.
     fn improvable(&self) -> u64 {
-        let storage = self.spent.storage() - self.starting();
-        storage + self.spent.of(Leaf::Computing) + self.spent.of(Leaf::RunQueue)
+        let storage = self.spent.storage().saturating_sub(self.starting());
+        let with_loader = storage.saturating_add(self.spent.of(Leaf::Computing));
+        with_loader.saturating_add(self.spent.of(Leaf::RunQueue))
     }
 }
 
@@ -312,7 +320,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
             Leaf::Storage => {
                 let phase = phase_of(sorted, key);
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
-                file.1 += ns;
+                file.1 = file.1.saturating_add(*ns);
             }
             _ => {}
         }

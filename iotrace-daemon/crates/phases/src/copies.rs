@@ -203,8 +203,8 @@ impl Copies {
         let mut known: HashMap<(u32, u32), [u64; 2]> = HashMap::new();
         for one in uses {
             let [read, written] = known.entry((one.process, one.file)).or_default();
-            *read += one.amounts.bytes_read;
-            *written += one.amounts.bytes_written;
+            *read = read.saturating_add(one.amounts.bytes_read);
+            *written = written.saturating_add(one.amounts.bytes_written);
         }
         let rows = |direction: Direction| {
             let known = &known;

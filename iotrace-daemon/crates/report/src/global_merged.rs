@@ -8,7 +8,7 @@ use iotrace_common::{global_merged, phases::COUNT};
 use super::{Report, merged::Merged};
 use iotrace_analysis::phases::split;
 use iotrace_analysis::series::Slice;
-use iotrace_model::{IoTotals, PhaseSet, history::Bounds};
+use iotrace_model::{IoTotals, PhaseSet, counters::saturating_add, history::Bounds};
 use iotrace_phases::{phase::Phase, used::Used};
 
 /// Time in calls that the report has in another phase than the kernel side, or may have; by the number of the phase.
@@ -44,11 +44,11 @@ impl Report<'_> {
             if both == known {
                 continue;
             }
-            for (phase, ns) in phases.zip([ns - reads, reads]) {
+            for (phase, ns) in phases.zip([ns.saturating_sub(reads), reads]) {
                 let code = phase.code();
-                moved.into[usize::from(code)] += ns;
+                saturating_add(&mut moved.into[usize::from(code)], ns);
                 for other in known.codes().filter(|other| *other != code) {
-                    moved.out_of[usize::from(other)] += ns;
+                    saturating_add(&mut moved.out_of[usize::from(other)], ns);
                 }
             }
         }

@@ -198,8 +198,8 @@ impl<'a> Report<'a> {
         report.add_processes();
         for (key, count) in model.failures().all() {
             let sum = report.failures.entry((key.op, key.errno)).or_default();
-            sum.calls += count.calls;
-            sum.ns += count.ns;
+            sum.calls = sum.calls.saturating_add(count.calls);
+            sum.ns = sum.ns.saturating_add(count.ns);
         }
         report.moved = report.find_moved();
         report.sort();

@@ -80,7 +80,7 @@ impl Breakdown {
     /// Neither of the two, at least: they may overlap.
     pub fn rest_at_least(&self) -> u64 {
         let together = self.either.map(|either| either.at_most);
-        let apart = self.read.at_most + self.checkpoint.at_most;
+        let apart = self.read.at_most.saturating_add(self.checkpoint.at_most);
         self.whole_ns.saturating_sub(together.unwrap_or(apart))
     }
 

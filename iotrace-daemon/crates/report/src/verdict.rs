@@ -207,7 +207,8 @@ impl Report<'_> {
         let merged = self.file_time(|_| true);
         let faults = self.fault_time();
         let run = self.run.duration_ns;
-        let at_most_ns = (merged.at_most + faults.at_most + self.elsewhere_ns()).min(run);
+        let inside = merged.at_most.saturating_add(faults.at_most);
+        let at_most_ns = inside.saturating_add(self.elsewhere_ns()).min(run);
         let at_least_ns = merged.at_least.max(faults.at_least).min(at_most_ns);
         let findings = &self.analysis.findings;
         let hang = findings.iter().find(|finding| finding.code == "call-hangs");

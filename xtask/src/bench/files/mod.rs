@@ -42,13 +42,15 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     machine::print();
     let scratch = super::scratch()?;
+    let files = super::unless_brief(options.files, 1000);
+    let epochs = super::unless_brief(options.epochs, 2);
     let places = Places::new(&scratch);
     let mut maker = Worker::start(&places, &[])?;
-    maker.ask(&format!("make {}", options.files))?;
+    maker.ask(&format!("make {files}"))?;
     maker.answer()?;
 
     let mut others = Others::look(&places)?;
-    let mut results = Results::new(options.files, options.epochs);
+    let mut results = Results::new(files, epochs);
     for round in 1..=options.common.rounds() {
         eprintln!(
             "round {round} of {}, load {}",
@@ -61,8 +63,8 @@ pub fn run(options: &Options) -> Result<()> {
                 let run = Run {
                     detail,
                     workers,
-                    files: options.files,
-                    epochs: options.epochs,
+                    files,
+                    epochs,
                 };
                 results.many(run, run.visit(&places, &scratch)?);
             }
@@ -72,7 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
                 detail,
                 workers: 1,
                 files: FEW,
-                epochs: options.epochs,
+                epochs,
             };
             results.few(run, run.visit(&places, &scratch)?);
         }

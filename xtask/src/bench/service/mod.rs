@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use super::iotrace::wait_for;
-use crate::{cmd, run};
+use crate::cmd;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -39,7 +39,7 @@ impl Service {
     pub fn start(scratch: &Path, args: &[&str]) -> Result<Self> {
         const SAYS: &str = "iotrace: listening on ";
         let messages = scratch.join("messages");
-        let mut command = Command::new(run::target_dir()?.join("release/iotrace"));
+        let mut command = Command::new(super::built("iotrace")?);
         command
             .args(["daemon", "--listen", "127.0.0.1:0"])
             .args(args);

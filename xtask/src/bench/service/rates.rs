@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::{MIB, Memory, Service, program};
 use crate::bench::stats::Spread;
-use crate::bench::{Common, machine, scratch, table};
+use crate::bench::{Common, machine, scratch, table, unless_brief};
 
 /// Reads of 4 KiB a second.
 const RATES: [u64; 4] = [0, 1000, 100_000, 500_000];
@@ -42,6 +42,8 @@ pub fn run(options: &Options) -> Result<()> {
     machine::print();
     let scratch = scratch()?;
     let memory = Memory::mount(&scratch)?;
+    let length = Duration::from_secs(options.seconds);
+    let length = unless_brief(length, length / 10);
     let mut all: Vec<Figures> = RATES.iter().map(|_| Figures::default()).collect();
     for round in 1..=options.common.rounds() {
         eprintln!(
@@ -51,7 +53,7 @@ pub fn run(options: &Options) -> Result<()> {
         );
         for (rate, figures) in RATES.iter().zip(&mut all) {
             if *rate > 0 {
-                let [_, ns] = reads(&memory.0, *rate, options.seconds)?;
+                let [_, ns] = reads(&memory.0, *rate, length)?;
                 figures.plain.push(ns);
             }
         }
@@ -59,11 +61,11 @@ pub fn run(options: &Options) -> Result<()> {
         for (rate, figures) in RATES.iter().zip(&mut all) {
             let (started, before) = (Instant::now(), service.scrape()?.cpu());
             if *rate > 0 {
-                let [done, ns] = reads(&memory.0, *rate, options.seconds)?;
+                let [done, ns] = reads(&memory.0, *rate, length)?;
                 figures.traced.push(ns);
-                figures.reached.push(done / options.seconds as f64);
+                figures.reached.push(done / length.as_secs_f64());
             } else {
-                thread::sleep(Duration::from_secs(options.seconds));
+                thread::sleep(length);
             }
             let after = service.scrape()?;
             let share = (after.cpu() - before) / started.elapsed().as_secs_f64();
@@ -100,8 +102,8 @@ fn print(all: &[Figures]) {
 }
 
 /// Reads at a rate: how many were done, and the CPU time of one, nanoseconds.
-fn reads(dir: &Path, rate: u64, seconds: u64) -> Result<[f64; 2]> {
-    let output = program(77, "reads", dir, &[rate, seconds * 1000])?.output()?;
+fn reads(dir: &Path, rate: u64, length: Duration) -> Result<[f64; 2]> {
+    let output = program(77, "reads", dir, &[rate, length.as_millis() as u64])?.output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();
     let mut numbers = line.split(' ').map(str::parse::<f64>);

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{MIB, Memory, Scrape, Service, program};
 use crate::bench::stats::quantile;
-use crate::bench::{Common, machine, scratch, table};
+use crate::bench::{Common, machine, scratch, table, unless_brief};
 
 const TARGET_MS: f64 = 100.0;
 /// Jobs that the processes are of.
@@ -34,22 +34,20 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     machine::print();
     let scratch = scratch()?;
+    let jobs = unless_brief(JOBS, 5);
+    let processes = unless_brief(options.processes, jobs.into());
+    let files = unless_brief(options.files, 1000);
     let memory = Memory::mount(&scratch)?;
     let bound = options.max_files.map(|files| files.to_string());
     let bound = bound.as_deref().map(|files| ["--max-files", files]);
     let service = Service::start(&scratch, bound.as_ref().map_or(&[], |args| &args[..]))?;
     show("at the start", &scrapes(&service, options)?);
-    let sleepers: Result<Vec<Child>> = (0..JOBS)
+    let sleepers: Result<Vec<Child>> = (0..jobs)
         .map(|job| {
             let dir = memory.0.join(format!("job-{job}"));
-            let mut child = program(
-                job,
-                "sleepers",
-                &dir,
-                &[options.processes / u64::from(JOBS)],
-            )?
-            .spawn()
-            .context("cannot start the processes")?;
+            let mut child = program(job, "sleepers", &dir, &[processes / u64::from(jobs)])?
+                .spawn()
+                .context("cannot start the processes")?;
             wait_for_ready(&mut child)?;
             Ok(child)
         })
@@ -57,14 +55,14 @@ pub fn run(options: &Options) -> Result<()> {
     let mut sleepers = sleepers?;
     let mount = format!("mountpoint=\"{}\"", memory.0.display());
     let written = [mount.as_str(), "operation=\"write\""];
-    let count = options.processes as f64;
+    let count = processes as f64;
     service.until("iotrace_operations_total", &written, count)?;
     show(
-        &format!("{} processes of {JOBS} jobs", options.processes),
+        &format!("{processes} processes of {jobs} jobs"),
         &scrapes(&service, options)?,
     );
-    let half = options.files / 2;
-    let makers: Result<Vec<Child>> = [(JOBS, 0, half), (JOBS + 1, half, options.files)]
+    let half = files / 2;
+    let makers: Result<Vec<Child>> = [(jobs, 0, half), (jobs + 1, half, files)]
         .into_iter()
         .map(|(job, first, end)| Ok(program(job, "files", &memory.0, &[first, end])?.spawn()?))
         .collect();
@@ -83,17 +81,13 @@ pub fn run(options: &Options) -> Result<()> {
         "while the files are made: {:.0} MiB at most, a scrape {slowest:.1} ms at most",
         peak / MIB
     );
-    service.until(
-        "iotrace_operations_total",
-        &written,
-        count + options.files as f64,
-    )?;
+    service.until("iotrace_operations_total", &written, count + files as f64)?;
     let last = scrapes(&service, options)?;
-    show(&format!("and {} files", options.files), &last);
+    show(&format!("and {files} files"), &last);
     let written = last.0.sum("iotrace_bytes_total", &written);
     println!(
         "bytes written: {written} counted, {} done; operations lost: {}",
-        options.files * 16 + options.processes * 4096,
+        files * 16 + processes * 4096,
         last.0.sum("iotrace_unaccounted_total", &["kind=\"lost\""]),
     );
     println!(
@@ -109,7 +103,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// The last of several scrapes; median and longest time, milliseconds.
 fn scrapes(service: &Service, options: &Options) -> Result<(Scrape, [f64; 2])> {
-    let all: Result<Vec<Scrape>> = (0..options.common.rounds().max(5))
+    let all: Result<Vec<Scrape>> = (0..unless_brief(options.common.rounds().max(5), 2))
         .map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(300));
             service.scrape()

@@ -21,7 +21,7 @@ use super::machine;
 use super::others::Others;
 use super::remote::{Places, Worker};
 use super::tracer::Tracer;
-use super::{Common, raw};
+use super::{Common, raw, unless_brief};
 use results::Results;
 
 /// How often what was disturbed is measured.
@@ -104,7 +104,7 @@ impl Bench {
         let corrections = self.others.corrections();
         for tracer in tracers {
             self.visit(*tracer)?;
-            if self.others.corrections() != corrections {
+            if unless_brief(self.others.corrections(), corrections) != corrections {
                 eprintln!("the machine can be quieter than it was so far: the rounds begin anew");
                 self.results = Results::default();
                 (self.rounds, self.beside_others, self.not_quiet) = (0, 0, 0);
@@ -117,7 +117,7 @@ impl Bench {
 
     /// Measures all calls under one tracer; again where another one came on meanwhile.
     fn visit(&mut self, tracer: Tracer) -> Result<()> {
-        for left in (0..TRIES).rev() {
+        for left in (0..unless_brief(TRIES, 1)).rev() {
             let quiet = self.others.wait()?;
             let (figures, alone) = self.measure(tracer)?;
             let alone = alone && (tracer.lingers() || self.others.idle()?);
@@ -165,7 +165,7 @@ impl Bench {
     /// Nanoseconds of a call, and how many there were; again while others keep the CPU core busy.
     fn call(&mut self, worker: &mut Worker, call: Call) -> Result<(f64, u64)> {
         let mut all = 0;
-        for left in (0..TRIES).rev() {
+        for left in (0..unless_brief(TRIES, 1)).rev() {
             worker.ask(&format!("call {} {}", call.word(), self.others.best()))?;
             let [ns, calls, quiet, best] = worker.answer()?;
             self.others.saw(best);

@@ -9,6 +9,7 @@ use super::tracers::Tracer;
 use super::{Costs, cells};
 use crate::bench::stats::Spread;
 use crate::bench::table;
+use crate::bench::unless_brief;
 use crate::bench::worker::cpus;
 
 /// Rates that two threads together are held to; 0: as many as they can.
@@ -28,7 +29,8 @@ struct Rate {
 impl Rates {
     /// Holds each rate for so long.
     pub fn measure(&mut self, seconds: u64, scratch: &Path) -> Result<()> {
-        for (rate, figures) in RATES.iter().zip(&mut self.0) {
+        let rates = RATES.iter().zip(&mut self.0);
+        for (rate, figures) in rates.take(unless_brief(RATES.len(), 1)) {
             let traced = Tracer::TraceBasic.run(Work::rate(*rate, seconds), scratch)?;
             let Done { calls, seconds, .. } = traced.done;
             let missing = calls.saturating_sub(traced.operations);

@@ -9,16 +9,14 @@
 
 mod limit;
 pub mod program;
-mod tracers;
-
-use std::path::Path;
+pub mod tracers;
 
 use anyhow::Result;
 use clap::Args;
 
 use super::stats::Spread;
 use super::worker::cpus;
-use super::{Common, machine, scratch, table};
+use super::{Common, machine, scratch, table, unless_brief};
 use crate::setup::{self, Purpose};
 use program::{Pattern, Work};
 use tracers::{Traced, Tracer};
@@ -58,7 +56,9 @@ struct Costs {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
-    if let Err(error) = setup::ensure(&[Purpose::Tracers]) {
+    if unless_brief(true, false)
+        && let Err(error) = setup::ensure(&[Purpose::Tracers])
+    {
         eprintln!("other tracers cannot be installed, and are left out: {error:#}");
     }
     machine::print();
@@ -69,11 +69,11 @@ pub fn run(options: &Options) -> Result<()> {
         .collect();
     let mut costs: Vec<[Costs; 2]> = tracers.iter().map(|_| Default::default()).collect();
     let mut rates = limit::Rates::default();
-    let rounds = options.common.rounds.unwrap_or(ROUNDS);
+    let rounds = options.common.rounds_or(ROUNDS);
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}, load {}", machine::load());
         for (at, pattern) in Pattern::ALL.into_iter().enumerate() {
-            let work = Work::calls(pattern, CALLS);
+            let work = Work::calls(pattern, unless_brief(CALLS, CALLS / 50));
             let mut plain = None;
             for (tracer, costs) in tracers.iter().zip(&mut costs) {
                 let traced = tracer.run(work, &scratch)?;
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         // Program and iotrace alike, so that what else runs takes less of the CPUs.
         cpus::prefer(HURRY);
-        rates.measure(options.seconds, &scratch)?;
+        rates.measure(unless_brief(options.seconds, 1), &scratch)?;
         cpus::prefer(0);
     }
     for (at, pattern) in Pattern::ALL.into_iter().enumerate() {
@@ -195,12 +195,4 @@ fn cells(figures: &[f64], digits: usize, unit: &str) -> [String; 2] {
             format!("{low:.digits$} - {high:.digits$}"),
         ]
     })
-}
-
-/// A directory of its own, empty.
-fn empty(directory: &Path) -> Result<()> {
-    if directory.exists() {
-        std::fs::remove_dir_all(directory)?;
-    }
-    Ok(std::fs::create_dir_all(directory)?)
 }

@@ -112,7 +112,7 @@ impl Program {
     /// Starts it with these variables in its environment, and waits until it is ready to begin.
     pub fn start(work: Work, variables: &[(&str, String)]) -> Result<Self> {
         let dir = Path::new(MEMORY).join(format!("iotrace-bench-{}", std::process::id()));
-        super::empty(&dir)?;
+        crate::bench::empty(&dir)?;
         let mut command = Command::new(std::env::current_exe()?);
         let numbers = [
             u64::from(work.pattern == Pattern::Random),

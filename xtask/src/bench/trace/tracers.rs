@@ -88,7 +88,7 @@ impl Tracer {
     /// Runs the program under it.
     pub fn run(self, work: Work, scratch: &Path) -> Result<Traced> {
         let logs = scratch.join("dftracer");
-        super::empty(&logs)?;
+        crate::bench::empty(&logs)?;
         let variables = match self {
             Self::Dftracer => dftracer(&logs)?,
             _ => vec![],
@@ -139,7 +139,7 @@ fn library() -> Option<PathBuf> {
 }
 
 /// Has the program load DFTracer, which then writes a compressed log of each operation with its arguments.
-fn dftracer(logs: &Path) -> Result<Vec<(&'static str, String)>> {
+pub fn dftracer(logs: &Path) -> Result<Vec<(&'static str, String)>> {
     let text = |path: &Path| path.to_str().map(str::to_owned);
     let library = library().context("DFTracer is not installed")?;
     let names = "the name of the target directory is not UTF-8";

@@ -17,11 +17,13 @@ use std::fs;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::PathBuf;
 use std::str::{FromStr, SplitWhitespace};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use super::BRIEF;
 use super::call::Call;
 use calls::Places;
 use files::Files;
@@ -33,6 +35,9 @@ pub struct Options {
     memory: PathBuf,
     /// Where its file on disk goes.
     disk: PathBuf,
+    /// As of a measurement.
+    #[arg(long)]
+    brief: bool,
 }
 
 /// Four numbers, which is all that any answer is.
@@ -41,6 +46,7 @@ pub type Answer = [f64; 4];
 /// Answers until its input ends, then removes its files. A measurement that is interrupted ends the
 /// input, so nothing is left behind.
 pub fn run(options: &Options) -> Result<()> {
+    BRIEF.store(options.brief, Relaxed);
     fs::create_dir_all(&options.memory)
         .with_context(|| format!("cannot make {}", options.memory.display()))?;
     let result = serve(options);

@@ -7,7 +7,7 @@ use super::{
     thresholds::*,
 };
 use crate::epochs::Order;
-use iotrace_model::paths::parent;
+use iotrace_model::{counters::saturating_sum, paths::parent};
 use iotrace_phases::phase::{Class, Phase};
 
 /// Phases whose calls are looked at: what libraries and the kernel's own files do is not the job's to change.
@@ -123,12 +123,11 @@ pub fn frequent_syncs(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
             .filter(|phase| matches!(phase, Phase::Other(_)))
     };
     let files = || others().flat_map(in_phase);
-    let syncs: u64 = files().map(|fact| fact.syncs).sum();
-    let ns: u64 = files().map(|fact| fact.sync_ns).sum();
-    let bytes: u64 = files().map(|fact| fact.bytes_written).sum();
-    let wall =
-        others().map(|phase| data.wall(phase, in_phase(phase).map(|fact| fact.sync_ns).sum()));
-    let wall = wall.sum();
+    let syncs = saturating_sum(files().map(|fact| fact.syncs));
+    let ns = saturating_sum(files().map(|fact| fact.sync_ns));
+    let bytes = saturating_sum(files().map(|fact| fact.bytes_written));
+    let in_syncs = |phase| saturating_sum(in_phase(phase).map(|fact| fact.sync_ns));
+    let wall = saturating_sum(others().map(|phase| data.wall(phase, in_syncs(phase))));
     let share = data.share_of_run(wall);
     if (syncs as f64) < data.limit(SYNCS) || share < data.limit(SYNC_SHARE) {
         return None;

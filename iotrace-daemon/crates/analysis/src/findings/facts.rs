@@ -139,16 +139,27 @@ impl Facts {
             .entry((mount_point.to_vec(), fs_type.to_owned()))
             .or_default();
         for (phase, fact) in by_phase {
-            mount.stored_bytes += fact.stored_bytes;
-            mount.stored_ns += fact.stored_ns;
-            mount.bytes += fact.bytes_read + fact.bytes_written;
-            mount.data_ns += fact.read_ns + fact.write_ns;
-            mount.ns += fact.read_ns + fact.write_ns + fact.meta_ns;
+            saturating_add(&mut mount.stored_bytes, fact.stored_bytes);
+            saturating_add(&mut mount.stored_ns, fact.stored_ns);
+            saturating_add(
+                &mut mount.bytes,
+                fact.bytes_read.saturating_add(fact.bytes_written),
+            );
+            saturating_add(
+                &mut mount.data_ns,
+                fact.read_ns.saturating_add(fact.write_ns),
+            );
+            saturating_add(
+                &mut mount.ns,
+                fact.read_ns
+                    .saturating_add(fact.write_ns)
+                    .saturating_add(fact.meta_ns),
+            );
             if *phase == Phase::Training && fact.bytes_read > 0 {
-                mount.training_bytes += fact.bytes_read;
-                mount.training_ns += fact.read_ns;
+                saturating_add(&mut mount.training_bytes, fact.bytes_read);
+                saturating_add(&mut mount.training_ns, fact.read_ns);
                 mount.training_files += 1;
-                mount.training_size += data.uses.sizes[index as usize];
+                saturating_add(&mut mount.training_size, data.uses.sizes[index as usize]);
             }
         }
     }
@@ -165,35 +176,41 @@ impl FileFacts {
     ) {
         let (is_main, apart) = (direction == used.main, used.reads_apart);
         let v = &counters.v;
-        let tiny = |first: usize| v[first..=first + 2].iter().sum::<u64>();
+        let tiny = |first: usize| saturating_sum(v[first..=first + 2].iter().copied());
         let reads = direction == Direction::Read || !apart;
         if reads {
-            self.reads += counters.calls(op::is_read) - v[ZERO_READS].min(v[READS]);
-            self.bytes_read += v[BYTES_READ];
-            self.read_ns += v[READ_NS];
+            saturating_add(
+                &mut self.reads,
+                counters.calls(op::is_read) - v[ZERO_READS].min(v[READS]),
+            );
+            saturating_add(&mut self.bytes_read, v[BYTES_READ]);
+            saturating_add(&mut self.read_ns, v[READ_NS]);
             let fetched = counters.fetched_by_reads();
             if fetched > v[BYTES_READ] / 2 {
-                self.stored_bytes += fetched.min(v[BYTES_READ]);
-                self.stored_ns += v[READ_NS];
+                saturating_add(&mut self.stored_bytes, fetched.min(v[BYTES_READ]));
+                saturating_add(&mut self.stored_ns, v[READ_NS]);
             }
-            self.tiny_reads += tiny(READ_SIZE_0_100).saturating_sub(v[ZERO_READS]);
+            saturating_add(
+                &mut self.tiny_reads,
+                tiny(READ_SIZE_0_100).saturating_sub(v[ZERO_READS]),
+            );
         }
         if is_main {
-            self.writes += counters.calls(op::is_write);
-            self.bytes_written += v[BYTES_WRITTEN];
-            self.write_ns += v[WRITE_NS] + v[SYNC_NS];
-            self.meta_ns += v[META_NS];
-            self.syncs += counters.calls(op::is_file_sync);
-            self.sync_ns += v[SYNC_NS];
-            self.opens += v[OPENS];
-            self.tiny_writes += tiny(WRITE_SIZE_0_100);
+            saturating_add(&mut self.writes, counters.calls(op::is_write));
+            saturating_add(&mut self.bytes_written, v[BYTES_WRITTEN]);
+            saturating_add(&mut self.write_ns, v[WRITE_NS].saturating_add(v[SYNC_NS]));
+            saturating_add(&mut self.meta_ns, v[META_NS]);
+            saturating_add(&mut self.syncs, counters.calls(op::is_file_sync));
+            saturating_add(&mut self.sync_ns, v[SYNC_NS]);
+            saturating_add(&mut self.opens, v[OPENS]);
+            saturating_add(&mut self.tiny_writes, tiny(WRITE_SIZE_0_100));
         }
         let is_part = size > 0 && v[BYTES_READ] > 0 && v[BYTES_READ] / v[OPENS].max(1) < size / 4;
         if direction == Direction::Read && is_main && is_part && v[OPENS] as f64 >= per_file {
-            self.sample_opens += v[OPENS];
-            self.sample_bytes += v[BYTES_READ];
-            self.sample_read_ns += v[READ_NS];
-            self.sample_meta_ns += v[META_NS];
+            saturating_add(&mut self.sample_opens, v[OPENS]);
+            saturating_add(&mut self.sample_bytes, v[BYTES_READ]);
+            saturating_add(&mut self.sample_read_ns, v[READ_NS]);
+            saturating_add(&mut self.sample_meta_ns, v[META_NS]);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::Report;
 use iotrace_analysis::sum::Sum;
 use iotrace_model::{
     FailureCount, FailureKey,
-    counters::{self, Counters, TABLE, Unit, flag},
+    counters::{self, Counters, TABLE, Unit, flag, saturating_add},
     errno,
     top::commonest,
 };
@@ -223,8 +223,8 @@ pub fn failure_entries(
         let name = errno::name(errno);
         let operation = op::NAMES.get(op as usize).copied().unwrap_or("unknown");
         let of_operation = operations.entry(operation).or_default();
-        *of_operation.entry(name.clone()).or_default() += count.calls;
-        *errors.entry(name).or_default() += count.calls;
+        saturating_add(of_operation.entry(name.clone()).or_default(), count.calls);
+        saturating_add(errors.entry(name).or_default(), count.calls);
     }
     let by_operation = by_operation.then_some(Entry("errors_by_operation", operations));
     (Entry("errors", errors), by_operation)
@@ -263,7 +263,8 @@ pub fn pid(report: &Report<'_>, process: u32) -> u32 {
 impl Report<'_> {
     /// A moment in seconds since the start of the run.
     pub fn at(&self, monotonic: u64) -> f64 {
-        (self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns) as f64 / 1e9
+        let unix = self.run.clock.unix_ns(monotonic);
+        unix.saturating_sub(self.run.start_unix_ns) as f64 / 1e9
     }
 }
 

@@ -95,8 +95,10 @@ fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<'_>) -> io::Res
         return Ok(());
     }
     let mut files: Vec<_> = moves.files.iter().collect();
-    let moved =
-        |index: u32| moves.files[&index].all.bytes_read + moves.files[&index].all.bytes_written;
+    let moved = |index: u32| {
+        let all = &moves.files[&index].all;
+        all.bytes_read.saturating_add(all.bytes_written)
+    };
     files.sort_by_key(|(index, _)| (Reverse(moved(**index)), report.model.file(**index).path));
     let shown = &files[..files.len().min(MAX_FILES)];
     let mut table = Table::new(&["READ", "WRITTEN", "BY KERNEL"]);
@@ -104,7 +106,11 @@ fn for_files(report: &Report<'_>, moves: &Moves, page: &mut Page<'_>) -> io::Res
         table.row(vec![
             some_bytes(of.all.bytes_read),
             some_bytes(of.all.bytes_written),
-            some_bytes(of.by_kernel.bytes_read + of.by_kernel.bytes_written),
+            some_bytes(
+                of.by_kernel
+                    .bytes_read
+                    .saturating_add(of.by_kernel.bytes_written),
+            ),
         ]);
     }
     table.push_column(page, "FILE", |row, room| {

@@ -59,7 +59,11 @@ fn of_library(
             some(sum.writes.calls),
             some_bytes(sum.writes.bytes),
             some(sum.others.calls),
-            some(all.iter().map(|calls| calls.failures).sum()),
+            some(
+                all.map(|calls| calls.failures)
+                    .into_iter()
+                    .fold(0, u64::saturating_add),
+            ),
             duration(time(sum)),
             sum.system_calls.map(count).unwrap_or_default(),
         ]);
@@ -81,7 +85,10 @@ fn of_library(
         let more = count((subjects.len() - shown.len()) as u64);
         page.line(Style::Dim, &format!("  and {more} more"))?;
     }
-    let moved = |pick: fn(&OfSubject) -> u64| subjects.iter().map(|(_, sum)| pick(sum)).sum();
+    let moved = |pick: fn(&OfSubject) -> u64| {
+        let each = subjects.iter().map(|(_, sum)| pick(sum));
+        each.fold(0, u64::saturating_add)
+    };
     let text = format!(
         "{} read and {} written by calls of the library; SYSCALLS are the reads and writes of the same file by system \
          calls.",
@@ -92,7 +99,8 @@ fn of_library(
 }
 
 fn time(sum: &OfSubject) -> u64 {
-    sum.reads.ns + sum.writes.ns + sum.others.ns
+    let moves = sum.reads.ns.saturating_add(sum.writes.ns);
+    moves.saturating_add(sum.others.ns)
 }
 
 /// Ranges that programs marked, by name.

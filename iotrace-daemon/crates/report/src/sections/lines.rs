@@ -41,7 +41,8 @@ fn lines<'a>(report: &Report<'a>) -> (Vec<Line<'a>>, Counts) {
         let (sum, vias) = sums.entry(own).or_default();
         sum.add(counts);
         let time = counts.ns.saturating_add(counts.slow_ns);
-        *vias.entry(key.via.as_deref()).or_default() += time;
+        let via = vias.entry(key.via.as_deref()).or_default();
+        *via = via.saturating_add(time);
     }
     let mut lines: Vec<Line<'_>> = sums
         .into_iter()

@@ -75,7 +75,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 fn components(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let run = report.run.duration_ns;
     let breakdown = report.breakdown();
-    if run == 0 || breakdown.read.at_most + breakdown.checkpoint.at_most == 0 {
+    if run == 0 || breakdown.read.at_most.max(breakdown.checkpoint.at_most) == 0 {
         return Ok(());
     }
     let part = |merged: &Merged| {

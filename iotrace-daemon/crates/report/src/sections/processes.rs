@@ -47,8 +47,8 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     // Wrappers that look for a program and run it hardly do any I/O.
     let is_large = |index: &u32| {
         let own = of(index);
-        own.nanoseconds() * MIN_ROW_FRACTION >= all.nanoseconds()
-            || own.bytes() * MIN_ROW_FRACTION >= all.bytes()
+        own.nanoseconds().saturating_mul(MIN_ROW_FRACTION) >= all.nanoseconds()
+            || own.bytes().saturating_mul(MIN_ROW_FRACTION) >= all.bytes()
     };
     let (large, small): (Vec<u32>, Vec<u32>) = order.iter().partition(|index| is_large(index));
     let rows = large.len().min(MAX_TEXT_ROWS);

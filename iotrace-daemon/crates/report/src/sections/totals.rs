@@ -158,7 +158,7 @@ impl ByAccess {
             read,
             written,
             mapped,
-            all: read + written + mapped,
+            all: read.saturating_add(written).saturating_add(mapped),
         }
     }
 }

@@ -382,7 +382,7 @@ impl Intake {
             let bytes = row.cell.interval().v[BYTES_WRITTEN];
             if bytes > 0 {
                 let process = model.processes()[row.process as usize].id;
-                *self.written[0].entry(process).or_default() += bytes;
+                saturating_add(self.written[0].entry(process).or_default(), bytes);
             }
         }
         for row in model.dirty_rows() {
@@ -447,8 +447,8 @@ impl Intake {
             // Staged, where the same process wrote as much.
             Phase::Training if bytes > 0 => {
                 let written = self.written.iter();
-                let written = written.filter_map(|written| written.get(&process));
-                interval.v[TRANSFER_READS] > 0 || written.sum::<u64>() >= bytes
+                let written = written.filter_map(|written| written.get(&process)).copied();
+                interval.v[TRANSFER_READS] > 0 || saturating_sum(written) >= bytes
             }
             _ => false,
         }

@@ -28,7 +28,7 @@ use crate::{
 };
 use iotrace_model::{
     About, FailureCount, IoTotals, Model, PhaseSet, Process,
-    counters::Counters,
+    counters::{Counters, saturating_sum},
     host,
     input::{Event, FileName, Place, ProcessId},
     mounts::Mount,
@@ -203,7 +203,7 @@ impl Feed {
         let dropped = diag::NAMES[diag::EVENTS_DROPPED as usize];
         let skipped = diag::MISSES[Purpose::Processes as usize].0;
         let counts = [dropped, skipped].map(|reason| losses.get(reason).copied().unwrap_or(0));
-        let lost = counts.iter().sum::<u64>() + damaged;
+        let lost = saturating_sum(counts).saturating_add(damaged);
         if lost > self.lost.0 {
             self.lost = (lost, DRAINS_UNTIL_SETTLED);
             // Where they are needed, /proc says them again.

@@ -18,7 +18,7 @@ use super::{
 use crate::{config, sight::Sight};
 use iotrace_model::{
     IoTotals, Model,
-    counters::Counters,
+    counters::{Counters, saturating_add},
     host,
     input::{Place, ProcessId},
     run::{Run, Target},
@@ -308,7 +308,7 @@ impl Log {
         let mut operations: HashMap<u32, u64> = HashMap::new();
         for row in self.model.dirty_rows() {
             let count = IoTotals::of(&row.cell.interval()).operations;
-            *operations.entry(row.process).or_default() += count;
+            saturating_add(operations.entry(row.process).or_default(), count);
         }
         let processes = self.model.processes().iter().zip(0..);
         let named = processes.filter(|(process, _)| !process.about.exe.is_empty());

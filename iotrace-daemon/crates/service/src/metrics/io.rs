@@ -17,7 +17,7 @@ use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
 use crate::totals::{Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value};
 use iotrace_model::{
     counters::{
-        Unit as Measure,
+        Unit as Measure, saturating_sum,
         shown::{METRICS, Source},
     },
     errno,
@@ -127,7 +127,7 @@ impl Out<'_> {
         let kind = MetricType::Histogram;
         let mut metric = self.0.encode_descriptor(name, help, Some(&unit), kind)?;
         for (phase, class, sum, calls) in rows {
-            let count = calls.iter().sum();
+            let count = saturating_sum(calls.iter().copied());
             if count == 0 {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotrace_model::counters::{
-    self,
+    self, saturating_add,
     shown::{METRICS, Source},
 };
 
@@ -84,9 +84,9 @@ impl Cell {
 
     pub(super) fn add(&mut self, value: Value, count: u64) {
         match (value.index(), value) {
-            (Some(index), _) => self.values[index] += count,
+            (Some(index), _) => saturating_add(&mut self.values[index], count),
             (None, Value::Error { op, errno }) => {
-                *self.errors.entry((op, errno)).or_default() += count
+                saturating_add(self.errors.entry((op, errno)).or_default(), count);
             }
             (None, _) => {}
         }

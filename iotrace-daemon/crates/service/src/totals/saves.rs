@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iotrace_model::counters::saturating_add;
+
 use super::{OTHER, UnitId};
 
 /// Upper bounds of the durations that are counted together, seconds; longer ones follow.
@@ -36,7 +38,7 @@ impl Saves {
         let bucket = BOUNDS.iter().position(|bound| seconds <= *bound);
         self.durations[bucket.unwrap_or(BOUNDS.len())] += 1;
         self.count += 1;
-        self.bytes += save.bytes;
+        saturating_add(&mut self.bytes, save.bytes);
         self.seconds += seconds;
         self.last = self.last.max(save.last);
     }

@@ -7,7 +7,7 @@ use iotrace_common::{
 };
 
 use crate::kernel::{Kernel, KernelError, map_error};
-use iotrace_model::global_merged::Times;
+use iotrace_model::{counters::saturating_add, global_merged::Times};
 
 /// The map, and what stood in it at the last look.
 pub struct GlobalMerged {
@@ -34,11 +34,11 @@ impl GlobalMerged {
             let values = values.map_err(|error| map_error(TOGETHER_NS.name, "look up", &error))?;
             let mut now = Time::default();
             for value in values.iter() {
-                now.ns += value.ns;
-                now.uncertain_ns += value.uncertain_ns;
+                saturating_add(&mut now.ns, value.ns);
+                saturating_add(&mut now.uncertain_ns, value.uncertain_ns);
             }
-            news.ns = now.ns - before.ns;
-            news.uncertain_ns = now.uncertain_ns - before.uncertain_ns;
+            news.ns = now.ns.saturating_sub(before.ns);
+            news.uncertain_ns = now.uncertain_ns.saturating_sub(before.uncertain_ns);
             *before = now;
         }
         Ok(news)

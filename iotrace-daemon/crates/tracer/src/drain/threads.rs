@@ -14,7 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::cpu::Threads;
 use iotrace_model::host;
-use iotrace_model::{computing::CpuTime, input::ProcessId};
+use iotrace_model::{
+    computing::CpuTime,
+    counters::{saturating_add, saturating_sum},
+    input::ProcessId,
+};
 
 /// How much CPU time of a thread that runs may not be told yet: a scheduler tick, of which there are 100 a second at least.
 const TICK: u64 = 10_000_000;
@@ -155,7 +159,7 @@ impl Watch {
             let after = Before {
                 now: time.now,
                 runtime: time.runtime,
-                in_calls: time.called + current,
+                in_calls: time.called.saturating_add(current),
                 was_running: is_running,
             };
             threads.push(Did {
@@ -197,7 +201,7 @@ fn did((pid, start, _): Key, before: Option<&Before>, after: &Before, began: u64
     let cpu = since(|at| at.runtime).min(longest);
     let in_calls = since(|at| at.in_calls);
     let stale = before.is_some_and(|before| before.was_running);
-    let mut at_most = cpu + if after.was_running { TICK } else { 0 };
+    let mut at_most = cpu.saturating_add(if after.was_running { TICK } else { 0 });
     if before.is_some() {
         at_most = at_most.min(since(|at| at.now).saturating_sub(in_calls));
     }
@@ -205,7 +209,7 @@ fn did((pid, start, _): Key, before: Option<&Before>, after: &Before, began: u64
         process: ProcessId { pid, start },
         cpu,
         in_calls,
-        at_least: cpu.saturating_sub(in_calls + if stale { TICK } else { 0 }),
+        at_least: cpu.saturating_sub(in_calls.saturating_add(if stale { TICK } else { 0 })),
         at_most,
         is_asynchronous: false,
     }
@@ -214,7 +218,7 @@ fn did((pid, start, _): Key, before: Option<&Before>, after: &Before, began: u64
 /// By process. With requests that run beside calls, any thread may compute beside one.
 fn sum(done: &[Did]) -> Vec<(ProcessId, CpuTime)> {
     let asynchronous = done.iter().any(|did| did.is_asynchronous);
-    let in_calls: u64 = done.iter().map(|did| did.in_calls).sum();
+    let in_calls = saturating_sum(done.iter().map(|did| did.in_calls));
     let mut processes: BTreeMap<ProcessId, CpuTime> = BTreeMap::new();
     for did in done.iter().filter(|did| did.cpu > 0) {
         let time = processes.entry(did.process).or_default();
@@ -223,9 +227,9 @@ fn sum(done: &[Did]) -> Vec<(ProcessId, CpuTime)> {
         } else {
             in_calls - did.in_calls
         };
-        time.cpu_ns += did.cpu;
+        saturating_add(&mut time.cpu_ns, did.cpu);
         time.computing_at_least_ns = time.computing_at_least_ns.max(did.at_least);
-        time.beside_at_most_ns += did.at_most.min(others);
+        saturating_add(&mut time.beside_at_most_ns, did.at_most.min(others));
     }
     processes.into_iter().collect()
 }

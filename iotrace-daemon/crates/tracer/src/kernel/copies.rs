@@ -119,7 +119,7 @@ impl Misses {
     pub fn count(&self, ebpf: &Ebpf) -> Missed {
         let mut missed = others(ebpf);
         for (now, before) in missed.iter_mut().zip(self.others) {
-            *now -= before;
+            *now = now.saturating_sub(before);
         }
         missed[Purpose::Operations as usize] += self.of_pairs(ebpf);
         missed
@@ -129,7 +129,8 @@ impl Misses {
     fn of_pairs(&self, ebpf: &Ebpf) -> u64 {
         let lost = (0..2).map(|index| {
             let copies = PAIRS[..self.copies].iter().zip(&self.marks);
-            let missed = copies.map(|(pair, marks)| missed(ebpf, pair[index].0) - marks[index]);
+            let missed = copies
+                .map(|(pair, marks)| missed(ebpf, pair[index].0).saturating_sub(marks[index]));
             missed.min().unwrap_or(0)
         });
         self.settled + lost.sum::<u64>()

@@ -11,6 +11,7 @@ use iotrace_common::{
     diag,
     value::{BLOCK_DEVICE, DeviceMappings},
 };
+use iotrace_model::counters::{saturating_add, saturating_sum};
 
 use super::{KernelError, copies::Missed, map_error, maps};
 
@@ -45,15 +46,14 @@ impl Diagnostics {
         let mut losses: Losses = diag::NAMES
             .iter()
             .zip(self.sums()?.iter().zip(&self.before))
-            .map(|(name, (now, before))| ((*name).to_owned(), now - before))
+            .map(|(name, (now, before))| ((*name).to_owned(), now.saturating_sub(*before)))
             .collect();
         let misses = diag::MISSES.iter().map(|(name, _)| (*name).to_owned());
         losses.extend(misses.zip(missed));
         let kinds = diag::SKIPPED_KINDS.iter();
-        let kinds: u64 = kinds.map(|kind| losses[diag::NAMES[*kind as usize]]).sum();
-        *losses
-            .entry(diag::NAMES[diag::SKIPPED as usize].into())
-            .or_default() += kinds;
+        let kinds = saturating_sum(kinds.map(|kind| losses[diag::NAMES[*kind as usize]]));
+        let skipped = losses.entry(diag::NAMES[diag::SKIPPED as usize].into());
+        saturating_add(skipped.or_default(), kinds);
         for device in self.devices.iter() {
             let (key, known) = device.map_err(|error| map_error(DEVICES.name, "lookup", &error))?;
             let name = device_name(key);
@@ -71,7 +71,7 @@ impl Diagnostics {
                 .map
                 .get(&(index as u32), 0)
                 .map_err(|error| map_error(DIAGNOSTICS.name, "lookup", &error))?;
-            *sum = values.iter().sum();
+            *sum = saturating_sum(values.iter().copied());
         }
         Ok(sums)
     }

@@ -241,7 +241,8 @@ fn places(path: &Path, library: u8) -> Result<(Vec<Place>, Vec<&'static str>), S
         segments.find_map(|segment| {
             let (offset, _) = segment.file_range();
             let within = address.checked_sub(segment.address())?;
-            (within < segment.size()).then_some(offset + within)
+            let is_inside = within < segment.size();
+            offset.checked_add(within).filter(|_| is_inside)
         })
     };
     let size_word = match library {

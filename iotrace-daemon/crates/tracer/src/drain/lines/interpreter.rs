@@ -213,7 +213,7 @@ fn understood(
         (3, 12) => V3_12,
         (3, 13) => {
             let words: Option<Vec<u64>> = (0..debug::WORDS)
-                .map(|index| word(file, runtime + 8 * index as u64))
+                .map(|index| word(file, runtime.wrapping_add(8 * index as u64)))
                 .collect();
             layout(&words.ok_or("its table of offsets cannot be read")?)?
         }
@@ -228,7 +228,7 @@ fn understood(
     Ok(Interpreter {
         is_fixed: file.kind() == ObjectKind::Executable,
         base,
-        main: runtime + main,
+        main: runtime.wrapping_add(main),
         code_type: address("PyCode_Type")?,
         string_type: address("PyUnicode_Type")?,
         bytes_type: address("PyBytes_Type")?,

@@ -18,14 +18,14 @@ pub fn line_of(table: &[u8], first_line: u32, unit: u64) -> Result<Option<u32>, 
         match kind {
             NONE => {}
             LONG => {
-                line += signed(&mut bytes)?;
+                line = line.saturating_add(signed(&mut bytes)?);
                 for _ in 0..3 {
                     unsigned(&mut bytes)?;
                 }
             }
-            NO_COLUMNS => line += signed(&mut bytes)?,
+            NO_COLUMNS => line = line.saturating_add(signed(&mut bytes)?),
             ONE_LINE.. => {
-                line += i64::from(kind - ONE_LINE);
+                line = line.saturating_add(i64::from(kind - ONE_LINE));
                 bytes.next().ok_or(Ends)?;
                 bytes.next().ok_or(Ends)?;
             }
@@ -136,5 +136,8 @@ for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/*.py'))[:40]:
         }
         assert_eq!(line_of(&[], 1, 0), Err(Ends));
         assert_eq!(line_of(&[0xe8, 0xff], 1, 0), Err(Ends));
+        // Two moves of as many lines as a number holds, each in eleven pieces of six bits.
+        let most = [&[0xe8][..], &[0x7e], &[0x7f; 9], &[0x0f]].concat();
+        assert_eq!(line_of(&[&most[..], &most].concat(), 1, 1), Ok(None));
     }
 }

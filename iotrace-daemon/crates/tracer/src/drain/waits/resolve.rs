@@ -12,6 +12,7 @@ use iotrace_common::{
 
 use super::calls;
 use iotrace_model::{
+    counters::saturating_add,
     input::ProcessId,
     timeline::{Cause, Segment},
     waits::{Leaf, Waited},
@@ -143,14 +144,16 @@ impl Resolver {
         }
         if wait.tid == wait.tgid {
             let running = self.number(Source::of(Leaf::Running));
-            let mut add = |source, ns| *self.sums.entry((process, source)).or_default() += ns;
+            let mut add = |source, ns| {
+                saturating_add(self.sums.entry((process, source)).or_default(), ns);
+            };
             add(running, off - ran_from);
             for piece in &pieces {
                 add(piece.source, piece.end - piece.start);
             }
             if calls::waits_for_child(wait.nr) {
                 let child = self.number(Source::of(Leaf::OfThatForChild));
-                *self.sums.entry((process, child)).or_default() += on - off;
+                saturating_add(self.sums.entry((process, child)).or_default(), on - off);
             }
         }
         if let Some(thread) = self.threads.get_mut(&wait.tid) {

@@ -1,0 +1,121 @@
+//! Recordings that tests and measurements make by themselves, without a program that was traced.
+
+use std::{collections::BTreeMap, path::Path};
+
+use iotrace_common::key::FileId;
+use iotrace_model::{
+    Model,
+    counters::{
+        BYTES_READ, CLOSES, Counters, FIRST_OPERATION, LAST_OPERATION, META_NS, OPENS, READ_NS,
+        READS, UNION_READ_NS, ZERO_READS,
+    },
+    input::{Event, FileName, Place, ProcessId},
+    run::{Clock, MergedTime, Run, Target},
+};
+use iotrace_recording::{Error, Recorder};
+
+const SECOND: u64 = 1_000_000_000;
+/// Of [`epochs`]: how often each file is read, by how many processes, and the parts that an epoch has.
+const EPOCHS: u64 = 2;
+const WORKERS: u64 = 4;
+const PARTS: u64 = 10;
+/// Length of a part, nanoseconds.
+const PART_NS: u64 = 5 * SECOND;
+/// When the node's runs begin by `CLOCK_MONOTONIC`, nanoseconds.
+const BEGIN_NS: u64 = 100 * SECOND;
+
+/// A run on a node that had run for 100 seconds, and whose wall clock is so many seconds ahead of the time since its boot.
+pub fn run(host: &str, offset: i64, seconds: u64) -> Run {
+    Run {
+        iotrace_version: "0.1.0".into(),
+        host: host.into(),
+        kernel: "6.18.0".into(),
+        boot_id: format!("boot of {host}"),
+        hook: "btf".into(),
+        detail: "full".into(),
+        target: Target::Command(vec!["torchrun".into(), "train.py".into()]),
+        exit_code: Some(0),
+        start_unix_ns: (offset + 100) * SECOND as i64,
+        duration_ns: seconds * SECOND,
+        clock: Clock {
+            realtime_minus_monotonic_ns: offset * SECOND as i64,
+            realtime_minus_boottime_ns: offset * SECOND as i64,
+        },
+        clock_step_ns: 0,
+        merged_time: MergedTime::default(),
+        block: false,
+        memory_bytes: 1 << 34,
+        room_bytes: BTreeMap::new(),
+        in_flight: Vec::new(),
+        losses: BTreeMap::new(),
+        trace: None,
+        timeline: None,
+        uprobes: Vec::new(),
+    }
+}
+
+/// A regular file on ext4 is seen.
+pub fn seen(file: FileId, path: Vec<u8>, size: u64) -> Event {
+    Event::File(FileName {
+        file,
+        path,
+        size,
+        mode: 0o100_644,
+        magic: 0xef53,
+        block_size: 4096,
+        truncated: false,
+        deleted: false,
+    })
+}
+
+/// Records a job whose workers read as many files as a data set of images has, each once in both of two epochs.
+pub fn epochs(directory: &Path, files: u64) -> Result<(), Error> {
+    let (mut model, mut run) = (Model::with_spans(), run("gpu-1", 1_700_000_000, 0));
+    model.update_mounts(b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n");
+    let mut recorder = Recorder::create(directory, &run)?;
+    for epoch in 0..EPOCHS {
+        for part in 0..PARTS {
+            let begin = BEGIN_NS + run.duration_ns;
+            for index in files * part / PARTS..files * (part + 1) / PARTS {
+                read(&mut model, epoch, index, begin + index % PART_NS);
+            }
+            run.duration_ns += PART_NS;
+            recorder.flush(&mut model, &run)?;
+        }
+    }
+    recorder.finish(&mut model, &run)
+}
+
+/// An image is opened, read to its end and closed.
+fn read(model: &mut Model, epoch: u64, index: u64, begin: u64) {
+    let file = FileId {
+        device: 8 << 20 | 1,
+        generation: 1,
+        inode: 1000 + index,
+    };
+    let size = 50_000 + index % 977 * 128;
+    if epoch == 0 {
+        let path = format!("/data/imagenet/train/n{:08}/{index:08}.JPEG", index / 1300);
+        model.event(seen(file, path.into_bytes(), size));
+    }
+    let mut counters = Counters::ZERO;
+    for (counter, value) in [
+        (OPENS, 1),
+        (READS, 2),
+        (ZERO_READS, 1),
+        (CLOSES, 1),
+        (BYTES_READ, size),
+        (READ_NS, 100_000),
+        (UNION_READ_NS, 100_000),
+        (META_NS, 10_000),
+        (FIRST_OPERATION, begin),
+        (LAST_OPERATION, begin + 200_000),
+    ] {
+        counters.v[counter] = value;
+    }
+    let process = ProcessId {
+        pid: 100 + (index % WORKERS) as u32,
+        start: 7,
+    };
+    model.add(process, Place::File(file), &counters);
+}

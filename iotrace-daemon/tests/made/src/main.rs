@@ -1,0 +1,20 @@
+//! `made DIRECTORY FILES`: makes the recording of a job that read so many files.
+
+use std::{path::PathBuf, process::ExitCode};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let directory = args.next().map(PathBuf::from);
+    let files = args.next().and_then(|files| files.to_str()?.parse().ok());
+    let (Some(directory), Some(files)) = (directory, files) else {
+        eprintln!("usage: made DIRECTORY FILES");
+        return ExitCode::FAILURE;
+    };
+    match iotrace_made::epochs(&directory, files) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("made: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
