@@ -93,8 +93,6 @@ pub fn cargo(
         command.env("RUSTC_BOOTSTRAP", "1");
     }
     command.env("CARGO_ENCODED_RUSTFLAGS", rustflags(machine));
-    // The profile is the workspace's. A program for the kernel cannot panic, `iotrace-common` in it neither.
-    command.env("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false");
     command
 }
 
