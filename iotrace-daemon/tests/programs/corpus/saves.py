@@ -158,9 +158,10 @@ def final_beside_the_last(truth):
         write("out/final/model.safetensors", 4, 0.02)
 
 
-def kept_open(truth):
+def save_in_one_open(truth, before):
     os.makedirs("out", exist_ok=True)
     with open("out/model.ckpt", "wb", buffering=0) as file:
+        train(before)
         for _ in range(4):
             with truth.save():
                 file.seek(0)
@@ -169,16 +170,12 @@ def kept_open(truth):
             train(0.4)
 
 
+def kept_open(truth):
+    save_in_one_open(truth, before=0)
+
+
 def opened_long_before(truth):
-    os.makedirs("out", exist_ok=True)
-    with open("out/model.ckpt", "wb", buffering=0) as file:
-        train(1.6)
-        for _ in range(2):
-            with truth.save():
-                file.seek(0)
-                for _ in range(4):
-                    file.write(CHUNK)
-            train(0.4)
+    save_in_one_open(truth, before=1.6)
 
 
 def computed_before_the_first_write(truth):
