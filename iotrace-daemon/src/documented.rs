@@ -11,7 +11,7 @@ use clap::{
 };
 
 /// Where documentation is, from the top of the workspace.
-const PLACES: [&str; 5] = [
+const DOCUMENTED_PATHS: [&str; 5] = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -69,7 +69,10 @@ pub fn code() -> Vec<Code> {
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut pages = Vec::new();
-    let mut places: Vec<PathBuf> = PLACES.iter().map(|place| root.join(place)).collect();
+    let mut places: Vec<PathBuf> = DOCUMENTED_PATHS
+        .iter()
+        .map(|place| root.join(place))
+        .collect();
     while let Some(place) = places.pop() {
         if place.is_dir() {
             let entries = fs::read_dir(&place).expect("a folder");
@@ -78,7 +81,11 @@ fn pages() -> Vec<PathBuf> {
             pages.push(place);
         }
     }
-    assert!(pages.len() > PLACES.len(), "no pages in {}", root.display());
+    assert!(
+        pages.len() > DOCUMENTED_PATHS.len(),
+        "no pages in {}",
+        root.display()
+    );
     pages.sort();
     pages
 }

@@ -245,7 +245,7 @@ mod tests {
     use clap::Command;
 
     /// Options in the documentation that are those of other programs.
-    const OTHERS: [&str; 4] = ["check", "kernel", "self-check", "write-docs"];
+    const OPTIONS_OF_OTHERS: [&str; 4] = ["check", "kernel", "self-check", "write-docs"];
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -286,7 +286,7 @@ mod tests {
             count += 1;
             let is_known = commands.iter().any(|one| has(one, name));
             assert!(
-                is_known || OTHERS.contains(&name),
+                is_known || OPTIONS_OF_OTHERS.contains(&name),
                 "{}: no command has --{name}",
                 page.display()
             );

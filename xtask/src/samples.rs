@@ -81,7 +81,8 @@ impl Samples {
         Ok(samples)
     }
 
-    /// A program in the samples' directory, as root, on a host of another name, for so many columns.
+    /// A command that runs `program` as root in the samples' directory. Its host is named node17, and its terminal has
+    /// `columns` columns.
     fn quietly(&self, columns: &str, program: &Path) -> Result<Command> {
         let mut command = cmd::as_root("unshare")?;
         command.current_dir(&self.directory);

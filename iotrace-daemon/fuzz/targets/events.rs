@@ -52,7 +52,7 @@ enum Piece {
     Flush,
 }
 
-const PIECES: [Piece; 18] = [
+const PIECE_KINDS: [Piece; 18] = [
     Piece::Wire(Kind::Events),
     Piece::Wire(Kind::Basic),
     Piece::Wire(Kind::Full),
@@ -314,7 +314,7 @@ fuzz_target!(|data: &[u8]| {
     let mut totals = Totals::new(2_000);
     let mut rest = data;
     while let [kind, low, high, bytes @ ..] = rest {
-        let piece = PIECES[usize::from(*kind) % PIECES.len()];
+        let piece = PIECE_KINDS[usize::from(*kind) % PIECE_KINDS.len()];
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(bytes.len());
         let (own, after) = bytes.split_at(length);
         match piece {

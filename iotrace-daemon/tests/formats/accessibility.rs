@@ -21,10 +21,10 @@ use serde_json::Value;
 
 /// The script of axe-core.
 static AXE: LazyLock<String> = LazyLock::new(|| {
-    const PLACE: &str = "import importlib.util, json, os\n\
+    const FIND_SCRIPT: &str = "import importlib.util, json, os\n\
         package = importlib.util.find_spec('axe_playwright_python').origin\n\
         print(json.dumps(os.path.join(os.path.dirname(package), 'axe.min.js')))";
-    let place = by_python(&environment("axe"), PLACE, &[]);
+    let place = by_python(&environment("axe"), FIND_SCRIPT, &[]);
     let place = place.as_str().expect("a path");
     fs::read_to_string(place).unwrap_or_else(|error| panic!("{place}: {error}"))
 });

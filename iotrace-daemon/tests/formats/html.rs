@@ -13,7 +13,7 @@ use super::browser::Page;
 use crate::common::{
     directory,
     golden::{self, Kept},
-    number, text,
+    made, number, text,
 };
 use iotrace_common::key::FileId;
 use iotrace_model::{
@@ -603,27 +603,10 @@ fn a_hostile_name_is_text_and_nothing_else() {
 /// A run of the future, whose model is made here.
 fn run() -> Run {
     Run {
-        iotrace_version: "0.1.0".into(),
-        host: "gpu-7".into(),
-        kernel: "6.18.0".into(),
-        boot_id: "f00d".into(),
-        hook: "btf".into(),
-        detail: "full".into(),
         target: Target::Command(vec!["python3".into(), "train.py".into()]),
-        exit_code: Some(0),
         start_unix_ns: 1_763_682_780_123_456_789,
-        duration_ns: 0,
         clock: Clock::default(),
-        clock_step_ns: 0,
-        merged_time: iotrace_model::run::MergedTime::default(),
-        block: false,
-        memory_bytes: 16 << 30,
-        room_bytes: BTreeMap::new(),
-        in_flight: Vec::new(),
-        losses: BTreeMap::new(),
-        trace: None,
-        timeline: None,
-        uprobes: Vec::new(),
+        ..made::run("gpu-7", 0, 0)
     }
 }
 

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 /// Changes the data of a page, as if its report said something else.
 fn with_other_data(page: &Path, change: impl FnOnce(&mut Value)) {
-    const BEGIN: &str = "<script type=\"application/json\" id=\"data\">";
+    const DATA_TAG: &str = "<script type=\"application/json\" id=\"data\">";
     let text = fs::read_to_string(page).expect("the page");
-    let (before, rest) = text.split_once(BEGIN).expect("data");
+    let (before, rest) = text.split_once(DATA_TAG).expect("data");
     let (data, after) = rest.split_once("</script>").expect("its end");
     let mut data = serde_json::from_str(data).expect("JSON");
     change(&mut data);
     let data = data.to_string().replace('<', "\\u003c");
-    fs::write(page, format!("{before}{BEGIN}{data}</script>{after}")).expect("a page");
+    fs::write(page, format!("{before}{DATA_TAG}{data}</script>{after}")).expect("a page");
 }
 
 /// Compares the table of epochs and its bars with the epochs of a report.

@@ -187,7 +187,7 @@ fn the_map_fills_its_place_and_leads_to_the_files() {
         });
         assert_eq!(overlaps.count(), 0, "{name} overlaps: {made:?}");
     }
-    // A directory leads into it, also if it has files of its own.
+    // A click on a directory opens it, even if files are directly in it.
     page.eval("document.querySelector('.map button').click()");
     let trail = page.text("#directories .trail");
     assert!(trail.contains(" › "), "{trail}");

@@ -6,12 +6,12 @@ use std::{collections::BTreeSet, process::Command};
 use crate::common::golden;
 
 /// The pages with the first screen of `examples/train.py`.
-const PAGES: [&str; 2] = [
+const SAMPLE_PAGES: [&str; 2] = [
     include_str!("../../../README.md"),
     include_str!("../../../docs/guide/first-report.md"),
 ];
 /// What a line of such a screen may begin with.
-const LINES: [&str; 10] = [
+const KNOWN_LINES: [&str; 10] = [
     "training reads",
     "checkpoints",
     "startup",
@@ -30,7 +30,11 @@ const MAY_MISS: [&str; 4] = ["startup", "other files", "page faults", "IN CALLS"
 /// Which of the lines a screen has.
 fn lines(screen: &str) -> BTreeSet<&'static str> {
     let lines = screen.lines().filter_map(|line| line.strip_prefix(' '));
-    let known = lines.filter_map(|line| LINES.into_iter().find(|known| line.starts_with(known)));
+    let known = lines.filter_map(|line| {
+        KNOWN_LINES
+            .into_iter()
+            .find(|known| line.starts_with(known))
+    });
     known.collect()
 }
 
@@ -44,8 +48,12 @@ fn the_first_screen_in_the_documentation_is_that_of_a_report() {
         .expect("iotrace starts");
     let report = String::from_utf8(report.stdout).expect("UTF-8");
     let wanted = lines(&report);
-    assert_eq!(wanted.len(), LINES.len(), "a line has changed: {report}");
-    for page in PAGES {
+    assert_eq!(
+        wanted.len(),
+        KNOWN_LINES.len(),
+        "a line has changed: {report}"
+    );
+    for page in SAMPLE_PAGES {
         let sample = page
             .split_once("<!-- begin: written by `cargo xtask samples` -->\n```text\n")
             .and_then(|(_, rest)| Some(rest.split_once("\n```\n")?.0))

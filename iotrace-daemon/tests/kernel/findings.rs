@@ -316,8 +316,8 @@ fn checkpoint_bound_by_fsync() {
     silent(&saving(700, 100), "checkpoint-bound-by-fsync");
 }
 
-/// A job that writes so many records to a file, of 100 bytes or so many MiB, and syncs it after every so many, which takes so
-/// many milliseconds.
+/// A job that writes `records` records of `blocks` MiB (100 bytes for 0) to a file, and syncs it after `every` records. A sync
+/// takes `fsync` milliseconds.
 fn journal(name: &str, [records, blocks, every]: [&str; 3], fsync: u64) -> Value {
     let speed = Speed {
         fsync: ms(fsync),

@@ -23,7 +23,7 @@ use crate::{
     jobs,
 };
 
-const UNIT: &str = include_str!("../../../deploy/systemd/iotrace.service");
+const SYSTEMD_UNIT: &str = include_str!("../../../deploy/systemd/iotrace.service");
 
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/seccomp/iotrace.json")
@@ -31,7 +31,7 @@ fn file() -> PathBuf {
 
 /// The value of a key of the unit.
 fn of_unit(key: &str) -> &'static str {
-    let mut lines = UNIT.lines();
+    let mut lines = SYSTEMD_UNIT.lines();
     let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     value.unwrap_or_else(|| panic!("{key} in the unit"))
 }

@@ -112,7 +112,7 @@ impl Common {
         self.rounds_or(10)
     }
 
-    /// Rounds of a measurement that has so many unless another number is asked for.
+    /// Rounds of a measurement: `usual`, unless the command line has another number.
     fn rounds_or(&self, usual: u32) -> u32 {
         self.rounds.unwrap_or(unless_brief(usual, 1))
     }
@@ -121,9 +121,13 @@ impl Common {
 /// Whether as little is measured as shows that the measurement works.
 static BRIEF: AtomicBool = AtomicBool::new(false);
 
+fn is_brief() -> bool {
+    BRIEF.load(Relaxed)
+}
+
 /// How much of something is measured.
 fn unless_brief<T>(usual: T, brief: T) -> T {
-    match BRIEF.load(Relaxed) {
+    match is_brief() {
         true => brief,
         false => usual,
     }
@@ -214,7 +218,7 @@ fn scratch() -> Result<PathBuf> {
     Ok(scratch)
 }
 
-/// A directory of its own, empty.
+/// Makes an empty directory; removes what is in it.
 fn empty(directory: &std::path::Path) -> Result<()> {
     if directory.exists() {
         std::fs::remove_dir_all(directory)?;

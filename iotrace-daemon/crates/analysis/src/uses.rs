@@ -186,9 +186,7 @@ impl Uses {
         uses.series = pass.filling.finish();
         uses
     }
-}
 
-impl Uses {
     /// The path under which a file was saved or loaded.
     pub fn path<'a>(&self, model: &'a Model, file: u32) -> &'a [u8] {
         let known = model.file(file);

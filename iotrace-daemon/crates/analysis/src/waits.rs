@@ -13,6 +13,7 @@ use iotrace_common::diag;
 use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
 use iotrace_model::{
     Model,
+    counters::{saturating_add, saturating_sum},
     groups::Groups,
     input::ProcessId,
     run::Run,
@@ -78,8 +79,7 @@ impl Spent {
     }
 
     pub fn add(&mut self, leaf: Leaf, ns: u64) {
-        let known = &mut self.0[leaf as usize];
-        *known = known.saturating_add(ns);
+        saturating_add(&mut self.0[leaf as usize], ns);
     }
 
     /// Leaves out time; no more than there is.
@@ -96,8 +96,7 @@ impl Spent {
 
     /// Of a thread that waited.
     pub fn waiting(&self) -> u64 {
-        let waits = WAITS.map(|leaf| self.of(leaf));
-        waits.into_iter().fold(0, u64::saturating_add)
+        saturating_sum(WAITS.map(|leaf| self.of(leaf)))
     }
 
     /// Of a thread that ran or waited.
@@ -153,15 +152,15 @@ impl Waiter {
     /// Its waits for operations on files of a phase.
     fn operations(&self, phase: Phase) -> u64 {
         let of_phase = self.files.iter().filter(|(_, known, _)| *known == phase);
-        of_phase.map(|(_, _, ns)| *ns).fold(0, u64::saturating_add)
+        saturating_sum(of_phase.map(|(_, _, ns)| *ns))
     }
 
     /// What faster input and saves could save of it at most: all that it waited for storage after its start, its loader and a
     /// CPU.
     fn improvable(&self) -> u64 {
         let storage = self.spent.storage().saturating_sub(self.starting());
-        let with_loader = storage.saturating_add(self.spent.of(Leaf::Computing));
-        with_loader.saturating_add(self.spent.of(Leaf::RunQueue))
+        let waits = [Leaf::Computing, Leaf::RunQueue].map(|leaf| self.spent.of(leaf));
+        storage.saturating_add(saturating_sum(waits))
     }
 }
 
@@ -320,7 +319,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
             Leaf::Storage => {
                 let phase = phase_of(sorted, key);
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
-                file.1 = file.1.saturating_add(*ns);
+                saturating_add(&mut file.1, *ns);
             }
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::counters::saturating_sum;
 use iotrace_common::latency::{self, BUCKET_COUNT};
 
 /// Which operations.
@@ -53,8 +54,7 @@ impl Histogram {
 
     /// Number of operations.
     pub fn calls(&self) -> u64 {
-        let calls = self.buckets.iter().map(|(_, calls)| *calls);
-        calls.fold(0, u64::saturating_add)
+        saturating_sum(self.buckets.iter().map(|(_, calls)| *calls))
     }
 
     /// Time of the longest operation, nanoseconds.
@@ -84,7 +84,7 @@ impl Histogram {
             let each = bound.unwrap_or(self.longest);
             each.saturating_mul(calls)
         });
-        times.fold(0, u64::saturating_add)
+        saturating_sum(times)
     }
 }
 

@@ -9,7 +9,7 @@
 mod sources;
 mod targets;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::phase::Direction;
 use iotrace_model::{Model, Moved, counters::*, paths::name, spans};
@@ -203,84 +203,85 @@ impl Copies {
         let mut known: HashMap<(u32, u32), [u64; 2]> = HashMap::new();
         for one in uses {
             let [read, written] = known.entry((one.process, one.file)).or_default();
-            *read = read.saturating_add(one.amounts.bytes_read);
-            *written = written.saturating_add(one.amounts.bytes_written);
+            saturating_add(read, one.amounts.bytes_read);
+            saturating_add(written, one.amounts.bytes_written);
         }
-        let rows = |direction: Direction| {
-            let known = &known;
-            model.rows().iter().map(move |row| {
-                let amounts = Amounts::from(&row.cell.total());
-                let moved = [amounts.bytes_read, amounts.bytes_written][direction.index()];
-                let known = known.get(&(row.process, row.file));
-                let used = Side {
-                    file: row.file,
-                    name: name(model.file(row.file).path),
-                    amounts,
-                    is_known: known.is_some_and(|known| known[direction.index()] == moved),
-                };
-                (row.process, used)
-            })
+        let side = |process: u32, file: u32, amounts: Amounts, direction: Direction| {
+            let moved = [amounts.bytes_read, amounts.bytes_written][direction.index()];
+            let known = known.get(&(process, file));
+            Side {
+                file,
+                name: name(model.file(file).path),
+                amounts,
+                is_known: known.is_some_and(|known| known[direction.index()] == moved),
+            }
         };
         // By process and bytes: the files that were written.
         let mut written: HashMap<(u32, u64), Targets> = HashMap::new();
-        for (process, target) in rows(Direction::Write) {
-            let bytes = target.amounts.bytes_written;
-            if bytes > 0 && !self.written.contains(&(process, target.file)) {
-                written.entry((process, bytes)).or_default().push(target);
+        for row in model.rows() {
+            let amounts = Amounts::from(&row.cell.total());
+            let bytes = amounts.bytes_written;
+            if bytes > 0 && !self.written.contains(&(row.process, row.file)) {
+                let targets = written.entry((row.process, bytes)).or_default();
+                targets.push(side(row.process, row.file, amounts, Direction::Write));
             }
         }
         if written.is_empty() {
             return;
         }
-        for (process, source) in rows(Direction::Read) {
-            let Amounts {
-                bytes_read: size,
-                bytes_written,
-                ..
-            } = source.amounts;
-            let targets = written.get_mut(&(process, size)).filter(|_| size > 0);
+        for row in model.rows() {
+            let amounts = Amounts::from(&row.cell.total());
+            let size = amounts.bytes_read;
+            let targets = written.get_mut(&(row.process, size));
+            let Some(targets) = targets.filter(|_| size > 0) else {
+                continue;
+            };
+            let source = side(row.process, row.file, amounts, Direction::Read);
             // What the process made itself and reads back may be as large by chance.
-            let is_by_name = bytes_written == 0 && size >= model.file(source.file).size;
-            let target = targets.and_then(|targets| targets.take(&source, is_by_name));
-            if let Some(target) = target {
-                self.read.insert((process, source.file));
-                self.written.insert((process, target.file));
+            let is_by_name = amounts.bytes_written == 0 && size >= model.file(row.file).size;
+            if let Some(target) = targets.take(&source, is_by_name) {
+                self.read.insert((row.process, row.file));
+                self.written.insert((row.process, target.file));
                 self.all.push(copy(
-                    process,
-                    (source.file, &source.amounts),
+                    row.process,
+                    (row.file, &amounts),
                     (target.file, &target.amounts),
                 ));
             }
         }
     }
-}
 
-impl Copies {
     /// Finds uses that read what had been written before by the same process, or by another program alone: a checksum, an
     /// archive and an upload load nothing.
     fn find_read_backs(&mut self, model: &Model, uses: &[Use]) {
-        // By file: who wrote it, and the first time.
-        let mut writers: HashMap<u32, HashMap<u32, u64>> = HashMap::new();
+        let program = |process: u32| model.processes()[process as usize].about.exe.as_slice();
+        // The first write, by process and file, and by file and the writer's program.
+        let mut first_write: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut writers: HashMap<u32, BTreeMap<&[u8], u64>> = HashMap::new();
         for one in uses.iter().filter(|one| one.amounts.bytes_written > 0) {
             let of_file = writers.entry(one.file).or_default();
-            let first = of_file.entry(one.process).or_insert(u64::MAX);
-            *first = one.amounts.first_operation.min(*first);
-        }
-        let program = |process: u32| model.processes()[process as usize].about.exe.as_slice();
-        let is_back = |one: &Use| {
-            let Some(writers) = writers.get(&one.file) else {
-                return false;
-            };
-            let is_before = |first: &u64| *first <= one.amounts.first_operation;
-            if writers.get(&one.process).is_some_and(is_before) {
-                return true;
+            for first in [
+                first_write
+                    .entry((one.process, one.file))
+                    .or_insert(u64::MAX),
+                of_file.entry(program(one.process)).or_insert(u64::MAX),
+            ] {
+                *first = one.amounts.first_operation.min(*first);
             }
+        }
+        let is_back = |one: &Use| {
+            let is_before = |first: &u64| *first <= one.amounts.first_operation;
             let own = program(one.process);
-            let is_other = |writer: &u32| {
-                let program = program(*writer);
-                !program.is_empty() && program != own
+            let is_of_others = |programs: &BTreeMap<&[u8], u64>| {
+                let are_others = [own, &[]]
+                    .iter()
+                    .all(|program| !programs.contains_key(program));
+                are_others && !own.is_empty() && programs.values().any(is_before)
             };
-            !own.is_empty() && writers.keys().all(is_other) && writers.values().any(is_before)
+            first_write
+                .get(&(one.process, one.file))
+                .is_some_and(is_before)
+                || writers.get(&one.file).is_some_and(is_of_others)
         };
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();
         for one in uses.iter().filter(|one| one.amounts.bytes_read > 0) {

@@ -197,9 +197,7 @@ impl<'a> Report<'a> {
         report.add_rows();
         report.add_processes();
         for (key, count) in model.failures().all() {
-            let sum = report.failures.entry((key.op, key.errno)).or_default();
-            sum.calls = sum.calls.saturating_add(count.calls);
-            sum.ns = sum.ns.saturating_add(count.ns);
+            *report.failures.entry((key.op, key.errno)).or_default() += count;
         }
         report.moved = report.find_moved();
         report.sort();

@@ -15,16 +15,17 @@ use iotrace_model::{
 use iotrace_recording::{Error, Recorder};
 
 const SECOND: u64 = 1_000_000_000;
-/// Of [`epochs`]: how often each file is read, by how many processes, and the parts that an epoch has.
-const EPOCHS: u64 = 2;
-const WORKERS: u64 = 4;
-const PARTS: u64 = 10;
+/// Of [`epochs`]: how often each file is read, by how many processes, and the parts of the recording in an epoch.
+const EPOCH_COUNT: u64 = 2;
+const WORKER_COUNT: u64 = 4;
+const PARTS_PER_EPOCH: u64 = 10;
 /// Length of a part, nanoseconds.
 const PART_NS: u64 = 5 * SECOND;
 /// When the node's runs begin by `CLOCK_MONOTONIC`, nanoseconds.
 const BEGIN_NS: u64 = 100 * SECOND;
 
-/// A run on a node that had run for 100 seconds, and whose wall clock is so many seconds ahead of the time since its boot.
+/// A run that began 100 seconds after its node booted and lasted `seconds`. The wall clock is `offset` seconds ahead of the
+/// time since boot.
 pub fn run(host: &str, offset: i64, seconds: u64) -> Run {
     Run {
         iotrace_version: "0.1.0".into(),
@@ -73,10 +74,10 @@ pub fn epochs(directory: &Path, files: u64) -> Result<(), Error> {
     let (mut model, mut run) = (Model::with_spans(), run("gpu-1", 1_700_000_000, 0));
     model.update_mounts(b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n");
     let mut recorder = Recorder::create(directory, &run)?;
-    for epoch in 0..EPOCHS {
-        for part in 0..PARTS {
+    for epoch in 0..EPOCH_COUNT {
+        for part in 0..PARTS_PER_EPOCH {
             let begin = BEGIN_NS + run.duration_ns;
-            for index in files * part / PARTS..files * (part + 1) / PARTS {
+            for index in files * part / PARTS_PER_EPOCH..files * (part + 1) / PARTS_PER_EPOCH {
                 read(&mut model, epoch, index, begin + index % PART_NS);
             }
             run.duration_ns += PART_NS;
@@ -114,7 +115,7 @@ fn read(model: &mut Model, epoch: u64, index: u64, begin: u64) {
         counters.v[counter] = value;
     }
     let process = ProcessId {
-        pid: 100 + (index % WORKERS) as u32,
+        pid: 100 + (index % WORKER_COUNT) as u32,
         start: 7,
     };
     model.add(process, Place::File(file), &counters);

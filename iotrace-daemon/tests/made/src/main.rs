@@ -1,4 +1,4 @@
-//! `made DIRECTORY FILES`: makes the recording of a job that read so many files.
+//! `made DIRECTORY FILES`: makes a recording of a job that read FILES files, as [`iotrace_made::epochs`].
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -16,7 +16,7 @@ use clap::Args;
 
 use super::stats::Spread;
 use super::worker::cpus;
-use super::{Common, machine, scratch, table, unless_brief};
+use super::{Common, is_brief, machine, scratch, table, unless_brief};
 use crate::setup::{self, Purpose};
 use program::{Pattern, Work};
 use tracers::{Traced, Tracer};
@@ -56,7 +56,7 @@ struct Costs {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
-    if unless_brief(true, false)
+    if !is_brief()
         && let Err(error) = setup::ensure(&[Purpose::Tracers])
     {
         eprintln!("other tracers cannot be installed, and are left out: {error:#}");

@@ -13,7 +13,7 @@ use crate::{
     library::{LibraryRow, NamedRanges, OfSubject, Subject, length},
 };
 use iotrace_common::library::{FUNCTIONS, NAMES, class};
-use iotrace_model::{library::Range, run::Probed};
+use iotrace_model::{counters::saturating_sum, library::Range, run::Probed};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -59,11 +59,7 @@ fn of_library(
             some(sum.writes.calls),
             some_bytes(sum.writes.bytes),
             some(sum.others.calls),
-            some(
-                all.map(|calls| calls.failures)
-                    .into_iter()
-                    .fold(0, u64::saturating_add),
-            ),
+            some(saturating_sum(all.map(|calls| calls.failures))),
             duration(time(sum)),
             sum.system_calls.map(count).unwrap_or_default(),
         ]);
@@ -85,10 +81,8 @@ fn of_library(
         let more = count((subjects.len() - shown.len()) as u64);
         page.line(Style::Dim, &format!("  and {more} more"))?;
     }
-    let moved = |pick: fn(&OfSubject) -> u64| {
-        let each = subjects.iter().map(|(_, sum)| pick(sum));
-        each.fold(0, u64::saturating_add)
-    };
+    let moved =
+        |pick: fn(&OfSubject) -> u64| saturating_sum(subjects.iter().map(|(_, sum)| pick(sum)));
     let text = format!(
         "{} read and {} written by calls of the library; SYSCALLS are the reads and writes of the same file by system \
          calls.",
@@ -99,8 +93,7 @@ fn of_library(
 }
 
 fn time(sum: &OfSubject) -> u64 {
-    let moves = sum.reads.ns.saturating_add(sum.writes.ns);
-    moves.saturating_add(sum.others.ns)
+    saturating_sum([sum.reads.ns, sum.writes.ns, sum.others.ns])
 }
 
 /// Ranges that programs marked, by name.

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, io};
 
-use iotrace_model::lines::{Counts, Place};
+use iotrace_model::{
+    counters::saturating_add,
+    lines::{Counts, Place},
+};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -41,8 +44,7 @@ fn lines<'a>(report: &Report<'a>) -> (Vec<Line<'a>>, Counts) {
         let (sum, vias) = sums.entry(own).or_default();
         sum.add(counts);
         let time = counts.ns.saturating_add(counts.slow_ns);
-        let via = vias.entry(key.via.as_deref()).or_default();
-        *via = via.saturating_add(time);
+        saturating_add(vias.entry(key.via.as_deref()).or_default(), time);
     }
     let mut lines: Vec<Line<'_>> = sums
         .into_iter()

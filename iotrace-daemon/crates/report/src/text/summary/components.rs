@@ -194,10 +194,10 @@ fn saves_line(report: &Report<'_>) -> Option<String> {
     let all: u64 = times.iter().sum();
     let moved: u64 = saves.iter().map(|save| save.bytes).sum();
     let number = count(saves.len() as u64);
-    let mut facts = vec![match moved / saves.len() as u64 {
+    let mut facts = vec![match moved {
         // What is stored to a mapping is not counted in bytes.
         0 => format!("{number} to mapped files"),
-        mean => format!("{number} of {}", bytes(mean)),
+        _ => format!("{number} of {}", bytes(moved / saves.len() as u64)),
     }];
     if all > 0 {
         let (least, most) = (duration(least), duration(most));
