@@ -18,12 +18,14 @@ pub mod kept {
     pub const CPU: u32 = 1 << 3;
     /// [`crate::latency::Latencies`].
     pub const LATENCIES: u32 = 1 << 4;
+    /// [`crate::waits::Wait`].
+    pub const WAITS: u32 = 1 << 5;
 }
 
 /// In a thread's verdict: it is in scope.
 pub const IN_SCOPE: u32 = 1;
 /// Bits of a verdict below the epoch that it was taken in.
-pub const VERDICT_BITS: u32 = 5;
+pub const VERDICT_BITS: u32 = 6;
 
 /// Value of the scope map.
 #[repr(C)]
@@ -35,13 +37,16 @@ pub struct Scope {
     pub all: u32,
     /// 1: of those, the threads alone that `client` may look into.
     pub owned: u32,
-    pub pad: u32,
+    /// Raised each time that the programs of waits are attached. What is known of a thread's wait is of one such time.
+    pub waits_round: u32,
     pub client: Rights,
-    /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time, with latencies.
+    /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time, with latencies,
+    /// with waits.
     pub full: Recordings,
     pub negative_lookups: Recordings,
     pub cpu: Recordings,
     pub latencies: Recordings,
+    pub waits: Recordings,
     /// Recordings that have the children of their processes, too.
     pub follow: Recordings,
 }
@@ -55,10 +60,11 @@ impl Scope {
             | bit(self.negative_lookups, kept::NEGATIVE_LOOKUPS)
             | bit(self.cpu, kept::CPU)
             | bit(self.latencies, kept::LATENCIES)
+            | bit(self.waits, kept::WAITS)
     }
 }
 
-const _: () = assert!(size_of::<Scope>() == 88);
+const _: () = assert!(size_of::<Scope>() == 96);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -39,7 +39,10 @@ use iotrace_service::{
     notify::Notifier,
     shared::{Draining, Memory, Recordings, Service, Shared, State},
     snapshot::{Families, Snapshot},
-    socket::{self, Counting, Question, Socket},
+    socket::{
+        self, Counting, Question, Socket,
+        protocol::{Code, Refusal},
+    },
     subscriptions::{Order, Subscriptions, What},
     totals::Totals,
 };
@@ -128,6 +131,8 @@ struct Daemon {
     /// What recordings order, and who gets what part of the counts.
     orders: Receiver<Order>,
     subscriptions: Subscriptions,
+    /// Whether what threads wait for is handed on.
+    are_waits_wanted: bool,
     families: Families,
     started_unix_ns: i64,
     clock: Clock,
@@ -253,6 +258,7 @@ impl Daemon {
             ends: log_ends,
             hook: hook.name().into(),
             page_cache: config.trace.page_cache,
+            lacks_waits: kernel.lacks_waits().map(Into::into),
         };
         let socket =
             Socket::open(&config, PROGRAMS, classifier.table(), counting).unwrap_or_else(|error| {
@@ -295,6 +301,7 @@ impl Daemon {
             ending: Vec::new(),
             orders,
             subscriptions: Subscriptions::default(),
+            are_waits_wanted: false,
             families: Families::default(),
             started_unix_ns,
             clock,
@@ -406,15 +413,30 @@ impl Daemon {
             let begun = self
                 .kernel
                 .begin_recording(begin.kept, &wanted.pids, wanted.follow);
-            begin.slot = begun.unwrap_or_else(|error| {
-                log::warn!("a recording does not begin: {error}");
-                None
-            });
-            if begin.slot.is_none() {
-                return order.queue.refuse();
+            match begun {
+                Ok(Some(slot)) => begin.slot = Some(slot),
+                Ok(None) => {
+                    let message = "the service keeps more of the processes of as many recordings as it can: wait until one has ended";
+                    return order.queue.refuse(Refusal::new(Code::Busy, message));
+                }
+                Err(error) => {
+                    log::warn!("a recording does not begin: {error}");
+                    let message = format!("the recording does not begin: {error}");
+                    return order.queue.refuse(Refusal::new(Code::Failed, message));
+                }
             }
         }
         self.subscriptions.order(order);
+        self.want_waits();
+    }
+
+    /// Has waits read as long as a recording keeps them.
+    fn want_waits(&mut self) {
+        let are_wanted = self.subscriptions.want_waits();
+        if are_wanted != self.are_waits_wanted {
+            self.are_waits_wanted = are_wanted;
+            self.collector.want_waits(are_wanted);
+        }
     }
 
     /// Carries out the orders that came first, and has names sent again that recordings were told from memory.
@@ -426,6 +448,7 @@ impl Daemon {
         for slot in self.subscriptions.take_ended() {
             self.kernel.end_recording(slot)?;
         }
+        self.want_waits();
         let names = self.subscriptions.take_told_from_memory();
         self.kernel.forget_names_of(&names)
     }

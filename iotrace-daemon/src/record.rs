@@ -311,8 +311,11 @@ async fn record_by_service(
     args: Args,
     sorting: Sorting,
     held: Option<Held>,
-    remote: Remote,
+    mut remote: Remote,
 ) -> anyhow::Result<Session> {
+    if args.waits == Some(Waits::Timeline) {
+        remote.keep_timeline();
+    }
     if !capabilities::may_trace() {
         // The program has its own already: what is recorded is for this user alone, wherever it is written.
         // SAFETY: a plain call.
@@ -361,6 +364,7 @@ impl Service {
             let pids = held.map_or_else(|| args.pid.clone(), |held| vec![held.pid()]);
             let record = Record {
                 latencies: args.latencies,
+                waits: args.waits.is_some(),
                 ..Record::new(args.detail, !args.no_follow, pids)
             };
             Remote::start(socket, record)
@@ -421,7 +425,6 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
-        ("--waits", args.waits.is_some()),
         ("--lines", args.lines),
     ];
     let found = given.into_iter().find(|(_, is_given)| *is_given);

@@ -3,6 +3,7 @@
 //! A thread reads, so that a slow disk here never lets the service wait.
 
 use std::{
+    collections::VecDeque,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -16,7 +17,7 @@ use iotrace_service::{
     config::DEFAULT_SOCKET,
     socket::protocol::{Answer, Ask, Begun, Record, Refusal, Request, Sums, VERSION, Wish, line},
 };
-use iotrace_tracer::drain::{Batch, collector::Taken, wire::unpack};
+use iotrace_tracer::drain::{Batch, Resolution, collector::Taken, wire::unpack};
 
 /// Longest line of the service: losses by reason.
 const LINE: u64 = 64 << 10;
@@ -77,6 +78,10 @@ pub struct Remote {
     sums: Sums,
     pub begun: Begun,
     over: Option<Over>,
+    /// What threads waited for.
+    waits: Resolution,
+    /// What comes before what is heard next.
+    resolved: VecDeque<Batch>,
 }
 
 /// How it ended.
@@ -112,7 +117,14 @@ impl Remote {
             sums: Sums::default(),
             begun,
             over: None,
+            waits: Resolution::default(),
+            resolved: VecDeque::new(),
         })
+    }
+
+    /// Keeps each wait by itself, too.
+    pub fn keep_timeline(&mut self) {
+        self.waits.keep_timeline();
     }
 
     /// Asks for everything that was done until now.
@@ -122,8 +134,18 @@ impl Remote {
 
     /// What comes next; `None` when nothing more does.
     pub async fn next(&mut self) -> Option<Taken> {
-        let heard = self.heard.recv().await?;
-        self.take(heard)
+        loop {
+            if let Some(batch) = self.resolved.pop_front() {
+                return Some(Taken::Batch(batch));
+            }
+            match self.heard.recv().await? {
+                Heard::Batch(Batch::WaitRecords(mut records)) => {
+                    self.waits.take(&mut records);
+                    self.resolved.extend(self.waits.batches());
+                }
+                heard => return self.take(heard),
+            }
+        }
     }
 
     /// What was not counted, as it was last said.
@@ -147,14 +169,16 @@ impl Remote {
     /// Ends it; the rest goes to `take`.
     pub async fn end(&mut self, mut take: impl FnMut(Batch)) {
         self.say(Wish::Stop);
-        while self.over.is_none() {
-            let Some(heard) = self.heard.recv().await else {
-                return;
-            };
-            if let Some(Taken::Batch(batch)) = self.take(heard) {
+        while self.over.is_none()
+            && let Some(taken) = self.next().await
+        {
+            if let Taken::Batch(batch) = taken {
                 take(batch);
             }
         }
+        self.waits.end();
+        self.resolved.extend(self.waits.batches());
+        self.resolved.drain(..).for_each(take);
     }
 
     fn take(&mut self, heard: Heard) -> Option<Taken> {

@@ -19,6 +19,7 @@ pub mod run;
 pub mod slow;
 pub mod truth;
 pub mod turn;
+pub mod waits;
 
 use std::{
     path::{Path, PathBuf},

@@ -161,7 +161,7 @@ fn more_is_kept_of_the_processes_of_recordings_alone() {
 
     let kept = Kept {
         full: true,
-        ..Kept::ALL
+        ..Kept::TESTED
     };
     let full = kernel
         .begin_recording(kept, &[recorded], true)
@@ -215,7 +215,7 @@ fn a_recording_that_does_not_follow_is_of_its_process_alone() {
     let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
     let pids = shells.each_ref().map(|shell| shell.child.id());
     let alone = kernel
-        .begin_recording(Kept::ALL, &pids[..1], false)
+        .begin_recording(Kept::TESTED, &pids[..1], false)
         .unwrap()
         .unwrap();
     let seen = round(&mut drain, &mut shells, "alone");

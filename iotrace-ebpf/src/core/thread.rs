@@ -188,9 +188,7 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
     thread.reads_data = 0;
     thread.verdict = epoch << VERDICT_BITS | verdict;
-    if verdict != 0 {
-        waits::begin(task);
-    }
+    waits::follow(task, verdict);
     verdict != 0
 }
 
@@ -216,8 +214,15 @@ pub fn verdict_of(tgid: u32) -> u32 {
     if recordings.is_none() && !(all() && u64::from(tgid) != SELF_TGID.load()) {
         return 0;
     }
-    let recordings = recordings.unwrap_or(0) | ALL_PROCESSES;
-    IN_SCOPE | SCOPE.get(0).map_or(0, |scope| scope.kept(recordings))
+    IN_SCOPE | kept_of(recordings.unwrap_or(0))
+}
+
+/// What is kept of the threads of a process in scope that these recordings have: [`kept`].
+#[inline(always)]
+pub fn kept_of(recordings: Recordings) -> u32 {
+    SCOPE
+        .get(0)
+        .map_or(0, |scope| scope.kept(recordings | ALL_PROCESSES))
 }
 
 /// The recordings that a child of process `tgid` is in, as its parent is.

@@ -17,6 +17,7 @@ use iotrace_common::{
     key::{FileId, start_key},
     op,
     phases::code,
+    scope::kept,
     waits::{NO_CALL, Wait, flag},
 };
 
@@ -27,6 +28,7 @@ use crate::{
             WAIT_RECORDS_EACH, WAITS,
         },
         diagnose,
+        maps::SCOPE,
         memory::{Address, cpu, load, now},
         ring::{self, Put},
         thread::{Thread, state},
@@ -55,6 +57,9 @@ struct Waiter {
     state: u32,
     start: u32,
     flags: u32,
+    /// [`iotrace_common::scope::Scope::waits_round`] of all this.
+    round: u32,
+    pad: u32,
 }
 
 #[btf_map]
@@ -69,27 +74,36 @@ maps! {
 #[btf_map]
 static IN_TIMER: PerCpuArray<u32, 1> = PerCpuArray::new();
 
-/// The running thread is traced: its waits are kept from now on, unless they are kept already.
+/// The running thread has a new verdict. Its waits are kept from now on, or no longer.
 #[inline(always)]
-pub fn begin(task: Address) {
+pub fn follow(task: Address, verdict: u32) {
     if !WAITS.is_set() {
         return;
     }
-    let is_new = of(task).is_null();
-    let waiter = follow(task);
-    if is_new && !waiter.is_null() {
+    if verdict & kept::WAITS == 0 {
+        // SAFETY: the running task; a pointer that is read as a number.
+        if unsafe { load::<u64>(task, &TASK_STORAGE) } != 0 {
+            WAITERS.forget(task);
+        }
+        return;
+    }
+    if !of(task).is_null() {
+        return;
+    }
+    let waiter = begin(task);
+    if !waiter.is_null() {
         // SAFETY: a map value of the running thread.
         unsafe { (*waiter).since = now() };
     }
 }
 
-/// A thread was made, which is traced.
+/// A thread was made. `kept`: what is kept of its process.
 #[inline(always)]
-pub fn born(parent: Address, child: Address) {
-    if !WAITS.is_set() {
+pub fn born(parent: Address, child: Address, kept: u32) {
+    if !WAITS.is_set() || kept & kept::WAITS == 0 {
         return;
     }
-    let waiter = follow(child);
+    let waiter = begin(child);
     if waiter.is_null() {
         return;
     }
@@ -107,7 +121,8 @@ pub fn born(parent: Address, child: Address) {
 /// The running thread has moved data, or mapped a file: whether it reads what is trained on.
 #[inline(always)]
 pub fn used(thread: &mut Thread) {
-    if !WAITS.is_set() || thread.op() != op::MMAP && !op::is_read(thread.op()) {
+    let is_kept = WAITS.is_set() && thread.verdict & kept::WAITS != 0;
+    if !is_kept || thread.op() != op::MMAP && !op::is_read(thread.op()) {
         return;
     }
     let phase = thread.key.io.phase_code();
@@ -116,15 +131,20 @@ pub fn used(thread: &mut Thread) {
     }
 }
 
+/// A waiter of which nothing is known yet.
 #[inline(always)]
-fn follow(task: Address) -> *mut Waiter {
+fn begin(task: Address) -> *mut Waiter {
     let waiter = WAITERS.get(task, true);
     if waiter.is_null() {
         diagnose::count(diag::WAITS_LOST);
         return waiter;
     }
     // SAFETY: a map value.
-    unsafe { (*waiter).start = start_key(start_of(task)) };
+    unsafe {
+        ((*waiter).since, (*waiter).off, (*waiter).woken) = (0, 0, 0);
+        (*waiter).start = start_key(start_of(task));
+        (*waiter).round = round();
+    }
     waiter
 }
 
@@ -135,7 +155,17 @@ fn of(task: Address) -> *mut Waiter {
     if unsafe { load::<u64>(task, &TASK_STORAGE) } == 0 {
         return ptr::null_mut();
     }
-    WAITERS.get(task, false)
+    let waiter = WAITERS.get(task, false);
+    // SAFETY: a map value.
+    if !waiter.is_null() && unsafe { (*waiter).round } != round() {
+        return ptr::null_mut();
+    }
+    waiter
+}
+
+#[inline(always)]
+fn round() -> u32 {
+    SCOPE.get(0).map_or(0, |scope| scope.waits_round)
 }
 
 /// The CPU goes from one task to the other. `state`: what the first one's was, where the tracepoint says so.

@@ -1,17 +1,24 @@
 //! `iotrace record` of root: through the service by itself, with the counts that it has without it.
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use iotrace_common::counters::{Merge, TABLE, Unit};
 use serde_json::Value;
 
-use super::service::Service;
+use super::service::{OTHER, Service, USER};
 use crate::common::{
     self, Iotrace,
     compare::{self, same},
-    number,
-    run::Finished,
-    text, truth,
+    number, quiet,
+    run::{Finished, Running},
+    text, truth, waits,
 };
 
 /// Counters that differ from run to run: what the page cache has.
@@ -68,10 +75,101 @@ fn counters(report: &Value, dir: &Path) -> BTreeMap<String, BTreeMap<String, u64
     files
 }
 
+/// Programs that the service has attached.
+fn links(service: &Service) -> usize {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", service.daemon.child.id())).unwrap();
+    let targets = descriptors.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+    targets
+        .filter(|to| to.as_os_str() == "anon_inode:bpf_link")
+        .count()
+}
+
+/// Waits until so many programs are attached.
+#[track_caller]
+fn until_links(service: &Service, count: usize) {
+    let started = Instant::now();
+    while links(service) != count {
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "{} programs are attached, not {count}",
+            links(service)
+        );
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn the_programs_of_waits_are_attached_while_a_recording_has_waits() {
+    /// A switch, a wake-up, and begin and end of a timer's function.
+    const PROGRAMS: usize = 4;
+    let service = Service::start(&[]);
+    let before = links(&service);
+    let start = |user: u32, args: &[&str]| {
+        let iotrace = service.record(user).args(args);
+        iotrace.start_command(["sh", "-c", "while :; do sleep 0.01; done"])
+    };
+    let check = |running: Running| {
+        running.signal(libc::SIGINT);
+        let report = running.wait().report();
+        let waits = report["waits"].as_array().map_or(0.0, |waits| {
+            let seconds = |of: &Value| of["waiting_seconds"].as_f64().unwrap();
+            waits.iter().map(seconds).sum()
+        });
+        compare::nothing_lost(&report);
+        waits
+    };
+    let without = start(OTHER, &[]);
+    service.until_running(1);
+    assert_eq!(links(&service), before);
+    let first = start(USER, &["--waits"]);
+    service.until_running(2);
+    until_links(&service, before + PROGRAMS);
+    let second = start(USER, &["--waits=timeline"]);
+    service.until_running(3);
+    assert!(check(first) > 0.0);
+    service.until_running(2);
+    assert_eq!(
+        links(&service),
+        before + PROGRAMS,
+        "another recording has waits"
+    );
+    assert!(check(second) > 0.0);
+    until_links(&service, before);
+    assert_eq!(check(without), 0.0);
+    // Attached again, the programs do not take up what they knew before.
+    let again = start(USER, &["--waits"]);
+    service.until_running(1);
+    until_links(&service, before + PROGRAMS);
+    assert!(check(again) > 0.0);
+}
+
+#[test]
+fn waits_through_the_service_are_those_of_the_programs_own_clocks() {
+    let service = Service::start(&[]);
+    for program in ["by_pipe", "by_chain", "own_reads"] {
+        let before = begun(&service);
+        let iotrace = || {
+            let socket = service.socket.to_str().unwrap();
+            Iotrace::bare().env("IOTRACE_SOCKET", socket)
+        };
+        let record = || waits::waited(iotrace(), program, false, "250ms");
+        let (truth, found, report) = quiet::measured(record);
+        let differences = waits::differences(program, &truth, &found);
+        assert!(
+            differences.is_empty(),
+            "{differences:#?}\n{found:#}\n{truth:#}"
+        );
+        assert_eq!(text(&report["verdict"], "code"), "waits-for-storage");
+        assert!(begun(&service) > before, "the service recorded it");
+        let without = iotrace().command(["true"]);
+        assert_eq!(without.report()["waits"], Value::Null);
+    }
+}
+
 /// Recordings that the service has begun.
 fn begun(service: &Service) -> u64 {
     // The status is that of the last second or so.
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    thread::sleep(Duration::from_millis(2500));
     service.status()["recordings"]["begun"].as_u64().unwrap()
 }
 
@@ -143,13 +241,13 @@ fn what_the_service_does_not_give_is_recorded_without_it() {
         String::from_utf8_lossy(&out.stderr).into_owned()
     };
     const WITHOUT: &str = "recording without the service at";
-    let said = run("waits", &["--waits"]);
+    let said = run("lines", &["--lines"]);
     assert!(
-        said.contains(WITHOUT) && said.contains("it does not give --waits"),
+        said.contains(WITHOUT) && said.contains("it does not give --lines"),
         "{said}"
     );
     let rules = dir.path().join("rules.toml");
-    std::fs::write(
+    fs::write(
         &rules,
         "[[rule]]\nname = \"mine\"\nphase = \"checkpoint\"\nglob = \"/of-mine/**\"\n",
     )

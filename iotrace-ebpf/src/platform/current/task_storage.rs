@@ -33,6 +33,18 @@ impl<T> TaskStorage<T> {
         }
     }
 
+    /// Forgets the task's value, where it has one.
+    #[inline(always)]
+    pub fn forget(&self, task: Address) {
+        // SAFETY: as in `get`.
+        unsafe {
+            generated::bpf_task_storage_delete(
+                ptr::from_ref(self).cast_mut().cast::<c_void>(),
+                task.cast_mut().cast(),
+            );
+        }
+    }
+
     /// The task's value; made first, all zero, with `create`. Null where there is none.
     #[inline(always)]
     pub fn get(&self, task: Address, create: bool) -> *mut T {

@@ -132,10 +132,10 @@ pub mod waits {
     use crate::core::{memory::Address, thread::Thread};
 
     #[inline(always)]
-    pub fn begin(_task: Address) {}
+    pub fn follow(_task: Address, _verdict: u32) {}
 
     #[inline(always)]
-    pub fn born(_parent: Address, _child: Address) {}
+    pub fn born(_parent: Address, _child: Address, _kept: u32) {}
 
     #[inline(always)]
     pub fn used(_thread: &mut Thread) {}

@@ -34,7 +34,7 @@ use crate::{
         events::send,
         maps::TARGETS,
         memory::{Address, now, probe},
-        thread::{self, process_in_scope, recordings_of_child},
+        thread::{self, kept_of, process_in_scope, recordings_of_child, verdict_of},
     },
     features::cgroup,
     merged,
@@ -72,13 +72,13 @@ pub fn forked(parent: Address, child: Address) {
         return;
     }
     if thread {
-        return waits::born(parent, child);
+        return waits::born(parent, child, verdict_of(parent_tgid));
     }
     if !FOLLOW.is_set() {
         return;
     }
-    waits::born(parent, child);
     let recordings = recordings_of_child(parent_tgid);
+    waits::born(parent, child, kept_of(recordings));
     let is_target = !thread::all() || recordings != 0;
     if is_target && TARGETS.insert(child_tgid, recordings, 0).is_err() {
         diagnose::count(diag::TARGETS_FULL);

@@ -247,6 +247,7 @@ mod tests {
             ends: channel(1).0,
             hook: "btf".into(),
             page_cache: true,
+            lacks_waits: None,
         };
         let (socket, users) = Socket::open(&config, NO_PROGRAMS, table, counting)
             .unwrap()

@@ -98,6 +98,8 @@ pub struct Counting {
     pub hook: String,
     /// Whether they see the page cache and mapped files.
     pub page_cache: bool,
+    /// Why they cannot keep waits, where they cannot.
+    pub lacks_waits: Option<String>,
 }
 
 /// A question for the side that counts.

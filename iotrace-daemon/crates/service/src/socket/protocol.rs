@@ -61,6 +61,9 @@ pub struct Record {
     /// Whether it is told how long operations took.
     #[serde(default)]
     pub latencies: bool,
+    /// Whether it is told when threads of the processes were off the CPU, and who woke them.
+    #[serde(default)]
+    pub waits: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
@@ -82,6 +85,7 @@ impl Record {
             negative_lookups: self.negative_lookups,
             cpu: self.cpu,
             latencies: self.latencies,
+            waits: self.waits,
         }
     }
 
@@ -94,6 +98,7 @@ impl Record {
             negative_lookups: true,
             cpu: true,
             latencies: false,
+            waits: false,
             pids,
         }
     }

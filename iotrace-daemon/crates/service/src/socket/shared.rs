@@ -56,6 +56,10 @@ pub fn start<'a>(
     settings: &Settings,
 ) -> Result<(Recording<'a>, Answer), Refusal> {
     let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
+    if let (true, Some(reason)) = (record.waits, &counting.lacks_waits) {
+        let message = format!("no recording has waits here: {reason}");
+        return Err(Refusal::new(Code::Failed, message));
+    }
     let processes = processes(peer, record)?;
     pause();
     let queue = Arc::new(Queue::new().map_err(failed)?);
@@ -77,9 +81,8 @@ pub fn start<'a>(
         }))
         .map_err(failed)?;
     recording.until_begun().map_err(failed)?;
-    if recording.queue.is_refused() {
-        let message = "the service keeps more of the processes of as many recordings as it can: wait until one has ended";
-        return Err(Refusal::new(Code::Busy, message));
+    if let Some(refusal) = recording.queue.refusal() {
+        return Err(refusal);
     }
     // What was checked before may have ended, and its pid be another process's.
     for process in &processes {

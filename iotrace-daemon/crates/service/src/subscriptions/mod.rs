@@ -101,6 +101,12 @@ impl Subscriptions {
         self.all.iter().any(|one| one.kept.cpu) || self.orders.iter().any(begin)
     }
 
+    /// Whether somebody is told of waits, or is to be.
+    pub fn want_waits(&self) -> bool {
+        let begin = |order: &Order| matches!(&order.what, What::Begin(begin) if begin.kept.waits);
+        self.all.iter().any(|one| one.kept.waits) || self.orders.iter().any(begin)
+    }
+
     /// Recordings for which the kernel side need keep no more.
     pub fn take_ended(&mut self) -> Vec<Slot> {
         std::mem::take(&mut self.ended)
@@ -230,6 +236,12 @@ impl Subscription {
         if !batch.is_of(self.kept) {
             return;
         }
+        if let Batch::WaitRecords(records) = batch {
+            let pids = self.scope.pids();
+            let is_wanted = |process| self.scope.has(process, model);
+            let part = records.part(is_wanted, |pid| pids.contains(&pid));
+            return self.queue.batch(Batch::WaitRecords(part));
+        }
         let mut names = Vec::new();
         let (scope, named) = (&mut self.scope, &mut self.named);
         let part = batch.part(|process: ProcessId, file: FileId| {
@@ -266,6 +278,7 @@ impl Subscription {
             (diag::LOST_OPERATIONS, lost.operations),
             (diag::LOST_BYTES, lost.bytes),
             (diag::EVENTS_DROPPED, lost.events),
+            (diag::WAITS_LOST, lost.waits),
             (diag::PRIVILEGED, self.scope.left_out()),
         ];
         for (reason, count) in own {

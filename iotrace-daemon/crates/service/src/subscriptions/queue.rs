@@ -13,7 +13,7 @@ use rustix::{
 
 use iotrace_tracer::drain::Batch;
 
-use crate::socket::protocol::Sums;
+use crate::socket::protocol::{Refusal, Sums};
 
 /// Bytes that may wait for a subscriber.
 const MAX_BYTES: usize = 8 << 20;
@@ -36,6 +36,7 @@ pub struct Lost {
     /// Of those operations.
     pub bytes: u64,
     pub events: u64,
+    pub waits: u64,
 }
 
 /// One subscriber's queue.
@@ -52,8 +53,8 @@ struct Inner {
     lost: Lost,
     /// Nobody takes anything any more.
     is_closed: bool,
-    /// The subscription does not begin.
-    is_refused: bool,
+    /// Why the subscription does not begin.
+    refusal: Option<Refusal>,
 }
 
 impl Queue {
@@ -72,8 +73,10 @@ impl Queue {
             let (operations, bytes) = batch.operations();
             inner.lost.operations += operations;
             inner.lost.bytes += bytes;
-            if let Batch::Events(events) = batch {
-                inner.lost.events += events.len() as u64;
+            match batch {
+                Batch::Events(events) => inner.lost.events += events.len() as u64,
+                Batch::WaitRecords(records) => inner.lost.waits += records.waits.len() as u64,
+                _ => {}
             }
             return;
         }
@@ -107,14 +110,15 @@ impl Queue {
         (inner.items, inner.bytes) = (VecDeque::new(), 0);
     }
 
-    /// Says that it does not begin: there is no room for another.
-    pub fn refuse(&self) {
-        self.inner().is_refused = true;
+    /// Says that it does not begin.
+    pub fn refuse(&self, refusal: Refusal) {
+        self.inner().refusal = Some(refusal);
         let _ = write(&self.ready, &1_u64.to_ne_bytes());
     }
 
-    pub fn is_refused(&self) -> bool {
-        self.inner().is_refused
+    /// Why it does not begin, where that was said.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.inner().refusal.clone()
     }
 
     pub fn is_closed(&self) -> bool {

@@ -126,6 +126,12 @@ impl Scope {
         }
     }
 
+    /// The processes that are known to be in it.
+    pub fn pids(&self) -> HashSet<u32> {
+        let members = self.members.keys().map(|process| process.pid);
+        members.chain(self.expected.keys().copied()).collect()
+    }
+
     /// Whether counters of a process are told.
     pub fn has(&mut self, process: ProcessId, model: &Model) -> bool {
         if self.knows(process) {

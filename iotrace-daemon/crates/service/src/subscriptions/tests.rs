@@ -1,7 +1,8 @@
 //! Whom a subscriber is told of, and what it gets of a drain.
 
-use iotrace_common::{key::IoKey, rights::Rights, value::Io};
+use iotrace_common::{key::IoKey, rights::Rights, value::Io, waits::Wait};
 use iotrace_model::input::FileName;
+use iotrace_tracer::drain::Records;
 
 use super::*;
 
@@ -65,6 +66,18 @@ fn reads(processes: &[ProcessId], bytes: u64) -> Batch {
     Batch::Basic((keys, vec![io; processes.len()]))
 }
 
+/// The main thread of `process` waited, and `by` woke it.
+fn wait(process: ProcessId, by: ProcessId) -> Wait {
+    Wait {
+        tid: process.pid,
+        tgid: process.pid,
+        start: process.start,
+        by_tid: by.pid,
+        by_tgid: by.pid,
+        ..Wait::default()
+    }
+}
+
 /// A model that knows the file.
 fn model() -> Model {
     let mut model = Model::default();
@@ -88,6 +101,10 @@ struct Client {
 impl Client {
     /// Subscribes to all processes of a user; of root: to all.
     fn of(subscriptions: &mut Subscriptions, uid: u32) -> Self {
+        Self::with(subscriptions, uid, Kept::default())
+    }
+
+    fn with(subscriptions: &mut Subscriptions, uid: u32, kept: Kept) -> Self {
         let queue = Arc::new(Queue::new().unwrap());
         subscriptions.order(Order {
             what: What::Begin(Begin {
@@ -96,7 +113,7 @@ impl Client {
                     pids: Vec::new(),
                     follow: true,
                 },
-                kept: Kept::default(),
+                kept,
                 slot: None,
             }),
             queue: Arc::clone(&queue),
@@ -104,6 +121,17 @@ impl Client {
         subscriptions.carry_out(1, &Losses::new(), Stats::default());
         assert!(matches!(queue.take().pop_front(), Some(Item::Begun)));
         Self { queue }
+    }
+
+    /// The waits that it got.
+    fn waits(&self) -> Vec<Wait> {
+        let mut waits = Vec::new();
+        for item in self.queue.take() {
+            if let Item::Batch(Batch::WaitRecords(records)) = item {
+                waits.extend(records.waits);
+            }
+        }
+        waits
     }
 
     /// The processes of which it got counters, and names of files.
@@ -149,6 +177,31 @@ fn each_gets_what_is_of_its_user_and_root_gets_all() {
     // A name is told once.
     drain(&mut subscriptions, Vec::new(), &reads(&[own], 1));
     assert_eq!(clients[0].got(), (vec![own], 0));
+}
+
+#[test]
+fn waits_are_told_without_other_users_wakers() {
+    let mut subscriptions = Subscriptions::default();
+    let waits = Kept {
+        waits: true,
+        ..Kept::default()
+    };
+    let client = Client::with(&mut subscriptions, USER, waits);
+    let without = Client::of(&mut subscriptions, USER);
+    let [one, two, others] = [1, 2, 3].map(process);
+    let forks = vec![
+        fork(process(9), one, USER),
+        fork(process(9), two, USER),
+        fork(process(9), others, OTHER),
+    ];
+    let records = Records {
+        until: 1,
+        waits: vec![wait(one, two), wait(others, one), wait(two, others)],
+    };
+    drain(&mut subscriptions, forks, &Batch::WaitRecords(records));
+    let nobody = ProcessId { pid: 0, start: 0 };
+    assert_eq!(client.waits(), [wait(one, two), wait(two, nobody)]);
+    assert_eq!(without.waits(), [], "it did not ask for them");
 }
 
 #[test]

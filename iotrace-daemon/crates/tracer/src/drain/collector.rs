@@ -19,10 +19,13 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Time between two drains of the counters.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What is asked for: everything that was done until now, the same without CPU time, or that CPU time counts from now on.
+/// What is asked for: everything that was done until now, the same without CPU time, that CPU time counts from now on, or
+/// that waits are handed on, or no longer.
 const ALL: u8 = 0;
 const COUNTERS: u8 = 1;
 const ANEW: u8 = 2;
+const WAITS: u8 = 3;
+const NO_WAITS: u8 = 4;
 
 /// What comes from the thread.
 pub enum Taken {
@@ -69,6 +72,12 @@ impl Collector {
     /// Has the CPU time of threads counted from now on.
     pub fn begin_anew(&mut self) {
         let _ = self.ask.write_all(&[ANEW]);
+    }
+
+    /// Has what threads wait for handed on from now on, or no longer.
+    pub fn want_waits(&mut self, are_wanted: bool) {
+        let what = if are_wanted { WAITS } else { NO_WAITS };
+        let _ = self.ask.write_all(&[what]);
     }
 
     /// What comes next; `None` once the thread has ended, which [`Collector::stop`] says the reason of.
@@ -128,11 +137,17 @@ fn collect(
             Wake::Asked => {
                 let mut what = [ALL];
                 (&*asked).read_exact(&mut what).map_err(failed_wait)?;
-                if what == [ANEW] {
-                    drain.look(true, &mut sink);
-                    continue;
+                match what {
+                    [ANEW] => {
+                        drain.look(true, &mut sink);
+                        continue;
+                    }
+                    [WAITS | NO_WAITS] => {
+                        drain.want_waits(what == [WAITS]);
+                        continue;
+                    }
+                    _ => is_cpu_wanted = what == [ALL],
                 }
-                is_cpu_wanted = what == [ALL];
                 true
             }
             Wake::Stop => {

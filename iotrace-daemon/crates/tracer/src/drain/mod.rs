@@ -62,6 +62,7 @@ pub use nobtf::Counts as Resolved;
 use nobtf::Resolver;
 use threads::{Look, Watch};
 use waits::Waits;
+pub use waits::{Records, Resolution};
 
 /// Events handed on at a time.
 const EVENTS: usize = 1024;
@@ -89,6 +90,8 @@ pub enum Batch {
     Threads(Look),
     /// Time of main threads, by what it went to.
     Waits(Vec<Waited>),
+    /// Waits that are not resolved yet.
+    WaitRecords(Records),
     /// When threads were off the CPU.
     Timeline(Vec<Segment>),
     /// What was done by line of a Python program.
@@ -179,6 +182,8 @@ impl Batch {
             }
             Self::Lines(all) => all.iter().for_each(|lined| model.add_lined(lined)),
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
+            // Who asked a service for them has them resolved.
+            Self::WaitRecords(_) => {}
             Self::Timeline(segments) => model.timeline_mut().add(segments),
             Self::GlobalMerged(times) => model.global_merged_mut().add(&times),
             Self::Devices(devices) => {
@@ -342,7 +347,8 @@ impl Drain {
         let global_merged = GlobalMerged::take(kernel)?;
         let block = Block::take(kernel)?;
         let resolver = Resolver::take(kernel)?;
-        let waits = rings::waits(kernel)?.map(Waits::new);
+        let is_shared = kernel.waits().is_on_demand();
+        let waits = rings::waits(kernel)?.map(|rings| Waits::new(rings, is_shared));
         let lines = Lines::take(kernel)?;
         let ring = kernel.take(maps::EVENTS)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -395,6 +401,13 @@ impl Drain {
         }
     }
 
+    /// Hands on what threads wait for from now on, or no longer.
+    pub fn want_waits(&mut self, are_wanted: bool) {
+        if let Some(waits) = &mut self.waits {
+            waits.want(are_wanted);
+        }
+    }
+
     /// Looks for Python in processes that run already.
     pub fn begin_lines(&mut self, pids: &[u32]) {
         if let Some(lines) = &mut self.lines {
@@ -406,7 +419,7 @@ impl Drain {
     pub fn look_at_waits(&mut self) -> Option<Duration> {
         let waits = self.waits.as_mut()?;
         waits.look();
-        Some(waits::LOOK_INTERVAL)
+        waits.interval()
     }
 
     /// Looks at the threads; `anew`: what they did until now is not of this run.
@@ -549,8 +562,7 @@ impl Drain {
             sink(Batch::Threads(watch.rest()));
         }
         if let Some(waits) = &mut self.waits {
-            sink(Batch::Waits(waits.rest()));
-            sink(Batch::Timeline(waits.segments()));
+            waits.rest().into_iter().for_each(&mut *sink);
         }
         Ok(())
     }
@@ -614,8 +626,7 @@ impl Drain {
         }
         if let Some(waits) = &mut self.waits {
             waits.look();
-            sink(Batch::Waits(waits.sums()));
-            sink(Batch::Timeline(waits.segments()));
+            waits.batches().into_iter().for_each(&mut *sink);
         }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;

@@ -91,6 +91,7 @@ impl Batch {
             Self::NegativeLookups(_) => kept.negative_lookups,
             Self::Threads(_) => kept.cpu,
             Self::Latencies(_) => kept.latencies,
+            Self::WaitRecords(_) => kept.waits,
             _ => true,
         }
     }
@@ -107,6 +108,7 @@ impl Batch {
             Self::Failures(entries) => bytes(entries),
             Self::NegativeLookups(entries) => bytes(entries),
             Self::Threads(look) => size_of_val(&look.threads[..]),
+            Self::WaitRecords(records) => size_of_val(&records.waits[..]),
             _ => 0,
         }
     }

@@ -183,7 +183,7 @@ impl Operations {
 
 /// The rings of waits; none where they are not kept.
 pub fn waits(kernel: &mut Kernel) -> Result<Option<Rings<Wait>>, KernelError> {
-    let Some(layout) = kernel.waits() else {
+    let Some(layout) = kernel.waits().layout() else {
         return Ok(None);
     };
     let (records, rings) = (maps::WAIT_RECORDS, maps::WAIT_RINGS);

@@ -8,7 +8,7 @@ use iotrace_common::key::{FailureKey, IoKey, LookKey};
 use iotrace_model::input::Event;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, batch::Entries};
+use super::{Batch, Records, batch::Entries};
 
 /// Bytes that are left out together where all are 0.
 const WORD: usize = 8;
@@ -26,6 +26,7 @@ pub enum Kind {
     Failures,
     NegativeLookups,
     Threads,
+    Waits,
 }
 
 /// What was drained as bytes, without what is of process `own`; `None` for what no recording through the service has.
@@ -43,6 +44,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
             let of_others = look.part(|process| process.pid != own);
             (Kind::Threads, postcard::to_stdvec(&of_others).ok()?)
         }
+        Batch::WaitRecords(records) => (Kind::Waits, pack_waits(records, own)),
         // The service has no uprobes, and keeps no merged time over processes. What devices do is for its own metrics: it is
         // of all users.
         Batch::Library(_)
@@ -129,6 +131,25 @@ const fn mask_bytes<T>() -> usize {
     (size_of::<T>() / WORD).div_ceil(8)
 }
 
+fn pack_waits(records: &Records, own: u32) -> Vec<u8> {
+    let mut out = records.until.to_ne_bytes().to_vec();
+    let of_others = records.waits.iter().filter(|wait| wait.tgid != own);
+    of_others.for_each(|wait| put(wait, &mut out));
+    out
+}
+
+fn unpack_waits(bytes: &[u8]) -> Option<Records> {
+    let (until, mut rest) = bytes.split_first_chunk()?;
+    let mut waits = Vec::new();
+    while !rest.is_empty() {
+        waits.push(take(&mut rest)?);
+    }
+    Some(Records {
+        until: u64::from_ne_bytes(*until),
+        waits,
+    })
+}
+
 fn pack_events(events: &[Event], own: u32) -> Option<Vec<u8>> {
     let of_others: Vec<&Event> = events
         .iter()
@@ -150,6 +171,7 @@ pub fn unpack(kind: Kind, bytes: &[u8]) -> Option<Batch> {
         Kind::Failures => Batch::Failures(entries(bytes)?),
         Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
         Kind::Threads => Batch::Threads(postcard::from_bytes(bytes).ok()?),
+        Kind::Waits => Batch::WaitRecords(unpack_waits(bytes)?),
     })
 }
 
@@ -164,7 +186,7 @@ fn entries<K: Pod, V: Pod>(mut bytes: &[u8]) -> Option<Entries<K, V>> {
 
 #[cfg(test)]
 mod tests {
-    use iotrace_common::value::Io;
+    use iotrace_common::{value::Io, waits::Wait};
 
     use super::*;
 
@@ -209,6 +231,28 @@ mod tests {
             panic!("another batch");
         };
         assert_eq!(read, [exit(1)], "that of process 2 is left out");
+    }
+
+    #[test]
+    fn waits_are_the_same_behind_the_wire() {
+        let of = |tgid| Wait {
+            on: u64::MAX,
+            tgid,
+            nr: -1,
+            ..Wait::default()
+        };
+        let records = |waits| Records { until: 7, waits };
+        let batch = Batch::WaitRecords(records(vec![of(1), of(2), of(3)]));
+        let (kind, bytes) = pack(&batch, 2).unwrap();
+        let Some(Batch::WaitRecords(read)) = unpack(kind, &bytes) else {
+            panic!("another batch");
+        };
+        assert_eq!(
+            read,
+            records(vec![of(1), of(3)]),
+            "that of process 2 is left out"
+        );
+        assert!(unpack(kind, &bytes[..bytes.len() - 1]).is_none());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{
     Detached, Kernel, KernelError, calls,
     cpu::Threads,
     error::chain,
-    hooks::{Availability, Found, HOOKS, Kind, OptionalHook, RequiredBy, When},
+    hooks::{Availability, Found, HOOKS, Id, Kind, OptionalHook, RequiredBy, When},
     nobtf, pages,
     program::{
         attach_error, attach_raw, kernel_btf, load_together, log_size, program, program_error,
@@ -152,6 +152,10 @@ impl Kernel {
     ) -> Result<Vec<(&'static OptionalHook, Option<String>)>, KernelError> {
         let mut hooks = Vec::new();
         for hook in &HOOKS {
+            if hook.id == Id::Waits && self.waits.is_on_demand() {
+                self.load_waits(btf);
+                continue;
+            }
             let reason = match self.hooks.of(hook.id).clone() {
                 Availability::Off => match hook.when {
                     When::Unless(_) if !is_record => Some("it is turned off".into()),

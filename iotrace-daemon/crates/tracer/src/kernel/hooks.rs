@@ -301,7 +301,7 @@ pub const HOOKS: [OptionalHook; COUNT] = [
         name: "waits",
         title: "waits",
         when: When::With("--waits"),
-        is_wanted: |options| options.waits,
+        is_wanted: Options::may_keep_waits,
         programs: &[
             ("timer_begins", &["hrtimer_expire_entry"]),
             ("timer_ended", &["hrtimer_expire_exit"]),
@@ -419,6 +419,7 @@ impl Hooks {
         for hook in &HOOKS {
             if let (RequiredBy::Option(what), Availability::Missing(reason)) =
                 (hook.required_by, hooks.of(hook.id))
+                && !(hook.id == Id::Waits && !options.waits)
             {
                 let reason = reason.clone();
                 return Err(KernelError::LeftOut { what, reason });

@@ -108,8 +108,8 @@ pub struct Options {
     /// Whether waits of threads are kept.
     pub waits: bool,
     /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
-    /// detail full, look-ups that found nothing, CPU time, latencies. Of the others only what `detail`, `negative_lookups`
-    /// and `latencies` say.
+    /// detail full, look-ups that found nothing, CPU time, latencies, waits. Of the others only what `detail`,
+    /// `negative_lookups` and `latencies` say.
     pub recordings: Option<u32>,
     /// Whether the lines of Python programs are found.
     pub lines: bool,
@@ -170,6 +170,11 @@ impl Options {
         is_kept.then_some(limits::LATENCY_ENTRIES)
     }
 
+    /// Whether waits are kept, or may be for a recording.
+    pub fn may_keep_waits(&self) -> bool {
+        self.waits || self.recordings.is_some()
+    }
+
     /// Sets of the table that finds the counters of a thread and file; the few latencies have room there, too.
     fn sets(&self) -> u32 {
         let entries = self.entries() + self.full_entries().unwrap_or(0);
@@ -184,6 +189,7 @@ impl Options {
             negative_lookups: all(self.negative_lookups),
             cpu: all(self.cpu && self.recordings.is_none()),
             latencies: all(self.latencies),
+            waits: all(self.waits),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
         }
@@ -258,7 +264,7 @@ pub fn load(
         });
     }
     let hooks = Hooks::find(options, types, variant)?;
-    let waits = options.waits.then(waits::layout_here);
+    let waits = waits::State::new(options, hooks.of(hooks::Id::Waits));
     let preemptible = Preemption::of(types).is_possible;
     let layout = options
         .trace
@@ -269,7 +275,7 @@ pub fn load(
         options,
         types,
         &hooks,
-        (layout, waits, preemptible),
+        (layout, waits.layout(), preemptible),
     )?;
     if options.program_log {
         start_logger(&mut ebpf);
@@ -374,6 +380,7 @@ fn open(
     settings.extend([
         globals::TRACE.set(layout.is_some()),
         globals::TRACE_RECORDS.set(layout.map_or(1, |rings| rings.records.into())),
+        globals::WAIT_RECORDS_EACH.set(waits.map_or(1, |rings| rings.records.into())),
         globals::UPROBES.set(!options.uprobes.is_empty()),
         globals::MARKS.set(uprobes::marks(&options.uprobes)),
         globals::CPUS.set(aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),

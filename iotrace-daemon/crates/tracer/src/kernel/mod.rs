@@ -119,8 +119,7 @@ pub struct Kernel {
     threads: Option<cpu::Threads>,
     /// The rings of the operation trace, where there is one.
     trace: Option<trace::Layout>,
-    /// The rings of waits, where those are kept.
-    waits: Option<trace::Layout>,
+    waits: waits::State,
 }
 
 impl Kernel {
@@ -137,11 +136,6 @@ impl Kernel {
     /// The rings of the operation trace, where there is one.
     pub fn trace(&self) -> Option<trace::Layout> {
         self.trace
-    }
-
-    /// The rings of waits, where those are kept.
-    pub fn waits(&self) -> Option<trace::Layout> {
-        self.waits
     }
 
     /// Whether the lines of Python programs are found.

@@ -8,7 +8,7 @@ use std::{
 
 use aya::{
     Btf, Ebpf, Endianness,
-    programs::{BtfTracePoint, ProgramError, ProgramInfo},
+    programs::{BtfTracePoint, ProgramError, ProgramInfo, tp_btf::BtfTracePointLinkId},
 };
 
 use super::{
@@ -58,8 +58,8 @@ pub fn load_together(ebpf: &mut Ebpf, wanted: &[(&'static str, &str)], btf: &Btf
     });
 }
 
-/// Loads the programs that are not yet loaded, then attaches all: the hooks are to come on together.
-pub fn attach_raw(
+/// Loads the programs that are not yet loaded.
+pub fn load_raw(
     ebpf: &mut Ebpf,
     hooks: &[(&'static str, &str)],
     btf: &Btf,
@@ -73,13 +73,30 @@ pub fn attach_raw(
         }
         log_size(name, program.info());
     }
+    Ok(())
+}
+
+/// Loads the programs that are not yet loaded, then attaches all: the hooks are to come on together.
+pub fn attach_raw(
+    ebpf: &mut Ebpf,
+    hooks: &[(&'static str, &str)],
+    btf: &Btf,
+) -> Result<(), KernelError> {
+    load_raw(ebpf, hooks, btf)?;
     for (name, hook) in hooks {
-        let program: &mut BtfTracePoint = program(ebpf, name)?;
-        program
-            .attach()
-            .map_err(|error| attach_error(hook, &error))?;
+        attach_one(ebpf, name, hook)?;
     }
     Ok(())
+}
+
+/// Attaches a program that is loaded.
+pub fn attach_one(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    hook: &str,
+) -> Result<BtfTracePointLinkId, KernelError> {
+    let program: &mut BtfTracePoint = program(ebpf, name)?;
+    program.attach().map_err(|error| attach_error(hook, &error))
 }
 
 /// Says how much of its limit of a million steps the verifier took for a program.

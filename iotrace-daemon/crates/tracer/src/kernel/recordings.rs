@@ -7,7 +7,7 @@
 
 use iotrace_common::{
     abi::maps::TARGETS,
-    scope::{ALL_PROCESSES, Recordings},
+    scope::{ALL_PROCESSES, Recordings, Scope},
 };
 use iotrace_model::targets;
 
@@ -21,14 +21,17 @@ pub struct Kept {
     pub negative_lookups: bool,
     pub cpu: bool,
     pub latencies: bool,
+    pub waits: bool,
 }
 
 impl Kept {
-    pub const ALL: Self = Self {
+    /// All that proves itself in the self-test: waits need hooks of their own, which are on only as long as they are kept.
+    pub const TESTED: Self = Self {
         full: true,
         negative_lookups: true,
         cpu: true,
         latencies: true,
+        waits: false,
     };
 
     /// Whether that is more than of all.
@@ -48,6 +51,18 @@ pub struct Slots {
     /// Of recordings that have ended since the last [`Kernel::sweep_recordings`], and before it.
     ended: Recordings,
     left: Recordings,
+}
+
+/// The sets of a scope, each with whether a recording that keeps this, and perhaps follows children, is in it.
+fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 6] {
+    [
+        (&mut scope.full, kept.full),
+        (&mut scope.negative_lookups, kept.negative_lookups),
+        (&mut scope.cpu, kept.cpu),
+        (&mut scope.latencies, kept.latencies),
+        (&mut scope.waits, kept.waits),
+        (&mut scope.follow, follow),
+    ]
 }
 
 impl Slots {
@@ -85,19 +100,14 @@ impl Kernel {
             return Ok(None);
         };
         let slot = Slot(bit);
-        let scope = &mut self.scope;
-        for (set, is_on) in [
-            (&mut scope.full, kept.full),
-            (&mut scope.negative_lookups, kept.negative_lookups),
-            (&mut scope.cpu, kept.cpu),
-            (&mut scope.latencies, kept.latencies),
-            (&mut scope.follow, follow),
-        ] {
-            if is_on {
+        for (set, is_in) in sets(&mut self.scope, kept, follow) {
+            if is_in {
                 *set |= bit;
             }
         }
-        let begun = self.mark_all(bit, pids, follow);
+        let begun = self
+            .attach_waits_if_kept()
+            .and_then(|()| self.mark_all(bit, pids, follow));
         if let Err(error) = begun {
             self.end_recording(slot)?;
             return Err(error);
@@ -128,7 +138,7 @@ impl Kernel {
 
     /// Has all kept of this process that may be kept of some, for the self-test.
     pub(super) fn record_itself(&mut self) -> Result<Option<Slot>, KernelError> {
-        let slot = self.begin_recording(Kept::ALL, &[], false)?;
+        let slot = self.begin_recording(Kept::TESTED, &[], false)?;
         if let Some(Slot(bit)) = slot {
             self.mark(bit, std::process::id())?;
             self.publish_scope()?;
@@ -138,20 +148,15 @@ impl Kernel {
 
     /// Keeps no more of a recording's processes than of the others.
     pub fn end_recording(&mut self, Slot(bit): Slot) -> Result<(), KernelError> {
-        let scope = &mut self.scope;
-        for set in [
-            &mut scope.full,
-            &mut scope.negative_lookups,
-            &mut scope.cpu,
-            &mut scope.latencies,
-            &mut scope.follow,
-        ] {
+        for (set, _) in sets(&mut self.scope, Kept::default(), false) {
             *set &= !bit;
         }
         if let Some(slots) = &mut self.recordings {
             slots.give_back(bit);
         }
-        self.publish_scope()
+        self.publish_scope()?;
+        self.detach_waits_unless_kept();
+        Ok(())
     }
 
     /// Takes recordings that have ended off their processes. Between two calls there is a drain, which waits for the programs

@@ -1,43 +1,92 @@
-//! Waits: reads what the programs wrote of threads that were off the CPU, in the order of time, and has it resolved.
+//! Waits: reads what the programs wrote of threads that were off the CPU, and has it resolved in the order of time.
+//!
+//! What a recording by itself reads it resolves; a service hands on the [`Records`], and each client resolves its part.
 
 mod calls;
 mod resolve;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use iotrace_common::waits::Wait;
 
-use super::{rings::Rings, threads::Ended};
-use iotrace_model::{host, timeline::Segment, waits::Waited};
+use super::{Batch, rings::Rings, threads::Ended};
+use iotrace_model::{host, input::ProcessId};
 use resolve::Resolver;
 
 /// How late a record may come behind those of other CPUs: its program may be held up while it writes.
 const LATE_NS: u64 = 20_000_000;
 /// Time between two looks at the rings.
-pub const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The rings, and what their records mean.
+/// What was read of the rings until a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    /// `CLOCK_MONOTONIC` nanoseconds. What was written before this is among these or those before, unless it is late.
+    pub until: u64,
+    pub waits: Vec<Wait>,
+}
+
+impl Records {
+    /// Those of processes that `is_wanted` accepts. Who woke one of their threads is told where `may_know` accepts that
+    /// process's pid.
+    pub fn part(
+        &self,
+        mut is_wanted: impl FnMut(ProcessId) -> bool,
+        may_know: impl Fn(u32) -> bool,
+    ) -> Self {
+        let mut waits = Vec::new();
+        for wait in &self.waits {
+            if !is_wanted(process_of(wait)) {
+                continue;
+            }
+            let mut wait = *wait;
+            if !may_know(wait.by_tgid) {
+                (wait.by_tid, wait.by_tgid) = (0, 0);
+            }
+            waits.push(wait);
+        }
+        Self {
+            until: self.until,
+            waits,
+        }
+    }
+}
+
+fn process_of(wait: &Wait) -> ProcessId {
+    ProcessId {
+        pid: wait.tgid,
+        start: wait.start,
+    }
+}
+
+/// The rings of a recording by itself or of a service.
 pub struct Waits {
     rings: Rings<Wait>,
-    /// Read, and not yet resolved.
-    pending: Vec<Wait>,
-    resolver: Resolver,
+    read: Records,
+    /// None: the records are handed on.
+    resolution: Option<Resolution>,
+    /// Whether somebody wants them.
+    are_wanted: bool,
 }
 
 impl Waits {
-    pub fn new(rings: Rings<Wait>) -> Self {
+    /// `is_shared`: the records are handed on, and only while they are wanted.
+    pub fn new(rings: Rings<Wait>, is_shared: bool) -> Self {
         Self {
             rings,
-            pending: Vec::new(),
-            resolver: Resolver::default(),
+            read: Records::default(),
+            resolution: (!is_shared).then(Resolution::default),
+            are_wanted: !is_shared,
         }
     }
 
     /// Keeps each wait by itself, too.
     pub fn keep_timeline(&mut self) {
-        self.resolver.keep_timeline();
+        if let Some(resolution) = &mut self.resolution {
+            resolution.keep_timeline();
+        }
     }
 
     /// Passes by what is there: it is of the self-test.
@@ -45,15 +94,42 @@ impl Waits {
         self.rings.skip();
     }
 
+    /// Whether records are handed on from now on.
+    pub fn want(&mut self, are_wanted: bool) {
+        if are_wanted && !self.are_wanted {
+            self.rings.skip();
+        }
+        self.are_wanted = are_wanted;
+    }
+
+    /// How long nobody need look at the rings; none where nobody wants what they hold.
+    pub fn interval(&self) -> Option<Duration> {
+        self.are_wanted.then_some(LOOK_INTERVAL)
+    }
+
     /// Reads what there is.
     pub fn look(&mut self) {
-        let until = host::monotonic().saturating_sub(LATE_NS);
-        self.take(until);
+        if !self.are_wanted {
+            return;
+        }
+        self.read.until = host::monotonic();
+        let first = self.read.waits.len();
+        self.rings.read(usize::MAX, &mut self.read.waits);
+        // The self-test made this process a target.
+        let own = std::process::id();
+        let is_own = |wait: &mut Wait| wait.tgid == own;
+        self.read.waits.extract_if(first.., is_own).for_each(drop);
+        if let Some(resolution) = &mut self.resolution {
+            resolution.take(&mut self.read);
+        }
     }
 
     /// A thread has ended: it ran since its last wait.
     pub fn ended(&mut self, thread: &Ended) {
-        self.pending.push(Wait {
+        if !self.are_wanted {
+            return;
+        }
+        self.read.waits.push(Wait {
             off: thread.time,
             woken: thread.time,
             on: thread.time,
@@ -64,28 +140,61 @@ impl Waits {
         });
     }
 
-    /// Time by what it went to, since the last call.
-    pub fn sums(&mut self) -> Vec<Waited> {
-        self.resolver.take()
+    /// What came since the last call: resolved, or to be handed on.
+    pub fn batches(&mut self) -> Vec<Batch> {
+        match &mut self.resolution {
+            Some(resolution) => resolution.batches().into(),
+            None if self.read.waits.is_empty() => Vec::new(),
+            None => vec![Batch::WaitRecords(mem::take(&mut self.read))],
+        }
     }
 
-    /// As [`Waits::sums`], when nothing more is written.
-    pub fn rest(&mut self) -> Vec<Waited> {
-        self.take(u64::MAX);
-        self.resolver.take()
+    /// As [`Waits::batches`], when nothing more is written.
+    pub fn rest(&mut self) -> Vec<Batch> {
+        self.look();
+        if let Some(resolution) = &mut self.resolution {
+            resolution.take(&mut self.read);
+            resolution.end();
+        }
+        self.batches()
+    }
+}
+
+/// What records mean.
+#[derive(Default)]
+pub struct Resolution {
+    /// Not yet resolved.
+    pending: Vec<Wait>,
+    resolver: Resolver,
+}
+
+impl Resolution {
+    /// Keeps each wait by itself, too.
+    pub fn keep_timeline(&mut self) {
+        self.resolver.keep_timeline();
     }
 
-    /// Waits one by one that were resolved since the last call, where they are kept.
-    pub fn segments(&mut self) -> Vec<Segment> {
-        self.resolver.take_segments()
+    /// Resolves what has ended so long before the records were read that no earlier one comes any more.
+    pub fn take(&mut self, read: &mut Records) {
+        self.pending.append(&mut read.waits);
+        self.resolve(read.until.saturating_sub(LATE_NS));
     }
 
-    /// Resolves what has ended until then.
-    fn take(&mut self, until: u64) {
-        self.rings.read(usize::MAX, &mut self.pending);
-        // The self-test made this process a target.
-        let own = std::process::id();
-        self.pending.retain(|wait| wait.tgid != own);
+    /// Resolves all that is left.
+    pub fn end(&mut self) {
+        self.resolve(u64::MAX);
+    }
+
+    /// What main threads waited for, and the waits one by one where they are kept, since the last call.
+    pub fn batches(&mut self) -> [Batch; 2] {
+        let segments = self.resolver.take_segments();
+        [
+            Batch::Waits(self.resolver.take()),
+            Batch::Timeline(segments),
+        ]
+    }
+
+    fn resolve(&mut self, until: u64) {
         self.pending.sort_by_key(|wait| wait.on);
         let count = self.pending.partition_point(|wait| wait.on <= until);
         for wait in self.pending.drain(..count) {
