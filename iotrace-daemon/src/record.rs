@@ -122,7 +122,7 @@ pub struct Args {
     /// page faults, the network. `timeline`: also every wait of every thread, for `iotrace whatif`.
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "sums")]
     pub waits: Option<Waits>,
-    /// Find the line of a Python program that opened each file, too, and the lines of slow calls (CPython 3.11 to 3.13).
+    /// Find the line of a Python program that opened each file, too, and the lines of slow calls (CPython 3.11 to 3.15).
     #[arg(long)]
     pub lines: bool,
     /// Keep how long operations took, too: percentiles by operation, phase and mount point.

@@ -86,13 +86,15 @@ pub fn by_python(interpreter: &Path, script: &str, args: &[&Path]) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stdout)))
 }
 
+/// Where the setup puts Python's environments and interpreters.
+pub fn python_directory() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_iotrace"));
+    program.ancestors().nth(2).unwrap().join("python")
+}
+
 /// The interpreter of an environment that the setup makes.
 pub fn environment(name: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_iotrace"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
-    let python = target.join("python").join(name).join("bin/python");
+    let python = python_directory().join(name).join("bin/python");
     assert!(
         python.exists(),
         "{} is missing: `cargo xtask setup` makes it",

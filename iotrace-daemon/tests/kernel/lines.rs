@@ -9,7 +9,11 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{Iotrace, directory, export::report_of, turn};
+use crate::common::{
+    Iotrace, directory,
+    export::{python_directory, report_of},
+    turn,
+};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
 /// A call that takes longer counts as slow (docs/guide/lines.md), nanoseconds.
@@ -19,15 +23,24 @@ const SLACK_NS: u64 = 200_000;
 /// Where interpreters lie that are not on the path.
 const INSTALLED: &str = ".pyenv/versions";
 
+/// Versions of Python whose lines are known.
+const KNOWN: std::ops::RangeInclusive<u32> = 11..=15;
+
 /// The interpreters of a version whose lines are known, by their files.
 fn interpreters() -> Vec<PathBuf> {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     let own = fs::read_dir(home.join(INSTALLED)).into_iter().flatten();
     let own = own.flatten().map(|entry| entry.path().join("bin/python3"));
-    let directories = ["/usr/bin", "/usr/local/bin"].into_iter();
+    let directories = ["/usr/bin", "/usr/local/bin"]
+        .map(PathBuf::from)
+        .into_iter();
+    let directories = directories.chain([python_directory().join("debian/usr/bin")]);
     let others = directories.flat_map(|directory| {
-        ["python3", "python3.11", "python3.12", "python3.13"]
-            .map(|name| PathBuf::from(directory).join(name))
+        let versions = KNOWN.map(|minor| format!("python3.{minor}"));
+        let names = versions.chain(["python3".into()]);
+        names
+            .map(move |name| directory.join(name))
+            .collect::<Vec<_>>()
     });
     let mut found = BTreeMap::new();
     for path in own.chain(others) {
@@ -37,7 +50,9 @@ fn interpreters() -> Vec<PathBuf> {
         };
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         let words: Vec<&str> = told.split_whitespace().collect();
-        if let ["cpython", "3", "11" | "12" | "13", file] = words[..] {
+        if let ["cpython", "3", minor, file] = words[..]
+            && minor.parse().is_ok_and(|minor| KNOWN.contains(&minor))
+        {
             found.insert(file.to_owned(), path);
         }
     }
@@ -60,9 +75,10 @@ fn found(report: &Value) -> BTreeMap<String, &Value> {
 fn lines_are_those_of_the_audit_hook() {
     turn::alone();
     let interpreters = interpreters();
+    let newest = format!("python3.{}", KNOWN.end());
     assert!(
-        !interpreters.is_empty(),
-        "no CPython 3.11 to 3.13: `cargo xtask setup` installs one"
+        interpreters.iter().any(|python| python.ends_with(&newest)),
+        "no {newest}: `cargo xtask setup` installs it"
     );
     for python in interpreters {
         let (_keep, dir) = directory();
@@ -152,7 +168,7 @@ fn lines_of_a_running_process_are_found() {
     fs::create_dir(&data).unwrap();
     let (truth, go) = (dir.join("truth.json"), dir.join("go"));
     let interpreters = interpreters();
-    let python = interpreters.first().expect("a CPython 3.11 to 3.13");
+    let python = interpreters.first().expect("a CPython 3.11 or newer");
     let mut program = Command::new(python)
         .arg(PROGRAM)
         .args([&truth, &data, &go])

@@ -20,7 +20,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
 }
 
 /// Fetches the lists, once. An unreachable source is no end: the lists that are there may do.
-fn update() {
+pub fn update() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let updated = apt_get().and_then(|mut apt| cmd::run(apt.arg("update")));

@@ -6,7 +6,7 @@ use crate::cmd;
 use crate::toolchain::{self, Toolchain};
 
 use super::table::Kind;
-use super::{bpf_linker, helm, python};
+use super::{bpf_linker, helm, interpreters, python};
 
 /// Where dpkg has a list of the files of each installed package.
 const PACKAGES: &str = "/var/lib/dpkg/info";
@@ -36,6 +36,7 @@ impl Found {
             Kind::Target(name) => lack_of_target(name),
             Kind::Crate { name, version } => lack_of_crate(name, version),
             Kind::PythonEnvironment { name, packages } => python::lack(name, packages),
+            Kind::Interpreters => interpreters::lack(),
             Kind::Helm => helm::lack(),
             Kind::KernelCompiler => self.toolchain.as_ref().err().cloned(),
             Kind::KernelClippy => match &self.toolchain {

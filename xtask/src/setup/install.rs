@@ -6,7 +6,7 @@ use crate::cmd;
 use crate::toolchain::{Origin, RUSTC_VARIABLE, RUSTUP_TOOLCHAIN, Toolchain};
 
 use super::table::Kind;
-use super::{apt, bpf_linker, helm, python, rustup};
+use super::{apt, bpf_linker, helm, interpreters, python, rustup};
 
 /// Debian's newest compiler, kept up for its browsers, with cargo and the library sources.
 const COMPILER_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
@@ -33,6 +33,7 @@ fn one(kind: Kind) -> Result<()> {
         Kind::Target(name) => rustup::add_target(name),
         Kind::Crate { name, version } => program(name, version),
         Kind::PythonEnvironment { name, packages } => python::install(name, packages),
+        Kind::Interpreters => interpreters::install(),
         Kind::Helm => helm::install(),
         Kind::KernelCompiler => kernel_compiler(),
         Kind::KernelClippy => kernel_clippy(),

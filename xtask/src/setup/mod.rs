@@ -8,6 +8,7 @@ mod bpf_linker;
 mod detect;
 mod helm;
 mod install;
+mod interpreters;
 mod python;
 mod rustup;
 mod table;

@@ -39,6 +39,8 @@ pub enum Kind {
         name: &'static str,
         packages: &'static [&'static str],
     },
+    /// Versions of Python that the distribution does not have yet.
+    Interpreters,
     /// Helm, which no distribution has.
     Helm,
     /// A compiler that can build the kernel crate.
@@ -113,6 +115,16 @@ pub const TOOLS: &[Tool] = &[
     tool(
         Kind::Package("python3"),
         "runs scripts of users without privileges",
+        &[Test],
+    ),
+    tool(
+        command("patchelf", "patchelf"),
+        "lets programs run with libraries of their own",
+        &[Test],
+    ),
+    tool(
+        Kind::Interpreters,
+        "runs programs whose lines `record --lines` finds",
         &[Test],
     ),
     tool(
@@ -400,6 +412,7 @@ impl Kind {
             | Self::Component { name, .. }
             | Self::Crate { name, .. }
             | Self::PythonEnvironment { name, .. } => name,
+            Self::Interpreters => "Python 3.14 and 3.15",
             Self::Helm => "helm",
             Self::KernelCompiler => "a compiler with library sources",
             Self::KernelClippy => "clippy of the kernel crate's compiler",

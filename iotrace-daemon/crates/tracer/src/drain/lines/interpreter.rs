@@ -208,14 +208,14 @@ fn understood(
     let version = address(VERSION).map_err(|_| "it is older than Python 3.11".to_owned())?;
     let version = word(file, version).ok_or("its version cannot be read")?;
     let (major, minor) = (version >> 24 & 0xff, version >> 16 & 0xff);
-    let (main, layout) = match (major, minor) {
-        (3, 11) => V3_11,
-        (3, 12) => V3_12,
-        (3, 13) => {
+    let (main, layout) = match (major, minor, Parts::of(minor)) {
+        (3, 11, _) => V3_11,
+        (3, 12, _) => V3_12,
+        (3, _, Some(parts)) => {
             let words: Option<Vec<u64>> = (0..debug::WORDS)
                 .map(|index| word(file, runtime.wrapping_add(8 * index as u64)))
                 .collect();
-            layout(&words.ok_or("its table of offsets cannot be read")?)?
+            layout(&words.ok_or("its table of offsets cannot be read")?, &parts)?
         }
         _ => {
             return Err(format!(
@@ -244,29 +244,45 @@ fn word(file: &object::File<'_>, address: u64) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Words of `_Py_DebugOffsets` as 3.13 has it.
+/// Words of `_Py_DebugOffsets`, which are the same in all versions.
 mod debug {
     pub const COOKIE: usize = 0;
     pub const FREE_THREADED: usize = 2;
     pub const INTERPRETERS_HEAD: usize = 5;
     pub const THREADS_HEAD: usize = 9;
-    pub const THREAD_NEXT: usize = 21;
-    pub const CURRENT_FRAME: usize = 23;
-    pub const THREAD_ID: usize = 24;
-    pub const PREVIOUS: usize = 29;
-    pub const EXECUTABLE: usize = 30;
-    pub const INSTRUCTION: usize = 31;
-    pub const OWNER: usize = 33;
-    pub const FILENAME: usize = 35;
-    pub const QUALNAME: usize = 37;
-    pub const LINE_TABLE: usize = 38;
-    pub const FIRST_LINE: usize = 39;
-    pub const INSTRUCTIONS: usize = 43;
-    pub const WORDS: usize = 44;
+    /// Words that are read.
+    pub const WORDS: usize = 64;
+}
+
+/// Where a version's `_Py_DebugOffsets` has the parts that differ: the word of each struct's size, which its fields follow.
+struct Parts {
+    thread: usize,
+    /// The word of the thread's `pthread_t`.
+    thread_id: usize,
+    frame: usize,
+    code: usize,
+}
+
+impl Parts {
+    /// Of Python 3.`minor`, by `Include/internal/pycore_debug_offsets.h` (3.13: `pycore_runtime.h`); `None`: not known.
+    fn of(minor: u64) -> Option<Self> {
+        let (thread, thread_id, frame, code) = match minor {
+            13 => (19, 24, 28, 34),
+            14 => (22, 27, 31, 39),
+            15 => (22, 30, 39, 47),
+            _ => return None,
+        };
+        Some(Self {
+            thread,
+            thread_id,
+            frame,
+            code,
+        })
+    }
 }
 
 /// By the interpreter's own table.
-fn layout(words: &[u64]) -> Result<(u64, Layout), String> {
+fn layout(words: &[u64], parts: &Parts) -> Result<(u64, Layout), String> {
     if words[debug::COOKIE] != u64::from_le_bytes(*COOKIE) {
         return Err("it has no table of offsets".into());
     }
@@ -283,19 +299,19 @@ fn layout(words: &[u64]) -> Result<(u64, Layout), String> {
     let any = |index| within(index, 1 << 20);
     let layout = Layout {
         threads: any(debug::THREADS_HEAD)?,
-        next: any(debug::THREAD_NEXT)?,
-        thread_id: any(debug::THREAD_ID)?,
-        frame: any(debug::CURRENT_FRAME)?,
+        next: any(parts.thread + 2)?,
+        thread_id: any(parts.thread_id)?,
+        frame: any(parts.thread + 4)?,
         inner_frame: NO_CFRAME,
-        code: frame(debug::EXECUTABLE)?,
-        previous: frame(debug::PREVIOUS)?,
-        instruction: frame(debug::INSTRUCTION)?,
-        owner: frame(debug::OWNER)?,
-        filename: code(debug::FILENAME)?,
-        qualname: code(debug::QUALNAME)?,
-        line_table: code(debug::LINE_TABLE)?,
-        first_line: code(debug::FIRST_LINE)?,
-        instructions: any(debug::INSTRUCTIONS)?,
+        code: frame(parts.frame + 2)?,
+        previous: frame(parts.frame + 1)?,
+        instruction: frame(parts.frame + 3)?,
+        owner: frame(parts.frame + 5)?,
+        filename: code(parts.code + 1)?,
+        qualname: code(parts.code + 3)?,
+        line_table: code(parts.code + 4)?,
+        first_line: code(parts.code + 5)?,
+        instructions: any(parts.code + 9)?,
     };
     // The main interpreter's pointer stands behind that of the newest one.
     let main = u64::from(any(debug::INTERPRETERS_HEAD)?) + 8;

@@ -99,7 +99,14 @@ for path in sorted(glob.glob(os.path.dirname(os.__file__) + '/*.py'))[:40]:
     #[test]
     fn lines_are_those_that_the_interpreter_tells() {
         let mut versions = 0;
-        for name in ["python3.11", "python3.12", "python3.13", "python3"] {
+        for name in [
+            "python3.11",
+            "python3.12",
+            "python3.13",
+            "python3.14",
+            "python3.15",
+            "python3",
+        ] {
             let asked = Command::new(name)
                 .args(["-c", "import sys; print(sys.version_info >= (3, 11))"])
                 .output();
