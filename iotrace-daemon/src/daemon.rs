@@ -47,12 +47,12 @@ use iotrace_service::{
     totals::Totals,
 };
 use iotrace_tracer::drain::{
-    Batch, Drain, Stats,
+    Batch, Drain, Records, Resolution, Stats,
     collector::{Collector, Taken},
 };
 use iotrace_tracer::in_flight;
 use iotrace_tracer::kernel::{
-    Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
+    KeepWaits, Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
@@ -133,6 +133,8 @@ struct Daemon {
     subscriptions: Subscriptions,
     /// Whether what threads wait for is handed on.
     are_waits_wanted: bool,
+    /// What threads of the units that the configuration names wait for.
+    waits: Option<UnitWaits>,
     families: Families,
     started_unix_ns: i64,
     clock: Clock,
@@ -149,6 +151,33 @@ struct Asked {
     orders: usize,
     /// Logs that end with the interval.
     logs: usize,
+}
+
+/// What threads of the units that the configuration names wait for.
+#[derive(Default)]
+struct UnitWaits(Resolution);
+
+impl UnitWaits {
+    /// Has waits kept of all processes; `None` where this kernel cannot.
+    fn begin(kernel: &mut Kernel, intake: &mut Intake, units: &[String]) -> Option<Self> {
+        if let Err(error) = kernel.keep_all_waits() {
+            log::warn!("it is not known what units wait for: {error}");
+            return None;
+        }
+        intake.set_waits(units.to_vec());
+        Some(Self::default())
+    }
+
+    fn take(&mut self, records: &Records, intake: &mut Intake, model: &Model, totals: &mut Totals) {
+        let is_wanted = |process| intake.keeps_waits(process, totals);
+        let mut part = records.part(is_wanted, |_| true);
+        self.0.take(&mut part);
+        for batch in self.0.batches() {
+            if let Batch::Waits(waited) = batch {
+                intake.take_waits(&waited, model, totals);
+            }
+        }
+    }
 }
 
 struct Signals {
@@ -282,6 +311,10 @@ impl Daemon {
             .watch(move || watched.is_healthy())
             .context("no watchdog")?;
         drain.watch(kernel.take_threads());
+        let waits = match config.metrics.waits.is_empty() {
+            true => None,
+            false => UnitWaits::begin(&mut kernel, &mut intake, &config.metrics.waits),
+        };
         let mut daemon = Self {
             intake,
             measuring,
@@ -302,6 +335,7 @@ impl Daemon {
             orders,
             subscriptions: Subscriptions::default(),
             are_waits_wanted: false,
+            waits,
             families: Families::default(),
             started_unix_ns,
             clock,
@@ -309,6 +343,7 @@ impl Daemon {
             _watchdog: watchdog,
             signals,
         };
+        daemon.want_waits();
         daemon.model.update_mounts(&host::machine_mountinfo()?);
         daemon.kernel.trace_all()?;
         eprintln!("iotrace: listening on {}", daemon.address);
@@ -329,6 +364,10 @@ impl Daemon {
                     Some(Taken::Batch(batch)) => {
                         self.subscriptions.take(&batch, &self.model);
                         let intake = &mut self.intake;
+                        if let (Batch::WaitRecords(records), Some(waits)) = (&batch, &mut self.waits) {
+                            let model = &self.model;
+                            self.shared.with(|state| waits.take(records, intake, model, &mut state.totals));
+                        }
                         if let Some(batch) = batch.of_all(self.kernel.detail()) {
                             self.shared.with(|state| intake.see(&batch, &mut state.totals));
                             batch.apply(&mut self.model);
@@ -432,7 +471,7 @@ impl Daemon {
 
     /// Has waits read as long as a recording keeps them.
     fn want_waits(&mut self) {
-        let are_wanted = self.subscriptions.want_waits();
+        let are_wanted = self.waits.is_some() || self.subscriptions.want_waits();
         if are_wanted != self.are_waits_wanted {
             self.are_waits_wanted = are_wanted;
             self.collector.want_waits(are_wanted);
@@ -693,6 +732,10 @@ fn options(config: &Config, verbose: u8) -> Options {
         block: match config.trace.block {
             true => block::Wanted::Devices,
             false => block::Wanted::Nothing,
+        },
+        waits: match has_socket || !config.metrics.waits.is_empty() {
+            true => KeepWaits::OnDemand,
+            false => KeepWaits::Never,
         },
         recordings: has_socket.then_some(config.recordings.max_entries),
         ..Options::least()

@@ -34,8 +34,8 @@ use iotrace_model::targets;
 use iotrace_service::socket::protocol::{Begun, Record};
 use iotrace_tracer::drain::{Drain, rings};
 use iotrace_tracer::kernel::{
-    Detail, HookChoice, Options, TraceOptions, block, capabilities, load, selftest, trace::Filter,
-    uprobes::Wanted,
+    Detail, HookChoice, KeepWaits, Options, TraceOptions, block, capabilities, load, selftest,
+    trace::Filter, uprobes::Wanted,
 };
 
 #[derive(Debug, clap::Args)]
@@ -263,7 +263,10 @@ async fn record(
             false => block::Wanted::Nothing,
         },
         uprobes: args.uprobe.clone(),
-        waits: args.waits.is_some(),
+        waits: match args.waits {
+            Some(_) => KeepWaits::Always,
+            None => KeepWaits::Never,
+        },
         lines: args.lines,
         ..Options::least()
     };

@@ -1,8 +1,9 @@
 //! Programs whose main threads wait, and say for what and how long.
 
-use std::{fs, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::{
     Iotrace, directory,
@@ -17,45 +18,70 @@ const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/wait
 pub const NEAR_SECONDS: f64 = 0.03;
 pub const NEAR_SHARE: f64 = 0.08;
 
-/// Runs a program with its files on a filesystem of which a read takes 20 ms; what it says, the report's object of its main
-/// thread, the whole report, and that of the recording.
+/// A program, with its files on a filesystem of which a read takes 20 ms.
+pub struct Program {
+    pub command: Vec<String>,
+    truth: PathBuf,
+    _slow: Slow,
+    _keep: TempDir,
+}
+
+impl Program {
+    pub fn new(name: &str, is_cached: bool) -> Self {
+        turn::alone();
+        let (keep, dir) = directory();
+        let speed = Speed {
+            read: Duration::from_millis(20),
+            is_cached,
+            ..Speed::default()
+        };
+        let data = dir.join("train");
+        let slow = Slow::of_samples(&data, speed);
+        let truth = dir.join("truth.json");
+        let python = python();
+        // What the interpreter reads at its start is in no truth: without this it may come from a slow disk.
+        let modules =
+            "import hashlib, json, mmap, multiprocessing.popen_fork, queue, socket, threading";
+        let warm = Command::new(&python)
+            .args(["-c", modules])
+            .status()
+            .unwrap();
+        assert!(warm.success());
+        let words = [
+            python.to_str().unwrap(),
+            PROGRAMS,
+            name,
+            truth.to_str().unwrap(),
+            data.to_str().unwrap(),
+        ];
+        Self {
+            command: words.map(Into::into).into(),
+            truth,
+            _slow: slow,
+            _keep: keep,
+        }
+    }
+
+    /// What it says, once it has ended.
+    pub fn truth(&self) -> Value {
+        serde_json::from_slice(&fs::read(&self.truth).unwrap()).unwrap()
+    }
+}
+
+/// Records a program; what it says, the report's object of its main thread, the whole report, and that of the recording.
 pub fn waited(
     iotrace: Iotrace,
     program: &str,
     is_cached: bool,
     flush: &str,
 ) -> (Value, Value, Value) {
-    turn::alone();
-    let (_keep, dir) = directory();
-    let speed = Speed {
-        read: Duration::from_millis(20),
-        is_cached,
-        ..Speed::default()
-    };
-    let data = dir.join("train");
-    let _slow = Slow::of_samples(&data, speed);
-    let truth = dir.join("truth.json");
-    let python = python();
-    // What the interpreter reads at its start is in no truth: without this it may come from a slow disk.
-    let modules =
-        "import hashlib, json, mmap, multiprocessing.popen_fork, queue, socket, threading";
-    let warm = Command::new(&python)
-        .args(["-c", modules])
-        .status()
-        .unwrap();
-    assert!(warm.success());
-    let command = [
-        python.to_str().unwrap(),
-        PROGRAMS,
-        program,
-        truth.to_str().unwrap(),
-        data.to_str().unwrap(),
-    ];
-    let finished = iotrace.flush(flush).args(["--waits"]).command(command);
+    let program = Program::new(program, is_cached);
+    let iotrace = iotrace.flush(flush).args(["--waits"]);
+    let finished = iotrace.command(&program.command);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let report = finished.report();
     assert_eq!(report["notes"]["waits_lost"], 0);
-    let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
+    let truth = program.truth();
     let found = of(&report, &truth);
     assert_eq!(
         found,
@@ -65,7 +91,8 @@ pub fn waited(
     (truth, found, report)
 }
 
-fn of(report: &Value, truth: &Value) -> Value {
+/// The report's object of the program's main thread.
+pub fn of(report: &Value, truth: &Value) -> Value {
     let waits = report["waits"].as_array().expect("waits");
     let mut of_program = waits.iter().filter(|waiter| waiter["pid"] == truth["pid"]);
     of_program

@@ -25,7 +25,7 @@ use crate::common::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A service that writes logs to a directory.
-fn service(logs: &Path, keys: &str) -> (Daemon, tempfile::NamedTempFile) {
+pub fn service(logs: &Path, keys: &str) -> (Daemon, tempfile::NamedTempFile) {
     service_with(logs, keys, |_| {})
 }
 
@@ -123,7 +123,7 @@ fn until(logs: &Path, unit: &str, is_enough: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-fn complete(logs: &Path, unit: &str) -> Value {
+pub fn complete(logs: &Path, unit: &str) -> Value {
     until(logs, unit, |log| log["complete"] == true)
 }
 

@@ -18,6 +18,7 @@ mod slurm;
 mod socket;
 mod units;
 mod unreadable;
+mod waits;
 
 /// Tests that share the machine at a time, at most: they wait for the service most of the time.
 const MAX_SHARING: u32 = 4;

@@ -92,6 +92,8 @@ fn totals() -> Totals {
         beside.last_read = Some(210_500_000_000);
         beside.open_files = Some(42);
         beside.findings.insert(("slow-mount", "high"), 1);
+        beside.waits.insert(("storage", "training"), 1_500_000_000);
+        beside.main_threads = Some(2_000_000_000);
         let call = ("read".to_owned(), "/lustre".to_owned());
         beside.in_flight.insert(call, 90_000_000_000);
     });

@@ -111,7 +111,7 @@ impl Spent {
     }
 
     /// Whether a thread did little but wait for programs that it ran.
-    fn is_launcher(&self) -> bool {
+    pub fn is_launcher(&self) -> bool {
         self.of(Leaf::OfThatForChild) as f64 >= self.whole() as f64 * LAUNCHER_SHARE
     }
 }

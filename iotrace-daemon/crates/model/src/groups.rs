@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::{Model, Process};
+use super::{About, Model};
 
 /// The processes of each rank.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Groups {
         }
         let parent = |index: u32| {
             let process = &processes[index as usize];
-            if !is_worker(process) {
+            if !is_worker(&process.about) {
                 return None;
             }
             // Process ids are reused: the parent is the youngest of its id that is not younger than the child.
@@ -63,8 +63,7 @@ impl Groups {
 }
 
 /// Whether a process is a part of its parent's rank.
-fn is_worker(process: &Process) -> bool {
-    let about = &process.about;
+pub fn is_worker(about: &About) -> bool {
     let is_multiprocessing = || {
         let mut args = about.args.iter();
         args.any(|arg| {

@@ -30,6 +30,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Those that a configuration can name.
+    pub const NAMED: [Self; 10] = [
+        Self::Slurm,
+        Self::Pbs,
+        Self::Lsf,
+        Self::Flux,
+        Self::Kubernetes,
+        Self::Docker,
+        Self::Podman,
+        Self::Container,
+        Self::Systemd,
+        Self::User,
+    ];
+
     /// As it stands in the label `kind`, and before the unit's name.
     pub const fn name(self) -> &'static str {
         match self {

@@ -56,6 +56,14 @@ pub struct Flags {
     /// Look at units for findings.
     #[arg(long, value_name = "BOOL", env = "IOTRACE_FINDINGS", num_args = 0..=1, default_missing_value = "true")]
     findings: Option<bool>,
+    /// Keep what the main threads of these units wait for: kinds (slurm, k8s, ...) or names of units.
+    #[arg(
+        long,
+        value_name = "UNIT,...",
+        env = "IOTRACE_WAITS",
+        value_delimiter = ','
+    )]
+    waits: Option<Vec<String>>,
     /// Directories with series of their own; whoever reads the metrics sees their names.
     #[arg(long, value_name = "N", env = "IOTRACE_TOP_DIRECTORIES")]
     top_directories: Option<usize>,
@@ -137,6 +145,7 @@ impl Flags {
         set(&mut metrics.slurm_steps, flags.slurm_steps);
         set(&mut metrics.histograms, flags.histograms);
         set(&mut metrics.findings, flags.findings);
+        set(&mut metrics.waits, flags.waits);
         set(&mut metrics.top_directories, flags.top_directories);
         set(&mut metrics.top_processes, flags.top_processes);
         set(&mut trace.program_stats, flags.program_stats);

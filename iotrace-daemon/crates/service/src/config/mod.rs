@@ -15,6 +15,7 @@ pub use file::{ConfigError, DEFAULT_PATH};
 pub use flags::Flags;
 pub use values::{Password, Span};
 
+use crate::attribution::Kind;
 use iotrace_tracer::kernel::{Detail, HookChoice};
 
 /// Everything that can be set.
@@ -80,6 +81,8 @@ pub struct Metrics {
     pub histograms: bool,
     /// Whether units are looked at for findings.
     pub findings: bool,
+    /// Units of which it is kept what their main threads wait for: names and kinds.
+    pub waits: Vec<String>,
     /// Directories with series of their own; 0: none. Their names are seen by whoever reads the metrics.
     pub top_directories: usize,
     /// Processes with series of their own; 0: none.
@@ -222,6 +225,7 @@ impl Default for Metrics {
             slurm_steps: false,
             histograms: true,
             findings: true,
+            waits: Vec::new(),
             top_directories: 0,
             top_processes: 0,
         }
@@ -299,6 +303,16 @@ impl Config {
                 return Err((key, format!("{key} is at most {MOST_TOP}")));
             }
         }
+        let is_known = |name: &String| {
+            let kind = name.split(':').next().unwrap_or_default();
+            Kind::NAMED.iter().any(|known| known.name() == kind)
+        };
+        if let Some(unknown) = metrics.waits.iter().find(|name| !is_known(name)) {
+            let kinds = Kind::NAMED.map(Kind::name).join(", ");
+            let message =
+                format!("waits has kinds of units ({kinds}) or names of units, not {unknown:?}");
+            return Err(("waits", message));
+        }
         if self.trace.map_entries < 3 {
             return Err(("map_entries", "map_entries is at least 3".into()));
         }
@@ -368,6 +382,7 @@ impl Config {
         compare("recordings.group", a.recordings.group == b.recordings.group);
         compare("jobs", a.jobs == b.jobs);
         compare("metrics.findings", a.metrics.findings == b.metrics.findings);
+        compare("metrics.waits", a.metrics.waits == b.metrics.waits);
         changed
     }
 }

@@ -8,11 +8,13 @@
 //! counts   counters into totals
 //! labels   directories and mounts as labels have them
 //! seen     what a look at units gave beside
+//! waits    what main threads waited for
 //! ```
 
 mod counts;
 mod labels;
 mod seen;
+mod waits;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -100,6 +102,8 @@ pub struct Intake {
     looks: Looks,
     /// Logs of units, where they are configured.
     jobs: Option<Feed>,
+    /// Names and kinds of the units of which waits are kept.
+    waits: Vec<String>,
     /// Calls that have not returned, by unit, at the last look.
     in_flight: BTreeMap<UnitId, Vec<CallInFlight>>,
     /// Mount points that there are; `None` as long as nobody has said.
@@ -122,6 +126,7 @@ impl Intake {
             descriptors: Descriptors::default(),
             looks,
             jobs: None,
+            waits: Vec::new(),
             in_flight: BTreeMap::new(),
             mounted: None,
         }

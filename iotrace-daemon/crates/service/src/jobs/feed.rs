@@ -28,12 +28,13 @@ use crate::{
 };
 use iotrace_model::{
     About, FailureCount, IoTotals, Model, PhaseSet, Process,
-    counters::{Counters, saturating_sum},
+    counters::{Counters, saturating_add, saturating_sum},
     host,
     input::{Event, FileName, Place, ProcessId},
     mounts::Mount,
     run::Run,
     targets,
+    waits::Waited,
 };
 use iotrace_tracer::kernel::{Losses, hooks::Purpose};
 
@@ -81,6 +82,7 @@ pub struct Note {
     pub spans: Vec<(ProcessId, FileId, u32, Counters)>,
     pub failures: Vec<(ProcessId, Place, u32, u32, FailureCount)>,
     pub phases: Vec<(ProcessId, u16, IoTotals)>,
+    pub waits: Vec<Waited>,
     /// Processes that no more counts come of.
     pub gone: Vec<ProcessId>,
     /// How many of `overflow` had a file.
@@ -155,6 +157,7 @@ pub struct Feed {
     own: Unit,
     rows: usize,
     spans: Vec<(UnitId, ProcessId, FileId, u32, Counters)>,
+    waits: Vec<(UnitId, Waited)>,
 }
 
 impl Feed {
@@ -185,6 +188,7 @@ impl Feed {
             own: own_unit(),
             rows: 0,
             spans: Vec::new(),
+            waits: Vec::new(),
         }
     }
 
@@ -358,12 +362,22 @@ impl Feed {
         number: u32,
         counters: &Counters,
     ) {
-        // The log of a unit may begin with this interval.
-        let may_be_logged = unit != UNKNOWN && unit != OTHER && !self.refused.contains(&unit);
-        if self.spans.len() < MAX_ROWS && may_be_logged {
+        if self.spans.len() < MAX_ROWS && self.may_be_logged(unit) {
             self.spans
                 .push((unit, row.0, row.1, number, counters.clone()));
         }
+    }
+
+    /// Takes what the main thread of a process waited for; comes before [`Feed::take`].
+    pub fn waited(&mut self, unit: UnitId, waited: Waited) {
+        if self.waits.len() < MAX_ROWS && self.may_be_logged(unit) {
+            self.waits.push((unit, waited));
+        }
+    }
+
+    /// Whether a unit has a log, or may get one with this interval.
+    fn may_be_logged(&self, unit: UnitId) -> bool {
+        unit != UNKNOWN && unit != OTHER && !self.refused.contains(&unit)
     }
 
     /// Takes the interval of the model, before it is settled.
@@ -444,6 +458,15 @@ impl Feed {
                     .spans
                     .push((process, file, number, counters));
             }
+        }
+        for (unit, mut waited) in std::mem::take(&mut self.waits) {
+            if !self.known.contains_key(&waited.process) {
+                continue;
+            }
+            let is_named = |file: &FileId| self.named.contains(&(unit, *file));
+            let is_private = self.is_private(unit, waited.process);
+            waited.file = waited.file.filter(|file| is_named(file) && !is_private);
+            self.note(unit).waits.push(waited);
         }
         self.take_wishes();
         self.end_units(processes, (now, unix));
@@ -837,12 +860,14 @@ impl Note {
         self.names = Vec::new();
         self.mounts = Vec::new();
         self.spans = Vec::new();
+        self.merge_waits();
         self.merged += merged;
         let tables = [
             self.processes.len(),
             self.overflow.len(),
             self.failures.len(),
             self.phases.len(),
+            self.waits.len(),
         ];
         if tables.into_iter().any(|entries| entries > MAX_PROCESSES) {
             self.fold();
@@ -850,8 +875,28 @@ impl Note {
         merged
     }
 
-    /// Keeps what is merged as that of [`OTHERS`].
+    fn merge_waits(&mut self) {
+        let mut waits: HashMap<_, u64> = HashMap::new();
+        for one in std::mem::take(&mut self.waits) {
+            let key = (one.process, one.leaf, one.by, one.phase);
+            saturating_add(waits.entry(key).or_default(), one.ns);
+        }
+        let waits = waits.into_iter();
+        self.waits = waits
+            .map(|((process, leaf, by, phase), ns)| Waited {
+                process,
+                leaf,
+                by,
+                file: None,
+                phase,
+                ns,
+            })
+            .collect();
+    }
+
+    /// Keeps what is merged as that of [`OTHERS`]; what they waited for is not kept.
     fn fold(&mut self) {
+        self.waits = Vec::new();
         let unsent: HashSet<ProcessId> = self.processes.drain(..).map(|(id, _)| id).collect();
         self.gone.retain(|process| !unsent.contains(process));
         self.gone.truncate(MAX_PROCESSES);

@@ -143,6 +143,11 @@ impl Log {
             let process = place_of(model, process);
             model.add_failures(process, place, op, errno, count.calls, count.ns);
         }
+        for waited in note.waits {
+            if place_of(model, waited.process) == waited.process {
+                model.add_waited(&waited);
+            }
+        }
         for (process, phase, done) in note.phases {
             let process = place_of(model, process);
             model.add_done(process, phase.into(), &done);

@@ -12,7 +12,7 @@
 
 mod block;
 mod io;
-mod out;
+pub mod out;
 mod own;
 mod units;
 

@@ -89,7 +89,19 @@ impl Out<'_> {
                     (with(&labels, more), *ns as f64 / 1e9)
                 })
         });
-        self.gauges("iotrace_in_flight", Some(&Unit::Seconds), help, rows)
+        self.gauges("iotrace_in_flight", Some(&Unit::Seconds), help, rows)?;
+        let help = "What the main threads of programs waited for, and the phase of the files where that was storage.";
+        let rows = all().flat_map(|(labels, beside)| {
+            beside.waits.iter().map(move |((leaf, phase), ns)| {
+                let more = [label("leaf", *leaf), label("phase", *phase)];
+                (with(&labels, more), seconds(*ns))
+            })
+        });
+        self.counters("iotrace_exposed_wait", Some(&Unit::Seconds), help, rows)?;
+        let help = "For how long the main threads of programs ran or waited: what iotrace_exposed_wait_seconds is a part of.";
+        let rows =
+            all().filter_map(|(labels, beside)| Some((labels, seconds(beside.main_threads?))));
+        self.counters("iotrace_main_threads", Some(&Unit::Seconds), help, rows)
     }
 
     pub fn saves(&mut self, state: &State) -> fmt::Result {

@@ -18,6 +18,10 @@ pub struct Beside {
     pub findings: BTreeMap<Finding, u64>,
     /// Calls that have not returned, by operation and mount point: the oldest, nanoseconds.
     pub in_flight: BTreeMap<(String, String), u64>,
+    /// What main threads of programs waited for, and the phase of files of storage, else none: nanoseconds.
+    pub waits: BTreeMap<(&'static str, &'static str), u64>,
+    /// For how long these threads ran or waited, nanoseconds; `None` where that is not kept.
+    pub main_threads: Option<u64>,
 }
 
 impl Beside {
@@ -28,5 +32,7 @@ impl Beside {
             + usize::from(self.open_files.is_some())
             + self.findings.len()
             + self.in_flight.len()
+            + self.waits.len()
+            + usize::from(self.main_threads.is_some())
     }
 }

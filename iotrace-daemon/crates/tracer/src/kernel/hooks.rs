@@ -16,7 +16,7 @@ use super::{
     block::{self, Wanted},
     btf::Types,
     cpu, lines,
-    load::Options,
+    load::{KeepWaits, Options},
     offsets, pages, uring,
     variant::{LEFT_OUT, Variant, WITHOUT_TYPES},
     waits,
@@ -301,7 +301,7 @@ pub const HOOKS: [OptionalHook; COUNT] = [
         name: "waits",
         title: "waits",
         when: When::With("--waits"),
-        is_wanted: Options::may_keep_waits,
+        is_wanted: |options| options.waits != KeepWaits::Never,
         programs: &[
             ("timer_begins", &["hrtimer_expire_entry"]),
             ("timer_ended", &["hrtimer_expire_exit"]),
@@ -419,7 +419,7 @@ impl Hooks {
         for hook in &HOOKS {
             if let (RequiredBy::Option(what), Availability::Missing(reason)) =
                 (hook.required_by, hooks.of(hook.id))
-                && !(hook.id == Id::Waits && !options.waits)
+                && !(hook.id == Id::Waits && options.waits == KeepWaits::OnDemand)
             {
                 let reason = reason.clone();
                 return Err(KernelError::LeftOut { what, reason });

@@ -71,6 +71,18 @@ impl Detail {
     }
 }
 
+/// Of which threads waits are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepWaits {
+    #[default]
+    Never,
+    /// Of those in scope.
+    Always,
+    /// Of the processes of recordings that want them, or of those in scope from [`Kernel::keep_all_waits`] on. Until then
+    /// the programs are loaded and not attached.
+    OnDemand,
+}
+
 /// What to load.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -105,8 +117,8 @@ pub struct Options {
     pub block: block::Wanted,
     /// Libraries whose functions are seen by uprobes.
     pub uprobes: Vec<Wanted>,
-    /// Whether waits of threads are kept.
-    pub waits: bool,
+    /// Of which threads waits are kept.
+    pub waits: KeepWaits,
     /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
     /// detail full, look-ups that found nothing, CPU time, latencies, waits. Of the others only what `detail`,
     /// `negative_lookups` and `latencies` say.
@@ -142,7 +154,7 @@ impl Options {
             page_cache: true,
             block: block::Wanted::Nothing,
             uprobes: Vec::new(),
-            waits: false,
+            waits: KeepWaits::Never,
             recordings: None,
             lines: false,
         }
@@ -170,11 +182,6 @@ impl Options {
         is_kept.then_some(limits::LATENCY_ENTRIES)
     }
 
-    /// Whether waits are kept, or may be for a recording.
-    pub fn may_keep_waits(&self) -> bool {
-        self.waits || self.recordings.is_some()
-    }
-
     /// Sets of the table that finds the counters of a thread and file; the few latencies have room there, too.
     fn sets(&self) -> u32 {
         let entries = self.entries() + self.full_entries().unwrap_or(0);
@@ -189,7 +196,7 @@ impl Options {
             negative_lookups: all(self.negative_lookups),
             cpu: all(self.cpu && self.recordings.is_none()),
             latencies: all(self.latencies),
-            waits: all(self.waits),
+            waits: all(self.waits == KeepWaits::Always),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
         }

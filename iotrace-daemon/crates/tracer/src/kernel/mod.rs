@@ -79,7 +79,7 @@ pub use error::KernelError;
 pub use histograms::ByPhase;
 use histograms::Counted;
 use hooks::Hooks;
-pub use load::{Detail, Options};
+pub use load::{Detail, KeepWaits, Options};
 use recordings::Slots;
 use rules::Rules;
 pub use stats::{Measuring, ProgramRuns};

@@ -9,6 +9,7 @@ use aya::{
 };
 use iotrace_common::{
     abi::{Setting, globals},
+    scope::Recordings,
     waits::Wait,
 };
 
@@ -16,7 +17,7 @@ use super::{
     Kernel, KernelError,
     btf::Types,
     hooks::{self, Availability},
-    load::Options,
+    load::{KeepWaits, Options},
     program::{attach_error, attach_one, load_raw, program},
     trace::{Layout, possible_cpus},
 };
@@ -66,14 +67,14 @@ pub struct State {
 impl State {
     pub fn new(options: &Options, hook: &Availability) -> Self {
         let room = match options.waits {
-            true => RINGS_BYTES,
-            false => SERVICE_RINGS_BYTES,
+            KeepWaits::OnDemand => SERVICE_RINGS_BYTES,
+            _ => RINGS_BYTES,
         };
         Self {
             layout: hook
                 .is_ready()
                 .then(|| layout(room, possible_cpus().into())),
-            is_on_demand: options.may_keep_waits() && !options.waits,
+            is_on_demand: options.waits == KeepWaits::OnDemand,
             missing: match hook {
                 Availability::Missing(reason) => Some(reason.clone()),
                 _ => None,
@@ -111,6 +112,16 @@ impl Kernel {
         {
             self.waits.missing = Some(error.to_string());
         }
+    }
+
+    /// Keeps the waits of all processes in scope from now on, and not only of recordings.
+    pub fn keep_all_waits(&mut self) -> Result<(), KernelError> {
+        self.scope.waits = Recordings::MAX;
+        let attached = self.attach_waits_if_kept();
+        if attached.is_err() {
+            self.scope.waits = 0;
+        }
+        attached.and_then(|()| self.publish_scope())
     }
 
     /// Attaches the programs where a recording keeps waits and they are not attached.

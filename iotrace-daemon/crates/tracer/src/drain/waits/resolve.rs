@@ -30,6 +30,8 @@ const THREADS: usize = 1 << 16;
 const IDLE_NS: u64 = 60_000_000_000;
 /// Different sources that are told apart. Those after them have no file.
 const SOURCES: usize = 1 << 20;
+/// Sources from which on those are forgotten that no piece is of any more.
+const MANY_SOURCES: usize = 1 << 16;
 /// A thread that reads no data is a loader if a loader ended at least one in so many of its waits: it decodes what that
 /// loader read.
 const MAX_WAITS_PER_LOADER_WAKE: u64 = 10;
@@ -91,6 +93,8 @@ pub struct Resolver {
     piece_count: usize,
     sources: Vec<Source>,
     numbers: HashMap<Source, u32>,
+    /// How many there were after some were last forgotten.
+    sources_kept: usize,
     /// Of main threads, since it was last taken: by process and number of the source, nanoseconds.
     sums: HashMap<(ProcessId, u32), u64>,
     /// Waits one by one since they were last taken, where they are kept.
@@ -175,7 +179,7 @@ impl Resolver {
     pub fn take(&mut self) -> Vec<Waited> {
         let sums = std::mem::take(&mut self.sums).into_iter();
         let sums = sums.filter(|(_, ns)| *ns > 0);
-        sums.map(|((process, source), ns)| {
+        let waited = sums.map(|((process, source), ns)| {
             let Source {
                 leaf,
                 by,
@@ -190,8 +194,29 @@ impl Resolver {
                 phase,
                 ns,
             }
-        })
-        .collect()
+        });
+        let waited = waited.collect();
+        if self.sources.len() > MANY_SOURCES.max(2 * self.sources_kept) {
+            self.forget_sources();
+        }
+        waited
+    }
+
+    #[cfg(test)]
+    pub fn source_count(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Forgets the sources that no piece is of. No sum may be left.
+    fn forget_sources(&mut self) {
+        let sources = std::mem::take(&mut self.sources);
+        self.numbers.clear();
+        let mut threads = std::mem::take(&mut self.threads);
+        for piece in threads.values_mut().flat_map(|thread| &mut thread.pieces) {
+            piece.source = self.number(sources[piece.source as usize]);
+        }
+        self.threads = threads;
+        self.sources_kept = self.sources.len();
     }
 
     /// The thread of a wait: since when it ran before; none where that was its first record, which says only when it began.

@@ -1,6 +1,9 @@
 //! Which threads are loaders: waits of a main thread for another one, which computes.
 
-use iotrace_common::waits::{NO_CALL, Wait, flag};
+use iotrace_common::{
+    key::FileId,
+    waits::{NO_CALL, Wait, flag},
+};
 use iotrace_model::waits::Leaf;
 
 use super::resolve::Resolver;
@@ -124,4 +127,48 @@ fn a_thread_that_works_on_what_loaders_read_is_a_loader() {
     // What reads no data passes none on.
     let others = turns(20, 0, |_| ((READER_TID, MAIN_TID), 0));
     assert_eq!(computing(&others), (0, 1_800));
+}
+
+#[test]
+fn files_that_nobody_waits_for_any_more_are_forgotten() {
+    const FILES: u64 = 200_000;
+    let (main, reader) = ((MAIN_TID, MAIN_TID), (WORKER_TID, WORKER_TID));
+    let mut resolver = Resolver::default();
+    [born(main, 0), born(reader, 0)]
+        .iter()
+        .for_each(|wait| resolver.add(wait));
+    let file = |inode| FileId {
+        device: 1,
+        generation: 0,
+        inode,
+    };
+    for inode in 0..FILES {
+        // The worker reads for 5 ns, and the main thread waits for it.
+        let at = 10 * inode;
+        resolver.add(&Wait {
+            off: at,
+            woken: at + 5,
+            on: at + 5,
+            state: 2,
+            file: file(inode),
+            flags: flag::IN_OPERATION,
+            ..of(reader)
+        });
+        resolver.add(&waits(main, at, at + 6, reader, 0));
+        if inode % 1000 == 999 {
+            let sums = resolver.take();
+            let of_storage = sums.iter().filter(|sum| sum.leaf == Leaf::Storage);
+            let of_main = of_storage.filter(|sum| sum.process.pid == MAIN_TID);
+            let mut of_files: Vec<_> = of_main.map(|sum| (sum.file, sum.ns)).collect();
+            of_files.sort();
+            let told = (inode - 999..=inode).map(|inode| (Some(file(inode)), 5));
+            assert_eq!(of_files, told.collect::<Vec<_>>());
+        }
+    }
+    // Those that are left are of pieces that are kept of the worker.
+    assert!(
+        resolver.source_count() < FILES as usize,
+        "{}",
+        resolver.source_count()
+    );
 }

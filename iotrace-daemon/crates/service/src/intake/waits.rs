@@ -1,0 +1,78 @@
+//! What main threads waited for, of the units that the configuration names.
+
+use std::collections::HashMap;
+
+use iotrace_analysis::waits::{Spent, name};
+use iotrace_model::{
+    Model,
+    counters::{saturating_add, saturating_sum},
+    groups::is_worker,
+    input::ProcessId,
+    waits::{Leaf, Waited},
+};
+use iotrace_phases::phase::Phase;
+
+use super::Intake;
+use crate::{
+    metrics::out::phase_name,
+    totals::{Totals, UnitId},
+};
+
+impl Intake {
+    /// Names and kinds of the units of which waits are kept.
+    pub fn set_waits(&mut self, units: Vec<String>) {
+        self.waits = units;
+    }
+
+    /// Whether waits of a process are kept.
+    pub fn keeps_waits(&self, process: ProcessId, totals: &Totals) -> bool {
+        let unit = self.processes.known_unit(process);
+        let unit = unit.and_then(|unit| totals.units().get(unit));
+        unit.is_some_and(|unit| {
+            let mut chosen = self.waits.iter();
+            chosen.any(|chosen| *chosen == unit.name || chosen == unit.kind.name())
+        })
+    }
+
+    /// Takes what main threads waited for: of programs, as reports judge runs by them, and not of workers. What launchers
+    /// wait for is what their programs do.
+    pub fn take_waits(&mut self, waited: &[Waited], model: &Model, totals: &mut Totals) {
+        let mut spent: HashMap<ProcessId, Spent> = HashMap::new();
+        for one in waited {
+            let of_process = spent.entry(one.process).or_default();
+            of_process.add(one.leaf, one.ns);
+        }
+        let is_judged = |process: ProcessId| {
+            let is_launcher = spent.get(&process).is_some_and(Spent::is_launcher);
+            !is_launcher && !model.about(process).is_some_and(is_worker)
+        };
+        let mut by_unit: HashMap<UnitId, Vec<&Waited>> = HashMap::new();
+        for one in waited {
+            let Some(unit) = self.processes.known_unit(one.process) else {
+                continue;
+            };
+            if let Some(jobs) = &mut self.jobs {
+                let of_unit = |by: &ProcessId| self.processes.known_unit(*by) == Some(unit);
+                let by = one.by.filter(of_unit);
+                jobs.waited(unit, Waited { by, ..*one });
+            }
+            if is_judged(one.process) && one.leaf != Leaf::OfThatForChild {
+                by_unit.entry(unit).or_default().push(one);
+            }
+        }
+        for (unit, waited) in by_unit {
+            totals.set_beside(unit, |beside| {
+                let all = saturating_sum(waited.iter().map(|one| one.ns));
+                saturating_add(beside.main_threads.get_or_insert(0), all);
+                for one in waited.iter().filter(|one| one.leaf != Leaf::Running) {
+                    let phase = match one.leaf {
+                        Leaf::Storage => phase_name(Phase::from_code(one.phase)),
+                        _ => "",
+                    };
+                    let sum = beside.waits.entry((name(one.leaf), phase)).or_default();
+                    saturating_add(sum, one.ns);
+                }
+            });
+        }
+    }
+}
