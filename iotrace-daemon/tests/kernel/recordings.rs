@@ -12,7 +12,7 @@ use iotrace_model::input::Event;
 use iotrace_phases::Classifier;
 use iotrace_tracer::{
     drain::{Batch, Drain},
-    kernel::{HookChoice, Kernel, Options, Programs, load, recordings::Kept, selftest},
+    kernel::{HookChoice, KeepWaits, Kernel, Options, Programs, load, recordings::Kept, selftest},
 };
 
 use crate::common;
@@ -29,7 +29,7 @@ impl Shell {
         let script = format!(
             "while read go; do head -c 5000 /dev/zero > {dir}/of-$$-$go; cat {dir}/none/$go 2>&-; echo done; done"
         );
-        let mut child = Command::new("bash")
+        let mut child = Command::new("sh")
             .args(["-c", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -128,6 +128,7 @@ fn load_programs() -> (Kernel, Drain) {
     let options = Options {
         cpu: true,
         map_entries: Some(8192),
+        waits: KeepWaits::OnDemand,
         recordings: Some(512),
         ..Options::least()
     };
@@ -226,5 +227,63 @@ fn a_recording_that_does_not_follow_is_of_its_process_alone() {
         "{seen:?}"
     );
     kernel.end_recording(alone).unwrap();
+    kernel.detach().unwrap();
+}
+
+/// How often each shell's main thread waited in a round.
+fn waits(drain: &mut Drain, shells: &mut [Shell; 2], word: &str) -> [usize; 2] {
+    drain.counters(&mut drop).unwrap();
+    shells.iter_mut().for_each(|shell| shell.go(word));
+    let mut tids = Vec::new();
+    drain
+        .counters(&mut |batch| {
+            if let Batch::WaitRecords(records) = batch {
+                tids.extend(records.waits.iter().map(|wait| wait.tid));
+            }
+        })
+        .unwrap();
+    let of = |shell: &Shell| tids.iter().filter(|tid| **tid == shell.child.id()).count();
+    shells.each_ref().map(of)
+}
+
+#[test]
+fn waits_are_kept_of_the_processes_of_recordings_alone() {
+    let (mut kernel, mut drain) = load_programs();
+    drain.want_waits(true);
+    let dir = tempfile::tempdir().unwrap();
+    let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
+    let pids = shells.each_ref().map(|shell| shell.child.id());
+    assert_eq!(waits(&mut drain, &mut shells, "before"), [0, 0]);
+    let kept = Kept {
+        waits: true,
+        ..Kept::default()
+    };
+    let mut begin = |kernel: &mut Kernel, pid| {
+        let begun = kernel.begin_recording(kept, &[pid], true);
+        begun.unwrap().expect("a place")
+    };
+    let first = begin(&mut kernel, pids[0]);
+    // A thread is known from its next call on.
+    waits(&mut drain, &mut shells, "met");
+    let of_one = waits(&mut drain, &mut shells, "one");
+    assert!(of_one[0] > 0 && of_one[1] == 0, "{of_one:?}");
+    let second = begin(&mut kernel, pids[1]);
+    kernel.end_recording(first).unwrap();
+    waits(&mut drain, &mut shells, "turned");
+    let of_other = waits(&mut drain, &mut shells, "other");
+    assert!(of_other[0] == 0 && of_other[1] > 0, "{of_other:?}");
+    kernel.end_recording(second).unwrap();
+    assert_eq!(waits(&mut drain, &mut shells, "after"), [0, 0]);
+    // Attached again: what was known of the first shell is of another time.
+    let again = begin(&mut kernel, pids[0]);
+    waits(&mut drain, &mut shells, "met again");
+    let of_again = waits(&mut drain, &mut shells, "again");
+    assert!(of_again[0] > 0 && of_again[1] == 0, "{of_again:?}");
+    kernel.end_recording(again).unwrap();
+    // Of all processes, recordings or not.
+    kernel.keep_all_waits().unwrap();
+    waits(&mut drain, &mut shells, "all");
+    let of_all = waits(&mut drain, &mut shells, "of all");
+    assert!(of_all.iter().all(|count| *count > 0), "{of_all:?}");
     kernel.detach().unwrap();
 }

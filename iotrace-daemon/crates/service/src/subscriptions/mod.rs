@@ -126,7 +126,8 @@ impl Subscriptions {
             }
             return;
         }
-        self.is_counting = true;
+        // Waits may come between two drains.
+        self.is_counting |= !matches!(batch, Batch::WaitRecords(_));
         for one in &mut self.all {
             one.counters(batch, model, &mut self.told_from_memory);
         }

@@ -157,6 +157,7 @@ fn collect(
             }
         };
         let fill = drain.events(&mut sink);
+        drain.hand_on_waits(&mut sink);
         if fill || all || Instant::now() >= next {
             let mut counted = Vec::new();
             drain.counters(&mut |batch| counted.push(batch))?;

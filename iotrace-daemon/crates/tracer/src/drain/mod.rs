@@ -401,6 +401,13 @@ impl Drain {
         }
     }
 
+    /// Hands on waits that cannot wait for the next drain; comes after [`Self::events`], which tell whose they are.
+    pub fn hand_on_waits(&mut self, sink: &mut impl FnMut(Batch)) {
+        if let Some(many) = self.waits.as_mut().and_then(Waits::many) {
+            sink(many);
+        }
+    }
+
     /// Hands on what threads wait for from now on, or no longer.
     pub fn want_waits(&mut self, are_wanted: bool) {
         if let Some(waits) = &mut self.waits {
