@@ -173,7 +173,7 @@ fn value(result: &[Value]) -> f64 {
 #[test]
 fn prometheus_knows_what_the_job_did() {
     let (_dir, path) = common::directory();
-    let daemon = Daemon::start(&mut daemon::command());
+    let daemon = Daemon::start(daemon::command().args(["--waits", "slurm"]));
     let prometheus = Prometheus::start(&path, &daemon.address.to_string());
     let work = path.join("work");
     fs::create_dir(&work).unwrap();
