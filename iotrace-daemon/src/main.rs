@@ -9,6 +9,7 @@ mod daemon;
 mod diff;
 #[cfg(test)]
 mod documented;
+mod ending;
 mod examine;
 mod export;
 mod interrupt;

@@ -9,9 +9,11 @@ use std::{
 
 use anyhow::Context as _;
 use iotrace_common::in_flight::Head;
+use tokio::task::JoinHandle;
 
 use super::{
     config::Sorting,
+    ending::Ending,
     output::{self, Place},
     progress::Progress,
     quote::quote,
@@ -36,6 +38,8 @@ pub struct Session {
     /// What the kernel side sorts by, and the report too.
     sorting: Sorting,
     recorder: Option<Recorder>,
+    /// A part that a thread writes, which has the model and the recorder meanwhile.
+    writing: Option<JoinHandle<Written>>,
     pub directory: PathBuf,
     pub started: Instant,
     pub progress: Progress,
@@ -45,7 +49,11 @@ pub struct Session {
     pub earlier: Earlier,
     /// Why what came last is missing.
     pub lost: Option<anyhow::Error>,
+    pub ending: Ending,
 }
+
+/// What comes back from writing a part.
+type Written = (Model, Recorder, Result<(), iotrace_recording::Error>);
 
 impl Session {
     pub fn new(args: Args, sorting: Sorting, hook: &str) -> anyhow::Result<Self> {
@@ -73,12 +81,14 @@ impl Session {
             run,
             sorting,
             recorder: Some(recorder),
+            writing: None,
             directory,
             started: Instant::now(),
             progress: Progress::new(),
             known: HashMap::new(),
             earlier: Earlier::default(),
             lost: None,
+            ending: Ending::default(),
         })
     }
 
@@ -147,14 +157,45 @@ impl Session {
         }
     }
 
-    /// Writes what came since the last flush. A failure is said and not final: the next flush takes it all.
+    /// Has a thread write what came since the last flush: the disk may be slow, and must hold up neither a signal nor the
+    /// end of the time. Until [`Session::written`] returns, the model is empty.
     pub fn flush(&mut self) {
         self.tick();
         self.take_timeline();
         self.progress.clear();
-        if let Err(error) = self.write_part() {
+        let Some(mut recorder) = self.recorder.take() else {
+            return;
+        };
+        let (mut model, run) = (std::mem::take(&mut self.model), self.run.clone());
+        self.writing = Some(tokio::task::spawn_blocking(move || {
+            let written = recorder.flush(&mut model, &run);
+            (model, recorder, written)
+        }));
+    }
+
+    /// Whether a thread writes a part.
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Waits until the part is written, if one is. A failure is said and not final: the next flush takes it all.
+    pub async fn written(&mut self) -> anyhow::Result<()> {
+        let Some(writing) = &mut self.writing else {
+            return Ok(());
+        };
+        let (model, recorder, written) = writing.await.context("the thread that writes parts")?;
+        self.writing = None;
+        self.model = model;
+        self.recorder = Some(recorder);
+        if let Err(error) = written {
             log::error!("{error}; what was counted is kept for the next flush");
         }
+        Ok(())
+    }
+
+    /// What [`Ending`] calls the writing of a part.
+    pub fn writing(&self) -> String {
+        format!("writing the recording to {}", self.directory.display())
     }
 
     /// Takes the recording away again.
@@ -167,6 +208,7 @@ impl Session {
     /// Writes the last part.
     pub fn finish(&mut self) -> anyhow::Result<()> {
         self.progress.clear();
+        self.ending.turn(self.writing());
         self.run.room_bytes = host::room(&self.model);
         self.take_timeline();
         if let Some(lost) = self.lost.take() {
@@ -197,6 +239,7 @@ impl Session {
 
     /// Writes the report, and where the recording is to standard error. `is_complete`: whether all of it could be written.
     pub fn print(&self, is_complete: bool) -> anyhow::Result<()> {
+        self.ending.turn("making the report");
         let Sorting {
             classifier,
             thresholds,

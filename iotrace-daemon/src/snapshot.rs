@@ -123,7 +123,7 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
     }
     let time_unix_ns = host::realtime()?;
     let heads = source.in_flight();
-    let (losses, _, lost) = source.end(|batch| batch.apply(&mut model)).await?;
+    let (losses, _, lost) = source.end(|batch| batch.apply(&mut model), |_| ()).await?;
     if let Some(lost) = lost {
         return Err(lost);
     }

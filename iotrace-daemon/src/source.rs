@@ -127,15 +127,19 @@ impl Source {
     }
 
     /// Takes the hooks off; everything that is left goes to `take`. What was not counted, what draining has cost, and
-    /// what is missing, if anything is.
+    /// what is missing, if anything is. `turn` is told what is done next.
     pub async fn end(
         self,
         mut take: impl FnMut(Batch),
+        turn: impl Fn(&'static str),
     ) -> anyhow::Result<(Losses, Stats, Option<anyhow::Error>)> {
         match self {
             Self::Own { kernel, collector } => {
+                turn("waiting for a drain of the counters");
                 let mut drain = collector.stop(&mut take)?;
+                turn("taking the hooks off");
                 let detached = kernel.detach()?;
+                turn("draining the last counters");
                 drain.rest(&mut take)?;
                 let mut losses = detached.losses()?;
                 if let Some(files) = drain.files() {
@@ -144,6 +148,7 @@ impl Source {
                 Ok((losses, drain.stats(), None))
             }
             Self::Service(mut remote) => {
+                turn("waiting for the service");
                 remote.end(take).await;
                 let lost = remote.is_lost().then(|| {
                     anyhow::anyhow!("{}", remote.reason().unwrap_or("the service has gone"))

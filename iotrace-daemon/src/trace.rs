@@ -39,6 +39,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// What a program gets between the signal that is to end it and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// What is done until the end, for [`Ending`](super::ending::Ending).
+const COUNTING: &str = "taking in what was counted";
+
 /// The running trace.
 pub struct Trace {
     source: Source,
@@ -150,6 +153,9 @@ impl Trace {
         let mut step = Box::pin(tokio::time::sleep(step_length(session, self.least_step())));
         // There is nothing yet to look at.
         look.reset();
+        if let (Some(deadline), None) = (deadline, &self.child) {
+            session.ending.begin(deadline, COUNTING);
+        }
         let mut asked = None;
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
@@ -157,7 +163,7 @@ impl Trace {
                 .flatten()
                 .min();
             tokio::select! {
-                taken = self.source.next(), if !self.over => match taken {
+                taken = self.source.next(), if !self.over && !session.is_writing() => match taken {
                     Some(Taken::Batch(batch)) => {
                         let mapped = batch.mapped();
                         batch.apply(&mut session.model);
@@ -167,8 +173,6 @@ impl Trace {
                         session.end_step(until);
                         if asked.take() == Some(Asked::Flush) {
                             self.flush(session)?;
-                            // Counted from here: a slow disk must not be given one part behind the other.
-                            flush.as_mut().reset((Instant::now() + flush_interval(session)).into());
                         }
                         let entries = u32::try_from(stats.last_entries).unwrap_or(u32::MAX);
                         let least = self.least_step().max(STEP_PER_ENTRY * entries);
@@ -176,19 +180,28 @@ impl Trace {
                     }
                     None => if self.is_over(session) { return Ok(()) },
                 },
+                written = session.written(), if session.is_writing() => {
+                    written?;
+                    // Counted from here: a slow disk must not be given one part behind the other.
+                    flush.as_mut().reset((Instant::now() + flush_interval(session)).into());
+                }
                 _ = look.tick() => {
                     self.source.look();
-                    session.describe();
-                    session.progress.show(session.started.elapsed(), &session.model);
+                    if !session.is_writing() {
+                        session.ending.turn("reading /proc");
+                        session.describe();
+                        session.ending.turn(COUNTING);
+                        session.progress.show(session.started.elapsed(), &session.model);
+                    }
                     if targets_ended(session) {
                         return Ok(());
                     }
                 }
-                () = &mut flush, if asked.is_none() && !self.over => {
+                () = &mut flush, if asked.is_none() && !self.over && !session.is_writing() => {
                     self.source.ask();
                     asked = Some(Asked::Flush);
                 }
-                () = &mut step, if asked.is_none() && !self.over => {
+                () = &mut step, if asked.is_none() && !self.over && !session.is_writing() => {
                     let left = flush.deadline().saturating_duration_since(tokio::time::Instant::now());
                     let length = step_length(session, self.least_step());
                     if left < length / 2 {
@@ -289,12 +302,26 @@ impl Trace {
         if !self.over {
             session.tick();
         }
+        if self.timed_out && self.child.is_some() {
+            session.ending.begin(Instant::now(), "reading /proc");
+        }
+        session.ending.turn("reading /proc");
         session.describe();
-        session.model.update_mounts(&host::mountinfo()?);
         session.run.uprobes = self.source.probed();
         let in_flight = self.source.in_flight();
-        let take = |batch: Batch| batch.apply(&mut session.model);
-        let (losses, stats, lost) = self.source.end(take).await?;
+        let is_writing = session.is_writing();
+        let mut left = Vec::new();
+        let take = |batch: Batch| match is_writing {
+            true => left.push(batch),
+            false => batch.apply(&mut session.model),
+        };
+        let turn = |what| session.ending.turn(what);
+        let (losses, stats, lost) = self.source.end(take, turn).await?;
+        session.ending.turn(session.writing());
+        session.written().await?;
+        left.into_iter()
+            .for_each(|batch| batch.apply(&mut session.model));
+        session.model.update_mounts(&host::mountinfo()?);
         session.run.losses = losses;
         session.lost = lost;
         if let Some(operations) = self.operations {

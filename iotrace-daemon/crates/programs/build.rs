@@ -1,4 +1,5 @@
-//! Builds the kernel crate and puts its objects into `OUT_DIR`, and the same compressed, which the crate embeds.
+//! Builds the kernel crate and puts its objects into `OUT_DIR`, and the same without DWARF and compressed, which the crate
+//! embeds.
 
 use std::env;
 use std::fs;
@@ -6,6 +7,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+#[path = "build/dwarf.rs"]
+mod dwarf;
 #[path = "build/kernel_crate.rs"]
 mod kernel_crate;
 #[path = "build/toolchain.rs"]
@@ -95,11 +98,13 @@ fn build_object(
     copied.map_err(|error| format!("cannot copy {}: {error}", object.display()))
 }
 
-/// Writes a compressed copy of a file, in the same directory.
+/// Writes a compressed copy of an object without DWARF, in the same directory.
 fn compress(file: &Path) -> std::io::Result<()> {
+    let mut object = fs::read(file)?;
+    dwarf::remove(&mut object);
     let compressed = fs::File::create(file.with_added_extension("gz"))?;
     let mut encoder = flate2::write::GzEncoder::new(compressed, flate2::Compression::best());
-    encoder.write_all(&fs::read(file)?)?;
+    encoder.write_all(&object)?;
     encoder.finish()?.sync_all()
 }
 

@@ -5,6 +5,7 @@ mod common;
 
 mod accessibility;
 mod browser;
+mod damaged_counters;
 mod diff;
 mod export;
 mod export_jobs;

@@ -16,6 +16,7 @@ use crate::common::{
     run::Finished,
     text, tool,
 };
+use crate::disk::Disk;
 use serde_json::Value;
 
 const SIZE: u64 = 4 << 20;
@@ -168,63 +169,6 @@ fn without_the_option_nothing_is_there() {
         .args(["--block", "--no-page-cache"])
         .command(["true"])
         .refused(2, &["--block", "--no-page-cache"]);
-}
-
-/// A device of the test's own: an image by way of a loop device, which goes with it.
-struct Disk {
-    device: PathBuf,
-    mount: PathBuf,
-}
-
-impl Disk {
-    fn new(dir: &Path) -> Self {
-        let (image, mount) = (dir.join("image"), dir.join("mount"));
-        fs::create_dir(&mount).unwrap();
-        fs::File::create(&image)
-            .unwrap()
-            .set_len(256 << 20)
-            .unwrap();
-        let attached = Command::new(tool("losetup"))
-            .args(["--find", "--show"])
-            .arg(&image)
-            .output();
-        let attached = attached.expect("losetup");
-        let errors = String::from_utf8_lossy(&attached.stderr);
-        assert!(attached.status.success(), "no loop device: {errors}");
-        let device = String::from_utf8(attached.stdout).expect("a path");
-        let disk = Self {
-            device: device.trim().into(),
-            mount,
-        };
-        let made = Command::new(tool("mkfs.ext4"))
-            .arg("-qF")
-            .arg(&disk.device)
-            .status();
-        assert!(made.expect("mkfs.ext4").success());
-        disk
-    }
-
-    /// The kernel's own numbers: of reads, writes, discards and flushes the requests, and of all but the last the
-    /// bytes (Documentation/block/stat.rst).
-    fn statistics(&self) -> ([u64; 4], [u64; 3]) {
-        let name = self.device.file_name().expect("a name");
-        let path = Path::new("/sys/block").join(name).join("stat");
-        let numbers = fs::read_to_string(path).unwrap();
-        let numbers: Vec<u64> = numbers
-            .split_whitespace()
-            .map(|number| number.parse().unwrap())
-            .collect();
-        let requests = [0, 4, 11, 15].map(|index| numbers[index]);
-        (requests, [2, 6, 13].map(|index| numbers[index] * 512))
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Fails where it is not mounted any more.
-        let _ = Command::new("umount").arg("-q").arg(&self.mount).status();
-        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
-    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{cmd, run};
 
-use super::{Built, CRATE, VERSION, notices, source_date, tree, wheel};
+use super::{Built, CRATE, PROFILE, VERSION, cargo_build, notices, source_date, tree, wheel};
 
 /// A processor that there is a static program for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +55,9 @@ pub fn make(output: &Path) -> Result<Vec<PathBuf>> {
 fn build(target: &Target) -> Result<PathBuf> {
     let directory = run::target_dir()?.join("static");
     let variable = target.triple.replace('-', "_");
-    let mut cargo = cmd::cargo();
-    cargo.args(["build", "--locked", "--release"]);
-    cargo.args(["--package", CRATE, "--bin", "iotrace"]);
+    let mut cargo = cargo_build();
     cargo.args(["--target", target.triple]);
     cargo.arg("--target-dir").arg(&directory);
-    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-    cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     cargo.env(format!("CC_{variable}"), target.compiler);
     // The checked variants are functions of another C library; so are those with 64 in their names, which SQLite would use.
     let flags = "-U_FORTIFY_SOURCE -DSQLITE_DISABLE_LFS";
@@ -74,7 +70,7 @@ fn build(target: &Target) -> Result<PathBuf> {
     flags.push_str(" -C target-feature=+crt-static");
     cargo.env("RUSTFLAGS", flags);
     cmd::run(&mut cargo)?;
-    Ok(directory.join(target.triple).join("release/iotrace"))
+    Ok(directory.join(target.triple).join(PROFILE).join("iotrace"))
 }
 
 /// Makes an archive of each program, the list of what is in them, and the checksums of all.

@@ -22,6 +22,7 @@ mod wheel;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
@@ -41,6 +42,10 @@ pub struct Options {
 
 /// The crate of the program.
 const CRATE: &str = "iotrace-daemon";
+/// The profile in Cargo.toml.
+const PROFILE: &str = "shipped";
+const WITHOUT_EXTENSIONS: &str = "-USQLITE_ENABLE_DBSTAT_VTAB -USQLITE_ENABLE_FTS3 -USQLITE_ENABLE_FTS3_PARENTHESIS \
+                                  -USQLITE_ENABLE_FTS5 -USQLITE_ENABLE_RTREE";
 /// Revision of the packages of this version.
 const REVISION: &str = "2";
 /// The first version with two packages; `iotrace-daemon` was all of it before.
@@ -98,12 +103,20 @@ impl Built {
     }
 }
 
-/// Builds the program with optimizations; where it is.
+/// Builds the program; where it is.
 fn build() -> Result<PathBuf> {
+    cmd::run(&mut cargo_build())?;
+    Ok(run::target_dir()?.join(PROFILE))
+}
+
+/// Builds the program as it is shipped.
+fn cargo_build() -> Command {
     let mut build = cmd::cargo();
-    build.args(["build", "--locked", "--release"]);
-    cmd::run(build.args(["--package", CRATE, "--bin", "iotrace"]))?;
-    Ok(run::target_dir()?.join("release"))
+    build.args(["build", "--locked", "--profile", PROFILE]);
+    build.args(["--package", CRATE, "--bin", "iotrace"]);
+    // Extensions that no statement of `iotrace mcp` needs.
+    build.env("LIBSQLITE3_FLAGS", WITHOUT_EXTENSIONS);
+    build
 }
 
 /// Makes all packages in `output`.

@@ -6,7 +6,12 @@ use super::{
     ranks::are_beside,
     uses::{Uses, Visit},
 };
-use iotrace_model::{Model, groups::Groups, run::Run};
+use iotrace_model::{
+    Model,
+    counters::{saturating_add, saturating_sum},
+    groups::Groups,
+    run::Run,
+};
 
 /// A worker that read less than this share of the mean is idle.
 const IDLE_SHARE: f64 = 0.1;
@@ -39,8 +44,7 @@ pub struct Cohort {
 impl Cohort {
     /// How far the one with the most bytes is above the mean, as a share of the mean.
     pub fn imbalance(&self) -> f64 {
-        let sum: u64 = self.shares.iter().map(|share| share.bytes).sum();
-        let mean = sum as f64 / self.shares.len().max(1) as f64;
+        let mean = self.bytes() as f64 / self.shares.len().max(1) as f64;
         let most = self.shares.first().map_or(0, |share| share.bytes);
         if mean > 0.0 {
             most as f64 / mean - 1.0
@@ -51,7 +55,7 @@ impl Cohort {
 
     /// Bytes of all.
     pub fn bytes(&self) -> u64 {
-        self.shares.iter().map(|share| share.bytes).sum()
+        saturating_sum(self.shares.iter().map(|share| share.bytes))
     }
 }
 
@@ -75,8 +79,8 @@ pub fn shares(visits: &[Visit], of: impl Fn(u32) -> u32) -> BTreeMap<u32, Share>
             end: visit.end,
             ..Share::default()
         });
-        share.bytes += visit.bytes;
-        share.read_ns += visit.read_ns;
+        saturating_add(&mut share.bytes, visit.bytes);
+        saturating_add(&mut share.read_ns, visit.read_ns);
         share.start = share.start.min(visit.start);
         share.end = share.end.max(visit.end);
     }

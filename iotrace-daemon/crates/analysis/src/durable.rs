@@ -16,7 +16,9 @@ use super::{
 use iotrace_common::{diag, op};
 use iotrace_model::{
     File, Model,
-    counters::{BYTES_WRITTEN, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS},
+    counters::{
+        BYTES_WRITTEN, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS, saturating_add,
+    },
     mounts::family,
     paths::parent,
     run::{RAW, Run},
@@ -106,7 +108,7 @@ impl Written {
     }
 
     pub fn absorb(&mut self, other: &Self) {
-        self.bytes += other.bytes;
+        saturating_add(&mut self.bytes, other.bytes);
         self.last_write = self.last_write.max(other.last_write);
         self.has_unknown_end |= other.has_unknown_end;
         self.is_inexact |= other.is_inexact;
@@ -156,7 +158,7 @@ impl<'a> Judge<'a> {
             if v[MAPPED_BYTES_DIRTIED] > 0 || may_be_written || is_synced {
                 mapped.insert(row.file);
             }
-            *bytes_written.entry(row.file).or_default() += v[BYTES_WRITTEN];
+            saturating_add(bytes_written.entry(row.file).or_default(), v[BYTES_WRITTEN]);
             if v[LAST_SYNC] > 0 && v[LAST_SYNC] >= v[LAST_WRITE] {
                 synced.insert((row.process, row.file));
             }
@@ -206,7 +208,7 @@ impl<'a> Judge<'a> {
             has_unknown |= !is_judged;
             let mut missing: BTreeSet<Missing> = lacks.into_iter().flatten().collect();
             let is_over = saved_before.contains(file) && self.is_written_over(*file);
-            let is_small = written.bytes * MIN_SHARE < largest.unwrap_or(0);
+            let is_small = written.bytes.saturating_mul(MIN_SHARE) < largest.unwrap_or(0);
             if is_judged && is_over && !is_small && !missing.contains(&Missing::Storage) {
                 missing.insert(Missing::NewFile);
             }
@@ -215,7 +217,7 @@ impl<'a> Judge<'a> {
                 missing.retain(|missing| *missing == Missing::Storage);
             }
             if missing.contains(&Missing::FileSync) {
-                durability.unsynced_bytes += written.bytes;
+                saturating_add(&mut durability.unsynced_bytes, written.bytes);
             }
             if !missing.is_empty() {
                 lacking.insert(*file);
@@ -333,7 +335,7 @@ impl<'a> Judge<'a> {
     fn is_written_over(&self, file: u32) -> bool {
         let size = self.uses.sizes[file as usize];
         let written = self.bytes_written.get(&file).copied().unwrap_or(0);
-        size > 0 && written > size + size / MAX_EXCESS_PARTS
+        size > 0 && written > size.saturating_add(size / MAX_EXCESS_PARTS)
     }
 
     /// Whether what a process wrote to the target of a copy is on storage, or on a server, which may keep it.

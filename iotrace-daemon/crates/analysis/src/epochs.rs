@@ -17,7 +17,7 @@ use super::{
 };
 use iotrace_model::{
     Model,
-    counters::{BYTES_READ, MMAPS},
+    counters::{BYTES_READ, MMAPS, saturating_add, saturating_sum},
     groups::Groups,
     paths::parent,
 };
@@ -157,10 +157,7 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
     }
     let mut found = Epochs {
         files: files.len() as u64,
-        bytes: files
-            .iter()
-            .map(|reads| uses.sizes[reads[0].file as usize])
-            .sum(),
+        bytes: saturating_sum(files.iter().map(|reads| uses.sizes[reads[0].file as usize])),
         copies: 1,
         knows_cache: page_cache::is_known_of(model, files.iter().map(|reads| reads[0].file)),
         ..Epochs::default()
@@ -220,7 +217,7 @@ pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
             mapped.insert(row.file, size);
         }
     }
-    mapped.values().sum()
+    saturating_sum(mapped.into_values())
 }
 
 /// Whether the path is of data that a model is only tried on: the innermost name that says what data are for decides.
@@ -291,15 +288,17 @@ fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
     };
     let mut shares: Vec<f64> = visits.iter().map(share).collect();
     // By process: the visits since an open, and how many opens are not closed.
-    let mut chains: HashMap<u32, (Vec<usize>, i64)> = HashMap::new();
+    let mut chains: HashMap<u32, (Vec<usize>, u64)> = HashMap::new();
     for (index, visit) in visits.iter().enumerate() {
         let (chain, open) = chains.entry(visit.process).or_default();
         if chain.is_empty() && visit.opens != 1 {
             continue;
         }
         chain.push(index);
-        *open += visit.opens as i64 - visit.closes as i64;
-        if *open <= 0 {
+        *open = open
+            .saturating_add(visit.opens)
+            .saturating_sub(visit.closes);
+        if *open == 0 {
             let total: f64 = chain.iter().map(|index| shares[*index]).sum();
             if (WHOLE_SHARE..1.5).contains(&total) {
                 chain.iter().for_each(|index| shares[*index] /= total);
@@ -407,11 +406,14 @@ impl Sum {
                 .filter(|_| coverage < TOLERATED_SHARE)
             {
                 last.end = last.end.max(epoch.end);
-                last.bytes += epoch.bytes.round() as u64;
-                last.fetched += epoch.fetched.round() as u64;
-                last.read_ns += epoch.read_ns.round() as u64;
+                saturating_add(&mut last.bytes, epoch.bytes.round() as u64);
+                saturating_add(&mut last.fetched, epoch.fetched.round() as u64);
+                saturating_add(&mut last.read_ns, epoch.read_ns.round() as u64);
                 for (process, bytes) in epoch.by_process {
-                    *last.by_process.entry(process).or_default() += bytes.round() as u64;
+                    saturating_add(
+                        last.by_process.entry(process).or_default(),
+                        bytes.round() as u64,
+                    );
                 }
                 continue;
             }

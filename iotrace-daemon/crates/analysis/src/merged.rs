@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::series::{Slice, Span};
+use iotrace_model::counters::saturating_add;
 use iotrace_phases::phase::Phase;
 
 /// Of the phases that are chosen, over all processes of some intervals.
@@ -77,18 +78,18 @@ pub fn over(mut spans: Vec<(u64, u64, u64)>, run_ns: u64) -> (u64, u64) {
     let (mut sum, mut from, mut reached) = (0_u64, 0_u64, 0_u64);
     for (start, end, ns) in by_start {
         if start >= reached {
-            at_most += sum.min(reached - from);
+            saturating_add(&mut at_most, sum.min(reached - from));
             (sum, from) = (0, start);
         }
-        sum += ns;
+        saturating_add(&mut sum, ns);
         reached = reached.max(end);
     }
-    at_most += sum.min(reached - from);
+    saturating_add(&mut at_most, sum.min(reached - from));
     // best[n]: of the first n by their end.
     let mut best = vec![0_u64; spans.len() + 1];
     for (index, (start, _, ns)) in spans.iter().enumerate() {
         let before = spans[..index].partition_point(|(_, end, _)| end <= start);
-        best[index + 1] = best[index].max(best[before] + ns);
+        best[index + 1] = best[index].max(best[before].saturating_add(*ns));
     }
     let at_least = best[spans.len()];
     if run_ns > 0 {

@@ -56,6 +56,6 @@ pub fn goes_through(model: &Model, file: u32) -> bool {
 
 /// Whether fetches from storage were counted: if so, at least the program itself was fetched or mapped.
 pub fn is_told(model: &Model) -> bool {
-    let is_counted = |counters: &Counters| counters.v[BYTES_FETCHED] + counters.v[FAULTS] > 0;
+    let is_counted = |counters: &Counters| counters.v[BYTES_FETCHED] > 0 || counters.v[FAULTS] > 0;
     model.rows().iter().any(|row| is_counted(&row.cell.total()))
 }

@@ -7,7 +7,7 @@ use super::{
     naming::{Key, is_description, key},
     uses::{Touch, Uses, Visit},
 };
-use iotrace_model::{Model, paths::parent};
+use iotrace_model::{Model, counters::saturating_add, paths::parent};
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -20,6 +20,8 @@ const MAX_DISTANCE_NS: i64 = 2 * SECOND;
 const SMALL_PART_RATIO: u64 = 16;
 /// Maximum size of a file that describes a model and is not one itself.
 const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
+/// Maximum number of saves of one file in one interval that are told apart.
+const MAX_SAVES: u64 = 1_000;
 /// Maximum number of paths in the name of an event.
 const MAX_NAMED_FILES: usize = 8;
 
@@ -112,14 +114,14 @@ impl Event {
         self.end = self.end.max(other.end);
         self.files.extend(other.files);
         self.processes.extend(other.processes);
-        self.bytes += other.bytes;
-        self.data_ns += other.data_ns;
-        self.meta_ns += other.meta_ns;
-        self.syncs += other.syncs;
-        self.sync_ns += other.sync_ns;
-        self.mmaps += other.mmaps;
+        saturating_add(&mut self.bytes, other.bytes);
+        saturating_add(&mut self.data_ns, other.data_ns);
+        saturating_add(&mut self.meta_ns, other.meta_ns);
+        saturating_add(&mut self.syncs, other.syncs);
+        saturating_add(&mut self.sync_ns, other.sync_ns);
+        saturating_add(&mut self.mmaps, other.mmaps);
         for (process, bytes) in other.by_process {
-            *self.by_process.entry(process).or_default() += bytes;
+            saturating_add(self.by_process.entry(process).or_default(), bytes);
         }
         self.is_exact &= other.is_exact;
         for (file, written) in other.written {
@@ -174,7 +176,7 @@ fn parts(touches: &[Touch], is_save: bool) -> Vec<Part> {
     let mut order: Vec<&Touch> = touches.iter().collect();
     order.sort_by_key(|touch| (touch.file, touch.process, touch.start));
     let mut parts: Vec<Part> = Vec::new();
-    let mut open = 0_i64;
+    let mut open = 0_u64;
     for touch in order {
         let is_same = parts.last().is_some_and(|part: &Part| {
             (part.touch.file, part.touch.process) == (touch.file, touch.process)
@@ -183,7 +185,9 @@ fn parts(touches: &[Touch], is_save: bool) -> Vec<Part> {
             open = 0;
         }
         let goes_on = is_same && (open > 0 || touch.opens == 0);
-        open = (open + touch.opens as i64 - touch.closes as i64).max(0);
+        open = open
+            .saturating_add(touch.opens)
+            .saturating_sub(touch.closes);
         match parts.last_mut() {
             Some(part) if goes_on => part.go_on(touch),
             _ => parts.extend(split(touch, is_save)),
@@ -196,13 +200,13 @@ impl Part {
     fn go_on(&mut self, touch: &Touch) {
         let own = &mut self.touch;
         own.end = own.end.max(touch.end);
-        own.bytes += touch.bytes;
-        own.calls += touch.calls;
-        own.data_ns += touch.data_ns;
-        own.meta_ns += touch.meta_ns;
-        own.syncs += touch.syncs;
-        own.sync_ns += touch.sync_ns;
-        own.mmaps += touch.mmaps;
+        saturating_add(&mut own.bytes, touch.bytes);
+        saturating_add(&mut own.calls, touch.calls);
+        saturating_add(&mut own.data_ns, touch.data_ns);
+        saturating_add(&mut own.meta_ns, touch.meta_ns);
+        saturating_add(&mut own.syncs, touch.syncs);
+        saturating_add(&mut own.sync_ns, touch.sync_ns);
+        saturating_add(&mut own.mmaps, touch.mmaps);
         own.extent = own.extent.max(touch.extent);
         own.last_write = own.last_write.max(touch.last_write);
     }
@@ -215,16 +219,19 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
         is_exact: true,
     };
     let times = if is_save && touch.extent > 0 {
-        (touch.bytes + touch.extent / 2) / touch.extent
+        touch.bytes.saturating_add(touch.extent / 2) / touch.extent
     } else {
         1
     };
     let times = times.min(touch.opens);
-    let Some((first_end, last_start)) = touch.between.filter(|_| times > 1) else {
+    let Some((first_end, last_start)) = touch.between.filter(|_| (2..=MAX_SAVES).contains(&times))
+    else {
         return vec![whole];
     };
     let step = (last_start - first_end) / times as i64;
-    let share = |value: u64, index: u64| value * (index + 1) / times - value * index / times;
+    let upto =
+        |value: u64, index: u64| (u128::from(value) * u128::from(index) / u128::from(times)) as u64;
+    let share = |value: u64, index: u64| upto(value, index + 1) - upto(value, index);
     let part = |index: u64| {
         let (start, end) = match index {
             0 => (touch.start, first_end),
@@ -348,7 +355,9 @@ fn rounds(model: &Model, uses: &Uses, key: &Key, parts: &[&Part], is_save: bool)
         let again = is_save
             && earlier.is_some_and(|(by, of, before)| {
                 let size = uses.sizes[file as usize];
-                by == process || of != file || before + bytes > size + size / SMALL_PART_RATIO
+                by == process
+                    || of != file
+                    || bytes.saturating_add(before) > size.saturating_add(size / SMALL_PART_RATIO)
             });
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
         let again = again || !is_save && event.as_ref().is_some_and(is_behind);
@@ -362,7 +371,7 @@ fn rounds(model: &Model, uses: &Uses, key: &Key, parts: &[&Part], is_save: bool)
             }
         }
         let before = used.get(path).map_or(0, |(_, _, before)| *before);
-        used.insert(path, (process, file, before + bytes));
+        used.insert(path, (process, file, bytes.saturating_add(before)));
     }
     events.extend(event);
     events
@@ -435,8 +444,8 @@ fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
         };
         if let Some(event) = events.iter_mut().rev().find(is_behind) {
             event.end = event.end.max(sync.end);
-            event.syncs += sync.syncs;
-            event.sync_ns += sync.ns;
+            saturating_add(&mut event.syncs, sync.syncs);
+            saturating_add(&mut event.sync_ns, sync.ns);
             event.processes.insert(sync.process);
         }
     }
@@ -444,7 +453,7 @@ fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
 
 /// Names the events, and leaves out those in which nothing moved.
 fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
-    events.retain(|event| event.bytes + event.mmaps > 0);
+    events.retain(|event| event.bytes > 0 || event.mmaps > 0);
     for event in events {
         let largest = event
             .files

@@ -87,7 +87,7 @@ impl Span {
     pub fn add(&mut self, other: &Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
-        self.ns += other.ns;
+        saturating_add(&mut self.ns, other.ns);
     }
 
     /// From when to when the merged time is. The end of a call also accounts for other calls in flight: if one of them
@@ -121,6 +121,13 @@ impl Extent {
         Self::Known { first, last }
     }
 
+    /// Adds calls that amount to `flow`.
+    fn extend(&mut self, flow: &Flow, counters: &Counters) {
+        if !flow.io.is_zero() {
+            *self = self.join(Self::of(counters));
+        }
+    }
+
     /// Of both.
     fn join(self, other: Self) -> Self {
         match (self, other) {
@@ -140,6 +147,15 @@ impl Extent {
     }
 }
 
+/// What one process did in a step, with its calls that opened no file.
+#[derive(Clone, Copy, Debug)]
+pub struct OfProcess {
+    pub process: u32,
+    pub flow: Flow,
+    /// When it did it.
+    pub extent: Extent,
+}
+
 /// One step: what was counted between two drains.
 #[derive(Clone, Debug)]
 pub struct Slice {
@@ -150,8 +166,8 @@ pub struct Slice {
     pub phases: [Flow; Phase::ALL.len()],
     /// By process and the place of the phase, where there is merged time.
     pub merged: Vec<((u32, usize), Span)>,
-    /// By process, with its calls that opened no file.
-    pub processes: Vec<(u32, Flow)>,
+    /// In order of their index.
+    pub processes: Vec<OfProcess>,
     /// When it was done, by the place of the phase; then of calls that opened no file.
     pub extents: [Extent; Phase::ALL.len() + 1],
 }
@@ -167,7 +183,7 @@ pub struct Series {
 pub(super) struct Filling {
     bounds: Option<(i64, i64)>,
     phases: [Flow; Phase::ALL.len()],
-    processes: BTreeMap<u32, Flow>,
+    processes: BTreeMap<u32, (Flow, Extent)>,
     extents: [Extent; Phase::ALL.len() + 1],
     /// By process and phase.
     merged: BTreeMap<(u32, usize), Span>,
@@ -188,9 +204,11 @@ impl Filling {
             self.close();
             self.bounds = Some(bounds);
         }
-        self.processes.entry(process).or_default().add(&flow);
+        let (of_process, extent) = self.processes.entry(process).or_default();
+        of_process.add(&flow);
+        extent.extend(&flow, counters);
         if phases.is_empty() {
-            self.extend(Phase::ALL.len(), &flow, counters);
+            self.extents[Phase::ALL.len()].extend(&flow, counters);
         }
         let apart = (phases.len() > 1).then(|| {
             let (reads, rest) = split(counters);
@@ -204,18 +222,12 @@ impl Filling {
             };
             let phase = usize::from(phase.code()) - 1;
             self.phases[phase].add(&part);
-            self.extend(phase, &part, counters);
+            self.extents[phase].extend(&part, counters);
             let span = Span::of(counters, part.io.merged_ns);
             if span.ns > 0 {
                 let entry = self.merged.entry((process, phase));
                 entry.and_modify(|known| known.add(&span)).or_insert(span);
             }
-        }
-    }
-
-    fn extend(&mut self, place: usize, flow: &Flow, counters: &Counters) {
-        if !flow.io.is_zero() {
-            self.extents[place] = self.extents[place].join(Extent::of(counters));
         }
     }
 
@@ -228,7 +240,14 @@ impl Filling {
             end_ns,
             phases: std::mem::take(&mut self.phases),
             merged: std::mem::take(&mut self.merged).into_iter().collect(),
-            processes: std::mem::take(&mut self.processes).into_iter().collect(),
+            processes: std::mem::take(&mut self.processes)
+                .into_iter()
+                .map(|(process, (flow, extent))| OfProcess {
+                    process,
+                    flow,
+                    extent,
+                })
+                .collect(),
             extents: std::mem::take(&mut self.extents),
         });
     }

@@ -10,6 +10,7 @@ use iotrace_model::{
     Model,
     counters::{
         BYTES_READ, Counters, MAJOR_FAULT_NS, META_NS, OPENS, READ_NS, STATS, saturating_add,
+        saturating_sum,
     },
 };
 use iotrace_phases::{
@@ -63,9 +64,9 @@ impl Startup {
         let mut by_process = vec![0; model.processes().len()];
         for (key, count) in model.failures().all() {
             if key.errno == ENOENT && op::looks_up(key.op as usize) {
-                startup.not_found += count.calls;
-                startup.not_found_ns += count.ns;
-                by_process[key.process as usize] += count.calls;
+                saturating_add(&mut startup.not_found, count.calls);
+                saturating_add(&mut startup.not_found_ns, count.ns);
+                saturating_add(&mut by_process[key.process as usize], count.calls);
             }
         }
         let all = by_process.into_iter().enumerate();
@@ -91,17 +92,17 @@ impl Startup {
 
     /// Calls that looked for a file which is not there, in directories that are not known.
     pub fn unlisted(&self) -> u64 {
-        let listed = self.searched.iter().map(|searched| searched.calls).sum();
+        let listed = saturating_sum(self.searched.iter().map(|searched| searched.calls));
         self.not_found.saturating_sub(listed)
     }
 
     fn add(&mut self, process: u32, counters: &Counters) {
         let v = &counters.v;
-        self.opens += v[OPENS];
-        self.stats += v[STATS];
-        self.bytes_read += v[BYTES_READ];
-        self.meta_ns += v[META_NS];
-        self.read_ns += v[READ_NS];
+        saturating_add(&mut self.opens, v[OPENS]);
+        saturating_add(&mut self.stats, v[STATS]);
+        saturating_add(&mut self.bytes_read, v[BYTES_READ]);
+        saturating_add(&mut self.meta_ns, v[META_NS]);
+        saturating_add(&mut self.read_ns, v[READ_NS]);
         if v[MAJOR_FAULT_NS] > 0 {
             let faults = self.fault_ns.entry(process).or_default();
             saturating_add(faults, v[MAJOR_FAULT_NS]);
@@ -123,8 +124,8 @@ fn searched(model: &Model) -> Vec<Searched> {
             ns: 0,
             processes: 0,
         });
-        searched.calls += count.calls;
-        searched.ns += count.ns;
+        saturating_add(&mut searched.calls, count.calls);
+        saturating_add(&mut searched.ns, count.ns);
         searched.processes += 1;
     }
     let mut all: Vec<Searched> = by_path.into_values().collect();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iotrace_model::counters::{Counters, Merge, TABLE};
+use iotrace_model::counters::{Counters, Merge, TABLE, saturating_add};
 
 /// A sum of counters. The tables of one file hold 32 values; those of a sum hold all that its files' tables hold.
 pub struct Sum {
@@ -62,7 +62,7 @@ impl Sum {
 
 fn count(into: &mut HashMap<u64, u64>, from: impl Iterator<Item = (u64, u64)>) {
     for (value, calls) in from {
-        *into.entry(value).or_default() += calls;
+        saturating_add(into.entry(value).or_default(), calls);
     }
 }
 

@@ -347,12 +347,13 @@ impl Pass<'_> {
     fn rounds(&self, place: (u32, u32), pieces: &[Counters]) -> Vec<Counters> {
         let is_stored = self.stored.contains(&place);
         let moves = |counters: &Counters| {
-            counters.calls(op::is_write) + counters.calls(op::is_file_sync) > 0
+            counters.calls(op::is_write) > 0
+                || counters.calls(op::is_file_sync) > 0
                 || is_stored && counters.v[MMAPS] > 0
         };
         let size = self.uses.sizes[place.1 as usize];
-        let written: u64 = pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]).sum();
-        let is_rewritten = size > 0 && written > size + size / 10;
+        let written = saturating_sum(pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]));
+        let is_rewritten = size > 0 && written > size.saturating_add(size / 10);
         let mut rounds: Vec<Counters> = Vec::new();
         // What came before the first write since the last round: an open, mostly.
         let mut before: Option<Counters> = None;
@@ -480,7 +481,7 @@ impl Pass<'_> {
             is_exact: opens <= 1,
         };
         if bytes == 0 {
-            if v[BYTES_WRITTEN] == 0 && opens + whole.closes > 0 {
+            if v[BYTES_WRITTEN] == 0 && (opens > 0 || whole.closes > 0) {
                 self.uses.unread.push(whole);
             }
             return;
@@ -559,14 +560,14 @@ impl Pass<'_> {
             counters.calls(op::is_read),
             counters.calls(op::is_file_sync),
         );
-        let is_the_end = v[CLOSES] > 0 && v[OPENS] + reads + v[MMAPS] == 0;
+        let is_the_end = v[CLOSES] > 0 && [v[OPENS], reads, v[MMAPS]] == [0; 3];
         let is_stored = v[MMAPS] > 0 && self.stored.contains(&(process, file));
-        if calls + syncs + v[RENAMES] == 0 && !is_the_end && !is_stored {
+        if [calls, syncs, v[RENAMES]] == [0; 3] && !is_the_end && !is_stored {
             return None;
         }
         let touch = self.touch(file, process, counters, v[FIRST_WRITE]);
         // What else was done with the file since (it was read back, removed) is no part of the save.
-        let is_only_saved = reads + v[UNLINKS] + v[STATS] == 0;
+        let is_only_saved = [reads, v[UNLINKS], v[STATS]] == [0; 3];
         let has_stamps = v[LAST_WRITE] != 0 || v[LAST_CLOSE] != 0;
         let end = if has_stamps && !is_only_saved {
             self.at(v[LAST_WRITE].max(v[LAST_CLOSE]))

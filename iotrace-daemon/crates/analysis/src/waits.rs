@@ -261,7 +261,7 @@ impl Waits {
         let exposed = Exposed {
             threads: judged.len() as u64,
             spent,
-            starting: self.judged().iter().map(Waiter::starting).sum(),
+            starting: saturating_sum(self.judged().iter().map(Waiter::starting)),
             improvable: improvable.max().unwrap_or(0),
         };
         let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 use iotrace_common::{key::FileId, op};
 
 use super::Export;
-use iotrace_model::{Row, input::ProcessId};
+use iotrace_model::{Row, counters::saturating_add, input::ProcessId};
 use iotrace_phases::{phase::Phase, used::Used};
 use iotrace_recording::{
     Error,
@@ -95,7 +95,8 @@ impl Export<'_> {
             missing.filtered |= !trace.about.filter.is_empty();
             for of_process in &trace.about.missing {
                 if place(of_process.pid, of_process.start_key).is_some() {
-                    missing.operations += of_process.lost + of_process.left_out;
+                    saturating_add(&mut missing.operations, of_process.lost);
+                    saturating_add(&mut missing.operations, of_process.left_out);
                 }
             }
             for traced in trace.rows() {

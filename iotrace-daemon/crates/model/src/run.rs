@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::counters::saturating_sum;
+
 /// What was traced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -188,17 +190,17 @@ pub struct TraceMissing {
 impl TraceRun {
     /// Operations that were lost.
     pub fn lost(&self) -> u64 {
-        self.missing.iter().map(|missing| missing.lost).sum()
+        saturating_sum(self.missing.iter().map(|missing| missing.lost))
     }
 
     /// Operations that were left out since the trace had reached its size.
     pub fn left_out(&self) -> u64 {
-        self.missing.iter().map(|missing| missing.left_out).sum()
+        saturating_sum(self.missing.iter().map(|missing| missing.left_out))
     }
 
     /// Share of the lost among all that were to be traced, 0 to 1.
     pub fn lost_share(&self) -> f64 {
-        let all = self.operations + self.lost() + self.left_out();
+        let all = saturating_sum([self.operations, self.lost(), self.left_out()]);
         self.lost() as f64 / all.max(1) as f64
     }
 }

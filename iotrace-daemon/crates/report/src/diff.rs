@@ -8,7 +8,7 @@ use iotrace_analysis::{
     findings::{Finding, Value},
     saves::Event,
 };
-use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN, Counters, FAILURES};
+use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN, Counters, FAILURES, saturating_sum};
 
 /// What a number is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,7 +258,7 @@ fn count(name: &'static str, number: u64) -> Number {
 
 /// Saves or loads.
 fn events(events: &[Event], are_saves: bool) -> Vec<Number> {
-    let sum = |of: fn(&Event) -> u64| events.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Event) -> u64| saturating_sum(events.iter().map(of));
     let ns = sum(Event::ns);
     let there = |value: f64| (!events.is_empty()).then_some(value);
     let rate = sum(|event| event.bytes) as f64 * 1e9 / ns.max(1) as f64;
@@ -298,7 +298,7 @@ fn events(events: &[Event], are_saves: bool) -> Vec<Number> {
     ];
     if are_saves {
         let pauses = events.iter().filter_map(|event| event.training_pause_ns);
-        let pauses = pauses.reduce(|sum, pause| sum + pause);
+        let pauses = pauses.reduce(u64::saturating_add);
         numbers.extend([
             (
                 "fsync_seconds",
@@ -324,9 +324,10 @@ fn epochs(report: &Report<'_>) -> Vec<Number> {
         u64::try_from(epoch.end - epoch.start).ok()
     };
     let later: Vec<u64> = (1..epochs.len()).filter_map(ns).collect();
-    let mean = (!later.is_empty()).then(|| later.iter().sum::<u64>() as f64 / later.len() as f64);
-    let bytes: u64 = epochs.iter().map(|epoch| epoch.bytes).sum();
-    let read_ns: u64 = epochs.iter().map(|epoch| epoch.read_ns).sum();
+    let mean = (!later.is_empty())
+        .then(|| saturating_sum(later.iter().copied()) as f64 / later.len() as f64);
+    let bytes = saturating_sum(epochs.iter().map(|epoch| epoch.bytes));
+    let read_ns = saturating_sum(epochs.iter().map(|epoch| epoch.read_ns));
     let there = |value: f64| (!epochs.is_empty()).then_some(value);
     vec![
         (

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{FileSum, Report};
 use iotrace_model::counters::{
-    BYTES_READ, BYTES_WRITTEN, Counters, MERGED_META_NS, MERGED_READ_NS, MERGED_WRITE_NS, META_NS,
-    READ_NS, SYNC_NS, WRITE_NS,
+    Counters, MERGED_META_NS, MERGED_READ_NS, MERGED_WRITE_NS, META_NS, READ_NS, SYNC_NS, WRITE_NS,
+    saturating_add, saturating_sum,
 };
 
 /// Upper bounds of the size classes, bytes; the last class has none.
@@ -40,10 +40,10 @@ pub struct Category {
 impl Category {
     fn add(&mut self, file: &FileSum) {
         self.files += 1;
-        self.bytes += file.size;
+        saturating_add(&mut self.bytes, file.size);
         self.largest_bytes = self.largest_bytes.max(file.size);
-        self.bytes_read += file.io.bytes_read;
-        self.bytes_written += file.io.bytes_written;
+        saturating_add(&mut self.bytes_read, file.io.bytes_read);
+        saturating_add(&mut self.bytes_written, file.io.bytes_written);
     }
 
     /// Mean size, bytes.
@@ -147,7 +147,7 @@ pub struct FileCounts {
 impl FileCounts {
     /// Bytes per second, by the time of the slowest process; `None` without such time.
     pub fn bandwidth(&self) -> Option<f64> {
-        let bytes = self.all.bytes_read + self.all.bytes_written;
+        let bytes = self.all.bytes_read.saturating_add(self.all.bytes_written);
         (self.slowest.ns > 0).then(|| bytes as f64 * 1e9 / self.slowest.ns as f64)
     }
 }
@@ -166,8 +166,8 @@ impl Share {
     pub(super) fn of(process: u32, counters: &Counters) -> Self {
         Self {
             process,
-            ns: file_ns(counters).iter().sum(),
-            bytes: counters.v[BYTES_READ] + counters.v[BYTES_WRITTEN],
+            ns: saturating_sum(file_ns(counters)),
+            bytes: counters.bytes(),
         }
     }
 }
@@ -201,14 +201,14 @@ impl Report<'_> {
             from = end;
         }
         for (process, sum) in (0..).zip(&self.processes) {
-            let ns = sum.file_ns.iter().sum();
+            let ns = saturating_sum(sum.file_ns);
             if sum.files > 0 {
                 counts.processes += 1;
             }
             let [read, write, meta] = sum.file_ns;
-            counts.read_ns += read;
-            counts.write_ns += write;
-            counts.meta_ns += meta;
+            saturating_add(&mut counts.read_ns, read);
+            saturating_add(&mut counts.write_ns, write);
+            saturating_add(&mut counts.meta_ns, meta);
             if ns > counts.slowest.ns {
                 counts.slowest = Slowest { process, ns };
             }

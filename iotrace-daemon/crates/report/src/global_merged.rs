@@ -8,7 +8,11 @@ use iotrace_common::{global_merged, phases::COUNT};
 use super::{Report, merged::Merged};
 use iotrace_analysis::phases::split;
 use iotrace_analysis::series::Slice;
-use iotrace_model::{IoTotals, PhaseSet, counters::saturating_add, history::Bounds};
+use iotrace_model::{
+    IoTotals, PhaseSet,
+    counters::{saturating_add, saturating_sum},
+    history::Bounds,
+};
 use iotrace_phases::{phase::Phase, used::Used};
 
 /// Time in calls that the report has in another phase than the kernel side, or may have; by the number of the phase.
@@ -81,14 +85,14 @@ impl Report<'_> {
         let (mut most, mut sum, mut uncertain) = (0, 0, 0);
         for time in nodes {
             most = time.ns.max(most);
-            sum += time.ns;
-            uncertain += time.uncertain_ns;
+            saturating_add(&mut sum, time.ns);
+            saturating_add(&mut uncertain, time.uncertain_ns);
         }
         let (into, out_of) = self.moved_between(&is_chosen);
-        let doubt = if into + out_of > 0 { uncertain } else { 0 };
-        let at_least = most.saturating_sub(out_of + doubt);
-        let at_most = sum + into + doubt;
-        if most == sum && into + out_of == 0 {
+        let doubt = if into > 0 || out_of > 0 { uncertain } else { 0 };
+        let at_least = most.saturating_sub(out_of.saturating_add(doubt));
+        let at_most = saturating_sum([sum, into, doubt]);
+        if most == sum && into == 0 && out_of == 0 {
             return Merged {
                 at_least,
                 at_most,
@@ -127,7 +131,7 @@ impl Report<'_> {
                 let known = self.bounded(Merged {
                     at_least: known.0,
                     at_most: known.1,
-                    in_calls: chosen.map(|(_, flow)| flow.io.ns).sum(),
+                    in_calls: saturating_sum(chosen.map(|(_, flow)| flow.io.ns)),
                     uncertain: None,
                 });
                 (known.at_least, known.at_most)

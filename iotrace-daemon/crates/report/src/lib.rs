@@ -44,7 +44,10 @@ pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, uni
 
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
 use iotrace_model::{
-    FailureCount, FailureKey, IoTotals, Model, Row, counters::Counters, input::Place, run::Run,
+    FailureCount, FailureKey, IoTotals, Model, Row,
+    counters::{Counters, saturating_add},
+    input::Place,
+    run::Run,
     timeline::Segment,
 };
 use iotrace_phases::{
@@ -255,7 +258,7 @@ impl<'a> Report<'a> {
             if !self.model.file(row.file).is_directory() {
                 process.files += 1;
                 for (all, own) in process.file_ns.iter_mut().zip(file_ns(&counters)) {
-                    *all += own;
+                    saturating_add(all, own);
                 }
                 shares.push(Share::of(row.process, &counters));
                 process.phases.add_file(of_row);

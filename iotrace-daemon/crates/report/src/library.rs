@@ -7,7 +7,7 @@ use iotrace_common::library::{Calls, FUNCTIONS, NAMES, class};
 use super::Report;
 use iotrace_model::{
     IoTotals,
-    counters::{READS, WRITES},
+    counters::{READS, WRITES, saturating_add},
     library::{Range, add},
 };
 
@@ -94,7 +94,9 @@ impl Report<'_> {
         let mut calls: HashMap<&[u8], u64> = HashMap::new();
         for row in self.model.rows() {
             let v = row.cell.total().v;
-            *calls.entry(self.model.file(row.file).path).or_default() += v[READS] + v[WRITES];
+            let of_file = calls.entry(self.model.file(row.file).path).or_default();
+            saturating_add(of_file, v[READS]);
+            saturating_add(of_file, v[WRITES]);
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
         for (subject, sum) in &mut sums {
@@ -120,7 +122,7 @@ impl Report<'_> {
                 continue;
             };
             sum.count += 1;
-            sum.ns += ns;
+            saturating_add(&mut sum.ns, ns);
             sum.shortest_ns = sum.shortest_ns.min(ns);
             sum.longest_ns = sum.longest_ns.max(ns);
             sum.io.add(&range.done);

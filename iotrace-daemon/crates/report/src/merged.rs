@@ -7,7 +7,7 @@ use super::Report;
 use iotrace_analysis::merged::of_slices;
 use iotrace_analysis::phases::PhaseSums;
 use iotrace_model::{
-    counters::{Counters, UNION_READ_NS, UNION_WRITE_NS},
+    counters::{Counters, UNION_READ_NS, UNION_WRITE_NS, saturating_sum},
     run::CallInFlight,
 };
 use iotrace_phases::{
@@ -29,7 +29,7 @@ pub struct Merged {
 impl Merged {
     /// Of one process.
     pub fn of(counters: &Counters) -> Self {
-        let ns = counters.v[UNION_READ_NS] + counters.v[UNION_WRITE_NS];
+        let ns = counters.v[UNION_READ_NS].saturating_add(counters.v[UNION_WRITE_NS]);
         Self {
             at_least: ns,
             at_most: ns,
@@ -104,7 +104,7 @@ impl Report<'_> {
     pub(super) fn merged(&self, is_chosen: impl Fn(Phase) -> bool) -> Merged {
         let chosen = Phase::ALL.into_iter().filter(|phase| is_chosen(*phase));
         let sums = chosen.filter_map(|phase| self.phases.get(phase));
-        let in_calls = sums.map(|sum| sum.sum.counters.nanoseconds()).sum();
+        let in_calls = saturating_sum(sums.map(|sum| sum.sum.counters.nanoseconds()));
         let slices = &self.analysis.series.slices;
         let (at_least, at_most) = of_slices(slices, self.run.duration_ns, &is_chosen);
         let known = Merged {
@@ -122,7 +122,7 @@ impl Report<'_> {
         let calls = self.run.in_flight.iter();
         let calls = calls.filter(|call| self.phase_of(call).name() == name);
         let calls = calls.filter(|call| pid.is_none_or(|pid| pid == call.pid));
-        calls.map(|call| call.ns).sum()
+        saturating_sum(calls.map(|call| call.ns))
     }
 
     /// The phase of a call that had not returned: as the kernel side sorted its file, else as its path says.

@@ -4,7 +4,7 @@ use iotrace_common::diag;
 
 use super::Report;
 use iotrace_analysis::series::Flow;
-use iotrace_model::run::RAW;
+use iotrace_model::{counters::saturating_add, run::RAW};
 use iotrace_recording::Node;
 
 /// What one node did.
@@ -53,8 +53,11 @@ impl<'a> Report<'a> {
                     .get(phase)
                     .map_or(0, |sum| sum.sum.counters.v[counter])
             };
-            node.training_read += of(Phase::Training, BYTES_READ);
-            node.checkpoint_written += of(Phase::Checkpoint, BYTES_WRITTEN);
+            saturating_add(&mut node.training_read, of(Phase::Training, BYTES_READ));
+            saturating_add(
+                &mut node.checkpoint_written,
+                of(Phase::Checkpoint, BYTES_WRITTEN),
+            );
         }
         sums
     }

@@ -6,6 +6,7 @@
 
 use super::{Report, merged::Merged};
 use iotrace_analysis::{merged::of_slices, series::Slice};
+use iotrace_model::counters::saturating_add;
 use iotrace_phases::phase::Phase;
 
 /// How long calls of a phase and computing of other threads went on at one time, nanoseconds.
@@ -41,11 +42,11 @@ impl Window {
         Self {
             start: self.start.min(later.start),
             end: self.end.max(later.end),
-            looked: self.looked + later.looked,
-            computing: self.computing + later.computing,
-            beside: self.beside + later.beside,
-            at_least: self.at_least + later.at_least,
-            at_most: self.at_most + later.at_most,
+            looked: self.looked.saturating_add(later.looked),
+            computing: self.computing.saturating_add(later.computing),
+            beside: self.beside.saturating_add(later.beside),
+            at_least: self.at_least.saturating_add(later.at_least),
+            at_most: self.at_most.saturating_add(later.at_most),
             first: match (self.first, later.first) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
@@ -88,12 +89,17 @@ fn arrange(mut windows: Vec<Window>) -> Vec<Window> {
 }
 
 fn sum(windows: Vec<Window>) -> Overlapped {
-    let (mut at_least, mut at_most, mut earlier) = (0, 0, 0);
+    let (mut at_least, mut at_most, mut earlier) = (0_i64, 0_i64, 0);
     for window in arrange(windows) {
         let before = window.before();
-        let both = window.at_least - before + window.computing - window.length();
-        at_least += both.max(0);
-        at_most += window.at_most.min(window.beside + before.min(earlier));
+        let both = window
+            .at_least
+            .saturating_sub(before)
+            .saturating_add(window.computing)
+            .saturating_sub(window.length());
+        at_least = both.max(0).saturating_add(at_least);
+        let beside = window.beside.saturating_add(before.min(earlier));
+        at_most = window.at_most.min(beside).saturating_add(at_most);
         earlier = window.beside;
     }
     let at_most = at_most.max(0) as u64;
@@ -101,6 +107,11 @@ fn sum(windows: Vec<Window>) -> Overlapped {
         at_least: (at_least as u64).min(at_most),
         at_most,
     }
+}
+
+/// A length with a sign.
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 impl Report<'_> {
@@ -119,7 +130,7 @@ impl Report<'_> {
         for node in 0..nodes {
             let one = sum(self.windows(node, &is_chosen));
             all.at_least = all.at_least.max(one.at_least);
-            all.at_most += one.at_most;
+            saturating_add(&mut all.at_most, one.at_most);
         }
         let at_most = all.at_most.min(merged.at_most);
         Some(Overlapped {
@@ -136,9 +147,9 @@ impl Report<'_> {
             .map(|computed| Window {
                 start: computed.bounds.start - start,
                 end: computed.bounds.end - start,
-                looked: computed.length_ns as i64,
-                computing: computed.at_least_ns as i64,
-                beside: computed.beside_at_most_ns as i64,
+                looked: signed(computed.length_ns),
+                computing: signed(computed.at_least_ns),
+                beside: signed(computed.beside_at_most_ns),
                 at_least: 0,
                 at_most: 0,
                 first: None,
@@ -180,8 +191,8 @@ impl Report<'_> {
             looked: 0,
             computing: 0,
             beside: 0,
-            at_least: at_least as i64,
-            at_most: at_most as i64,
+            at_least: signed(at_least),
+            at_most: signed(at_most),
             first: Some(self.run.clock.unix_ns(first) - self.run.start_unix_ns),
         })
     }

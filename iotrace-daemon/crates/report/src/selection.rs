@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Report, merged::Merged, text::units::count};
 use iotrace_analysis::{findings::LOOKED_AT, part::Part};
-use iotrace_model::{Model, run::Run};
+use iotrace_model::{Model, counters::saturating_sum, run::Run};
 use iotrace_phases::{
     Classifier,
     path_glob::{FileChoice, PathGlob},
@@ -41,7 +41,7 @@ impl Selection {
         let recorded_files = used_files(model);
         let processes = model.processes().iter();
         let no_file = processes.flat_map(|process| [&process.path_only, &process.overflow]);
-        let no_file_operations = no_file.map(|cell| cell.total().operations()).sum();
+        let no_file_operations = saturating_sum(no_file.map(|cell| cell.total().operations()));
         let part = Part::new(choice, model, run, classifier);
         let texts = |globs: &[PathGlob]| globs.iter().map(|glob| glob.text().to_owned()).collect();
         let about = Selected {

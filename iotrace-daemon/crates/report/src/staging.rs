@@ -7,7 +7,7 @@ use super::Report;
 use iotrace_analysis::page_cache;
 use iotrace_model::{
     Row,
-    counters::{BYTES_READ, BYTES_WRITTEN, READ_NS},
+    counters::{BYTES_READ, BYTES_WRITTEN, READ_NS, saturating_add},
 };
 
 /// Bytes per second at which the page cache serves reads, if no file of the run tells.
@@ -71,7 +71,7 @@ impl Report<'_> {
                 staging.unlistable += 1;
                 continue;
             }
-            staging.all_storage_ns += storage_ns;
+            saturating_add(&mut staging.all_storage_ns, storage_ns);
             staging.all_files += 1;
             candidates.push(Staged {
                 file: index,
@@ -87,9 +87,9 @@ impl Report<'_> {
             other.cmp(&own).then(a.file.cmp(&b.file))
         });
         for one in candidates {
-            if staging.bytes + one.bytes <= room_bytes {
-                staging.bytes += one.bytes;
-                staging.storage_ns += one.storage_ns;
+            if one.bytes <= room_bytes - staging.bytes {
+                saturating_add(&mut staging.bytes, one.bytes);
+                saturating_add(&mut staging.storage_ns, one.storage_ns);
                 staging.files.push(one);
             }
         }
@@ -126,9 +126,9 @@ impl Report<'_> {
                 return None;
             }
             size = size.max(iotrace_analysis::uses::extent(&counters));
-            read += counters.v[BYTES_READ];
-            fetched += counters.fetched_by_reads();
-            ns += counters.v[READ_NS];
+            saturating_add(&mut read, counters.v[BYTES_READ]);
+            saturating_add(&mut fetched, counters.fetched_by_reads());
+            saturating_add(&mut ns, counters.v[READ_NS]);
             file = Some(row.file);
         }
         let is_told = page_cache::goes_through(self.model, file?);
@@ -150,8 +150,8 @@ impl Report<'_> {
             let counters = row.cell.total();
             let is_told = counters.v[BYTES_READ] > 0 && counters.fetched_by_reads() == 0;
             if is_told && page_cache::goes_through(self.model, row.file) {
-                bytes += counters.v[BYTES_READ];
-                ns += counters.v[READ_NS];
+                saturating_add(&mut bytes, counters.v[BYTES_READ]);
+                saturating_add(&mut ns, counters.v[READ_NS]);
             }
         }
         match bytes >= MIN_CACHED_BYTES && ns > 0 {

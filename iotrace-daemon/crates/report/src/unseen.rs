@@ -131,13 +131,13 @@ impl Report<'_> {
             rows.map(|row| (row.file, row.cell.total().v))
         };
         for (file, v) in counters().filter(|(_, v)| v[DIRECT_OPENS] > 0) {
-            *opens.entry(file).or_default() += v[DIRECT_OPENS];
+            saturating_add(opens.entry(file).or_default(), v[DIRECT_OPENS]);
         }
         if opens.is_empty() {
             return Direct::default();
         }
         for (file, v) in counters() {
-            if calls(&v, op::moves_bytes) + v[MMAPS] > 0 {
+            if calls(&v, op::moves_bytes) > 0 || v[MMAPS] > 0 {
                 opens.remove(&file);
             }
         }
@@ -147,7 +147,7 @@ impl Report<'_> {
         paths.truncate(MAX_NAMES);
         Direct {
             files: opens.len() as u64,
-            opens: opens.values().sum(),
+            opens: saturating_sum(opens.values().copied()),
             paths,
         }
     }

@@ -18,7 +18,7 @@ use iotrace_analysis::{
     waits::{Exposed, Spent},
 };
 use iotrace_model::{
-    counters::{Counters, MAJOR_FAULT_NS},
+    counters::{Counters, MAJOR_FAULT_NS, saturating_sum},
     groups::Groups,
     run::Target,
     waits::Leaf,
@@ -218,7 +218,7 @@ impl Report<'_> {
         });
         let operations = self.totals.counters.operations();
         let is_recorded = operations > 0 || faults.at_most > 0 || !self.run.in_flight.is_empty();
-        let lost: u64 = self.losses(true).values().sum();
+        let lost = saturating_sum(self.losses(true).into_values());
         let is_known = lost as f64 <= operations as f64 * MAX_LOST_SHARE;
         let is_small = (at_most_ns as f64) < run as f64 * MAX_UNBOUND_SHARE;
         let exposed = self.analysis.waits.exposed(self.run);
@@ -250,7 +250,7 @@ impl Report<'_> {
         let run = self.run.duration_ns;
         Merged {
             at_least: faults.clone().max().unwrap_or(0).min(run),
-            at_most: faults.sum::<u64>().min(run),
+            at_most: saturating_sum(faults).min(run),
             ..Merged::default()
         }
     }

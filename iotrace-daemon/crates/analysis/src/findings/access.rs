@@ -7,7 +7,10 @@ use super::{
     thresholds::*,
 };
 use crate::epochs::Order;
-use iotrace_model::{counters::saturating_sum, paths::parent};
+use iotrace_model::{
+    counters::{saturating_add, saturating_sum},
+    paths::parent,
+};
 use iotrace_phases::phase::{Class, Phase};
 
 /// Phases whose calls are looked at: what libraries and the kernel's own files do is not the job's to change.
@@ -53,9 +56,9 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
         if is_small && few <= fact.opens * CALLS_OF_A_SMALL_FILE {
             continue;
         }
-        tiny += few;
-        all += many;
-        ns += if is_read { fact.read_ns } else { fact.write_ns };
+        saturating_add(&mut tiny, few);
+        saturating_add(&mut all, many);
+        saturating_add(&mut ns, if is_read { fact.read_ns } else { fact.write_ns });
     }
     let share = tiny as f64 / all.max(1) as f64;
     if (tiny as f64) < data.limit(TINY_CALLS) || share < data.limit(TINY_SHARE) {
@@ -160,11 +163,12 @@ pub fn small_files(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let mut size = 0;
     for fact in facts.of(Phase::Training).filter(|fact| fact.bytes_read > 0) {
         files += 1;
-        opens += fact.opens;
-        reads += fact.reads;
-        bytes += fact.bytes_read;
-        ns += fact.read_ns + fact.meta_ns;
-        size += data.uses.sizes[fact.file as usize];
+        saturating_add(&mut opens, fact.opens);
+        saturating_add(&mut reads, fact.reads);
+        saturating_add(&mut bytes, fact.bytes_read);
+        saturating_add(&mut ns, fact.read_ns);
+        saturating_add(&mut ns, fact.meta_ns);
+        saturating_add(&mut size, data.uses.sizes[fact.file as usize]);
     }
     let mean = size as f64 / files.max(1) as f64;
     if !is_shuffled
@@ -219,10 +223,10 @@ pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let (mut opens, mut files, mut bytes, mut read_ns, mut meta_ns) = (0_u64, 0_u64, 0, 0, 0);
     for fact in concerned() {
         files += 1;
-        opens += fact.sample_opens;
-        bytes += fact.sample_bytes;
-        read_ns += fact.sample_read_ns;
-        meta_ns += fact.sample_meta_ns;
+        saturating_add(&mut opens, fact.sample_opens);
+        saturating_add(&mut bytes, fact.sample_bytes);
+        saturating_add(&mut read_ns, fact.sample_read_ns);
+        saturating_add(&mut meta_ns, fact.sample_meta_ns);
     }
     if (opens as f64) < data.limit(SAMPLE_OPENS) {
         return None;

@@ -13,7 +13,7 @@ use crate::{
 };
 use iotrace_common::diag;
 use iotrace_model::{
-    counters::{BYTES_READ, BYTES_WRITTEN, MMAPS},
+    counters::{BYTES_READ, BYTES_WRITTEN, MMAPS, saturating_add, saturating_sum},
     groups::Groups,
     paths::{name, parent},
 };
@@ -139,7 +139,7 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
         if !is_tried {
             let reads = by_rank.entry(groups.of(visit.process)).or_default();
             reads.extend(reads_of(visit, data.uses.sizes[visit.file as usize]));
-            read_ns += visit.read_ns;
+            saturating_add(&mut read_ns, visit.read_ns);
         }
     }
     let mut ranks: Vec<FirstEpoch> = Vec::new();
@@ -164,10 +164,7 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
     for file in ranks.iter().flat_map(|rank| &rank.files) {
         *readers.entry(*file).or_default() += 1;
     }
-    let bytes: u64 = readers
-        .keys()
-        .map(|file| data.uses.sizes[*file as usize])
-        .sum();
+    let bytes = saturating_sum(readers.keys().map(|file| data.uses.sizes[*file as usize]));
     // Of the files that a rank has read: the share that any other one has read too.
     let reads: u64 = readers.values().sum();
     let met: u64 = readers.values().map(|ranks| ranks * (ranks - 1)).sum();
@@ -267,9 +264,9 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
     for row in data.model.rows() {
         let total = row.cell.total();
         let reach = reaches.entry(row.file).or_default();
-        reach.bytes += total.v[BYTES_READ];
+        saturating_add(&mut reach.bytes, total.v[BYTES_READ]);
         reach.extent = reach.extent.max(extent(&total));
-        reach.is_unknown |= total.v[MMAPS] + total.v[BYTES_WRITTEN] > 0;
+        reach.is_unknown |= total.v[MMAPS] > 0 || total.v[BYTES_WRITTEN] > 0;
     }
     let mut visits: Vec<&Visit> = data.uses.visits.iter().collect();
     visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
@@ -299,7 +296,7 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
     if given_up.is_empty() {
         return None;
     }
-    let unread = given_up.iter().map(|(_, unread)| unread).sum();
+    let unread = saturating_sum(given_up.iter().map(|(_, unread)| *unread));
     let sizes = given_up
         .iter()
         .map(|(file, _)| data.uses.sizes[*file as usize]);
@@ -314,7 +311,7 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
             ("files", Value::Count(given_up.len() as u64)),
             ("files_read_whole", Value::Count(siblings as u64)),
             ("epochs", Value::Count(epochs as u64)),
-            ("bytes_of_the_files", Value::Bytes(sizes.sum())),
+            ("bytes_of_the_files", Value::Bytes(saturating_sum(sizes))),
             ("bytes_never_read", Value::Bytes(unread)),
         ],
         subjects: largest(

@@ -124,7 +124,7 @@ impl Facts {
     fn add_sizes(&mut self, phase: Phase, counters: &Counters) {
         let sizes = self.sizes.entry(phase).or_default();
         for (size, calls) in counters.sizes.entries() {
-            *sizes.entry(*size).or_default() += calls;
+            saturating_add(sizes.entry(*size).or_default(), *calls);
         }
     }
 

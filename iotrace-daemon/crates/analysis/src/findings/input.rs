@@ -28,7 +28,7 @@ pub fn bound(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let (at_least, at_most) = of_slices(&data.uses.series.slices, data.run.duration_ns, |phase| {
         phase == Phase::Training
     });
-    let in_calls: u64 = facts.of(Phase::Training).map(|fact| fact.read_ns).sum();
+    let in_calls = saturating_sum(facts.of(Phase::Training).map(|fact| fact.read_ns));
     let groups = Groups::new(data.model);
     let mut readers: Vec<u32> = data.uses.visits.iter().map(|visit| visit.process).collect();
     readers.sort_unstable();
@@ -94,8 +94,9 @@ fn idle_share(data: &Data<'_>) -> Option<f64> {
     }
     let (mut busy, mut all) = (0, 0);
     for (process, read) in shares(&data.uses.visits, |process| process) {
-        busy += read.read_ns + data.model.computing().of_process(process)?;
-        all += u64::try_from(read.end - read.start).unwrap_or(0);
+        saturating_add(&mut busy, read.read_ns);
+        saturating_add(&mut busy, data.model.computing().of_process(process)?);
+        saturating_add(&mut all, u64::try_from(read.end - read.start).unwrap_or(0));
     }
     Some(1.0 - busy as f64 / all.max(1) as f64)
 }
@@ -110,9 +111,9 @@ pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
         let total = row.cell.total();
         let ns = total.v[MAJOR_FAULT_NS];
         if ns > 0 && matches!(phase, Phase::Training | Phase::Restore) {
-            *by_process.entry(row.process).or_insert(0_u64) += ns;
-            *files.entry(row.file).or_insert(0_u64) += ns;
-            faults += total.v[TIMED_MAJOR_FAULTS];
+            saturating_add(by_process.entry(row.process).or_insert(0_u64), ns);
+            saturating_add(files.entry(row.file).or_insert(0_u64), ns);
+            saturating_add(&mut faults, total.v[TIMED_MAJOR_FAULTS]);
         }
     }
     // Threads of a process may wait at a time: no more than the run.

@@ -17,7 +17,7 @@ pub const LOOKED_AT: [&str; 5] = [
 /// What was not looked at in a run with these totals.
 pub fn not_looked_at(totals: &Counters, run: &Run, waits: bool) -> Vec<&'static str> {
     let is_mapped = totals.v[MMAPS] > 0;
-    let tells_faults = totals.v[FAULTS] + totals.v[TIMED_MAJOR_FAULTS] > 0;
+    let tells_faults = totals.v[FAULTS] > 0 || totals.v[TIMED_MAJOR_FAULTS] > 0;
     let conditions = [
         (true, "the GPU"),
         (!waits, "what threads waited for (--waits)"),

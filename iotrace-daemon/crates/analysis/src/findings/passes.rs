@@ -7,6 +7,7 @@ use super::{
     thresholds::*,
 };
 use crate::uses::{Uses, Visit};
+use iotrace_model::counters::{saturating_add, saturating_sum};
 use iotrace_phases::phase::Phase;
 
 /// Share of an epoch's bytes from storage up to which it was served by the page cache.
@@ -27,7 +28,7 @@ pub fn cold_first_epoch(data: &Data<'_>) -> Option<Finding> {
             return None;
         }
         later += 1;
-        later_ns += epoch.read_ns;
+        saturating_add(&mut later_ns, epoch.read_ns);
     }
     let usual_ns = later_ns / later.max(1);
     let length = u64::try_from(first.end - first.start).unwrap_or(0);
@@ -70,8 +71,8 @@ pub fn cold_first_epoch(data: &Data<'_>) -> Option<Finding> {
 pub fn read_again_by_ranks(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let epochs = &data.analysis.epochs;
     let copies = u64::from(epochs.copies);
-    let again = epochs.bytes * copies.saturating_sub(1);
-    let read_ns: u64 = facts.of(Phase::Training).map(|fact| fact.read_ns).sum();
+    let again = epochs.bytes.saturating_mul(copies.saturating_sub(1));
+    let read_ns = saturating_sum(facts.of(Phase::Training).map(|fact| fact.read_ns));
     let saved = data.wall(Phase::Training, read_ns - read_ns / copies.max(1));
     if copies < 2
         || (again as f64) < data.limit(BALANCE_BYTES)
@@ -138,11 +139,11 @@ pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
             if size == 0 || !is_told || !is_amplified {
                 continue;
             }
-            bytes += reading.bytes;
-            distinct += size;
-            ns += reading.read_ns;
+            saturating_add(&mut bytes, reading.bytes);
+            saturating_add(&mut distinct, size);
+            saturating_add(&mut ns, reading.read_ns);
             let file = files.entry(reading.file).or_default();
-            file.0 += reading.bytes;
+            saturating_add(&mut file.0, reading.bytes);
             file.1 += 1;
         }
     }
@@ -185,7 +186,7 @@ fn readings(uses: &Uses) -> Vec<Reading> {
     visits.sort_by_key(|visit| (visit.process, visit.file, visit.start));
     let mut readings: Vec<Reading> = Vec::new();
     for of_file in visits.chunk_by(|a, b| (a.process, a.file) == (b.process, b.file)) {
-        let mut current: Option<(Reading, i64)> = None;
+        let mut current: Option<(Reading, u64)> = None;
         for visit in of_file {
             if current.is_none() && visit.opens != 1 {
                 continue;
@@ -206,10 +207,12 @@ fn readings(uses: &Uses) -> Vec<Reading> {
             } else if visit.bytes > 0 {
                 reading.end = reading.end.max(visit.end);
             }
-            reading.bytes += visit.bytes;
-            reading.read_ns += visit.read_ns;
-            *open += visit.opens as i64 - visit.closes as i64;
-            if *open <= 0 {
+            saturating_add(&mut reading.bytes, visit.bytes);
+            saturating_add(&mut reading.read_ns, visit.read_ns);
+            *open = open
+                .saturating_add(visit.opens)
+                .saturating_sub(visit.closes);
+            if *open == 0 {
                 readings.extend(current.take().map(|(reading, _)| reading));
             }
         }

@@ -7,7 +7,10 @@ use super::{
     Value, largest, seconds, thresholds::*,
 };
 use crate::{durable::Missing, saves::Event};
-use iotrace_model::groups::Groups;
+use iotrace_model::{
+    counters::{saturating_add, saturating_sum},
+    groups::Groups,
+};
 
 /// A save as far as it may have held up training.
 struct Held<'a> {
@@ -69,19 +72,16 @@ fn files<'a>(data: &Data<'_>, saves: impl IntoIterator<Item = &'a Event>) -> Vec
 pub fn fsync_bound(data: &Data<'_>, usual: u64) -> Option<Finding> {
     let held = held(data, usual);
     let saves = || held.iter().map(|held| held.save);
-    let time: u64 = saves().map(Event::ns).sum();
+    let time = saturating_sum(saves().map(Event::ns));
     // The syncs of one process follow each other; those of several overlap, so the longest counts.
     let in_syncs = |save: &Event| save.sync_ns / save.processes.len().max(1) as u64;
-    let syncs: u64 = saves().map(in_syncs).sum();
-    let saved: u64 = held
-        .iter()
-        .map(|held| in_syncs(held.save).min(held.ns))
-        .sum();
+    let syncs = saturating_sum(saves().map(in_syncs));
+    let saved = saturating_sum(held.iter().map(|held| in_syncs(held.save).min(held.ns)));
     let share = syncs as f64 / time.max(1) as f64;
     if (time as f64) < data.limit(SAVE_SECONDS) * 1e9 || share < data.limit(FSYNC_SHARE) {
         return None;
     }
-    let bytes: u64 = saves().map(|save| save.bytes).sum();
+    let bytes = saturating_sum(saves().map(|save| save.bytes));
     Some(Finding {
         code: "checkpoint-bound-by-fsync",
         saving: data.saving(saved, confidence(&held), &[MAYBE_COMPUTING]),
@@ -91,7 +91,7 @@ pub fn fsync_bound(data: &Data<'_>, usual: u64) -> Option<Finding> {
             ("fsync_seconds", Value::Seconds(syncs as f64 / 1e9)),
             ("checkpoint_seconds", seconds(time)),
             ("fsync_share", Value::Share(share.min(1.0))),
-            ("fsyncs", Value::Count(saves().map(|save| save.syncs).sum())),
+            ("fsyncs", Value::Count(saturating_sum(saves().map(|save| save.syncs)))),
             ("bytes_written", Value::Bytes(bytes)),
         ],
         subjects: files(data, saves()),
@@ -107,19 +107,18 @@ pub fn one_writer(data: &Data<'_>, usual: u64) -> Option<Finding> {
     let ranks = data.analysis.balance.ranks.as_ref()?.shares.len();
     let held = held(data, usual);
     let saves = || held.iter().map(|held| held.save);
-    let time: u64 = saves().map(Event::ns).sum();
-    let held_ns: u64 = held.iter().map(|held| held.ns).sum();
-    let bytes: u64 = saves().map(|save| save.bytes).sum();
+    let time = saturating_sum(saves().map(Event::ns));
+    let held_ns = saturating_sum(held.iter().map(|held| held.ns));
+    let bytes = saturating_sum(saves().map(|save| save.bytes));
     let groups = Groups::new(data.model);
     let mut by_rank: BTreeMap<u32, u64> = BTreeMap::new();
     for (process, bytes) in saves().flat_map(|save| &save.by_process) {
-        *by_rank.entry(groups.of(*process)).or_default() += bytes;
+        saturating_add(by_rank.entry(groups.of(*process)).or_default(), *bytes);
     }
     let (writer, most) = by_rank.into_iter().max_by_key(|(_, bytes)| *bytes)?;
     let share = most as f64 / bytes.max(1) as f64;
-    let busy_ns: u64 = saves()
-        .map(|save| save.data_ns + save.sync_ns + save.meta_ns)
-        .sum();
+    let busy_ns =
+        saturating_sum(saves().flat_map(|save| [save.data_ns, save.sync_ns, save.meta_ns]));
     let busy = busy_ns as f64 / time.max(1) as f64;
     if (time as f64) < data.limit(SAVE_SECONDS) * 1e9
         || share < data.limit(WRITER_SHARE)
@@ -153,7 +152,7 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
         (ns > 0).then_some((save, ns))
     });
     let (stopped, each): (Vec<&Event>, Vec<u64>) = stalled.unzip();
-    let ns: u64 = each.iter().sum();
+    let ns = saturating_sum(each);
     let share = data.share_of_run(ns);
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
         return None;
@@ -229,7 +228,7 @@ pub fn not_durable(data: &Data<'_>) -> Option<Finding> {
     let mut evidence = vec![
         ("checkpoints", Value::Count(saves.len() as u64)),
         ("not_durable", Value::Count(at_risk.len() as u64)),
-        ("unsynced_bytes", Value::Bytes(unsynced.sum())),
+        ("unsynced_bytes", Value::Bytes(saturating_sum(unsynced))),
     ];
     evidence.extend(lacks().map(|(saves, name, _)| (*name, Value::Count(*saves))));
     // These may destroy the save before as well.

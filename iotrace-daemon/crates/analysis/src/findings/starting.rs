@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Confidence, Data, Finding, Subject, Value, seconds, thresholds::*};
+use iotrace_model::counters::saturating_sum;
 use iotrace_phases::{
     context::Sorted,
     phase::{Direction, Phase},
@@ -17,7 +18,7 @@ pub fn metadata_storm(data: &Data<'_>) -> Option<Finding> {
     let (elsewhere, elsewhere_ns) = beside_data(data);
     let not_found = startup.not_found.saturating_sub(elsewhere);
     let not_found_ns = startup.not_found_ns.saturating_sub(elsewhere_ns);
-    let looked = not_found + startup.opens;
+    let looked = not_found.saturating_add(startup.opens);
     let share = not_found as f64 / looked.max(1) as f64;
     if (not_found as f64) < data.limit(NOT_FOUND)
         || share < data.limit(NOT_FOUND_SHARE)
@@ -81,7 +82,7 @@ fn wall(data: &Data<'_>, ns: u64) -> u64 {
         return ns;
     }
     let calls = by_process.iter().map(|(_, calls)| *calls);
-    let (most, all) = (calls.clone().max().unwrap_or(0), calls.sum::<u64>());
+    let (most, all) = (calls.clone().max().unwrap_or(0), saturating_sum(calls));
     (ns as f64 * most as f64 / all.max(1) as f64) as u64
 }
 
@@ -109,7 +110,10 @@ fn beside_data(data: &Data<'_>) -> (u64, u64) {
         .collect();
     let searched = data.analysis.startup.searched.iter();
     let searched = searched.filter(|searched| directories.contains(searched.path.as_slice()));
-    searched.fold((0, 0), |(calls, ns), searched| {
-        (calls + searched.calls, ns + searched.ns)
+    searched.fold((0_u64, 0_u64), |(calls, ns), searched| {
+        (
+            searched.calls.saturating_add(calls),
+            searched.ns.saturating_add(ns),
+        )
     })
 }

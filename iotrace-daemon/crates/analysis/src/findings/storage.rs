@@ -8,7 +8,11 @@ use super::{
     seconds,
     thresholds::*,
 };
-use iotrace_model::{mounts, paths::parent};
+use iotrace_model::{
+    counters::{saturating_add, saturating_sum},
+    mounts,
+    paths::parent,
+};
 use iotrace_phases::phase::Phase;
 
 /// Filesystems in memory: fast, and no place to stage a data set unasked.
@@ -98,9 +102,9 @@ pub fn reread(data: &Data<'_>) -> Option<Finding> {
         .filter(|epoch| epoch.number > 1 && epoch.is_complete());
     let (mut bytes, mut fetched, mut ns, mut passes) = (0_u64, 0_u64, 0_u64, 0_u64);
     for epoch in later {
-        bytes += epoch.bytes;
-        fetched += epoch.fetched;
-        ns += epoch.read_ns;
+        saturating_add(&mut bytes, epoch.bytes);
+        saturating_add(&mut fetched, epoch.fetched);
+        saturating_add(&mut ns, epoch.read_ns);
         passes += 1;
     }
     // Where the kernel tells, it is no matter of speed.
@@ -183,7 +187,7 @@ pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         .iter()
         .filter(|(_, mount)| mount.training_bytes > 0);
     let (key, mount) = mounts.max_by_key(|(_, mount)| mount.training_ns)?;
-    let all: u64 = facts.mounts.values().map(|mount| mount.training_ns).sum();
+    let all = saturating_sum(facts.mounts.values().map(|mount| mount.training_ns));
     let is_one = mount.training_ns as f64 >= all as f64 * 0.9;
     let wall = data.wall(Phase::Training, mount.training_ns);
     if !is_one
@@ -233,7 +237,7 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         let mut rates: Vec<f64> = files.iter().map(|fact| rate(fact)).collect();
         rates.sort_by(f64::total_cmp);
         let median = rates[rates.len() / 2];
-        let whole: u64 = facts.of(*phase).map(|fact| fact.read_ns).sum();
+        let whole = saturating_sum(facts.of(*phase).map(|fact| fact.read_ns));
         for fact in files {
             let share = fact.read_ns as f64 / whole.max(1) as f64;
             let is_slow = rate(fact) * data.limit(SLOW_FACTOR) <= median
@@ -277,7 +281,7 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
 /// page cache is as fast on any mount.
 pub fn slow_mount(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let enough = |bytes: u64| bytes as f64 >= data.limit(MEASURED_BYTES);
-    let whole: u64 = facts.mounts.values().map(|mount| mount.ns).sum();
+    let whole = saturating_sum(facts.mounts.values().map(|mount| mount.ns));
     let measured: Vec<Mount<'_>> = facts
         .mounts
         .iter()

@@ -2,7 +2,10 @@
 
 use super::{Confidence, Data, Finding, Subject, Value, largest, seconds, thresholds::*};
 use crate::waits::{Exposed, Waiter};
-use iotrace_model::waits::Leaf;
+use iotrace_model::{
+    counters::{saturating_add, saturating_sum},
+    waits::Leaf,
+};
 use iotrace_phases::phase::Phase;
 use std::collections::BTreeMap;
 
@@ -56,7 +59,7 @@ fn by_file(data: &Data<'_>, is_chosen: impl Fn(Phase) -> bool) -> BTreeMap<u32, 
     let chosen = files.filter(|(_, phase, _)| is_chosen(*phase));
     let mut by_file = BTreeMap::new();
     for (file, ns) in chosen.filter_map(|(file, _, ns)| file.map(|file| (file, *ns))) {
-        *by_file.entry(file).or_insert(0) += ns;
+        saturating_add(by_file.entry(file).or_insert(0), ns);
     }
     by_file
 }
@@ -110,7 +113,7 @@ fn waited(data: &Data<'_>, of: impl Fn(&Waiter) -> u64) -> Option<Waited> {
     let exposed = data.exposed()?;
     let judged = data.analysis.waits.judged().iter().map(&of);
     let waited = Waited {
-        ns: judged.clone().sum(),
+        ns: saturating_sum(judged.clone()),
         most_ns: judged.max()?,
         exposed,
     };

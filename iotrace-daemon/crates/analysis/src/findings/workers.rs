@@ -2,6 +2,7 @@
 
 use super::{Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, seconds, thresholds::*};
 use crate::balance::Cohort;
+use iotrace_model::counters::saturating_sum;
 use iotrace_phases::phase::Phase;
 
 /// Workers of one rank, or ranks, of which one reads far more than the mean.
@@ -124,7 +125,10 @@ pub fn idle(data: &Data<'_>) -> Option<Finding> {
         .flat_map(|cohort| cohort.idle.iter().copied())
         .collect();
     let busy = large.iter().flat_map(|cohort| &cohort.shares);
-    let wall = data.wall(Phase::Training, busy.map(|share| share.read_ns).sum());
+    let wall = data.wall(
+        Phase::Training,
+        saturating_sum(busy.map(|share| share.read_ns)),
+    );
     Some(Finding {
         code: "idle-workers",
         saving: data.saving(wall * without.len() as u64 / workers.max(1) as u64, Confidence::Low, &[MAYBE_COMPUTING]),

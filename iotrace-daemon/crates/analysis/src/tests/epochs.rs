@@ -338,7 +338,7 @@ fn the_series_sums_up_to_the_run() {
             slice
                 .processes
                 .iter()
-                .map(|(_, flow)| flow.io.bytes())
+                .map(|one| one.flow.io.bytes())
                 .sum::<u64>(),
             17 * MIB
         );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_model::timeline::Cause;
+use iotrace_model::{counters::saturating_add, timeline::Cause};
 
 use super::{
     program::{Program, Step},
@@ -107,7 +107,7 @@ pub fn parts(
 }
 
 fn add(parts: &mut BTreeMap<Part, u64>, part: Part, ns: u64) {
-    *parts.entry(part).or_insert(0) += ns;
+    saturating_add(parts.entry(part).or_insert(0), ns);
 }
 
 fn of_cause(cause: Cause) -> Part {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use iotrace_common::key::FileId;
 use iotrace_model::{
+    counters::saturating_sum,
     input::ProcessId,
     timeline::{Cause, Segment, by_thread},
 };
@@ -68,7 +69,7 @@ impl Thread {
             Step::Run(ns) => *ns,
             _ => 0,
         });
-        ran.sum::<u64>() + self.storage()
+        saturating_sum(ran).saturating_add(self.storage())
     }
 
     /// How long it waited for storage.
@@ -77,7 +78,7 @@ impl Thread {
             Step::Pause(Cause::Storage, _, ns) => *ns,
             _ => 0,
         });
-        waited.sum()
+        saturating_sum(waited)
     }
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{Export, Interval, operations::Operation};
 use iotrace_analysis::{Analysis, saves::Event};
-use iotrace_model::{Process, run::rfc3339};
+use iotrace_model::{Process, counters::saturating_add, run::rfc3339};
 use iotrace_phases::phase::Phase;
 
 /// The track of the job, and the first of its lanes.
@@ -233,9 +233,9 @@ fn counters_of(
         let activities = interval.activities.iter();
         for ((place, _), activity) in activities.filter(|((place, _), _)| of_node(*place)) {
             let sum = sums.entry(*place).or_default();
-            sum[0] += activity.flow.io.bytes_read;
-            sum[1] += activity.flow.io.bytes_written;
-            sum[2] += activity.flow.io.ns;
+            saturating_add(&mut sum[0], activity.flow.io.bytes_read);
+            saturating_add(&mut sum[1], activity.flow.io.bytes_written);
+            saturating_add(&mut sum[2], activity.flow.io.ns);
         }
         // Over the time that is drawn: the clocks of two parts may overlap a little.
         let end = interval.end.max(start + 1);

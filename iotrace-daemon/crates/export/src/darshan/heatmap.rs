@@ -2,6 +2,7 @@
 
 use super::{hash::record_id, ranks::Ranks};
 use crate::Export;
+use iotrace_model::counters::saturating_add;
 
 /// The name that readers know the record of POSIX by.
 pub const NAME: &str = "heatmap:POSIX";
@@ -67,7 +68,7 @@ fn spread(bins: &mut [u64], width: u64, (first, last): (i64, i64), bytes: u64) {
     };
     for bin in first / width..last.div_ceil(width) {
         let (from, to) = ((bin * width).max(first), ((bin + 1) * width).min(last));
-        bins[bin as usize] += share(to) - share(from);
+        saturating_add(&mut bins[bin as usize], share(to) - share(from));
     }
 }
 

@@ -9,7 +9,10 @@ use iotrace_common::library::{Calls, FUNCTIONS, Function, HDF5, MPIIO, STDIO, cl
 
 use super::{hash, printable, ranks::Ranks, records};
 use crate::Export;
-use iotrace_model::library::{Key, add};
+use iotrace_model::{
+    counters::{saturating_add, saturating_sum},
+    library::{Key, add},
+};
 
 /// Sizes of the records, bytes.
 const STDIO_SIZE: usize = 248;
@@ -147,13 +150,13 @@ impl Sums {
             add(sum, calls);
         }
         if symbol == "fdopen" {
-            self.of_descriptors += calls.calls;
+            saturating_add(&mut self.of_descriptors, calls.calls);
         }
         self.is_data_set |= symbol.starts_with("H5D");
         let [reads, writes] = &mut self.forms;
         match function.class {
-            class::READ => *reads.of(symbol) += calls.calls,
-            class::WRITE => *writes.of(symbol) += calls.calls,
+            class::READ => saturating_add(reads.of(symbol), calls.calls),
+            class::WRITE => saturating_add(writes.of(symbol), calls.calls),
             _ => {}
         }
     }
@@ -178,7 +181,11 @@ impl Sums {
             write.max_byte,
         ]);
         record.integers([0; 4]); // of shared records only
-        record.seconds([open.ns + close.ns + seek.ns, write.ns + flush.ns, read.ns]);
+        record.seconds([
+            saturating_sum([open.ns, close.ns, seek.ns]),
+            write.ns.saturating_add(flush.ns),
+            read.ns,
+        ]);
         record.moments([open.first, close.first, write.first, read.first]);
         record.moments([open.last, close.last, write.last, read.last]);
         record.seconds([0; 4]); // of shared records only
@@ -213,7 +220,11 @@ impl Sums {
         record.integers([0; 4 + 4 + 4]); // common accesses: not seen; ranks: of shared records only
         record.moments([open.first, read.first, write.first, close.first]);
         record.moments([open.last, read.last, write.last, close.last]);
-        record.seconds([read.ns, write.ns + flush.ns, open.ns + close.ns + view.ns]);
+        record.seconds([
+            read.ns,
+            write.ns.saturating_add(flush.ns),
+            saturating_sum([open.ns, close.ns, view.ns]),
+        ]);
         record.seconds([read.slowest_ns, write.slowest_ns]);
         record.seconds([0; 4]); // of shared records only
     }
@@ -222,7 +233,7 @@ impl Sums {
         let [open, close, flush] = [class::OPEN, class::CLOSE, class::FLUSH].map(|c| self.of(c));
         record.integers([open.calls, flush.calls, 0]); // USE_MPIIO: not seen
         record.moments([open.first, close.first, open.last, close.last]);
-        record.seconds([open.ns + close.ns + flush.ns]);
+        record.seconds([saturating_sum([open.ns, close.ns, flush.ns])]);
     }
 
     fn put_data_set(&self, record: &mut Record<'_, '_>) {
@@ -243,7 +254,11 @@ impl Sums {
         record.integers([0; 4 + 40 + 4 + 3 + 5 + 2 + 4]);
         record.moments([open.first, read.first, write.first, close.first]);
         record.moments([open.last, read.last, write.last, close.last]);
-        record.seconds([read.ns, write.ns, open.ns + close.ns + flush.ns]);
+        record.seconds([
+            read.ns,
+            write.ns,
+            saturating_sum([open.ns, close.ns, flush.ns]),
+        ]);
         record.seconds([read.slowest_ns, write.slowest_ns]);
         record.seconds([0; 4]); // of shared records only
     }

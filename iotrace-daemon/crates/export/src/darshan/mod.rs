@@ -24,7 +24,10 @@ use iotrace_common::diag;
 
 use super::Export;
 use dxt::Dxt;
-use iotrace_model::{Process, counters::Counters};
+use iotrace_model::{
+    Process,
+    counters::{Counters, saturating_sum},
+};
 use ranks::{Ranks, ranges};
 use records::Records;
 
@@ -162,9 +165,7 @@ fn is_partial(export: &Export<'_>) -> bool {
 /// Operations that found no room for a file of their own.
 fn operations_without_file(export: &Export<'_>) -> u64 {
     let overflows = export.processes().map(|process| process.overflow.total());
-    overflows
-        .map(|counters: Counters| counters.operations())
-        .sum()
+    saturating_sum(overflows.map(|counters: Counters| counters.operations()))
 }
 
 fn metadata(export: &Export<'_>, records: &Records, dxt: &Dxt) -> job::Metadata {

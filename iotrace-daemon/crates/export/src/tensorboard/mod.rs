@@ -16,7 +16,7 @@ use iotrace_common::bucket::SIZE_BOUNDS;
 
 use super::{Activity, Export, Interval};
 use iotrace_analysis::saves::Event;
-use iotrace_model::counters::{Counters, READ_SIZE_0_100, WRITE_SIZE_0_100};
+use iotrace_model::counters::{Counters, READ_SIZE_0_100, WRITE_SIZE_0_100, saturating_add};
 use iotrace_phases::phase::Phase;
 
 /// All phases together.
@@ -136,7 +136,7 @@ fn over_time(export: &Export<'_>, intervals: &[Interval], node: usize, points: &
         put(end, &activities, (end - start) as f64 / 1e9);
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
         for (place, _, activity) in &activities {
-            *bytes.entry(*place).or_default() += activity.flow.io.bytes();
+            saturating_add(bytes.entry(*place).or_default(), activity.flow.io.bytes());
         }
         let bytes: Vec<u64> = bytes.into_values().collect();
         let histogram = Value::Histogram(Histogram::of(&bytes));

@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use iotrace_model::{
     IoTotals,
     counters::{
-        Counters, TABLE, Unit,
+        Counters, TABLE, Unit, saturating_add,
         shown::{COLUMNS, Column},
     },
 };
@@ -67,7 +67,7 @@ impl Amount {
     pub fn add(&mut self, other: &Self) {
         self.io.add(&other.io);
         for (sum, value) in self.pages.iter_mut().zip(other.pages) {
-            *sum += value;
+            saturating_add(sum, value);
         }
     }
 }

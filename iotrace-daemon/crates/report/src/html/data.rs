@@ -58,7 +58,7 @@ pub struct Data<'a> {
 impl<'a> Data<'a> {
     pub fn new(report: &'a Report<'a>, complete: bool) -> Self {
         let (processes, places) = Processes::new(report);
-        let (series, heat) = Series::new(report, &places);
+        let (series, heat) = Series::new(report.run, &report.analysis().series.slices, &places);
         let listed = Listed::new(report);
         Self {
             complete,

@@ -1,16 +1,15 @@
 //! What was done over time: by phase for the timeline, by process for the heat map.
 //!
 //! Each phase of a step of the recording is drawn from its first call there to its last, evenly: when between them it moved
-//! its bytes is not known.
+//! its bytes is not known. So is each process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
 use super::{columns::Columns, data::PHASES};
-use crate::Report;
 use iotrace_analysis::series::{Extent, Flow, Slice};
-use iotrace_model::IoTotals;
+use iotrace_model::{IoTotals, run::Run};
 use iotrace_phases::phase::Phase;
 
 /// Bins of the timeline, at most: more would be narrower than a pixel.
@@ -98,19 +97,15 @@ fn part_of(sum: &IoTotals, part: i64, whole: i64) -> IoTotals {
 }
 
 impl Series {
-    /// The series of `report`, if it has any. `places` are those of the processes in the page's list.
-    pub fn new(report: &Report<'_>, places: &[u32]) -> (Option<Self>, Heat) {
-        let slices = &report.analysis().series.slices;
+    /// The series of a run's steps, if it has any. `places` are those of the processes in the page's list.
+    pub fn new(run: &Run, slices: &[Slice], places: &[u32]) -> (Option<Self>, Heat) {
         let mut heat = Heat::default();
         if slices.is_empty() {
             return (None, heat);
         }
-        let mut reached = [0; Phase::ALL.len() + 1];
-        let extents: Vec<Vec<Option<(i64, i64)>>> = {
-            let of = |slice| extents_of(report, slice, &mut reached);
-            slices.iter().map(of).collect()
-        };
-        let bins = Bins::new(extents.iter().flatten().copied().flatten().collect());
+        let mut drawn = Drawn::new(run);
+        let extents: Vec<Extents> = slices.iter().map(|slice| drawn.extents(slice)).collect();
+        let bins = Bins::new(extents.iter().flat_map(Extents::all).collect());
         let longest = slices.iter().map(|slice| slice.end_ns - slice.start_ns);
         let seconds = |ns: i64| ns as f64 / 1e9;
         let mut series = Self {
@@ -123,8 +118,8 @@ impl Series {
         };
         let mut cells = BTreeMap::new();
         for (slice, extents) in slices.iter().zip(&extents) {
-            series.push(&bins, slice, extents);
-            heat_of(&bins, slice, extents, places, &mut cells);
+            series.push(&bins, slice, &extents.phases);
+            heat_of(&bins, slice, &extents.processes, places, &mut cells);
         }
         series.by_phase.retain(|_, sums| !sums.is_zero());
         for ((bin, place), sum) in cells {
@@ -137,8 +132,8 @@ impl Series {
 
     fn push(&mut self, bins: &Bins, slice: &Slice, extents: &[Option<(i64, i64)>]) {
         let mut rest = IoTotals::default();
-        for (_, flow) in &slice.processes {
-            rest.add(&totals(flow));
+        for one in &slice.processes {
+            rest.add(&totals(&one.flow));
         }
         let mut sums = Vec::new();
         for (phase, flow) in Phase::ALL.iter().zip(&slice.phases) {
@@ -158,7 +153,7 @@ impl Series {
     }
 }
 
-/// Adds what each process did in a step, from the first call of all to the last.
+/// Adds what each process did in a step, from its first call to its last.
 fn heat_of(
     bins: &Bins,
     slice: &Slice,
@@ -166,43 +161,87 @@ fn heat_of(
     places: &[u32],
     cells: &mut BTreeMap<(u32, u32), IoTotals>,
 ) {
-    let known = extents.iter().flatten().copied();
-    let Some(extent) = known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
-        return;
-    };
-    for (process, flow) in &slice.processes {
-        for (bin, part) in bins.spread(extent, totals(flow)) {
-            let place = places[*process as usize];
+    for (one, extent) in slice.processes.iter().zip(extents) {
+        let parts = extent
+            .iter()
+            .flat_map(|extent| bins.spread(*extent, totals(&one.flow)));
+        for (bin, part) in parts {
+            let place = places[one.process as usize];
             cells.entry((bin as u32, place)).or_default().add(&part);
         }
     }
 }
 
-/// From when to when to draw what was done in each phase of a step, and without a file: nanoseconds since the start of the
-/// run, at whole bins. `reached`: the end of each in the steps before.
-fn extents_of(report: &Report<'_>, slice: &Slice, reached: &mut [i64]) -> Vec<Option<(i64, i64)>> {
-    let run = report.run;
-    let length = i64::try_from(run.duration_ns).unwrap_or(i64::MAX);
-    let width = (length / MAX_BINS).max(MIN_BIN_NS);
+/// From when to when to draw what was done in one step: nanoseconds since the start of the run, at whole bins.
+struct Extents {
+    /// By phase, and without a file.
+    phases: Vec<Option<(i64, i64)>>,
+    /// By process, in the order of the step.
+    processes: Vec<Option<(i64, i64)>>,
+}
+
+impl Extents {
+    fn all(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.phases.iter().chain(&self.processes).copied().flatten()
+    }
+}
+
+/// Up to when the steps before are drawn.
+struct Drawn<'a> {
+    run: &'a Run,
+    /// Width of a bin, nanoseconds.
+    width: i64,
+    phases: [i64; Phase::ALL.len() + 1],
+    processes: HashMap<u32, i64>,
+}
+
+impl<'a> Drawn<'a> {
+    fn new(run: &'a Run) -> Self {
+        let length = i64::try_from(run.duration_ns).unwrap_or(i64::MAX);
+        Self {
+            run,
+            width: (length / MAX_BINS).max(MIN_BIN_NS),
+            phases: [0; Phase::ALL.len() + 1],
+            processes: HashMap::new(),
+        }
+    }
+
+    /// The extents of the next step.
+    fn extents(&mut self, slice: &Slice) -> Extents {
+        let (run, width) = (self.run, self.width);
+        let bins = |extent, reached: &mut i64| {
+            bounds(run, slice, extent).map(|bounds| at_bins(bounds, width, reached))
+        };
+        let phases = slice.extents.iter().zip(&mut self.phases);
+        let processes = slice.processes.iter();
+        let reached = &mut self.processes;
+        Extents {
+            phases: phases
+                .map(|(extent, reached)| bins(*extent, reached))
+                .collect(),
+            processes: processes
+                .map(|one| bins(one.extent, reached.entry(one.process).or_default()))
+                .collect(),
+        }
+    }
+}
+
+/// Bounds of an extent in a step, nanoseconds since the start of the run.
+fn bounds(run: &Run, slice: &Slice, extent: Extent) -> Option<(i64, i64)> {
     let at = |monotonic| {
         run.clock
             .unix_ns(monotonic)
             .saturating_sub(run.start_unix_ns)
     };
-    let extents = slice.extents.iter().zip(reached);
-    let extents = extents.map(|(extent, reached)| {
-        let (start, end) = match *extent {
-            Extent::Empty => return None,
-            Extent::Unknown => (slice.start_ns, slice.end_ns),
-            Extent::Known { first, last } => (at(first), at(last)),
-        };
-        Some(at_bins((start, end), width, reached))
-    });
-    extents.collect()
+    match extent {
+        Extent::Empty => None,
+        Extent::Unknown => Some((slice.start_ns, slice.end_ns)),
+        Extent::Known { first, last } => Some((at(first), at(last))),
+    }
 }
 
-/// The bins that an extent touches, as one. A bin in which two steps of a phase meet is the earlier one's: as both's it would
-/// be a peak that was none.
+/// The bins that an extent touches, as one. A bin in which two steps of a phase or process meet is the earlier one's:
+/// as both's it would be a peak that was none.
 fn at_bins((start, end): (i64, i64), width: i64, reached: &mut i64) -> (i64, i64) {
     let start = start.max(0) / width * width;
     let bins = (end - start).max(1) as u64;
@@ -224,6 +263,84 @@ fn totals(flow: &Flow) -> IoTotals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::training::run;
+    use iotrace_analysis::series::OfProcess;
+
+    const MS: u64 = 1_000_000;
+
+    fn read(bytes_read: u64) -> Flow {
+        Flow {
+            io: IoTotals {
+                bytes_read,
+                ..IoTotals::default()
+            },
+            ..Flow::default()
+        }
+    }
+
+    /// A step in which processes read between two moments, milliseconds, in the phases of these places.
+    fn slice(run: &Run, reads: &[(u32, usize, [u64; 2], u64)]) -> Slice {
+        let start = run.clock.monotonic_ns(run.start_unix_ns);
+        let mut slice = Slice {
+            start_ns: 0,
+            end_ns: 0,
+            phases: [Flow::default(); Phase::ALL.len()],
+            merged: Vec::new(),
+            processes: Vec::new(),
+            extents: [Extent::Empty; Phase::ALL.len() + 1],
+        };
+        for (process, phase, [first, last], bytes) in reads {
+            let extent = Extent::Known {
+                first: start + first * MS,
+                last: start + last * MS,
+            };
+            slice.extents[*phase] = extent;
+            slice.phases[*phase] = read(*bytes);
+            slice.processes.push(OfProcess {
+                process: *process,
+                flow: read(*bytes),
+                extent,
+            });
+        }
+        slice
+    }
+
+    #[test]
+    fn a_process_is_drawn_from_its_own_first_call_to_its_last() {
+        let run = Run {
+            duration_ns: 100 * MS,
+            ..run()
+        };
+        // Process 1 saves from before the second step begins, which process 0 does nothing of.
+        let slices = [
+            slice(&run, &[(0, 1, [0, 50], 500)]),
+            slice(&run, &[(0, 1, [50, 100], 500), (1, 2, [40, 100], 600)]),
+        ];
+        let (series, heat) = Series::new(&run, &slices, &[0, 1]);
+        let series = series.expect("two steps");
+        let bytes = serde_json::to_value(&heat.sums).expect("JSON")["bytes_read"].clone();
+        let cells = heat
+            .process
+            .iter()
+            .zip(&heat.bin)
+            .zip(bytes.as_array().expect("a list"));
+        let cells = cells.map(|((process, bin), bytes)| {
+            let bin = *bin as usize;
+            let ms = ((series.end[bin] - series.start[bin]) * 1e3).round() as u64;
+            (*process, ms, bytes.as_u64().expect("a count"))
+        });
+        let cells: Vec<_> = cells.collect();
+        // Nobody read more than 10 bytes in a millisecond at any time.
+        assert!(
+            cells.iter().all(|(_, ms, bytes)| *bytes == ms * 10),
+            "{cells:?}"
+        );
+        let sum = |of| {
+            let own = cells.iter().filter(|(process, _, _)| *process == of);
+            own.map(|(_, _, bytes)| bytes).sum::<u64>()
+        };
+        assert_eq!([sum(0), sum(1)], [1_000, 600]);
+    }
 
     #[test]
     fn steps_that_meet_in_a_bin_do_not_add_up_in_it() {

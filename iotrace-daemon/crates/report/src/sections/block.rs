@@ -259,7 +259,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
                 count(requests.requests),
                 bytes(requests.bytes),
                 bandwidth,
-                duration((requests.ns + requests.requests / 2) / requests.requests),
+                duration(requests.ns.saturating_add(requests.requests / 2) / requests.requests),
                 half,
                 most,
                 format!("{:.2}", mean_in_flight(requests, span_ns)),

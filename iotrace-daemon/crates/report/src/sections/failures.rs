@@ -9,7 +9,7 @@ use crate::text::{
     units::{count, duration},
 };
 use iotrace_common::op;
-use iotrace_model::{FailureCount, errno};
+use iotrace_model::{FailureCount, counters::saturating_sum, errno};
 use std::cmp::Reverse;
 
 /// Kinds of failure before the rest is summed up.
@@ -35,8 +35,8 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         ]);
     }
     if !rest.is_empty() {
-        let calls = rest.iter().map(|(_, failed)| failed.calls).sum();
-        let ns = rest.iter().map(|(_, failed)| failed.ns).sum();
+        let calls = saturating_sum(rest.iter().map(|(_, failed)| failed.calls));
+        let ns = saturating_sum(rest.iter().map(|(_, failed)| failed.ns));
         table.styled_row(
             Style::Dim,
             vec![count(calls), duration(ns), "others".into(), String::new()],

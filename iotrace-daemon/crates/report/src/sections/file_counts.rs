@@ -64,7 +64,10 @@ fn cells(name: String, category: &Category) -> Vec<String> {
 }
 
 fn estimate(report: &Report<'_>, page: &mut Page<'_>, counts: &FileCounts) -> io::Result<()> {
-    let moved = counts.all.bytes_read + counts.all.bytes_written;
+    let moved = counts
+        .all
+        .bytes_read
+        .saturating_add(counts.all.bytes_written);
     let process = &report.model.processes()[counts.slowest.process as usize];
     let merged = report.file_time(|_| true);
     let text = format!(

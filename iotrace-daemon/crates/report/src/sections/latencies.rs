@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, io};
 
 use iotrace_common::op::class;
-use iotrace_model::latencies::Histogram;
+use iotrace_model::{counters::saturating_add, latencies::Histogram};
 use iotrace_phases::phase::Phase;
 use serde_json::{Map, Value as Json, json};
 
@@ -82,7 +82,7 @@ fn moved(report: &Report<'_>, rows: &[(Key<'_>, Histogram)]) -> Option<String> {
     let mut phases: BTreeMap<&str, u64> = BTreeMap::new();
     for (key, histogram) in rows {
         if let Some(phase) = key.phase {
-            *phases.entry(phase.name()).or_default() += histogram.calls();
+            saturating_add(phases.entry(phase.name()).or_default(), histogram.calls());
         }
     }
     let differing = phases.into_iter().filter_map(|(name, here)| {
@@ -223,7 +223,7 @@ fn distribution(class: usize, histogram: &Histogram) -> PageTable {
     for (bound, calls) in histogram.buckets() {
         // The bounds within a power of two are those above it, up to the next one.
         let power = bound.map_or(Some(u32::MAX), |bound| bound.checked_ilog2());
-        *powers.entry(power).or_default() += calls;
+        saturating_add(powers.entry(power).or_default(), calls);
     }
     let most = powers.values().copied().max().unwrap_or(0);
     let title = format!("Time of operations: {}", class::NAMES[class]);

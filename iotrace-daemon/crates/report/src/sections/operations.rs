@@ -8,7 +8,7 @@ use crate::text::{
     units::{bytes, count, duration, some},
 };
 use iotrace_common::op;
-use iotrace_model::counters::{TABLE, Unit, shown::LINES};
+use iotrace_model::counters::{TABLE, Unit, saturating_sum, shown::LINES};
 use std::cmp::Reverse;
 
 /// How often each operation was called, in three columns.
@@ -21,16 +21,16 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
                 .range((op as u32, 0)..=(op as u32, u32::MAX));
             (
                 v[op],
-                failed.map(|(_, count)| count.calls).sum(),
+                saturating_sum(failed.map(|(_, count)| count.calls)),
                 op::NAMES[op],
             )
         })
-        .filter(|(calls, failed, _)| calls + failed > 0)
+        .filter(|(calls, failed, _)| *calls > 0 || *failed > 0)
         .collect();
     if kinds.is_empty() {
         return Ok(());
     }
-    kinds.sort_by_key(|(calls, failed, name)| (Reverse(calls + failed), *name));
+    kinds.sort_by_key(|(calls, failed, name)| (Reverse(calls.saturating_add(*failed)), *name));
     page.section("Operations")?;
     let lines = kinds.len().div_ceil(3);
     let mut table = Table::new(&[

@@ -21,7 +21,7 @@ use crate::{
 };
 use iotrace_model::{
     Process,
-    counters::{self, Counters},
+    counters::{self, Counters, saturating_sum},
     input::Place,
     run::rfc3339,
 };
@@ -79,7 +79,11 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if !rest.is_empty() {
         let mut sum = Counters::ZERO;
         rest.iter().for_each(|index| sum.absorb(of(index)));
-        let cpu = rest.iter().map(|index| computing.of_process(*index)).sum();
+        let cpu: Option<Vec<u64>> = rest
+            .iter()
+            .map(|index| computing.of_process(*index))
+            .collect();
+        let cpu = cpu.map(saturating_sum);
         let files = rest
             .iter()
             .map(|index| report.processes[*index as usize].files)

@@ -8,15 +8,16 @@ use crate::text::{
     units::{bytes, count, share},
 };
 use iotrace_common::bucket;
-use iotrace_model::{counters, top::commonest};
+use iotrace_model::{counters, counters::saturating_sum, top::commonest};
 
 /// Calls by size of access, the commonest sizes, and the pattern (detail `full`).
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let v = &report.totals.counters.v;
     let reads = &v[counters::READ_SIZE_0_100..=counters::READ_SIZE_1G_PLUS];
     let writes = &v[counters::WRITE_SIZE_0_100..=counters::WRITE_SIZE_1G_PLUS];
-    let (all_reads, all_writes) = (reads.iter().sum(), writes.iter().sum());
-    if all_reads + all_writes == 0 {
+    let [all_reads, all_writes] =
+        [reads, writes].map(|calls| saturating_sum(calls.iter().copied()));
+    if all_reads == 0 && all_writes == 0 {
         return Ok(());
     }
     page.section("Access sizes")?;
@@ -29,7 +30,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         "SHARE",
         "<",
     ]);
-    for bucket in (0..bucket::SIZES).filter(|bucket| reads[*bucket] + writes[*bucket] > 0) {
+    for bucket in (0..bucket::SIZES).filter(|bucket| reads[*bucket] > 0 || writes[*bucket] > 0) {
         let mut cells = vec![SIZE_LABELS[bucket].to_owned()];
         for (calls, whole) in [(reads[bucket], all_reads), (writes[bucket], all_writes)] {
             let shown = if calls == 0 {

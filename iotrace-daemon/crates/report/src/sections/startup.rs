@@ -21,7 +21,7 @@ const MIN_LOOK_UPS: u64 = 20;
 /// Time to the first read of training data, and failed look-ups before it.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let startup = &report.analysis.startup;
-    if startup.files + startup.not_found == 0 {
+    if startup.files == 0 && startup.not_found == 0 {
         return Ok(());
     }
     page.section("Startup")?;

@@ -49,14 +49,14 @@ fn slice(report: &Report<'_>, slice: &Slice) -> Json {
             phases.insert(name.into(), flow);
         }
     }
-    let processes = slice.processes.iter().map(|(process, flow)| {
+    let processes = slice.processes.iter().map(|one| {
         json!({
-            "pid": pid(report, *process),
-            "operations": flow.io.operations,
-            "failures": flow.failures,
-            "bytes_read": flow.io.bytes_read,
-            "bytes_written": flow.io.bytes_written,
-            "seconds": seconds(flow.io.ns),
+            "pid": pid(report, one.process),
+            "operations": one.flow.io.operations,
+            "failures": one.flow.failures,
+            "bytes_read": one.flow.io.bytes_read,
+            "bytes_written": one.flow.io.bytes_written,
+            "seconds": seconds(one.flow.io.ns),
         })
     });
     json!({

@@ -20,7 +20,8 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let (reads, writes) = (counters.calls(op::is_read), counters.calls(op::is_write));
     let syncs = counters.calls(op::is_sync);
     let all = counters.operations();
-    let meta = all - reads - writes - syncs - v[counters::FAILURES];
+    let others = counters::saturating_sum([reads, writes, syncs, v[counters::FAILURES]]);
+    let meta = all.saturating_sub(others);
     let whole = counters.nanoseconds();
     let mut table = Table::new(&[
         "<",

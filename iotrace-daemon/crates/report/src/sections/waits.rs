@@ -14,7 +14,7 @@ use iotrace_analysis::{
     epoch_waits::{ByEpoch, InEpoch, Within},
     waits::{Spent, Step, WAITS, Waiter, name, rank_of},
 };
-use iotrace_model::waits::Leaf;
+use iotrace_model::{counters::saturating_sum, waits::Leaf};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -155,7 +155,7 @@ fn epochs_text(
 
 /// Time of some leaves together, within its bounds.
 fn some_time(within: &Within, leaves: &[Leaf]) -> String {
-    let sum = |spent: &Spent| leaves.iter().map(|leaf| spent.of(*leaf)).sum::<u64>();
+    let sum = |spent: &Spent| saturating_sum(leaves.iter().map(|leaf| spent.of(*leaf)));
     let (least, most) = (sum(&within.at_least), sum(&within.at_most));
     let [from, to] = [least, most].map(duration);
     match (most, from == to) {
@@ -241,7 +241,7 @@ fn waiter_json(report: &Report<'_>, waiter: &Waiter, is_whole: bool) -> Json {
         })
         .collect();
     if !rest.is_empty() {
-        let ns = rest.iter().map(|(_, _, ns)| ns).sum();
+        let ns = saturating_sum(rest.iter().map(|(_, _, ns)| *ns));
         files.push(json!({"path": null, "phase": null, "seconds": seconds(ns)}));
     }
     let mut object = json!({
@@ -346,7 +346,7 @@ fn lane(report: &Report<'_>, waiter: &Waiter) -> Lane {
         lane.start.push(steps[0].start as f64 / 1e9);
         lane.end.push(steps[steps.len() - 1].end as f64 / 1e9);
         for leaf in [Leaf::Running].into_iter().chain(WAITS) {
-            let ns: u64 = steps.iter().map(|step| step.spent.of(leaf)).sum();
+            let ns = saturating_sum(steps.iter().map(|step| step.spent.of(leaf)));
             lane.seconds
                 .entry(name(leaf))
                 .or_default()

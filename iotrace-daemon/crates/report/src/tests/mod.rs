@@ -3,7 +3,7 @@
 mod phases;
 mod selection;
 mod summary;
-mod training;
+pub mod training;
 
 use iotrace_common::{diag, op};
 use serde_json::Value;

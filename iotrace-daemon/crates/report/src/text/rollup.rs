@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Report;
-use iotrace_model::IoTotals;
+use iotrace_model::{IoTotals, counters::saturating_add};
 
 /// Share of a directory's time from which on one directory below takes its place.
 const MIN_SHARE: f64 = 0.5;
@@ -55,7 +55,7 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
                 Some(below) => {
                     nodes[node].children.insert(below);
                 }
-                None => nodes[node].own_ns += file.io.ns,
+                None => saturating_add(&mut nodes[node].own_ns, file.io.ns),
             }
         }
     }

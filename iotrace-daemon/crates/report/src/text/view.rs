@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use iotrace_model::counters::saturating_sum;
+
 use super::{
     escape::shorten,
     head,
@@ -100,7 +102,7 @@ fn cells(report: &Report<'_>, row: &ViewRow, whole: u64, has_merged: bool) -> Ve
             .to_string(),
         None => count(row.processes),
     };
-    let data = flow.read_ns + flow.write_ns + flow.sync_ns;
+    let data = saturating_sum([flow.read_ns, flow.write_ns, flow.sync_ns]);
     let mut cells = vec![
         duration(flow.io.ns),
         share(flow.io.ns, whole),

@@ -17,7 +17,7 @@ use iotrace_analysis::{
     saves::Event,
     waits::{Exposed, WAITS, label},
 };
-use iotrace_model::{counters, waits::Leaf};
+use iotrace_model::{counters, counters::saturating_sum, waits::Leaf};
 use iotrace_phases::phase::Phase;
 
 /// Columns of a bar.
@@ -47,7 +47,7 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
     }
     let other = report.file_time(|phase| matches!(phase, Phase::Other(_)));
     let merged = Merged {
-        at_most: (other.at_most + report.elsewhere_ns()).min(run),
+        at_most: other.at_most.saturating_add(report.elsewhere_ns()).min(run),
         ..other
     };
     if merged.at_most > 0 {
@@ -67,7 +67,8 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
     let cpu: Option<u64> = {
         let computing = report.model.computing();
         let processes = 0..report.processes.len() as u32;
-        processes.map(|index| computing.of_process(index)).sum()
+        let times: Option<Vec<u64>> = processes.map(|index| computing.of_process(index)).collect();
+        times.map(saturating_sum)
     };
     let cpu = cpu.map(|ns| format!("CPU time {}", duration(ns)));
     lines.push(component(
@@ -191,8 +192,8 @@ fn saves_line(report: &Report<'_>) -> Option<String> {
     let mut times: Vec<u64> = saves.iter().map(Event::ns).collect();
     times.sort_unstable();
     let (least, most) = (*times.first()?, *times.last()?);
-    let all: u64 = times.iter().sum();
-    let moved: u64 = saves.iter().map(|save| save.bytes).sum();
+    let all = saturating_sum(times.iter().copied());
+    let moved = saturating_sum(saves.iter().map(|save| save.bytes));
     let number = count(saves.len() as u64);
     let mut facts = vec![match moved {
         // What is stored to a mapping is not counted in bytes.
@@ -205,7 +206,7 @@ fn saves_line(report: &Report<'_>) -> Option<String> {
             true => most,
             false => format!("{least} to {most}"),
         });
-        let synced: u64 = saves.iter().map(|save| save.sync_ns).sum();
+        let synced = saturating_sum(saves.iter().map(|save| save.sync_ns));
         if synced > 0 {
             facts.push(format!("{} of it in sync", share(synced.min(all), all)));
         }
@@ -238,7 +239,7 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
     let median = later.get(later.len() / 2).copied();
     let time = match (times.first(), median) {
         (Some(first), Some(median)) if *first as f64 >= median as f64 * MIN_SLOW_EPOCH => {
-            let is_cold = epochs.knows_cache && whole[0].fetched * 2 > whole[0].bytes;
+            let is_cold = epochs.knows_cache && whole[0].fetched > whole[0].bytes / 2;
             let why = if is_cold { " (from storage)" } else { "" };
             let (first, median) = (duration(*first), duration(median));
             format!(": first {first}{why}, then {median}")

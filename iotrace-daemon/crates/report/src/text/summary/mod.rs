@@ -21,7 +21,7 @@ use crate::{
     Report,
     verdict::{Judgement, Verdict},
 };
-use iotrace_model::counters;
+use iotrace_model::{counters, counters::saturating_sum};
 
 /// Lines of the screen; two more are left for where the recording is.
 const MAX_LINES: usize = 22;
@@ -156,7 +156,7 @@ fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
 /// What was not looked at, and whether anything is missing.
 fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Lines {
     let unseen = report.not_looked_at().join(", ");
-    let lost: u64 = report.losses(true).values().sum();
+    let lost = saturating_sum(report.losses(true).into_values());
     let calls = report.run.in_flight.len() as u64;
     let mut lines = Vec::new();
     if calls > 0 && judgement.verdict != Verdict::CallsHang {

@@ -1,0 +1,107 @@
+//! A recording ends at its time, and says what it waits for if it cannot.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    common::{directory, need_root, run::wait_for, tool},
+    disk::Disk,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that is ended with the test.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A filesystem that writes nothing until this is dropped.
+struct Frozen<'a>(&'a Path);
+
+impl<'a> Frozen<'a> {
+    fn new(mount: &'a Path) -> Self {
+        let frozen = Command::new(tool("fsfreeze")).arg("-f").arg(mount).status();
+        assert!(frozen.expect("fsfreeze").success());
+        Self(mount)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("-u").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
+    need_root();
+    let (_keep, dir) = directory();
+    let disk = Disk::new(&dir);
+    let mounted = Command::new("mount")
+        .arg(&disk.device)
+        .arg(&disk.mount)
+        .status();
+    assert!(mounted.expect("mount").success());
+    let script = "while :; do : < /dev/null; sleep 0.01; done";
+    let busy = Program(Command::new("sh").args(["-c", script]).spawn().expect("sh"));
+    let (recording, report) = (disk.mount.join("recording"), dir.join("report.json"));
+    let mut iotrace = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    iotrace.args(["record", "--standalone", "--map-entries", "4096"]);
+    iotrace.args([
+        "--duration",
+        "3s",
+        "--flush",
+        "100ms",
+        "--pid",
+        &busy.0.id().to_string(),
+    ]);
+    iotrace
+        .arg("--output")
+        .arg(&recording)
+        .arg("--report")
+        .arg(&report);
+    let mut iotrace = Program(iotrace.stderr(Stdio::piped()).spawn().expect("iotrace"));
+    let mut said = BufReader::new(iotrace.0.stderr.take().expect("a pipe"));
+    let started = Instant::now();
+    while !recording.join("part-000001").exists() {
+        assert!(started.elapsed() < PATIENCE, "no part is written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let writing = format!("writing the recording to {}", recording.display());
+
+    let frozen = Frozen::new(&disk.mount);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert!(
+        line.contains("time is up") && line.contains(&writing),
+        "{line}"
+    );
+    drop(frozen);
+
+    let status = wait_for(&mut iotrace.0, PATIENCE);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("text");
+    assert!(status.success(), "{status}: {rest}");
+    assert!(
+        rest.contains(&format!("after its time: {writing} took")),
+        "{rest}"
+    );
+    let report: Value = serde_json::from_slice(&fs::read(report).expect("a report")).expect("JSON");
+    let duration = report["duration_seconds"].as_f64().expect("seconds");
+    assert!((3.0..3.9).contains(&duration), "{duration} s");
+    let meta = fs::read(recording.join("meta.json")).expect("a recording");
+    let meta: Value = serde_json::from_slice(&meta).expect("JSON");
+    assert_eq!(meta["complete"], true);
+}
