@@ -258,7 +258,7 @@ fn waits_are_kept_of_the_processes_of_recordings_alone() {
         waits: true,
         ..Kept::default()
     };
-    let mut begin = |kernel: &mut Kernel, pid| {
+    let begin = |kernel: &mut Kernel, pid| {
         let begun = kernel.begin_recording(kept, &[pid], true);
         begun.unwrap().expect("a place")
     };
