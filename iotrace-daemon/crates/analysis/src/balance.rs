@@ -69,7 +69,10 @@ pub struct Balance {
 }
 
 /// What was read, by whose it is: `of` says that of a process.
-pub fn shares(visits: &[Visit], of: impl Fn(u32) -> u32) -> BTreeMap<u32, Share> {
+pub fn shares<'a>(
+    visits: impl IntoIterator<Item = &'a Visit>,
+    of: impl Fn(u32) -> u32,
+) -> BTreeMap<u32, Share> {
     let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
     for visit in visits {
         let process = of(visit.process);

@@ -164,7 +164,7 @@ impl<'a> Judge<'a> {
             }
         }
         let mut renames: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
-        for (file, _, at) in &uses.renamed {
+        for (file, _, at) in &uses.renames.ends {
             renames.entry(*file).or_default().push(*at);
         }
         let mut directory_syncs = BTreeMap::new();

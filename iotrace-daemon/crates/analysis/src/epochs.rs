@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    page_cache,
+    page_cache, preparation,
     ranks::strangers,
     uses::{Uses, Visit},
 };
@@ -20,6 +20,7 @@ use iotrace_model::{
     counters::{BYTES_READ, MMAPS, saturating_add, saturating_sum},
     groups::Groups,
     paths::parent,
+    run::Run,
 };
 use iotrace_phases::{
     context::Sorted,
@@ -27,11 +28,15 @@ use iotrace_phases::{
 };
 
 /// Share of the bytes of a file, and of all files, that a complete pass may lack.
-const TOLERATED_SHARE: f64 = 0.05;
+pub(crate) const TOLERATED_SHARE: f64 = 0.05;
 /// Share of the bytes of a file from which on it counts as read whole.
 pub const WHOLE_SHARE: f64 = 0.75;
+/// Share of the bytes of a file from which on a part is no sample.
+const MIN_PART_SHARE: f64 = 0.25;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
 const MAX_PASSES: f64 = 10_000.0;
+/// Maximum number of passes among which the place of one over some files is looked for.
+const MAX_PLACES: u32 = 64;
 /// Minimum number of files in a pass whose order is meaningful.
 const MIN_ORDERED_FILES: usize = 8;
 const EVALUATION_NAMES: [&str; 7] = [
@@ -145,11 +150,18 @@ struct Pass {
 }
 
 /// Finds the epochs.
-pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
-    let strangers = strangers(model, uses, groups);
-    let trains = |visit: &&Visit| !strangers.contains(&groups.of(visit.process));
-    let mut visits: Vec<&Visit> = uses.visits.iter().filter(trains).collect();
+pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs {
+    let mut visits: Vec<&Visit> = uses.visits.iter().collect();
     visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
+    let sources = preparation::sources(model, run, uses, groups, &visits);
+    let is_source = |file: u32| {
+        sources
+            .as_ref()
+            .is_some_and(|sources| sources.contains(&file))
+    };
+    visits.retain(|visit| !is_source(visit.file));
+    let strangers = strangers(model, &visits, groups);
+    visits.retain(|visit| !strangers.contains(&groups.of(visit.process)));
     let mut files: Vec<&[&Visit]> = visits.chunk_by(|a, b| a.file == b.file).collect();
     let is_evaluation = |reads: &&[&Visit]| is_of_evaluation(model.file(reads[0].file).path);
     if files.iter().any(|reads| !is_evaluation(reads)) {
@@ -165,17 +177,30 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
     if files.is_empty() {
         return found;
     }
+    if sources.is_none() {
+        found.untold =
+            Some("some of the files were made from others, which may have been trained on too");
+        return found;
+    }
+    let size = |reads: &&&[&Visit]| uses.sizes[reads[0].file as usize];
+    let in_parts = files
+        .iter()
+        .filter(|reads| is_in_equal_parts(reads, size(reads)));
+    if in_parts.map(|reads| size(&reads)).sum::<u64>() > found.bytes / 2 {
+        found.untold = Some(
+            "the files were opened again and again for an equal part, which may be the same or the next",
+        );
+        return found;
+    }
     let ranks: BTreeSet<u32> = files
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
         .collect();
-    let mut shared = Sum::default();
-    for reads in &files {
-        shared.add(&FileReads {
-            visits: reads.to_vec(),
-            size: uses.sizes[reads[0].file as usize],
-        });
-    }
+    let of_all = files.iter().map(|reads| FileReads {
+        visits: reads.to_vec(),
+        size: uses.sizes[reads[0].file as usize],
+    });
+    let shared = Sum::of(&of_all.collect::<Vec<_>>());
     // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
     let is_copied = ranks.len() > 1
         && are_copies(&files, uses, groups, ranks.len())
@@ -185,18 +210,16 @@ pub fn epochs(model: &Model, uses: &Uses, groups: &Groups) -> Epochs {
         return found;
     }
     found.copies = ranks.len() as u32;
-    let mut copied = Sum::default();
-    for reads in files {
-        let size = uses.sizes[reads[0].file as usize];
-        for rank in &ranks {
+    let of_ranks = files.iter().flat_map(|reads| {
+        ranks.iter().map(|rank| {
             let of_rank = |visit: &&Visit| groups.of(visit.process) == *rank;
-            copied.add(&FileReads {
+            FileReads {
                 visits: reads.iter().copied().filter(of_rank).collect(),
-                size,
-            });
-        }
-    }
-    copied.finish(model, &mut found);
+                size: uses.sizes[reads[0].file as usize],
+            }
+        })
+    });
+    Sum::of(&of_ranks.collect::<Vec<_>>()).finish(model, &mut found);
     found
 }
 
@@ -278,19 +301,32 @@ fn are_copies(files: &[&[&Visit]], uses: &Uses, groups: &Groups, ranks: usize) -
 /// A header is read twice, a footer left out: what one process read of the file from an open to its close, over however
 /// many intervals, passed over it once if it was about the file.
 fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
-    let share = |visit: &&Visit| {
-        let share = if size == 0 {
-            1.0
-        } else {
-            visit.bytes as f64 / size as f64
-        };
-        share.min(MAX_PASSES)
+    let mut shares: Vec<f64> = visits.iter().map(|visit| share(visit, size)).collect();
+    for chain in chains(visits) {
+        let total: f64 = chain.iter().map(|index| shares[*index]).sum();
+        if (WHOLE_SHARE..1.5).contains(&total) {
+            chain.iter().for_each(|index| shares[*index] /= total);
+        }
+    }
+    shares
+}
+
+/// How often a visit read as many bytes as its file has; at most so often as is worth a place each.
+fn share(visit: &Visit, size: u64) -> f64 {
+    let share = match size {
+        0 => 1.0,
+        _ => visit.bytes as f64 / size as f64,
     };
-    let mut shares: Vec<f64> = visits.iter().map(share).collect();
+    share.min(MAX_PASSES)
+}
+
+/// What a process read of a file from an open to its close: visits, by index.
+fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
+    let mut chains = Vec::new();
     // By process: the visits since an open, and how many opens are not closed.
-    let mut chains: HashMap<u32, (Vec<usize>, u64)> = HashMap::new();
+    let mut begun: HashMap<u32, (Vec<usize>, u64)> = HashMap::new();
     for (index, visit) in visits.iter().enumerate() {
-        let (chain, open) = chains.entry(visit.process).or_default();
+        let (chain, open) = begun.entry(visit.process).or_default();
         if chain.is_empty() && visit.opens != 1 {
             continue;
         }
@@ -299,14 +335,35 @@ fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
             .saturating_add(visit.opens)
             .saturating_sub(visit.closes);
         if *open == 0 {
-            let total: f64 = chain.iter().map(|index| shares[*index]).sum();
-            if (WHOLE_SHARE..1.5).contains(&total) {
-                chain.iter().for_each(|index| shares[*index] /= total);
-            }
-            (*chain, *open) = (Vec::new(), 0);
+            chains.push(std::mem::take(chain));
         }
     }
-    shares
+    chains
+}
+
+/// Whether a process opened a file several times and read an equal part of it each time: the same part, as some columns of a
+/// table, or the next.
+fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
+    let mut parts: HashMap<u32, Vec<f64>> = HashMap::new();
+    for chain in chains(visits) {
+        let part = chain.iter().map(|index| share(visits[*index], size)).sum();
+        parts
+            .entry(visits[chain[0]].process)
+            .or_default()
+            .push(part);
+    }
+    let are_equal = |parts: &Vec<f64>| {
+        let (least, most) = parts
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(least, most), part| {
+                (least.min(*part), most.max(*part))
+            });
+        parts.len() > 1
+            && least >= MIN_PART_SHARE
+            && most < WHOLE_SHARE
+            && most - least <= TOLERATED_SHARE
+    };
+    parts.values().any(are_equal)
 }
 
 /// What a number of passes over files sums up to.
@@ -332,15 +389,51 @@ struct Filling {
     by_process: BTreeMap<u32, f64>,
 }
 
+/// A pass over some of the files, before the last one: the others have one fewer.
+struct Partial<'a> {
+    number: u32,
+    files: &'a BTreeSet<u32>,
+}
+
 impl Sum {
-    fn add(&mut self, reads: &FileReads<'_>) {
+    /// Sums up passes. Files that were read once more than the others were so before the last pass if that puts one pass after the
+    /// other: a trial, or an epoch that was broken off.
+    fn of(all: &[FileReads<'_>]) -> Self {
+        let sum = Self::with(all, None);
+        let Some((last, partial)) = sum.epochs.last_key_value() else {
+            return sum;
+        };
+        if partial.covered >= sum.bytes * (1.0 - TOLERATED_SHARE)
+            || *last > MAX_PLACES
+            || sum.is_one_behind_the_other()
+        {
+            return sum;
+        }
+        let files = &partial.files;
+        let earlier = (0..*last)
+            .rev()
+            .map(|number| Self::with(all, Some(&Partial { number, files })));
+        let ordered = earlier.into_iter().find(Self::is_one_behind_the_other);
+        ordered.unwrap_or(sum)
+    }
+
+    fn with(all: &[FileReads<'_>], partial: Option<&Partial<'_>>) -> Self {
+        let mut sum = Self::default();
+        all.iter().for_each(|reads| sum.add(reads, partial));
+        sum
+    }
+
+    fn add(&mut self, reads: &FileReads<'_>, partial: Option<&Partial<'_>>) {
         let Some(first) = reads.visits.first() else {
             return;
         };
+        let left_out = partial.filter(|partial| !partial.files.contains(&first.file));
+        let left_out = left_out.map_or(u32::MAX, |partial| partial.number);
         let weight = (reads.size.max(1)) as f64;
         self.bytes += weight;
         let mut covered: BTreeMap<u32, f64> = BTreeMap::new();
-        for pass in passes(reads) {
+        for mut pass in passes(reads) {
+            pass.number += u32::from(pass.number >= left_out);
             *covered.entry(pass.number).or_default() += pass.bytes;
             let epoch = self.epochs.entry(pass.number).or_insert(Filling {
                 start: pass.start,
@@ -387,6 +480,15 @@ impl Sum {
         })
     }
 
+    /// Whether a complete pass is not half over when the next one begins, as of data for two trainings, one after the other.
+    fn is_nested(&self) -> bool {
+        let is_complete = |epoch: &&Filling| epoch.covered >= self.bytes * (1.0 - TOLERATED_SHARE);
+        let complete: Vec<&Filling> = self.epochs.values().filter(is_complete).collect();
+        complete
+            .windows(2)
+            .any(|pair| pair[1].start - pair[0].start < (pair[0].end - pair[0].start) / 2)
+    }
+
     fn finish(mut self, model: &Model, found: &mut Epochs) {
         let coverage = |epoch: &Filling| epoch.covered / self.bytes;
         let partial = self
@@ -397,8 +499,20 @@ impl Sum {
             found.untold = Some("the files were read unevenly, some often and some seldom");
             return;
         }
+        if self.is_nested() {
+            found.untold = Some("some files were read again before others were read at all");
+            return;
+        }
+        let has_whole = self
+            .epochs
+            .values()
+            .any(|epoch| coverage(epoch) >= 1.0 - TOLERATED_SHARE);
         for (number, epoch) in std::mem::take(&mut self.epochs) {
             let coverage = epoch.covered / self.bytes;
+            // The little that was read before the first pass belongs to none.
+            if has_whole && found.epochs.is_empty() && coverage < TOLERATED_SHARE {
+                continue;
+            }
             // The little that was read after the last pass belongs to it.
             if let Some(last) = found
                 .epochs
@@ -423,7 +537,7 @@ impl Sum {
                 visits.dedup_by_key(|(_, file)| *file);
             }
             found.epochs.push(Epoch {
-                number: number + 1,
+                number: found.epochs.len() as u32 + 1,
                 start: epoch.start,
                 end: epoch.end,
                 files: epoch.files.len() as u64,
@@ -554,7 +668,7 @@ fn directory_changes(model: &Model, order: &Visited) -> f64 {
 }
 
 /// Whether the processes read files in the order of their names.
-fn order_of(model: &Model, order: &Visited) -> Option<Order> {
+pub(crate) fn order_of(model: &Model, order: &Visited) -> Option<Order> {
     let (mut pairs, mut ascending, mut files) = (0_usize, 0_usize, 0_usize);
     for visits in order.values() {
         files += visits.len();

@@ -19,7 +19,9 @@ mod naming;
 pub mod page_cache;
 pub mod part;
 pub mod phases;
+mod preparation;
 mod ranks;
+mod renames;
 pub mod saves;
 pub mod series;
 pub mod startup;
@@ -85,7 +87,7 @@ impl Analysis {
         let mut analysis = Self {
             checkpoints: saves::saves(model, &uses),
             restores: saves::loads(model, &uses),
-            epochs: epochs::epochs(model, &uses, &groups),
+            epochs: epochs::epochs(model, run, &uses, &groups),
             knows_cache: page_cache::is_known(model),
             balance: balance::balance(model, run, &uses, &groups),
             startup,

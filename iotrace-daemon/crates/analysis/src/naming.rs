@@ -1,5 +1,7 @@
 //! Which save a checkpoint's file belongs to, by its path: the directory or the number of the step.
 
+use iotrace_model::paths::name;
+
 /// What the files of one save have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -39,18 +41,60 @@ const IN_A_NUMBER: [&str; 6] = [
 ];
 
 /// Directories inside a save (SavedModel, Orbax, sentence-transformers' modules have numbers and names of their own).
-const INNER_DIRECTORIES: [&[u8]; 5] = [
+const INNER_DIRECTORIES: [&[u8]; 6] = [
     b"variables",
     b"assets",
     b"assets.extra",
     b"state",
     b"params",
+    b"array_metadatas",
 ];
+
+/// Parts of the name of a file that was set aside; a number after the last dot is one, too.
+const ASIDE_MARKS: [&[u8]; 5] = [b"prev", b"previous", b"old", b"bak", b"backup"];
 
 /// Whether a file is one that describes a model and holds none of it, by its name.
 pub fn is_description(path: &[u8]) -> bool {
     const ENDINGS: [&[u8]; 5] = [b".json", b".yaml", b".yml", b".txt", b".md"];
-    ENDINGS.iter().any(|ending| path.ends_with(ending))
+    const NAMES: [&[u8]; 6] = [
+        b"_CHECKPOINT_METADATA",
+        b"_METADATA",
+        b"_sharding",
+        b"commit_success.txt",
+        b"checkpoint",
+        b"latest",
+    ];
+    ENDINGS.iter().any(|ending| path.ends_with(ending)) || NAMES.contains(&name(path))
+}
+
+/// Whether a file is not finished yet, by its name.
+pub fn is_unfinished(name: &[u8]) -> bool {
+    let marks: [&[u8]; 4] = [b"tmp", b"temp", b".part", b"incomplete"];
+    let has = |mark: &&[u8]| name.windows(mark.len()).any(|part| part == *mark);
+    name.starts_with(b".") || marks.iter().any(|mark| has(mark))
+}
+
+/// The path that a file had before it was set aside: `ck.pt` of `ck.prev.pt` and of `ck.pt.bak`; `None` if its name has no such
+/// mark.
+pub fn without_aside_mark(path: &[u8]) -> Option<Vec<u8>> {
+    let begin = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |at| at + 1);
+    let name = &path[begin..];
+    let is_separator = |byte: &u8| matches!(byte, b'.' | b'_' | b'-');
+    let mut start = 0;
+    for part in name.split(is_separator) {
+        let end = start + part.len();
+        let is_number =
+            end == name.len() && !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        let is_counted = is_number && name[..start].ends_with(b".");
+        if start > 0 && (ASIDE_MARKS.contains(&part) || is_counted) {
+            return Some([&path[..begin + start - 1], &name[end..]].concat());
+        }
+        start = end + 1;
+    }
+    None
 }
 
 /// The save that the file at `path` belongs to.
@@ -88,7 +132,7 @@ pub fn key(path: &[u8]) -> Key {
     let number = last_number(stem(name));
     let mut directories = directories;
     while let Some((last, above)) = directories.split_last()
-        && INNER_DIRECTORIES.contains(last)
+        && (is_inner(last) || *last == b"d" && is_hash(name))
         && !above.is_empty()
     {
         directories = above;
@@ -98,6 +142,15 @@ pub fn key(path: &[u8]) -> Key {
         number,
         is_step: number.is_some(),
     }
+}
+
+fn is_inner(directory: &[u8]) -> bool {
+    INNER_DIRECTORIES.contains(&directory) || directory.starts_with(b"ocdbt.process_")
+}
+
+/// Whether a name is a hash, as OCDBT names its data.
+fn is_hash(name: &[u8]) -> bool {
+    name.len() == 32 && name.iter().all(u8::is_ascii_hexdigit)
 }
 
 fn is_step_directory(name: &[u8], next: &[u8], is_last: bool) -> bool {
@@ -156,7 +209,8 @@ fn stem(name: &[u8]) -> &[u8] {
     let is_shard =
         stem.starts_with(b"__") || stem.starts_with(b"mp_rank") || stem.starts_with(b"zero_pp");
     let of_rank = [
-        b"rng_state".as_slice(),
+        b"process_".as_slice(),
+        b"rng_state",
         b"random_states",
         b"optimizer_",
         b"scheduler_",
@@ -166,7 +220,8 @@ fn stem(name: &[u8]) -> &[u8] {
         let rest = rest.strip_prefix(b"_").unwrap_or(rest);
         rest.first().is_some_and(u8::is_ascii_digit)
     });
-    if is_shard || is_rank || of_rank.iter().any(|prefix| stem.starts_with(prefix)) {
+    if is_shard || is_hash(stem) || is_rank || of_rank.iter().any(|prefix| stem.starts_with(prefix))
+    {
         return &[];
     }
     // An extension may have a digit (.h5, .mp3).
@@ -259,6 +314,17 @@ mod tests {
             (vec!["/home/7/run/model.pt"], "/home/7/run", None),
             (
                 vec![
+                    "/out/model_0/_METADATA",
+                    "/out/model_0/manifest.ocdbt",
+                    "/out/model_0/array_metadatas/process_0",
+                    "/out/model_0/d/3a0eb621017502eb872a682f15d9ff44",
+                    "/out/model_0/ocdbt.process_0/d/c4920bb7358ae404edc6b34a0489130d",
+                ],
+                "/out/model_0",
+                None,
+            ),
+            (
+                vec![
                     "/out/export/saved_model.pb",
                     "/out/export/variables/variables.index",
                     "/out/export/variables/variables.data-00000-of-00001",
@@ -284,6 +350,22 @@ mod tests {
                     "{path}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_set_aside_had_a_name_without_the_mark() {
+        for (path, before) in [
+            ("/out/ck.prev.pt", Some("/out/ck.pt")),
+            ("/out/ck.pt.bak", Some("/out/ck.pt")),
+            ("/out/ck_old.pt", Some("/out/ck.pt")),
+            ("/out/model.pt.2", Some("/out/model.pt")),
+            ("/out/model_2.pt", None),
+            ("/old/model.pt", None),
+            ("/out/bolder.pt", None),
+        ] {
+            let found = without_aside_mark(path.as_bytes());
+            assert_eq!(found.as_deref(), before.map(str::as_bytes), "{path}");
         }
     }
 

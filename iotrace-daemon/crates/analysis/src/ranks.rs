@@ -1,11 +1,11 @@
 //! Which of the processes that read training data train: ranks run one program at one time, with their workers. A program that
 //! checks or caches the data does not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     balance::{Share, shares},
-    uses::Uses,
+    uses::Visit,
 };
 use iotrace_model::{About, Model, groups::Groups, paths::name, run::Run};
 
@@ -26,21 +26,31 @@ pub fn are_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
     run_the_same(one, other) && (is_at_one_time || are_told_apart)
 }
 
-/// First processes of ranks that run another program than the one that reads most, and read only before or after it.
-pub fn strangers(model: &Model, uses: &Uses, groups: &Groups) -> HashSet<u32> {
-    let readers = shares(&uses.visits, |process| groups.of(process));
+/// First processes of ranks that run another program than the one that reads most, if that program reads only before or after
+/// it.
+pub fn strangers(model: &Model, visits: &[&Visit], groups: &Groups) -> HashSet<u32> {
+    let readers = shares(visits.iter().copied(), |process| groups.of(process));
     // Of those that read as much, the one that came last: data are cached and checked before.
     let most = readers.values().max_by_key(|read| (read.bytes, read.start));
     let Some(trainer) = most else {
         return HashSet::new();
     };
     let program = about(model, trainer.process);
-    let is_stranger = |read: &&Share| {
-        let is_apart = read.end <= trainer.start || read.start >= trainer.end;
-        is_apart && !run_the_same(program, about(model, read.process))
-    };
-    let strangers = readers.values().filter(is_stranger);
-    strangers.map(|read| read.process).collect()
+    let others = readers
+        .values()
+        .filter(|read| !run_the_same(program, about(model, read.process)));
+    let mut by_program: HashMap<&[u8], Vec<&Share>> = HashMap::new();
+    for read in others {
+        by_program
+            .entry(name(&about(model, read.process).exe))
+            .or_default()
+            .push(read);
+    }
+    let is_apart = |read: &&Share| read.end <= trainer.start || read.start >= trainer.end;
+    let strangers = by_program
+        .into_values()
+        .filter(|reads| reads.iter().all(is_apart));
+    strangers.flatten().map(|read| read.process).collect()
 }
 
 fn about(model: &Model, process: u32) -> &About {

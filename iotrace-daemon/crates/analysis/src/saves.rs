@@ -19,7 +19,7 @@ const MAX_DISTANCE_NS: i64 = 2 * SECOND;
 /// A file, or a write of it, is small compared with one that has this many times its bytes.
 const SMALL_PART_RATIO: u64 = 16;
 /// Maximum size of a file that describes a model and is not one itself.
-const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
+pub const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
 /// Maximum number of saves of one file in one interval that are told apart.
 const MAX_SAVES: u64 = 1_000;
 /// Maximum number of paths in the name of an event.
@@ -142,6 +142,7 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let mut events = group(model, uses, &parts, true);
     attach(&mut events);
+    events.retain(|event| !is_of_descriptions(model, uses, event));
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
     finish(model, uses, &mut events);
@@ -161,14 +162,16 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
     let mut events = group(model, uses, &parts, false);
-    // A program that reads a model's description has loaded nothing yet.
-    events.retain(|event| {
-        let mut files = event.files.iter();
-        event.bytes > MAX_DESCRIPTION_BYTES
-            || !files.all(|file| is_description(uses.path(model, *file)))
-    });
+    events.retain(|event| !is_of_descriptions(model, uses, event));
     finish(model, uses, &mut events);
     events
+}
+
+/// Whether nothing but descriptions of a model moved, and so no model.
+fn is_of_descriptions(model: &Model, uses: &Uses, event: &Event) -> bool {
+    let mut files = event.files.iter();
+    event.bytes <= MAX_DESCRIPTION_BYTES
+        && files.all(|file| is_description(uses.path(model, *file)))
 }
 
 /// The uses of each file: what goes on in the next interval is one with the one before, unless the file was reopened.
@@ -423,7 +426,7 @@ fn attach(events: &mut Vec<Event>) {
 
 /// Lets a save last until its files have their names: a rename over a file that was there writes out what is new first.
 fn add_renames(uses: &Uses, events: &mut [Event]) {
-    for (file, process, at) in &uses.renamed {
+    for (file, process, at) in &uses.renames.ends {
         let is_before = |event: &&mut Event| {
             let is_of = event.files.contains(file) && event.processes.contains(process);
             is_of && event.start <= *at && *at - event.end <= MAX_DISTANCE_NS

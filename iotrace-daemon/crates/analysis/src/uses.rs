@@ -22,7 +22,10 @@ use iotrace_phases::{
     used::Used,
 };
 
-use super::series::{Filling, Series};
+use super::{
+    renames::{Rename, Renames},
+    series::{Filling, Series},
+};
 
 /// A read of a training file, as one process did it: one open with what was read, or all reads of one interval.
 #[derive(Clone, Copy, Debug)]
@@ -135,12 +138,10 @@ pub struct Uses {
     pub file_syncs: BTreeMap<u32, Vec<FileSync>>,
     /// The last of each process in each interval.
     pub wide_syncs: Vec<WideSync>,
-    /// Files whose uses are known one by one, and that were renamed: file, process, when.
-    pub renamed: Vec<(u32, u32, i64)>,
+    /// Renames of files whose uses are known one by one.
+    pub renames: Renames,
     /// By process: when it began, nanoseconds since the start of the run; `None` if unknown.
     pub began: Vec<Option<i64>>,
-    /// Files that were saved under their first name, and whose newest name is that of no checkpoint.
-    set_aside: HashSet<u32>,
     pub series: Series,
     /// By file: the largest size that was seen, bytes.
     pub sizes: Vec<u64>,
@@ -180,18 +181,17 @@ impl Uses {
         };
         model.each_step(bounds, |bounds, delta| pass.take(bounds, &delta));
         pass.take_spans();
+        let renamed = pass.renamed();
         let mut uses = pass.uses;
-        let set_aside = (0..).zip(sorted).filter(|(_, file)| file.is_by_first_name);
-        uses.set_aside = set_aside.map(|(file, _)| file).collect();
+        uses.renames = Renames::new(model, sorted, &uses.saved, renamed);
         uses.series = pass.filling.finish();
         uses
     }
 
     /// The path under which a file was saved or loaded.
-    pub fn path<'a>(&self, model: &'a Model, file: u32) -> &'a [u8] {
-        let known = model.file(file);
-        let first = known.opened_as.filter(|_| self.set_aside.contains(&file));
-        first.unwrap_or(known.path)
+    pub fn path<'a>(&'a self, model: &'a Model, file: u32) -> &'a [u8] {
+        let saved_as = self.renames.saved_as.get(&file);
+        saved_as.map_or(model.file(file).path, |path| path)
     }
 }
 
@@ -296,18 +296,25 @@ impl Pass<'_> {
         }
     }
 
+    /// The renames of files whose uses are known one by one.
+    fn renamed(&self) -> Vec<Rename> {
+        let renames = self
+            .model
+            .spans()
+            .into_iter()
+            .flat_map(|spans| spans.renames());
+        let of_spanned =
+            renames.filter(|(process, file, _)| self.spanned.contains(&(*process, *file)));
+        of_spanned
+            .map(|(process, file, at)| (file, process, self.at(at)))
+            .collect()
+    }
+
     /// Takes saves and loads from the uses that are known one by one.
     fn take_spans(&mut self) {
         let Some(spans) = self.model.spans() else {
             return;
         };
-        for (process, file, at) in spans.renames() {
-            // What is set aside is renamed long after its save.
-            let is_set_aside = self.sorted[file as usize].is_by_first_name;
-            if self.spanned.contains(&(process, file)) && !is_set_aside {
-                self.uses.renamed.push((file, process, self.at(at)));
-            }
-        }
         for one in spans.uses() {
             if !self.spanned.contains(&(one.process, one.file)) {
                 continue;

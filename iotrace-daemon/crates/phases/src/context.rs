@@ -13,7 +13,7 @@ use super::{
 };
 use iotrace_model::{
     File, Model,
-    counters::{BYTES_READ, BYTES_WRITTEN},
+    counters::{BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE},
     groups::Groups,
 };
 
@@ -75,6 +75,8 @@ pub struct Sorted {
     pub verdict: Verdict,
     /// Whether its first name says what was written, and its newest name nothing.
     pub is_by_first_name: bool,
+    /// Whether it was renamed, and its first name is that of a checkpoint.
+    pub is_saved_as_first: bool,
     /// By [`Direction::index`]: why it is of another phase than the verdict's.
     pub reasons: [Option<Reason>; 2],
 }
@@ -85,6 +87,7 @@ impl Sorted {
         Self {
             verdict,
             is_by_first_name: false,
+            is_saved_as_first: false,
             reasons: [None; 2],
         }
     }
@@ -107,10 +110,13 @@ pub fn by_names(model: &Model, classifier: &Classifier, file: &File<'_>) -> Sort
         false => classifier.verdict(path, file.is_directory(), fs_type),
     };
     let newest = of(file.path);
-    let verdict = file.opened_as.map_or(newest, |first| newest.or(of(first)));
+    let first = file.opened_as.map(of);
+    let verdict = first.map_or(newest, |first| newest.or(first));
+    let is_saved = |first: Verdict| first.phase(Direction::Write) == Phase::Checkpoint;
     let is_by = |verdict: Verdict| verdict.rule(Direction::Write).is_some();
     Sorted {
         is_by_first_name: is_by(verdict) && !is_by(newest),
+        is_saved_as_first: first.is_some_and(is_saved),
         ..Sorted::of(verdict)
     }
 }
@@ -250,9 +256,6 @@ impl Ambiguous {
             let total = row.cell.total();
             if total.v[BYTES_WRITTEN] > 0 {
                 written.insert(row.file);
-                if is_data {
-                    reasons.insert(row.file, Reason::SavedHere);
-                }
             }
             if !is_data && total.v[BYTES_READ] > 0 {
                 *read.entry((row.file, groups.of(row.process))).or_default() += total.v[BYTES_READ];
@@ -263,29 +266,17 @@ impl Ambiguous {
                 reasons.insert(*file, Reason::ReadAgain);
             }
         }
+        let saved = written.intersection(&self.data).copied();
+        reasons.extend(saved.map(|file| (file, Reason::SavedHere)));
+        for sample in samples(model, &written) {
+            reasons.remove(&sample);
+        }
         let read: HashSet<u32> = read.into_keys().map(|(file, _)| file).collect();
-        self.families(model, &read, &mut reasons);
+        for file in families(model, read.iter().copied()).flatten() {
+            reasons.entry(file).or_insert(Reason::Family);
+        }
         self.indexed(model, &read, &mut reasons);
         reasons
-    }
-
-    fn families(&self, model: &Model, read: &HashSet<u32>, reasons: &mut HashMap<u32, Reason>) {
-        let mut families: HashMap<(&[u8], &[u8]), Vec<u32>> = HashMap::new();
-        for file in read {
-            let (directory, extension) = family(model.file(*file).path);
-            families
-                .entry((directory, extension))
-                .or_default()
-                .push(*file);
-        }
-        for members in families
-            .values()
-            .filter(|members| members.len() >= MIN_FAMILY_FILES)
-        {
-            for file in members {
-                reasons.entry(*file).or_insert(Reason::Family);
-            }
-        }
     }
 
     /// Data with an index in the same directory, as Megatron's.
@@ -305,6 +296,45 @@ impl Ambiguous {
             }
         }
     }
+}
+
+/// Of these files, which this run wrote, the arrays that have many siblings, all of them written before the first is read:
+/// samples that were made before they are trained on.
+fn samples(model: &Model, written: &HashSet<u32>) -> Vec<u32> {
+    let is_array = |file: &u32| model.file(*file).path.ends_with(b".npz");
+    let mut times: HashMap<u32, (u64, u64)> = HashMap::new();
+    for row in model
+        .rows()
+        .iter()
+        .filter(|row| written.contains(&row.file))
+    {
+        let v = row.cell.total().v;
+        let (last_write, first_read) = times.entry(row.file).or_insert((0, u64::MAX));
+        *last_write = v[LAST_WRITE].max(*last_write);
+        if v[FIRST_READ] > 0 {
+            *first_read = v[FIRST_READ].min(*first_read);
+        }
+    }
+    let is_made_before = |members: &Vec<u32>| {
+        let times = || members.iter().map(|file| times[file]);
+        let last_write = times().map(|(last_write, _)| last_write).max();
+        last_write.is_some_and(|last| {
+            times().all(|(_, first_read)| (last..u64::MAX).contains(&first_read))
+        })
+    };
+    let families = families(model, written.iter().copied().filter(is_array));
+    families.filter(is_made_before).flatten().collect()
+}
+
+/// Files of one directory and extension that are so many that they are data.
+fn families(model: &Model, files: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<u32>> {
+    let mut families: HashMap<(&[u8], &[u8]), Vec<u32>> = HashMap::new();
+    for file in files {
+        let family = family(model.file(file).path);
+        families.entry(family).or_default().push(file);
+    }
+    let families = families.into_values();
+    families.filter(|members| members.len() >= MIN_FAMILY_FILES)
 }
 
 /// Whether so many bytes are the file twice over.

@@ -1,4 +1,4 @@
-//! Copies: bytes of one file that the same process wrote to another.
+//! Copies: bytes of one file that the same process, or one that it sent them to, wrote to another.
 //!
 //! sendfile, copy_file_range and splice name both files, so such a copy is known. One by read(2) and write(2) is inferred:
 //! a process read as many bytes from one file as it wrote to another at that time. A copy of a checkpoint to another tier
@@ -6,6 +6,7 @@
 //! process reads back what it wrote itself, to verify it or because the format needs it, nor where another program does: a
 //! checksum, an archive, an upload.
 
+mod piped;
 mod sources;
 mod targets;
 
@@ -107,6 +108,9 @@ impl Copies {
         let uses = model.spans().into_iter().flat_map(|spans| spans.uses());
         let uses: Vec<Use> = uses.map(Use::from).collect();
         copies.find_spans(&uses);
+        copies.find_piped(model, &uses);
+        copies.read = whole(&uses, &copies.spans, |amounts| amounts.bytes_read);
+        copies.written = whole(&uses, &copies.spans, |amounts| amounts.bytes_written);
         copies.find_rows(model, &uses);
         copies.find_read_backs(model, &uses);
         copies
@@ -192,8 +196,20 @@ impl Copies {
                 (target.file, amounts),
             ));
         }
-        self.read = whole(uses, &self.spans, |amounts| amounts.bytes_read);
-        self.written = whole(uses, &self.spans, |amounts| amounts.bytes_written);
+    }
+
+    /// Pairs uses by two processes.
+    fn find_piped(&mut self, model: &Model, uses: &[Use]) {
+        let pairs = piped::pairs(model, uses, |one| self.has_span(one.pieces[0]));
+        for (source, target) in pairs {
+            self.spans
+                .extend(source.pieces.iter().chain(&target.pieces));
+            self.all.push(copy(
+                target.process,
+                (source.file, &source.amounts),
+                (target.file, &target.amounts),
+            ));
+        }
     }
 
     /// Pairs files where the uses of one are not known one by one: written once at the time at which as many bytes of the other

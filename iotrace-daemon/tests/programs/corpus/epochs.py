@@ -5,10 +5,14 @@ import os
 import random
 import shutil
 import subprocess
+import sys
+import tarfile
 
-from truth import main, read, train
+from truth import main, read, train, write
 
 FILES = [f"data/train/sample_{index:03}.jpg" for index in range(40)]
+TEXTS = [f"raw/part_{index:02}.txt" for index in range(16)]
+SHARDS = [f"shards/tokens_{index:02}.bin" for index in range(16)]
 VALIDATION = [path.replace("/train/", "/val/") for path in FILES[:8]]
 
 
@@ -115,8 +119,130 @@ def with_saves(truth):
         train(0.1)
 
 
+def encode(paths, made):
+    """Makes data of half the size."""
+    for path, target in zip(paths, made):
+        with open(path, "rb") as source, open(target, "wb") as data:
+            data.write(source.read()[::2])
+
+
+def tokenized(truth):
+    os.makedirs("data")
+    with open("data/train.bin", "wb") as data:
+        for path in TEXTS:
+            with open(path, "rb") as text:
+                data.write(text.read()[::2])
+    passes(truth, 3, ["data/train.bin"])
+
+
+def tokenized_in_workers(truth):
+    os.makedirs("shards")
+    children = []
+    for worker in range(2):
+        child = os.fork()
+        if child == 0:
+            encode(TEXTS[worker::2], SHARDS[worker::2])
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    passes(truth, 3, SHARDS)
+
+
+def tokenized_by_another(truth):
+    code = "data = open('train.bin', 'wb')\nfor path in {}: data.write(open(path, 'rb').read()[::2])"
+    subprocess.run([sys.executable, "-c", code.format(TEXTS)], check=True)
+    passes(truth, 3, ["train.bin"])
+
+
+def unpacked(truth):
+    with tarfile.open("data.tar") as archive:
+        archive.extractall("unpacked")
+    passes(truth, 3, [f"unpacked/{path}" for path in FILES])
+
+
+def unknown_cached_by_the_first_pass(truth):
+    """Trains on what it reads while it makes the data of the next passes."""
+    os.makedirs("cache")
+    files = [*zip(TEXTS, SHARDS)]
+    random.shuffle(files)
+    for text, shard in files:
+        encode([text], [shard.replace("shards/", "cache/")])
+    train(0.1)
+    passes(truth, 2, [shard.replace("shards/", "cache/") for shard in SHARDS])
+    truth.epochs = None
+
+
+def unknown_trained_before_the_data_were_made(truth):
+    os.makedirs("shards")
+    encode(TEXTS, SHARDS)
+    with truth.save():
+        write("out/epoch_0.pt", 8, 0.02)
+    passes(truth, 2, SHARDS)
+    truth.epochs = None
+
+
+def unknown_parts(truth):
+    """Some columns of a table, or the next rows."""
+    for _ in range(3):
+        with open("data/train.bin", "rb", buffering=0) as table:
+            table.read(4 << 20)
+        train(0.6)
+    truth.epochs = None
+
+
+def halves(truth):
+    """In turns, by two readers of different parts."""
+    for _ in range(3):
+        for begin, size in ((0, 5 << 20), (5 << 20, 3 << 20)):
+            with open("data/train.bin", "rb", buffering=0) as table:
+                table.seek(begin)
+                table.read(size)
+            train(0.6)
+        truth.epochs += 1
+
+
+def unknown_two_trainings(truth):
+    """One after the other, each with data of its own."""
+    passes(truth, 2, FILES[:20])
+    passes(truth, 3, FILES[20:])
+    truth.epochs = None
+
+
+def stopped_early(truth):
+    passes(truth, 3, FILES)
+    passes(truth, 1, FILES[:25])
+
+
+def tried_before(truth):
+    for path in FILES[:1]:
+        read(path)
+    train(0.1)
+    passes(truth, 3, FILES)
+
+
+def broken_off(truth):
+    """The second epoch breaks off and begins again: a pass over some files more."""
+    for part in (FILES, FILES[:20], FILES, FILES):
+        for path in part:
+            read(path)
+        truth.epochs += 1
+        train(0.1)
+
+
 def images():
     prepare(FILES)
+
+
+def texts():
+    prepare(TEXTS, 1 << 18)
+
+
+def archive():
+    images()
+    with tarfile.open("data.tar", "w") as archive:
+        archive.add("data")
+    shutil.rmtree("data")
 
 
 def one_large():
@@ -125,7 +251,11 @@ def one_large():
 
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
-    **{name: [one_large] for name in ("one_file", "staged_by_read_and_write", "mapped_with_small_index")},
+    **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
+    **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
+    **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_trained_before_the_data_were_made")},
+    "unpacked": [archive],
+    **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }
 BEFORE["with_validation"].append(lambda: prepare(VALIDATION))
 BEFORE["mapped_with_small_index"].append(lambda: prepare(["data/meta.pkl"], 1000))

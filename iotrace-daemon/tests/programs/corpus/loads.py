@@ -46,6 +46,15 @@ def resumed_and_saved_over(truth):
             os.rename("out/last.ckpt.tmp", "out/last.ckpt")
 
 
+def newest_of_several(truth):
+    """Looks at what each one is."""
+    for step in (1, 2):
+        read(f"out/{step}/_CHECKPOINT_METADATA")
+    with truth.load():
+        read("out/2/_CHECKPOINT_METADATA")
+        read(f"out/2/state/d/{7:032x}")
+
+
 def shards(truth):
     train()
     with truth.load():
@@ -114,6 +123,10 @@ def config_only(truth):
 SHARDS = [f"model/model-0000{shard}-of-00003.safetensors" for shard in (1, 2, 3)]
 PARTS = ("model.safetensors", "optimizer.pt", "scheduler.pt")
 BEFORE = {
+    "newest_of_several": [
+        lambda: [note(f"out/{step}/_CHECKPOINT_METADATA") for step in (1, 2)],
+        lambda: [write(f"out/{step}/state/d/{7:032x}") for step in (1, 2)],
+    ],
     "resumed_and_saved": [lambda: [write(f"out/checkpoint-100/{name}") for name in PARTS]],
     "resumed_and_saved_over": [lambda: write("out/last.ckpt")],
     "resumed": [lambda: write("out/step-1.ckpt")],

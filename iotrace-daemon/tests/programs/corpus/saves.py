@@ -4,6 +4,7 @@ import mmap
 import os
 import shutil
 import signal
+import subprocess
 import threading
 import time
 
@@ -58,6 +59,81 @@ def set_aside(truth):
             if os.path.exists("out/last.pt"):
                 os.replace("out/last.pt", "out/last.pt.bak")
             write("out/last.pt", 4, 0.02, sync=True)
+
+
+def compressed(truth):
+    for epoch in range(4):
+        with truth.save():
+            write(f"out/epoch_{epoch}.{('pkl.gz', 'pt.zst', 'ckpt.gz', 'safetensors.xz')[epoch]}", 4, 0.02)
+        train()
+
+
+def rotate(truth, names, write_first):
+    """Each save sets those before aside: the first of the names is that of the newest, and what had the last one is lost."""
+    for step in range(5):
+        train(0.4)
+        with truth.save():
+            written = names[0]
+            if write_first:
+                written = f"out/{step * 7919:08x}"
+                write(written, 4, 0.03)
+            for older, name in zip(names[:0:-1], names[-2::-1]):
+                if os.path.exists(name):
+                    os.replace(name, older)
+            if write_first:
+                os.replace(written, names[0])
+            else:
+                write(written, 4, 0.03)
+
+
+def rotated(truth):
+    rotate(truth, ["out/ck.pt", "out/ck.prev.pt"], write_first=False)
+
+
+def rotated_from_any_name(truth):
+    rotate(truth, ["out/ck.pt", "out/ck.prev.pt"], write_first=True)
+
+
+def backed_up_from_any_name(truth):
+    rotate(truth, ["out/ck.pt", "out/ck.pt.bak"], write_first=True)
+
+
+def last_three(truth):
+    rotate(truth, ["out/ck_1.pt", "out/ck_2.pt", "out/ck_3.pt"], write_first=False)
+
+
+def last_three_from_any_name(truth):
+    rotate(truth, ["out/ck_1.pt", "out/ck_2.pt", "out/ck_3.pt"], write_first=True)
+
+
+def renamed_long_after(truth):
+    """Every rank has written before one of them gives the files their names."""
+    for step in range(3):
+        with truth.save():
+            write("out/model.pt.tmp", 4, 0.02)
+            train(0.2)
+            os.rename("out/model.pt.tmp", f"out/model_{step}.pt")
+        train(0.3)
+
+
+def renamed_from_the_name_of_a_checkpoint(truth):
+    for _ in range(4):
+        with truth.save():
+            write("out/model_new.pt", 4, 0.02)
+            os.rename("out/model_new.pt", "out/model.pt")
+        train()
+
+
+def ocdbt_of_any_name(truth):
+    for step in (1, 2):
+        with truth.save():
+            for part in range(6):
+                write(f"out/model_{step}/ocdbt.process_0/d/{part * 7919:032x}", 2, 0.01)
+            note(f"out/model_{step}/array_metadatas/process_0")
+            write(f"out/model_{step}/d/{step:032x}", 1)
+            note(f"out/model_{step}/manifest.ocdbt", "m" * 100)
+            note(f"out/model_{step}/_METADATA")
+        train()
 
 
 def renamed_directory(truth):
@@ -323,6 +399,31 @@ def tiers(truth):
         thread.join()
 
 
+def sent_through_a_pipe(truth):
+    os.makedirs("far")
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/step-{step}.ckpt", 4, 0.02)
+        subprocess.run(f"tar -C out -c step-{step}.ckpt | tar -C far -x", shell=True, check=True)
+        truth.copies += 1
+        train()
+
+
+def read_while_another_writes(truth):
+    """Two ranks, each with a file of its own of the same name and size."""
+    write("out/0/model.ckpt", 4, 0.02)
+    children = []
+    for work in (lambda: read("out/0/model.ckpt"), lambda: write("out/1/model.ckpt", 4, 0.02)):
+        child = os.fork()
+        if child == 0:
+            work()
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    truth.saves, truth.loads = [None] * 2, [None]
+
+
 def staged_in_memory(truth):
     stage = f"/dev/shm/iotrace-corpus-{os.getpid()}"
     try:
@@ -380,7 +481,18 @@ def tensors_through_memory(truth):
         os.unlink(path)
 
 
+def results_of_each_step(truth):
+    for epoch in range(3):
+        write(f"out/preds/epoch_{epoch}.npz")
+        write(f"out/samples/step-{epoch}/grid.png", 1)
+        note(f"out/metrics/epoch_{epoch}.json")
+        note(f"out/logs/step_{epoch}00.txt")
+        train(0.05)
+    write("out/val_predictions.pkl")
+
+
 def results_only(truth):
+    note("out/config.json")
     for epoch in range(5):
         note("out/metrics.json", f'{{"epoch": {epoch}}}')
         train(0.05)

@@ -11,7 +11,7 @@ use crate::{
 };
 use iotrace_model::{
     Model,
-    counters::{BYTES_READ, BYTES_WRITTEN, Counters, OPENS, READS, WRITES},
+    counters::{BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, OPENS, READS, WRITES},
     input::{Place, ProcessId},
 };
 
@@ -35,6 +35,8 @@ fn used(files: &[(&str, u64, u64)]) -> Model {
         counters.v[OPENS] = 1;
         (counters.v[READS], counters.v[BYTES_READ]) = (read.div_ceil(SIZE), *read);
         (counters.v[WRITES], counters.v[BYTES_WRITTEN]) = (written.div_ceil(SIZE), *written);
+        counters.v[LAST_WRITE] = u64::from(*written > 0);
+        counters.v[FIRST_READ] = 2 * u64::from(*read > 0);
         model.add(ProcessId { pid: 1, start: 1 }, Place::File(id), &counters);
     }
     model
@@ -71,6 +73,32 @@ fn many_of_a_kind_are_data() {
             .iter()
             .all(|file| file.phase(Direction::Read) == Phase::Restore)
     );
+}
+
+#[test]
+fn arrays_that_were_all_made_before_the_first_is_read_are_samples() {
+    let paths: Vec<String> = (0..16).map(|index| format!("/x/{index}.npz")).collect();
+    let files: Vec<_> = paths
+        .iter()
+        .map(|path| (path.as_str(), SIZE, SIZE))
+        .collect();
+    let phases = |model: &Model| {
+        let sorted = sort(model, Classifier::builtin(), &Copies::of(model));
+        [Direction::Read, Direction::Write].map(|direction| sorted[0].phase(direction))
+    };
+    let samples = [Phase::Training, Phase::Other(Some(Class::Cache))];
+    let model = [Phase::Restore, Phase::Checkpoint];
+    assert_eq!(phases(&used(&files)), samples);
+    assert_eq!(phases(&used(&files[..15])), model);
+    let mut one_later = used(&files);
+    let mut counters = Counters::ZERO;
+    (counters.v[WRITES], counters.v[LAST_WRITE]) = (1, 3);
+    one_later.add(
+        ProcessId { pid: 1, start: 1 },
+        Place::File(file(5)),
+        &counters,
+    );
+    assert_eq!(phases(&one_later), model);
 }
 
 #[test]

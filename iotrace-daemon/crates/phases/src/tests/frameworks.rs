@@ -63,6 +63,43 @@ fn pytorch() {
 }
 
 #[test]
+fn checkpoints_that_are_compressed_or_set_aside() {
+    sorts(&[
+        ("/out/model.pkl.gz", "restore", "checkpoint"),
+        ("/out/epoch_3.pt.gz", "restore", "checkpoint"),
+        ("/out/net.pt.zst", "restore", "checkpoint"),
+        ("/out/net.ckpt.gz", "restore", "checkpoint"),
+        ("/out/net.safetensors.xz", "restore", "checkpoint"),
+        ("/out/net.pt.bak", "restore", "checkpoint"),
+        ("/out/net.ckpt.old", "restore", "checkpoint"),
+        ("/out/net.pth.2", "restore", "checkpoint"),
+        ("/out/net.prev.pt", "restore", "checkpoint"),
+        ("/data/mnist.pkl.gz", "training", "checkpoint"),
+        ("/out/report.txt.gz", "training", "other"),
+        ("/out/report.bak", "other", "other"),
+    ]);
+}
+
+#[test]
+fn results_of_a_step_are_no_checkpoints() {
+    sorts(&[
+        ("/out/preds/epoch_0.npz", "-", "other"),
+        ("/out/metrics/epoch_3.json", "-", "other"),
+        ("/out/logs/step_100.txt", "-", "other"),
+        ("/out/logits/step_3.pt", "-", "other"),
+        ("/out/val_predictions.npz", "-", "other"),
+        ("/out/history.pkl", "-", "other"),
+        ("/out/epoch_3_metrics.pt", "-", "other"),
+        ("/out/samples/step-100/grid.png", "-", "other"),
+        ("/out/epoch_3/sample.wav", "-", "other"),
+        ("/out/epoch_3/model.npz", "-", "checkpoint"),
+        ("/out/epoch_0.npz", "-", "checkpoint"),
+        ("/out/prehistory.pt", "restore", "checkpoint"),
+        ("/out/logs/epoch_3.pt", "restore", "checkpoint"),
+    ]);
+}
+
+#[test]
 fn pytorch_distributed_checkpoint() {
     sorts(&[
         ("/out/step-100/__0_0.distcp", "restore", "checkpoint"),

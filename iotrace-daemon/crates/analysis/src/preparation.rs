@@ -1,0 +1,120 @@
+//! Preparation: files that were read once to make the training data, such as text that is tokenized or an archive that is
+//! unpacked. They belong to no epoch.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::{
+    epochs::{Order, TOLERATED_SHARE, WHOLE_SHARE, is_of_evaluation, order_of},
+    naming::is_description,
+    saves::MAX_DESCRIPTION_BYTES,
+    uses::{Uses, Visit},
+};
+use iotrace_model::{Model, counters::*, groups::Groups, run::Run};
+
+/// Passes over a file from which on it is read again.
+const AGAIN: f64 = 1.5;
+
+/// A file that this run wrote whole.
+#[derive(Default)]
+struct Made {
+    bytes: u64,
+    /// End of the last write, nanoseconds since the start of the run.
+    end: i64,
+    /// Who wrote it, by the first process of the rank.
+    by: HashSet<u32>,
+}
+
+/// The sources of the training data: files that were read at most once, in order, before any of the data that a process of the
+/// same rank had made since are read, again and again. `None` if they may have been trained on too: they were read in random
+/// order, or a model was saved meanwhile. `visits`: by file, and by their start.
+pub fn sources(
+    model: &Model,
+    run: &Run,
+    uses: &Uses,
+    groups: &Groups,
+    visits: &[&Visit],
+) -> Option<HashSet<u32>> {
+    let files = visits.chunk_by(|a, b| a.file == b.file);
+    let files = files.filter(|reads| !is_of_evaluation(model.file(reads[0].file).path));
+    let made = made(model, run, groups);
+    let file = |reads: &[&Visit]| reads[0].file;
+    let passes = |reads: &[&Visit]| {
+        let bytes = saturating_sum(reads.iter().map(|visit| visit.bytes));
+        bytes as f64 / uses.sizes[file(reads) as usize].max(1) as f64
+    };
+    let (mut data, mut others): (Vec<_>, Vec<_>) = files.partition(|reads| {
+        let made = made.get(&file(reads));
+        passes(reads) >= AGAIN && made.is_some_and(|made| made.end <= reads[0].start)
+    });
+    let made_of = |reads: &&[&Visit]| &made[&file(reads)];
+    let Some(first_read) = data.iter().map(|reads| reads[0].start).min() else {
+        return Some(HashSet::new());
+    };
+    data.retain(|reads| made_of(&reads).end <= first_read);
+    let last_made = data.iter().map(|reads| made_of(reads).end).max();
+    let makers: HashSet<u32> = data
+        .iter()
+        .flat_map(|reads| &made_of(reads).by)
+        .copied()
+        .collect();
+    others.retain(|reads| {
+        let is_before = reads.iter().all(|visit| visit.end <= first_read);
+        let is_of_maker = |visit: &&Visit| makers.contains(&groups.of(visit.process));
+        is_before
+            && passes(reads) < AGAIN
+            && Some(reads[0].start) < last_made
+            && reads.iter().all(is_of_maker)
+    });
+    let began = others.iter().map(|reads| reads[0].start).min();
+    let is_saved = began.is_some_and(|began| is_saved(model, uses, began, first_read));
+    let bytes = |files: &[&[&Visit]]| -> f64 {
+        let bytes = files
+            .iter()
+            .map(|reads| uses.sizes[file(reads) as usize] as f64);
+        bytes.sum()
+    };
+    let are_few = bytes(&others) < bytes(&data) * TOLERATED_SHARE;
+    let is_known = are_few || !is_saved && !is_shuffled(model, &others);
+    is_known.then(|| others.iter().map(|reads| file(reads)).collect())
+}
+
+/// The files that this run wrote whole.
+fn made(model: &Model, run: &Run, groups: &Groups) -> HashMap<u32, Made> {
+    let mut made: HashMap<u32, Made> = HashMap::new();
+    for row in model.rows() {
+        let v = row.cell.total().v;
+        if v[BYTES_WRITTEN] == 0 || v[LAST_WRITE] == 0 {
+            continue;
+        }
+        let end = run.clock.unix_ns(v[LAST_WRITE]) - run.start_unix_ns;
+        let made = made.entry(row.file).or_default();
+        saturating_add(&mut made.bytes, v[BYTES_WRITTEN]);
+        made.end = made.end.max(end);
+        made.by.insert(groups.of(row.process));
+    }
+    made.retain(|file, made| made.bytes as f64 >= model.file(*file).size as f64 * WHOLE_SHARE);
+    made
+}
+
+/// Whether each process read these files in an order that is not that of their names, as training does.
+fn is_shuffled(model: &Model, files: &[&[&Visit]]) -> bool {
+    let mut visited: BTreeMap<u32, Vec<(i64, u32)>> = BTreeMap::new();
+    for visit in files.iter().flat_map(|reads| reads.iter()) {
+        let of_process = visited.entry(visit.process).or_default();
+        of_process.push((visit.start, visit.file));
+    }
+    for visits in visited.values_mut() {
+        visits.sort_unstable();
+        visits.dedup_by_key(|(_, file)| *file);
+    }
+    order_of(model, &visited) == Some(Order::Shuffled)
+}
+
+/// Whether more than a description of a model was saved between two moments.
+fn is_saved(model: &Model, uses: &Uses, from: i64, to: i64) -> bool {
+    uses.saved.iter().any(|touch| {
+        let is_meanwhile = touch.start >= from && touch.start < to;
+        let is_large = touch.bytes > MAX_DESCRIPTION_BYTES;
+        is_meanwhile && is_large && !is_description(uses.path(model, touch.file))
+    })
+}
