@@ -1,11 +1,7 @@
 //! The block layer: bytes that a file's pages are known to be, and a device that nobody else uses, whose requests the
 //! kernel counts by itself.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
 use crate::common::{
     Iotrace,
@@ -14,7 +10,7 @@ use crate::common::{
     fio::{self, lay_out},
     number, python,
     run::Finished,
-    text, tool,
+    text,
 };
 use crate::disk::Disk;
 use serde_json::Value;
