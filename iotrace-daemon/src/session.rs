@@ -130,7 +130,6 @@ impl Session {
 
     /// Takes down which calls have not returned.
     pub fn take_in_flight(&mut self, heads: &[Head]) {
-        self.tick();
         self.run.in_flight = in_flight::describe(heads, &self.earlier, &self.model, &self.run);
     }
 

@@ -127,7 +127,7 @@ impl Source {
     }
 
     /// Takes the hooks off; everything that is left goes to `take`. What was not counted, what draining has cost, and
-    /// what is missing, if anything is. `turn` is told what is done next.
+    /// what is missing, if anything is. `turn` gets what is done next.
     pub async fn end(
         self,
         mut take: impl FnMut(Batch),

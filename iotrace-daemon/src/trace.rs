@@ -240,6 +240,7 @@ impl Trace {
             session.run.trace = Some(operations.summary());
         }
         session.model.update_mounts(&host::mountinfo()?);
+        session.tick();
         session.take_in_flight(&self.source.in_flight());
         session.flush();
         Ok(())
@@ -316,11 +317,15 @@ impl Trace {
             false => batch.apply(&mut session.model),
         };
         let turn = |what| session.ending.turn(what);
-        let (losses, stats, lost) = self.source.end(take, turn).await?;
+        let ended = self.source.end(take, turn).await;
+        if !self.over {
+            session.tick();
+        }
         session.ending.turn(session.writing());
         session.written().await?;
         left.into_iter()
             .for_each(|batch| batch.apply(&mut session.model));
+        let (losses, stats, lost) = ended?;
         session.model.update_mounts(&host::mountinfo()?);
         session.run.losses = losses;
         session.lost = lost;
