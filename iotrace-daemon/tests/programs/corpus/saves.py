@@ -68,22 +68,25 @@ def compressed(truth):
         train()
 
 
+def set_aside_all(names):
+    for older, name in zip(names[:0:-1], names[-2::-1]):
+        if os.path.exists(name):
+            os.replace(name, older)
+
+
 def rotate(truth, names, write_first):
-    """Each save sets those before aside: the first of the names is that of the newest, and what had the last one is lost."""
+    """The first of the names is that of the newest save, and what had the last one is lost."""
     for step in range(5):
         train(0.4)
+        if not write_first:
+            set_aside_all(names)
         with truth.save():
-            written = names[0]
-            if write_first:
-                written = f"out/{step * 7919:08x}"
-                write(written, 4, 0.03)
-            for older, name in zip(names[:0:-1], names[-2::-1]):
-                if os.path.exists(name):
-                    os.replace(name, older)
-            if write_first:
-                os.replace(written, names[0])
-            else:
-                write(written, 4, 0.03)
+            if not write_first:
+                write(names[0], 4, 0.03)
+                continue
+            write(f"out/{step * 7919:08x}", 4, 0.03)
+            set_aside_all(names)
+            os.replace(f"out/{step * 7919:08x}", names[0])
 
 
 def rotated(truth):
