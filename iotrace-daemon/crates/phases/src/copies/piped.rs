@@ -9,6 +9,9 @@ use super::{MIN_INFERRED_BYTES, Use};
 /// Time between the last read of a source and the first write of its copy, nanoseconds.
 const MAX_PAUSE_NS: u64 = 1_000_000_000;
 
+/// Uses by their last operation, by index.
+type ByLastRead = BTreeSet<(u64, usize)>;
+
 /// Finds uses that read a file, and those that wrote it elsewhere: as many bytes, under the same name, at the same time, by two
 /// processes of other programs than the one that made the file in this run. `is_known`: ends of other copies.
 pub fn pairs<'a>(
@@ -28,8 +31,8 @@ pub fn pairs<'a>(
         let makers = makers.filter(|makers| !own.is_empty() && !makers.contains(&b""[..]));
         makers.is_some_and(|makers| !makers.contains(own))
     };
-    // By name and bytes: the sources, by their last read.
-    let mut sources: HashMap<(&[u8], u64), BTreeSet<(u64, usize)>> = HashMap::new();
+    // By name and bytes.
+    let mut sources: HashMap<(&[u8], u64), ByLastRead> = HashMap::new();
     for (index, one) in uses.iter().enumerate() {
         let bytes = one.amounts.bytes_read;
         if bytes >= MIN_INFERRED_BYTES && is_of_another(one, one.file) && !is_known(one) {
