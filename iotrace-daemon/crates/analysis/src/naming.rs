@@ -71,7 +71,7 @@ pub fn is_description(path: &[u8]) -> bool {
 pub fn is_unfinished(name: &[u8]) -> bool {
     let marks: [&[u8]; 4] = [b"tmp", b"temp", b".part", b"incomplete"];
     let has = |mark: &&[u8]| name.windows(mark.len()).any(|part| part == *mark);
-    name.starts_with(b".") || marks.iter().any(|mark| has(mark))
+    name.starts_with(b".") || marks.iter().any(has)
 }
 
 /// The path that a file had before it was set aside: `ck.pt` of `ck.prev.pt` and of `ck.pt.bak`; `None` if its name has no such

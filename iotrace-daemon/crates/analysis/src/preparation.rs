@@ -50,7 +50,7 @@ pub fn sources(
     let Some(first_read) = data.iter().map(|reads| reads[0].start).min() else {
         return Some(HashSet::new());
     };
-    data.retain(|reads| made_of(&reads).end <= first_read);
+    data.retain(|reads| made_of(reads).end <= first_read);
     let last_made = data.iter().map(|reads| made_of(reads).end).max();
     let makers: HashSet<u32> = data
         .iter()
