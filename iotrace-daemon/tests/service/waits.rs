@@ -77,12 +77,16 @@ fn waits_of_units_are_those_of_the_programs_own_clocks() {
     let found = waits::of(&report, &truth);
     let logged = found["leaves"]["storage"].as_f64().unwrap();
     assert!((logged - storage).abs() < 0.02, "{logged} and {storage} s");
+    // A run is judged by a thread that is known for at least half of it; the log begins up to a second before the job.
+    let is_judged = whole() > 0.6 * report["duration_seconds"].as_f64().unwrap();
     // Where others use the CPUs, it waits for them, too.
     let is_crowded = queued >= 0.1 * told("whole");
     let code = text(&report["verdict"], "code");
     assert!(
-        code == "waits-for-storage" || is_crowded && code == "waits-for-cpus",
-        "{code}"
+        code == "waits-for-storage"
+            || is_crowded && code == "waits-for-cpus"
+            || !is_judged && code == "unclear",
+        "{code}: {report}"
     );
     // Who is of no such unit has none.
     let program = Program::new("own_reads", false);
