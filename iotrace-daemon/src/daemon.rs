@@ -52,7 +52,7 @@ use iotrace_tracer::drain::{
 };
 use iotrace_tracer::in_flight;
 use iotrace_tracer::kernel::{
-    KeepWaits, Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
+    Detail, KeepWaits, Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
@@ -172,10 +172,33 @@ impl UnitWaits {
         let is_wanted = |process| intake.keeps_waits(process, totals);
         let mut part = records.part(is_wanted, |_| true);
         self.0.take(&mut part);
-        for batch in self.0.batches() {
-            if let Batch::Waits(waited) = batch {
-                intake.take_waits(&waited, model, totals);
-            }
+        intake.take_waits(&self.0.sums(), model, totals);
+    }
+}
+
+/// Who gets what was drained.
+struct Receivers<'a> {
+    subscriptions: &'a mut Subscriptions,
+    waits: &'a mut Option<UnitWaits>,
+    intake: &'a mut Intake,
+    model: &'a mut Model,
+    shared: &'a Shared,
+    /// What is kept of all processes.
+    detail: Detail,
+}
+
+impl Receivers<'_> {
+    fn take(&mut self, batch: Batch) {
+        let (intake, model) = (&mut *self.intake, &mut *self.model);
+        self.subscriptions.take(&batch, model);
+        if let (Batch::WaitRecords(records), Some(waits)) = (&batch, &mut self.waits) {
+            self.shared
+                .with(|state| waits.take(records, intake, model, &mut state.totals));
+        }
+        if let Some(batch) = batch.of_all(self.detail) {
+            self.shared
+                .with(|state| intake.see(&batch, &mut state.totals));
+            batch.apply(model);
         }
     }
 }
@@ -362,16 +385,15 @@ impl Daemon {
             tokio::select! {
                 taken = self.collector.next() => match taken {
                     Some(Taken::Batch(batch)) => {
-                        self.subscriptions.take(&batch, &self.model);
-                        let intake = &mut self.intake;
-                        if let (Batch::WaitRecords(records), Some(waits)) = (&batch, &mut self.waits) {
-                            let model = &self.model;
-                            self.shared.with(|state| waits.take(records, intake, model, &mut state.totals));
-                        }
-                        if let Some(batch) = batch.of_all(self.kernel.detail()) {
-                            self.shared.with(|state| intake.see(&batch, &mut state.totals));
-                            batch.apply(&mut self.model);
-                        }
+                        let mut receivers = Receivers {
+                            subscriptions: &mut self.subscriptions,
+                            waits: &mut self.waits,
+                            intake: &mut self.intake,
+                            model: &mut self.model,
+                            shared: &self.shared,
+                            detail: self.kernel.detail(),
+                        };
+                        receivers.take(batch);
                     }
                     Some(Taken::All { stats, .. }) => {
                         // Those who asked since the drain began wait for the next one.
@@ -681,24 +703,25 @@ impl Daemon {
     /// Takes the hooks off.
     fn end(mut self) -> anyhow::Result<()> {
         self.notifier.stopping();
-        let (intake, model, shared) = (&mut self.intake, &mut self.model, &self.shared);
-        let subscriptions = &mut self.subscriptions;
-        let detail = self.kernel.detail();
-        let mut take = |batch: Batch| {
-            subscriptions.take(&batch, model);
-            if let Some(batch) = batch.of_all(detail) {
-                shared.with(|state| intake.see(&batch, &mut state.totals));
-                batch.apply(model);
-            }
+        let mut receivers = Receivers {
+            subscriptions: &mut self.subscriptions,
+            waits: &mut self.waits,
+            intake: &mut self.intake,
+            model: &mut self.model,
+            shared: &self.shared,
+            detail: self.kernel.detail(),
         };
-        let drained = self.collector.stop(&mut take);
+        let drained = self.collector.stop(|batch| receivers.take(batch));
         let detached = self.kernel.detach()?;
         let mut drain = drained?;
         // Recordings and job logs end with all that was done.
-        drain.rest(&mut take)?;
+        drain.rest(&mut |batch| receivers.take(batch))?;
         let losses = detached.losses()?;
+        let (intake, model) = (&mut self.intake, &mut self.model);
         intake.set_losses(&losses, drain.stats().damaged);
+        let subscriptions = &mut self.subscriptions;
         subscriptions.end("the service ends", &losses, drain.stats());
+        let shared = &self.shared;
         shared.with(|state| intake.take(model, &mut state.totals, Instant::now()));
         intake.end_jobs();
         drop(self.socket);

@@ -13,7 +13,7 @@ use std::{
 use super::{
     page_cache, preparation,
     ranks::strangers,
-    uses::{Uses, Visit},
+    uses::{Uses, Visit, still_open},
 };
 use iotrace_model::{
     Model,
@@ -186,7 +186,7 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
     let in_parts = files
         .iter()
         .filter(|reads| is_in_equal_parts(reads, size(reads)));
-    if in_parts.map(|reads| size(&reads)).sum::<u64>() > found.bytes / 2 {
+    if saturating_sum(in_parts.map(|reads| size(&reads))) > found.bytes / 2 {
         found.untold = Some(
             "the files were opened again and again for an equal part, which may be the same or the next",
         );
@@ -331,9 +331,7 @@ fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
             continue;
         }
         chain.push(index);
-        *open = open
-            .saturating_add(visit.opens)
-            .saturating_sub(visit.closes);
+        *open = still_open(*open, visit.opens, visit.closes);
         if *open == 0 {
             chains.push(std::mem::take(chain));
         }
@@ -535,10 +533,7 @@ impl Sum {
                 continue;
             }
             let mut order = self.order.remove(&number).unwrap_or_default();
-            for visits in order.values_mut() {
-                visits.sort_unstable();
-                visits.dedup_by_key(|(_, file)| *file);
-            }
+            sort_visits(&mut order);
             found.epochs.push(Epoch {
                 number: found.epochs.len() as u32 + 1,
                 start: epoch.start,
@@ -641,7 +636,15 @@ fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
 }
 
 /// Files that each process visited, by when.
-type Visited = BTreeMap<u32, Vec<(i64, u32)>>;
+pub(crate) type Visited = BTreeMap<u32, Vec<(i64, u32)>>;
+
+/// Puts visits in order; of those of one file that follow each other, the first stays.
+pub(crate) fn sort_visits(visited: &mut Visited) {
+    for visits in visited.values_mut() {
+        visits.sort_unstable();
+        visits.dedup_by_key(|(_, file)| *file);
+    }
+}
 
 /// A hash of the files of each process in their order; `None` where not all `files` were visited.
 fn sequences(order: &Visited, files: usize) -> Option<Vec<u64>> {

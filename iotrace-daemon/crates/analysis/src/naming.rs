@@ -56,7 +56,7 @@ const ASIDE_MARKS: [&[u8]; 5] = [b"prev", b"previous", b"old", b"bak", b"backup"
 /// Whether a file is one that describes a model and holds none of it, by its name.
 pub fn is_description(path: &[u8]) -> bool {
     const ENDINGS: [&[u8]; 5] = [b".json", b".yaml", b".yml", b".txt", b".md"];
-    const NAMES: [&[u8]; 6] = [
+    const DESCRIPTIONS: [&[u8]; 6] = [
         b"_CHECKPOINT_METADATA",
         b"_METADATA",
         b"_sharding",
@@ -64,7 +64,7 @@ pub fn is_description(path: &[u8]) -> bool {
         b"checkpoint",
         b"latest",
     ];
-    ENDINGS.iter().any(|ending| path.ends_with(ending)) || NAMES.contains(&name(path))
+    ENDINGS.iter().any(|ending| path.ends_with(ending)) || DESCRIPTIONS.contains(&name(path))
 }
 
 /// Whether a file is not finished yet, by its name.

@@ -1,10 +1,12 @@
 //! Preparation: files that were read once to make the training data, such as text that is tokenized or an archive that is
 //! unpacked. They belong to no epoch.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use super::{
-    epochs::{Order, TOLERATED_SHARE, WHOLE_SHARE, is_of_evaluation, order_of},
+    epochs::{
+        Order, TOLERATED_SHARE, Visited, WHOLE_SHARE, is_of_evaluation, order_of, sort_visits,
+    },
     naming::is_description,
     saves::MAX_DESCRIPTION_BYTES,
     uses::{Uses, Visit},
@@ -12,7 +14,7 @@ use super::{
 use iotrace_model::{Model, counters::*, groups::Groups, run::Run};
 
 /// Passes over a file from which on it is read again.
-const AGAIN: f64 = 1.5;
+const MIN_PASSES_OF_DATA: f64 = 1.5;
 
 /// A file that this run wrote whole.
 #[derive(Default)]
@@ -36,15 +38,18 @@ pub fn sources(
 ) -> Option<HashSet<u32>> {
     let files = visits.chunk_by(|a, b| a.file == b.file);
     let files = files.filter(|reads| !is_of_evaluation(model.file(reads[0].file).path));
-    let made = made(model, run, groups);
     let file = |reads: &[&Visit]| reads[0].file;
     let passes = |reads: &[&Visit]| {
         let bytes = saturating_sum(reads.iter().map(|visit| visit.bytes));
         bytes as f64 / uses.sizes[file(reads) as usize].max(1) as f64
     };
-    let (mut data, mut others): (Vec<_>, Vec<_>) = files.partition(|reads| {
+    let (mut data, mut others): (Vec<_>, Vec<_>) =
+        files.partition(|reads| passes(reads) >= MIN_PASSES_OF_DATA);
+    let read_again = data.iter().map(|reads| file(reads)).collect();
+    let made = made(model, run, groups, &read_again);
+    data.retain(|reads| {
         let made = made.get(&file(reads));
-        passes(reads) >= AGAIN && made.is_some_and(|made| made.end <= reads[0].start)
+        made.is_some_and(|made| made.end <= reads[0].start)
     });
     let made_of = |reads: &&[&Visit]| &made[&file(reads)];
     let Some(first_read) = data.iter().map(|reads| reads[0].start).min() else {
@@ -60,10 +65,7 @@ pub fn sources(
     others.retain(|reads| {
         let is_before = reads.iter().all(|visit| visit.end <= first_read);
         let is_of_maker = |visit: &&Visit| makers.contains(&groups.of(visit.process));
-        is_before
-            && passes(reads) < AGAIN
-            && Some(reads[0].start) < last_made
-            && reads.iter().all(is_of_maker)
+        is_before && Some(reads[0].start) < last_made && reads.iter().all(is_of_maker)
     });
     let began = others.iter().map(|reads| reads[0].start).min();
     let is_saved = began.is_some_and(|began| is_saved(model, uses, began, first_read));
@@ -78,10 +80,10 @@ pub fn sources(
     is_known.then(|| others.iter().map(|reads| file(reads)).collect())
 }
 
-/// The files that this run wrote whole.
-fn made(model: &Model, run: &Run, groups: &Groups) -> HashMap<u32, Made> {
+/// Of these files, those that this run wrote whole.
+fn made(model: &Model, run: &Run, groups: &Groups, files: &HashSet<u32>) -> HashMap<u32, Made> {
     let mut made: HashMap<u32, Made> = HashMap::new();
-    for row in model.rows() {
+    for row in model.rows().iter().filter(|row| files.contains(&row.file)) {
         let v = row.cell.total().v;
         if v[BYTES_WRITTEN] == 0 || v[LAST_WRITE] == 0 {
             continue;
@@ -98,15 +100,12 @@ fn made(model: &Model, run: &Run, groups: &Groups) -> HashMap<u32, Made> {
 
 /// Whether each process read these files in an order that is not that of their names, as training does.
 fn is_shuffled(model: &Model, files: &[&[&Visit]]) -> bool {
-    let mut visited: BTreeMap<u32, Vec<(i64, u32)>> = BTreeMap::new();
+    let mut visited = Visited::new();
     for visit in files.iter().flat_map(|reads| reads.iter()) {
         let of_process = visited.entry(visit.process).or_default();
         of_process.push((visit.start, visit.file));
     }
-    for visits in visited.values_mut() {
-        visits.sort_unstable();
-        visits.dedup_by_key(|(_, file)| *file);
-    }
+    sort_visits(&mut visited);
     order_of(model, &visited) == Some(Order::Shuffled)
 }
 

@@ -10,7 +10,7 @@ use iotrace_model::{Model, paths::name};
 use iotrace_phases::context::Sorted;
 
 /// A rename that sets a file aside is this much nearer to another save than to the save of the file.
-const NEARER: i64 = 4;
+const MIN_DISTANCE_RATIO: i64 = 4;
 
 /// A rename: file, process, and when, nanoseconds since the start of the run.
 pub type Rename = (u32, u32, i64);
@@ -99,6 +99,6 @@ impl<'a> Saves<'a> {
             after.map(|touch| touch.start - at),
         ];
         let nearest = distances.into_iter().flatten().min();
-        nearest.is_some_and(|nearest| nearest.saturating_mul(NEARER) < at - own.end)
+        nearest.is_some_and(|nearest| nearest.saturating_mul(MIN_DISTANCE_RATIO) < at - own.end)
     }
 }

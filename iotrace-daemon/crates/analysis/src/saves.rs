@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     durable::{Durability, Written},
     naming::{Key, is_description, key},
-    uses::{Touch, Uses, Visit},
+    uses::{Touch, Uses, Visit, still_open},
 };
 use iotrace_model::{Model, counters::saturating_add, paths::parent};
 
@@ -188,9 +188,7 @@ fn parts(touches: &[Touch], is_save: bool) -> Vec<Part> {
             open = 0;
         }
         let goes_on = is_same && (open > 0 || touch.opens == 0);
-        open = open
-            .saturating_add(touch.opens)
-            .saturating_sub(touch.closes);
+        open = still_open(open, touch.opens, touch.closes);
         match parts.last_mut() {
             Some(part) if goes_on => part.go_on(touch),
             _ => parts.extend(split(touch, is_save)),

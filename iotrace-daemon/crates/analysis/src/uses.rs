@@ -27,6 +27,11 @@ use super::{
     series::{Filling, Series},
 };
 
+/// Descriptors of a file that are open after some were opened and closed. Those opened before it was watched may be closed, too.
+pub fn still_open(before: u64, opens: u64, closes: u64) -> u64 {
+    before.saturating_add(opens).saturating_sub(closes)
+}
+
 /// A read of a training file, as one process did it: one open with what was read, or all reads of one interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {

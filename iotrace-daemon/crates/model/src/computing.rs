@@ -82,6 +82,13 @@ impl Computing {
         (self.nodes > 0).then(|| self.totals.get(&index).copied().unwrap_or(0))
     }
 
+    /// The same, of several processes together.
+    pub fn of_processes(&self, mut indices: impl Iterator<Item = u32>) -> Option<u64> {
+        indices.try_fold(0_u64, |sum, index| {
+            Some(sum.saturating_add(self.of_process(index)?))
+        })
+    }
+
     /// Nodes on which CPU time is known.
     pub fn nodes(&self) -> u32 {
         self.nodes

@@ -326,7 +326,7 @@ fn samples(model: &Model, written: &HashSet<u32>) -> Vec<u32> {
     families.filter(is_made_before).flatten().collect()
 }
 
-/// Files of one directory and extension that are so many that they are data.
+/// Groups of files with one directory and extension, each with enough files to be data.
 fn families(model: &Model, files: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<u32>> {
     let mut families: HashMap<(&[u8], &[u8]), Vec<u32>> = HashMap::new();
     for file in files {

@@ -2,25 +2,25 @@
 
 use std::ops::Range;
 
-/// Fields of the header of a 64-bit ELF file, and of the header of a section.
-const SECTIONS_AT: usize = 0x28;
+/// Offsets of fields in the header of a 64-bit ELF file, and in the header of a section; size of the latter, bytes.
+const SECTIONS_OFFSET: usize = 0x28;
 const SECTION_COUNT: usize = 0x3c;
 const NAMES_INDEX: usize = 0x3e;
 const SECTION_BYTES: usize = 64;
-const NAME: usize = 0;
-const KIND: usize = 4;
-const AT: usize = 24;
-const BYTES: usize = 32;
-/// Byte that is 1 if the file is little endian.
-const ENDIAN: usize = 5;
+const NAME_OFFSET: usize = 0;
+const KIND_OFFSET: usize = 4;
+const CONTENT_OFFSET: usize = 24;
+const LENGTH_OFFSET: usize = 32;
+/// Offset of the byte that is 1 if the file is little endian.
+const ENDIAN_OFFSET: usize = 5;
 
 /// Empties the sections of DWARF and their relocations. What they held becomes zeros, which compress to nothing.
 pub(crate) fn remove(object: &mut [u8]) {
-    let sections = number(object, SECTIONS_AT, 8);
+    let sections = number(object, SECTIONS_OFFSET, 8);
     let header = |index: usize| sections + index * SECTION_BYTES;
     let names = content(object, header(number(object, NAMES_INDEX, 2))).start;
     for index in 0..number(object, SECTION_COUNT, 2) {
-        let name = names + number(object, header(index) + NAME, 4);
+        let name = names + number(object, header(index) + NAME_OFFSET, 4);
         let is_dwarf = [&b".debug_"[..], b".rel.debug_"]
             .iter()
             .any(|prefix| object[name..].starts_with(prefix));
@@ -28,23 +28,23 @@ pub(crate) fn remove(object: &mut [u8]) {
             let content = content(object, header(index));
             object[content].fill(0);
             // A section of no kind, which readers pass by.
-            object[header(index) + KIND..][..4].fill(0);
-            object[header(index) + BYTES..][..8].fill(0);
+            object[header(index) + KIND_OFFSET..][..4].fill(0);
+            object[header(index) + LENGTH_OFFSET..][..8].fill(0);
         }
     }
 }
 
 /// Where the content of a section is.
 fn content(object: &[u8], header: usize) -> Range<usize> {
-    let start = number(object, header + AT, 8);
-    start..start + number(object, header + BYTES, 8)
+    let start = number(object, header + CONTENT_OFFSET, 8);
+    start..start + number(object, header + LENGTH_OFFSET, 8)
 }
 
-/// The number of so many bytes at a place.
+/// The unsigned number of `bytes` bytes at offset `at`.
 fn number(object: &[u8], at: usize, bytes: usize) -> usize {
     let digits = object[at..at + bytes].iter();
     let add = |number: usize, digit: &u8| number << 8 | usize::from(*digit);
-    if object[ENDIAN] == 1 {
+    if object[ENDIAN_OFFSET] == 1 {
         digits.rev().fold(0, add)
     } else {
         digits.fold(0, add)

@@ -6,7 +6,7 @@ use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
     thresholds::*,
 };
-use crate::uses::{Uses, Visit};
+use crate::uses::{Uses, Visit, still_open};
 use iotrace_model::counters::{saturating_add, saturating_sum};
 use iotrace_phases::phase::Phase;
 
@@ -209,9 +209,7 @@ fn readings(uses: &Uses) -> Vec<Reading> {
             }
             saturating_add(&mut reading.bytes, visit.bytes);
             saturating_add(&mut reading.read_ns, visit.read_ns);
-            *open = open
-                .saturating_add(visit.opens)
-                .saturating_sub(visit.closes);
+            *open = still_open(*open, visit.opens, visit.closes);
             if *open == 0 {
                 readings.extend(current.take().map(|(reading, _)| reading));
             }

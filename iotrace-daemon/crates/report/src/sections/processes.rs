@@ -21,7 +21,7 @@ use crate::{
 };
 use iotrace_model::{
     Process,
-    counters::{self, Counters, saturating_sum},
+    counters::{self, Counters},
     input::Place,
     run::rfc3339,
 };
@@ -79,11 +79,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if !rest.is_empty() {
         let mut sum = Counters::ZERO;
         rest.iter().for_each(|index| sum.absorb(of(index)));
-        let cpu: Option<Vec<u64>> = rest
-            .iter()
-            .map(|index| computing.of_process(*index))
-            .collect();
-        let cpu = cpu.map(saturating_sum);
+        let cpu = computing.of_processes(rest.iter().copied());
         let files = rest
             .iter()
             .map(|index| report.processes[*index as usize].files)

@@ -24,8 +24,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 const ALL: u8 = 0;
 const COUNTERS: u8 = 1;
 const ANEW: u8 = 2;
-const WAITS: u8 = 3;
-const NO_WAITS: u8 = 4;
+const WAITS_ON: u8 = 3;
+const WAITS_OFF: u8 = 4;
 
 /// What comes from the thread.
 pub enum Taken {
@@ -76,7 +76,7 @@ impl Collector {
 
     /// Has what threads wait for handed on from now on, or no longer.
     pub fn want_waits(&mut self, are_wanted: bool) {
-        let what = if are_wanted { WAITS } else { NO_WAITS };
+        let what = if are_wanted { WAITS_ON } else { WAITS_OFF };
         let _ = self.ask.write_all(&[what]);
     }
 
@@ -142,8 +142,8 @@ fn collect(
                         drain.look(true, &mut sink);
                         continue;
                     }
-                    [WAITS | NO_WAITS] => {
-                        drain.want_waits(what == [WAITS]);
+                    [WAITS_ON | WAITS_OFF] => {
+                        drain.want_waits(what == [WAITS_ON]);
                         continue;
                     }
                     _ => is_cpu_wanted = what == [ALL],

@@ -64,12 +64,8 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
         at_most: run - judgement.at_least_ns,
         ..Merged::default()
     };
-    let cpu: Option<u64> = {
-        let computing = report.model.computing();
-        let processes = 0..report.processes.len() as u32;
-        let times: Option<Vec<u64>> = processes.map(|index| computing.of_process(index)).collect();
-        times.map(saturating_sum)
-    };
+    let processes = 0..report.processes.len() as u32;
+    let cpu = report.model.computing().of_processes(processes);
     let cpu = cpu.map(|ns| format!("CPU time {}", duration(ns)));
     lines.push(component(
         "everything else",

@@ -212,7 +212,7 @@ fn understood(
         (3, 11, _) => V3_11,
         (3, 12, _) => V3_12,
         (3, _, Some(parts)) => {
-            let words: Option<Vec<u64>> = (0..debug::WORDS)
+            let words: Option<Vec<u64>> = (0..debug::WORD_COUNT)
                 .map(|index| word(file, runtime.wrapping_add(8 * index as u64)))
                 .collect();
             layout(&words.ok_or("its table of offsets cannot be read")?, &parts)?
@@ -251,7 +251,7 @@ mod debug {
     pub const INTERPRETERS_HEAD: usize = 5;
     pub const THREADS_HEAD: usize = 9;
     /// Words that are read.
-    pub const WORDS: usize = 64;
+    pub const WORD_COUNT: usize = 64;
 }
 
 /// Where a version's `_Py_DebugOffsets` has the parts that differ: the word of each struct's size, which its fields follow.

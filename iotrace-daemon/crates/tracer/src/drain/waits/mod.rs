@@ -12,7 +12,7 @@ use std::{mem, time::Duration};
 use iotrace_common::waits::Wait;
 
 use super::{Batch, rings::Rings, threads::Ended};
-use iotrace_model::{host, input::ProcessId};
+use iotrace_model::{host, input::ProcessId, waits::Waited};
 use resolve::Resolver;
 
 /// How late a record may come behind those of other CPUs: its program may be held up while it writes.
@@ -57,6 +57,7 @@ impl Records {
     }
 }
 
+/// The process of the thread that waited.
 fn process_of(wait: &Wait) -> ProcessId {
     ProcessId {
         pid: wait.tgid,
@@ -162,7 +163,6 @@ impl Waits {
     pub fn rest(&mut self) -> Vec<Batch> {
         self.look();
         if let Some(resolution) = &mut self.resolution {
-            resolution.take(&mut self.read);
             resolution.end();
         }
         self.batches()
@@ -194,13 +194,15 @@ impl Resolution {
         self.resolve(u64::MAX);
     }
 
-    /// What main threads waited for, and the waits one by one where they are kept, since the last call.
+    /// What main threads waited for since the last call.
+    pub fn sums(&mut self) -> Vec<Waited> {
+        self.resolver.take()
+    }
+
+    /// The same, and the waits one by one where they are kept.
     pub fn batches(&mut self) -> [Batch; 2] {
         let segments = self.resolver.take_segments();
-        [
-            Batch::Waits(self.resolver.take()),
-            Batch::Timeline(segments),
-        ]
+        [Batch::Waits(self.sums()), Batch::Timeline(segments)]
     }
 
     fn resolve(&mut self, until: u64) {

@@ -10,7 +10,7 @@ use iotrace_common::{
     waits::{NO_CALL, Wait, flag},
 };
 
-use super::calls;
+use super::{calls, process_of};
 use iotrace_model::{
     counters::saturating_add,
     input::ProcessId,
@@ -114,10 +114,7 @@ impl Resolver {
 
     /// Takes the next wait. They come by [`Wait::on`].
     pub fn add(&mut self, wait: &Wait) {
-        let process = ProcessId {
-            pid: wait.tgid,
-            start: wait.start,
-        };
+        let process = process_of(wait);
         let ran_from = self.meet(wait, process);
         let Some(ran_from) = ran_from else { return };
         // A record that comes too late has its time taken from it by those before.
@@ -323,10 +320,7 @@ impl Resolver {
         let source = match leaf {
             Leaf::Storage => Source {
                 leaf,
-                by: Some(ProcessId {
-                    pid: wait.tgid,
-                    start: wait.start,
-                }),
+                by: Some(process_of(wait)),
                 file: (!wait.file.is_none()).then_some(wait.file),
                 phase: wait.phase,
             },
@@ -422,10 +416,7 @@ fn segment(wait: &Wait, leaf: Option<Leaf>) -> Segment {
     };
     let file = (cause == Cause::Storage && !wait.file.is_none()).then_some(wait.file);
     Segment {
-        process: ProcessId {
-            pid: wait.tgid,
-            start: wait.start,
-        },
+        process: process_of(wait),
         tid: wait.tid,
         off: wait.off,
         woken: wait.woken,
