@@ -4,11 +4,13 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 use crate::common::{
     self,
-    daemon::{self, Daemon, sum},
+    daemon::{self, Daemon, Sample, sum},
 };
 
 const JOBS: &str = "/run/iotrace-jobs";
@@ -155,6 +157,41 @@ fn a_login_without_the_jobs_environment_is_the_jobs() {
     let info = [("unit", "slurm:991"), ("hpc_job", "991")];
     assert_eq!(sum(&daemon.scrape(), "iotrace_unit_info", &info), 1.0);
     script("epilog", &job);
+}
+
+#[test]
+fn a_zombie_is_of_its_control_groups_job() {
+    common::need_root();
+    let daemon = Daemon::start(&mut daemon::command());
+    let (_dir, path) = common::directory();
+    // All that the service finds of it in /proc is the zombie.
+    daemon.signal(libc::SIGSTOP);
+    let step = Step::new(&hierarchies()[0], "job_990003");
+    let write = "dd if=/dev/zero of=\"$2\" bs=1000 count=30";
+    let start = format!("echo $$ >\"$1/cgroup.procs\"; SLURM_JOB_ID=990003 exec {write}");
+    let mut writer = Command::new("sh")
+        .args(["-c", &start, "sh"])
+        .args([&step.0, &path.join("written")])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stat = format!("/proc/{}/stat", writer.id());
+    while !fs::read_to_string(&stat).unwrap().contains(") Z ") {
+        thread::sleep(Duration::from_millis(10));
+    }
+    daemon.signal(libc::SIGCONT);
+    let labels = [("unit", "slurm:990003"), ("operation", "write")];
+    let samples = daemon.until("bytes of the job", |samples| {
+        (sum(samples, "iotrace_bytes_total", &labels) >= 30_000.0).then(|| samples.to_vec())
+    });
+    writer.wait().unwrap();
+    let claimed = |sample: &&Sample| !sample.label("claimed").is_empty();
+    let units = samples
+        .iter()
+        .filter(claimed)
+        .map(|sample| sample.label("unit"));
+    let units: Vec<_> = units.collect();
+    assert!(!units.contains(&"slurm:990003"), "{units:?}");
 }
 
 /// A process of a job that Slurm started, which reads and starts no other; ended at the end, before its cgroup is removed.

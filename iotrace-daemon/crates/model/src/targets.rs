@@ -9,7 +9,7 @@ use std::{
         fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
         unix::fs::MetadataExt as _,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -197,6 +197,28 @@ pub fn is_running(process: ProcessId) -> bool {
     stat(process.pid).is_some_and(|stat| is_start(process, stat.start_ticks * tick()))
 }
 
+/// The text of a process's control groups; `None` if it has ended.
+///
+/// The hierarchies of version 1 show a thread that exits as one of the root, in which nobody put it. Where others of its
+/// process still run, they say where it is.
+pub fn cgroups(process: ProcessId) -> Option<String> {
+    let of_thread = |thread: u32| {
+        let directory = PathBuf::from(format!("/proc/{}/task/{thread}", process.pid));
+        let text = fs::read_to_string(directory.join("cgroup")).ok()?;
+        // Looked at last: until here it did not exit.
+        (!stat_of(&directory)?.is_exiting()).then_some(text)
+    };
+    let others = || {
+        let threads = fs::read_dir(proc(process.pid, "task"))
+            .into_iter()
+            .flatten();
+        threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    };
+    let text = of_thread(process.pid).or_else(|| others().find_map(of_thread))?;
+    // Until here it was this process, and not another that got its pid.
+    is_running(process).then_some(text)
+}
+
 /// CPU time of all threads of a process, those that have ended included; `None` if it is gone. Without its memory, as
 /// [`identify`].
 pub fn cpu_time(process: ProcessId) -> Option<Duration> {
@@ -216,26 +238,40 @@ pub fn all() -> impl Iterator<Item = u32> {
 struct Stat {
     comm: Vec<u8>,
     parent: u32,
+    /// `PF_*` of the kernel's `linux/sched.h`.
+    flags: u64,
     /// In user mode and in the kernel.
     cpu_ticks: u64,
     start_ticks: u64,
 }
 
-/// proc(5): /proc/PID/stat. The name is in parentheses and may contain any byte, parentheses included.
+impl Stat {
+    const fn is_exiting(&self) -> bool {
+        const PF_EXITING: u64 = 0x4;
+        self.flags & PF_EXITING != 0
+    }
+}
+
 fn stat(pid: u32) -> Option<Stat> {
-    let bytes = fs::read(proc(pid, "stat")).ok()?;
+    stat_of(&PathBuf::from(format!("/proc/{pid}")))
+}
+
+/// proc(5): /proc/PID/stat. The name is in parentheses and may contain any byte, parentheses included.
+fn stat_of(directory: &Path) -> Option<Stat> {
+    let bytes = fs::read(directory.join("stat")).ok()?;
     let (open, close) = (
         bytes.iter().position(|b| *b == b'(')?,
         bytes.iter().rposition(|b| *b == b')')?,
     );
     let rest = std::str::from_utf8(bytes.get(close + 2..)?).ok()?;
     let fields: Vec<&str> = rest.split(' ').collect();
-    let ticks = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
     Some(Stat {
         comm: bytes.get(open + 1..close)?.to_vec(),
         parent: fields.get(1)?.parse().ok()?,
-        cpu_ticks: ticks(11)?.saturating_add(ticks(12)?),
-        start_ticks: ticks(19)?,
+        flags: number(6)?,
+        cpu_ticks: number(11)?.saturating_add(number(12)?),
+        start_ticks: number(19)?,
     })
 }
 

@@ -17,10 +17,10 @@ use super::{
     subordinate::Subordinates,
     totals::{Totals, UNKNOWN, UnitId},
 };
-use iotrace_model::targets;
 use iotrace_model::{
     environ::{self, Job},
     input::{Event, ProcessId},
+    targets,
 };
 
 /// How long a process that has ended is remembered: its last counters come a drain later.
@@ -232,7 +232,7 @@ impl Processes {
     fn start(&mut self, process: ProcessId, variables: &[u8], totals: &mut Totals) {
         let start = self.starts.remove(&process).unwrap_or_default();
         let sent = start.group.map(|path| format!("0::{path}"));
-        let Some(group) = cgroup_of(process).or(sent) else {
+        let Some(group) = targets::cgroups(process).or(sent) else {
             return;
         };
         let place = cgroup::place(&group);
@@ -244,7 +244,7 @@ impl Processes {
 
     /// What /proc says, and whether the process's environment is still to be read; `None` if the process is gone.
     fn look(&mut self, process: ProcessId) -> Option<(Unit, bool)> {
-        let place = cgroup::place(&cgroup_of(process)?);
+        let place = cgroup::place(&targets::cgroups(process)?);
         let read = self.early.remove(&process);
         let awaits = read.is_none() && place.needs_environment() && self.readers.ask(process);
         let unit = self.decide(read.flatten(), &place, uid_of(process.pid));
@@ -256,7 +256,7 @@ impl Processes {
     pub fn read_ahead(&mut self, all: impl Iterator<Item = ProcessId>) {
         let unknown: Vec<ProcessId> = all.filter(|process| !self.knows(*process)).collect();
         for process in unknown {
-            let group = cgroup_of(process);
+            let group = targets::cgroups(process);
             if group.is_some_and(|group| cgroup::place(&group).needs_environment()) {
                 self.readers.ask(process);
             }
@@ -275,7 +275,7 @@ impl Processes {
         let mut units = HashMap::new();
         for process in read {
             let job = self.early.remove(&process).flatten();
-            let Some(group) = cgroup_of(process) else {
+            let Some(group) = targets::cgroups(process) else {
                 continue;
             };
             let unit = self.decide(job, &cgroup::place(&group), uid_of(process.pid));
@@ -320,11 +320,4 @@ fn numbered(unit: Unit) -> Unit {
         Ok(number) => unit.numbered(&number.to_string_lossy()),
         Err(_) => unit,
     }
-}
-
-/// The text of a process's cgroups; `None` where it is gone.
-fn cgroup_of(process: ProcessId) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{}/cgroup", process.pid)).ok()?;
-    // Looked at last: until here it was this process, and not another that got its pid.
-    targets::is_running(process).then_some(text)
 }
