@@ -52,7 +52,8 @@ use iotrace_tracer::drain::{
 };
 use iotrace_tracer::in_flight;
 use iotrace_tracer::kernel::{
-    Detail, KeepWaits, Kernel, KernelError, Measuring, Options, block, capabilities, load, selftest,
+    KeepWaits, Kernel, KernelError, Measuring, Options, block, capabilities, load,
+    recordings::Kept, selftest,
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
@@ -159,12 +160,11 @@ struct UnitWaits(Resolution);
 
 impl UnitWaits {
     /// Has waits kept of all processes; `None` where this kernel cannot.
-    fn begin(kernel: &mut Kernel, intake: &mut Intake, units: &[String]) -> Option<Self> {
+    fn begin(kernel: &mut Kernel) -> Option<Self> {
         if let Err(error) = kernel.keep_all_waits() {
             log::warn!("it is not known what units wait for: {error}");
             return None;
         }
-        intake.set_waits(units.to_vec());
         Some(Self::default())
     }
 
@@ -184,7 +184,7 @@ struct Receivers<'a> {
     model: &'a mut Model,
     shared: &'a Shared,
     /// What is kept of all processes.
-    detail: Detail,
+    kept: Kept,
 }
 
 impl Receivers<'_> {
@@ -195,7 +195,7 @@ impl Receivers<'_> {
             self.shared
                 .with(|state| waits.take(records, intake, model, &mut state.totals));
         }
-        if let Some(batch) = batch.of_all(self.detail) {
+        if let Some(batch) = batch.of_all(self.kept) {
             self.shared
                 .with(|state| intake.see(&batch, &mut state.totals));
             batch.apply(model);
@@ -334,9 +334,11 @@ impl Daemon {
             .watch(move || watched.is_healthy())
             .context("no watchdog")?;
         drain.watch(kernel.take_threads());
-        let waits = match config.metrics.waits.is_empty() {
+        let (waits, latencies) = (&config.metrics.waits, &config.metrics.latencies);
+        intake.set_chosen(waits, latencies);
+        let waits = match waits.is_empty() {
             true => None,
-            false => UnitWaits::begin(&mut kernel, &mut intake, &config.metrics.waits),
+            false => UnitWaits::begin(&mut kernel),
         };
         let mut daemon = Self {
             intake,
@@ -391,7 +393,7 @@ impl Daemon {
                             intake: &mut self.intake,
                             model: &mut self.model,
                             shared: &self.shared,
-                            detail: self.kernel.detail(),
+                            kept: self.kernel.kept_of_all(),
                         };
                         receivers.take(batch);
                     }
@@ -709,7 +711,7 @@ impl Daemon {
             intake: &mut self.intake,
             model: &mut self.model,
             shared: &self.shared,
-            detail: self.kernel.detail(),
+            kept: self.kernel.kept_of_all(),
         };
         let drained = self.collector.stop(|batch| receivers.take(batch));
         let detached = self.kernel.detach()?;
@@ -748,6 +750,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         cgroup: true,
         cpu: has_socket,
         histograms: config.metrics.histograms,
+        latencies: config.keeps_latencies(),
         map_entries: Some(config.trace.map_entries),
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,

@@ -12,6 +12,7 @@ mod front;
 mod helm;
 mod http;
 mod jobs;
+mod latencies;
 mod metrics;
 mod seccomp;
 mod slurm;

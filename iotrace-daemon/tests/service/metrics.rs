@@ -5,6 +5,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use iotrace_common::{
     block::Requests,
     histogram::Durations,
+    latency,
     op::{self, class},
 };
 
@@ -13,6 +14,7 @@ use iotrace_model::{
     IoTotals,
     block::{Classes, Device},
     counters::{BYTES_READ, BYTES_WRITTEN, READ_NS, WRITE_NS, ZERO_READS},
+    latencies::Histogram,
     run::Clock,
 };
 use iotrace_phases::phase::Phase;
@@ -22,7 +24,7 @@ use iotrace_service::{
     metrics::{Exporter, Format},
     own::{Front, Resources, Usage},
     shared::{Draining, Memory, Recordings, Service, Shared, State},
-    totals::{Key, Mount, NO_MOUNT, Saved, Totals, UNKNOWN, Value},
+    totals::{Key, LatencyBuckets, Mount, NO_MOUNT, Saved, Totals, UNKNOWN, Value},
 };
 use iotrace_tracer::kernel::{ByPhase, HookState, ProgramRuns};
 
@@ -94,6 +96,11 @@ fn totals() -> Totals {
         beside.findings.insert(("slow-mount", "high"), 1);
         beside.waits.insert(("storage", "training"), 1_500_000_000);
         beside.main_threads = Some(2_000_000_000);
+        for (mount, class) in [(lustre, class::READ), (NO_MOUNT, class::METADATA)] {
+            let mut buckets = LatencyBuckets::default();
+            buckets.add(&took());
+            beside.latencies.insert((mount, class), buckets);
+        }
         let call = ("read".to_owned(), "/lustre".to_owned());
         beside.in_flight.insert(call, 90_000_000_000);
     });
@@ -112,6 +119,15 @@ fn totals() -> Totals {
         totals.processes.add((slurm, pid), sums);
     }
     totals
+}
+
+/// Operations of 5 us, 3 ms and 10 s.
+fn took() -> Histogram {
+    let mut histogram = Histogram::default();
+    for (ns, calls) in [(5_000, 20), (3_000_000, 2), (10_000_000_000, 1)] {
+        histogram.add(latency::bucket(ns) as u8, calls, ns);
+    }
+    histogram
 }
 
 fn histograms() -> ByPhase {

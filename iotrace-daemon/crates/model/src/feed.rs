@@ -3,7 +3,6 @@
 use iotrace_common::{
     block::Transfers,
     key::FileId,
-    latency::Latencies,
     library::{CallKey, Calls},
     nobtf::STATUS_UNKNOWN,
 };
@@ -15,7 +14,7 @@ use super::{
     counters::{Counters, FIRST_OPERATION, LAST_OPERATION, RENAMES, UNLINKS},
     environ::Role,
     input::{Event, FileName, Place, ProcessId, Searched},
-    latencies::Operations,
+    latencies::{Histogram, Operations},
     library,
     lines::{self, Lined},
     mounts::{Mount, Mounts},
@@ -308,9 +307,9 @@ impl Model {
     }
 
     /// Adds how long operations of a process took.
-    pub fn add_latencies(&mut self, process: ProcessId, of: Operations, latencies: &Latencies) {
+    pub fn add_latencies(&mut self, process: ProcessId, of: Operations, done: &Histogram) {
         let process = self.processes.intern(process);
-        self.latencies.add(process, of, latencies);
+        self.latencies.add(process, of, done);
     }
 
     /// Adds what a recording says of operations of a process: how many were in a bucket, and the longest of all, nanoseconds.

@@ -67,6 +67,7 @@ impl Model {
         self.rows.forget(&processes, &files);
         self.failures.forget(&processes, &files);
         self.moves.forget(&processes, &files);
+        self.latencies.forget(&processes);
         if let Some(spans) = &mut self.spans {
             spans.forget(&processes, &files);
         }

@@ -74,7 +74,7 @@ use global_merged::GlobalMerged;
 use history::History;
 use input::ProcessId;
 use iotrace_common::key::FileId;
-use latencies::Latencies;
+use latencies::{Histogram, Latencies, Operations};
 use library::Libraries;
 use lines::Lines;
 use mounts::{Mount, Mounts};
@@ -160,6 +160,13 @@ impl Model {
             (process, file, span.number, span.cell.total())
         };
         spans.unwrap_or_default().into_all().into_iter().map(of)
+    }
+
+    /// Takes out how long operations took since this was last called.
+    pub fn take_latencies(&mut self) -> impl Iterator<Item = (ProcessId, Operations, Histogram)> {
+        let latencies = std::mem::take(&mut self.latencies).into_all();
+        let processes = &self.processes;
+        latencies.map(|(process, of, done)| (processes.all()[process as usize].id, of, done))
     }
 
     /// Keeps the newest uses, and of the others only which processes and files they were of.
@@ -311,9 +318,13 @@ impl Model {
 
     /// Where a device of a node is mounted, the first place if there are several; empty where unknown.
     pub fn mount_point_of(&self, node: u32, device: u32) -> &[u8] {
-        let mounts = self.mounts.get(node as usize);
-        let mount = mounts.and_then(|mounts| mounts.find(device, &[]));
+        let mount = self.mount_of_device(node, device);
         mount.map_or(&[], |mount| &mount.mount_point)
+    }
+
+    /// The mount of a device of a node, the first one if there are several.
+    pub fn mount_of_device(&self, node: u32, device: u32) -> Option<&Mount> {
+        self.mounts.get(node as usize)?.find(device, &[])
     }
 
     /// The record of the mount that a file lies on.

@@ -64,6 +64,14 @@ pub struct Flags {
         value_delimiter = ','
     )]
     waits: Option<Vec<String>>,
+    /// Keep how long operations of these units took on each mount: kinds (slurm, k8s, ...) or names of units.
+    #[arg(
+        long,
+        value_name = "UNIT,...",
+        env = "IOTRACE_LATENCIES",
+        value_delimiter = ','
+    )]
+    latencies: Option<Vec<String>>,
     /// Directories with series of their own; whoever reads the metrics sees their names.
     #[arg(long, value_name = "N", env = "IOTRACE_TOP_DIRECTORIES")]
     top_directories: Option<usize>,
@@ -146,6 +154,7 @@ impl Flags {
         set(&mut metrics.histograms, flags.histograms);
         set(&mut metrics.findings, flags.findings);
         set(&mut metrics.waits, flags.waits);
+        set(&mut metrics.latencies, flags.latencies);
         set(&mut metrics.top_directories, flags.top_directories);
         set(&mut metrics.top_processes, flags.top_processes);
         set(&mut trace.program_stats, flags.program_stats);

@@ -83,6 +83,8 @@ pub struct Metrics {
     pub findings: bool,
     /// Units of which it is kept what their main threads wait for: names and kinds.
     pub waits: Vec<String>,
+    /// Units of which it is kept how long operations took on each mount: names and kinds.
+    pub latencies: Vec<String>,
     /// Directories with series of their own; 0: none. Their names are seen by whoever reads the metrics.
     pub top_directories: usize,
     /// Processes with series of their own; 0: none.
@@ -132,6 +134,8 @@ pub struct Jobs {
     pub flush: Span,
     /// How much of the command lines is written.
     pub command_lines: CommandLines,
+    /// Whether the logs have how long operations took.
+    pub latencies: bool,
     /// Logs written at one time.
     pub max_open: usize,
     /// What there is of a job in the end.
@@ -226,6 +230,7 @@ impl Default for Metrics {
             histograms: true,
             findings: true,
             waits: Vec::new(),
+            latencies: Vec::new(),
             top_directories: 0,
             top_processes: 0,
         }
@@ -261,6 +266,7 @@ impl Default for Jobs {
             least: Span(Duration::from_secs(10)),
             flush: Span(Duration::from_secs(5)),
             command_lines: CommandLines::Executable,
+            latencies: false,
             max_open: 256,
             formats: vec![JobFormat::Recording],
         }
@@ -307,11 +313,14 @@ impl Config {
             let kind = name.split(':').next().unwrap_or_default();
             Kind::NAMED.iter().any(|known| known.name() == kind)
         };
-        if let Some(unknown) = metrics.waits.iter().find(|name| !is_known(name)) {
-            let kinds = Kind::NAMED.map(Kind::name).join(", ");
-            let message =
-                format!("waits has kinds of units ({kinds}) or names of units, not {unknown:?}");
-            return Err(("waits", message));
+        for (key, units) in [("waits", &metrics.waits), ("latencies", &metrics.latencies)] {
+            if let Some(unknown) = units.iter().find(|name| !is_known(name)) {
+                let kinds = Kind::NAMED.map(Kind::name).join(", ");
+                let message = format!(
+                    "{key} has kinds of units ({kinds}) or names of units, not {unknown:?}"
+                );
+                return Err((key, message));
+            }
         }
         if self.trace.map_entries < 3 {
             return Err(("map_entries", "map_entries is at least 3".into()));
@@ -339,6 +348,12 @@ impl Config {
             return Err(("formats", message.into()));
         }
         Ok(())
+    }
+
+    /// Whether it is kept how long operations took, of all processes: somebody is told of it.
+    pub fn keeps_latencies(&self) -> bool {
+        let jobs = &self.jobs;
+        jobs.directory.is_some() && jobs.latencies || !self.metrics.latencies.is_empty()
     }
 
     /// Keys that differ and take effect only at the next start.
@@ -383,6 +398,10 @@ impl Config {
         compare("jobs", a.jobs == b.jobs);
         compare("metrics.findings", a.metrics.findings == b.metrics.findings);
         compare("metrics.waits", a.metrics.waits == b.metrics.waits);
+        compare(
+            "metrics.latencies",
+            a.metrics.latencies == b.metrics.latencies,
+        );
         changed
     }
 }

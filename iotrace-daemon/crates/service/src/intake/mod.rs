@@ -9,11 +9,13 @@
 //! labels   directories and mounts as labels have them
 //! seen     what a look at units gave beside
 //! waits    what main threads waited for
+//! timed    how long operations took
 //! ```
 
 mod counts;
 mod labels;
 mod seen;
+mod timed;
 mod waits;
 
 use std::{
@@ -30,6 +32,7 @@ use counts::{count, count_directory, without_file};
 use labels::mount;
 
 use super::{
+    attribution::Unit,
     descriptors::Descriptors,
     epochs::{Passes, Read},
     findings::Looks,
@@ -82,6 +85,17 @@ struct Use<'a> {
     counters: &'a Counters,
 }
 
+/// Units that the configuration names, by name or kind.
+#[derive(Default)]
+struct Chosen(Vec<String>);
+
+impl Chosen {
+    fn has(&self, unit: &Unit) -> bool {
+        let mut chosen = self.0.iter();
+        chosen.any(|chosen| *chosen == unit.name || chosen == unit.kind.name())
+    }
+}
+
 /// Takes intervals in.
 pub struct Intake {
     classifier: Arc<Classifier>,
@@ -102,8 +116,9 @@ pub struct Intake {
     looks: Looks,
     /// Logs of units, where they are configured.
     jobs: Option<Feed>,
-    /// Names and kinds of the units of which waits are kept.
-    waits: Vec<String>,
+    /// Units of which waits are kept, and of which it is kept how long operations took.
+    waits: Chosen,
+    latencies: Chosen,
     /// Calls that have not returned, by unit, at the last look.
     in_flight: BTreeMap<UnitId, Vec<CallInFlight>>,
     /// Mount points that there are; `None` as long as nobody has said.
@@ -126,10 +141,17 @@ impl Intake {
             descriptors: Descriptors::default(),
             looks,
             jobs: None,
-            waits: Vec::new(),
+            waits: Chosen::default(),
+            latencies: Chosen::default(),
             in_flight: BTreeMap::new(),
             mounted: None,
         }
+    }
+
+    /// Takes names and kinds of the units of which waits are kept, and of which it is kept how long operations took.
+    pub fn set_chosen(&mut self, waits: &[String], latencies: &[String]) {
+        self.waits = Chosen(waits.to_vec());
+        self.latencies = Chosen(latencies.to_vec());
     }
 
     /// Has job logs written.
@@ -325,6 +347,7 @@ impl Intake {
         self.take_spans(model, totals);
         self.take_processes(model, totals);
         self.take_failures(model, totals);
+        self.take_latencies(model, totals);
         self.take_decided(model, totals);
         if let Some(jobs) = &mut self.jobs {
             jobs.take(model, &self.processes, totals, now);

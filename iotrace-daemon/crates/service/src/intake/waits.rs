@@ -19,19 +19,11 @@ use crate::{
 };
 
 impl Intake {
-    /// Names and kinds of the units of which waits are kept.
-    pub fn set_waits(&mut self, units: Vec<String>) {
-        self.waits = units;
-    }
-
     /// Whether waits of a process are kept.
     pub fn keeps_waits(&self, process: ProcessId, totals: &Totals) -> bool {
         let unit = self.processes.known_unit(process);
         let unit = unit.and_then(|unit| totals.units().get(unit));
-        unit.is_some_and(|unit| {
-            let mut chosen = self.waits.iter();
-            chosen.any(|chosen| *chosen == unit.name || chosen == unit.kind.name())
-        })
+        unit.is_some_and(|unit| self.waits.has(unit))
     }
 
     /// Takes what main threads waited for: of programs, as reports judge runs by them, and not of workers. What launchers

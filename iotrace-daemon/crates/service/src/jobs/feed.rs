@@ -31,6 +31,7 @@ use iotrace_model::{
     counters::{Counters, saturating_add, saturating_sum},
     host,
     input::{Event, FileName, Place, ProcessId},
+    latencies::{Histogram, Operations},
     mounts::Mount,
     run::Run,
     targets,
@@ -83,6 +84,7 @@ pub struct Note {
     pub failures: Vec<(ProcessId, Place, u32, u32, FailureCount)>,
     pub phases: Vec<(ProcessId, u16, IoTotals)>,
     pub waits: Vec<Waited>,
+    pub latencies: HashMap<(ProcessId, Operations), Histogram>,
     /// Processes that no more counts come of.
     pub gone: Vec<ProcessId>,
     /// How many of `overflow` had a file.
@@ -158,6 +160,7 @@ pub struct Feed {
     rows: usize,
     spans: Vec<(UnitId, ProcessId, FileId, u32, Counters)>,
     waits: Vec<(UnitId, Waited)>,
+    latencies: Vec<(UnitId, ProcessId, Operations, Histogram)>,
 }
 
 impl Feed {
@@ -189,6 +192,7 @@ impl Feed {
             rows: 0,
             spans: Vec::new(),
             waits: Vec::new(),
+            latencies: Vec::new(),
         }
     }
 
@@ -375,6 +379,13 @@ impl Feed {
         }
     }
 
+    /// Takes how long operations of a process took; comes before [`Feed::take`].
+    pub fn latencies(&mut self, unit: UnitId, process: ProcessId, of: Operations, done: Histogram) {
+        if self.config.latencies && self.may_be_logged(unit) {
+            self.latencies.push((unit, process, of, done));
+        }
+    }
+
     /// Whether a unit has a log, or may get one with this interval.
     fn may_be_logged(&self, unit: UnitId) -> bool {
         unit != UNKNOWN && unit != OTHER && !self.refused.contains(&unit)
@@ -467,6 +478,9 @@ impl Feed {
             let is_private = self.is_private(unit, waited.process);
             waited.file = waited.file.filter(|file| is_named(file) && !is_private);
             self.note(unit).waits.push(waited);
+        }
+        for (unit, process, of, done) in std::mem::take(&mut self.latencies) {
+            self.time(unit, process, model, of, &done);
         }
         self.take_wishes();
         self.end_units(processes, (now, unix));
@@ -694,14 +708,41 @@ impl Feed {
         if !self.named.insert((unit, file.id)) {
             return;
         }
-        if let Some(mount) = model.mount_record(&file)
-            && self.mounts.insert((unit, mount.clone()))
-        {
-            self.note(unit).mounts.push(mount.clone());
+        if let Some(mount) = model.mount_record(&file) {
+            self.mount(unit, mount);
         }
         let opened_as = file.opened_as.map(<[u8]>::to_vec);
         let name = (file.name(), opened_as, file.phases);
         self.note(unit).names.push(name);
+    }
+
+    /// Takes how long operations of a process took that the unit's log has.
+    fn time(
+        &mut self,
+        unit: UnitId,
+        process: ProcessId,
+        model: &Model,
+        of: Operations,
+        done: &Histogram,
+    ) {
+        let known = self.known.get(&process);
+        if !known.is_some_and(|known| known.unit == unit) {
+            return;
+        }
+        if let Some(mount) = model.mount_of_device(0, of.device)
+            && !self.is_private(unit, process)
+        {
+            self.mount(unit, mount);
+        }
+        let latencies = &mut self.note(unit).latencies;
+        latencies.entry((process, of)).or_default().absorb(done);
+    }
+
+    /// Has the log know a mount.
+    fn mount(&mut self, unit: UnitId, mount: &Mount) {
+        if self.mounts.insert((unit, mount.clone())) {
+            self.note(unit).mounts.push(mount.clone());
+        }
     }
 
     fn note(&mut self, unit: UnitId) -> &mut Note {
@@ -868,6 +909,7 @@ impl Note {
             self.failures.len(),
             self.phases.len(),
             self.waits.len(),
+            self.latencies.len(),
         ];
         if tables.into_iter().any(|entries| entries > MAX_PROCESSES) {
             self.fold();
@@ -903,6 +945,10 @@ impl Note {
         self.processes.push((OTHERS, others()));
         for (_, counters) in std::mem::take(&mut self.overflow) {
             self.add_overflow(OTHERS, counters);
+        }
+        for ((_, of), done) in std::mem::take(&mut self.latencies) {
+            let others = self.latencies.entry((OTHERS, of));
+            others.or_default().absorb(&done);
         }
         let mut failures: HashMap<_, FailureCount> = HashMap::new();
         for (_, _, op, errno, count) in std::mem::take(&mut self.failures) {

@@ -148,6 +148,10 @@ impl Log {
                 model.add_waited(&waited);
             }
         }
+        for ((process, of), done) in note.latencies {
+            let process = place_of(model, process);
+            model.add_latencies(process, of, &done);
+        }
         for (process, phase, done) in note.phases {
             let process = place_of(model, process);
             model.add_done(process, phase.into(), &done);
@@ -360,6 +364,9 @@ impl Log {
             let place = Place::Overflow;
             self.model
                 .add_failures(process, place, key.op, key.errno, count.calls, count.ns);
+        }
+        for (process, of, done) in old.latencies().interval() {
+            self.model.add_latencies(id(process), of, done);
         }
         self.about.merged += merged;
         counts.merged.fetch_add(merged, Relaxed);

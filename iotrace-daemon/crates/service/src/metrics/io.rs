@@ -13,8 +13,8 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
-use crate::totals::{Cell, ERRNO_OTHER, Key, NO_MOUNT, Totals, Value};
+use super::out::{Label, Out, label, mount_labels, phase_name, seconds, unit_labels};
+use crate::totals::{Cell, ERRNO_OTHER, Key, Totals, Value};
 use iotrace_model::{
     counters::{
         Unit as Measure, saturating_sum,
@@ -146,10 +146,6 @@ fn cell_labels(totals: &Totals, key: Key) -> Vec<Label<'_>> {
     let unit = totals.units().get(key.unit);
     let mut labels = unit_labels(unit);
     labels.push(label("phase", phase_name(key.phase)));
-    if key.mount != NO_MOUNT {
-        let mount = totals.mount(key.mount);
-        labels.push(label("mountpoint", &mount.mountpoint));
-        labels.push(label("fstype", &mount.fstype));
-    }
+    labels.extend(mount_labels(totals, key.mount));
     labels
 }

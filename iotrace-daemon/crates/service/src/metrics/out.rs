@@ -14,7 +14,10 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use crate::attribution;
+use crate::{
+    attribution,
+    totals::{MountId, NO_MOUNT, Totals},
+};
 use iotrace_phases::phase::Phase;
 
 /// A label's value: a user may have written it.
@@ -46,6 +49,18 @@ pub fn unit_labels(unit: Option<&attribution::Unit>) -> Vec<Label<'_>> {
     let claimed = unit.and_then(attribution::Unit::claimed_by);
     let claimed = claimed.map(|claimed| label("claimed", claimed));
     [label("unit", name)].into_iter().chain(claimed).collect()
+}
+
+/// Where the files are; nothing where no file is named.
+pub fn mount_labels(totals: &Totals, mount: MountId) -> Vec<Label<'_>> {
+    if mount == NO_MOUNT {
+        return Vec::new();
+    }
+    let mount = totals.mount(mount);
+    vec![
+        label("mountpoint", &mount.mountpoint),
+        label("fstype", &mount.fstype),
+    ]
 }
 
 /// Nanoseconds as seconds.

@@ -4,11 +4,12 @@ use std::fmt;
 
 use prometheus_client::{encoding::NoLabelSet, metrics::MetricType, registry::Unit};
 
-use super::out::{Label, Out, label, phase_name, seconds, unit_labels};
+use super::out::{Label, Out, label, mount_labels, phase_name, seconds, unit_labels};
 use crate::{
     shared::State,
     totals::{BOUNDS, Totals},
 };
+use iotrace_common::op::class;
 use iotrace_model::IoTotals;
 
 /// A unit's labels, and two more.
@@ -101,7 +102,40 @@ impl Out<'_> {
         let help = "For how long the main threads of programs ran or waited: what iotrace_exposed_wait_seconds is a part of.";
         let rows =
             all().filter_map(|(labels, beside)| Some((labels, seconds(beside.main_threads?))));
-        self.counters("iotrace_main_threads", Some(&Unit::Seconds), help, rows)
+        self.counters("iotrace_main_threads", Some(&Unit::Seconds), help, rows)?;
+        self.latencies(totals)
+    }
+
+    /// Nothing where they are not kept.
+    fn latencies(&mut self, totals: &Totals) -> fmt::Result {
+        let all = totals.beside().iter().flat_map(|(unit, beside)| {
+            let each = beside.latencies.iter();
+            each.map(move |((mount, class), durations)| (*unit, *mount, *class, durations))
+        });
+        let mut metric = self.0.encode_descriptor(
+            "iotrace_latency",
+            "Time of operations of units that the configuration names; the sum is an estimate.",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for (unit, mount, class, durations) in all {
+            let mut labels = unit_labels(totals.units().get(unit));
+            labels.extend(mount_labels(totals, mount));
+            labels.push(label("operation", class::NAMES[class]));
+            let buckets = durations.buckets();
+            let buckets: Vec<(f64, u64)> = buckets
+                .map(|(bound, calls)| (bound.map_or(f64::MAX, seconds), calls))
+                .collect();
+            metric
+                .encode_family(&labels.as_slice())?
+                .encode_histogram::<NoLabelSet>(
+                    seconds(durations.ns()),
+                    durations.count(),
+                    &buckets,
+                    None,
+                )?;
+        }
+        Ok(())
     }
 
     pub fn saves(&mut self, state: &State) -> fmt::Result {

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::{
+    latencies::{self, LatencyBuckets},
+    mounts::MountId,
+};
+
 /// A finding as a label has it: code and severity.
 pub type Finding = (&'static str, &'static str);
 
@@ -22,6 +27,8 @@ pub struct Beside {
     pub waits: BTreeMap<(&'static str, &'static str), u64>,
     /// For how long these threads ran or waited, nanoseconds; `None` where that is not kept.
     pub main_threads: Option<u64>,
+    /// How long operations took, by the mount of their files and class ([`iotrace_common::op::class`]).
+    pub latencies: BTreeMap<(MountId, usize), LatencyBuckets>,
 }
 
 impl Beside {
@@ -34,5 +41,6 @@ impl Beside {
             + self.in_flight.len()
             + self.waits.len()
             + usize::from(self.main_threads.is_some())
+            + self.latencies.len() * latencies::SERIES
     }
 }

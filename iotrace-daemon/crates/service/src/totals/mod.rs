@@ -6,6 +6,7 @@
 
 mod beside;
 mod cell;
+mod latencies;
 mod mounts;
 mod saves;
 mod top;
@@ -18,6 +19,7 @@ use std::{
 
 pub use beside::{Beside, Finding};
 pub use cell::{Cell, ERRNO_OTHER, Value};
+pub use latencies::LatencyBuckets;
 pub use mounts::{Mount, MountId, NO_MOUNT};
 pub use saves::{AllSaves, BOUNDS, Saved, Saves};
 pub use top::Top;
@@ -351,7 +353,16 @@ impl Totals {
             let cell = self.cells.remove(&key).unwrap_or_default();
             self.give_share_back(key.unit, cell.series());
         }
-        let used: HashSet<MountId> = self.cells.keys().map(|key| key.mount).collect();
+        for beside in self.beside.values_mut() {
+            let before = beside.series();
+            beside
+                .latencies
+                .retain(|(mount, _), _| !gone.contains(mount));
+            self.series -= before - beside.series();
+        }
+        let of_cells = self.cells.keys().map(|key| key.mount);
+        let timed = self.beside.values().flat_map(|of| of.latencies.keys());
+        let used: HashSet<MountId> = of_cells.chain(timed.map(|(mount, _)| *mount)).collect();
         self.mounts.retain(|mount| used.contains(&mount));
     }
 

@@ -52,7 +52,7 @@ use iotrace_model::{
     counters::Counters,
     global_merged::Times,
     input::{Event, Place, ProcessId, Searched},
-    latencies::Operations,
+    latencies::{Histogram, Operations},
     lines::Lined,
     timeline::Segment,
     waits::Waited,
@@ -135,7 +135,7 @@ impl Batch {
                             phase: key.phase as u16,
                             class: class as u8,
                         };
-                        model.add_latencies(process_of(key), of, latencies);
+                        model.add_latencies(process_of(key), of, &Histogram::from(latencies));
                     }
                 }
             }

@@ -7,7 +7,7 @@ use iotrace_common::{
 use iotrace_model::input::{Event, ProcessId};
 
 use super::{Batch, batch::Entries};
-use crate::kernel::{Detail, recordings::Kept};
+use crate::kernel::recordings::Kept;
 
 /// A key that says whose counters these are.
 trait Key: Copy {
@@ -68,19 +68,15 @@ impl Batch {
         })
     }
 
-    /// What it has of all processes, where `detail` is kept of them; `None` for what is kept of those of recordings alone.
-    pub fn of_all(self, detail: Detail) -> Option<Self> {
-        let least = Kept {
-            full: detail == Detail::Full,
-            ..Kept::default()
-        };
+    /// What it has of all processes, where `kept` is kept of them; `None` for what is kept of those of recordings alone.
+    pub fn of_all(self, kept: Kept) -> Option<Self> {
         let is_name = |event: &Event| matches!(event, Event::NegativeLookup { .. });
         match self {
             Self::Events(mut events) => {
                 events.retain(|event| !is_name(event));
                 Some(Self::Events(events))
             }
-            counters => counters.is_of(least).then_some(counters),
+            counters => counters.is_of(kept).then_some(counters),
         }
     }
 

@@ -88,6 +88,19 @@ impl Slots {
 }
 
 impl Kernel {
+    /// What is kept of all processes.
+    pub fn kept_of_all(&self) -> Kept {
+        let is_of_all = |set: Recordings| set & ALL_PROCESSES != 0;
+        let scope = &self.scope;
+        Kept {
+            full: is_of_all(scope.full),
+            negative_lookups: is_of_all(scope.negative_lookups),
+            cpu: is_of_all(scope.cpu),
+            latencies: is_of_all(scope.latencies),
+            waits: is_of_all(scope.waits),
+        }
+    }
+
     /// Has more kept of processes other than this one from now on, with `follow` also of their descendants. `None`: there are as many recordings
     /// as can be, or the programs were loaded without them.
     pub fn begin_recording(
