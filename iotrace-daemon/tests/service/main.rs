@@ -8,6 +8,7 @@ mod attribution;
 mod churn;
 mod daemon;
 mod deploy;
+mod durable;
 mod front;
 mod helm;
 mod http;

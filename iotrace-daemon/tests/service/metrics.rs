@@ -78,6 +78,7 @@ fn totals() -> Totals {
     for (first, last) in [(100, 112), (200, 203)] {
         let save = Saved {
             bytes: 1 << 30,
+            unsynced_bytes: 1 << 20,
             first: first * 1_000_000_000,
             last: last * 1_000_000_000,
         };

@@ -11,6 +11,7 @@
 //! undecided     counts and checkpoints that only what comes after decides
 //! epochs, findings, descriptors
 //!               what else is known of a unit: passes over its data, what is wrong, open files
+//! losses        what was not counted
 //! totals        sums by unit, phase and mount; bounded
 //! shared        what the drain's side writes and the endpoint reads
 //! metrics       totals -> OpenMetrics (the only file that names prometheus-client)
@@ -39,6 +40,7 @@ pub mod front;
 pub mod http;
 pub mod intake;
 pub mod jobs;
+mod losses;
 pub mod metrics;
 pub mod notify;
 pub mod own;

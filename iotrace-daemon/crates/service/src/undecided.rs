@@ -16,10 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use iotrace_common::key::FileId;
+use iotrace_common::{key::FileId, op};
 
-use super::totals::{Saved, UnitId};
-use iotrace_analysis::{saves, uses::Uses};
+use super::{
+    losses,
+    totals::{Saved, UnitId},
+};
+use iotrace_analysis::{durable, saves, uses::Uses};
 use iotrace_model::host;
 use iotrace_model::{
     File, Model,
@@ -36,6 +39,7 @@ use iotrace_phases::{
     phase::{Direction, Phase},
     used::Used,
 };
+use iotrace_tracer::kernel::Losses;
 
 /// Counts wait until nothing was added to them for this long.
 const MIN_QUIET: Duration = Duration::from_secs(3);
@@ -86,6 +90,9 @@ pub struct Undecided {
     units: HashMap<UnitId, Unit>,
     decided: Vec<Decided>,
     saves: Vec<(UnitId, Saved)>,
+    /// What was not counted until now, of the whole machine, and until the interval before.
+    losses: Losses,
+    losses_before: Losses,
     /// Processes x files that are kept, of all units.
     rows: usize,
     /// Counts that found no room, and were counted as their path says.
@@ -98,6 +105,8 @@ struct Unit {
     rows: HashMap<Row, State>,
     /// Start of the last checkpoint that was counted, nanoseconds since the start of the service.
     counted_to: i64,
+    /// What had not been counted when nothing waited last.
+    losses: Losses,
     touched: Instant,
     /// When it is looked at next; `None` where nothing waits.
     due: Option<Instant>,
@@ -120,9 +129,16 @@ impl Undecided {
             units: HashMap::new(),
             decided: Vec::new(),
             saves: Vec::new(),
+            losses: Losses::new(),
+            losses_before: Losses::new(),
             rows: 0,
             crowded_out: 0,
         }
+    }
+
+    /// Whether anything of a unit is kept here.
+    pub fn has_unit(&self, unit: UnitId) -> bool {
+        self.units.contains_key(&unit)
     }
 
     /// Whether what a unit does to a file is kept here: something was before.
@@ -151,7 +167,10 @@ impl Undecided {
             }
             self.rows += 1;
         }
-        let unit = self.units.entry(unit).or_insert_with(|| Unit::new(now));
+        let unit = self
+            .units
+            .entry(unit)
+            .or_insert_with(|| Unit::new(self.losses_before.clone(), now));
         unit.touched = now;
         unit.due.get_or_insert(now + MIN_PAUSE);
         unit.model.add(process, Place::File(file.id), counters);
@@ -173,6 +192,42 @@ impl Undecided {
             state.waiting = Packed::from(&newer);
         }
         true
+    }
+
+    /// Takes what was not counted until now.
+    pub fn set_losses(&mut self, losses: &Losses) {
+        self.losses_before = std::mem::replace(&mut self.losses, losses.clone());
+    }
+
+    /// Takes counts of a process that tell whether a save was synced, though they are of no file that is kept: calls of sync and
+    /// syncfs, and what found no room.
+    pub fn take_syncs(&mut self, unit: UnitId, process: ProcessId, place: Place, of: &Counters) {
+        let Some(unit) = self.units.get_mut(&unit) else {
+            return;
+        };
+        let mut counters = Counters::ZERO;
+        let place = match place {
+            Place::Overflow if of.calls(|op| op::is_sync(op) || op::is_write(op)) > 0 => {
+                counters = of.clone();
+                place
+            }
+            Place::PathOnly if of.v[SYNCS] > 0 => place,
+            // In place of the file: its filesystem.
+            Place::File(file) if of.v[SYNCFS] > 0 && unit.model.find_file_index(file).is_none() => {
+                Place::File(FileId {
+                    generation: 0,
+                    inode: 0,
+                    ..file
+                })
+            }
+            _ => return,
+        };
+        if place != Place::Overflow {
+            for counter in [SYNCS, SYNCFS, LAST_SYNC] {
+                counters.v[counter] = of.v[counter];
+            }
+        }
+        unit.model.add(process, place, &counters);
     }
 
     /// Takes one use of a file whose counts are kept.
@@ -228,13 +283,15 @@ impl Undecided {
         let monotonic = self.run.clock.unix_ns(host::monotonic());
         let run = Run {
             duration_ns: u64::try_from(monotonic - self.run.start_unix_ns).unwrap_or(0),
+            losses: losses::since(&self.losses, &unit.losses),
             ..self.run.clone()
         };
         let is_over = !is_living && now.saturating_duration_since(unit.touched) >= OVER_AFTER;
         let copies = Copies::of(&unit.model);
         let sorted = sort(&unit.model, &self.classifier, &copies);
         let uses = Uses::new(&unit.model, &run, &sorted, &copies);
-        let events = saves::saves(&unit.model, &uses);
+        let mut events = saves::saves(&unit.model, &uses);
+        durable::judge(&unit.model, &run, &uses, &copies, &mut events);
         let waiting = unit.decide_rows(id, &sorted, is_over, now, &mut self.decided);
         let (saves, go_on) = unit.complete(&events, &waiting, &run, is_over);
         self.saves.extend(saves.into_iter().map(|save| (id, save)));
@@ -243,6 +300,9 @@ impl Undecided {
         self.rows -= before - unit.rows.len();
         let pause = MIN_PAUSE.max(begun.elapsed() * PAUSE_PER_COST);
         unit.due = (!waiting.is_empty() || go_on).then_some(now + pause);
+        if unit.due.is_none() {
+            unit.losses.clone_from(&self.losses);
+        }
     }
 
     /// What was decided since the last time.
@@ -300,11 +360,12 @@ impl Undecided {
 }
 
 impl Unit {
-    fn new(now: Instant) -> Self {
+    fn new(losses: Losses, now: Instant) -> Self {
         Self {
             model: Model::with_spans(),
             rows: HashMap::new(),
             counted_to: i64::MIN,
+            losses,
             touched: now,
             due: None,
         }
@@ -345,6 +406,10 @@ impl Unit {
             let monotonic = |at: i64| run.clock.monotonic_ns(run.start_unix_ns + at);
             complete.push(Saved {
                 bytes: event.bytes,
+                unsynced_bytes: match event.durability.is_copied {
+                    true => 0,
+                    false => event.durability.unsynced_bytes,
+                },
                 first: monotonic(event.start),
                 last: monotonic(event.end),
             });

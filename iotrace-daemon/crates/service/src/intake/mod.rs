@@ -10,11 +10,13 @@
 //! seen     what a look at units gave beside
 //! waits    what main threads waited for
 //! timed    how long operations took
+//! syncs    what tells whether saves were synced
 //! ```
 
 mod counts;
 mod labels;
 mod seen;
+mod syncs;
 mod timed;
 mod waits;
 
@@ -166,6 +168,7 @@ impl Intake {
 
     /// Takes what was lost until now, and how many events were damaged; comes before [`Intake::take`].
     pub fn set_losses(&mut self, losses: &Losses, damaged: u64) {
+        self.undecided.set_losses(losses);
         if let Some(jobs) = &mut self.jobs {
             jobs.set_losses(losses, damaged);
         }
@@ -344,6 +347,7 @@ impl Intake {
             self.files.remove(file);
         }
         self.take_rows(model, totals, now);
+        self.take_syncs(model);
         self.take_spans(model, totals);
         self.take_processes(model, totals);
         self.take_failures(model, totals);

@@ -152,6 +152,10 @@ impl Out<'_> {
         let help = "Bytes written to checkpoints that are complete.";
         let rows = all().map(|(labels, saves)| (labels, saves.bytes));
         self.counters("iotrace_checkpoint", Some(&Unit::Bytes), help, rows)?;
+        let help = "Bytes of checkpoints whose files were not synced when they were counted.";
+        let rows = all().map(|(labels, saves)| (labels, saves.unsynced_bytes));
+        let name = "iotrace_checkpoint_unsynced";
+        self.counters(name, Some(&Unit::Bytes), help, rows)?;
         let help = "When the last checkpoint was complete, since the Unix epoch.";
         let name = "iotrace_checkpoint_last_completed_timestamp";
         let rows = all()

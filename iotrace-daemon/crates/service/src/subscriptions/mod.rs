@@ -12,7 +12,7 @@ mod queue;
 mod scope;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 
@@ -29,7 +29,7 @@ use iotrace_tracer::{
     },
 };
 
-use crate::socket::protocol::Sums;
+use crate::{losses, socket::protocol::Sums};
 pub use queue::{Item, Queue};
 use scope::Scope;
 pub use scope::Wanted;
@@ -269,11 +269,7 @@ impl Subscription {
     /// Losses of the machine and of this subscriber since it began, and the cost of draining since then.
     fn sums(&self, losses: &Losses, stats: Stats) -> Sums {
         let (before, earlier) = &self.before;
-        let since = losses.iter().map(|(reason, count)| {
-            let count = count - before.get(reason).unwrap_or(&0).min(count);
-            (reason.clone(), count)
-        });
-        let mut losses: BTreeMap<String, u64> = since.collect();
+        let mut losses = losses::since(losses, before);
         let lost = self.queue.lost();
         let own = [
             (diag::LOST_OPERATIONS, lost.operations),

@@ -8,13 +8,15 @@ use super::{OTHER, UnitId};
 
 /// Upper bounds of the durations that are counted together, seconds; longer ones follow.
 pub const BOUNDS: [f64; 9] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0];
-/// Series of one unit: count, bytes, moment, and the histogram with its sum and count.
-pub(super) const SERIES: usize = BOUNDS.len() + 6;
+/// Series of one unit: count, bytes, unsynced bytes, moment, and the histogram with its sum and count.
+pub(super) const SERIES: usize = BOUNDS.len() + 7;
 
 /// A save that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saved {
     pub bytes: u64,
+    /// Bytes of it that a crash of the node may destroy, since nobody synced their files.
+    pub unsynced_bytes: u64,
     /// Its start and its end, `CLOCK_MONOTONIC` nanoseconds.
     pub first: u64,
     pub last: u64,
@@ -25,6 +27,7 @@ pub struct Saved {
 pub struct Saves {
     pub count: u64,
     pub bytes: u64,
+    pub unsynced_bytes: u64,
     /// Saves by duration: [`BOUNDS`], and longer.
     pub durations: [u64; BOUNDS.len() + 1],
     pub seconds: f64,
@@ -39,6 +42,7 @@ impl Saves {
         self.durations[bucket.unwrap_or(BOUNDS.len())] += 1;
         self.count += 1;
         saturating_add(&mut self.bytes, save.bytes);
+        saturating_add(&mut self.unsynced_bytes, save.unsynced_bytes);
         self.seconds += seconds;
         self.last = self.last.max(save.last);
     }

@@ -171,6 +171,7 @@ fn a_unit_that_is_gone_gets_no_cell() {
     totals.add(key(id, NO_MOUNT), Value::Counter(BYTES_READ), 5);
     let save = Saved {
         bytes: 1,
+        unsynced_bytes: 0,
         first: 0,
         last: 1,
     };
@@ -194,6 +195,7 @@ fn checkpoints_go_with_their_unit() {
     let second = |n: u64| n * 1_000_000_000;
     let save = |first, last| Saved {
         bytes: 15,
+        unsynced_bytes: 4,
         first: second(first),
         last: second(last),
     };
@@ -201,6 +203,7 @@ fn checkpoints_go_with_their_unit() {
     totals.save(id, save(200, 200));
     let saves = &totals.saves().complete()[&id];
     assert_eq!((saves.count, saves.bytes, saves.last), (2, 30, second(200)));
+    assert_eq!(saves.unsynced_bytes, 8);
     assert_eq!((saves.durations[0], saves.durations[2]), (1, 1));
     assert_eq!(saves.seconds, 8.0);
     let later = Instant::now() + Duration::from_secs(1000);
