@@ -38,6 +38,9 @@ use iotrace_tracer::kernel::{
     trace::Filter, uprobes::Wanted,
 };
 
+/// Room for operations on their way out of the kernel, bytes.
+const TRACE_BYTES: u64 = 64 << 20;
+
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("scope").required(true).args(["pid", "all", "command"]))]
 pub struct Args {
@@ -111,9 +114,10 @@ pub struct Args {
     /// key any value will do, of several keys each must be met.
     #[arg(long, value_name = "KEY=VALUE", requires = "trace")]
     pub trace_filter: Vec<String>,
-    /// Room for operations on their way out of the kernel, on all CPUs together.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", requires = "trace")]
-    trace_buffer: u64,
+    /// Room for operations on their way out of the kernel, on all CPUs together [default: 64M; where the service counts, what
+    /// it has]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "trace")]
+    trace_buffer: Option<u64>,
     /// See calls of these libraries by uprobes, too: stdio, cufile, hdf5, mpiio, marker; NAME:FILE for one file of
     /// it.
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
@@ -251,7 +255,7 @@ async fn record(
         program_log: verbose > 1,
         trace: if args.trace {
             Some(TraceOptions {
-                buffer_bytes: args.trace_buffer,
+                buffer_bytes: args.trace_buffer.unwrap_or(TRACE_BYTES),
                 filter: Filter::new(&args.trace_filter).context("--trace-filter")?,
             })
         } else {
@@ -368,6 +372,7 @@ impl Service {
             let record = Record {
                 latencies: args.latencies,
                 waits: args.waits.is_some(),
+                trace: args.trace,
                 ..Record::new(args.detail, !args.no_follow, pids)
             };
             Remote::start(socket, record)
@@ -424,7 +429,7 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--map-entries", args.map_entries.is_some()),
         ("--btf", args.btf.is_some()),
         ("--merged-time", args.merged_time != MergedTime::Bounds),
-        ("--trace", args.trace),
+        ("--trace-buffer", args.trace_buffer.is_some()),
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),

@@ -138,6 +138,11 @@ impl Kernel {
         self.trace
     }
 
+    /// Whether operations are traced of the processes of recordings alone.
+    pub fn traces_recordings(&self) -> bool {
+        self.trace.is_some() && self.recordings.is_some()
+    }
+
     /// Whether the lines of Python programs are found.
     pub fn finds_lines(&self) -> bool {
         self.hooks.of(hooks::Id::Lines).is_ready()
