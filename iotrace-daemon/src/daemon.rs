@@ -47,13 +47,14 @@ use iotrace_service::{
     totals::Totals,
 };
 use iotrace_tracer::drain::{
-    Batch, Drain, Records, Resolution, Stats,
+    Batch, Records, Resolution, Stats,
     collector::{Collector, Taken},
 };
+use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::in_flight;
 use iotrace_tracer::kernel::{
     Detail, KeepWaits, Kernel, KernelError, Measuring, Options, TraceOptions, block, capabilities,
-    load, selftest, trace::Filter,
+    load, trace::Filter,
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
@@ -241,18 +242,13 @@ impl Daemon {
             classifier,
             thresholds,
         } = Sorting::read(named.as_deref())?;
-        let types = load::read_types(config.trace.btf.as_deref())?;
-        let mut kernel = load::load(
-            &options(&config, verbose),
-            &PROGRAMS,
-            &types,
-            classifier.table(),
-        )?;
-        drop(types);
-        let mut drain = Drain::new(&mut kernel)?;
-        let (hook, hooks) = kernel.attach_what_there_is(config.trace.hook)?;
-        selftest::run(&mut kernel, &mut drain)?;
-        kernel.zero_losses()?;
+        let loaded = Loaded::new(&options(&config, verbose), &PROGRAMS, classifier.table())?;
+        let Engine {
+            mut kernel,
+            mut drain,
+            hook,
+            hooks,
+        } = loaded.attach_what_there_is(config.trace.hook)?.prove()?;
         let run = host::run(
             env!("IOTRACE_VERSION"),
             Target::All(true),

@@ -32,10 +32,11 @@ use super::{
 use iotrace_model::run::MergedTime;
 use iotrace_model::targets;
 use iotrace_service::socket::protocol::{Begun, Record};
-use iotrace_tracer::drain::{Drain, rings};
+use iotrace_tracer::drain::rings;
+use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::kernel::{
-    Detail, HookChoice, KeepWaits, Options, TraceOptions, block, capabilities, load, selftest,
-    trace::Filter, uprobes::Wanted,
+    Detail, HookChoice, KeepWaits, Options, TraceOptions, block, capabilities, trace::Filter,
+    uprobes::Wanted,
 };
 
 /// Room for operations on their way out of the kernel, bytes.
@@ -274,14 +275,14 @@ async fn record(
         lines: args.lines,
         ..Options::least()
     };
-    let types = load::types_if_any(options.btf.as_deref())?;
-    let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
-    drop(types);
-    let mut drain = Drain::new(&mut kernel)?;
-    let hook = kernel.attach(args.hook)?;
-    selftest::run(&mut kernel, &mut drain)?;
-    kernel.zero_losses()?;
-    drain.zero_files();
+    let rules = sorting.classifier.table();
+    let loaded = Loaded::with_or_without_types(&options, &PROGRAMS, rules)?;
+    let Engine {
+        mut kernel,
+        mut drain,
+        hook,
+        ..
+    } = loaded.attach(args.hook)?.prove()?;
     let running = if args.all {
         targets::all().collect()
     } else {

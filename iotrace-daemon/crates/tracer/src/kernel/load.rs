@@ -230,7 +230,7 @@ pub fn types_if_any(file: Option<&Path>) -> Result<Types, KernelError> {
 
 /// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet. Without types
 /// the detail is [`Detail::Basic`].
-pub fn load(
+pub(crate) fn load(
     options: &Options,
     programs: &Programs,
     types: &Types,

@@ -40,7 +40,7 @@ pub mod probe;
 mod program;
 pub mod recordings;
 mod rules;
-pub mod selftest;
+pub(crate) mod selftest;
 mod stats;
 pub mod trace;
 mod uprobe_cost;
