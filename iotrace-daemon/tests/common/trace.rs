@@ -12,7 +12,6 @@ use iotrace_common::{key::FileId, op};
 use iotrace_model::counters;
 use iotrace_phases::phase::Phase;
 use iotrace_recording::trace::{Row, Trace};
-use tempfile::TempDir;
 
 /// A process, and a file of it; none for calls by path.
 pub type Place = (u32, u32, Option<FileId>);
@@ -150,25 +149,8 @@ fn filtered(iotrace: Iotrace, dir: &Path, filters: &[&str], script: &str) -> (Tr
     (trace, rows)
 }
 
-/// Fails unless filters choose operations by path, phase, duration and name. `iotrace`: how it is run; `home`: where what it
-/// runs may write.
-pub fn filters_choose(iotrace: impl Fn() -> Iotrace, home: impl Fn() -> TempDir) {
-    let home = || {
-        let keep = home();
-        let path = keep.path().canonicalize().expect("its path");
-        (keep, path)
-    };
-    let (_keep, dir) = home();
-    paths(&iotrace, &dir);
-    let (_keep, dir) = home();
-    phases(&iotrace, &dir);
-    let (_keep, dir) = home();
-    durations(&iotrace, &dir);
-    let (_keep, dir) = home();
-    names(&iotrace, &dir);
-}
-
-fn paths(iotrace: impl Fn() -> Iotrace, dir: &Path) {
+/// Fails unless filters choose operations by path. `iotrace`: how it is run; `dir`: where what it runs may write.
+pub fn filters_choose_paths(iotrace: &dyn Fn() -> Iotrace, dir: &Path) {
     fs::write(dir.join("a.pt"), vec![0; 100_000]).unwrap();
     let script = "head -c 100000 /dev/zero >b.txt; cat a.pt b.txt >out; wc -c <a.pt >out; cat missing.pt 2>/dev/null; \
                   mv b.txt c.pt; cat c.pt >out";
@@ -185,7 +167,8 @@ fn paths(iotrace: impl Fn() -> Iotrace, dir: &Path) {
     assert_eq!(nothing.operations, 0);
 }
 
-fn phases(iotrace: impl Fn() -> Iotrace, dir: &Path) {
+/// Fails unless filters choose operations by phase. `iotrace`: how it is run; `dir`: where what it runs may write.
+pub fn filters_choose_phases(iotrace: &dyn Fn() -> Iotrace, dir: &Path) {
     let script =
         "head -c 5000 /dev/zero >model.pt; cat model.pt >notes; cat /usr/lib/os-release >notes";
     let (_, rows) = filtered(iotrace(), dir, &["phase=checkpoint"], script);
@@ -195,7 +178,8 @@ fn phases(iotrace: impl Fn() -> Iotrace, dir: &Path) {
     assert!(rows.iter().all(|row| row.phase == code), "{rows:?}");
 }
 
-fn durations(iotrace: impl Fn() -> Iotrace, dir: &Path) {
+/// Fails unless filters choose operations by duration. `iotrace`: how it is run; `dir`: where what it runs may write.
+pub fn filters_choose_durations(iotrace: &dyn Fn() -> Iotrace, dir: &Path) {
     let script =
         "for i in 1 2 3 4 5 6 7 8; do head -c 3000000 /dev/zero >big; sync big; cat big >out; done";
     let (_, rows) = filtered(iotrace(), dir, &["min-duration=300us"], script);
@@ -204,7 +188,8 @@ fn durations(iotrace: impl Fn() -> Iotrace, dir: &Path) {
     assert_eq!(filtered(iotrace(), dir, &["min-duration=1h"], script).1, []);
 }
 
-fn names(iotrace: impl Fn() -> Iotrace, dir: &Path) {
+/// Fails unless filters choose operations by the name of the process. `iotrace`: how it is run; `dir`: where what it runs may write.
+pub fn filters_choose_names(iotrace: &dyn Fn() -> Iotrace, dir: &Path) {
     fs::write(dir.join("a"), "a").unwrap();
     let filters = ["--trace-filter", "comm=hea*", "--trace-filter", "comm=wc"];
     let run = iotrace()

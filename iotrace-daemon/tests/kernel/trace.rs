@@ -14,7 +14,7 @@ use std::{
 use crate::common::{
     self, Iotrace, directory,
     run::wait_for,
-    trace::{filters_choose, open, rows, same, sums_of_counters, sums_of_rows, whole},
+    trace::{self, open, rows, same, sums_of_counters, sums_of_rows, whole},
 };
 use iotrace_common::op;
 use iotrace_recording::trace::Trace;
@@ -366,8 +366,27 @@ fn a_trace_stays_within_its_size() {
 
 /// Records a shell's work under filters.
 #[test]
-fn filters_choose_operations() {
-    filters_choose(Iotrace::record, || directory().0);
+fn filters_choose_paths() {
+    let (_keep, dir) = directory();
+    trace::filters_choose_paths(&Iotrace::record, &dir);
+}
+
+#[test]
+fn filters_choose_phases() {
+    let (_keep, dir) = directory();
+    trace::filters_choose_phases(&Iotrace::record, &dir);
+}
+
+#[test]
+fn filters_choose_durations() {
+    let (_keep, dir) = directory();
+    trace::filters_choose_durations(&Iotrace::record, &dir);
+}
+
+#[test]
+fn filters_choose_programs_by_their_name() {
+    let (_keep, dir) = directory();
+    trace::filters_choose_names(&Iotrace::record, &dir);
 }
 
 /// A shell that waits for a line before it works.

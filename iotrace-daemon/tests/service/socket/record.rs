@@ -207,12 +207,16 @@ fn operations_through_the_service_are_those_that_are_counted() {
 #[test]
 fn filters_choose_operations_that_the_service_tells() {
     let service = Service::start(&[]);
-    let home = || {
+    for filters_choose in [
+        trace::filters_choose_paths,
+        trace::filters_choose_phases,
+        trace::filters_choose_durations,
+        trace::filters_choose_names,
+    ] {
         let home = service.home(USER);
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        home
-    };
-    trace::filters_choose(|| service.record(USER), home);
+        filters_choose(&|| service.record(USER), home.path());
+    }
 }
 
 #[test]
