@@ -20,12 +20,14 @@ pub mod kept {
     pub const LATENCIES: u32 = 1 << 4;
     /// [`crate::waits::Wait`].
     pub const WAITS: u32 = 1 << 5;
+    /// [`crate::trace::Operation`].
+    pub const TRACE: u32 = 1 << 6;
 }
 
 /// In a thread's verdict: it is in scope.
 pub const IN_SCOPE: u32 = 1;
 /// Bits of a verdict below the epoch that it was taken in.
-pub const VERDICT_BITS: u32 = 6;
+pub const VERDICT_BITS: u32 = 7;
 
 /// Value of the scope map.
 #[repr(C)]
@@ -41,12 +43,13 @@ pub struct Scope {
     pub waits_round: u32,
     pub client: Rights,
     /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time, with latencies,
-    /// with waits.
+    /// with waits, with each operation by itself.
     pub full: Recordings,
     pub negative_lookups: Recordings,
     pub cpu: Recordings,
     pub latencies: Recordings,
     pub waits: Recordings,
+    pub trace: Recordings,
     /// Recordings that have the children of their processes, too.
     pub follow: Recordings,
 }
@@ -61,10 +64,11 @@ impl Scope {
             | bit(self.cpu, kept::CPU)
             | bit(self.latencies, kept::LATENCIES)
             | bit(self.waits, kept::WAITS)
+            | bit(self.trace, kept::TRACE)
     }
 }
 
-const _: () = assert!(size_of::<Scope>() == 96);
+const _: () = assert!(size_of::<Scope>() == 104);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -28,7 +28,8 @@ pub struct Operation {
     pub result: i64,
     /// Operation class ([`crate::op`]).
     pub op: u32,
-    pub pad: u32,
+    /// The generation that counted it, its lowest bits, as of just before.
+    pub epoch: u32,
 }
 
 /// Where writer and reader of a ring stand: they count records from 0 on, and each writes its own cache line.

@@ -8,11 +8,10 @@ use std::{
 };
 
 use iotrace_phases::Classifier;
-use iotrace_tracer::drain::Drain;
+use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::kernel::{
     Cost, Detail, Hook, HookChoice, KernelError, Options, load, measure_uprobes,
     probe::{Feature, Need, features},
-    selftest,
 };
 
 /// Exit code where this host cannot run iotrace.
@@ -160,15 +159,12 @@ fn trials(args: &Args) -> Vec<Trial> {
 
 /// Loads, attaches, tests and takes off; kernel memory of the maps, bytes.
 fn attempt(options: &Options, choice: HookChoice) -> Result<u64, KernelError> {
-    let types = load::types_if_any(options.btf.as_deref())?;
-    let mut kernel = load::load(options, &PROGRAMS, &types, Classifier::builtin().table())?;
+    let rules = Classifier::builtin();
+    let loaded = Loaded::with_or_without_types(options, &PROGRAMS, rules.table())?;
+    let Engine { kernel, .. } = loaded.attach(choice)?.prove()?;
     let bytes = kernel.map_bytes();
-    let mut drain = Drain::new(&mut kernel)?;
-    let tested = kernel
-        .attach(choice)
-        .and_then(|_| selftest::run(&mut kernel, &mut drain));
     kernel.detach()?;
-    tested.map(|()| bytes)
+    Ok(bytes)
 }
 
 fn options(args: &Args, detail: Detail) -> Options {
@@ -191,8 +187,6 @@ fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
         uprobes: libraries.filter_map(|name| name.parse().ok()).collect(),
         ..options(args, Detail::Basic)
     };
-    let types = load::read_types(options.btf.as_deref())?;
-    let mut kernel = load::load(&options, &PROGRAMS, &types, Classifier::builtin().table())?;
-    let _drain = Drain::new(&mut kernel)?;
-    measure_uprobes(&mut kernel)
+    let mut loaded = Loaded::new(&options, &PROGRAMS, Classifier::builtin().table())?;
+    measure_uprobes(&mut loaded.kernel)
 }

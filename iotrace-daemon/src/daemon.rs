@@ -47,13 +47,14 @@ use iotrace_service::{
     totals::Totals,
 };
 use iotrace_tracer::drain::{
-    Batch, Drain, Records, Resolution, Stats,
+    Batch, Records, Resolution, Stats,
     collector::{Collector, Taken},
 };
+use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::in_flight;
 use iotrace_tracer::kernel::{
-    KeepWaits, Kernel, KernelError, Measuring, Options, block, capabilities, load,
-    recordings::Kept, selftest,
+    KeepWaits, Kernel, KernelError, Measuring, Options, TraceOptions, block, capabilities, load,
+    recordings::Kept, trace::Filter,
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
@@ -64,6 +65,9 @@ const TICK: Duration = Duration::from_secs(1);
 const SLOW: u64 = 10;
 /// Processes that have ended, from which on the model forgets them.
 const ENDED: usize = 1000;
+/// Room of all rings of the operation trace together, bytes. They are read 50 times a second, so that is enough for 10 million
+/// operations a second.
+const TRACE_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -132,8 +136,9 @@ struct Daemon {
     /// What recordings order, and who gets what part of the counts.
     orders: Receiver<Order>,
     subscriptions: Subscriptions,
-    /// Whether what threads wait for is handed on.
+    /// Whether what threads wait for is handed on, and operations one by one.
     are_waits_wanted: bool,
+    are_operations_wanted: bool,
     /// What threads of the units that the configuration names wait for.
     waits: Option<UnitWaits>,
     families: Families,
@@ -236,18 +241,13 @@ impl Daemon {
             classifier,
             thresholds,
         } = Sorting::read(named.as_deref())?;
-        let types = load::read_types(config.trace.btf.as_deref())?;
-        let mut kernel = load::load(
-            &options(&config, verbose),
-            &PROGRAMS,
-            &types,
-            classifier.table(),
-        )?;
-        drop(types);
-        let mut drain = Drain::new(&mut kernel)?;
-        let (hook, hooks) = kernel.attach_what_there_is(config.trace.hook)?;
-        selftest::run(&mut kernel, &mut drain)?;
-        kernel.zero_losses()?;
+        let loaded = Loaded::new(&options(&config, verbose), &PROGRAMS, classifier.table())?;
+        let Engine {
+            mut kernel,
+            mut drain,
+            hook,
+            hooks,
+        } = loaded.attach_what_there_is(config.trace.hook)?.prove()?;
         let run = host::run(
             env!("IOTRACE_VERSION"),
             Target::All(true),
@@ -360,6 +360,7 @@ impl Daemon {
             orders,
             subscriptions: Subscriptions::default(),
             are_waits_wanted: false,
+            are_operations_wanted: false,
             waits,
             families: Families::default(),
             started_unix_ns,
@@ -368,7 +369,7 @@ impl Daemon {
             _watchdog: watchdog,
             signals,
         };
-        daemon.want_waits();
+        daemon.want_records();
         daemon.model.update_mounts(&host::machine_mountinfo()?);
         daemon.kernel.trace_all()?;
         eprintln!("iotrace: listening on {}", daemon.address);
@@ -460,7 +461,7 @@ impl Daemon {
 
     /// Asks for a drain.
     fn ask(&mut self) {
-        if self.subscriptions.want_cpu() {
+        if self.subscriptions.want(|kept| kept.cpu) {
             self.collector.ask();
         } else {
             self.collector.ask_for_counters();
@@ -490,15 +491,18 @@ impl Daemon {
             }
         }
         self.subscriptions.order(order);
-        self.want_waits();
+        self.want_records();
     }
 
-    /// Has waits read as long as a recording keeps them.
-    fn want_waits(&mut self) {
-        let are_wanted = self.waits.is_some() || self.subscriptions.want_waits();
-        if are_wanted != self.are_waits_wanted {
-            self.are_waits_wanted = are_wanted;
-            self.collector.want_waits(are_wanted);
+    /// Has waits and operations read as long as somebody keeps them.
+    fn want_records(&mut self) {
+        let waits = self.waits.is_some() || self.subscriptions.want(|kept| kept.waits);
+        if std::mem::replace(&mut self.are_waits_wanted, waits) != waits {
+            self.collector.want_waits(waits);
+        }
+        let operations = self.subscriptions.want(|kept| kept.trace);
+        if std::mem::replace(&mut self.are_operations_wanted, operations) != operations {
+            self.collector.want_operations(operations);
         }
     }
 
@@ -511,7 +515,7 @@ impl Daemon {
         for slot in self.subscriptions.take_ended() {
             self.kernel.end_recording(slot)?;
         }
-        self.want_waits();
+        self.want_records();
         let names = self.subscriptions.take_told_from_memory();
         self.kernel.forget_names_of(&names)
     }
@@ -764,6 +768,10 @@ fn options(config: &Config, verbose: u8) -> Options {
             false => KeepWaits::Never,
         },
         recordings: has_socket.then_some(config.recordings.max_entries),
+        trace: has_socket.then(|| TraceOptions {
+            buffer_bytes: TRACE_BYTES,
+            filter: Filter::default(),
+        }),
         ..Options::least()
     }
 }

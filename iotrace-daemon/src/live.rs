@@ -13,10 +13,8 @@ use super::{
 use iotrace_model::targets;
 use iotrace_model::{About, Model};
 use iotrace_service::socket::protocol::Record;
-use iotrace_tracer::drain::Drain;
-use iotrace_tracer::kernel::{
-    HookChoice, KernelError, Losses, Options, capabilities, load, selftest,
-};
+use iotrace_tracer::engine::{Engine, Loaded};
+use iotrace_tracer::kernel::{HookChoice, KernelError, Losses, Options, capabilities};
 
 /// The socket of the service that is to count: the one that is named, or the one that there is where this process may
 /// not trace itself.
@@ -67,13 +65,10 @@ fn running_service(pids: &[u32]) -> Option<Source> {
 
 fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
     let options = Options::least();
-    let types = load::read_types(None)?;
-    let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
-    drop(types);
-    let mut drain = Drain::new(&mut kernel)?;
-    kernel.attach(HookChoice::Auto)?;
-    selftest::run(&mut kernel, &mut drain)?;
-    kernel.zero_losses()?;
+    let loaded = Loaded::new(&options, &PROGRAMS, sorting.classifier.table())?;
+    let Engine {
+        mut kernel, drain, ..
+    } = loaded.attach(HookChoice::Auto)?.prove()?;
     if pids.is_empty() {
         kernel.trace_all()?;
     }

@@ -32,11 +32,15 @@ use super::{
 use iotrace_model::run::MergedTime;
 use iotrace_model::targets;
 use iotrace_service::socket::protocol::{Begun, Record};
-use iotrace_tracer::drain::{Drain, rings};
+use iotrace_tracer::drain::rings;
+use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::kernel::{
-    Detail, HookChoice, KeepWaits, Options, TraceOptions, block, capabilities, load, selftest,
-    trace::Filter, uprobes::Wanted,
+    Detail, HookChoice, KeepWaits, Options, TraceOptions, block, capabilities, trace::Filter,
+    uprobes::Wanted,
 };
+
+/// Room for operations on their way out of the kernel, bytes.
+const TRACE_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("scope").required(true).args(["pid", "all", "command"]))]
@@ -111,9 +115,10 @@ pub struct Args {
     /// key any value will do, of several keys each must be met.
     #[arg(long, value_name = "KEY=VALUE", requires = "trace")]
     pub trace_filter: Vec<String>,
-    /// Room for operations on their way out of the kernel, on all CPUs together.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M", requires = "trace")]
-    trace_buffer: u64,
+    /// Room for operations on their way out of the kernel, on all CPUs together [default: 64M; where the service counts, what
+    /// it has]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "trace")]
+    trace_buffer: Option<u64>,
     /// See calls of these libraries by uprobes, too: stdio, cufile, hdf5, mpiio, marker; NAME:FILE for one file of
     /// it.
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
@@ -251,7 +256,7 @@ async fn record(
         program_log: verbose > 1,
         trace: if args.trace {
             Some(TraceOptions {
-                buffer_bytes: args.trace_buffer,
+                buffer_bytes: args.trace_buffer.unwrap_or(TRACE_BYTES),
                 filter: Filter::new(&args.trace_filter).context("--trace-filter")?,
             })
         } else {
@@ -270,14 +275,14 @@ async fn record(
         lines: args.lines,
         ..Options::least()
     };
-    let types = load::types_if_any(options.btf.as_deref())?;
-    let mut kernel = load::load(&options, &PROGRAMS, &types, sorting.classifier.table())?;
-    drop(types);
-    let mut drain = Drain::new(&mut kernel)?;
-    let hook = kernel.attach(args.hook)?;
-    selftest::run(&mut kernel, &mut drain)?;
-    kernel.zero_losses()?;
-    drain.zero_files();
+    let rules = sorting.classifier.table();
+    let loaded = Loaded::with_or_without_types(&options, &PROGRAMS, rules)?;
+    let Engine {
+        mut kernel,
+        mut drain,
+        hook,
+        ..
+    } = loaded.attach(args.hook)?.prove()?;
     let running = if args.all {
         targets::all().collect()
     } else {
@@ -368,6 +373,7 @@ impl Service {
             let record = Record {
                 latencies: args.latencies,
                 waits: args.waits.is_some(),
+                trace: args.trace,
                 ..Record::new(args.detail, !args.no_follow, pids)
             };
             Remote::start(socket, record)
@@ -424,7 +430,7 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--map-entries", args.map_entries.is_some()),
         ("--btf", args.btf.is_some()),
         ("--merged-time", args.merged_time != MergedTime::Bounds),
-        ("--trace", args.trace),
+        ("--trace-buffer", args.trace_buffer.is_some()),
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),

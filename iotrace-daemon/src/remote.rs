@@ -7,6 +7,10 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use anyhow::Context as _;
@@ -17,12 +21,14 @@ use iotrace_service::{
     config::DEFAULT_SOCKET,
     socket::protocol::{Answer, Ask, Begun, Record, Refusal, Request, Sums, VERSION, Wish, line},
 };
-use iotrace_tracer::drain::{Batch, Resolution, collector::Taken, wire::unpack};
+use iotrace_tracer::drain::{Batch, Resolution, Traced, collector::Taken, wire::unpack};
 
 /// Longest line of the service: losses by reason.
 const LINE: u64 = 64 << 10;
 /// Most bytes behind a line: all events that the kernel's ring buffer holds, and more.
 const BYTES: u32 = 64 << 20;
+/// Operations of the trace that wait to be taken in, at most; what comes then is lost, and counted.
+const MOST_OPERATIONS: usize = 1 << 21;
 /// Names the socket, where that is not at its usual place.
 const PLACE: &str = "IOTRACE_SOCKET";
 
@@ -80,6 +86,8 @@ pub struct Remote {
     over: Option<Over>,
     /// What threads waited for.
     waits: Resolution,
+    /// Operations that were heard and not taken in.
+    waiting: Arc<AtomicUsize>,
     /// What comes before what is heard next.
     resolved: VecDeque<Batch>,
 }
@@ -108,9 +116,11 @@ impl Remote {
         };
         let stream = reader.get_ref().try_clone()?;
         let (sender, heard) = unbounded_channel();
+        let waiting = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&waiting);
         std::thread::Builder::new()
             .name("iotrace-hear".into())
-            .spawn(move || hear(reader, &sender))?;
+            .spawn(move || hear(reader, &sender, &counted))?;
         Ok(Self {
             stream,
             heard,
@@ -118,6 +128,7 @@ impl Remote {
             begun,
             over: None,
             waits: Resolution::default(),
+            waiting,
             resolved: VecDeque::new(),
         })
     }
@@ -142,6 +153,11 @@ impl Remote {
                 Heard::Batch(Batch::WaitRecords(mut records)) => {
                     self.waits.take(&mut records);
                     self.resolved.extend(self.waits.batches());
+                }
+                Heard::Batch(Batch::Operations(traced)) => {
+                    self.waiting
+                        .fetch_sub(traced.operations.len(), Ordering::Relaxed);
+                    return Some(Taken::Batch(Batch::Operations(traced)));
                 }
                 heard => return self.take(heard),
             }
@@ -206,18 +222,31 @@ impl Remote {
 }
 
 /// Takes in what the service says until it says no more.
-fn hear(mut reader: BufReader<UnixStream>, heard: &UnboundedSender<Heard>) {
+fn hear(mut reader: BufReader<UnixStream>, heard: &UnboundedSender<Heard>, waiting: &AtomicUsize) {
     // The other end is there until the recording is over.
     let send = |what| drop(heard.send(what));
     let lost = loop {
         match hear_one(&mut reader) {
             Ok(Heard::Over(sums, over)) => return send(Heard::Over(sums, over)),
+            Ok(Heard::Batch(Batch::Operations(traced))) => {
+                send(Heard::Batch(Batch::Operations(bounded(traced, waiting))));
+            }
             Ok(what) => send(what),
             Err(error) => break error,
         }
     };
     let over = Over::Lost(format!("{lost:#}"));
     send(Heard::Over(Sums::default(), over));
+}
+
+/// The operations, counted as lost where too many wait.
+fn bounded(traced: Traced, waiting: &AtomicUsize) -> Traced {
+    let count = traced.operations.len();
+    if waiting.load(Ordering::Relaxed) + count > MOST_OPERATIONS {
+        return traced.lost();
+    }
+    waiting.fetch_add(count, Ordering::Relaxed);
+    traced
 }
 
 fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {

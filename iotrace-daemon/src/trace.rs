@@ -15,8 +15,7 @@ use super::{
     source::Source,
     ticks::ticks,
 };
-use iotrace_model::host;
-use iotrace_model::targets;
+use iotrace_model::{Model, host, targets};
 use iotrace_tracer::drain::{Batch, Stats, collector::Taken, rings};
 use iotrace_tracer::kernel::KernelError;
 
@@ -89,7 +88,8 @@ impl Trace {
     pub fn begin(&mut self, session: &mut Session, held: Option<Held>) -> anyhow::Result<()> {
         session.model.update_mounts(&host::mountinfo()?);
         session.begin()?;
-        if let Some(rings) = self.rings.take() {
+        if session.args.trace {
+            let rings = self.rings.take();
             let (args, run) = (&session.args, &session.run);
             let (most_bytes, filter) = (args.trace_max_size, &args.trace_filter);
             if let Some(directory) = session.output() {
@@ -166,7 +166,7 @@ impl Trace {
                 taken = self.source.next(), if !self.over && !session.is_writing() => match taken {
                     Some(Taken::Batch(batch)) => {
                         let mapped = batch.mapped();
-                        batch.apply(&mut session.model);
+                        enter(batch, &mut self.operations, &mut session.model);
                         self.source.probe(&mapped, &session.model);
                     }
                     Some(Taken::All { stats, until }) => {
@@ -232,10 +232,10 @@ impl Trace {
     }
 
     /// Writes a part, of all that was done until it was asked for.
-    fn flush(&self, session: &mut Session) -> anyhow::Result<()> {
+    fn flush(&mut self, session: &mut Session) -> anyhow::Result<()> {
         session.run.losses = self.source.losses()?;
         session.run.uprobes = self.source.probed();
-        if let Some(operations) = &self.operations {
+        if let Some(operations) = &mut self.operations {
             operations.cut();
             session.run.trace = Some(operations.summary());
         }
@@ -299,7 +299,7 @@ impl Trace {
     }
 
     /// Takes the hooks off, and everything that is left out of the maps.
-    pub async fn end(self, session: &mut Session) -> anyhow::Result<()> {
+    pub async fn end(mut self, session: &mut Session) -> anyhow::Result<()> {
         if !self.over {
             session.tick();
         }
@@ -314,7 +314,7 @@ impl Trace {
         let mut left = Vec::new();
         let take = |batch: Batch| match is_writing {
             true => left.push(batch),
-            false => batch.apply(&mut session.model),
+            false => enter(batch, &mut self.operations, &mut session.model),
         };
         let turn = |what| session.ending.turn(what);
         let ended = self.source.end(take, turn).await;
@@ -324,7 +324,7 @@ impl Trace {
         session.ending.turn(session.writing());
         session.written().await?;
         left.into_iter()
-            .for_each(|batch| batch.apply(&mut session.model));
+            .for_each(|batch| enter(batch, &mut self.operations, &mut session.model));
         let (losses, stats, lost) = ended?;
         session.model.update_mounts(&host::mountinfo()?);
         session.run.losses = losses;
@@ -347,6 +347,14 @@ impl Trace {
             session.run.exit_code = Some(TIMED_OUT);
         }
         Ok(())
+    }
+}
+
+/// Takes in what was counted, and operations that a service tells of.
+fn enter(batch: Batch, operations: &mut Option<Operations>, model: &mut Model) {
+    match (batch, operations) {
+        (Batch::Operations(traced), Some(operations)) => operations.take(traced, model),
+        (batch, _) => batch.apply(model),
     }
 }
 

@@ -17,6 +17,7 @@ pub mod library;
 pub mod quiet;
 pub mod run;
 pub mod slow;
+pub mod trace;
 pub mod truth;
 pub mod turn;
 pub mod waits;

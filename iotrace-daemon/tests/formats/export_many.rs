@@ -275,7 +275,7 @@ fn add_trace(directory: &Path, operations: u64, files: u64) {
             length: 4096,
             result: 4096,
             op: op::READ as u32,
-            pad: 0,
+            epoch: 0,
         }
     };
     let mut next = 0;

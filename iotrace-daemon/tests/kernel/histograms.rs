@@ -14,8 +14,9 @@ use iotrace_common::{
     value::{Io, IoFull},
 };
 use iotrace_phases::Classifier;
-use iotrace_tracer::drain::{Batch, Drain};
-use iotrace_tracer::kernel::{ByPhase, Detail, HookChoice, Options, load};
+use iotrace_tracer::drain::Batch;
+use iotrace_tracer::engine::{Engine, Loaded};
+use iotrace_tracer::kernel::{ByPhase, Detail, HookChoice, Options};
 
 /// What the counters of all threads hold, as a histogram would show it: all operations of a class in its first bucket.
 #[derive(Default)]
@@ -73,11 +74,14 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         compat_510: iotrace_programs::compat_510,
         nobtf: iotrace_programs::nobtf,
     };
-    let types = load::read_types(None).unwrap();
-    let mut kernel =
-        load::load(&options, &programs, &types, Classifier::builtin().table()).unwrap();
-    let mut drain = Drain::new(&mut kernel).unwrap();
-    kernel.attach_what_there_is(hook).unwrap();
+    let rules = Classifier::builtin();
+    let loaded = Loaded::new(&options, &programs, rules.table()).unwrap();
+    let attached = loaded.attach_what_there_is(hook).unwrap();
+    let Engine {
+        mut kernel,
+        mut drain,
+        ..
+    } = attached.prove().unwrap();
     let mut shell = Command::new("sh")
         .args(["-c", "read go && exec \"$0\" \"$@\""])
         .arg(common::workload())

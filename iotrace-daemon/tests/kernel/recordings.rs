@@ -12,7 +12,8 @@ use iotrace_model::input::Event;
 use iotrace_phases::Classifier;
 use iotrace_tracer::{
     drain::{Batch, Drain},
-    kernel::{HookChoice, KeepWaits, Kernel, Options, Programs, load, recordings::Kept, selftest},
+    engine::{Engine, Loaded},
+    kernel::{HookChoice, KeepWaits, Kernel, Options, Programs, recordings::Kept},
 };
 
 use crate::common;
@@ -137,12 +138,12 @@ fn load_programs() -> (Kernel, Drain) {
         compat_510: iotrace_programs::compat_510,
         nobtf: iotrace_programs::nobtf,
     };
-    let types = load::read_types(None).unwrap();
     let rules = Classifier::builtin();
-    let mut kernel = load::load(&options, &programs, &types, rules.table()).unwrap();
-    let mut drain = Drain::new(&mut kernel).unwrap();
-    kernel.attach(HookChoice::Btf).unwrap();
-    selftest::run(&mut kernel, &mut drain).unwrap();
+    let loaded = Loaded::new(&options, &programs, rules.table()).unwrap();
+    let attached = loaded.attach(HookChoice::Btf).unwrap();
+    let Engine {
+        mut kernel, drain, ..
+    } = attached.prove().unwrap();
     kernel.trace_all().unwrap();
     (kernel, drain)
 }

@@ -13,8 +13,8 @@ use iotrace_common::{
 use crate::{
     core::{
         config::{
-            PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, TRACE, UPROBES,
-            call, compat_traced,
+            PREEMPTIBLE, REGS_ARG0, REGS_ARG1, REGS_ARG2, REGS_ARG3, REGS_ARG4, UPROBES, call,
+            compat_traced,
         },
         diagnose,
         maps::scratch,
@@ -99,7 +99,7 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
 pub fn begin(thread: &mut Thread, task: Address, registers: Address, call: Call, copy: u32) -> u32 {
     thread.shape = call.shape;
     thread.key.op = u32::from(call.op);
-    let first: u64 = if thread.is_full() || TRACE.is_set() || call.op as usize > op::WRITE {
+    let first: u64 = if thread.is_full() || thread.is_traced() || call.op as usize > op::WRITE {
         let args = arguments(registers);
         thread.args = args;
         args[0]

@@ -13,7 +13,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        config::{FULL, REGS_ARG0, SELF_TGID},
+        config::{FULL, REGS_ARG0, SELF_TGID, TRACE},
         maps::{SCOPE, TARGETS},
         memory::{Address, load, pid_tgid},
     },
@@ -157,6 +157,12 @@ impl Thread {
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         FULL.is_set() && self.verdict & kept::FULL != 0
+    }
+
+    /// Whether each of its operations is kept.
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        TRACE.is_set() && self.verdict & kept::TRACE != 0
     }
 
     /// Nanoseconds inside the call.

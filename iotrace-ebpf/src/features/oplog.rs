@@ -1,5 +1,5 @@
-//! The operation trace: every operation by itself, where that is wanted ([`TRACE`]); else none of this is in the
-//! programs that the verifier keeps.
+//! The operation trace: every operation by itself, of threads of which that is wanted ([`Thread::is_traced`]). Where it never
+//! is, none of this is in the programs that the verifier keeps.
 //!
 //! Writes `TRACE_OPERATIONS`, `TRACE_RINGS` and `TRACE_MISSING`.
 //!
@@ -20,8 +20,9 @@ use iotrace_common::{
 
 use crate::{
     core::{
+        cells,
         config::{
-            FILE_POS, PREEMPTIBLE, REGS_ARG5, TASK_COMM, TASK_GROUP_LEADER, TRACE, TRACE_NAMES,
+            FILE_POS, PREEMPTIBLE, REGS_ARG5, TASK_COMM, TASK_GROUP_LEADER, TRACE_NAMES,
             TRACE_PATHS, TRACE_PHASES, TRACE_PIDS, TRACE_RECORDS, TRACE_SHORTEST, TRACE_WHO,
             TYPE_FILE,
         },
@@ -61,7 +62,7 @@ const VECTORS: u64 = 8;
 /// Keeps a read or a write that returned `result`.
 #[inline(always)]
 pub fn access(thread: &mut Thread, result: i64) {
-    if TRACE.is_set() && is_wanted(thread) {
+    if thread.is_traced() && is_wanted(thread) {
         let vectored = matches!(
             thread.shape,
             shape::READV | shape::WRITEV | shape::PREADV | shape::PWRITEV
@@ -79,7 +80,7 @@ pub fn access(thread: &mut Thread, result: i64) {
 /// Keeps an operation of any kind that returned `result`, negative where it failed.
 #[inline(always)]
 pub fn operation(thread: &mut Thread, result: i64) {
-    if TRACE.is_set() {
+    if thread.is_traced() {
         any(thread, result);
     }
 }
@@ -277,7 +278,7 @@ fn keep(thread: &Thread, offset: u64, length: u64, result: i64) {
             length,
             result,
             op: thread.key.op,
-            pad: 0,
+            epoch: cells::epoch() as u32,
         },
     );
     match put {

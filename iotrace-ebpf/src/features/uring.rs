@@ -32,8 +32,8 @@ use crate::{
             CLOSE_FD, CLOSE_SLOT, COMPLETE_HAS_CQE, CQE_FLAGS, CQE_RESULT, OPEN_SLOT, REQUEST_FD,
             REQUEST_FILE, REQUEST_FLAGS, REQUEST_OPCODE, REQUEST_TASK, RW_BUFFER, RW_LENGTH,
             RW_POSITION, SYNC_FLAGS, SYNC_LENGTH, SYNC_OFFSET, TASK_GROUP_LEADER, TASK_IS_BEHIND,
-            TASK_START, TASK_TGID, TRACE, TRUNCATE_LENGTH, TYPE_REQUEST, TYPE_TASK,
-            TYPE_URING_TASK, UNLINK_FLAGS, URING_TASK_TASK, request,
+            TASK_START, TASK_TGID, TRUNCATE_LENGTH, TYPE_REQUEST, TYPE_TASK, TYPE_URING_TASK,
+            UNLINK_FLAGS, URING_TASK_TASK, request,
         },
         diagnose,
         enter::{no_file, set_file},
@@ -167,18 +167,18 @@ fn details(thread: &mut Thread, req: u64, call: Call) -> Request {
     let flags: u32 = field(req, &TYPE_REQUEST, &REQUEST_FLAGS);
     let mut fd: u32 = field(req, &TYPE_REQUEST, &REQUEST_FD);
     match usize::from(call.op) {
-        op::READ | op::WRITE if thread.is_full() || TRACE.is_set() => {
+        op::READ | op::WRITE if thread.is_full() || thread.is_traced() => {
             known.offset = probe(at, &RW_POSITION);
             known.buffer = probe(at, &RW_BUFFER);
-            if TRACE.is_set() {
+            if thread.is_traced() {
                 known.length = asked(req, flags, known.buffer);
             }
         }
-        op::SYNC_FILE_RANGE | op::FALLOCATE if TRACE.is_set() => {
+        op::SYNC_FILE_RANGE | op::FALLOCATE if thread.is_traced() => {
             known.offset = probe(at, &SYNC_OFFSET);
             known.length = probe(at, &SYNC_LENGTH);
         }
-        op::TRUNCATE if TRACE.is_set() => known.length = probe(at, &TRUNCATE_LENGTH),
+        op::TRUNCATE if thread.is_traced() => known.length = probe(at, &TRUNCATE_LENGTH),
         op::FSYNC if probe::<u32>(at, &SYNC_FLAGS) & DATASYNC != 0 => {
             known.op = op::FDATASYNC as u32;
         }

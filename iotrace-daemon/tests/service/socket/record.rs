@@ -1,8 +1,9 @@
 //! `iotrace record` of root: through the service by itself, with the counts that it has without it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::Command,
     thread,
@@ -12,13 +13,13 @@ use std::{
 use iotrace_common::counters::{Merge, TABLE, Unit};
 use serde_json::Value;
 
-use super::service::{OTHER, Service, USER};
+use super::service::{OTHER, Process, Service, USER};
 use crate::common::{
     self, Iotrace,
     compare::{self, same},
     number, quiet,
     run::{Finished, Running},
-    text, truth, waits,
+    text, trace, truth, waits,
 };
 
 /// Counters that differ from run to run: what the page cache has.
@@ -163,6 +164,112 @@ fn waits_through_the_service_are_those_of_the_programs_own_clocks() {
         assert!(begun(&service) > before, "the service recorded it");
         let without = iotrace().command(["true"]);
         assert_eq!(without.report()["waits"], Value::Null);
+    }
+}
+
+/// The pids of a trace's operations.
+fn traced(finished: &Finished) -> BTreeSet<u32> {
+    let rows = trace::rows(&trace::whole(&finished.recording));
+    rows.iter().map(|row| row.pid).collect()
+}
+
+#[test]
+fn operations_through_the_service_are_those_that_are_counted() {
+    let service = Service::start(&[]);
+    for (mode, users) in [
+        // Some of its calls end otherwise for a user.
+        ("every-call", &[0][..]),
+        ("threads-on-many", &[0, USER]),
+        ("descriptors", &[0, USER]),
+    ] {
+        for user in users.iter().copied() {
+            let home = service.home(user);
+            let dir = home.path().to_owned().into_os_string();
+            let iotrace = match user {
+                0 => Iotrace::bare().env("IOTRACE_SOCKET", service.socket.to_str().unwrap()),
+                user => service.record(user),
+            };
+            let before = begun(&service);
+            let run = iotrace.args(["--trace"]).workload([mode.into(), dir]);
+            assert_eq!(run.code(), 0, "{}", run.stderr);
+            assert_eq!(begun(&service), before + 1);
+            let trace = trace::open(&run.recording);
+            let (rows, counters) = (
+                trace::sums_of_rows(&trace),
+                trace::sums_of_counters(&run.recording),
+            );
+            trace::same(&rows, &counters);
+            assert_eq!((trace.about.lost(), trace.about.left_out()), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn filters_choose_operations_that_the_service_tells() {
+    let service = Service::start(&[]);
+    for filters_choose in [
+        trace::filters_choose_paths,
+        trace::filters_choose_phases,
+        trace::filters_choose_durations,
+        trace::filters_choose_names,
+    ] {
+        let home = service.home(USER);
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        filters_choose(&|| service.record(USER), home.path());
+    }
+}
+
+#[test]
+fn each_recording_has_the_operations_of_its_own_processes() {
+    let service = Service::start(&[]);
+    let start = |user: u32, args: &[&str]| {
+        let iotrace = service.record(user).args(args);
+        let shell = "i=0; while :; do : $((i+=1)); cat /etc/hostname >/dev/null; done";
+        iotrace.start_command(["sh", "-c", shell])
+    };
+    let running = [
+        start(USER, &["--trace"]),
+        start(USER, &[]),
+        start(OTHER, &["--trace"]),
+        start(OTHER, &["--trace", "--trace-max-size", "2000"]),
+    ];
+    service.until_running(4);
+    thread::sleep(Duration::from_secs(2));
+    running.iter().for_each(|one| one.signal(libc::SIGINT));
+    let [first, without, other, small] = running.map(Running::wait);
+    let without = without.report();
+    assert_eq!(without["trace"], Value::Null);
+    let reports = [&first, &other, &small].map(|run| (traced(run), run.report()));
+    for (pids, report) in &reports {
+        let own = compare::list(report, "processes").iter();
+        let own: BTreeSet<u32> = own.map(|process| number(process, "pid") as u32).collect();
+        assert!(!pids.is_empty() && pids.is_subset(&own), "{pids:?}");
+        compare::nothing_lost(report);
+    }
+    assert!(reports[0].0.is_disjoint(&reports[1].0));
+    assert!(number(&reports[2].1["trace"], "left_out") > 0);
+}
+
+#[test]
+fn the_trace_of_a_busy_process_begins_and_ends_with_its_counters() {
+    let service = Service::start(&[]);
+    let busy =
+        "import os\nfd = os.open('/etc/hostname', os.O_RDONLY)\nwhile True: os.pread(fd, 10, 0)";
+    let busy = Process::new(Command::new("/usr/bin/python3").args(["-c", busy]));
+    let pid = busy.pid().to_string();
+    for _ in 0..3 {
+        let iotrace = Iotrace::bare().env("IOTRACE_SOCKET", service.socket.to_str().unwrap());
+        let iotrace = iotrace.args(["--trace", "--duration", "2", "--pid", &pid]);
+        let run = iotrace.start().wait();
+        let trace = trace::open(&run.recording);
+        let traced = trace.operations + trace.about.lost();
+        let counted = trace::operations(&trace::sums_of_counters(&run.recording));
+        let counted: u64 = counted.values().sum();
+        // At each end, the call that ends while the counters are taken.
+        assert!(
+            traced > 1000 && traced.abs_diff(counted) <= 2,
+            "{traced}, {counted}"
+        );
     }
 }
 

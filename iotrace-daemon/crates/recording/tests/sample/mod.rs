@@ -433,7 +433,7 @@ pub fn operation(index: u64, ops: usize) -> Operation {
             _ => 4096,
         },
         op,
-        pad: 0,
+        epoch: 0,
     }
 }
 

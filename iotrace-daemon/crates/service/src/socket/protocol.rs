@@ -64,6 +64,9 @@ pub struct Record {
     /// Whether it is told when threads of the processes were off the CPU, and who woke them.
     #[serde(default)]
     pub waits: bool,
+    /// Whether each operation is told by itself.
+    #[serde(default)]
+    pub trace: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
@@ -86,6 +89,7 @@ impl Record {
             cpu: self.cpu,
             latencies: self.latencies,
             waits: self.waits,
+            trace: self.trace,
         }
     }
 
@@ -99,6 +103,7 @@ impl Record {
             cpu: true,
             latencies: false,
             waits: false,
+            trace: false,
             pids,
         }
     }

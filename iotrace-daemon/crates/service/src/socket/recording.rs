@@ -23,9 +23,8 @@ use iotrace_model::host;
 use iotrace_model::targets;
 use iotrace_phases::dfa::Table;
 use iotrace_tracer::drain::{Drain, Wake, collector};
-use iotrace_tracer::kernel::{
-    HookChoice, Kernel, KernelError, Losses, Options, Programs, load, selftest,
-};
+use iotrace_tracer::engine::{Engine, Loaded};
+use iotrace_tracer::kernel::{HookChoice, Kernel, KernelError, Losses, Options, Programs};
 
 /// Longest time between two looks at the events.
 const EVENTS_INTERVAL: Duration = Duration::from_millis(100);
@@ -105,7 +104,13 @@ impl Recording {
             log::error!("a recording cannot be made: {error}");
             Refusal::new(Code::Failed, error.to_string())
         };
-        let (kernel, drain, hook) = load_programs(record, settings).map_err(failed)?;
+        let engine = load_programs(record, settings).map_err(failed)?;
+        let Engine {
+            kernel,
+            drain,
+            hook,
+            ..
+        } = engine;
         let mut recording = Self { kernel, drain };
         let start_unix_ns = host::realtime()
             .map_err(|error| Refusal::new(Code::Failed, format!("the clock: {error}")))?;
@@ -115,7 +120,7 @@ impl Recording {
             peer.check(process)?;
         }
         let begun = Answer::Begun(Begun {
-            hook: hook.into(),
+            hook: hook.name().into(),
             start_unix_ns,
             shared: false,
             rules: settings.rules.fingerprint(),
@@ -237,10 +242,7 @@ fn send_events(drain: &mut Drain, wire: &mut Wire) -> Result<bool, Over> {
 }
 
 /// Loads the programs and lets them prove themselves; one recording at a time, since that takes a CPU.
-fn load_programs(
-    record: &Record,
-    settings: &Settings,
-) -> Result<(Kernel, Drain, &'static str), KernelError> {
+fn load_programs(record: &Record, settings: &Settings) -> Result<Engine, KernelError> {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = Options {
@@ -254,15 +256,9 @@ fn load_programs(
         page_cache: settings.page_cache,
         ..Options::least()
     };
-    let types = load::read_types(options.btf.as_deref())?;
-    let mut kernel = load::load(&options, &settings.programs, &types, &settings.rules)?;
-    drop(types);
-    let mut drain = Drain::new(&mut kernel)?;
+    let loaded = Loaded::new(&options, &settings.programs, &settings.rules)?;
     // The other kind takes seconds to come off.
-    let hook = kernel.attach(HookChoice::Btf)?;
-    selftest::run(&mut kernel, &mut drain)?;
-    kernel.zero_losses()?;
-    Ok((kernel, drain, hook.name()))
+    loaded.attach(HookChoice::Btf)?.prove()
 }
 
 pub fn pause() {

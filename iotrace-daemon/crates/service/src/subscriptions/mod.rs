@@ -95,16 +95,10 @@ impl Subscriptions {
         self.orders.len()
     }
 
-    /// Whether somebody is told of CPU time, or is to be.
-    pub fn want_cpu(&self) -> bool {
-        let begin = |order: &Order| matches!(&order.what, What::Begin(begin) if begin.kept.cpu);
-        self.all.iter().any(|one| one.kept.cpu) || self.orders.iter().any(begin)
-    }
-
-    /// Whether somebody is told of waits, or is to be.
-    pub fn want_waits(&self) -> bool {
-        let begin = |order: &Order| matches!(&order.what, What::Begin(begin) if begin.kept.waits);
-        self.all.iter().any(|one| one.kept.waits) || self.orders.iter().any(begin)
+    /// Whether somebody is told of this, or is to be.
+    pub fn want(&self, this: impl Fn(&Kept) -> bool) -> bool {
+        let begin = |order: &Order| matches!(&order.what, What::Begin(begin) if this(&begin.kept));
+        self.all.iter().any(|one| this(&one.kept)) || self.orders.iter().any(begin)
     }
 
     /// Recordings for which the kernel side need keep no more.
@@ -126,8 +120,8 @@ impl Subscriptions {
             }
             return;
         }
-        // Waits may come between two drains.
-        self.is_counting |= !matches!(batch, Batch::WaitRecords(_));
+        // These may come between two drains.
+        self.is_counting |= !matches!(batch, Batch::WaitRecords(_) | Batch::Operations(_));
         for one in &mut self.all {
             one.counters(batch, model, &mut self.told_from_memory);
         }

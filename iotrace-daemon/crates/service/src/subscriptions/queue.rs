@@ -11,7 +11,7 @@ use rustix::{
     io::{read, write},
 };
 
-use iotrace_tracer::drain::Batch;
+use iotrace_tracer::drain::{Batch, Traced};
 
 use crate::socket::protocol::{Refusal, Sums};
 
@@ -76,12 +76,23 @@ impl Queue {
             match batch {
                 Batch::Events(events) => inner.lost.events += events.len() as u64,
                 Batch::WaitRecords(records) => inner.lost.waits += records.waits.len() as u64,
+                Batch::Operations(traced) => self.missing(&mut inner, traced.lost()),
                 _ => {}
             }
             return;
         }
         inner.bytes += bytes;
         self.add(&mut inner, Item::Batch(batch));
+    }
+
+    /// Tells of what is missing in the trace: where that came last, too, with it.
+    fn missing(&self, inner: &mut Inner, missing: Traced) {
+        if let Some(Item::Batch(Batch::Operations(last))) = inner.items.back_mut() {
+            return last.add_missing(missing);
+        }
+        let batch = Batch::Operations(missing);
+        inner.bytes += batch.size();
+        self.add(inner, Item::Batch(batch));
     }
 
     /// Adds an answer, which is small.

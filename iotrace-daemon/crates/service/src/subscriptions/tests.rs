@@ -1,8 +1,8 @@
 //! Whom a subscriber is told of, and what it gets of a drain.
 
-use iotrace_common::{key::IoKey, rights::Rights, value::Io, waits::Wait};
+use iotrace_common::{key::IoKey, rights::Rights, trace::Operation, value::Io, waits::Wait};
 use iotrace_model::input::FileName;
-use iotrace_tracer::drain::Records;
+use iotrace_tracer::drain::{Records, Traced};
 
 use super::*;
 
@@ -64,6 +64,21 @@ fn reads(processes: &[ProcessId], bytes: u64) -> Batch {
     io.bytes_read = bytes;
     let keys = processes.iter().map(key).collect();
     Batch::Basic((keys, vec![io; processes.len()]))
+}
+
+/// The same reads one by one.
+fn traced(processes: &[ProcessId]) -> Batch {
+    let Batch::Basic((keys, _)) = reads(processes, 1) else {
+        unreachable!("these are counters");
+    };
+    let operation = |key| Operation {
+        key,
+        ..Operation::default()
+    };
+    Batch::Operations(Traced {
+        operations: keys.into_iter().map(operation).collect(),
+        missing: Vec::new(),
+    })
 }
 
 /// The main thread of `process` waited, and `by` woke it.
@@ -132,6 +147,26 @@ impl Client {
             }
         }
         waits
+    }
+
+    /// Operations that it got by process, and those that it was told to be missing.
+    fn operations(&self) -> BTreeMap<ProcessId, (u64, u64)> {
+        let mut all = BTreeMap::<ProcessId, (u64, u64)>::new();
+        for item in self.queue.take() {
+            if let Item::Batch(Batch::Operations(traced)) = item {
+                for Operation { key, .. } in traced.operations {
+                    let process = ProcessId {
+                        pid: key.tgid,
+                        start: key.start,
+                    };
+                    all.entry(process).or_default().0 += 1;
+                }
+                for (process, missing) in traced.missing {
+                    all.entry(process).or_default().1 += missing.lost;
+                }
+            }
+        }
+        all
     }
 
     /// The processes of which it got counters, and names of files.
@@ -258,4 +293,36 @@ fn who_does_not_take_anything_loses_its_own() {
     let held = clients[1].got().0.len() as u64;
     assert_eq!(held + lost.bytes, 1 + 16 * 4096, "{lost:?}");
     assert!(lost.bytes > 0, "the queue has a bound");
+}
+
+#[test]
+fn operations_are_told_to_who_asked_for_them_and_may_know_them() {
+    let mut subscriptions = Subscriptions::default();
+    let trace = Kept {
+        trace: true,
+        ..Kept::default()
+    };
+    let client = Client::with(&mut subscriptions, USER, trace);
+    let slow = Client::with(&mut subscriptions, USER, trace);
+    let without = Client::of(&mut subscriptions, USER);
+    let (one, two, foreign) = (process(1), process(2), process(3));
+    let events = vec![
+        fork(process(9), one, USER),
+        fork(process(9), two, USER),
+        fork(process(9), foreign, OTHER),
+    ];
+    drain(&mut subscriptions, events, &traced(&[one, two, foreign]));
+    let once = [(one, (1, 0)), (two, (1, 0))];
+    assert_eq!(client.operations(), once.into());
+    assert_eq!(without.operations(), BTreeMap::new());
+    let many = [vec![one; 3000], vec![two; 1000], vec![foreign; 500]].concat();
+    let many = traced(&many);
+    for _ in 0..50 {
+        subscriptions.take(&many, &model());
+        assert_eq!(client.operations()[&one], (3000, 0));
+    }
+    let lost = slow.operations();
+    let sum = |process| lost[&process].0 + lost[&process].1;
+    assert_eq!((lost.len(), sum(one), sum(two)), (2, 150_001, 50_001));
+    assert!(lost[&one].1 > 0, "the queue has a bound: {lost:?}");
 }

@@ -58,6 +58,11 @@ impl Halves {
             .map_err(|error| map_error(EPOCH.name, "update", &error))
     }
 
+    /// The current generation.
+    pub fn current(&self) -> u64 {
+        self.current
+    }
+
     /// Cells given out. The count may have run past the end, by those that found the last cell gone.
     fn used(&self, fill: u32) -> Result<u64, KernelError> {
         let fill = self.fill.get(&fill, 0);

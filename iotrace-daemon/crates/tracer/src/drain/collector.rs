@@ -20,12 +20,14 @@ const LOOK: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// What is asked for: everything that was done until now, the same without CPU time, that CPU time counts from now on, or
-/// that waits are handed on, or no longer.
+/// that waits or operations one by one are handed on, or no longer.
 const ALL: u8 = 0;
 const COUNTERS: u8 = 1;
 const ANEW: u8 = 2;
 const WAITS_ON: u8 = 3;
 const WAITS_OFF: u8 = 4;
+const OPERATIONS_ON: u8 = 5;
+const OPERATIONS_OFF: u8 = 6;
 
 /// What comes from the thread.
 pub enum Taken {
@@ -80,6 +82,15 @@ impl Collector {
         let _ = self.ask.write_all(&[what]);
     }
 
+    /// Has operations handed on one by one from now on, or no longer.
+    pub fn want_operations(&mut self, are_wanted: bool) {
+        let what = match are_wanted {
+            true => OPERATIONS_ON,
+            false => OPERATIONS_OFF,
+        };
+        let _ = self.ask.write_all(&[what]);
+    }
+
     /// What comes next; `None` once the thread has ended, which [`Collector::stop`] says the reason of.
     pub async fn next(&mut self) -> Option<Taken> {
         self.taken.recv().await
@@ -128,7 +139,7 @@ fn collect(
     let mut sink = |batch| send(Taken::Batch(batch));
     let mut next = Instant::now() + DRAIN;
     loop {
-        let look = drain.look_at_waits().unwrap_or(LOOK);
+        let look = drain.look_at_rings().unwrap_or(LOOK);
         let limit = look.min(next.saturating_duration_since(Instant::now()));
         let wake = drain.wait(asked.as_fd(), limit).map_err(failed_wait)?;
         let mut is_cpu_wanted = false;
@@ -146,6 +157,10 @@ fn collect(
                         drain.want_waits(what == [WAITS_ON]);
                         continue;
                     }
+                    [OPERATIONS_ON | OPERATIONS_OFF] => {
+                        drain.want_operations(what == [OPERATIONS_ON])?;
+                        continue;
+                    }
                     _ => is_cpu_wanted = what == [ALL],
                 }
                 true
@@ -157,7 +172,7 @@ fn collect(
             }
         };
         let fill = drain.events(&mut sink);
-        drain.hand_on_waits(&mut sink);
+        drain.hand_on_records(&mut sink);
         if fill || all || Instant::now() >= next {
             let mut counted = Vec::new();
             drain.counters(&mut |batch| counted.push(batch))?;

@@ -11,6 +11,7 @@ pub mod collector;
 mod events;
 mod generations;
 mod global_merged;
+mod handed_operations;
 mod lines;
 mod nobtf;
 mod part;
@@ -45,6 +46,8 @@ use cells::{Cells, Halves};
 use events::{Decoded, Decoder};
 use generations::Generations;
 use global_merged::GlobalMerged;
+use handed_operations::HandedOperations;
+pub use handed_operations::Traced;
 use iotrace_model::host;
 use iotrace_model::{
     FailureCount, Model,
@@ -92,6 +95,8 @@ pub enum Batch {
     Waits(Vec<Waited>),
     /// Waits that are not resolved yet.
     WaitRecords(Records),
+    /// Operations one by one, of which the model keeps nothing.
+    Operations(Traced),
     /// When threads were off the CPU.
     Timeline(Vec<Segment>),
     /// What was done by line of a Python program.
@@ -182,8 +187,8 @@ impl Batch {
             }
             Self::Lines(all) => all.iter().for_each(|lined| model.add_lined(lined)),
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
-            // Who asked a service for them has them resolved.
-            Self::WaitRecords(_) => {}
+            // Who asked a service for them has them resolved, or written.
+            Self::WaitRecords(_) | Self::Operations(_) => {}
             Self::Timeline(segments) => model.timeline_mut().add(segments),
             Self::GlobalMerged(times) => model.global_merged_mut().add(&times),
             Self::Devices(devices) => {
@@ -257,6 +262,8 @@ pub struct Drain {
     block: Option<Block>,
     watch: Option<Watch>,
     waits: Option<Waits>,
+    /// Where recordings may have them.
+    operations: Option<HandedOperations>,
     lines: Option<Lines>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
@@ -349,6 +356,10 @@ impl Drain {
         let resolver = Resolver::take(kernel)?;
         let is_shared = kernel.waits().is_on_demand();
         let waits = rings::waits(kernel)?.map(|rings| Waits::new(rings, is_shared));
+        let operations = match kernel.traces_recordings() {
+            true => rings::Operations::take(kernel)?.map(HandedOperations::new),
+            false => None,
+        };
         let lines = Lines::take(kernel)?;
         let ring = kernel.take(maps::EVENTS)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
@@ -365,6 +376,7 @@ impl Drain {
             block,
             watch: None,
             waits,
+            operations,
             lines,
             flipped: 0,
             ring,
@@ -401,17 +413,27 @@ impl Drain {
         }
     }
 
-    /// Hands on waits that cannot wait for the next drain; comes after [`Self::events`], which tell whose they are.
-    pub fn hand_on_waits(&mut self, sink: &mut impl FnMut(Batch)) {
-        if let Some(many) = self.waits.as_mut().and_then(Waits::many) {
-            sink(many);
-        }
+    /// Hands on waits and operations that cannot wait for the next drain; comes after [`Self::events`], which tell whose they
+    /// are.
+    pub fn hand_on_records(&mut self, sink: &mut impl FnMut(Batch)) {
+        let waits = self.waits.as_mut().and_then(Waits::many);
+        let operations = self.operations.as_mut();
+        let operations = operations.and_then(HandedOperations::many);
+        waits.into_iter().chain(operations).for_each(sink);
     }
 
     /// Hands on what threads wait for from now on, or no longer.
     pub fn want_waits(&mut self, are_wanted: bool) {
         if let Some(waits) = &mut self.waits {
             waits.want(are_wanted);
+        }
+    }
+
+    /// Hands on operations one by one from now on, or no longer.
+    pub fn want_operations(&mut self, are_wanted: bool) -> Result<(), KernelError> {
+        match &mut self.operations {
+            Some(operations) => operations.want(are_wanted),
+            None => Ok(()),
         }
     }
 
@@ -422,11 +444,17 @@ impl Drain {
         }
     }
 
-    /// Reads the waits that have ended; how long nobody need look again, where there are any.
-    pub fn look_at_waits(&mut self) -> Option<Duration> {
-        let waits = self.waits.as_mut()?;
-        waits.look();
-        waits.interval()
+    /// Reads the waits and operations that have ended; how long nobody need look again, where somebody wants them.
+    pub fn look_at_rings(&mut self) -> Option<Duration> {
+        let waits = self.waits.as_mut().and_then(|waits| {
+            waits.look();
+            waits.interval()
+        });
+        let operations = self.operations.as_mut().and_then(|operations| {
+            operations.look();
+            operations.interval()
+        });
+        waits.into_iter().chain(operations).min()
     }
 
     /// Looks at the threads; `anew`: what they did until now is not of this run.
@@ -634,6 +662,10 @@ impl Drain {
         if let Some(waits) = &mut self.waits {
             waits.look();
             waits.batches().into_iter().for_each(&mut *sink);
+        }
+        if let Some(operations) = &mut self.operations {
+            let current = (!last).then(|| self.halves.current());
+            operations.batch(current)?.into_iter().for_each(&mut *sink);
         }
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;

@@ -2,11 +2,12 @@
 
 use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
+    trace::{Missing, Operation},
     value::Io,
 };
 use iotrace_model::input::{Event, ProcessId};
 
-use super::{Batch, batch::Entries};
+use super::{Batch, Traced, batch::Entries, process_of};
 use crate::kernel::recordings::Kept;
 
 /// A key that says whose counters these are.
@@ -17,7 +18,7 @@ trait Key: Copy {
 
 impl Key for IoKey {
     fn process(&self) -> ProcessId {
-        super::process_of(self)
+        process_of(self)
     }
 
     fn file(&self) -> FileId {
@@ -64,6 +65,7 @@ impl Batch {
             Self::Threads(look) => {
                 Self::Threads(look.part(|process| wanted(process, FileId::NONE)))
             }
+            Self::Operations(traced) => Self::Operations(traced_of(traced, wanted)?),
             _ => return None,
         })
     }
@@ -88,6 +90,7 @@ impl Batch {
             Self::Threads(_) => kept.cpu,
             Self::Latencies(_) => kept.latencies,
             Self::WaitRecords(_) => kept.waits,
+            Self::Operations(_) => kept.trace,
             _ => true,
         }
     }
@@ -105,6 +108,9 @@ impl Batch {
             Self::NegativeLookups(entries) => bytes(entries),
             Self::Threads(look) => size_of_val(&look.threads[..]),
             Self::WaitRecords(records) => size_of_val(&records.waits[..]),
+            Self::Operations(traced) => {
+                size_of_val(&traced.operations[..]) + size_of_val(&traced.missing[..])
+            }
             _ => 0,
         }
     }
@@ -126,6 +132,21 @@ fn part<K: Key, V: Copy>(
     let wanted = both.filter(|(key, _)| is_wanted(key.process(), key.file()));
     let part: Entries<K, V> = wanted.map(|(key, value)| (*key, *value)).unzip();
     (!part.0.is_empty()).then_some(part)
+}
+
+fn traced_of(
+    traced: &Traced,
+    is_wanted: &mut impl FnMut(ProcessId, FileId) -> bool,
+) -> Option<Traced> {
+    let wanted = |operation: &&Operation| is_wanted(process_of(&operation.key), operation.key.file);
+    let operations = traced.operations.iter().filter(wanted).copied().collect();
+    let wanted = |(process, _): &&(ProcessId, Missing)| is_wanted(*process, FileId::NONE);
+    let missing = traced.missing.iter().filter(wanted).copied().collect();
+    let part = Traced {
+        operations,
+        missing,
+    };
+    (!part.is_empty()).then_some(part)
 }
 
 fn bytes<K, V>((keys, values): &Entries<K, V>) -> usize {

@@ -22,7 +22,7 @@ use iotrace_model::input::ProcessId;
 /// Operations of a piece; a part of the recording has one piece.
 pub const PIECE: usize = 1 << 19;
 /// Time between two looks at the rings, and the shorter one while they fill fast.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 const LOOK_SOON: Duration = Duration::from_millis(2);
 /// Percent of a ring that are many between two looks.
 const FAST: u64 = 10;

@@ -4,11 +4,14 @@
 //! one side, [`unpack`] on the other; both are of one version of the shared types.
 
 use aya::Pod;
-use iotrace_common::key::{FailureKey, IoKey, LookKey};
-use iotrace_model::input::Event;
+use iotrace_common::{
+    key::{FailureKey, IoKey, LookKey},
+    trace::Owner,
+};
+use iotrace_model::input::{Event, ProcessId};
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, Records, batch::Entries};
+use super::{Batch, Records, Traced, batch::Entries};
 
 /// Bytes that are left out together where all are 0.
 const WORD: usize = 8;
@@ -27,6 +30,7 @@ pub enum Kind {
     NegativeLookups,
     Threads,
     Waits,
+    Operations,
 }
 
 /// What was drained as bytes, without what is of process `own`; `None` for what no recording through the service has.
@@ -45,6 +49,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
             (Kind::Threads, postcard::to_stdvec(&of_others).ok()?)
         }
         Batch::WaitRecords(records) => (Kind::Waits, pack_waits(records, own)),
+        Batch::Operations(traced) => (Kind::Operations, pack_operations(traced, own)),
         // The service has no uprobes, and keeps no merged time over processes. What devices do is for its own metrics: it is
         // of all users.
         Batch::Library(_)
@@ -150,6 +155,46 @@ fn unpack_waits(bytes: &[u8]) -> Option<Records> {
     })
 }
 
+fn pack_operations(traced: &Traced, own: u32) -> Vec<u8> {
+    let of_others = traced
+        .missing
+        .iter()
+        .filter(|(process, _)| process.pid != own);
+    let missing: Vec<_> = of_others.collect();
+    let mut out = (missing.len() as u64).to_ne_bytes().to_vec();
+    for (process, missing) in missing {
+        put(
+            &Owner {
+                tgid: process.pid,
+                start: process.start,
+            },
+            &mut out,
+        );
+        put(missing, &mut out);
+    }
+    let operations = traced.operations.iter();
+    let of_others = operations.filter(|operation| operation.key.tgid != own);
+    of_others.for_each(|operation| put(operation, &mut out));
+    out
+}
+
+fn unpack_operations(bytes: &[u8]) -> Option<Traced> {
+    let (count, mut rest) = bytes.split_first_chunk()?;
+    let mut traced = Traced::default();
+    for _ in 0..u64::from_ne_bytes(*count) {
+        let owner: Owner = take(&mut rest)?;
+        let process = ProcessId {
+            pid: owner.tgid,
+            start: owner.start,
+        };
+        traced.missing.push((process, take(&mut rest)?));
+    }
+    while !rest.is_empty() {
+        traced.operations.push(take(&mut rest)?);
+    }
+    Some(traced)
+}
+
 fn pack_events(events: &[Event], own: u32) -> Option<Vec<u8>> {
     let of_others: Vec<&Event> = events
         .iter()
@@ -172,6 +217,7 @@ pub fn unpack(kind: Kind, bytes: &[u8]) -> Option<Batch> {
         Kind::NegativeLookups => Batch::NegativeLookups(entries(bytes)?),
         Kind::Threads => Batch::Threads(postcard::from_bytes(bytes).ok()?),
         Kind::Waits => Batch::WaitRecords(unpack_waits(bytes)?),
+        Kind::Operations => Batch::Operations(unpack_operations(bytes)?),
     })
 }
 
@@ -186,7 +232,11 @@ fn entries<K: Pod, V: Pod>(mut bytes: &[u8]) -> Option<Entries<K, V>> {
 
 #[cfg(test)]
 mod tests {
-    use iotrace_common::{value::Io, waits::Wait};
+    use iotrace_common::{
+        trace::{Missing, Operation},
+        value::Io,
+        waits::Wait,
+    };
 
     use super::*;
 
@@ -221,7 +271,7 @@ mod tests {
     #[test]
     fn events_are_the_same_behind_the_wire() {
         let exit = |pid| Event::Exit {
-            process: iotrace_model::input::ProcessId { pid, start: 1 },
+            process: ProcessId { pid, start: 1 },
             time: u64::MAX,
             status: 9 << 8,
         };
@@ -253,6 +303,38 @@ mod tests {
             "that of process 2 is left out"
         );
         assert!(unpack(kind, &bytes[..bytes.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn operations_are_the_same_behind_the_wire() {
+        let of = |tgid| Operation {
+            key: IoKey {
+                tgid,
+                ..IoKey::default()
+            },
+            end: u64::MAX,
+            result: -1,
+            ..Operation::default()
+        };
+        let lost = |pid| {
+            let process = ProcessId { pid, start: 9 };
+            let missing = Missing {
+                lost: 5,
+                left_out: 0,
+            };
+            (process, missing)
+        };
+        let traced = |pids: &[u32]| Traced {
+            operations: pids.iter().map(|pid| of(*pid)).collect(),
+            missing: pids.iter().map(|pid| lost(*pid)).collect(),
+        };
+        let (kind, bytes) = pack(&Batch::Operations(traced(&[1, 2, 3])), 2).unwrap();
+        let Some(Batch::Operations(read)) = unpack(kind, &bytes) else {
+            panic!("another batch");
+        };
+        assert_eq!(read, traced(&[1, 3]), "those of process 2 are left out");
+        assert!(unpack(kind, &bytes[..bytes.len() - 1]).is_none());
+        assert!(unpack(kind, &u64::MAX.to_ne_bytes()).is_none());
     }
 
     #[test]

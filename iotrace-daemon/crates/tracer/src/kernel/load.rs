@@ -109,7 +109,7 @@ pub struct Options {
     pub btf: Option<PathBuf>,
     /// Whether the programs' own diagnostics are compiled in.
     pub program_log: bool,
-    /// Whether every operation is kept, and which.
+    /// Whether every operation is kept, and which: of all in scope, or of the processes of `recordings` that want it.
     pub trace: Option<TraceOptions>,
     /// Whether what comes from storage and the use of mapped files are counted.
     pub page_cache: bool,
@@ -120,7 +120,7 @@ pub struct Options {
     /// Of which threads waits are kept.
     pub waits: KeepWaits,
     /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
-    /// detail full, look-ups that found nothing, CPU time, latencies, waits. Of the others only what `detail`,
+    /// detail full, look-ups that found nothing, CPU time, latencies, waits, each operation. Of the others only what `detail`,
     /// `negative_lookups` and `latencies` say.
     pub recordings: Option<u32>,
     /// Whether the lines of Python programs are found.
@@ -197,6 +197,7 @@ impl Options {
             cpu: all(self.cpu && self.recordings.is_none()),
             latencies: all(self.latencies),
             waits: all(self.waits == KeepWaits::Always),
+            trace: all(self.trace.is_some() && self.recordings.is_none()),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
         }
@@ -229,7 +230,7 @@ pub fn types_if_any(file: Option<&Path>) -> Result<Types, KernelError> {
 
 /// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet. Without types
 /// the detail is [`Detail::Basic`].
-pub fn load(
+pub(crate) fn load(
     options: &Options,
     programs: &Programs,
     types: &Types,

@@ -40,7 +40,7 @@ pub mod probe;
 mod program;
 pub mod recordings;
 mod rules;
-pub mod selftest;
+pub(crate) mod selftest;
 mod stats;
 pub mod trace;
 mod uprobe_cost;
@@ -136,6 +136,11 @@ impl Kernel {
     /// The rings of the operation trace, where there is one.
     pub fn trace(&self) -> Option<trace::Layout> {
         self.trace
+    }
+
+    /// Whether operations are traced of the processes of recordings alone.
+    pub fn traces_recordings(&self) -> bool {
+        self.trace.is_some() && self.recordings.is_some()
     }
 
     /// Whether the lines of Python programs are found.

@@ -22,16 +22,20 @@ pub struct Kept {
     pub cpu: bool,
     pub latencies: bool,
     pub waits: bool,
+    /// Each operation by itself.
+    pub trace: bool,
 }
 
 impl Kept {
-    /// All that proves itself in the self-test: waits need hooks of their own, which are on only as long as they are kept.
+    /// All that proves itself in the self-test: waits need hooks of their own, which are on only as long as they are kept, and
+    /// operations go to rings that nobody reads yet.
     pub const TESTED: Self = Self {
         full: true,
         negative_lookups: true,
         cpu: true,
         latencies: true,
         waits: false,
+        trace: false,
     };
 
     /// Whether that is more than of all.
@@ -54,13 +58,14 @@ pub struct Slots {
 }
 
 /// The sets of a scope, each with whether a recording that keeps this, and perhaps follows children, is in it.
-fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 6] {
+fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 7] {
     [
         (&mut scope.full, kept.full),
         (&mut scope.negative_lookups, kept.negative_lookups),
         (&mut scope.cpu, kept.cpu),
         (&mut scope.latencies, kept.latencies),
         (&mut scope.waits, kept.waits),
+        (&mut scope.trace, kept.trace),
         (&mut scope.follow, follow),
     ]
 }
@@ -98,6 +103,7 @@ impl Kernel {
             cpu: is_of_all(scope.cpu),
             latencies: is_of_all(scope.latencies),
             waits: is_of_all(scope.waits),
+            trace: is_of_all(scope.trace),
         }
     }
 

@@ -14,7 +14,7 @@ use iotrace_common::{
 use iotrace_phases::{
     dfa::{self, Table, TooLarge},
     glob::{Glob, GlobError},
-    phase::Phase,
+    phase::{Direction, Phase},
     rules::{Origin, Rule},
 };
 
@@ -186,6 +186,33 @@ impl Filter {
         self.table.as_ref()
     }
 
+    /// Whether it lets an operation through, of a process of this name on a file of this path, where these are known. What
+    /// the programs do for it where they are told of the filter, this does behind them.
+    pub fn lets_through(&self, of: &Operation, name: Option<&[u8]>, path: Option<&[u8]>) -> bool {
+        let ns = of.end.saturating_sub(of.start);
+        let has_path = |table: &Table| {
+            path.is_some_and(|path| {
+                let verdict = table.verdict(path, false, table.base(""));
+                verdict.phase(Direction::Read) == Phase::Training
+            })
+        };
+        let has_name = |name: &[u8]| {
+            self.names
+                .iter()
+                .any(|pattern| pattern.matches(words(name)))
+        };
+        u128::from(ns) >= self.shortest.as_nanos()
+            && (self.phases == 0 || self.phases >> (of.key.phase & 31) & 1 != 0)
+            && (self.pids.is_empty() || self.pids.contains(&of.key.tgid))
+            && (self.names.is_empty() || name.is_some_and(has_name))
+            && self.table.as_ref().is_none_or(has_path)
+    }
+
+    /// Whether it looks at names of processes.
+    pub fn is_by_name(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// Whether the programs must walk paths for it.
     pub fn is_by_path(&self) -> bool {
         self.phases != 0 || self.table.is_some()
@@ -248,27 +275,76 @@ fn name_pattern(text: &str) -> Option<NamePattern> {
     word[..name.len()].copy_from_slice(name.as_bytes());
     // The NUL behind a whole name counts.
     mask[..name.len() + usize::from(!is_prefix)].fill(0xff);
-    let words = |bytes: [u8; 16]| {
-        let [low, high] = [0, 8].map(|at| bytes[at..at + 8].try_into());
-        Some([
-            u64::from_ne_bytes(low.ok()?),
-            u64::from_ne_bytes(high.ok()?),
-        ])
-    };
     Some(NamePattern {
-        word: words(word)?,
-        mask: words(mask)?,
+        word: words(&word),
+        mask: words(&mask),
     })
+}
+
+/// A name, or what masks one, as two words.
+fn words(name: &[u8]) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    let length = name.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&name[..length]);
+    let whole = u128::from_ne_bytes(bytes);
+    let halves = [whole as u64, (whole >> 64) as u64];
+    match cfg!(target_endian = "little") {
+        true => halves,
+        false => [halves[1], halves[0]],
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use iotrace_common::key::IoKey;
+
     use super::*;
 
     fn comm(name: &str) -> [u64; 2] {
-        let mut bytes = [0; 16];
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-        [0, 8].map(|at| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap()))
+        words(name.as_bytes())
+    }
+
+    #[test]
+    fn what_is_let_through_meets_each_key_by_one_of_its_values() {
+        let operation = |phase: Phase, tgid, ns: u64| Operation {
+            key: IoKey {
+                phase: u32::from(phase.code()),
+                tgid,
+                ..IoKey::default()
+            },
+            start: 5,
+            end: 5 + ns,
+            ..Operation::default()
+        };
+        let texts = [
+            "phase=checkpoint",
+            "path=*.pt",
+            "path=*.bin",
+            "min-duration=1us",
+            "pid=7",
+            "pid=8",
+            "comm=pyth*",
+        ];
+        let filter = Filter::new(&texts.map(String::from)).unwrap();
+        let lets = |operation, name: Option<&str>, path: Option<&str>| {
+            filter.lets_through(&operation, name.map(str::as_bytes), path.map(str::as_bytes))
+        };
+        let right = operation(Phase::Checkpoint, 8, 1000);
+        assert!(lets(right, Some("python3"), Some("/ck/a.bin")));
+        assert!(!lets(right, Some("bash"), Some("/ck/a.bin")));
+        assert!(!lets(right, None, Some("/ck/a.bin")));
+        assert!(!lets(right, Some("python3"), Some("/ck/a.txt")));
+        assert!(!lets(right, Some("python3"), None));
+        let wrong = [
+            operation(Phase::Checkpoint, 8, 999),
+            operation(Phase::Checkpoint, 9, 1000),
+            operation(Phase::Training, 8, 1000),
+        ];
+        for operation in wrong {
+            assert!(!lets(operation, Some("python3"), Some("/ck/a.bin")));
+        }
+        let all = Filter::default();
+        assert!(all.lets_through(&wrong[2], None, None));
     }
 
     #[test]
