@@ -250,15 +250,22 @@ pub fn mark(thread: &mut Thread, sorted: u32) {
     }
 }
 
-/// Writes a record into the ring of this CPU.
-#[inline(always)]
-fn keep(thread: &Thread, offset: u64, length: u64, result: i64) {
+/// Writes a record into the ring of this CPU. Not inlined: all functions in a chain of calls have 512 bytes of stack.
+#[inline(never)]
+fn keep(thread: *const Thread, offset: u64, length: u64, result: i64) -> u32 {
+    // SAFETY: the caller's own reference.
+    let Some(thread) = (unsafe { thread.as_ref() }) else {
+        return 0;
+    };
     let number = if PREEMPTIBLE.is_set() {
         // `scratch::exit` of a copy, or that of io_uring's requests.
         let copy = match thread.copy {
             scratch::COMPLETE => COPIES as u32,
             // At the start of a call only libaio's requests can be seen to have ended; there is no ring for that.
-            copy if copy & 1 == 0 => return missed(thread, 0),
+            copy if copy & 1 == 0 => {
+                missed(thread, 0);
+                return 0;
+            }
             copy => copy >> 1,
         };
         cpu() * (COPIES as u32 + 1) + copy
@@ -286,6 +293,7 @@ fn keep(thread: &Thread, offset: u64, length: u64, result: i64) {
         Put::Lost => missed(thread, 0),
         Put::LeftOut => missed(thread, 1),
     }
+    0
 }
 
 /// Counts an operation that the trace has not: `closed` because it had reached its size, else because it was lost.
