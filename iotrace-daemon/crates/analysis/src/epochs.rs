@@ -478,14 +478,14 @@ impl Sum {
         })
     }
 
-    /// Whether a complete pass is not half over when the next one begins, as of data for two trainings, one after the other.
+    /// Whether a complete pass is hardly half over when the next one begins, as of data for two trainings, one after the other.
     /// Passes in one interval, which have no times of their own, may lie in each other by chance; behind one that is exact,
     /// the next has its start from the first read of each file.
     fn is_nested(&self) -> bool {
         let is_complete = |epoch: &&Filling| epoch.covered >= self.bytes * (1.0 - TOLERATED_SHARE);
         let complete: Vec<&Filling> = self.epochs.values().filter(is_complete).collect();
         complete.windows(2).any(|pair| {
-            let is_early = pair[1].start - pair[0].start < (pair[0].end - pair[0].start) / 2;
+            let is_early = pair[1].start - pair[0].start < (pair[0].end - pair[0].start) / 20 * 11;
             is_early && pair[0].is_exact
         })
     }

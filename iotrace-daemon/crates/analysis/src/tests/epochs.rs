@@ -252,6 +252,29 @@ fn one_file_that_stays_open_is_passed_over_by_its_bytes() {
 }
 
 #[test]
+fn what_is_closed_in_a_later_interval_was_read_once() {
+    use iotrace_model::counters::*;
+    let mut job = Job::new(60_000);
+    job.file("/data/train.h5", 100 * MIB);
+    job.program(1, 0);
+    for pass in 0..3_u64 {
+        let used = |half: u64| Use {
+            pid: 1,
+            path: "/data/train.h5",
+            from: pass * 10_000 + half * 5_000,
+            to: pass * 10_000 + half * 5_000 + 4_000,
+        };
+        // The end is read first, and once more.
+        let read = [(OPENS, 1), (READS, 120), (BYTES_READ, 120 * MIB)];
+        job.count(used(0), &read);
+        job.flush(pass * 10_000 + 5_000);
+        job.count(used(1), &[(CLOSES, 1)]);
+        job.flush(pass * 10_000 + 10_000);
+    }
+    assert_eq!(job.analysis().epochs.epochs.len(), 3);
+}
+
+#[test]
 fn validation_is_no_part_of_an_epoch() {
     let mut job = Job::new(20_000);
     known(&mut job, 10);

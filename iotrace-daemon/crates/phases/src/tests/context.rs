@@ -13,6 +13,7 @@ use iotrace_model::{
     Model,
     counters::{BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, OPENS, READS, WRITES},
     input::{Place, ProcessId},
+    run::Clock,
 };
 
 const SIZE: u64 = 1 << 20;
@@ -44,7 +45,11 @@ fn used(files: &[(&str, u64, u64)]) -> Model {
 
 fn sorted(files: &[(&str, u64, u64)]) -> Vec<Sorted> {
     let model = used(files);
-    sort(&model, Classifier::builtin(), &Copies::of(&model))
+    sort(
+        &model,
+        Classifier::builtin(),
+        &Copies::of(&model, Clock::default()),
+    )
 }
 
 #[test]
@@ -83,7 +88,11 @@ fn arrays_that_were_all_made_before_the_first_is_read_are_samples() {
         .map(|path| (path.as_str(), SIZE, SIZE))
         .collect();
     let phases = |model: &Model| {
-        let sorted = sort(model, Classifier::builtin(), &Copies::of(model));
+        let sorted = sort(
+            model,
+            Classifier::builtin(),
+            &Copies::of(model, Clock::default()),
+        );
         [Direction::Read, Direction::Write].map(|direction| sorted[0].phase(direction))
     };
     let samples = [Phase::Training, Phase::Other(Some(Class::Cache))];
