@@ -414,6 +414,7 @@ fn epochs_are_passes_over_the_data() {
             "unknown_two_trainings",
             "unknown_parts",
             "halves",
+            "closed_later",
         ],
     );
 }

@@ -516,6 +516,9 @@ impl Pass<'_> {
         let size = self.uses.sizes[file as usize];
         // The open that wrote the file is none of those that read it.
         let opens = v[OPENS] - u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
+        // A close before the first open ends the use before.
+        let is_closed_before =
+            opens > 0 && (1..v[FIRST_OPEN]).contains(&v[FIRST_CLOSE]) && v[CLOSES] > 0;
         let whole = Visit {
             file,
             process,
@@ -525,9 +528,17 @@ impl Pass<'_> {
             fetched: counters.fetched_by_reads(),
             read_ns: v[READ_NS],
             opens,
-            closes: v[CLOSES],
+            closes: v[CLOSES] - u64::from(is_closed_before),
             is_exact: opens <= 1,
         };
+        if is_closed_before {
+            self.unread.push(Visit {
+                start: self.at(v[FIRST_CLOSE]),
+                opens: 0,
+                closes: 1,
+                ..whole
+            });
+        }
         if bytes == 0 {
             if v[BYTES_WRITTEN] == 0 && (opens > 0 || whole.closes > 0) {
                 self.unread.push(whole);
