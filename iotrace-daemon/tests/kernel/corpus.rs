@@ -414,6 +414,8 @@ fn epochs_are_passes_over_the_data() {
             "unknown_two_trainings",
             "unknown_parts",
             "halves",
+            "records_in_random_order",
+            "unknown_read_more_than_asked",
             "closed_later",
         ],
     );
