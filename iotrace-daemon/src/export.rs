@@ -191,7 +191,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// The chosen files of a job, of which there must be some.
 fn part(choice: &FileChoice, job: &mut Job, classifier: &Classifier) -> anyhow::Result<Part> {
     if choice.is_everything() {
-        return Ok(Part::whole(&job.model, classifier));
+        return Ok(Part::whole(&job.model, &job.run, classifier));
     }
     let part = Part::new(choice, &mut job.model, &mut job.run, classifier);
     if job.model.rows().is_empty() {

@@ -292,6 +292,9 @@ fn the_files_of_a_step_are_one_save() {
             "deepspeed",
             "final_beside_the_last",
             "ocdbt_of_any_name",
+            "exported_at_the_end",
+            "averaged_too",
+            "array_store",
         ],
     );
 }
@@ -344,6 +347,7 @@ fn a_copy_is_no_save_and_no_load() {
             "tiers",
             "sent_through_a_pipe",
             "read_while_another_writes",
+            "uploaded_by_a_fork",
             "staged_in_memory",
             "verified",
         ],
@@ -360,6 +364,8 @@ fn what_is_no_checkpoint_is_no_save() {
             "tensors_through_memory",
             "results_only",
             "results_of_each_step",
+            "data_of_its_own",
+            "named_nearly_like_data",
         ],
     );
 }
@@ -378,6 +384,7 @@ fn loads_are_those_of_what_others_saved() {
             "evaluated_by_another",
             "evaluated_twice_by_others",
             "loaded_by_ranks",
+            "loaded_by_an_earlier_fork",
             "handed_to_tools",
             "saved_over_by_another",
             "config_only",
@@ -407,6 +414,9 @@ fn epochs_are_passes_over_the_data() {
             "unknown_two_trainings",
             "unknown_parts",
             "halves",
+            "records_in_random_order",
+            "unknown_read_more_than_asked",
+            "closed_later",
         ],
     );
 }
@@ -420,6 +430,9 @@ fn data_are_made_before_the_first_epoch() {
             "tokenized_in_workers",
             "tokenized_by_another",
             "unpacked",
+            "unpacked_for_one_epoch",
+            "encoded_after_the_words_were_counted",
+            "unknown_shuffled_into_new_files",
             "unknown_cached_by_the_first_pass",
             "unknown_trained_before_the_data_were_made",
         ],

@@ -15,9 +15,10 @@ use super::{
     ranks::strangers,
     uses::{Uses, Visit, still_open},
 };
+use iotrace_common::op;
 use iotrace_model::{
     Model,
-    counters::{BYTES_READ, MMAPS, saturating_add, saturating_sum},
+    counters::{BYTES_READ, MMAPS, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum},
     groups::Groups,
     paths::parent,
     run::Run,
@@ -33,6 +34,10 @@ pub(crate) const TOLERATED_SHARE: f64 = 0.05;
 pub const WHOLE_SHARE: f64 = 0.75;
 /// Share of the bytes of a file from which on a part is no sample.
 const MIN_PART_SHARE: f64 = 0.25;
+/// Share of the reads that go back from which on a file is read in random order.
+const MIN_BACKWARD_SHARE: f64 = 0.2;
+/// Maximum distance of what was read at random from a number of whole passes.
+const MAX_DISTANCE: f64 = 0.2;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
 const MAX_PASSES: f64 = 10_000.0;
 /// Maximum number of passes among which the place of one over some files is looked for.
@@ -189,6 +194,16 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
     if saturating_sum(in_parts.map(|reads| size(&reads))) > found.bytes / 2 {
         found.untold = Some(
             "the files were opened again and again for an equal part, which may be the same or the next",
+        );
+        return found;
+    }
+    let random = read_at_random(model);
+    let at_random = files
+        .iter()
+        .filter(|reads| random.contains(&reads[0].file) && !are_whole_passes(reads, size(reads)));
+    if saturating_sum(at_random.map(|reads| size(&reads))) > found.bytes / 2 {
+        found.untold = Some(
+            "the files were read in random order, and not in whole passes: some parts may have been read again and again",
         );
         return found;
     }
@@ -364,6 +379,38 @@ fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
     parts.values().any(are_equal)
 }
 
+/// Files that were read in random order, by index.
+fn read_at_random(model: &Model) -> BTreeSet<u32> {
+    let mut reads: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
+    for row in model.rows() {
+        let total = row.cell.total();
+        let calls = [
+            total.calls(op::is_read),
+            total.v[SEQUENTIAL_READS],
+            total.v[OPENS],
+        ];
+        let of_file = reads.entry(row.file).or_default();
+        for (sum, value) in of_file.iter_mut().zip(calls) {
+            saturating_add(sum, value);
+        }
+    }
+    // Of the first read after an open it is not known what it follows. Without sequential reads the order was not measured.
+    let is_random = |[all, sequential, opens]: &[u64; 3]| {
+        let backward = all.saturating_sub(*sequential).saturating_sub(*opens);
+        *sequential > 0 && backward as f64 >= *all as f64 * MIN_BACKWARD_SHARE
+    };
+    let random = reads.into_iter().filter(|(_, calls)| is_random(calls));
+    random.map(|(file, _)| file).collect()
+}
+
+/// Whether what was read of a file is about the file a number of times, or less than it. A reader of HDF5 reads more than it is
+/// asked for, and samples may be drawn more than once.
+fn are_whole_passes(visits: &[&Visit], size: u64) -> bool {
+    let passes: f64 = shares(visits, size).iter().sum();
+    let distance = (passes - passes.round()).abs();
+    passes <= 1.0 || distance <= (passes * TOLERATED_SHARE).min(MAX_DISTANCE)
+}
+
 /// What a number of passes over files sums up to.
 #[derive(Default)]
 struct Sum {
@@ -478,14 +525,14 @@ impl Sum {
         })
     }
 
-    /// Whether a complete pass is not half over when the next one begins, as of data for two trainings, one after the other.
+    /// Whether a complete pass is hardly half over when the next one begins, as of data for two trainings, one after the other.
     /// Passes in one interval, which have no times of their own, may lie in each other by chance; behind one that is exact,
     /// the next has its start from the first read of each file.
     fn is_nested(&self) -> bool {
         let is_complete = |epoch: &&Filling| epoch.covered >= self.bytes * (1.0 - TOLERATED_SHARE);
         let complete: Vec<&Filling> = self.epochs.values().filter(is_complete).collect();
         complete.windows(2).any(|pair| {
-            let is_early = pair[1].start - pair[0].start < (pair[0].end - pair[0].start) / 2;
+            let is_early = pair[1].start - pair[0].start < (pair[0].end - pair[0].start) / 20 * 11;
             is_early && pair[0].is_exact
         })
     }

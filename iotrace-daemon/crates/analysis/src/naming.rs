@@ -129,6 +129,14 @@ pub fn key(path: &[u8]) -> Key {
             is_step: true,
         };
     }
+    if let Some(index) = directories.iter().position(|name| is_store(name)) {
+        let is_step = last_number(stem(directories[index])).is_some();
+        return Key {
+            directory: directories[..=index].join(&b'/'),
+            number: None,
+            is_step,
+        };
+    }
     let number = last_number(stem(name));
     let mut directories = directories;
     while let Some((last, above)) = directories.split_last()
@@ -142,6 +150,12 @@ pub fn key(path: &[u8]) -> Key {
         number,
         is_step: number.is_some(),
     }
+}
+
+/// Whether a directory is a store of arrays, whose chunks have numbers of their own.
+fn is_store(directory: &[u8]) -> bool {
+    const ENDINGS: [&[u8]; 2] = [b".zarr", b".n5"];
+    ENDINGS.iter().any(|ending| directory.ends_with(ending))
 }
 
 fn is_inner(directory: &[u8]) -> bool {
@@ -330,6 +344,15 @@ mod tests {
                     "/out/export/variables/variables.data-00000-of-00001",
                 ],
                 "/out/export",
+                None,
+            ),
+            (
+                vec![
+                    "/out/model.zarr/.zgroup",
+                    "/out/model.zarr/layer0/0.0",
+                    "/out/model.zarr/layer1/c/1/0",
+                ],
+                "/out/model.zarr",
                 None,
             ),
             (

@@ -26,8 +26,8 @@ pub struct Part {
 
 impl Part {
     /// All files.
-    pub fn whole(model: &Model, classifier: &Classifier) -> Self {
-        let copies = Copies::of(model);
+    pub fn whole(model: &Model, run: &Run, classifier: &Classifier) -> Self {
+        let copies = Copies::of(model, run.clock);
         Self {
             sorted: sort(model, classifier, &copies),
             copies,
@@ -43,7 +43,7 @@ impl Part {
         run: &mut Run,
         classifier: &Classifier,
     ) -> Self {
-        let mut copies = Copies::of(model);
+        let mut copies = Copies::of(model, run.clock);
         let sorted = sort(model, classifier, &copies);
         let is_told = page_cache::is_told(model);
         let files = (0..model.file_count() as u32).map(|index| model.file(index));

@@ -1,4 +1,4 @@
-//! Preparation: files that were read once to make the training data, such as text that is tokenized or an archive that is
+//! Preparation: files that were read to make the training data, such as text that is tokenized or an archive that is
 //! unpacked. They belong to no epoch.
 
 use std::collections::{HashMap, HashSet};
@@ -26,9 +26,9 @@ struct Made {
     by: HashSet<u32>,
 }
 
-/// The sources of the training data: files that were read at most once, in order, before any of the data that a process of the
-/// same rank had made since are read, again and again. `None` if they may have been trained on too: they were read in random
-/// order, or a model was saved meanwhile. `visits`: by file, and by their start.
+/// The sources of the training data: files that were read in order before any of the data that a process of the same rank had
+/// made since are read, again and again. `None` if they may have been trained on too: they were read in random order, or a model
+/// was saved meanwhile, or data were made again and again. `visits`: by file, and by their start.
 pub fn sources(
     model: &Model,
     run: &Run,
@@ -43,14 +43,34 @@ pub fn sources(
         let bytes = saturating_sum(reads.iter().map(|visit| visit.bytes));
         bytes as f64 / uses.sizes[file(reads) as usize].max(1) as f64
     };
-    let (mut data, mut others): (Vec<_>, Vec<_>) =
-        files.partition(|reads| passes(reads) >= MIN_PASSES_OF_DATA);
-    let read_again = data.iter().map(|reads| file(reads)).collect();
-    let made = made(model, run, groups, &read_again);
-    data.retain(|reads| {
+    let files: Vec<&[&Visit]> = files.collect();
+    let made = made(
+        model,
+        run,
+        groups,
+        &files.iter().map(|reads| file(reads)).collect(),
+    );
+    let is_made_before = |reads: &&[&Visit]| {
         let made = made.get(&file(reads));
         made.is_some_and(|made| made.end <= reads[0].start)
-    });
+    };
+    let is_again = |reads: &&[&Visit]| passes(reads) >= MIN_PASSES_OF_DATA;
+    let bytes = |files: &[&[&Visit]]| -> f64 {
+        let bytes = files
+            .iter()
+            .map(|reads| uses.sizes[file(reads) as usize] as f64);
+        bytes.sum()
+    };
+    let (once, given): (Vec<&[&Visit]>, Vec<_>) = files
+        .iter()
+        .filter(|reads| !is_again(reads))
+        .partition(|reads| is_made_before(reads));
+    if is_made_anew(&once, &made) && bytes(&given) > bytes(&once) * TOLERATED_SHARE {
+        return None;
+    }
+    let (mut data, mut others): (Vec<&[&Visit]>, Vec<_>) = files
+        .into_iter()
+        .partition(|reads| is_again(reads) && is_made_before(reads));
     let made_of = |reads: &&[&Visit]| &made[&file(reads)];
     let Some(first_read) = data.iter().map(|reads| reads[0].start).min() else {
         return Some(HashSet::new());
@@ -69,15 +89,16 @@ pub fn sources(
     });
     let began = others.iter().map(|reads| reads[0].start).min();
     let is_saved = began.is_some_and(|began| is_saved(model, uses, began, first_read));
-    let bytes = |files: &[&[&Visit]]| -> f64 {
-        let bytes = files
-            .iter()
-            .map(|reads| uses.sizes[file(reads) as usize] as f64);
-        bytes.sum()
-    };
     let are_few = bytes(&others) < bytes(&data) * TOLERATED_SHARE;
     let is_known = are_few || !is_saved && !is_shuffled(model, &others);
     is_known.then(|| others.iter().map(|reads| file(reads)).collect())
+}
+
+/// Whether some of these files were made when others of them had been read: data that are shuffled for each epoch.
+fn is_made_anew(files: &[&[&Visit]], made: &HashMap<u32, Made>) -> bool {
+    let first_read = files.iter().map(|reads| reads[0].start).min();
+    let last_made = files.iter().map(|reads| made[&reads[0].file].end).max();
+    last_made > first_read
 }
 
 /// Of these files, those that this run wrote whole.

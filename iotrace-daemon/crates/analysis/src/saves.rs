@@ -141,7 +141,7 @@ struct Part {
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let mut events = group(model, uses, &parts, true);
-    attach(&mut events);
+    attach(model, uses, &mut events);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
@@ -397,9 +397,26 @@ fn begins_behind(model: &Model, uses: &Uses, process: u32, event: &Event) -> boo
 }
 
 /// Assigns events without a step to the steps that were saved at about the same time.
-fn attach(events: &mut Vec<Event>) {
+fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
     let (mut steps, rest): (Vec<_>, Vec<_>) = events.drain(..).partition(|event| event.is_step);
+    // How often files without a step were saved, by their names.
+    let mut rest_files: HashMap<Vec<u8>, u32> = HashMap::new();
+    for file in rest.iter().flat_map(|event| &event.files) {
+        let path = uses.path(model, *file).to_vec();
+        *rest_files.entry(path).or_default() += 1;
+    }
+    let last_end = steps.iter().map(|step| step.end).max();
+    let is_single = |event: &Event| {
+        let mut files = event.files.iter();
+        files.all(|file| rest_files[uses.path(model, *file)] == 1)
+    };
     for event in rest {
+        let last = steps.iter().find(|step| Some(step.end) == last_end);
+        let is_after = steps.len() > 1 && last.is_some_and(|last| is_export(&event, last));
+        if is_after && is_single(&event) {
+            events.push(event);
+            continue;
+        }
         let is_beside = |step: &&mut Event| {
             let near = event.start - step.end <= MAX_DISTANCE_NS
                 && step.start - event.end <= MAX_DISTANCE_NS;
@@ -420,6 +437,13 @@ fn attach(events: &mut Vec<Event>) {
     }
     events.append(&mut steps);
     events.sort_by_key(|event| (event.start, event.end));
+}
+
+/// Whether an event without a step is a save of its own after the last step, as the export of the trained model is: it is not
+/// small, and it began after a pause that is longer than the save of the step took.
+fn is_export(event: &Event, last: &Event) -> bool {
+    let is_small = event.bytes < last.bytes / SMALL_PART_RATIO;
+    !is_small && event.start - last.end > last.end - last.start
 }
 
 /// Lets a save last until its files have their names: a rename over a file that was there writes out what is new first.

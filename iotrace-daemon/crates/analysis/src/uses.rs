@@ -5,7 +5,7 @@
 //! last open, read, write and close were. So one or two uses of a file in one interval are known with their times, and of
 //! more the number is known and the times of those between are not: [`Visit::is_exact`] says so.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iotrace_common::op;
 use iotrace_model::{
@@ -45,7 +45,7 @@ pub struct Visit {
     pub fetched: u64,
     /// Nanoseconds in reads, summed.
     pub read_ns: u64,
-    /// Opens and closes in it.
+    /// Opens and closes in it, and those of intervals in which nothing was read: an open before it, a close after it.
     pub opens: u64,
     pub closes: u64,
     /// Whether the times are known, not put between the known ones.
@@ -134,8 +134,6 @@ const MAX_PAUSE_NS: u64 = 10_000_000_000;
 #[derive(Default)]
 pub struct Uses {
     pub visits: Vec<Visit>,
-    /// Intervals in which a training file was opened or closed, and nothing of it was read.
-    pub unread: Vec<Visit>,
     pub saved: Vec<Touch>,
     pub loaded: Vec<Touch>,
     pub directory_syncs: Vec<DirectorySync>,
@@ -177,6 +175,7 @@ impl Uses {
             spanned: spanned(model),
             stored,
             used,
+            unread: Vec::new(),
             uses: Self {
                 sizes: sizes(model),
                 began: began(model, run),
@@ -186,6 +185,7 @@ impl Uses {
         };
         model.each_step(bounds, |bounds, delta| pass.take(bounds, &delta));
         pass.take_spans();
+        add_unread(&mut pass.uses.visits, &pass.unread);
         let renamed = pass.renamed();
         let mut uses = pass.uses;
         uses.renames = Renames::new(model, sorted, &uses.saved, renamed);
@@ -197,6 +197,40 @@ impl Uses {
     pub fn path<'a>(&'a self, model: &'a Model, file: u32) -> &'a [u8] {
         let saved_as = self.renames.saved_as.get(&file);
         saved_as.map_or(model.file(file).path, |path| path)
+    }
+}
+
+/// Adds opens to the visit of the file by the process that follows them, and closes to the one before them.
+fn add_unread(visits: &mut [Visit], unread: &[Visit]) {
+    let place = |visit: &Visit| (visit.process, visit.file);
+    let mut known: HashMap<(u32, u32), Vec<usize>> = unread
+        .iter()
+        .map(|visit| (place(visit), Vec::new()))
+        .collect();
+    for (index, visit) in visits.iter().enumerate() {
+        if let Some(of_place) = known.get_mut(&place(visit)) {
+            of_place.push(index);
+        }
+    }
+    for of_place in known.values_mut() {
+        of_place.sort_by_key(|index| visits[*index].start);
+    }
+    for one in unread {
+        let of_place = &known[&place(one)];
+        let next = of_place.partition_point(|index| visits[*index].start <= one.start);
+        let before = next.checked_sub(1).map(|before| of_place[before]);
+        if let Some(before) = before {
+            saturating_add(
+                &mut visits[before].closes,
+                one.closes.saturating_sub(one.opens),
+            );
+        }
+        if let Some(next) = of_place.get(next) {
+            saturating_add(
+                &mut visits[*next].opens,
+                one.opens.saturating_sub(one.closes),
+            );
+        }
     }
 }
 
@@ -248,6 +282,8 @@ struct Pass<'a> {
     stored: HashSet<(u32, u32)>,
     /// By row.
     used: Vec<Used>,
+    /// Intervals in which a training file was opened or closed, and nothing of it was read, and closes before anything was.
+    unread: Vec<Visit>,
     uses: Uses,
     filling: Filling,
 }
@@ -480,6 +516,9 @@ impl Pass<'_> {
         let size = self.uses.sizes[file as usize];
         // The open that wrote the file is none of those that read it.
         let opens = v[OPENS] - u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
+        // A close before the first open ends the use before.
+        let is_closed_before =
+            opens > 0 && (1..v[FIRST_OPEN]).contains(&v[FIRST_CLOSE]) && v[CLOSES] > 0;
         let whole = Visit {
             file,
             process,
@@ -489,12 +528,20 @@ impl Pass<'_> {
             fetched: counters.fetched_by_reads(),
             read_ns: v[READ_NS],
             opens,
-            closes: v[CLOSES],
+            closes: v[CLOSES] - u64::from(is_closed_before),
             is_exact: opens <= 1,
         };
+        if is_closed_before {
+            self.unread.push(Visit {
+                start: self.at(v[FIRST_CLOSE]),
+                opens: 0,
+                closes: 1,
+                ..whole
+            });
+        }
         if bytes == 0 {
             if v[BYTES_WRITTEN] == 0 && (opens > 0 || whole.closes > 0) {
-                self.uses.unread.push(whole);
+                self.unread.push(whole);
             }
             return;
         }

@@ -76,7 +76,7 @@ impl<'a> Export<'a> {
         selection: &'a Selection,
         names: &'a Names,
     ) -> Self {
-        let part = Part::whole(&job.model, classifier);
+        let part = Part::whole(&job.model, &job.run, classifier);
         Self::of_part(job, part, selection, names)
     }
 

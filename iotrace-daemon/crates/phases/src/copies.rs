@@ -3,8 +3,8 @@
 //! sendfile, copy_file_range and splice name both files, so such a copy is known. One by read(2) and write(2) is inferred:
 //! a process read as many bytes from one file as it wrote to another at that time. A copy of a checkpoint to another tier
 //! is no save, reading its source is no load, and data that are staged are not trained on. Neither is it a load where a
-//! process reads back what it wrote itself, to verify it or because the format needs it, nor where another program does: a
-//! checksum, an archive, an upload.
+//! process reads back what it wrote itself, to verify it or because the format needs it, nor where a fork made since or another
+//! program does: a checksum, an archive, an upload.
 
 mod piped;
 mod sources;
@@ -13,7 +13,7 @@ mod targets;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::phase::Direction;
-use iotrace_model::{Model, Moved, counters::*, paths::name, spans};
+use iotrace_model::{Model, Moved, counters::*, paths::name, run::Clock, spans};
 use sources::Sources;
 use targets::{Side, Targets};
 
@@ -95,7 +95,7 @@ pub struct Copies {
     /// Processes and files whose reads, or writes, are all of copies.
     read: HashSet<(u32, u32)>,
     written: HashSet<(u32, u32)>,
-    /// Uses that read what their own process, or another program, had written before, by their first span.
+    /// Uses that read what their own process, its parent before the fork, or another program had written before, by their first span.
     read_back: HashSet<u32>,
     /// Processes and files that were read so, and otherwise only to be copied.
     only_read_back: HashSet<(u32, u32)>,
@@ -103,7 +103,7 @@ pub struct Copies {
 
 impl Copies {
     /// Finds the copies of a run.
-    pub fn of(model: &Model) -> Self {
+    pub fn of(model: &Model, clock: Clock) -> Self {
         let mut copies = Self::default();
         let uses = model.spans().into_iter().flat_map(|spans| spans.uses());
         let uses: Vec<Use> = uses.map(Use::from).collect();
@@ -112,7 +112,7 @@ impl Copies {
         copies.read = whole(&uses, &copies.spans, |amounts| amounts.bytes_read);
         copies.written = whole(&uses, &copies.spans, |amounts| amounts.bytes_written);
         copies.find_rows(model, &uses);
-        copies.find_read_backs(model, &uses);
+        copies.find_read_backs(model, clock, &uses);
         copies
             .all
             .sort_by_key(|copy| (copy.start, copy.source, copy.target));
@@ -267,24 +267,32 @@ impl Copies {
         }
     }
 
-    /// Finds uses that read what had been written before by the same process, or by another program alone: a checksum, an
-    /// archive and an upload load nothing.
-    fn find_read_backs(&mut self, model: &Model, uses: &[Use]) {
-        let program = |process: u32| model.processes()[process as usize].about.exe.as_slice();
-        // The first write, by process and file, and by file and the writer's program.
-        let mut first_write: HashMap<(u32, u32), u64> = HashMap::new();
+    /// Finds uses that read what had been written before by the same process, by its parent before it was forked, or by another
+    /// program alone: a checksum, an archive and an upload load nothing.
+    fn find_read_backs(&mut self, model: &Model, clock: Clock, uses: &[Use]) {
+        let process = |index: u32| &model.processes()[index as usize];
+        let program = |index: u32| process(index).about.exe.as_slice();
+        // The first write, by file and process, and by file and the writer's program.
+        let mut first_write: HashMap<u32, BTreeMap<u32, u64>> = HashMap::new();
         let mut writers: HashMap<u32, BTreeMap<&[u8], u64>> = HashMap::new();
         for one in uses.iter().filter(|one| one.amounts.bytes_written > 0) {
-            let of_file = writers.entry(one.file).or_default();
+            let by_process = first_write.entry(one.file).or_default();
+            let by_program = writers.entry(one.file).or_default();
             for first in [
-                first_write
-                    .entry((one.process, one.file))
-                    .or_insert(u64::MAX),
-                of_file.entry(program(one.process)).or_insert(u64::MAX),
+                by_process.entry(one.process).or_insert(u64::MAX),
+                by_program.entry(program(one.process)).or_insert(u64::MAX),
             ] {
                 *first = one.amounts.first_operation.min(*first);
             }
         }
+        // A fork has in memory what its parent had saved.
+        let is_forked_since = |reader: u32, (writer, first): (&u32, &u64)| {
+            let (reader, writer) = (process(reader), process(*writer));
+            let about = &reader.about;
+            let is_child = about.parent == writer.id.pid && reader.node == writer.node;
+            let began = clock.unix_ns_of_boottime(about.start_boottime);
+            is_child && about.execs == 0 && clock.unix_ns(*first) < began
+        };
         let is_back = |one: &Use| {
             let is_before = |first: &u64| *first <= one.amounts.first_operation;
             let own = program(one.process);
@@ -294,9 +302,11 @@ impl Copies {
                     .all(|program| !programs.contains_key(program));
                 are_others && !own.is_empty() && programs.values().any(is_before)
             };
-            first_write
-                .get(&(one.process, one.file))
-                .is_some_and(is_before)
+            let is_of_own = |processes: &BTreeMap<u32, u64>| {
+                processes.get(&one.process).is_some_and(is_before)
+                    || processes.iter().any(|by| is_forked_since(one.process, by))
+            };
+            first_write.get(&one.file).is_some_and(is_of_own)
                 || writers.get(&one.file).is_some_and(is_of_others)
         };
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();

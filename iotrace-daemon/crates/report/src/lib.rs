@@ -146,7 +146,7 @@ impl<'a> Report<'a> {
         classifier: &'a Classifier,
         thresholds: &Thresholds,
     ) -> Self {
-        let copies = Copies::of(model);
+        let copies = Copies::of(model, run.clock);
         let sorted = sort(model, classifier, &copies);
         let analysis = Analysis::new(model, run, &sorted, copies, thresholds);
         Self::sum_up(model, run, classifier, sorted, analysis, None)

@@ -148,7 +148,7 @@ impl Looks {
                 room_bytes: iotrace_model::host::room(&part),
                 ..run
             };
-            let copies = Copies::of(&part);
+            let copies = Copies::of(&part, run.clock);
             let sorted = sort(&part, &classifier, &copies);
             let analysis = Analysis::new(&part, &run, &sorted, copies, &thresholds);
             let mut found = Found {

@@ -287,7 +287,7 @@ impl Undecided {
             ..self.run.clone()
         };
         let is_over = !is_living && now.saturating_duration_since(unit.touched) >= OVER_AFTER;
-        let copies = Copies::of(&unit.model);
+        let copies = Copies::of(&unit.model, run.clock);
         let sorted = sort(&unit.model, &self.classifier, &copies);
         let uses = Uses::new(&unit.model, &run, &sorted, &copies);
         let mut events = saves::saves(&unit.model, &uses);

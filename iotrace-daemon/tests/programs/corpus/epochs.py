@@ -155,6 +155,72 @@ def tokenized_by_another(truth):
     passes(truth, 3, ["train.bin"])
 
 
+def encoded_after_the_words_were_counted(truth):
+    for path in TEXTS:
+        read(path)
+    with open("words.bin", "wb") as data:
+        for path in TEXTS:
+            with open(path, "rb") as text:
+                data.write(text.read()[::2])
+    passes(truth, 3, ["words.bin"])
+
+
+def unknown_shuffled_into_new_files(truth):
+    with open("data/train.bin", "rb") as source:
+        data = source.read()
+    os.makedirs("shuffled")
+    for epoch in range(3):
+        with open(f"shuffled/epoch{epoch}.bin", "wb") as shuffled:
+            shuffled.write(data[:99:-1])
+        read(f"shuffled/epoch{epoch}.bin")
+        train(0.1)
+    truth.epochs = None
+
+
+def unpacked_for_one_epoch(truth):
+    with tarfile.open("data.tar") as archive:
+        archive.extractall("unpacked")
+    passes(truth, 1, [f"unpacked/{path}" for path in FILES])
+
+
+def records(truth, size):
+    with open("data/train.bin", "rb", buffering=0) as data:
+        for _ in range(3):
+            order = list(range(0, 8 << 20, 2048))
+            random.shuffle(order)
+            for begin in order:
+                os.pread(data.fileno(), size, begin)
+            truth.epochs += 1
+            train(0.1)
+
+
+def records_in_random_order(truth):
+    records(truth, 2048)
+
+
+def unknown_read_more_than_asked(truth):
+    """As HDF5 does with records that are far smaller than what it reads at once."""
+    records(truth, 5800)
+    truth.epochs = None
+
+
+def closed_later(truth):
+    """A reader of tables, which reads the end first, some of it twice, and closes a file when the next one is open."""
+    before = None
+    for _ in range(3):
+        for path in FILES[:2]:
+            table = open(path, "rb", buffering=0)
+            table.seek(3 << 14)
+            table.read(1 << 14)
+            table.seek(0)
+            table.read()
+            train(0.6)
+            if before:
+                before.close()
+            before = table
+        truth.epochs += 1
+
+
 def unpacked(truth):
     with tarfile.open("data.tar") as archive:
         archive.extractall("unpacked")
@@ -254,7 +320,10 @@ BEFORE = {
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_trained_before_the_data_were_made")},
-    "unpacked": [archive],
+    **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
+    **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
+    "encoded_after_the_words_were_counted": [texts],
+    "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }
 BEFORE["with_validation"].append(lambda: prepare(VALIDATION))

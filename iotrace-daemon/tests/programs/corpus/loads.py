@@ -98,6 +98,22 @@ def loaded_by_ranks(truth):
     truth.loads = [None]  # their interpreters' start is no part of it
 
 
+def loaded_by_an_earlier_fork(truth):
+    """A rank that was there before the first one saved."""
+    ready, saved = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(ready, 1)
+        read("out/step-1.ckpt")
+        os._exit(0)
+    with truth.save():
+        write("out/step-1.ckpt", 4, 0.02)
+    train(0.2)
+    with truth.load():
+        os.write(saved, b"x")
+        os.waitpid(child, 0)
+
+
 def handed_to_tools(truth):
     for step in (1, 2):
         with truth.save():

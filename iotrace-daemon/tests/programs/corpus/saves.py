@@ -237,6 +237,38 @@ def final_beside_the_last(truth):
         write("out/final/model.safetensors", 4, 0.02)
 
 
+def exported_at_the_end(truth):
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/checkpoint_{step}.pt", 4, 0.02)
+        train()
+    with truth.save():
+        write("out/model_final.pt", 2, 0.02)
+
+
+def averaged_too(truth):
+    """The average of the weights is gathered before it is saved."""
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/checkpoint_{step}.pt", 4, 0.02)
+            train(0.2)
+            write("out/averaged.pt", 4, 0.02)
+        train()
+
+
+def array_store(truth):
+    for _ in range(3):
+        shutil.rmtree("out/model.zarr", ignore_errors=True)
+        with truth.save():
+            note("out/model.zarr/.zgroup")
+            for layer in range(3):
+                note(f"out/model.zarr/layer{layer}/.zarray", "{}" * 100)
+                for chunk in ("0.0", "0.1", "1.0"):
+                    write(f"out/model.zarr/layer{layer}/{chunk}.partial", 1)
+                    os.replace(f"out/model.zarr/layer{layer}/{chunk}.partial", f"out/model.zarr/layer{layer}/{chunk}")
+        train()
+
+
 def save_in_one_open(truth, before):
     os.makedirs("out", exist_ok=True)
     with open("out/model.ckpt", "wb", buffering=0) as file:
@@ -412,19 +444,28 @@ def sent_through_a_pipe(truth):
         train()
 
 
+def fork(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return child
+
+
 def read_while_another_writes(truth):
     """Two ranks, each with a file of its own of the same name and size."""
-    write("out/0/model.ckpt", 4, 0.02)
-    children = []
-    for work in (lambda: read("out/0/model.ckpt"), lambda: write("out/1/model.ckpt", 4, 0.02)):
-        child = os.fork()
-        if child == 0:
-            work()
-            os._exit(0)
-        children.append(child)
-    for child in children:
+    os.waitpid(fork(lambda: write("out/0/model.ckpt", 4, 0.02)), 0)
+    for child in [fork(lambda: read("out/0/model.ckpt")), fork(lambda: write("out/1/model.ckpt", 4, 0.02))]:
         os.waitpid(child, 0)
     truth.saves, truth.loads = [None] * 2, [None]
+
+
+def uploaded_by_a_fork(truth):
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/step-{step}.ckpt", 4, 0.02)
+        os.waitpid(fork(lambda: read(f"out/step-{step}.ckpt")), 0)
+        train()
 
 
 def staged_in_memory(truth):
@@ -492,6 +533,30 @@ def results_of_each_step(truth):
         note(f"out/logs/step_{epoch}00.txt")
         train(0.05)
     write("out/val_predictions.pkl")
+
+
+def data_of_its_own(truth):
+    """What a job makes to train on."""
+    write("data/index.pkl")
+    write("data/features.npz")
+    write("train.bin")
+    for epoch in range(3):
+        write(f"shuffled/epoch{epoch}.bin")
+        write(f"out/replay_{epoch}.npz")
+        write("out/buffer.pkl")
+        write("features.zarr/0.0")
+        train(0.05)
+
+
+def named_nearly_like_data(truth):
+    for epoch in range(3):
+        with truth.save():
+            write(f"out/epoch{epoch}.bin", 4, 0.02)
+            write(f"out/epoch{epoch}_trainable.pkl", 1)
+        train()
+    with truth.save():
+        write("data/best_model.pkl", 4, 0.02)
+        write("data/best_model.pt", 4, 0.02)
 
 
 def results_only(truth):

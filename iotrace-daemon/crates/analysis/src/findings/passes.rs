@@ -179,10 +179,9 @@ pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// What was read between opens and their closes, by process and then by start. An open and its close may be in other intervals
-/// than what was read.
+/// What was read between opens and their closes, by process and then by start.
 fn readings(uses: &Uses) -> Vec<Reading> {
-    let mut visits: Vec<&Visit> = uses.visits.iter().chain(&uses.unread).collect();
+    let mut visits: Vec<&Visit> = uses.visits.iter().collect();
     visits.sort_by_key(|visit| (visit.process, visit.file, visit.start));
     let mut readings: Vec<Reading> = Vec::new();
     for of_file in visits.chunk_by(|a, b| (a.process, a.file) == (b.process, b.file)) {
@@ -202,11 +201,7 @@ fn readings(uses: &Uses) -> Vec<Reading> {
                 };
                 (reading, 0)
             });
-            if reading.bytes == 0 {
-                (reading.start, reading.end) = (visit.start, visit.end);
-            } else if visit.bytes > 0 {
-                reading.end = reading.end.max(visit.end);
-            }
+            reading.end = reading.end.max(visit.end);
             saturating_add(&mut reading.bytes, visit.bytes);
             saturating_add(&mut reading.read_ns, visit.read_ns);
             *open = still_open(*open, visit.opens, visit.closes);
@@ -215,7 +210,6 @@ fn readings(uses: &Uses) -> Vec<Reading> {
             }
         }
     }
-    readings.retain(|reading| reading.bytes > 0);
     readings.sort_by_key(|reading| (reading.process, reading.start));
     readings
 }

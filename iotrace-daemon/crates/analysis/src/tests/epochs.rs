@@ -252,6 +252,64 @@ fn one_file_that_stays_open_is_passed_over_by_its_bytes() {
 }
 
 #[test]
+fn random_reads_that_are_no_whole_passes_have_no_epochs() {
+    use iotrace_model::counters::*;
+    // Intervals with a quarter of the file each, and sequential reads of 25.
+    for (intervals, sequential, epochs, is_told) in [
+        (10, 12, 0, false),
+        (8, 12, 2, true),
+        (10, 24, 3, true),
+        (10, 0, 3, true),
+    ] {
+        let mut job = Job::new(60_000);
+        job.file("/data/train.h5", 100 * MIB);
+        job.program(1, 0);
+        for interval in 0..intervals {
+            let used = Use {
+                pid: 1,
+                path: "/data/train.h5",
+                from: interval * 5_000,
+                to: interval * 5_000 + 4_900,
+            };
+            let counted = [
+                (OPENS, u64::from(interval == 0)),
+                (READS, 25),
+                (SEQUENTIAL_READS, sequential),
+                (BYTES_READ, 25 * MIB),
+            ];
+            job.count(used, &counted);
+            job.flush((interval + 1) * 5_000);
+        }
+        let found = job.analysis().epochs;
+        let found = (found.epochs.len(), found.untold.is_none());
+        assert_eq!(found, (epochs, is_told), "{intervals} {sequential}");
+    }
+}
+
+#[test]
+fn what_is_closed_in_a_later_interval_was_read_once() {
+    use iotrace_model::counters::*;
+    let mut job = Job::new(60_000);
+    job.file("/data/train.h5", 100 * MIB);
+    job.program(1, 0);
+    for pass in 0..3_u64 {
+        let used = |half: u64| Use {
+            pid: 1,
+            path: "/data/train.h5",
+            from: pass * 10_000 + half * 5_000,
+            to: pass * 10_000 + half * 5_000 + 4_000,
+        };
+        // The end is read first, and once more.
+        let read = [(OPENS, 1), (READS, 120), (BYTES_READ, 120 * MIB)];
+        job.count(used(0), &read);
+        job.flush(pass * 10_000 + 5_000);
+        job.count(used(1), &[(CLOSES, 1)]);
+        job.flush(pass * 10_000 + 10_000);
+    }
+    assert_eq!(job.analysis().epochs.epochs.len(), 3);
+}
+
+#[test]
 fn validation_is_no_part_of_an_epoch() {
     let mut job = Job::new(20_000);
     known(&mut job, 10);

@@ -260,7 +260,7 @@ impl Job {
     }
 
     pub fn analysis(&self) -> Analysis {
-        let copies = Copies::of(&self.model);
+        let copies = Copies::of(&self.model, self.run.clock);
         let sorted = sort(&self.model, Classifier::builtin(), &copies);
         Analysis::new(&self.model, &self.run, &sorted, copies, &self.thresholds)
     }

@@ -13,6 +13,7 @@ use iotrace_model::{
     Model,
     counters::{BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, OPENS, READS, WRITES},
     input::{Place, ProcessId},
+    run::Clock,
 };
 
 const SIZE: u64 = 1 << 20;
@@ -44,7 +45,11 @@ fn used(files: &[(&str, u64, u64)]) -> Model {
 
 fn sorted(files: &[(&str, u64, u64)]) -> Vec<Sorted> {
     let model = used(files);
-    sort(&model, Classifier::builtin(), &Copies::of(&model))
+    sort(
+        &model,
+        Classifier::builtin(),
+        &Copies::of(&model, Clock::default()),
+    )
 }
 
 #[test]
@@ -54,6 +59,20 @@ fn a_weight_file_read_once_is_a_load_and_read_twice_is_data() {
     assert_eq!(files[0].reasons[0], None);
     assert_eq!(files[1].phase(Direction::Read), Phase::Training);
     assert_eq!(files[1].reasons[0], Some(Reason::ReadAgain));
+}
+
+#[test]
+fn what_was_written_once_and_read_again_is_data_only_as_a_bin() {
+    let files = sorted(&[
+        ("/x/words.bin", 3 * SIZE, SIZE),
+        ("/y/init.pt", 3 * SIZE, SIZE),
+        ("/z/words.bin", 3 * SIZE, 3 * SIZE),
+    ]);
+    let phases = files.iter().map(|file| file.phase(Direction::Write));
+    let phases: Vec<Phase> = phases.collect();
+    let data = Phase::Other(Some(Class::Cache));
+    assert_eq!(phases, [data, Phase::Checkpoint, Phase::Checkpoint]);
+    assert_eq!(files[0].phase(Direction::Read), Phase::Training);
 }
 
 #[test]
@@ -83,7 +102,11 @@ fn arrays_that_were_all_made_before_the_first_is_read_are_samples() {
         .map(|path| (path.as_str(), SIZE, SIZE))
         .collect();
     let phases = |model: &Model| {
-        let sorted = sort(model, Classifier::builtin(), &Copies::of(model));
+        let sorted = sort(
+            model,
+            Classifier::builtin(),
+            &Copies::of(model, Clock::default()),
+        );
         [Direction::Read, Direction::Write].map(|direction| sorted[0].phase(direction))
     };
     let samples = [Phase::Training, Phase::Other(Some(Class::Cache))];

@@ -5,6 +5,7 @@ use iotrace_model::{
     Model,
     counters::*,
     input::{Place, ProcessId},
+    run::Clock,
 };
 
 use super::named;
@@ -63,7 +64,7 @@ fn a_file_of_one_name_and_size_is_a_copy_if_it_was_written_meanwhile() {
         add_row(&mut model, "/data/train/1.jpg", 1, true, read_at);
         add_row(&mut model, "/local/train/1.jpg", 2, false, written_at);
         add_row(&mut model, "/local/train/2.jpg", 3, false, written_at);
-        let copies = Copies::of(&model).all;
+        let copies = Copies::of(&model, Clock::default()).all;
         let pairs: Vec<_> = copies
             .iter()
             .map(|copy| (copy.source, copy.target))
@@ -90,7 +91,7 @@ fn files_of_one_name_that_are_no_copies_take_no_long_search() {
         );
     }
     // Four hundred million comparisons would take a minute.
-    assert_eq!(Copies::of(&model).all, []);
+    assert_eq!(Copies::of(&model, Clock::default()).all, []);
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn twenty_thousand_uses_of_one_size_are_paired_by_time() {
         let time = time + if index % 2 == 0 { 0 } else { late };
         add_use(&mut model, ("out", COUNT + index), false, time);
     }
-    let copies = Copies::of(&model);
+    let copies = Copies::of(&model, Clock::default());
     assert_eq!(copies.all.len() as u64, COUNT / 2);
     for (position, copy) in copies.all.iter().enumerate() {
         assert!(copy.is_inferred && copy.bytes == SIZE);

@@ -390,6 +390,43 @@ fn ultralytics() {
 }
 
 #[test]
+fn what_a_job_makes_to_train_on_is_no_checkpoint() {
+    sorts(&[
+        ("/run/x/shuffled/epoch0.bin", "ipc", "ipc"),
+        ("/out/shuffled/epoch0.bin", "training", "cache"),
+        ("/out/preprocessed/data.pt", "training", "cache"),
+        ("/out/index.pkl", "training", "cache"),
+        ("/out/replay_3.npz", "training", "cache"),
+        ("/out/replay_buffer.pkl", "training", "cache"),
+        ("/out/openwebtext/train.bin", "training", "cache"),
+        ("/out/tokens_00.bin", "training", "cache"),
+        ("/out/features.npz", "training", "cache"),
+        (
+            "/out/checkpoint-500/replay_buffer.pkl",
+            "restore",
+            "checkpoint",
+        ),
+        ("/out/epoch0.bin", "restore", "checkpoint"),
+        ("/data/user/out/x.bin", "training", "checkpoint"),
+        ("/out/best_val.bin", "restore", "checkpoint"),
+        ("/out/train.pt", "training", "checkpoint"),
+        ("/out/trainable.bin", "restore", "checkpoint"),
+        ("/out/rl_model_1000_steps.zip", "restore", "checkpoint"),
+        ("/out/images.zip", "other", "other"),
+    ]);
+}
+
+#[test]
+fn array_stores_are_models_if_they_are_named_so() {
+    sorts(&[
+        ("/out/model.zarr/layer0/0.0", "restore", "checkpoint"),
+        ("/out/params_3.n5/attributes.json", "restore", "checkpoint"),
+        ("/out/features.zarr/0.0", "training", "other"),
+        ("/out/supermodel.zarr/0.0", "training", "other"),
+    ]);
+}
+
+#[test]
 fn formats_of_data_sets() {
     sorts(&[
         ("/data/part-00001.parquet", "training", "cache"),
