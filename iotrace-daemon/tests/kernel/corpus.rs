@@ -431,7 +431,6 @@ fn data_are_made_before_the_first_epoch() {
             "tokenized_by_another",
             "unpacked",
             "unpacked_for_one_epoch",
-            "encoded_after_the_words_were_counted",
             "unknown_shuffled_into_new_files",
             "unknown_cached_by_the_first_pass",
             "unknown_trained_before_the_data_were_made",

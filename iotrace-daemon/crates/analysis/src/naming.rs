@@ -119,7 +119,10 @@ pub fn key(path: &[u8]) -> Key {
             is_step: number.is_some(),
         };
     }
-    if let Some(index) = (0..directories.len()).find(is_step) {
+    let store = directories.iter().position(|name| is_store(name));
+    // Directories within a store have numbers of its chunks.
+    let mut outer = 0..store.map_or(directories.len(), |store| store + 1);
+    if let Some(index) = outer.find(is_step) {
         let mut directory = directories[..index].join(&b'/');
         directory.push(b'/');
         directory.extend(finished_name(directories[index]));
@@ -129,7 +132,7 @@ pub fn key(path: &[u8]) -> Key {
             is_step: true,
         };
     }
-    if let Some(index) = directories.iter().position(|name| is_store(name)) {
+    if let Some(index) = store {
         let is_step = last_number(stem(directories[index])).is_some();
         return Key {
             directory: directories[..=index].join(&b'/'),

@@ -13,7 +13,7 @@ use super::{
 };
 use iotrace_model::{
     File, Model,
-    counters::{BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE, MAX_BYTE_WRITTEN},
+    counters::{BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE},
     groups::Groups,
 };
 
@@ -29,7 +29,7 @@ const MIN_FAMILY_FILES: usize = 16;
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// One rank, workers included, read it at least twice over, as epochs do, and this run did not write it, or wrote it once as a `.bin`.
+    /// One rank, workers included, read it at least twice over, as epochs do, and this run did not write it.
     ReadAgain,
     /// Many of its kind in its directory were read: a sample per file.
     Family,
@@ -248,8 +248,6 @@ impl Ambiguous {
         let groups = Groups::new(model);
         let mut read: HashMap<(u32, u32), u64> = HashMap::new();
         let mut written: HashSet<u32> = HashSet::new();
-        // Bytes that were written, and size.
-        let mut made: HashMap<u32, (u64, u64)> = HashMap::new();
         for row in model.rows() {
             let is_data = self.data.contains(&row.file);
             if !is_data && !self.weights.contains(&row.file) {
@@ -258,26 +256,13 @@ impl Ambiguous {
             let total = row.cell.total();
             if total.v[BYTES_WRITTEN] > 0 {
                 written.insert(row.file);
-                let first_seen = model.file(row.file).size;
-                let (bytes, size) = made.entry(row.file).or_insert((0, first_seen));
-                *bytes += total.v[BYTES_WRITTEN];
-                *size = total.v[MAX_BYTE_WRITTEN].saturating_add(1).max(*size);
             }
             if !is_data && total.v[BYTES_READ] > 0 {
                 *read.entry((row.file, groups.of(row.process))).or_default() += total.v[BYTES_READ];
             }
         }
         for ((file, _), bytes) in &read {
-            let file_of = model.file(*file);
-            let is_again = match made.get(file) {
-                None => is_twice(file_of.size, *bytes),
-                Some((written, size)) => {
-                    // Encoded data; weights in a `.pt` are loaded again too, by each fold of a cross-validation.
-                    let is_made_once = !is_twice(*size, *written);
-                    file_of.path.ends_with(b".bin") && is_made_once && is_twice(*size, *bytes)
-                }
-            };
-            if is_again {
+            if !written.contains(file) && is_again(model, *file, *bytes) {
                 reasons.insert(*file, Reason::ReadAgain);
             }
         }
@@ -352,8 +337,9 @@ fn families(model: &Model, files: impl Iterator<Item = u32>) -> impl Iterator<It
     families.filter(|members| members.len() >= MIN_FAMILY_FILES)
 }
 
-/// Whether so many bytes are a file of this size twice over.
-fn is_twice(size: u64, bytes: u64) -> bool {
+/// Whether so many bytes are the file twice over.
+fn is_again(model: &Model, file: u32, bytes: u64) -> bool {
+    let size = model.file(file).size;
     size > 0 && bytes >= size.saturating_mul(2)
 }
 

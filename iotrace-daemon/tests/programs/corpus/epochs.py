@@ -155,16 +155,6 @@ def tokenized_by_another(truth):
     passes(truth, 3, ["train.bin"])
 
 
-def encoded_after_the_words_were_counted(truth):
-    for path in TEXTS:
-        read(path)
-    with open("words.bin", "wb") as data:
-        for path in TEXTS:
-            with open(path, "rb") as text:
-                data.write(text.read()[::2])
-    passes(truth, 3, ["words.bin"])
-
-
 def unknown_shuffled_into_new_files(truth):
     with open("data/train.bin", "rb") as source:
         data = source.read()
@@ -322,7 +312,6 @@ BEFORE = {
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
     **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
-    "encoded_after_the_words_were_counted": [texts],
     "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }

@@ -62,20 +62,6 @@ fn a_weight_file_read_once_is_a_load_and_read_twice_is_data() {
 }
 
 #[test]
-fn what_was_written_once_and_read_again_is_data_only_as_a_bin() {
-    let files = sorted(&[
-        ("/x/words.bin", 3 * SIZE, SIZE),
-        ("/y/init.pt", 3 * SIZE, SIZE),
-        ("/z/words.bin", 3 * SIZE, 3 * SIZE),
-    ]);
-    let phases = files.iter().map(|file| file.phase(Direction::Write));
-    let phases: Vec<Phase> = phases.collect();
-    let data = Phase::Other(Some(Class::Cache));
-    assert_eq!(phases, [data, Phase::Checkpoint, Phase::Checkpoint]);
-    assert_eq!(files[0].phase(Direction::Read), Phase::Training);
-}
-
-#[test]
 fn many_of_a_kind_are_data() {
     let paths: Vec<String> = (0..16)
         .map(|index| format!("/x/sample_{index}.pkl"))

@@ -400,7 +400,6 @@ fn what_a_job_makes_to_train_on_is_no_checkpoint() {
         ("/out/replay_buffer.pkl", "training", "cache"),
         ("/out/openwebtext/train.bin", "training", "cache"),
         ("/out/tokens_00.bin", "training", "cache"),
-        ("/out/features.npz", "training", "cache"),
         (
             "/out/checkpoint-500/replay_buffer.pkl",
             "restore",
@@ -420,7 +419,7 @@ fn what_a_job_makes_to_train_on_is_no_checkpoint() {
 fn array_stores_are_models_if_they_are_named_so() {
     sorts(&[
         ("/out/model.zarr/layer0/0.0", "restore", "checkpoint"),
-        ("/out/params_3.n5/attributes.json", "restore", "checkpoint"),
+        ("/out/params.n5/attributes.json", "restore", "checkpoint"),
         ("/out/features.zarr/0.0", "training", "other"),
         ("/out/supermodel.zarr/0.0", "training", "other"),
     ]);

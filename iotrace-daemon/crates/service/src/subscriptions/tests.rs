@@ -1,5 +1,7 @@
 //! Whom a subscriber is told of, and what it gets of a drain.
 
+use std::collections::BTreeMap;
+
 use iotrace_common::{key::IoKey, rights::Rights, trace::Operation, value::Io, waits::Wait};
 use iotrace_model::input::FileName;
 use iotrace_tracer::drain::{Records, Traced};
