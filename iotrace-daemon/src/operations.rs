@@ -46,7 +46,7 @@ enum Feed {
     /// The rings of this process's programs, which know the filter.
     Rings(Tracer),
     /// A service.
-    Service(Told),
+    Service(Box<Told>),
 }
 
 /// What a service tells.
@@ -133,7 +133,7 @@ impl Operations {
                     operations: Vec::new(),
                     missing: BTreeMap::new(),
                 };
-                (Feed::Service(told), pieces)
+                (Feed::Service(Box::new(told)), pieces)
             }
         };
         let writer = TraceWriter::new(directory, run.clock, most_bytes);

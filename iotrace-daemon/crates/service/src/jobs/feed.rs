@@ -726,7 +726,7 @@ impl Feed {
         done: &Histogram,
     ) {
         let known = self.known.get(&process);
-        if !known.is_some_and(|known| known.unit == unit) {
+        if known.is_none_or(|known| known.unit != unit) {
             return;
         }
         if let Some(mount) = model.mount_of_device(0, of.device)
