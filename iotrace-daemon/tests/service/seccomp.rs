@@ -161,8 +161,9 @@ fn the_service_makes_no_call_that_the_profile_refuses() {
     daemon.signal(libc::SIGHUP);
     jobs::examined(&logs, "slurm:771");
     let written = [("unit", "slurm:771"), ("operation", "write")];
-    let samples = daemon.scrape();
-    assert!(sum(&samples, "iotrace_operations_total", &written) >= 100.0);
+    let samples = daemon.until("the writes of the job", |samples| {
+        (sum(samples, "iotrace_operations_total", &written) >= 100.0).then(|| samples.to_vec())
+    });
     // Neither process was killed for a call.
     let restarts = samples
         .iter()
