@@ -396,6 +396,7 @@ fn what_a_job_makes_to_train_on_is_no_checkpoint() {
         ("/out/shuffled/epoch0.bin", "training", "cache"),
         ("/out/preprocessed/data.pt", "training", "cache"),
         ("/out/index.pkl", "training", "cache"),
+        ("/out/features.npz", "training", "cache"),
         ("/out/replay_3.npz", "training", "cache"),
         ("/out/replay_buffer.pkl", "training", "cache"),
         ("/out/openwebtext/train.bin", "training", "cache"),
