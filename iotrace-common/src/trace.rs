@@ -65,6 +65,14 @@ pub struct Missing {
     pub left_out: u64,
 }
 
+impl Missing {
+    /// Adds those of another count.
+    pub fn add(&mut self, more: Self) {
+        self.lost = self.lost.saturating_add(more.lost);
+        self.left_out = self.left_out.saturating_add(more.left_out);
+    }
+}
+
 /// Most pids and most names that a filter has.
 pub const FILTER_PIDS: usize = 16;
 pub const FILTER_NAMES: usize = 8;

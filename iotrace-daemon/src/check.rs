@@ -10,7 +10,7 @@ use std::{
 use iotrace_phases::Classifier;
 use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::kernel::{
-    Cost, Detail, Hook, HookChoice, KernelError, Options, load, measure_uprobes,
+    Cost, Detail, Hook, HookChoice, KernelError, Options, load,
     probe::{Feature, Need, features},
 };
 
@@ -188,5 +188,5 @@ fn uprobes(args: &Args) -> Result<Vec<Cost>, KernelError> {
         ..options(args, Detail::Basic)
     };
     let mut loaded = Loaded::new(&options, &PROGRAMS, Classifier::builtin().table())?;
-    measure_uprobes(&mut loaded.kernel)
+    loaded.measure_uprobes()
 }

@@ -23,14 +23,12 @@ use iotrace_model::{
 use iotrace_recording::{Directory, trace::TraceWriter};
 use iotrace_tracer::drain::{
     Traced, rings,
-    tracer::{Control, PIECE, Piece, Tracer},
+    tracer::{Control, PIECE, Piece, Tracer, WAITING_PIECES},
 };
 use iotrace_tracer::kernel::{KernelError, trace::Filter};
 
-/// Pieces of a service's that wait to be written.
-const WAITING: usize = 2;
 /// Operations that wait until the writer takes a piece; what comes then is lost, and counted.
-const MOST_WAITING: usize = 4 * PIECE;
+const MAX_WAITING_OPERATIONS: usize = 4 * PIECE;
 
 /// The thread that writes, and what it gets operations from.
 pub struct Operations {
@@ -61,16 +59,11 @@ struct Told {
 impl Told {
     fn take(&mut self, traced: Traced, model: &Model) {
         for (process, more) in traced.missing {
-            let sum = self.missing.entry(process).or_default();
-            sum.lost += more.lost;
-            sum.left_out += more.left_out;
+            self.missing.entry(process).or_default().add(more);
         }
         let filter = &self.filter;
         for operation in traced.operations {
-            let process = ProcessId {
-                pid: operation.key.tgid,
-                start: operation.key.start,
-            };
+            let process = ProcessId::from(&operation.key);
             let file = operation.key.file;
             let path = || model.find_file(file).map(|file| file.path);
             let path = (filter.table().is_some() && !file.is_none()).then(path);
@@ -79,7 +72,7 @@ impl Told {
             if !filter.lets_through(&operation, name.flatten(), path.flatten()) {
                 continue;
             }
-            if self.operations.len() < MOST_WAITING {
+            if self.operations.len() < MAX_WAITING_OPERATIONS {
                 self.operations.push(operation);
             } else {
                 self.missing.entry(process).or_default().lost += 1;
@@ -126,7 +119,7 @@ impl Operations {
                 (Feed::Rings(tracer), pieces)
             }
             None => {
-                let (sender, pieces) = sync_channel(WAITING);
+                let (sender, pieces) = sync_channel(WAITING_PIECES);
                 let told = Told {
                     pieces: sender,
                     filter: Filter::new(filter).context("--trace-filter")?,

@@ -157,8 +157,10 @@ pub fn key(path: &[u8]) -> Key {
 
 /// Whether a directory is a store of arrays, whose chunks have numbers of their own.
 fn is_store(directory: &[u8]) -> bool {
-    const ENDINGS: [&[u8]; 2] = [b".zarr", b".n5"];
-    ENDINGS.iter().any(|ending| directory.ends_with(ending))
+    const STORE_ENDINGS: [&[u8]; 2] = [b".zarr", b".n5"];
+    STORE_ENDINGS
+        .iter()
+        .any(|ending| directory.ends_with(ending))
 }
 
 fn is_inner(directory: &[u8]) -> bool {

@@ -2,7 +2,11 @@
 //!
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
-use iotrace_common::{key::FileId, rights::Rights};
+use iotrace_common::{
+    key::{FileId, IoKey},
+    rights::Rights,
+    trace::Owner,
+};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -15,6 +19,24 @@ pub struct ProcessId {
     pub pid: u32,
     /// [`iotrace_common::key::start_key`] of the process's start.
     pub start: u32,
+}
+
+impl From<&IoKey> for ProcessId {
+    fn from(key: &IoKey) -> Self {
+        Self {
+            pid: key.tgid,
+            start: key.start,
+        }
+    }
+}
+
+impl From<Owner> for ProcessId {
+    fn from(owner: Owner) -> Self {
+        Self {
+            pid: owner.tgid,
+            start: owner.start,
+        }
+    }
 }
 
 /// Where a count belongs. `F` names a file or a directory: by its identity, or by its index in a model.

@@ -202,20 +202,23 @@ pub fn is_running(process: ProcessId) -> bool {
 /// The hierarchies of version 1 show a thread that exits as one of the root, in which nobody put it. Where others of its
 /// process still run, they say where it is.
 pub fn cgroups(process: ProcessId) -> Option<String> {
-    let of_thread = |thread: u32| {
-        let directory = PathBuf::from(format!("/proc/{}/task/{thread}", process.pid));
-        let text = fs::read_to_string(directory.join("cgroup")).ok()?;
-        // Looked at last: until here it did not exit.
-        (!stat_of(&directory)?.is_exiting()).then_some(text)
+    let of = |thread: &Path| {
+        Some((
+            fs::read_to_string(thread.join("cgroup")).ok()?,
+            stat_of(thread)?,
+        ))
     };
-    let others = || {
-        let threads = fs::read_dir(proc(process.pid, "task"))
-            .into_iter()
-            .flatten();
-        threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-    };
-    let text = of_thread(process.pid).or_else(|| others().find_map(of_thread))?;
-    // Until here it was this process, and not another that got its pid.
+    // What is looked at last held until then: it was this process, and not another that got its pid, and it did not exit.
+    let (text, stat) = of(&PathBuf::from(format!("/proc/{}", process.pid)))?;
+    if !is_start(process, stat.start_ticks * tick()) {
+        return None;
+    }
+    if !stat.is_exiting() {
+        return Some(text);
+    }
+    let threads = fs::read_dir(proc(process.pid, "task")).ok()?.flatten();
+    let mut others = threads.filter_map(|entry| of(&entry.path()));
+    let (text, _) = others.find(|(_, stat)| !stat.is_exiting())?;
     is_running(process).then_some(text)
 }
 

@@ -10,16 +10,16 @@ use iotrace_phases::dfa::Table;
 use crate::{
     drain::Drain,
     kernel::{
-        Hook, HookChoice, HookState, Kernel, KernelError, Options, Programs,
+        Cost, Hook, HookChoice, HookState, Kernel, KernelError, Options, Programs,
         btf::Types,
         load::{self, read_types, types_if_any},
-        selftest,
+        measure_uprobes, selftest,
     },
 };
 
 /// Programs that are loaded with their maps, and attached to nothing.
 pub struct Loaded {
-    pub kernel: Kernel,
+    kernel: Kernel,
     drain: Drain,
 }
 
@@ -70,6 +70,11 @@ impl Loaded {
     pub fn attach_what_there_is(mut self, choice: HookChoice) -> Result<Attached, KernelError> {
         let (hook, hooks) = self.kernel.attach_what_there_is(choice)?;
         Ok(self.attached(hook, hooks))
+    }
+
+    /// Measures what each kind of uprobe costs here, on a function of this program's own.
+    pub fn measure_uprobes(&mut self) -> Result<Vec<Cost>, KernelError> {
+        measure_uprobes(&mut self.kernel)
     }
 
     fn attached(self, hook: Hook, hooks: Vec<HookState>) -> Attached {

@@ -124,10 +124,7 @@ pub fn of_all(heads: &[Head], model: &Model, clock: &Clock) -> Vec<(ProcessId, C
     let old = old.filter(|head| is_asleep(head.key.io.tgid, head.key.io.tid));
     let mut calls: Vec<(ProcessId, CallInFlight)> = old
         .map(|head| {
-            let process = ProcessId {
-                pid: head.key.io.tgid,
-                start: head.key.io.start,
-            };
+            let process = ProcessId::from(&head.key.io);
             let path = path_in_model(head, model);
             (process, call_of(head, path, model, clock, now))
         })

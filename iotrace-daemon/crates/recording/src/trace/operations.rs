@@ -66,10 +66,7 @@ impl StoredRow {
         Self {
             start_unix_ns: clock.unix_ns(operation.start),
             duration_ns: operation.end.wrapping_sub(operation.start) as i64,
-            process: ProcessId {
-                pid: key.tgid,
-                start: key.start,
-            },
+            process: ProcessId::from(&key),
             tid: key.tid,
             operation: OperationClass(operation.op),
             phase: PhaseCode(key.phase as u16),

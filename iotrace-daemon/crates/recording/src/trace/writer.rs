@@ -82,10 +82,7 @@ impl TraceWriter {
     }
 
     fn unwritten_of(&mut self, operation: &Operation) -> &mut Missing {
-        let process = ProcessId {
-            pid: operation.key.tgid,
-            start: operation.key.start,
-        };
+        let process = ProcessId::from(&operation.key);
         self.unwritten.entry(process).or_default()
     }
 
@@ -98,9 +95,7 @@ impl TraceWriter {
     pub fn summary(&self) -> TraceRun {
         let mut missing = self.missing.clone();
         for (process, more) in &self.unwritten {
-            let sum = missing.entry(*process).or_default();
-            sum.lost += more.lost;
-            sum.left_out += more.left_out;
+            missing.entry(*process).or_default().add(*more);
         }
         TraceRun {
             filter: Vec::new(),

@@ -157,11 +157,7 @@ impl Client {
         for item in self.queue.take() {
             if let Item::Batch(Batch::Operations(traced)) = item {
                 for Operation { key, .. } in traced.operations {
-                    let process = ProcessId {
-                        pid: key.tgid,
-                        start: key.start,
-                    };
-                    all.entry(process).or_default().0 += 1;
+                    all.entry(ProcessId::from(&key)).or_default().0 += 1;
                 }
                 for (process, missing) in traced.missing {
                     all.entry(process).or_default().1 += missing.lost;
@@ -177,10 +173,7 @@ impl Client {
         for item in self.queue.take() {
             match item {
                 Item::Batch(Batch::Basic((keys, _))) => {
-                    processes.extend(keys.iter().map(|key| ProcessId {
-                        pid: key.tgid,
-                        start: key.start,
-                    }));
+                    processes.extend(keys.iter().map(ProcessId::from));
                 }
                 Item::Batch(Batch::Events(events)) => {
                     let is_name = |event: &&Event| matches!(event, Event::File(_));

@@ -3,14 +3,17 @@
 
 use std::{collections::HashMap, mem, time::Duration};
 
-use iotrace_common::trace::{Missing, Operation};
+use iotrace_common::{
+    key::FileId,
+    trace::{Missing, Operation},
+};
 
-use super::{Batch, process_of, rings::Operations, tracer::LOOK};
+use super::{
+    Batch,
+    rings::{LOOK_INTERVAL, MANY_RECORDS, Operations},
+};
 use crate::kernel::KernelError;
 use iotrace_model::input::ProcessId;
-
-/// Operations from which on they are handed on without waiting for the next drain: 1.3 MB.
-const MANY: usize = 1 << 14;
 
 /// Operations one by one, on their way to a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,11 +30,27 @@ impl Traced {
         self.operations.is_empty() && self.missing.is_empty()
     }
 
+    /// Those of processes and files that `is_wanted` accepts.
+    pub fn part(&self, mut is_wanted: impl FnMut(ProcessId, FileId) -> bool) -> Self {
+        let wanted = |operation: &&Operation| {
+            let process = ProcessId::from(&operation.key);
+            is_wanted(process, operation.key.file)
+        };
+        let operations = self.operations.iter().filter(wanted).copied().collect();
+        let wanted = |(process, _): &&(ProcessId, Missing)| is_wanted(*process, FileId::NONE);
+        let missing = self.missing.iter().filter(wanted).copied().collect();
+        Self {
+            operations,
+            missing,
+        }
+    }
+
     /// The same with the operations counted as lost.
     pub fn lost(self) -> Self {
         let mut missing: HashMap<ProcessId, Missing> = self.missing.into_iter().collect();
         for operation in &self.operations {
-            missing.entry(process_of(&operation.key)).or_default().lost += 1;
+            let process = ProcessId::from(&operation.key);
+            missing.entry(process).or_default().lost += 1;
         }
         Self {
             operations: Vec::new(),
@@ -43,9 +62,7 @@ impl Traced {
     pub fn add_missing(&mut self, other: Self) {
         let mut missing: HashMap<ProcessId, Missing> = self.missing.drain(..).collect();
         for (process, more) in other.missing {
-            let sum = missing.entry(process).or_default();
-            sum.lost = sum.lost.saturating_add(more.lost);
-            sum.left_out = sum.left_out.saturating_add(more.left_out);
+            missing.entry(process).or_default().add(more);
         }
         self.missing.extend(missing);
     }
@@ -86,7 +103,7 @@ impl HandedOperations {
 
     /// How long nobody need look at the rings; none where nobody wants what they hold.
     pub fn interval(&self) -> Option<Duration> {
-        self.are_wanted.then_some(LOOK)
+        self.are_wanted.then_some(LOOK_INTERVAL)
     }
 
     /// Reads what there is.
@@ -98,7 +115,7 @@ impl HandedOperations {
 
     /// The operations that are to be handed on, where they are many.
     pub fn many(&mut self) -> Option<Batch> {
-        let are_many = self.read.len() >= MANY;
+        let are_many = self.read.len() >= MANY_RECORDS;
         are_many.then(|| {
             Batch::Operations(Traced {
                 operations: mem::take(&mut self.read),

@@ -140,13 +140,13 @@ impl Batch {
                             phase: key.phase as u16,
                             class: class as u8,
                         };
-                        model.add_latencies(process_of(key), of, &Histogram::from(latencies));
+                        model.add_latencies(key.into(), of, &Histogram::from(latencies));
                     }
                 }
             }
             Self::Failures((keys, values)) => {
                 for (key, failures) in keys.iter().zip(&values) {
-                    let (process, place) = (process_of(&key.io), place_of(&key.io));
+                    let (process, place) = (ProcessId::from(&key.io), place_of(&key.io));
                     model.add_failures(
                         process,
                         place,
@@ -218,17 +218,10 @@ where
     for (key, value) in keys.iter().zip(values) {
         let counters = Counters::from(value);
         let place = place(key);
-        model.add_sorted(process_of(key), place, key.phase_code(), &counters);
+        model.add_sorted(key.into(), place, key.phase_code(), &counters);
         if let (Place::File(file), 1..) = (place, key.span()) {
-            model.add_span(process_of(key), file, key.span(), &counters);
+            model.add_span(key.into(), file, key.span(), &counters);
         }
-    }
-}
-
-fn process_of(key: &IoKey) -> ProcessId {
-    ProcessId {
-        pid: key.tgid,
-        start: key.start,
     }
 }
 

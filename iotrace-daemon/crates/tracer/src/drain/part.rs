@@ -2,12 +2,11 @@
 
 use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
-    trace::{Missing, Operation},
     value::Io,
 };
 use iotrace_model::input::{Event, ProcessId};
 
-use super::{Batch, Traced, batch::Entries, process_of};
+use super::{Batch, batch::Entries};
 use crate::kernel::recordings::Kept;
 
 /// A key that says whose counters these are.
@@ -18,7 +17,7 @@ trait Key: Copy {
 
 impl Key for IoKey {
     fn process(&self) -> ProcessId {
-        process_of(self)
+        self.into()
     }
 
     fn file(&self) -> FileId {
@@ -65,7 +64,10 @@ impl Batch {
             Self::Threads(look) => {
                 Self::Threads(look.part(|process| wanted(process, FileId::NONE)))
             }
-            Self::Operations(traced) => Self::Operations(traced_of(traced, wanted)?),
+            Self::Operations(traced) => {
+                let part = traced.part(wanted);
+                Self::Operations((!part.is_empty()).then_some(part)?)
+            }
             _ => return None,
         })
     }
@@ -132,21 +134,6 @@ fn part<K: Key, V: Copy>(
     let wanted = both.filter(|(key, _)| is_wanted(key.process(), key.file()));
     let part: Entries<K, V> = wanted.map(|(key, value)| (*key, *value)).unzip();
     (!part.0.is_empty()).then_some(part)
-}
-
-fn traced_of(
-    traced: &Traced,
-    is_wanted: &mut impl FnMut(ProcessId, FileId) -> bool,
-) -> Option<Traced> {
-    let wanted = |operation: &&Operation| is_wanted(process_of(&operation.key), operation.key.file);
-    let operations = traced.operations.iter().filter(wanted).copied().collect();
-    let wanted = |(process, _): &&(ProcessId, Missing)| is_wanted(*process, FileId::NONE);
-    let missing = traced.missing.iter().filter(wanted).copied().collect();
-    let part = Traced {
-        operations,
-        missing,
-    };
-    (!part.is_empty()).then_some(part)
 }
 
 fn bytes<K, V>((keys, values): &Entries<K, V>) -> usize {

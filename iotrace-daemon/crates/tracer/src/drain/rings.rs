@@ -5,6 +5,7 @@ use std::{
     os::fd::{AsFd as _, AsRawFd as _},
     ptr::{self, NonNull},
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use aya::{
@@ -22,6 +23,11 @@ use iotrace_common::{
 
 use crate::kernel::{Kernel, KernelError, map_error, trace::Layout};
 use iotrace_model::input::ProcessId;
+
+/// Time between two looks at rings.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Records from which on a service hands them on without waiting for the next drain: 1.3 MB.
+pub(super) const MANY_RECORDS: usize = 1 << 14;
 
 /// Rings of records, of which this is the one reader.
 pub struct Rings<T: Pod> {
@@ -171,11 +177,7 @@ impl Operations {
         for entry in self.missing.iter() {
             let (owner, missing) =
                 entry.map_err(|error| map_error(TRACE_MISSING.name, "lookup", &error))?;
-            let process = ProcessId {
-                pid: owner.tgid,
-                start: owner.start,
-            };
-            all.push((process, missing));
+            all.push((ProcessId::from(owner), missing));
         }
         Ok(all)
     }

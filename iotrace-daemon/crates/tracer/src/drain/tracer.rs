@@ -14,20 +14,22 @@ use std::{
 
 use iotrace_common::trace::{Missing, Operation};
 
-use super::{collector::hurry, rings::Operations};
+use super::{
+    collector::hurry,
+    rings::{LOOK_INTERVAL, Operations},
+};
 use crate::kernel::KernelError;
 use iotrace_model::host;
 use iotrace_model::input::ProcessId;
 
 /// Operations of a piece; a part of the recording has one piece.
 pub const PIECE: usize = 1 << 19;
-/// Time between two looks at the rings, and the shorter one while they fill fast.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
-const LOOK_SOON: Duration = Duration::from_millis(2);
+/// Time between two looks at the rings while they fill fast.
+const SHORT_LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Percent of a ring that are many between two looks.
 const FAST: u64 = 10;
 /// Pieces that wait to be written.
-const WAITING: usize = 2;
+pub const WAITING_PIECES: usize = 2;
 
 /// What comes from the thread.
 pub struct Piece {
@@ -74,7 +76,7 @@ impl Tracer {
     pub fn start(mut operations: Operations) -> Result<(Self, Receiver<Piece>), KernelError> {
         operations.skip()?;
         let (orders, ordered) = channel();
-        let (pieces, receiver) = sync_channel(WAITING);
+        let (pieces, receiver) = sync_channel(WAITING_PIECES);
         let thread = std::thread::Builder::new()
             .name("iotrace-trace".into())
             .spawn(move || read(operations, &ordered, &pieces))
@@ -104,7 +106,7 @@ fn read(
     hurry();
     let mut operations = Vec::new();
     let mut cut = false;
-    let mut look = LOOK;
+    let mut look = LOOK_INTERVAL;
     loop {
         match orders.recv_timeout(look) {
             Ok(Order::Cut) => cut = true,
@@ -113,7 +115,11 @@ fn read(
             Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
         }
         let fullest = source.rings.read(PIECE - operations.len(), &mut operations);
-        look = if fullest > FAST { LOOK_SOON } else { LOOK };
+        look = if fullest > FAST {
+            SHORT_LOOK_INTERVAL
+        } else {
+            LOOK_INTERVAL
+        };
         if operations.len() == PIECE || cut {
             match pieces.try_send(piece(&source, &mut operations)?) {
                 Ok(()) => cut = false,

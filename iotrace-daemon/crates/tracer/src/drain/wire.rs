@@ -8,7 +8,7 @@ use iotrace_common::{
     key::{FailureKey, IoKey, LookKey},
     trace::Owner,
 };
-use iotrace_model::input::{Event, ProcessId};
+use iotrace_model::input::Event;
 use serde::{Deserialize, Serialize};
 
 use super::{Batch, Records, Traced, batch::Entries};
@@ -156,25 +156,18 @@ fn unpack_waits(bytes: &[u8]) -> Option<Records> {
 }
 
 fn pack_operations(traced: &Traced, own: u32) -> Vec<u8> {
-    let of_others = traced
-        .missing
-        .iter()
-        .filter(|(process, _)| process.pid != own);
-    let missing: Vec<_> = of_others.collect();
-    let mut out = (missing.len() as u64).to_ne_bytes().to_vec();
-    for (process, missing) in missing {
-        put(
-            &Owner {
-                tgid: process.pid,
-                start: process.start,
-            },
-            &mut out,
-        );
+    let of_others = traced.part(|process, _| process.pid != own);
+    let mut out = (of_others.missing.len() as u64).to_ne_bytes().to_vec();
+    for (process, missing) in &of_others.missing {
+        let owner = Owner {
+            tgid: process.pid,
+            start: process.start,
+        };
+        put(&owner, &mut out);
         put(missing, &mut out);
     }
-    let operations = traced.operations.iter();
-    let of_others = operations.filter(|operation| operation.key.tgid != own);
-    of_others.for_each(|operation| put(operation, &mut out));
+    let operations = of_others.operations.iter();
+    operations.for_each(|operation| put(operation, &mut out));
     out
 }
 
@@ -183,11 +176,7 @@ fn unpack_operations(bytes: &[u8]) -> Option<Traced> {
     let mut traced = Traced::default();
     for _ in 0..u64::from_ne_bytes(*count) {
         let owner: Owner = take(&mut rest)?;
-        let process = ProcessId {
-            pid: owner.tgid,
-            start: owner.start,
-        };
-        traced.missing.push((process, take(&mut rest)?));
+        traced.missing.push((owner.into(), take(&mut rest)?));
     }
     while !rest.is_empty() {
         traced.operations.push(take(&mut rest)?);
@@ -237,6 +226,7 @@ mod tests {
         value::Io,
         waits::Wait,
     };
+    use iotrace_model::input::ProcessId;
 
     use super::*;
 

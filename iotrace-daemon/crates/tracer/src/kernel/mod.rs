@@ -84,7 +84,8 @@ use recordings::Slots;
 use rules::Rules;
 pub use stats::{Measuring, ProgramRuns};
 pub use trace::TraceOptions;
-pub use uprobe_cost::{Cost, measure as measure_uprobes};
+pub use uprobe_cost::Cost;
+pub(crate) use uprobe_cost::measure as measure_uprobes;
 pub use variant::Programs;
 use variant::Variant;
 

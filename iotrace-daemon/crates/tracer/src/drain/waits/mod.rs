@@ -11,17 +11,16 @@ use std::{mem, time::Duration};
 
 use iotrace_common::waits::Wait;
 
-use super::{Batch, rings::Rings, threads::Ended};
+use super::{
+    Batch,
+    rings::{LOOK_INTERVAL, MANY_RECORDS, Rings},
+    threads::Ended,
+};
 use iotrace_model::{host, input::ProcessId, waits::Waited};
 use resolve::Resolver;
 
 /// How late a record may come behind those of other CPUs: its program may be held up while it writes.
 const LATE_NS: u64 = 20_000_000;
-/// Time between two looks at the rings.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Records from which on a service hands them on without waiting for the next drain: 1.3 MB.
-const MANY: usize = 1 << 14;
 
 /// What was read of the rings until a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,7 +145,7 @@ impl Waits {
 
     /// The records that are to be handed on, where they are many.
     pub fn many(&mut self) -> Option<Batch> {
-        let are_many = self.resolution.is_none() && self.read.waits.len() >= MANY;
+        let are_many = self.resolution.is_none() && self.read.waits.len() >= MANY_RECORDS;
         are_many.then(|| Batch::WaitRecords(mem::take(&mut self.read)))
     }
 
