@@ -717,7 +717,11 @@ impl Daemon {
             shared: &self.shared,
             kept: self.kernel.kept_of_all(),
         };
-        let drained = self.collector.stop(|batch| receivers.take(batch));
+        let drained = self.collector.stop(|taken| {
+            if let Some(batch) = taken.batch() {
+                receivers.take(batch);
+            }
+        });
         let detached = self.kernel.detach()?;
         let mut drain = drained?;
         // Recordings and job logs end with all that was done.

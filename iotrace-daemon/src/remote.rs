@@ -183,18 +183,16 @@ impl Remote {
     }
 
     /// Ends it; the rest goes to `take`.
-    pub async fn end(&mut self, mut take: impl FnMut(Batch)) {
+    pub async fn end(&mut self, mut take: impl FnMut(Taken)) {
         self.say(Wish::Stop);
         while self.over.is_none()
             && let Some(taken) = self.next().await
         {
-            if let Taken::Batch(batch) = taken {
-                take(batch);
-            }
+            take(taken);
         }
         self.waits.end();
         self.resolved.extend(self.waits.batches());
-        self.resolved.drain(..).for_each(take);
+        self.resolved.drain(..).map(Taken::Batch).for_each(take);
     }
 
     fn take(&mut self, heard: Heard) -> Option<Taken> {

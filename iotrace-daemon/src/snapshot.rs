@@ -123,7 +123,13 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
     }
     let time_unix_ns = host::realtime()?;
     let heads = source.in_flight();
-    let (losses, _, lost) = source.end(|batch| batch.apply(&mut model), |_| ()).await?;
+    let take = |taken: Taken| {
+        taken
+            .batch()
+            .into_iter()
+            .for_each(|batch| batch.apply(&mut model))
+    };
+    let (losses, _, lost) = source.end(take, |_| ()).await?;
     if let Some(lost) = lost {
         return Err(lost);
     }

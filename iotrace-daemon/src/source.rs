@@ -6,7 +6,7 @@ use super::remote::Remote;
 use iotrace_model::host;
 use iotrace_model::{Model, input::ProcessId, run::Probed};
 use iotrace_tracer::drain::{
-    Batch, Drain, Stats,
+    Drain, Stats,
     collector::{Collector, Taken},
 };
 use iotrace_tracer::kernel::{Kernel, KernelError, Losses};
@@ -130,7 +130,7 @@ impl Source {
     /// what is missing, if anything is. `turn` gets what is done next.
     pub async fn end(
         self,
-        mut take: impl FnMut(Batch),
+        mut take: impl FnMut(Taken),
         turn: impl Fn(&'static str),
     ) -> anyhow::Result<(Losses, Stats, Option<anyhow::Error>)> {
         match self {
@@ -140,7 +140,7 @@ impl Source {
                 turn("taking the hooks off");
                 let detached = kernel.detach()?;
                 turn("draining the last counters");
-                drain.rest(&mut take)?;
+                drain.rest(&mut |batch| take(Taken::Batch(batch)))?;
                 let mut losses = detached.losses()?;
                 if let Some(files) = drain.files() {
                     files.add_to(&mut losses);

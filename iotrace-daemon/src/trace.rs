@@ -1,6 +1,7 @@
 //! The running trace: from the moment the processes come into scope to the moment the hooks are off and the maps empty.
 
 use std::{
+    collections::VecDeque,
     io,
     process::ExitStatus,
     time::{Duration, Instant},
@@ -29,8 +30,6 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 const FIRST_STEPS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(250));
 /// Shortest step if a service counts, which drains for others too.
 const SHARED_STEP: Duration = Duration::from_secs(1);
-/// A step lasts at least so long for each entry that the drain before it took: until it is written it costs about 10 µs.
-const STEP_PER_ENTRY: Duration = Duration::from_micros(500);
 /// Exit code when `--duration` ends a program, as timeout(1)'s.
 const TIMED_OUT: i32 = 124;
 /// Between two looks at the processes.
@@ -156,7 +155,10 @@ impl Trace {
         if let (Some(deadline), None) = (deadline, &self.child) {
             session.ending.begin(deadline, COUNTING);
         }
-        let mut asked = None;
+        // While a part is written, what comes waits with the ends of its steps: they are as short as ever.
+        let mut asked = VecDeque::new();
+        let mut least = self.least_step();
+        let mut pace = Pace::new(Instant::now());
         loop {
             let next = [deadline.filter(|_| !self.timed_out), self.ending]
                 .into_iter()
@@ -171,12 +173,12 @@ impl Trace {
                     }
                     Some(Taken::All { stats, until }) => {
                         session.end_step(until);
-                        if asked.take() == Some(Asked::Flush) {
+                        if asked.pop_front() == Some(Asked::Flush) {
                             self.flush(session)?;
                         }
-                        let entries = u32::try_from(stats.last_entries).unwrap_or(u32::MAX);
-                        let least = self.least_step().max(STEP_PER_ENTRY * entries);
-                        step.as_mut().reset((Instant::now() + step_length(session, least)).into());
+                        let now = Instant::now();
+                        least = self.least_step().max(pace.after(stats.last_entries, now));
+                        step.as_mut().reset((now + step_length(session, least)).into());
                     }
                     None => if self.is_over(session) { return Ok(()) },
                 },
@@ -197,19 +199,21 @@ impl Trace {
                         return Ok(());
                     }
                 }
-                () = &mut flush, if asked.is_none() && !self.over && !session.is_writing() => {
+                () = &mut flush, if asked.is_empty() && !self.over && !session.is_writing() => {
                     self.source.ask();
-                    asked = Some(Asked::Flush);
+                    asked.push_back(Asked::Flush);
                 }
-                () = &mut step, if asked.is_none() && !self.over && !session.is_writing() => {
-                    let left = flush.deadline().saturating_duration_since(tokio::time::Instant::now());
-                    let length = step_length(session, self.least_step());
-                    if left < length / 2 {
+                () = &mut step, if !self.over && (asked.is_empty() || session.is_writing()) => {
+                    let now = tokio::time::Instant::now();
+                    let left = flush.deadline().saturating_duration_since(now);
+                    let length = step_length(session, least);
+                    if !session.is_writing() && left < length / 2 {
                         // The flush ends it.
                         step.as_mut().reset(flush.deadline() + length);
                     } else {
                         self.source.ask_for_counters();
-                        asked = Some(Asked::Step);
+                        asked.push_back(Asked::Step);
+                        step.as_mut().reset(now + length);
                     }
                 }
                 status = ended(&mut self.child) => {
@@ -312,9 +316,13 @@ impl Trace {
         let in_flight = self.source.in_flight();
         let is_writing = session.is_writing();
         let mut left = Vec::new();
-        let take = |batch: Batch| match is_writing {
-            true => left.push(batch),
-            false => enter(batch, &mut self.operations, &mut session.model),
+        let take = |taken: Taken| match is_writing {
+            true => left.push(taken),
+            // The last step ends with the run.
+            false => taken
+                .batch()
+                .into_iter()
+                .for_each(|batch| enter(batch, &mut self.operations, &mut session.model)),
         };
         let turn = |what| session.ending.turn(what);
         let ended = self.source.end(take, turn).await;
@@ -323,8 +331,12 @@ impl Trace {
         }
         session.ending.turn(session.writing());
         session.written().await?;
-        left.into_iter()
-            .for_each(|batch| enter(batch, &mut self.operations, &mut session.model));
+        for taken in left {
+            match taken {
+                Taken::Batch(batch) => enter(batch, &mut self.operations, &mut session.model),
+                Taken::All { until, .. } => session.end_step(until),
+            }
+        }
         let (losses, stats, lost) = ended?;
         session.model.update_mounts(&host::mountinfo()?);
         session.run.losses = losses;
@@ -365,6 +377,38 @@ enum Asked {
     Step,
     /// To end a step and to write a part.
     Flush,
+}
+
+/// Keeps what steps cost to some percent of a CPU: an entry of a drain costs about 10 µs until it is written.
+#[derive(Debug)]
+struct Pace {
+    /// Time that has to pass for the entries so far.
+    owed: Duration,
+    since: Instant,
+}
+
+impl Pace {
+    /// Time for each entry.
+    const PER_ENTRY: Duration = Duration::from_micros(500);
+    /// Time that may be owed before a step gets longer: a program that opens thousands of files at its start is to have short
+    /// steps behind them.
+    const CREDIT: Duration = Duration::from_secs(5);
+
+    fn new(now: Instant) -> Self {
+        Self {
+            owed: Duration::ZERO,
+            since: now,
+        }
+    }
+
+    /// How long the next step lasts at least, after a drain with so many entries.
+    fn after(&mut self, entries: u64, now: Instant) -> Duration {
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        let passed = now - self.since;
+        self.owed = self.owed.saturating_sub(passed) + Self::PER_ENTRY * entries;
+        self.since = now;
+        self.owed.saturating_sub(Self::CREDIT)
+    }
 }
 
 /// How long the next step lasts, which is `least` at least.
@@ -425,5 +469,36 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_free_and_many_rows_for_long_are_not() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        assert_eq!(pace.after(9_000, start), Duration::ZERO);
+
+        // Once the burst is paid for, 400 rows in each quarter of a second are too few to matter.
+        let mut now = start;
+        for _ in 0..100 {
+            now += Duration::from_millis(250);
+            assert_eq!(pace.after(400, now), Duration::ZERO);
+        }
+
+        // 2,000 rows in each step: in the end a step lasts a second.
+        let mut step = Duration::ZERO;
+        for _ in 0..100 {
+            now += step.max(Duration::from_millis(250));
+            step = pace.after(2_000, now);
+        }
+        assert_eq!(step, Duration::from_secs(1));
+
+        // Far more than is free: what is beyond it is waited for.
+        let waited = Pace::new(now).after(30_000, now);
+        assert_eq!(waited, Duration::from_secs(10));
     }
 }

@@ -65,7 +65,7 @@ impl Iotrace {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let recording = dir.path().join("recording");
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
-        command.args(["record", "--output"]).arg(&recording);
+        command.arg("record");
         command.arg("--report").arg(dir.path().join(REPORT));
         command.stdin(Stdio::null());
         Self {
@@ -85,7 +85,7 @@ impl Iotrace {
         chown(dir.path(), Some(uid), Some(uid)).expect("the user's directory");
         let recording = dir.path().join("recording");
         let mut command = Command::new(program);
-        command.args(["record", "--output"]).arg(&recording);
+        command.arg("record");
         command.arg("--report").arg(dir.path().join(REPORT));
         command.arg("--socket").arg(socket);
         command.stdin(Stdio::null()).current_dir(dir.path());
@@ -102,6 +102,12 @@ impl Iotrace {
     /// The directory that the recording is made in.
     pub fn home(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Records into this directory, which stays.
+    pub fn recording(mut self, recording: &Path) -> Self {
+        self.recording = recording.into();
+        self
     }
 
     pub fn flush(mut self, flush: &str) -> Self {
@@ -248,6 +254,7 @@ impl Iotrace {
                 self.command.args([option, value]);
             }
         }
+        self.command.arg("--output").arg(&self.recording);
         self.command.args(command);
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
         take_interrupts(&mut self.command);

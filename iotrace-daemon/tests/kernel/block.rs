@@ -175,10 +175,10 @@ fn a_devices_requests_are_those_that_the_kernel_counts() {
     // All that uses the device: nothing has it mounted before or after.
     let script = "device=$0 place=$1; shift; mount $device $place && \"$@\" && umount $place";
     let command = program(
-        &disk.mount,
+        &disk.place,
         &["written", "direct-written", "dropped", "mapped"],
     );
-    let head = ["sh", "-c", script, path(&disk.device), path(&disk.mount)];
+    let head = ["sh", "-c", script, path(&disk.device), path(&disk.place)];
     let head = head.map(str::to_owned).into_iter();
     let (block, _) = run(head.chain(command));
     let after = disk.statistics();
@@ -217,9 +217,9 @@ fn a_devices_requests_are_those_that_the_kernel_counts() {
     assert!(number(device, "most_in_flight") >= 1);
     assert!(device["mean_in_flight"].as_f64().unwrap() > 0.0);
     // Files of the device are told as those of any other, and what is the image's is not theirs.
-    assert_eq!(moved(&block, &disk.mount.join("written")), [0, SIZE, 0]);
+    assert_eq!(moved(&block, &disk.place.join("written")), [0, SIZE, 0]);
     assert_eq!(
-        moved(&block, &disk.mount.join("direct-written")),
+        moved(&block, &disk.place.join("direct-written")),
         [SIZE, SIZE, 0]
     );
 }

@@ -12,13 +12,13 @@ use crate::common::tool;
 pub struct Disk {
     pub device: PathBuf,
     /// Where it may be mounted.
-    pub mount: PathBuf,
+    pub place: PathBuf,
 }
 
 impl Disk {
     pub fn new(dir: &Path) -> Self {
-        let (image, mount) = (dir.join("image"), dir.join("mount"));
-        fs::create_dir(&mount).unwrap();
+        let (image, place) = (dir.join("image"), dir.join("mount"));
+        fs::create_dir(&place).unwrap();
         fs::File::create(&image)
             .unwrap()
             .set_len(256 << 20)
@@ -33,7 +33,7 @@ impl Disk {
         let device = String::from_utf8(attached.stdout).expect("a path");
         let disk = Self {
             device: device.trim().into(),
-            mount,
+            place,
         };
         let made = Command::new(tool("mkfs.ext4"))
             .arg("-qF")
@@ -41,6 +41,14 @@ impl Disk {
             .status();
         assert!(made.expect("mkfs.ext4").success());
         disk
+    }
+
+    pub fn mount(&self) {
+        let mounted = Command::new("mount")
+            .arg(&self.device)
+            .arg(&self.place)
+            .status();
+        assert!(mounted.expect("mount").success());
     }
 
     /// The kernel's own numbers: of reads, writes, discards and flushes the requests, and of all but the last the
@@ -61,7 +69,24 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // Fails where it is not mounted any more.
-        let _ = Command::new("umount").arg("-q").arg(&self.mount).status();
+        let _ = Command::new("umount").arg("-q").arg(&self.place).status();
         let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
+    }
+}
+
+/// A filesystem that writes nothing until this is dropped.
+pub struct Frozen<'a>(&'a Path);
+
+impl<'a> Frozen<'a> {
+    pub fn new(mount: &'a Path) -> Self {
+        let frozen = Command::new(tool("fsfreeze")).arg("-f").arg(mount).status();
+        assert!(frozen.expect("fsfreeze").success());
+        Self(mount)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("-u").arg(self.0).status();
     }
 }

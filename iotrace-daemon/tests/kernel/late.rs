@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -11,8 +10,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    common::{directory, need_root, run::wait_for, tool},
-    disk::Disk,
+    common::{directory, need_root, run::wait_for},
+    disk::{Disk, Frozen},
 };
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -29,36 +28,15 @@ impl Drop for Program {
     }
 }
 
-/// A filesystem that writes nothing until this is dropped.
-struct Frozen<'a>(&'a Path);
-
-impl<'a> Frozen<'a> {
-    fn new(mount: &'a Path) -> Self {
-        let frozen = Command::new(tool("fsfreeze")).arg("-f").arg(mount).status();
-        assert!(frozen.expect("fsfreeze").success());
-        Self(mount)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("fsfreeze").arg("-u").arg(self.0).status();
-    }
-}
-
 #[test]
 fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
     need_root();
     let (_keep, dir) = directory();
     let disk = Disk::new(&dir);
-    let mounted = Command::new("mount")
-        .arg(&disk.device)
-        .arg(&disk.mount)
-        .status();
-    assert!(mounted.expect("mount").success());
+    disk.mount();
     let script = "while :; do : < /dev/null; sleep 0.01; done";
     let busy = Program(Command::new("sh").args(["-c", script]).spawn().expect("sh"));
-    let (recording, report) = (disk.mount.join("recording"), dir.join("report.json"));
+    let (recording, report) = (disk.place.join("recording"), dir.join("report.json"));
     let mut iotrace = Command::new(env!("CARGO_BIN_EXE_iotrace"));
     iotrace.args(["record", "--standalone", "--map-entries", "4096"]);
     iotrace.args([
@@ -83,7 +61,7 @@ fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
     }
     let writing = format!("writing the recording to {}", recording.display());
 
-    let frozen = Frozen::new(&disk.mount);
+    let frozen = Frozen::new(&disk.place);
     let mut line = String::new();
     said.read_line(&mut line).expect("a line");
     assert!(

@@ -7,9 +7,18 @@
 //!   drawn  ............####...........####...........####...........
 //! ```
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
-use crate::common::{Iotrace, compare::list, directory};
+use crate::{
+    common::{Iotrace, compare::list, directory},
+    disk::{Disk, Frozen},
+};
 use serde_json::Value;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/timeline.py");
@@ -18,6 +27,9 @@ const COLUMN_SECONDS: f64 = 0.05;
 /// How far from I/O a bar may reach: a step of the recording, and a drain that comes late.
 const MAX_REACH_SECONDS: f64 = 0.35;
 
+/// How long a disk does not write.
+const FROZEN: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Bars: from when to when, seconds since the start of the run.
 type Bars = Vec<(f64, f64)>;
 
@@ -68,64 +80,89 @@ fn line(bars: &Bars, columns: usize) -> String {
         .collect()
 }
 
-/// Records a run and compares its picture.
-fn check(run: &str) {
-    let (_keep, dir) = directory();
-    let program = |run: &str| {
-        [
-            "python3".into(),
-            PROGRAM.into(),
-            run.into(),
-            dir.as_os_str().to_owned(),
-        ]
-    };
-    let [python, arguments @ ..] = program("make");
-    let made = Command::new(python).args(arguments).output();
-    let made = made.expect("python3");
-    assert!(made.status.success(), "{made:?}");
-    let finished = Iotrace::record().command(program(run));
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    let (truth, report) = finished.truth_and_report();
-    let page = dir.join("report.html");
-    let status = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "--output"])
-        .arg(&page)
-        .arg(&finished.recording)
-        .output()
-        .expect("iotrace");
-    assert!(status.status.success(), "{status:?}");
-    let data = page_data(&page);
-    let start = unix_seconds(&finished.recording);
-    let length = report["duration_seconds"].as_f64().expect("seconds");
-    let columns = (length / COLUMN_SECONDS) as usize;
-    for phase in ["training", "checkpoint"] {
-        let spans = list(&truth, phase).iter();
-        let done: Bars = spans
-            .map(|span| {
-                let at = |place: usize| span[place].as_f64().expect("seconds") - start;
-                (at(0), at(1))
-            })
-            .collect();
-        if done.is_empty() {
-            continue;
-        }
-        let drawn = drawn(&data, phase);
-        let mut picture = format!("{run}: {phase}\n");
-        let _ = writeln!(picture, "  done   {}", line(&done, columns));
-        let _ = writeln!(picture, "  drawn  {}", line(&drawn, columns));
-        for column in 0..columns {
-            let is_done = has(&done, column, -COLUMN_SECONDS / 2.0);
-            let is_drawn = has(&drawn, column, 0.0);
-            assert!(
-                is_drawn || !is_done,
-                "no bar in column {column}:\n{picture}"
-            );
-            assert!(
-                !is_drawn || has(&done, column, MAX_REACH_SECONDS),
-                "a bar in column {column}:\n{picture}"
-            );
+/// A run, recorded: what the program did and what the page shows.
+struct Recorded {
+    run: &'static str,
+    done: Value,
+    shown: Value,
+    /// Seconds since the Unix epoch.
+    start: f64,
+    seconds: f64,
+}
+
+impl Recorded {
+    /// Records a run; `iotrace` as it is to record.
+    fn new(run: &'static str, dir: &Path, iotrace: Iotrace) -> Self {
+        let program = |run: &str| {
+            [
+                "python3".into(),
+                PROGRAM.into(),
+                run.into(),
+                dir.as_os_str().to_owned(),
+            ]
+        };
+        let [python, arguments @ ..] = program("make");
+        let made = Command::new(python).args(arguments).output();
+        let made = made.expect("python3");
+        assert!(made.status.success(), "{made:?}");
+        let finished = iotrace.command(program(run));
+        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let (done, report) = finished.truth_and_report();
+        let page = dir.join("report.html");
+        let status = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+            .args(["report", "--output"])
+            .arg(&page)
+            .arg(&finished.recording)
+            .output()
+            .expect("iotrace");
+        assert!(status.status.success(), "{status:?}");
+        Self {
+            run,
+            done,
+            shown: page_data(&page),
+            start: unix_seconds(&finished.recording),
+            seconds: report["duration_seconds"].as_f64().expect("seconds"),
         }
     }
+
+    /// Compares the picture.
+    fn check(&self) {
+        let columns = (self.seconds / COLUMN_SECONDS) as usize;
+        for phase in ["training", "checkpoint"] {
+            let spans = list(&self.done, phase).iter();
+            let done: Bars = spans
+                .map(|span| {
+                    let at = |place: usize| span[place].as_f64().expect("seconds") - self.start;
+                    (at(0), at(1))
+                })
+                .collect();
+            if done.is_empty() {
+                continue;
+            }
+            let drawn = drawn(&self.shown, phase);
+            let mut picture = format!("{}: {phase}\n", self.run);
+            let _ = writeln!(picture, "  done   {}", line(&done, columns));
+            let _ = writeln!(picture, "  drawn  {}", line(&drawn, columns));
+            for column in 0..columns {
+                let is_done = has(&done, column, -COLUMN_SECONDS / 2.0);
+                let is_drawn = has(&drawn, column, 0.0);
+                assert!(
+                    is_drawn || !is_done,
+                    "no bar in column {column}:\n{picture}"
+                );
+                assert!(
+                    !is_drawn || has(&done, column, MAX_REACH_SECONDS),
+                    "a bar in column {column}:\n{picture}"
+                );
+            }
+        }
+    }
+}
+
+/// Records a run and compares its picture.
+fn check(run: &'static str) {
+    let (_keep, dir) = directory();
+    Recorded::new(run, &dir, Iotrace::record()).check();
 }
 
 /// The start of a run, seconds since the Unix epoch.
@@ -158,4 +195,33 @@ fn reads_and_saves_in_turn() {
 #[test]
 fn many_files_in_bursts() {
     check("many_files");
+}
+
+/// The disk of the recording writes nothing from the first part on until after the first burst.
+#[test]
+fn bursts_while_the_disk_of_the_recording_does_not_write() {
+    let (_keep, dir) = directory();
+    let disk = Disk::new(&dir);
+    disk.mount();
+    let recording = disk.place.join("recording");
+    let part = recording.join("part-000001");
+    let iotrace = Iotrace::record().flush("100ms").recording(&recording);
+    let recorded = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let deadline = Instant::now() + PATIENCE;
+            while !part.exists() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _frozen = Frozen::new(&disk.place);
+            std::thread::sleep(FROZEN);
+        });
+        Recorded::new("bursts", &dir, iotrace)
+    });
+    recorded.check();
+}
+
+/// A program that begins with thousands of files has no long step after them.
+#[test]
+fn bursts_behind_a_start_with_many_files() {
+    check("many_first");
 }

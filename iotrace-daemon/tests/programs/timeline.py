@@ -57,6 +57,14 @@ def bursts():
     time.sleep(1)
 
 
+def many_first():
+    """The same, but first many small files are read that are no data."""
+    for number in range(3000):
+        with open(path(f"module_{number}.py"), "w+b", buffering=0) as file:
+            file.read(1)
+    bursts()
+
+
 def saves():
     """One file that stays open is saved to twice."""
     fd = os.open(path("model.pt"), os.O_WRONLY | os.O_CREAT)
@@ -109,5 +117,5 @@ if run == "make":
 else:
     shard = path("train.tfrecord")
     shards = [path(f"part-{number:05}.tfrecord") for number in range(200)]
-    {"bursts": bursts, "saves": saves, "reads_stop": reads_stop, "in_turn": in_turn, "many_files": many_files}[run]()
+    {"bursts": bursts, "many_first": many_first, "saves": saves, "reads_stop": reads_stop, "in_turn": in_turn, "many_files": many_files}[run]()
 print(json.dumps(done))

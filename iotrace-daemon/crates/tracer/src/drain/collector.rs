@@ -41,6 +41,16 @@ pub enum Taken {
     },
 }
 
+impl Taken {
+    /// What was counted, for those who end no steps.
+    pub fn batch(self) -> Option<Batch> {
+        match self {
+            Self::Batch(batch) => Some(batch),
+            Self::All { .. } => None,
+        }
+    }
+}
+
 /// A draining thread.
 pub struct Collector {
     thread: JoinHandle<Result<Drain, KernelError>>,
@@ -97,7 +107,7 @@ impl Collector {
     }
 
     /// Stops the thread; what it has taken and nobody has seen goes to `take`.
-    pub fn stop(mut self, mut take: impl FnMut(Batch)) -> Result<Drain, KernelError> {
+    pub fn stop(mut self, mut take: impl FnMut(Taken)) -> Result<Drain, KernelError> {
         drop(self.ask);
         let drain = self.thread.join().unwrap_or_else(|_| {
             Err(KernelError::Io {
@@ -106,9 +116,7 @@ impl Collector {
             })
         });
         while let Ok(taken) = self.taken.try_recv() {
-            if let Taken::Batch(batch) = taken {
-                take(batch);
-            }
+            take(taken);
         }
         drain
     }
