@@ -1,6 +1,9 @@
 //! Checkpoint events and loads: files that were written, or read, as one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+};
 
 use super::{
     durable::{Durability, Written},
@@ -268,7 +271,12 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
 }
 
 /// Puts parts with one key into events, in time: loads, where there is no training.
-fn group(model: &Model, uses: &Uses, parts: &[Part], training: Option<&Training>) -> Vec<Event> {
+fn group(
+    model: &Model,
+    uses: &Uses,
+    parts: &[Part],
+    training: Option<&Training<'_>>,
+) -> Vec<Event> {
     let is_save = training.is_some();
     let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
     let mut keys: HashMap<u32, Key> = HashMap::new();
@@ -349,7 +357,7 @@ fn rounds(
     uses: &Uses,
     key: &Key,
     parts: &[&Part],
-    training: Option<&Training>,
+    training: Option<&Training<'_>>,
 ) -> Vec<Event> {
     let is_save = training.is_some();
     let mut events = Vec::new();
@@ -513,16 +521,22 @@ fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
 }
 
 /// When training files were read.
-struct Training {
+struct Training<'a> {
+    uses: &'a Uses,
     /// Of files whose first and last read is known: both moments, by start.
     exact: Vec<(i64, i64)>,
     /// The last reads of these, in order.
     ends: Vec<i64>,
     /// Of all files, by start; with each the latest end of all up to it.
     spans: Vec<(i64, i64)>,
-    /// Of all files: first read, last read, bytes, by the first.
-    reads: Vec<(i64, i64, u64)>,
-    /// Bytes of all files.
+    /// Seldom needed, and as long as the data have files.
+    reads: OnceCell<Reads>,
+}
+
+/// Reads of training files, and the bytes of these.
+struct Reads {
+    /// First read, last read, bytes, by the first.
+    all: Vec<(i64, i64, u64)>,
     bytes: u64,
 }
 
@@ -533,8 +547,8 @@ fn between<T>(sorted: &[T], from: i64, to: i64, key: impl Fn(&T) -> i64) -> &[T]
     &sorted[first..behind.max(first)]
 }
 
-impl Training {
-    fn new(uses: &Uses) -> Self {
+impl<'a> Training<'a> {
+    fn new(uses: &'a Uses) -> Self {
         let visits = &uses.visits;
         let exact = visits.iter().filter(|v| v.is_exact);
         let mut exact: Vec<(i64, i64)> = exact.map(|v| (v.start, v.end)).collect();
@@ -548,35 +562,48 @@ impl Training {
             latest = latest.max(*end);
             *end = latest;
         }
-        let reads = visits.iter().map(|v| (v.start, v.end, v.bytes));
-        let mut reads: Vec<(i64, i64, u64)> = reads.collect();
-        reads.sort_unstable();
-        let files: BTreeSet<u32> = visits.iter().map(|v| v.file).collect();
-        let bytes = saturating_sum(files.iter().map(|file| uses.sizes[*file as usize]));
         Self {
+            uses,
             exact,
             ends,
             spans,
-            reads,
-            bytes,
+            reads: OnceCell::new(),
         }
+    }
+
+    fn reads(&self) -> &Reads {
+        self.reads.get_or_init(|| {
+            let visits = self.uses.visits.iter();
+            let mut all: Vec<(i64, i64, u64)> =
+                visits.clone().map(|v| (v.start, v.end, v.bytes)).collect();
+            all.sort_unstable();
+            let files: HashSet<u32> = visits.map(|v| v.file).collect();
+            let sizes = files.iter().map(|file| self.uses.sizes[*file as usize]);
+            Reads {
+                all,
+                bytes: saturating_sum(sizes),
+            }
+        })
     }
 
     /// Whether most of the training data were read between a save and what was written after it, and none during either: who
     /// trains wrote them, and no thread in the background.
     fn has_pass_between(&self, save: &Event, next: &Touch) -> bool {
-        let first = |(start, _, _): &(i64, i64, u64)| *start;
         let goes_on = |from, to| {
-            !between(&self.reads, from, to, first).is_empty()
+            !between(&self.spans, from, to, |(start, _)| *start).is_empty()
                 || !between(&self.ends, from, to, |end| *end).is_empty()
         };
-        let behind = between(&self.reads, save.end, next.start, first).iter();
-        let within = behind.filter(|(_, end, _)| *end <= next.start);
+        if !goes_on(save.end, next.start)
+            || goes_on(save.start, save.end)
+            || goes_on(next.start, next.end)
+        {
+            return false;
+        }
+        let reads = self.reads();
+        let behind = between(&reads.all, save.end, next.start, |(start, _, _)| *start);
+        let within = behind.iter().filter(|(_, end, _)| *end <= next.start);
         let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
-        read > 0
-            && read as f64 >= self.bytes as f64 * WHOLE_SHARE
-            && !goes_on(save.start, save.end)
-            && !goes_on(next.start, next.end)
+        read > 0 && read as f64 >= reads.bytes as f64 * WHOLE_SHARE
     }
 
     /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).
