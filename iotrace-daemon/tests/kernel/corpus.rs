@@ -408,6 +408,8 @@ fn epochs_are_passes_over_the_data() {
             "workers",
             "with_validation",
             "with_saves",
+            "best_and_last",
+            "saved_during_passes",
             "tried_before",
             "broken_off",
             "stopped_early",
@@ -417,6 +419,7 @@ fn epochs_are_passes_over_the_data() {
             "records_in_random_order",
             "unknown_read_more_than_asked",
             "closed_later",
+            "row_groups",
         ],
     );
 }

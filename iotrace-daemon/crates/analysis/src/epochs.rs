@@ -36,6 +36,8 @@ pub const WHOLE_SHARE: f64 = 0.75;
 const MIN_PART_SHARE: f64 = 0.25;
 /// Share of the reads that go back from which on a file is read in random order.
 const MIN_BACKWARD_SHARE: f64 = 0.2;
+/// Share of a file by which each of several passes over it may be longer or shorter than the file, by its header and footer.
+const MAX_EXCESS: f64 = 0.1;
 /// Maximum distance of what was read at random from a number of whole passes.
 const MAX_DISTANCE: f64 = 0.2;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
@@ -314,16 +316,31 @@ fn are_copies(files: &[&[&Visit]], uses: &Uses, groups: &Groups, ranks: usize) -
 /// How often each visit passed over its file; at most so often as is worth a place each.
 ///
 /// A header is read twice, a footer left out: what one process read of the file from an open to its close, over however
-/// many intervals, passed over it once if it was about the file.
+/// many intervals, passed over it once if it was about the file, and over a file that it opened several times so often as it
+/// read about the whole of it.
 fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
     let mut shares: Vec<f64> = visits.iter().map(|visit| share(visit, size)).collect();
     for chain in chains(visits) {
         let total: f64 = chain.iter().map(|index| shares[*index]).sum();
-        if (WHOLE_SHARE..1.5).contains(&total) {
-            chain.iter().for_each(|index| shares[*index] /= total);
+        let opens: u64 = saturating_sum(chain.iter().map(|index| visits[*index].opens));
+        if let Some(passes) = whole_number(total, opens) {
+            let factor = passes / total;
+            chain.iter().for_each(|index| shares[*index] *= factor);
         }
     }
     shares
+}
+
+/// How often a file was passed over that was opened so often, where what was read of it is `total` times its size.
+fn whole_number(total: f64, opens: u64) -> Option<f64> {
+    let opens = opens as f64;
+    let nearest = total.round().clamp(1.0, opens);
+    if (total - nearest).abs() <= (nearest * MAX_EXCESS).min(MAX_DISTANCE) {
+        return Some(nearest);
+    }
+    (WHOLE_SHARE..1.5)
+        .contains(&(total / opens))
+        .then_some(opens)
 }
 
 /// How often a visit read as many bytes as its file has; at most so often as is worth a place each.
@@ -335,14 +352,14 @@ fn share(visit: &Visit, size: u64) -> f64 {
     share.min(MAX_PASSES)
 }
 
-/// What a process read of a file from an open to its close: visits, by index.
+/// What a process read of a file from an open, or several, to the last close: visits, by index.
 fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
     let mut chains = Vec::new();
     // By process: the visits since an open, and how many opens are not closed.
     let mut begun: HashMap<u32, (Vec<usize>, u64)> = HashMap::new();
     for (index, visit) in visits.iter().enumerate() {
         let (chain, open) = begun.entry(visit.process).or_default();
-        if chain.is_empty() && visit.opens != 1 {
+        if chain.is_empty() && visit.opens == 0 {
             continue;
         }
         chain.push(index);
@@ -358,7 +375,8 @@ fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
 /// table, or the next.
 fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
     let mut parts: HashMap<u32, Vec<f64>> = HashMap::new();
-    for chain in chains(visits) {
+    let opened_once = |chain: &Vec<usize>| visits[chain[0]].opens == 1;
+    for chain in chains(visits).into_iter().filter(opened_once) {
         let part = chain.iter().map(|index| share(visits[*index], size)).sum();
         parts
             .entry(visits[chain[0]].process)

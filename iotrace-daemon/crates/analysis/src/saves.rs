@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     durable::{Durability, Written},
+    epochs::WHOLE_SHARE,
     naming::{Key, is_description, key},
-    uses::{Touch, Uses, Visit, still_open},
+    uses::{Touch, Uses, still_open},
 };
-use iotrace_model::{Model, counters::saturating_add, paths::parent};
+use iotrace_model::{
+    Model,
+    counters::{saturating_add, saturating_sum},
+    paths::parent,
+};
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -140,7 +145,8 @@ struct Part {
 /// The saves of a run, in order.
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
-    let mut events = group(model, uses, &parts, true);
+    let training = Training::new(uses);
+    let mut events = group(model, uses, &parts, Some(&training));
     attach(model, uses, &mut events);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     add_renames(uses, &mut events);
@@ -151,7 +157,6 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
         event.interval_ns = before.map(|start| u64::try_from(event.start - start).unwrap_or(0));
         before = Some(event.start);
     }
-    let training = Training::new(&uses.visits);
     for event in &mut events {
         (event.training_stopped, event.training_pause_ns) = training.stopped(event);
     }
@@ -161,7 +166,7 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 /// The loads of a run, in order.
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
-    let mut events = group(model, uses, &parts, false);
+    let mut events = group(model, uses, &parts, None);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     finish(model, uses, &mut events);
     events
@@ -262,8 +267,9 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
     (0..times).map(part).collect()
 }
 
-/// Puts parts with one key into events, in time.
-fn group(model: &Model, uses: &Uses, parts: &[Part], is_save: bool) -> Vec<Event> {
+/// Puts parts with one key into events, in time: loads, where there is no training.
+fn group(model: &Model, uses: &Uses, parts: &[Part], training: Option<&Training>) -> Vec<Event> {
+    let is_save = training.is_some();
     let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
     let mut keys: HashMap<u32, Key> = HashMap::new();
     for part in parts {
@@ -282,7 +288,7 @@ fn group(model: &Model, uses: &Uses, parts: &[Part], is_save: bool) -> Vec<Event
     for (key, mut parts) in by_key {
         parts.sort_by_key(|part| (part.touch.start, part.touch.file));
         let (main, small) = divide(model, uses, &parts, is_save);
-        let mut rounds = rounds(model, uses, &key, &main, is_save);
+        let mut rounds = rounds(model, uses, &key, &main, training);
         // A manifest is written more than once in a save, before or after the data.
         for part in small {
             let distance = |event: &Event| {
@@ -337,8 +343,15 @@ fn divide<'a>(
 }
 
 /// Puts the main parts of one key into events: a path that is saved again begins the next save, and a process that began
-/// since the last load the next load.
-fn rounds(model: &Model, uses: &Uses, key: &Key, parts: &[&Part], is_save: bool) -> Vec<Event> {
+/// since the last load the next load. A pass over the training data lies between two saves.
+fn rounds(
+    model: &Model,
+    uses: &Uses,
+    key: &Key,
+    parts: &[&Part],
+    training: Option<&Training>,
+) -> Vec<Event> {
+    let is_save = training.is_some();
     let mut events = Vec::new();
     // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
     let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
@@ -362,6 +375,10 @@ fn rounds(model: &Model, uses: &Uses, key: &Key, parts: &[&Part], is_save: bool)
             });
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
         let again = again || !is_save && event.as_ref().is_some_and(is_behind);
+        let has_trained = |(event, training): (&Event, &Training)| {
+            !key.is_step && training.has_pass_between(event, &part.touch)
+        };
+        let again = again || event.as_ref().zip(training).is_some_and(has_trained);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));
@@ -503,6 +520,10 @@ struct Training {
     ends: Vec<i64>,
     /// Of all files, by start; with each the latest end of all up to it.
     spans: Vec<(i64, i64)>,
+    /// Of all files: first read, last read, bytes, by the first.
+    reads: Vec<(i64, i64, u64)>,
+    /// Bytes of all files.
+    bytes: u64,
 }
 
 /// The part of a sorted list whose keys are from one to another, this one left out.
@@ -513,7 +534,8 @@ fn between<T>(sorted: &[T], from: i64, to: i64, key: impl Fn(&T) -> i64) -> &[T]
 }
 
 impl Training {
-    fn new(visits: &[Visit]) -> Self {
+    fn new(uses: &Uses) -> Self {
+        let visits = &uses.visits;
         let exact = visits.iter().filter(|v| v.is_exact);
         let mut exact: Vec<(i64, i64)> = exact.map(|v| (v.start, v.end)).collect();
         exact.sort_unstable();
@@ -526,7 +548,35 @@ impl Training {
             latest = latest.max(*end);
             *end = latest;
         }
-        Self { exact, ends, spans }
+        let reads = visits.iter().map(|v| (v.start, v.end, v.bytes));
+        let mut reads: Vec<(i64, i64, u64)> = reads.collect();
+        reads.sort_unstable();
+        let files: BTreeSet<u32> = visits.iter().map(|v| v.file).collect();
+        let bytes = saturating_sum(files.iter().map(|file| uses.sizes[*file as usize]));
+        Self {
+            exact,
+            ends,
+            spans,
+            reads,
+            bytes,
+        }
+    }
+
+    /// Whether most of the training data were read between a save and what was written after it, and none during either: who
+    /// trains wrote them, and no thread in the background.
+    fn has_pass_between(&self, save: &Event, next: &Touch) -> bool {
+        let first = |(start, _, _): &(i64, i64, u64)| *start;
+        let goes_on = |from, to| {
+            !between(&self.reads, from, to, first).is_empty()
+                || !between(&self.ends, from, to, |end| *end).is_empty()
+        };
+        let behind = between(&self.reads, save.end, next.start, first).iter();
+        let within = behind.filter(|(_, end, _)| *end <= next.start);
+        let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
+        read > 0
+            && read as f64 >= self.bytes as f64 * WHOLE_SHARE
+            && !goes_on(save.start, save.end)
+            && !goes_on(next.start, next.end)
     }
 
     /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).

@@ -545,9 +545,11 @@ impl Pass<'_> {
             }
             return;
         }
-        // As many passes as opens, where each open read about the file; more than so many are not worth a place each.
+        // As many passes as opens, where each open read about the file; more than so many are not worth a place each. What is
+        // still open goes on: how much of the bytes is of it is not known.
         let is_each_whole = opens > 0 && size > 0 && bytes / opens >= size - size / 4;
-        if opens < 2 || !is_each_whole || opens > 1_000 {
+        let goes_on = (1..opens).contains(&whole.closes);
+        if opens < 2 || !is_each_whole || opens > 1_000 || goes_on {
             self.uses.visits.push(whole);
             return;
         }

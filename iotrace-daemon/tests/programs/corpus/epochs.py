@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 
 from truth import main, read, train, write
 
@@ -55,6 +56,27 @@ def mapped_with_small_index(truth):
             for _ in range(3):
                 sum(memory[at] for at in range(0, len(memory), 4096))
     truth.epochs = None
+
+
+def best_and_last(truth):
+    """Each pass ends with a save, now under the one name and now under the other."""
+    for name in ("best", "last", "best", "last"):
+        passes(truth, 1, FILES)
+        with truth.save():
+            write(f"out/{name}_model.pth", 4, 0.02)
+
+
+def saved_during_passes(truth):
+    """A thread saves two files, with a pause between them, while the data are read again and again."""
+    def body():
+        with truth.save():
+            write("out/model.pth", 6, 0.03)
+            train(0.3)
+            write("out/optimizer.pth", 6, 0.03)
+    saver = threading.Thread(target=body)
+    saver.start()
+    while saver.is_alive():
+        passes(truth, 1, FILES, 0.005)
 
 
 def staged(truth):
@@ -194,6 +216,17 @@ def unknown_read_more_than_asked(truth):
     truth.epochs = None
 
 
+def row_groups(truth):
+    """A reader of tables: the end of each twice, then its groups of rows in random order. Many passes fit into an interval."""
+    for _ in range(3):
+        for path in FILES[:4]:
+            with open(path, "rb", buffering=0) as table:
+                for begin in [(1 << 16) - 8, 15 << 12, *random.sample(range(0, 1 << 16, 1 << 13), 8)]:
+                    os.pread(table.fileno(), 1 << 13, begin)
+        truth.epochs += 1
+        train(0.02)
+
+
 def closed_later(truth):
     """A reader of tables, which reads the end first, some of it twice, and closes a file when the next one is open."""
     before = None
@@ -312,6 +345,7 @@ BEFORE = {
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
     **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
+    **{name: [images] for name in ("best_and_last", "saved_during_passes", "row_groups")},
     "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }

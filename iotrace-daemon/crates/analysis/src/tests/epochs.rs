@@ -309,6 +309,38 @@ fn what_is_closed_in_a_later_interval_was_read_once() {
     assert_eq!(job.analysis().epochs.epochs.len(), 3);
 }
 
+/// A table of 4 MiB whose footer is read once more is read three times, and intervals end where they will.
+#[test]
+fn what_is_open_at_the_end_of_an_interval_goes_on_in_the_next() {
+    use iotrace_model::counters::*;
+    const PASS: u64 = 4 * MIB + (64 << 10);
+    let mut job = Job::new(1_000);
+    job.file("/data/train.parquet", 4 * MIB);
+    job.program(1, 0);
+    let intervals = [
+        (2, 1, PASS + 3 * MIB, (0, 240)),
+        (1, 1, MIB + (64 << 10) + MIB / 2, (260, 490)),
+        (0, 1, PASS - MIB / 2, (510, 600)),
+    ];
+    for (end, (opens, closes, bytes, (from, to))) in [250, 500, 750].into_iter().zip(intervals) {
+        let used = Use {
+            pid: 1,
+            path: "/data/train.parquet",
+            from,
+            to,
+        };
+        let mut read = vec![(READS, 8), (BYTES_READ, bytes), (CLOSES, closes)];
+        if opens > 0 {
+            read.push((OPENS, opens));
+        }
+        job.count(used, &read);
+        job.flush(end);
+    }
+    let found = job.analysis().epochs;
+    let read: Vec<u64> = found.epochs.iter().map(|epoch| epoch.bytes / MIB).collect();
+    assert_eq!(read, [4, 4, 4], "{:?}", found.untold);
+}
+
 #[test]
 fn validation_is_no_part_of_an_epoch() {
     let mut job = Job::new(20_000);

@@ -448,6 +448,7 @@ fn formats_of_data_sets() {
         ("/data/speech/84-121123-0000.flac", "training", "-"),
         ("/data/clips/a.MP4", "training", "-"),
         ("/data/pile/00.jsonl.zst", "training", "-"),
+        ("/data/c4/c4-train.00000-of-01024.json.gz", "training", "-"),
         ("/data/brain/sub-01_T1w.nii.gz", "training", "-"),
     ]);
 }
