@@ -38,33 +38,45 @@ pub fn explain(error: anyhow::Error, asked: bool) -> anyhow::Error {
     }
 }
 
-/// Lets the counting begin, of these processes and their descendants, or of all where none is named.
-pub fn open(pids: &[u32], named: Option<&Path>, sorting: &Sorting) -> anyhow::Result<Source> {
+/// Lets the counting begin, of these processes and their descendants, or of all where none is named; with `latencies`, also
+/// of how long operations take.
+pub fn open(
+    pids: &[u32],
+    named: Option<&Path>,
+    sorting: &Sorting,
+    latencies: bool,
+) -> anyhow::Result<Source> {
     pids.iter().try_for_each(|pid| targets::check(*pid))?;
     let socket = service(named);
     let source = match &socket {
-        Some(socket) => of_service(socket, pids),
-        None => running_service(pids).map_or_else(|| own(pids, sorting), Ok),
+        Some(socket) => of_service(socket, pids, latencies),
+        None => running_service(pids, latencies).map_or_else(|| own(pids, sorting, latencies), Ok),
     };
     source.map_err(|error| explain(error, socket.is_some()))
 }
 
-fn of_service(socket: &Path, pids: &[u32]) -> anyhow::Result<Source> {
-    let record = Record::least(pids.to_vec());
+fn of_service(socket: &Path, pids: &[u32], latencies: bool) -> anyhow::Result<Source> {
+    let record = Record {
+        latencies,
+        ..Record::least(pids.to_vec())
+    };
     Remote::start(socket, record).map(Source::Service)
 }
 
 /// What a service counts already, if one runs: nothing is to be loaded then.
-fn running_service(pids: &[u32]) -> Option<Source> {
+fn running_service(pids: &[u32], latencies: bool) -> Option<Source> {
     let socket = Some(remote::place()).filter(|path| path.exists())?;
-    let source = of_service(&socket, pids);
+    let source = of_service(&socket, pids, latencies);
     source
         .inspect_err(|error| log::debug!("the service at {}: {error:#}", socket.display()))
         .ok()
 }
 
-fn own(pids: &[u32], sorting: &Sorting) -> anyhow::Result<Source> {
-    let options = Options::least();
+fn own(pids: &[u32], sorting: &Sorting, latencies: bool) -> anyhow::Result<Source> {
+    let options = Options {
+        latencies,
+        ..Options::least()
+    };
     let loaded = Loaded::new(&options, &PROGRAMS, sorting.classifier.table())?;
     let Engine {
         mut kernel, drain, ..

@@ -93,7 +93,7 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
     let sorting = Sorting::read(None)?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut source = live::open(&[args.pid], args.socket.as_deref(), &sorting)?;
+    let mut source = live::open(&[args.pid], args.socket.as_deref(), &sorting, false)?;
     let since_unix_ns = host::realtime()?;
     let mut model = Model::default();
     let end = tokio::time::sleep(time);

@@ -1,5 +1,5 @@
-//! Builds the kernel crate and puts its objects into `OUT_DIR`, and the same without DWARF and compressed, which the crate
-//! embeds.
+//! Builds the kernel crate and puts its objects into `OUT_DIR`. The crate embeds a copy of each, compressed and without what
+//! the loader does not read.
 
 use std::env;
 use std::fs;
@@ -7,12 +7,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-#[path = "build/dwarf.rs"]
-mod dwarf;
 #[path = "build/kernel_crate.rs"]
 mod kernel_crate;
 #[path = "build/toolchain.rs"]
 mod toolchain;
+#[path = "build/unread.rs"]
+mod unread;
 
 use kernel_crate::{Machine, OBJECTS, PACKAGE};
 use toolchain::Toolchain;
@@ -98,10 +98,10 @@ fn build_object(
     copied.map_err(|error| format!("cannot copy {}: {error}", object.display()))
 }
 
-/// Writes a compressed copy of an object without DWARF, in the same directory.
+/// Writes a compressed copy of an object, without what the loader does not read, in the same directory.
 fn compress(file: &Path) -> std::io::Result<()> {
     let mut object = fs::read(file)?;
-    dwarf::remove(&mut object);
+    unread::remove(&mut object);
     let compressed = fs::File::create(file.with_added_extension("gz"))?;
     let mut encoder = flate2::write::GzEncoder::new(compressed, flate2::Compression::best());
     encoder.write_all(&object)?;

@@ -30,10 +30,11 @@ const BAR_WIDTH: u16 = 10;
 const WORDS_WIDTH: u16 = 33;
 const CPU_WIDTH: u16 = 6;
 const FETCHED_WIDTH: u16 = 8;
+const LEAST_LATENCY_WIDTH: u16 = 7;
 const LEAST_USER_WIDTH: u16 = 8;
 const MAX_TEXT_WIDTH: u16 = 24;
-/// Room for the name that the columns of CPU time and of the user leave.
-const LEAST_NAME_WIDTH: u16 = 20;
+/// Room for the name that the columns of latencies, of CPU time and of the user leave.
+const LEAST_NAME_WIDTH: u16 = 19;
 /// Room for the name that the other columns and the names of phases leave.
 const COMFORTABLE_NAME_WIDTH: u16 = 40;
 /// Deeper processes of a tree are not indented further.
@@ -62,10 +63,14 @@ impl Columns {
         };
         let user = widest(|line| &line.about.user).max(LEAST_USER_WIDTH);
         let job = widest(|line| &line.about.job);
+        let latencies = lines.iter().map(|line| width_of(&latency(line)));
+        let latency = latencies.max().unwrap_or_default().max(LEAST_LATENCY_WIDTH);
         let has_cpu = is_of_processes && !state.shows_totals;
         let is_by_phase = is_of_processes && state.grouping == Grouping::ByPhase;
-        // What is the most useful comes first.
+        let has_latency = state.has_latencies && is_of_processes && !is_by_phase;
+        // What was asked for comes first, then what is the most useful.
         for (column, width, is_wanted, name_width) in [
+            (Column::Latency, latency, has_latency, LEAST_NAME_WIDTH),
             (Column::Cpu, CPU_WIDTH, has_cpu, LEAST_NAME_WIDTH),
             (Column::User, user, is_of_processes, LEAST_NAME_WIDTH),
             (
@@ -142,6 +147,7 @@ impl Columns {
                 right(number(state, &done, column).unwrap_or_default())
             }
             Column::Fetched => right(bytes(state, line.fetched.unwrap_or_default())),
+            Column::Latency => right(latency(line)),
         })
     }
 
@@ -160,6 +166,7 @@ impl Columns {
                 Column::Fetched => format!("FETCH{rate}"),
                 Column::Operations => format!("OPS{rate}"),
                 Column::Time => if state.shows_totals { "TIME" } else { "TIME%" }.into(),
+                Column::Latency => "P99".into(),
                 Column::Job => "JOB".into(),
                 Column::Name => match state.what {
                     What::Processes => "COMMAND".into(),
@@ -207,11 +214,18 @@ fn number(state: &State, done: &IoTotals, column: Column) -> Option<String> {
         | Column::Cpu
         | Column::Phase
         | Column::Fetched
+        | Column::Latency
         | Column::Job
         | Column::Name => {
             return None;
         }
     })
+}
+
+/// The time that 99 % of the calls of a line took at most.
+fn latency(line: &Line) -> String {
+    let time = line.slowest_percent();
+    time.map_or_else(|| "-".into(), units::duration)
 }
 
 /// Bytes, or bytes per second.

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use iotrace_model::{IoTotals, Model, Process, counters::BYTES_FETCHED, input::ProcessId};
+use iotrace_model::{
+    IoTotals, Model, Process, counters::BYTES_FETCHED, input::ProcessId, latencies::Histogram,
+};
 use iotrace_phases::{
     Classifier,
     context::by_names,
@@ -48,6 +50,8 @@ pub struct Line {
     pub by_phase: ByPhase,
     /// Bytes fetched from storage, page faults included; `None` for a line of one phase, which they are not counted by.
     pub fetched: Option<u64>,
+    /// How long the calls of a process took, if that is counted; empty for a line of one phase or of a file.
+    pub latencies: Histogram,
     /// In a tree: number of its ancestors that are shown.
     pub depth: usize,
 }
@@ -63,6 +67,11 @@ impl Line {
         let phases = self.by_phase.iter().rev();
         let longest = phases.max_by_key(|(_, done)| done.merged_ns);
         longest.map_or(Phase::UNMATCHED, |(phase, _)| *phase)
+    }
+
+    /// The time, nanoseconds, that the slowest hundredth of the calls exceeded; `None` if none were timed.
+    pub fn slowest_percent(&self) -> Option<u64> {
+        (self.latencies.calls() > 0).then(|| self.latencies.percentile(99))
     }
 
     /// The command or the path.
@@ -86,6 +95,7 @@ impl Line {
             path: path.clone(),
             by_phase: ByPhase::from([of_phase]),
             fetched: None,
+            latencies: Histogram::default(),
             depth,
         })
     }
@@ -172,10 +182,15 @@ impl Lines {
                 path: Some(path),
                 by_phase: ByPhase::from([(without_class(sorted.phase(direction)), done)]),
                 fetched: Some(of_file),
+                latencies: Histogram::default(),
                 depth: 0,
             });
         }
-        for (process, of_files) in processes.iter().zip(fetched) {
+        let mut latencies = vec![Histogram::default(); processes.len()];
+        for (process, _, done) in model.latencies().interval() {
+            latencies[process as usize].absorb(done);
+        }
+        for ((process, of_files), latencies) in processes.iter().zip(fetched).zip(latencies) {
             let mut by_phase = ByPhase::new();
             for (code, done) in process.phases.interval() {
                 let phase = without_class(Phase::from_code(code));
@@ -194,6 +209,7 @@ impl Lines {
                     path: None,
                     by_phase,
                     fetched: Some(fetched),
+                    latencies,
                     depth: 0,
                 });
             }
@@ -282,7 +298,9 @@ mod tests {
     use iotrace_common::key::FileId;
     use iotrace_model::{
         counters::{BYTES_READ, Counters, READS},
+        history::Bounds,
         input::Place,
+        latencies::Operations,
     };
     use iotrace_phases::phase::Class;
 
@@ -303,6 +321,7 @@ mod tests {
             path: None,
             by_phase: times.iter().map(done).collect(),
             fetched: Some(0),
+            latencies: Histogram::default(),
             depth: 0,
         }
     }
@@ -405,6 +424,42 @@ mod tests {
             .collect();
         let of_first = vec![(training, 2_000), (Phase::UNMATCHED, 5_000)];
         assert_eq!(lines, [(1, of_first, Some(570)), (2, vec![], Some(9))]);
+    }
+
+    #[test]
+    fn latencies_are_of_the_process_and_of_the_interval() {
+        let mut model = Model::default();
+        let id = |pid| ProcessId { pid, start: pid };
+        let took = |bucket, calls, longest| {
+            let mut histogram = Histogram::default();
+            histogram.add(bucket, calls, longest);
+            histogram
+        };
+        let of = |device| Operations {
+            device,
+            phase: 0,
+            class: 0,
+        };
+        let mut read = Counters::ZERO;
+        read.v[READS] = 1;
+        for pid in [1, 2] {
+            model.add_sorted(id(pid), Place::Overflow, 0, &read);
+        }
+        let longest = |model: &Model| {
+            let users = &mut Users::default();
+            let second = Duration::from_secs(1);
+            let lines = Lines::of(model, Classifier::builtin(), users, second);
+            let of_line = |line: &Line| (line.latencies.calls(), line.latencies.longest());
+            lines.processes.iter().map(of_line).collect::<Vec<_>>()
+        };
+        assert_eq!(longest(&model), [(0, 0), (0, 0)], "none are counted");
+        model.add_latencies(id(2), of(1), &took(60, 98, 700));
+        model.add_latencies(id(2), of(2), &took(90, 2, 9_000));
+        assert_eq!(longest(&model), [(0, 0), (100, 9_000)]);
+        model.settle(Bounds { start: 0, end: 0 });
+        model.add_sorted(id(2), Place::Overflow, 0, &read);
+        model.add_latencies(id(2), of(1), &took(60, 1, 600));
+        assert_eq!(longest(&model), [(1, 600)]);
     }
 
     #[test]

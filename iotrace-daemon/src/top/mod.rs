@@ -72,6 +72,9 @@ pub struct Args {
     /// Show only lines that have this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
+    /// Count how long calls take, which adds 37 ns to each, and show the 99th percentile; recordings made here have them, too.
+    #[arg(long)]
+    latencies: bool,
     /// Rules that come before the built-in ones [default: as of `iotrace record`]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -81,13 +84,14 @@ pub struct Args {
 }
 
 impl Args {
-    /// The options of `iotrace record` for recordings by the same service and rules.
+    /// The options of `iotrace record` for recordings by the same service and rules, of what is shown.
     fn of_recordings(&self) -> Vec<OsString> {
         let options = [("--socket", &self.socket), ("--rules", &self.rules)];
         let given = options
             .into_iter()
             .filter_map(|(name, path)| Some([name.into(), path.clone()?.into()]));
-        given.flatten().collect()
+        let latencies = self.latencies.then(|| "--latencies".into());
+        given.flatten().chain(latencies).collect()
     }
 }
 
@@ -102,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .build()?;
     let done = runtime.block_on(async {
         let sorting = Sorting::read(args.rules.as_deref())?;
-        let source = live::open(&args.pid, args.socket.as_deref(), &sorting)?;
+        let source = live::open(&args.pid, args.socket.as_deref(), &sorting, args.latencies)?;
         let mut top = Top::new(args, source, sorting)?;
         let mut signals = Signals::new()?;
         let mut terminal = take_terminal().context("the terminal cannot be used")?;
@@ -184,6 +188,8 @@ impl Top {
     fn new(args: &Args, source: Source, sorting: Sorting) -> io::Result<Self> {
         let mut model = Model::default();
         model.update_mounts(&host::mountinfo()?);
+        let mut state = State::new(args.files, args.filter.clone());
+        state.has_latencies = args.latencies;
         Ok(Self {
             source,
             sorting,
@@ -191,7 +197,7 @@ impl Top {
             model,
             users: Users::default(),
             cpu: Sampler::default(),
-            state: State::new(args.files, args.filter.clone()),
+            state,
             recorder: Recorder::new(args.of_recordings()),
             interval: args.interval.max(Duration::from_millis(100)),
             looked: Instant::now(),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use iotrace_model::{input::ProcessId, run::CallInFlight};
+use iotrace_model::{input::ProcessId, latencies::Histogram, run::CallInFlight};
 use iotrace_phases::phase::Phase;
 
 use super::{
@@ -46,6 +46,7 @@ pub enum Column {
     Fetched,
     Operations,
     Time,
+    Latency,
     Job,
     Name,
 }
@@ -110,6 +111,8 @@ pub struct State {
     /// Totals since the start are shown, and no rates.
     pub shows_totals: bool,
     pub shows_help: bool,
+    /// How long calls took is counted.
+    pub has_latencies: bool,
     /// The user has quit.
     pub is_over: bool,
     /// The user wants the recording of the selected process to begin, or the one that runs to end.
@@ -163,6 +166,7 @@ impl State {
             typing: false,
             shows_totals: false,
             shows_help: false,
+            has_latencies: false,
             is_over: false,
             is_recording_wanted: false,
             notice: None,
@@ -389,6 +393,7 @@ impl State {
             Column::Fetched => a.fetched.cmp(&b.fetched),
             Column::Operations => of_a.operations.cmp(&of_b.operations),
             Column::Time => of_a.merged_ns.cmp(&of_b.merged_ns),
+            Column::Latency => a.slowest_percent().cmp(&b.slowest_percent()),
             Column::Job => a.about.job.cmp(&b.about.job),
             Column::Name => a.name().cmp(b.name()),
         }
@@ -404,6 +409,7 @@ impl Totals {
             let sum = sum.or_insert_with(|| Line {
                 by_phase: ByPhase::new(),
                 fetched: Some(0),
+                latencies: Histogram::default(),
                 ..line.clone()
             });
             // A program that was executed since has another command.
@@ -411,6 +417,7 @@ impl Totals {
             lines::add(&mut sum.by_phase, &line.by_phase);
             let fetched = sum.fetched.zip(line.fetched);
             sum.fetched = fetched.map(|(sum, more)| sum.saturating_add(more));
+            sum.latencies.absorb(&line.latencies);
         }
         if self.sums.len() > SUMS {
             let times = self.sums.values().map(|line| line.done().ns);
@@ -478,6 +485,7 @@ pub mod tests {
             path: None,
             by_phase: by_phase.iter().map(done).collect(),
             fetched: Some(by_phase.iter().map(|(_, read, _)| read / 2).sum()),
+            latencies: Histogram::default(),
             depth: 0,
         }
     }

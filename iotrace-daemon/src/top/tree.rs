@@ -51,6 +51,8 @@ pub fn order(lines: Vec<Line>) -> Vec<Line> {
 mod tests {
     use std::rc::Rc;
 
+    use iotrace_model::latencies::Histogram;
+
     use super::{super::lines::About, *};
 
     fn line(pid: u32, ancestors: &[u32]) -> Line {
@@ -64,6 +66,7 @@ mod tests {
             path: None,
             by_phase: [].into(),
             fetched: None,
+            latencies: Histogram::default(),
             depth: 0,
         }
     }

@@ -188,6 +188,7 @@ fn draw_help(frame: &mut Frame<'_>) {
         ),
         ("", letters.as_str()),
         ("TIME%", "time in calls; overlap in a phase counted once"),
+        ("P99", "with --latencies: 99 % of calls took at most this"),
     ];
     let columns = columns.map(|(name, text)| entry(name, text));
     let text: Vec<Text> = keys.chain([Text::default()]).chain(columns).collect();
@@ -285,6 +286,54 @@ mod tests {
         let found: Vec<&str> = find(&screen, "COMMAND").split_whitespace().collect();
         assert_eq!(found, titles.collect::<Vec<_>>());
         assert!(screen[49].contains("q quit"), "{screen:#?}");
+    }
+
+    #[test]
+    fn latencies_have_a_column_if_they_are_counted() {
+        let done = [(Phase::Training, 1, 900_000_000)];
+        let timed = |pid, times: &[(u8, u64, u64)]| {
+            let mut line = line(pid, &done, named(&format!("process {pid}")));
+            for (bucket, calls, longest) in times {
+                line.latencies.add(*bucket, *calls, *longest);
+            }
+            line
+        };
+        let fast = || timed(10, &[(60, 990, 4_000), (90, 10, 9_000_000)]);
+        let slow = || timed(11, &[(60, 98, 4_000), (200, 2, 9_000_000)]);
+        for columns in [80, 120, 200] {
+            let mut state = State::new(false, String::new());
+            take(&mut state, second(vec![fast(), slow(), timed(12, &[])]));
+            let before = screen_of(&mut state, columns, 24);
+            assert!(!find(&before, "COMMAND").contains("P99"), "{before:#?}");
+            state.has_latencies = true;
+            for shows_totals in [false, true] {
+                state.shows_totals = shows_totals;
+                let screen = screen_of(&mut state, columns, 24);
+                let titles: Vec<&str> = find(&screen, "COMMAND").split_whitespace().collect();
+                let at = titles.iter().position(|title| *title == "P99");
+                let after = titles.iter().position(|title| title.starts_with("TIME"));
+                assert_eq!(at, after.map(|place| place + 1), "{screen:#?}");
+                assert!(
+                    find(&screen, "process 11").contains(" 9.00 ms "),
+                    "{screen:#?}"
+                );
+                assert!(find(&screen, "process 10").contains(" µs "), "{screen:#?}");
+                assert!(
+                    find(&screen, "process 12").contains("- process 12"),
+                    "{screen:#?}"
+                );
+            }
+            state.shows_totals = false;
+            let screen = screen_of(&mut state, columns, 24);
+            let y = screen.iter().position(|line| line.contains("P99")).unwrap();
+            let (left, _) = screen[y].split_once("P99").unwrap();
+            state.click(left.chars().count() as u16, y as u16);
+            let pids: Vec<u32> = state.lines().iter().map(|line| line.process.pid).collect();
+            assert_eq!(pids, [11, 10, 12], "sorted at {columns}");
+            state.group(Grouping::ByPhase);
+            let screen = screen_of(&mut state, columns, 24);
+            assert!(!find(&screen, "COMMAND").contains("P99"), "{screen:#?}");
+        }
     }
 
     #[test]

@@ -178,6 +178,25 @@ fn shows_a_users_processes_and_files_by_phase() {
 }
 
 #[test]
+fn the_service_counts_how_long_calls_of_a_user_took() {
+    let service = Service::start(&[]);
+    let home = service.home(USER);
+    let script = "while :; do cat /etc/passwd > copy; sleep 0.05; done";
+    let busy = Process::shell(USER, home.path(), script);
+    let iotrace = service.iotrace.to_str().unwrap();
+    let socket = service.socket.to_str().unwrap();
+    let top = [iotrace, "top", "--socket", socket, "--latencies"];
+    let terminal = Terminal::new(USER, &service, &top);
+    terminal.until("latencies", |lines| {
+        let commands = ["ns", "µs", "ms"].map(|unit| format!("{unit} cat /etc"));
+        has(lines, &["P99 COMMAND"]) && commands.iter().any(|text| has(lines, &[text]))
+    });
+    terminal.press("q");
+    terminal.until_ended();
+    drop(busy);
+}
+
+#[test]
 fn root_sees_every_process() {
     let service = Service::start(&[]);
     let home = service.home(USER);

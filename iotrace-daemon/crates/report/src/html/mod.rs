@@ -17,6 +17,7 @@ use std::{
 };
 
 use data::Data;
+use flate2::read::GzDecoder;
 use serde::Serialize;
 pub use tables::{Cell, PageSection, PageTable, Part};
 
@@ -24,43 +25,45 @@ use super::Report;
 
 const PAGE: &str = include_str!("page/page.html");
 
-const STYLES: [&str; 2] = [
-    include_str!("vendor/uplot/uPlot.min.css"),
-    include_str!("page/style.css"),
-];
+/// A script or style as the build script compressed it.
+macro_rules! embedded {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz"))
+    };
+}
+
+const STYLES: [&[u8]; 2] = [embedded!("uPlot.min.css"), embedded!("style.css")];
 
 /// In the order of their dependencies.
-const SCRIPTS: [&str; 11] = [
-    include_str!("vendor/uplot/uPlot.iife.min.js"),
-    include_str!("page/format.js"),
-    include_str!("page/dom.js"),
-    include_str!("page/timeline.js"),
-    include_str!("page/heatmap.js"),
-    include_str!("page/sections.js"),
-    include_str!("page/tree.js"),
-    include_str!("page/treemap.js"),
-    include_str!("page/files.js"),
-    SHELL,
-    include_str!("page/main.js"),
+const SCRIPTS: [&[u8]; 11] = [
+    embedded!("uPlot.iife.min.js"),
+    embedded!("format.js"),
+    embedded!("dom.js"),
+    embedded!("timeline.js"),
+    embedded!("heatmap.js"),
+    embedded!("sections.js"),
+    embedded!("tree.js"),
+    embedded!("treemap.js"),
+    embedded!("files.js"),
+    embedded!("shell.js"),
+    embedded!("main.js"),
 ];
 
 /// Those of a comparison of runs.
-const COMPARISON_SCRIPTS: [&str; 5] = [
-    include_str!("page/format.js"),
-    include_str!("page/dom.js"),
-    include_str!("page/sections.js"),
-    SHELL,
-    include_str!("page/comparison.js"),
+const COMPARISON_SCRIPTS: [&[u8]; 5] = [
+    embedded!("format.js"),
+    embedded!("dom.js"),
+    embedded!("sections.js"),
+    embedded!("shell.js"),
+    embedded!("comparison.js"),
 ];
-
-const SHELL: &str = include_str!("page/shell.js");
 
 /// Writes the report as a page. `complete` is whether the recorder ended well.
 pub fn html(report: &Report<'_>, complete: bool, out: impl Write) -> io::Result<()> {
     page(&Data::new(report, complete), &SCRIPTS, out)
 }
 
-fn page(data: &impl Serialize, scripts: &[&str], out: impl Write) -> io::Result<()> {
+fn page(data: &impl Serialize, scripts: &[&[u8]], out: impl Write) -> io::Result<()> {
     let nonce = nonce()?;
     let mut out = BufWriter::with_capacity(1 << 16, out);
     // Every other piece is a name: the page has no other `@`.
@@ -76,9 +79,11 @@ fn page(data: &impl Serialize, scripts: &[&str], out: impl Write) -> io::Result<
     out.flush()
 }
 
-fn elements(tag: &str, contents: &[&str], nonce: &str, out: &mut impl Write) -> io::Result<()> {
+fn elements(tag: &str, contents: &[&[u8]], nonce: &str, out: &mut impl Write) -> io::Result<()> {
     for content in contents {
-        writeln!(out, "<{tag} nonce=\"{nonce}\">\n{content}</{tag}>")?;
+        writeln!(out, "<{tag} nonce=\"{nonce}\">")?;
+        io::copy(&mut GzDecoder::new(*content), out)?;
+        writeln!(out, "</{tag}>")?;
     }
     Ok(())
 }
@@ -136,9 +141,11 @@ mod tests {
         let names: Vec<_> = PAGE.split('@').skip(1).step_by(2).collect();
         assert_eq!(names, ["NONCE", "NONCE", "STYLES", "DATA", "SCRIPTS"]);
         for content in STYLES {
+            let content = io::read_to_string(GzDecoder::new(content)).unwrap();
             assert!(!content.contains("</style") && !content.contains("url("));
         }
         for content in SCRIPTS.into_iter().chain(COMPARISON_SCRIPTS) {
+            let content = io::read_to_string(GzDecoder::new(content)).unwrap();
             assert!(!content.contains("</script") && !content.contains("<!--"));
         }
     }

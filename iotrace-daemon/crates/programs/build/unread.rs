@@ -1,4 +1,5 @@
-//! Takes DWARF out of an object: the kernel and the loader know types and lines by BTF, and it is three quarters of the object.
+//! Takes out of an object what the loader does not read: DWARF, which is three quarters of it, as the kernel and the loader know
+//! types and lines by BTF; and the relocations of BTF, whose offsets the loader takes as they are.
 
 use std::ops::Range;
 
@@ -14,17 +15,18 @@ const LENGTH_OFFSET: usize = 32;
 /// Offset of the byte that is 1 if the file is little endian.
 const ENDIAN_OFFSET: usize = 5;
 
-/// Empties the sections of DWARF and their relocations. What they held becomes zeros, which compress to nothing.
+/// Empties the sections of DWARF, and the relocations of these and of BTF. What they held becomes zeros, which compress to
+/// nothing.
 pub(crate) fn remove(object: &mut [u8]) {
     let sections = number(object, SECTIONS_OFFSET, 8);
     let header = |index: usize| sections + index * SECTION_BYTES;
     let names = content(object, header(number(object, NAMES_INDEX, 2))).start;
     for index in 0..number(object, SECTION_COUNT, 2) {
         let name = names + number(object, header(index) + NAME_OFFSET, 4);
-        let is_dwarf = [&b".debug_"[..], b".rel.debug_"]
+        let is_unread = [&b".debug_"[..], b".rel.debug_", b".rel.BTF"]
             .iter()
             .any(|prefix| object[name..].starts_with(prefix));
-        if is_dwarf {
+        if is_unread {
             let content = content(object, header(index));
             object[content].fill(0);
             // A section of no kind, which readers pass by.
