@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use crate::{cmd, run};
@@ -23,8 +23,6 @@ pub struct Target {
     compiler: &'static str,
     /// Links it, where cargo would not find it.
     linker: Option<&'static str>,
-    /// The program has fewer bytes, if a limit is set.
-    max_bytes: Option<u64>,
 }
 
 /// The first is the one whose program runs here.
@@ -34,14 +32,12 @@ pub const TARGETS: [Target; 2] = [
         triple: "x86_64-unknown-linux-musl",
         compiler: "gcc",
         linker: None,
-        max_bytes: Some(15 << 20),
     },
     Target {
         arch: "aarch64",
         triple: "aarch64-unknown-linux-musl",
         compiler: "aarch64-linux-gnu-gcc",
         linker: Some("aarch64-linux-gnu-gcc"),
-        max_bytes: None,
     },
 ];
 
@@ -76,29 +72,7 @@ fn build(target: &Target) -> Result<PathBuf> {
     flags.push_str(" -C link-arg=-Wl,-z,pack-relative-relocs");
     cargo.env("RUSTFLAGS", flags);
     cmd::run(&mut cargo)?;
-    let program = directory.join(target.triple).join(PROFILE).join("iotrace");
-    target.require_small(&program)?;
-    Ok(program)
-}
-
-impl Target {
-    /// Fails if the program is not below the limit of this target.
-    pub fn require_small(&self, program: &Path) -> Result<()> {
-        let Some(max) = self.max_bytes else {
-            return Ok(());
-        };
-        let file = fs::metadata(program);
-        let bytes = file
-            .with_context(|| format!("cannot read {}", program.display()))?
-            .len();
-        ensure!(
-            bytes < max,
-            "{} has {bytes} bytes, and must have less than {max}: `nm --size-sort` of a build with \
-             CARGO_PROFILE_SHIPPED_STRIP=none shows what takes them",
-            program.display()
-        );
-        Ok(())
-    }
+    Ok(directory.join(target.triple).join(PROFILE).join("iotrace"))
 }
 
 /// Makes an archive of each program, the list of what is in them, and the checksums of all.

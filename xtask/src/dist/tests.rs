@@ -252,19 +252,6 @@ fn an_archive_has_what_a_user_needs_and_its_checksum() {
     assert!(named("tempfile").is_none(), "only tests use it");
 }
 
-#[test]
-fn a_static_program_that_is_too_large_is_refused() {
-    let scratch = Scratch::new("size");
-    let program = scratch.0.join("iotrace");
-    let file = fs::File::create(&program).unwrap();
-    let [target, _] = &archive::TARGETS;
-    file.set_len((15 << 20) - 1).unwrap();
-    target.require_small(&program).unwrap();
-    file.set_len(15 << 20).unwrap();
-    let said = target.require_small(&program).unwrap_err().to_string();
-    assert!(said.contains("has 15728640 bytes"), "{said}");
-}
-
 /// The wheel needs nothing: its callbacks work on stand-ins of the frameworks, which call them as these do, and a stand-in of the
 /// library sees ranges that end in order.
 fn the_wheel_can_be_used(wheel: &Path) {
