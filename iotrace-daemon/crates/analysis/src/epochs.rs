@@ -11,14 +11,18 @@ use std::{
 };
 
 use super::{
-    page_cache, preparation,
+    page_cache,
+    passes::{
+        FileReads, Jumps, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts, passes, read_in_jumps,
+        shares, whole_number,
+    },
+    preparation,
     ranks::strangers,
-    uses::{Uses, Visit, still_open},
+    uses::{Uses, Visit},
 };
-use iotrace_common::op;
 use iotrace_model::{
     Model,
-    counters::{BYTES_READ, MMAPS, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum},
+    counters::{BYTES_READ, MMAPS, saturating_add, saturating_sum},
     groups::Groups,
     paths::parent,
     run::Run,
@@ -28,20 +32,6 @@ use iotrace_phases::{
     phase::{Direction, Phase},
 };
 
-/// Share of the bytes of a file, and of all files, that a complete pass may lack.
-pub(crate) const TOLERATED_SHARE: f64 = 0.05;
-/// Share of the bytes of a file from which on it counts as read whole.
-pub const WHOLE_SHARE: f64 = 0.75;
-/// Share of the bytes of a file from which on a part is no sample.
-const MIN_PART_SHARE: f64 = 0.25;
-/// Share of the reads that go back from which on a file is read in random order.
-const MIN_BACKWARD_SHARE: f64 = 0.2;
-/// Share of a file by which each of several passes over it may be longer or shorter than the file, by its header and footer.
-const MAX_EXCESS: f64 = 0.1;
-/// Maximum distance of what was read at random from a number of whole passes.
-const MAX_DISTANCE: f64 = 0.2;
-/// Maximum number of passes over one file in an interval; a file with more is not a data set.
-const MAX_PASSES: f64 = 10_000.0;
 /// Maximum number of passes among which the place of one over some files is looked for.
 const MAX_PLACES: u32 = 64;
 /// Minimum number of files in a pass whose order is meaningful.
@@ -138,24 +128,6 @@ pub struct Epochs {
     pub knows_cache: bool,
 }
 
-/// One file's reads in one rank.
-struct FileReads<'a> {
-    visits: Vec<&'a Visit>,
-    size: u64,
-}
-
-/// A pass over one file.
-struct Pass {
-    number: u32,
-    start: i64,
-    end: i64,
-    bytes: f64,
-    fetched: f64,
-    read_ns: f64,
-    process: u32,
-    is_exact: bool,
-}
-
 /// Finds the epochs.
 pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs {
     let mut visits: Vec<&Visit> = uses.visits.iter().collect();
@@ -199,10 +171,11 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
         );
         return found;
     }
-    let random = read_at_random(model);
-    let at_random = files
-        .iter()
-        .filter(|reads| random.contains(&reads[0].file) && !are_whole_passes(reads, size(reads)));
+    let jumped = read_in_jumps(model);
+    let at_random = files.iter().filter(|reads| {
+        let is_random = jumped.get(&reads[0].file) == Some(&Jumps::Random);
+        is_random && whole_number(reads, size(reads)).is_none()
+    });
     if saturating_sum(at_random.map(|reads| size(&reads))) > found.bytes / 2 {
         found.untold = Some(
             "the files were read in random order, and not in whole passes: some parts may have been read again and again",
@@ -213,10 +186,9 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
         .collect();
-    let of_all = files.iter().map(|reads| FileReads {
-        visits: reads.to_vec(),
-        size: uses.sizes[reads[0].file as usize],
-    });
+    let of_all = files
+        .iter()
+        .map(|reads| FileReads::new(reads.to_vec(), size(&reads), &jumped));
     let shared = Sum::of(&of_all.collect::<Vec<_>>());
     // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
     let is_copied = ranks.len() > 1
@@ -227,13 +199,12 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
         return found;
     }
     found.copies = ranks.len() as u32;
+    let (jumped, ranks) = (&jumped, &ranks);
     let of_ranks = files.iter().flat_map(|reads| {
-        ranks.iter().map(|rank| {
+        ranks.iter().map(move |rank| {
             let of_rank = |visit: &&Visit| groups.of(visit.process) == *rank;
-            FileReads {
-                visits: reads.iter().copied().filter(of_rank).collect(),
-                size: uses.sizes[reads[0].file as usize],
-            }
+            let visits = reads.iter().copied().filter(of_rank).collect();
+            FileReads::new(visits, size(&reads), jumped)
         })
     });
     Sum::of(&of_ranks.collect::<Vec<_>>()).finish(model, &mut found);
@@ -311,122 +282,6 @@ fn are_copies(files: &[&[&Visit]], uses: &Uses, groups: &Groups, ranks: usize) -
     };
     let copied = files.iter().filter(is_copied).count();
     copied as f64 >= files.len() as f64 * (1.0 - TOLERATED_SHARE)
-}
-
-/// How often each visit passed over its file; at most so often as is worth a place each.
-///
-/// A header is read twice, a footer left out: what one process read of the file from an open to its close, over however
-/// many intervals, passed over it once if it was about the file, and over a file that it opened several times so often as it
-/// read about the whole of it.
-fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
-    let mut shares: Vec<f64> = visits.iter().map(|visit| share(visit, size)).collect();
-    for chain in chains(visits) {
-        let total: f64 = chain.iter().map(|index| shares[*index]).sum();
-        let opens: u64 = saturating_sum(chain.iter().map(|index| visits[*index].opens));
-        if let Some(passes) = whole_number(total, opens) {
-            let factor = passes / total;
-            chain.iter().for_each(|index| shares[*index] *= factor);
-        }
-    }
-    shares
-}
-
-/// How often a file was passed over that was opened so often, where what was read of it is `total` times its size.
-fn whole_number(total: f64, opens: u64) -> Option<f64> {
-    let opens = opens as f64;
-    let nearest = total.round().clamp(1.0, opens);
-    if (total - nearest).abs() <= (nearest * MAX_EXCESS).min(MAX_DISTANCE) {
-        return Some(nearest);
-    }
-    (WHOLE_SHARE..1.5)
-        .contains(&(total / opens))
-        .then_some(opens)
-}
-
-/// How often a visit read as many bytes as its file has; at most so often as is worth a place each.
-fn share(visit: &Visit, size: u64) -> f64 {
-    let share = match size {
-        0 => 1.0,
-        _ => visit.bytes as f64 / size as f64,
-    };
-    share.min(MAX_PASSES)
-}
-
-/// What a process read of a file from an open, or several, to the last close: visits, by index.
-fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
-    let mut chains = Vec::new();
-    // By process: the visits since an open, and how many opens are not closed.
-    let mut begun: HashMap<u32, (Vec<usize>, u64)> = HashMap::new();
-    for (index, visit) in visits.iter().enumerate() {
-        let (chain, open) = begun.entry(visit.process).or_default();
-        if chain.is_empty() && visit.opens == 0 {
-            continue;
-        }
-        chain.push(index);
-        *open = still_open(*open, visit.opens, visit.closes);
-        if *open == 0 {
-            chains.push(std::mem::take(chain));
-        }
-    }
-    chains
-}
-
-/// Whether a process opened a file several times and read an equal part of it each time: the same part, as some columns of a
-/// table, or the next.
-fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
-    let mut parts: HashMap<u32, Vec<f64>> = HashMap::new();
-    let opened_once = |chain: &Vec<usize>| visits[chain[0]].opens == 1;
-    for chain in chains(visits).into_iter().filter(opened_once) {
-        let part = chain.iter().map(|index| share(visits[*index], size)).sum();
-        parts
-            .entry(visits[chain[0]].process)
-            .or_default()
-            .push(part);
-    }
-    let are_equal = |parts: &Vec<f64>| {
-        let (least, most) = parts
-            .iter()
-            .fold((f64::MAX, 0.0_f64), |(least, most), part| {
-                (least.min(*part), most.max(*part))
-            });
-        parts.len() > 1
-            && least >= MIN_PART_SHARE
-            && most < WHOLE_SHARE
-            && most - least <= TOLERATED_SHARE
-    };
-    parts.values().any(are_equal)
-}
-
-/// Files that were read in random order, by index.
-fn read_at_random(model: &Model) -> BTreeSet<u32> {
-    let mut reads: BTreeMap<u32, [u64; 3]> = BTreeMap::new();
-    for row in model.rows() {
-        let total = row.cell.total();
-        let calls = [
-            total.calls(op::is_read),
-            total.v[SEQUENTIAL_READS],
-            total.v[OPENS],
-        ];
-        let of_file = reads.entry(row.file).or_default();
-        for (sum, value) in of_file.iter_mut().zip(calls) {
-            saturating_add(sum, value);
-        }
-    }
-    // Of the first read after an open it is not known what it follows. Without sequential reads the order was not measured.
-    let is_random = |[all, sequential, opens]: &[u64; 3]| {
-        let backward = all.saturating_sub(*sequential).saturating_sub(*opens);
-        *sequential > 0 && backward as f64 >= *all as f64 * MIN_BACKWARD_SHARE
-    };
-    let random = reads.into_iter().filter(|(_, calls)| is_random(calls));
-    random.map(|(file, _)| file).collect()
-}
-
-/// Whether what was read of a file is about the file a number of times, or less than it. A reader of HDF5 reads more than it is
-/// asked for, and samples may be drawn more than once.
-fn are_whole_passes(visits: &[&Visit], size: u64) -> bool {
-    let passes: f64 = shares(visits, size).iter().sum();
-    let distance = (passes - passes.round()).abs();
-    passes <= 1.0 || distance <= (passes * TOLERATED_SHARE).min(MAX_DISTANCE)
 }
 
 /// What a number of passes over files sums up to.
@@ -620,84 +475,6 @@ impl Sum {
             });
         }
     }
-}
-
-/// Start and end of each whole pass over a file, nanoseconds since the start of the run. `visits`: all of the file, by their
-/// start.
-pub fn whole_passes(visits: &[&Visit], size: u64) -> Vec<(i64, i64)> {
-    let reads = FileReads {
-        visits: visits.to_vec(),
-        size,
-    };
-    let mut by_number: BTreeMap<u32, (f64, i64, i64)> = BTreeMap::new();
-    for pass in passes(&reads) {
-        let known = by_number.entry(pass.number);
-        let (bytes, start, end) = known.or_insert((0.0, pass.start, pass.end));
-        *bytes += pass.bytes;
-        *start = pass.start.min(*start);
-        *end = pass.end.max(*end);
-    }
-    let whole = by_number.into_values();
-    let whole = whole.filter(|(bytes, _, _)| *bytes >= size as f64 * WHOLE_SHARE);
-    whole.map(|(_, start, end)| (start, end)).collect()
-}
-
-/// The passes over one file, in parts: one visit may end one pass and begin the next.
-fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
-    let mut passes = Vec::new();
-    let mut done = 0.0_f64;
-    let shares = shares(&reads.visits, reads.size);
-    for (visit, share) in reads.visits.iter().zip(shares) {
-        let end = done + share;
-        // What begins with an open may be the next pass where nearly all was read before; what goes on is not.
-        let slack = if visit.opens > 0 {
-            TOLERATED_SHARE
-        } else {
-            1e-9
-        };
-        let first = (done + slack).floor();
-        let last = (end - TOLERATED_SHARE).floor().max(first);
-        let span = (visit.end - visit.start) as f64;
-        let mut number = first;
-        // What the first pass fetched the next one finds in the page cache.
-        let mut fetched = visit.fetched as f64;
-        while number <= last {
-            // The part of the visit that is of this pass.
-            let from = if number == first { done } else { number };
-            let to = if number == last { end } else { number + 1.0 };
-            let part = if share > 0.0 {
-                (to - from) / share
-            } else {
-                1.0
-            };
-            let at = |moment: f64| {
-                visit.start + (span * (moment - done) / share.max(f64::MIN_POSITIVE)) as i64
-            };
-            let ahead = if number == last {
-                fetched
-            } else {
-                fetched.min(visit.bytes as f64 * part)
-            };
-            fetched -= ahead;
-            passes.push(Pass {
-                number: number as u32,
-                start: if number == first {
-                    visit.start
-                } else {
-                    at(from)
-                },
-                end: if number == last { visit.end } else { at(to) },
-                bytes: visit.bytes as f64 * part,
-                fetched: ahead,
-                read_ns: visit.read_ns as f64 * part,
-                process: visit.process,
-                is_exact: visit.is_exact && first == last,
-            });
-            number += 1.0;
-        }
-        done = end;
-    }
-    passes
 }
 
 /// Files that each process visited, by when.

@@ -18,6 +18,7 @@ pub mod merged;
 mod naming;
 pub mod page_cache;
 pub mod part;
+mod passes;
 pub mod phases;
 mod preparation;
 mod ranks;

@@ -4,10 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    epochs::{
-        Order, TOLERATED_SHARE, Visited, WHOLE_SHARE, is_of_evaluation, order_of, sort_visits,
-    },
+    epochs::{Order, Visited, is_of_evaluation, order_of, sort_visits},
     naming::is_description,
+    passes::{TOLERATED_SHARE, WHOLE_SHARE},
     saves::MAX_DESCRIPTION_BYTES,
     uses::{Uses, Visit},
 };

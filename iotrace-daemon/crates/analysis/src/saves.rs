@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     durable::{Durability, Written},
-    epochs::WHOLE_SHARE,
     naming::{Key, is_description, key},
+    passes::WHOLE_SHARE,
     uses::{Touch, Uses, still_open},
 };
 use iotrace_model::{

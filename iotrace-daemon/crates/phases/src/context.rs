@@ -9,11 +9,14 @@ use super::{
     Classifier,
     copies::Copies,
     dfa::Verdict,
+    made_once,
     phase::{Class, Direction, Phase},
 };
 use iotrace_model::{
     File, Model,
-    counters::{BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE},
+    counters::{
+        BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS,
+    },
     groups::Groups,
 };
 
@@ -29,7 +32,8 @@ const MIN_FAMILY_FILES: usize = 16;
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// One rank, workers included, read it at least twice over, as epochs do, and this run did not write it.
+    /// One rank, workers included, read it at least twice over, as epochs do, and this run did not write it; or this run wrote
+    /// it once and then read it again and again.
     ReadAgain,
     /// Many of its kind in its directory were read: a sample per file.
     Family,
@@ -126,7 +130,7 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     let mut sorted: Vec<Sorted> = (0..model.file_count() as u32)
         .map(|index| by_names(model, classifier, &model.file(index)))
         .collect();
-    let found = Ambiguous::of(&sorted, classifier).reasons(model);
+    let found = Ambiguous::of(&sorted, classifier).reasons(model, copies);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
     }
@@ -155,7 +159,7 @@ fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
         let total = row.cell.total();
         let (process, file) = (row.process, row.file);
         let [read, written] = &mut ends[file as usize];
-        if total.v[BYTES_READ] > 0 {
+        if is_read(&total) {
             let is_copied = copies.are_all_reads(process, file);
             read.any = true;
             read.other |= !is_copied;
@@ -190,6 +194,11 @@ fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
     }
 }
 
+/// Whether a process read or mapped a file, and did not store to the mapping.
+fn is_read(total: &Counters) -> bool {
+    total.v[BYTES_READ] > 0 || total.v[MMAPS] > 0 && total.v[MAPPED_BYTES_DIRTIED] == 0
+}
+
 /// Files that were taken for saves of weights, and whose reads are of data.
 fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
     let rules = classifier.rules().all();
@@ -200,7 +209,7 @@ fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSe
     };
     let guessed: Vec<bool> = sorted.iter().map(is_guess).collect();
     let rows = model.rows().iter().filter(|row| guessed[row.file as usize]);
-    rows.filter(|row| row.cell.total().v[BYTES_READ] > 0)
+    rows.filter(|row| is_read(&row.cell.total()))
         .map(|row| row.file)
         .collect()
 }
@@ -240,7 +249,7 @@ impl Ambiguous {
         }
     }
 
-    fn reasons(&self, model: &Model) -> HashMap<u32, Reason> {
+    fn reasons(&self, model: &Model, copies: &Copies) -> HashMap<u32, Reason> {
         let mut reasons = HashMap::new();
         if self.weights.is_empty() && self.data.is_empty() {
             return reasons;
@@ -270,6 +279,13 @@ impl Ambiguous {
         reasons.extend(saved.map(|file| (file, Reason::SavedHere)));
         for sample in samples(model, &written) {
             reasons.remove(&sample);
+        }
+        for file in made_once::data(model, copies, &written) {
+            if self.data.contains(&file) {
+                reasons.remove(&file);
+            } else {
+                reasons.insert(file, Reason::ReadAgain);
+            }
         }
         let read: HashSet<u32> = read.into_keys().map(|(file, _)| file).collect();
         for file in families(model, read.iter().copied()).flatten() {

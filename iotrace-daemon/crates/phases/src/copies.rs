@@ -3,8 +3,8 @@
 //! sendfile, copy_file_range and splice name both files, so such a copy is known. One by read(2) and write(2) is inferred:
 //! a process read as many bytes from one file as it wrote to another at that time. A copy of a checkpoint to another tier
 //! is no save, reading its source is no load, and data that are staged are not trained on. Neither is it a load where a
-//! process reads back what it wrote itself, to verify it or because the format needs it, nor where a fork made since or another
-//! program does: a checksum, an archive, an upload.
+//! process reads back or maps what it wrote itself, to verify it or because the format needs it, nor where a fork made since or
+//! another program does: a checksum, an archive, an upload.
 
 mod piped;
 mod sources;
@@ -67,6 +67,7 @@ struct Amounts {
     transfer_reads: u64,
     transfer_writes: u64,
     writes: u64,
+    mmaps: u64,
     first_operation: u64,
     last_operation: u64,
 }
@@ -80,6 +81,7 @@ impl From<&Counters> for Amounts {
             transfer_reads: v[TRANSFER_READS],
             transfer_writes: v[TRANSFER_WRITES],
             writes: v[WRITES],
+            mmaps: v[MMAPS],
             first_operation: v[FIRST_OPERATION],
             last_operation: v[LAST_OPERATION],
         }
@@ -95,7 +97,7 @@ pub struct Copies {
     /// Processes and files whose reads, or writes, are all of copies.
     read: HashSet<(u32, u32)>,
     written: HashSet<(u32, u32)>,
-    /// Uses that read what their own process, its parent before the fork, or another program had written before, by their first span.
+    /// Uses that read or mapped what their own process, its parent before the fork, or another program had written before, by their first span.
     read_back: HashSet<u32>,
     /// Processes and files that were read so, and otherwise only to be copied.
     only_read_back: HashSet<(u32, u32)>,
@@ -138,12 +140,12 @@ impl Copies {
         self.read.contains(&(process, file))
     }
 
-    /// Whether the use of a file that begins with this span read back what the process itself, or another program, had written.
+    /// Whether the use of a file that begins with this span read or mapped what the process itself, or another program, had written.
     pub fn is_read_back(&self, span: u32) -> bool {
         self.read_back.contains(&span)
     }
 
-    /// Whether all that a process read of a file was read back so, or copied.
+    /// Whether all that a process read or mapped of a file was read back so, or copied.
     pub fn is_only_read_back(&self, process: u32, file: u32) -> bool {
         self.only_read_back.contains(&(process, file))
     }
@@ -267,7 +269,7 @@ impl Copies {
         }
     }
 
-    /// Finds uses that read what had been written before by the same process, by its parent before it was forked, or by another
+    /// Finds uses that read or mapped what had been written before by the same process, by its parent before it was forked, or by another
     /// program alone: a checksum, an archive and an upload load nothing.
     fn find_read_backs(&mut self, model: &Model, clock: Clock, uses: &[Use]) {
         let process = |index: u32| &model.processes()[index as usize];
@@ -310,7 +312,8 @@ impl Copies {
                 || writers.get(&one.file).is_some_and(is_of_others)
         };
         let mut rows: HashMap<(u32, u32), bool> = HashMap::new();
-        for one in uses.iter().filter(|one| one.amounts.bytes_read > 0) {
+        let is_read = |one: &&Use| one.amounts.bytes_read > 0 || one.amounts.mmaps > 0;
+        for one in uses.iter().filter(is_read) {
             let is_back = is_back(one);
             if is_back {
                 self.read_back.insert(one.pieces[0]);

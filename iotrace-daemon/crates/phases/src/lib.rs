@@ -11,6 +11,7 @@ pub mod context;
 pub mod copies;
 pub mod dfa;
 pub mod glob;
+mod made_once;
 pub mod path_glob;
 pub mod phase;
 pub mod rules;

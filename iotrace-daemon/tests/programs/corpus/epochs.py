@@ -157,6 +157,43 @@ def tokenized(truth):
     passes(truth, 3, ["data/train.bin"])
 
 
+def encode_once():
+    """Under a name that may be a model's."""
+    with open("corpus_ids.bin", "wb", buffering=0) as data:
+        for path in TEXTS:
+            with open(path, "rb") as text:
+                data.write(text.read()[::2])
+    train(0.2)
+
+
+def encoded_under_any_name(truth):
+    """Read batch by batch."""
+    encode_once()
+    for _ in range(3):
+        with open("corpus_ids.bin", "rb", buffering=0) as data:
+            while data.read(1 << 16):
+                train(0.01)
+        truth.epochs += 1
+        train(0.05)
+
+
+def mapped_under_any_name(truth):
+    """For each batch anew."""
+    encode_once()
+    for _ in range(20):
+        with open("corpus_ids.bin", "rb") as data:
+            with mmap.mmap(data.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+                sum(memory[random.randrange(len(memory))] for _ in range(50))
+        train(0.01)
+    truth.epochs = None
+
+
+def arrays_of_any_name(truth):
+    """Read as a whole in each epoch."""
+    write("arrays/0.npz", 4)
+    passes(truth, 18, ["arrays/0.npz"], pause=0.03)
+
+
 def tokenized_in_workers(truth):
     os.makedirs("shards")
     children = []
@@ -204,6 +241,39 @@ def records(truth, size):
                 os.pread(data.fileno(), size, begin)
             truth.epochs += 1
             train(0.1)
+
+
+def headers(path):
+    """Where the members of an archive begin, and their sizes."""
+    with tarfile.open(path) as archive:
+        return [(path, member.offset_data, member.size) for member in archive if member.isfile()]
+
+
+def indexed_then_in_random_order(truth):
+    """The headers of an archive are read before its members, and a little more than these."""
+    members = headers("data.tar")
+    with open("data.tar", "rb", buffering=0) as data:
+        for _ in range(3):
+            random.shuffle(members)
+            for _, begin, size in members:
+                os.pread(data.fileno(), size + 1024, begin)
+            truth.epochs += 1
+            train(0.4)
+
+
+def indexed_then_in_order(truth):
+    headers("data.tar")
+    train(0.4)
+    passes(truth, 3, ["data.tar"], pause=0.4)
+
+
+def unknown_indexed_with_small_members(truth):
+    """Reading the headers reads about all."""
+    records(truth, 2048)
+    with open("data/train.bin", "rb", buffering=0) as data:
+        for begin in range(0, 5 << 20, 4096):
+            os.pread(data.fileno(), 3000, begin)
+    truth.epochs = None
 
 
 def records_in_random_order(truth):
@@ -327,8 +397,8 @@ def texts():
     prepare(TEXTS, 1 << 18)
 
 
-def archive():
-    images()
+def archive(size=1 << 16):
+    prepare(FILES, size)
     with tarfile.open("data.tar", "w") as archive:
         archive.add("data")
     shutil.rmtree("data")
@@ -344,8 +414,11 @@ BEFORE = {
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
+    **{name: [lambda: archive(36 << 10)] for name in ("indexed_then_in_random_order", "indexed_then_in_order")},
+    **{name: [texts] for name in ("encoded_under_any_name", "mapped_under_any_name")},
     **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
     **{name: [images] for name in ("best_and_last", "saved_during_passes", "row_groups")},
+    "unknown_indexed_with_small_members": [one_large],
     "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }

@@ -62,12 +62,52 @@ def shards(truth):
             read(f"model/model-0000{shard}-of-00003.safetensors")
 
 
+MAP = """
+import mmap
+with open("{}", "rb") as file:
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+        sum(memory[at] for at in range(0, len(memory), 4096))
+"""
+
+
 def mapped(truth):
     train()
     with truth.load():
-        with open("model/model.safetensors", "rb") as file:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
-                sum(memory[at] for at in range(0, len(memory), 4096))
+        exec(MAP.format("model/model.safetensors"), {})
+
+
+def mapped_back(truth):
+    """Goes on with the best model of the same run."""
+    for step in (1, 2):
+        with truth.save():
+            write(f"out/checkpoint-{step}/model.safetensors", 4, 0.02)
+        train()
+    exec(MAP.format("out/checkpoint-1/model.safetensors"), {})
+
+
+def mapped_by_another(truth):
+    with truth.save():
+        write("out/checkpoint-1/model.safetensors", 4, 0.02)
+    train()
+    with truth.load():
+        subprocess.run([sys.executable, "-c", MAP.format("out/checkpoint-1/model.safetensors")], check=True)
+    truth.loads[0] = None  # its interpreter's start is no part of it
+
+
+def loaded_again_and_again(truth):
+    """A model of any name, after each save and several times after the last one."""
+    for _ in range(3):
+        with truth.save():
+            write("out/weights_a.bin", 4, 0.02)
+        train(0.2)
+        read("out/weights_a.bin")
+        train(0.2)
+    with truth.save():
+        write("best/weights_b.bin", 4, 0.02)
+    for _ in range(4):
+        train(0.2)
+        exec(MAP.format("best/weights_b.bin"), {})
+        read("best/weights_b.bin")
 
 
 def evaluated_by_another(truth):

@@ -6,9 +6,8 @@ use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, largest, seconds, thresholds::*,
 };
 use crate::{
-    epochs::{
-        Epoch, MAPPED, Order, WHOLE_SHARE, is_named_for_evaluation, is_of_evaluation, whole_passes,
-    },
+    epochs::{Epoch, MAPPED, Order, is_named_for_evaluation, is_of_evaluation},
+    passes::{WHOLE_SHARE, whole_passes},
     uses::{Visit, extent},
 };
 use iotrace_common::diag;

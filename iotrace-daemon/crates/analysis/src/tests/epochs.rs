@@ -286,6 +286,49 @@ fn random_reads_that_are_no_whole_passes_have_no_epochs() {
     }
 }
 
+/// Reads of a file of 100 MiB, an open each: bytes, calls, and how many of them began where the one before ended.
+/// When the passes over it begin, in milliseconds.
+fn opens(parts: &[(u64, u64, u64)]) -> Vec<i64> {
+    use iotrace_model::counters::*;
+    let mut job = Job::new(60_000);
+    job.file("/data/shard.tar", 100 * MIB);
+    job.program(1, 0);
+    for (index, (bytes, reads, consecutive)) in (0..).zip(parts) {
+        let used = Use {
+            pid: 1,
+            path: "/data/shard.tar",
+            from: index * 5_000,
+            to: index * 5_000 + 4_900,
+        };
+        let counted = [
+            (OPENS, 1),
+            (CLOSES, 1),
+            (READS, *reads),
+            (SEQUENTIAL_READS, *reads),
+            (CONSECUTIVE_READS, *consecutive),
+            (BYTES_READ, bytes * MIB),
+        ];
+        job.count(used, &counted);
+        job.flush((index + 1) * 5_000);
+    }
+    let epochs = job.analysis().epochs.epochs;
+    epochs.iter().map(|epoch| ms(epoch.start)).collect()
+}
+
+#[test]
+fn headers_that_are_read_before_the_members_are_no_epoch() {
+    let pass = (100, 25, 25);
+    assert_eq!(
+        opens(&[(14, 100, 0), pass, pass, pass]),
+        [0, 10_000, 15_000]
+    );
+    // A part that is read in one go may have been trained on, and so may all of it.
+    assert_eq!(opens(&[(14, 100, 99), pass, pass, pass]).len(), 4);
+    assert_eq!(opens(&[(97, 100, 0), pass, pass]), [0, 5_000, 10_000]);
+    // What is read last was the begin of a pass, if more is read than headers are.
+    assert_eq!(opens(&[pass, pass, (30, 8, 7)]).len(), 3);
+}
+
 #[test]
 fn what_is_closed_in_a_later_interval_was_read_once() {
     use iotrace_model::counters::*;

@@ -11,7 +11,7 @@ use crate::{
 };
 use iotrace_model::{
     Model,
-    counters::{BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, OPENS, READS, WRITES},
+    counters::*,
     input::{Place, ProcessId},
     run::Clock,
 };
@@ -155,4 +155,73 @@ fn an_h5_file_that_this_run_saved_is_a_load_where_it_is_read_back() {
     assert_eq!(files[0].phase(Direction::Read), Phase::Restore);
     assert_eq!(files[0].phase(Direction::Write), Phase::Checkpoint);
     assert_eq!(files[1].phase(Direction::Read), Phase::Training);
+}
+
+/// Phases of the reads and the writes of a file of 1 MiB that one process used so: when, in milliseconds, whether it wrote, read or
+/// mapped it, and how long.
+fn phases_of(path: &str, uses: &[(u64, char, u64)]) -> [Phase; 2] {
+    const MS: u64 = 1_000_000;
+    let mut model = Model::with_spans();
+    let (process, id) = (ProcessId { pid: 1, start: 1 }, file(1));
+    model.event(named(id, path, 0));
+    for (number, (at, what, length)) in (1..).zip(uses) {
+        let mut counters = Counters::ZERO;
+        let v = &mut counters.v;
+        let (first, last) = (at * MS, (at + length) * MS);
+        v[OPENS] = 1;
+        (v[FIRST_OPERATION], v[LAST_OPERATION]) = (first, last);
+        match what {
+            'w' => {
+                (v[WRITES], v[BYTES_WRITTEN], v[MAX_BYTE_WRITTEN]) = (1, SIZE, SIZE - 1);
+                (v[FIRST_WRITE], v[LAST_WRITE]) = (first, last);
+            }
+            'r' => {
+                (v[READS], v[BYTES_READ], v[MAX_BYTE_READ]) = (1, SIZE, SIZE - 1);
+                (v[FIRST_READ], v[LAST_READ]) = (first, last);
+            }
+            _ => v[MMAPS] = 1,
+        }
+        model.add(process, Place::File(id), &counters);
+        model.add_span(process, id, number, &counters);
+    }
+    let copies = Copies::of(&model, Clock::default());
+    let sorted = sort(&model, Classifier::builtin(), &copies);
+    Direction::ALL.map(|direction| sorted[0].phase(direction))
+}
+
+#[test]
+fn what_is_written_once_and_then_read_slowly_or_many_times_is_data() {
+    let data = [Phase::Training, Phase::Other(Some(Class::Cache))];
+    let model = [Phase::UNMATCHED, Phase::Checkpoint];
+    let uses = |what, count: u64, length| -> Vec<(u64, char, u64)> {
+        let used = (1..=count).map(|index| (index * 1_000, what, length));
+        [(0, 'w', 100)].into_iter().chain(used).collect()
+    };
+    // How often, milliseconds of each time.
+    for (what, count, length, phases) in [
+        ('r', 3, 800, data),
+        ('r', 2, 800, model),
+        ('r', 15, 100, model),
+        ('r', 16, 100, data),
+        ('m', 15, 800, model),
+        ('m', 16, 100, data),
+    ] {
+        let uses = uses(what, count, length);
+        let found = phases_of("/x/ids.bin", &uses);
+        assert_eq!(found, phases, "{what} {count} {length}");
+        // What may have been saved as a model of another kind, and what is saved again, is a model.
+        assert_eq!(phases_of("/x/ids.pt", &uses), model, "{what} {count}");
+        let again = [uses, vec![(20_000, 'w', 100)]].concat();
+        assert_eq!(phases_of("/x/ids.bin", &again), model, "{what} {count}");
+    }
+    assert_eq!(phases_of("/x/x.npz", &uses('r', 16, 100)), data);
+    assert_eq!(phases_of("/x/x.npz", &uses('r', 4, 100)), model);
+}
+
+#[test]
+fn what_is_mapped_by_its_writer_is_no_load() {
+    let mapped = |uses: &[(u64, char, u64)]| phases_of("/x/model.safetensors", uses)[0];
+    assert_eq!(mapped(&[(0, 'm', 1)]), Phase::Restore);
+    assert_eq!(mapped(&[(0, 'w', 1), (500, 'm', 1)]), Phase::UNMATCHED);
+    assert_eq!(mapped(&[(0, 'm', 1), (500, 'w', 1)]), Phase::Restore);
 }
