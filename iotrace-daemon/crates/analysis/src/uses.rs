@@ -514,11 +514,14 @@ impl Pass<'_> {
             .first_of([v[LAST_READ], v[LAST_OPERATION], 0])
             .max(start);
         let size = self.uses.sizes[file as usize];
-        // The open that wrote the file is none of those that read it.
-        let opens = v[OPENS] - u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
-        // A close before the first open ends the use before.
-        let is_closed_before =
-            opens > 0 && (1..v[FIRST_OPEN]).contains(&v[FIRST_CLOSE]) && v[CLOSES] > 0;
+        // The open that wrote the file is none of those that read it, nor is its close.
+        let of_writer = u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
+        let opens = v[OPENS] - of_writer;
+        let closes = v[CLOSES].saturating_sub(of_writer);
+        let is_before_open = |moment: u64| opens > 0 && (1..v[FIRST_OPEN]).contains(&moment);
+        let has_rest = is_before_open(v[FIRST_READ]);
+        // A close before the first open ends the use before, whose last reads are not here.
+        let is_closed_before = is_before_open(v[FIRST_CLOSE]) && closes > 0 && !has_rest;
         let whole = Visit {
             file,
             process,
@@ -528,7 +531,7 @@ impl Pass<'_> {
             fetched: counters.fetched_by_reads(),
             read_ns: v[READ_NS],
             opens,
-            closes: v[CLOSES] - u64::from(is_closed_before),
+            closes: closes - u64::from(is_closed_before),
             is_exact: opens <= 1,
         };
         if is_closed_before {
@@ -545,11 +548,11 @@ impl Pass<'_> {
             }
             return;
         }
-        // As many passes as opens, where each open read about the file; more than so many are not worth a place each. What is
-        // still open goes on: how much of the bytes is of it is not known.
+        // As many passes as opens, where each open read about the file; more than so many are not worth a place each. How much
+        // is of a use that began before, or goes on, is not known.
         let is_each_whole = opens > 0 && size > 0 && bytes / opens >= size - size / 4;
         let goes_on = (1..opens).contains(&whole.closes);
-        if opens < 2 || !is_each_whole || opens > 1_000 || goes_on {
+        if opens < 2 || !is_each_whole || opens > 1_000 || has_rest || goes_on {
             self.uses.visits.push(whole);
             return;
         }

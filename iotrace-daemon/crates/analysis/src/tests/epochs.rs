@@ -384,6 +384,38 @@ fn what_is_open_at_the_end_of_an_interval_goes_on_in_the_next() {
     assert_eq!(read, [4, 4, 4], "{:?}", found.untold);
 }
 
+/// The first pass begins in the interval in which the file is written, and each lasts longer than an interval.
+#[test]
+fn the_close_of_the_writer_ends_no_pass() {
+    use iotrace_model::counters::*;
+    let mut job = Job::new(1_000);
+    job.file("/data/train.tar", 10 * MIB);
+    job.program(1, 0);
+    let intervals = [(10, 2, 1, 8), (0, 1, 1, 8), (0, 1, 1, 8), (0, 0, 1, 6)];
+    for (index, (written, opens, closes, read)) in intervals.into_iter().enumerate() {
+        let from = index as u64 * 250;
+        let used = Use {
+            pid: 1,
+            path: "/data/train.tar",
+            from,
+            to: from + 240,
+        };
+        let values = [
+            (OPENS, opens),
+            (WRITES, written),
+            (BYTES_WRITTEN, written * MIB),
+            (READS, read),
+            (BYTES_READ, read * MIB),
+            (CLOSES, closes),
+        ];
+        job.count(used, &values);
+        job.flush(from + 250);
+    }
+    let found = job.analysis().epochs;
+    let read: Vec<u64> = found.epochs.iter().map(|epoch| epoch.bytes / MIB).collect();
+    assert_eq!(read, [10, 10, 10], "{:?}", found.untold);
+}
+
 #[test]
 fn validation_is_no_part_of_an_epoch() {
     let mut job = Job::new(20_000);
