@@ -124,10 +124,9 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
     let time_unix_ns = host::realtime()?;
     let heads = source.in_flight();
     let take = |taken: Taken| {
-        taken
-            .batch()
-            .into_iter()
-            .for_each(|batch| batch.apply(&mut model))
+        if let Some(batch) = taken.batch() {
+            batch.apply(&mut model);
+        }
     };
     let (losses, _, lost) = source.end(take, |_| ()).await?;
     if let Some(lost) = lost {

@@ -319,10 +319,11 @@ impl Trace {
         let take = |taken: Taken| match is_writing {
             true => left.push(taken),
             // The last step ends with the run.
-            false => taken
-                .batch()
-                .into_iter()
-                .for_each(|batch| enter(batch, &mut self.operations, &mut session.model)),
+            false => {
+                if let Some(batch) = taken.batch() {
+                    enter(batch, &mut self.operations, &mut session.model);
+                }
+            }
         };
         let turn = |what| session.ending.turn(what);
         let ended = self.source.end(take, turn).await;
@@ -389,10 +390,10 @@ struct Pace {
 
 impl Pace {
     /// Time for each entry.
-    const PER_ENTRY: Duration = Duration::from_micros(500);
+    const TIME_PER_ENTRY: Duration = Duration::from_micros(500);
     /// Time that may be owed before a step gets longer: a program that opens thousands of files at its start is to have short
     /// steps behind them.
-    const CREDIT: Duration = Duration::from_secs(5);
+    const MAX_OWED: Duration = Duration::from_secs(5);
 
     fn new(now: Instant) -> Self {
         Self {
@@ -401,13 +402,13 @@ impl Pace {
         }
     }
 
-    /// How long the next step lasts at least, after a drain with so many entries.
+    /// The minimum length of the next step, after a drain that took this many entries.
     fn after(&mut self, entries: u64, now: Instant) -> Duration {
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
         let passed = now - self.since;
-        self.owed = self.owed.saturating_sub(passed) + Self::PER_ENTRY * entries;
+        self.owed = self.owed.saturating_sub(passed) + Self::TIME_PER_ENTRY * entries;
         self.since = now;
-        self.owed.saturating_sub(Self::CREDIT)
+        self.owed.saturating_sub(Self::MAX_OWED)
     }
 }
 

@@ -28,8 +28,8 @@ const COLUMN_SECONDS: f64 = 0.05;
 const MAX_REACH_SECONDS: f64 = 0.35;
 
 /// How long a disk does not write.
-const FROZEN: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(60);
+const FROZEN_TIME: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Bars: from when to when, seconds since the start of the run.
 type Bars = Vec<(f64, f64)>;
 
@@ -208,12 +208,12 @@ fn bursts_while_the_disk_of_the_recording_does_not_write() {
     let iotrace = Iotrace::record().flush("100ms").recording(&recording);
     let recorded = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + MAX_WAIT;
             while !part.exists() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let _frozen = Frozen::new(&disk.place);
-            std::thread::sleep(FROZEN);
+            std::thread::sleep(FROZEN_TIME);
         });
         Recorded::new("bursts", &dir, iotrace)
     });

@@ -382,11 +382,12 @@ fn rounds(
                     || bytes.saturating_add(before) > size.saturating_add(size / SMALL_PART_RATIO)
             });
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
-        let again = again || !is_save && event.as_ref().is_some_and(is_behind);
         let has_trained = |(event, training): (&Event, &Training)| {
             !key.is_step && training.has_pass_between(event, &part.touch)
         };
-        let again = again || event.as_ref().zip(training).is_some_and(has_trained);
+        let again = again
+            || !is_save && event.as_ref().is_some_and(is_behind)
+            || event.as_ref().zip(training).is_some_and(has_trained);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));

@@ -548,8 +548,8 @@ impl Pass<'_> {
             }
             return;
         }
-        // As many passes as opens, where each open read about the file; more than so many are not worth a place each. How much
-        // is of a use that began before, or goes on, is not known.
+        // One pass for each open, if an open read about the whole file. The bytes of a use that began before the interval, or
+        // goes on after it, cannot be told from the others. Above 1,000 opens each pass would be too short to have a time.
         let is_each_whole = opens > 0 && size > 0 && bytes / opens >= size - size / 4;
         let goes_on = (1..opens).contains(&whole.closes);
         if opens < 2 || !is_each_whole || opens > 1_000 || has_rest || goes_on {

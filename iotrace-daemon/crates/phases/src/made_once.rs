@@ -6,10 +6,10 @@ use crate::copies::Copies;
 use iotrace_model::{Model, counters::*};
 
 /// Endings of files without a structure of their own, which hold encoded text or arrays as well as weights.
-const ENDINGS: [&[u8]; 2] = [b".bin", b".npz"];
+const AMBIGUOUS_ENDINGS: [&[u8]; 2] = [b".bin", b".npz"];
 /// How often a process reads the whole file, or opens and maps it, from which on it is data: a model is loaded again a few times,
 /// to go on with the best one and to try it.
-const MANY: u64 = 16;
+const MIN_QUICK_PASSES: u64 = 16;
 /// How often a process reads the whole file from which on it is data if it hardly does anything else meanwhile.
 const MIN_SLOW_PASSES: u64 = 3;
 /// Of the size of a file the part, as a divisor, that a pass may lack, or that may be written twice.
@@ -40,12 +40,15 @@ struct Reader {
     last_read: u64,
 }
 
-/// Of these files, which this run wrote, those that it wrote once, and that one process then read or mapped as data are: many times,
-/// or three times and slowly, batch by batch. A model is read all at once, and is saved anew before it is loaded many times.
+/// Finds data among the files that this run wrote: a data file is written once, and then one process reads or maps it 16 times,
+/// or reads it slowly three times, one batch after the other. A model is loaded in one go, and the run saves it again before it
+/// has loaded it that often.
 pub(crate) fn data(model: &Model, copies: &Copies, written: &HashSet<u32>) -> Vec<u32> {
     let is_chosen = |file: &u32| {
         let path = model.file(*file).path;
-        ENDINGS.iter().any(|ending| path.ends_with(ending))
+        AMBIGUOUS_ENDINGS
+            .iter()
+            .any(|ending| path.ends_with(ending))
     };
     let chosen = written.iter().filter(|file| is_chosen(file));
     let mut made: HashMap<u32, Made> = chosen.map(|file| (*file, Made::default())).collect();
@@ -124,8 +127,8 @@ impl Reader {
     fn reads_data(&self, pass: u64) -> bool {
         let is_slow = self.reading_ns > 0
             && self.reading_ns >= self.last_read.saturating_sub(self.first_read) / 2;
-        self.maps >= MANY
-            || self.bytes >= pass.saturating_mul(MANY)
+        self.maps >= MIN_QUICK_PASSES
+            || self.bytes >= pass.saturating_mul(MIN_QUICK_PASSES)
             || is_slow && self.bytes >= pass.saturating_mul(MIN_SLOW_PASSES)
     }
 }
