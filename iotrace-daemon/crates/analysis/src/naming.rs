@@ -13,6 +13,13 @@ pub struct Key {
     pub is_step: bool,
 }
 
+impl Key {
+    /// Whether the directory is that of one step.
+    pub fn has_own_directory(&self) -> bool {
+        self.is_step && self.number.is_none()
+    }
+}
+
 /// Words that name a step where a number follows, with or without one of `-_=.` between.
 const STEP_WORDS: [&str; 14] = [
     "checkpoint",

@@ -24,6 +24,9 @@ pub const MAX_STEP_PAUSE_NS: i64 = 60 * SECOND;
 pub const MAX_PAUSE_NS: i64 = 10 * SECOND;
 /// Files without a step (`latest`, `checkpoint`) belong to the step saved at most this long before or after them.
 const MAX_DISTANCE_NS: i64 = 2 * SECOND;
+/// A file in a step's own directory that is written again after such a pause, or a quarter of the save's time so far, belongs
+/// to the same save: manifests of small models.
+const AT_ONCE_NS: i64 = SECOND / 50;
 /// A file, or a write of it, is small compared with one that has this many times its bytes.
 const SMALL_PART_RATIO: u64 = 16;
 /// Maximum size of a file that describes a model and is not one itself.
@@ -381,6 +384,11 @@ fn rounds(
                     || of != file
                     || bytes.saturating_add(before) > size.saturating_add(size / SMALL_PART_RATIO)
             });
+        let is_at_once = |event: &Event| {
+            let pause = part.touch.start - event.end;
+            key.has_own_directory() && pause <= AT_ONCE_NS.max((event.end - event.start) / 4)
+        };
+        let again = again && !event.as_ref().is_some_and(is_at_once);
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
         let has_trained = |(event, training): (&Event, &Training)| {
             !key.is_step && training.has_pass_between(event, &part.touch)

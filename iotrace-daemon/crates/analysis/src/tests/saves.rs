@@ -142,6 +142,25 @@ fn orbax_the_renamed_directory_is_the_step() {
 }
 
 #[test]
+fn a_manifest_of_a_small_model_is_written_again_within_the_save() {
+    let manifest = "/out/100/default/manifest.ocdbt";
+    let data = "/out/100/default/ocdbt.process_0/d/337f564439414ae2c0eb9233d6ffa5ee";
+    let mut job = Job::new(60_000);
+    job.write(used(1, manifest, 1_000, 1_010), MIB, 0);
+    job.write(used(1, data, 1_005, 1_030), MIB, 0);
+    job.write(used(1, manifest, 1_031, 1_040), MIB, 0);
+    assert_eq!(saves(&job), [(1_000, 1_040, 2, 3 * MIB)]);
+    // The same step may be saved again, and a file without a directory of its own is.
+    job.flush(1_500);
+    job.write(used(1, manifest, 2_000, 2_010), MIB, 0);
+    assert_eq!(saves(&job).len(), 2);
+    let mut job = Job::new(60_000);
+    job.write(used(1, "/out/model-100.pt", 1_000, 1_010), MIB, 0);
+    job.write(used(1, "/out/model-100.pt", 1_011, 1_020), MIB, 0);
+    assert_eq!(saves(&job).len(), 2);
+}
+
+#[test]
 fn lightning_a_checkpoint_that_is_renamed_over_the_last_is_a_new_save() {
     let mut job = Job::new(60_000);
     for (index, from) in [1_000, 2_000, 3_000].into_iter().enumerate() {
