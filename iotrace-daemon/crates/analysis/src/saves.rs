@@ -154,6 +154,7 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let training = Training::new(uses);
     let mut events = group(model, uses, &parts, Some(&training));
     attach(model, uses, &mut events);
+    events = together(model, uses, events, &training);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
@@ -473,6 +474,33 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
     events.sort_by_key(|event| (event.start, event.end));
 }
 
+/// Puts saves without a step into one that a process wrote one at once behind the other, into different directories, while no
+/// training data were read: Keras saves a model, and the state from which it resumes.
+fn together(model: &Model, uses: &Uses, events: Vec<Event>, training: &Training<'_>) -> Vec<Event> {
+    let mut joined: Vec<Event> = Vec::new();
+    for event in events {
+        let paths = |event: &Event| -> BTreeSet<Vec<u8>> {
+            let files = event.files.iter();
+            files.map(|file| uses.path(model, *file).to_vec()).collect()
+        };
+        let is_one = |last: &Event| {
+            let pause = event.start - last.end;
+            !last.is_step
+                && !event.is_step
+                && (0..=AT_ONCE_NS).contains(&pause)
+                && last.processes == event.processes
+                && last.directory != event.directory
+                && training.is_idle(last.end, event.start)
+                && paths(last).is_disjoint(&paths(&event))
+        };
+        match joined.last_mut() {
+            Some(last) if is_one(last) => last.absorb(event),
+            _ => joined.push(event),
+        }
+    }
+    joined
+}
+
 /// Whether an event without a step is a save of its own after the last step, as the export of the trained model is: it is not
 /// small, and it began after a pause that is longer than the save of the step took.
 fn is_export(event: &Event, last: &Event) -> bool {
@@ -593,6 +621,11 @@ impl<'a> Training<'a> {
                 bytes: saturating_sum(sizes),
             }
         })
+    }
+
+    /// Whether no training file can have been read from one moment to another.
+    fn is_idle(&self, from: i64, to: i64) -> bool {
+        self.longest_gap(from, to).0 >= to - from
     }
 
     /// Whether most of the training data were read between a save and what was written after it, and none during either: who

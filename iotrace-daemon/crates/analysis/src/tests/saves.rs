@@ -195,6 +195,28 @@ fn keras_a_file_written_over_in_place_is_as_many_saves() {
 }
 
 #[test]
+fn keras_a_model_and_the_state_to_resume_from_are_one_save() {
+    let (model, state) = ("/out/model.keras", "/out/backup/latest.weights.h5");
+    let mut job = Job::new(60_000);
+    for from in [1_000, 2_000] {
+        job.write(used(1, model, from, from + 200), 4 * MIB, 0);
+        job.write(used(1, state, from + 205, from + 400), 4 * MIB, 0);
+        job.flush(from + 500);
+    }
+    assert_eq!(
+        saves(&job),
+        [(1_000, 1_400, 2, 8 * MIB), (2_000, 2_400, 2, 8 * MIB)]
+    );
+    // What another process writes, or after a pause in which there may be a step, is another save.
+    job.write(used(1, model, 3_000, 3_200), 4 * MIB, 0);
+    job.write(used(2, state, 3_205, 3_400), 4 * MIB, 0);
+    job.flush(3_500);
+    job.write(used(1, model, 4_000, 4_200), 4 * MIB, 0);
+    job.write(used(1, state, 4_300, 4_400), 4 * MIB, 0);
+    assert_eq!(saves(&job).len(), 6);
+}
+
+#[test]
 fn a_save_that_lasts_over_flushes_is_one() {
     let mut job = Job::new(60_000);
     let parts = [
