@@ -58,8 +58,7 @@ fn added() -> Result<BTreeMap<&'static str, String>> {
 
 /// Copies the tree, adds one of each kind, writes what is generated, and tests the copy.
 pub fn task() -> Result<()> {
-    let target = target_dir()?;
-    let copy = target.join("adding");
+    let copy = target_dir()?.join("adding");
     let mut git = cmd::command("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
     let mut texts = BTreeMap::new();
@@ -82,7 +81,10 @@ pub fn task() -> Result<()> {
     }
     let test = |args: &str, variables: &[(&str, &str)]| {
         let mut cargo = cmd::cargo();
-        cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
+        // Of its own: cargo would take what it built of the copy for the tree's.
+        cargo
+            .current_dir(&copy)
+            .env("CARGO_TARGET_DIR", copy.join("target"));
         cargo.args(["test", "--locked", "--no-fail-fast"]);
         cmd::run(cargo.args(args.split(' ')).envs(variables.iter().copied()))
     };
