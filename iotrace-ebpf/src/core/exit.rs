@@ -144,7 +144,7 @@ fn finish(thread: &mut Thread, result: i64) {
 #[inline(always)]
 pub fn data<const NAME: bool>(thread: &mut Thread, bytes: u64) {
     oplog::access(thread, bytes as i64);
-    waits::used(thread);
+    waits::used(thread, bytes);
     let io = account::entry::<NAME>(thread);
     if io.is_null() {
         account::lost_bytes(bytes);
@@ -175,7 +175,7 @@ checked_once! {
             op::UNLINK => path::unlinked(thread),
             op::MMAP => {
                 pages::iotrace_mapped(thread);
-                waits::used(thread);
+                waits::used(thread, u64::MAX);
             }
             // The file may be gone by now: it was named when the call began.
             _ => {}

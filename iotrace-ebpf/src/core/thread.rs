@@ -91,8 +91,8 @@ pub struct Thread {
     pub place: u32,
     /// Phase of the file opened last.
     pub opened_phase: u32,
-    /// Not 0: it has read training data ([`crate::platform::waits`]).
-    pub reads_data: u32,
+    /// Bytes that it has read of what may be training data ([`crate::features::waits`]).
+    pub data_bytes: u32,
     /// The call's words among those of all processes ([`crate::merged::global`]).
     pub joined: Joined,
     /// The cells of either kind that it used last, within their generation ([`crate::core::cells`]).
@@ -192,7 +192,7 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     // What stands here may be of the thread that had this place before.
     phase::forget(thread);
     (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
-    thread.reads_data = 0;
+    thread.data_bytes = 0;
     thread.verdict = epoch << VERDICT_BITS | verdict;
     waits::follow(task, verdict);
     verdict != 0

@@ -38,6 +38,8 @@ use crate::{
 
 /// `PF_KTHREAD`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
+/// So many bytes of files that no rule matches are data, bytes: compilers read what they wrote for the GPU.
+const DATA_BYTES: u32 = 16 << 20;
 /// A waker that comes so shortly before the switch, nanoseconds, woke the thread while it was on its way off the CPU.
 const JUST_BEFORE_NS: u64 = 50_000;
 
@@ -118,17 +120,19 @@ pub fn born(parent: Address, child: Address, kept: u32) {
     }
 }
 
-/// The running thread has moved data, or mapped a file: whether it reads what is trained on.
+/// The running thread has moved `bytes` of data, or mapped so many of a file: whether it reads what is trained on.
 #[inline(always)]
-pub fn used(thread: &mut Thread) {
+pub fn used(thread: &mut Thread, bytes: u64) {
     let is_kept = WAITS.is_set() && thread.verdict & kept::WAITS != 0;
     if !is_kept || thread.op() != op::MMAP && !op::is_read(thread.op()) {
         return;
     }
-    let phase = thread.key.io.phase_code();
-    if phase == code::TRAINING || phase == code::UNMATCHED {
-        thread.reads_data = 1;
-    }
+    let bytes = match thread.key.io.phase_code() {
+        code::TRAINING => DATA_BYTES,
+        code::UNMATCHED => bytes.min(u64::from(DATA_BYTES)) as u32,
+        _ => 0,
+    };
+    thread.data_bytes = DATA_BYTES.min(thread.data_bytes + bytes);
 }
 
 /// A waiter of which nothing is known yet.
@@ -270,7 +274,8 @@ fn is_in_operation(thread: *const Thread) -> bool {
 #[inline(always)]
 fn reads_data(thread: *const Thread) -> bool {
     // SAFETY: null, or a map value.
-    !thread.is_null() && unsafe { (*thread).reads_data != 0 || (*thread).asynchronous != 0 }
+    !thread.is_null()
+        && unsafe { (*thread).data_bytes >= DATA_BYTES || (*thread).asynchronous != 0 }
 }
 
 /// Number of the system call that a task is in, [`NO_CALL`], and the state of its thread, null if it has none.

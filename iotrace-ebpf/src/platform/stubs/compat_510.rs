@@ -138,5 +138,5 @@ pub mod waits {
     pub fn born(_parent: Address, _child: Address, _kept: u32) {}
 
     #[inline(always)]
-    pub fn used(_thread: &mut Thread) {}
+    pub fn used(_thread: &mut Thread, _bytes: u64) {}
 }

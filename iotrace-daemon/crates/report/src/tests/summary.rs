@@ -92,7 +92,7 @@ fn the_verdict_of_waits_fits_the_screen() {
             model.add_waited(&Waited {
                 process,
                 leaf,
-                by: None,
+                by: (leaf == Leaf::Computing).then_some(process),
                 file: None,
                 phase: 0,
                 ns,
