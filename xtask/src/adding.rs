@@ -31,8 +31,8 @@ impl Kind {
 
 /// The files that have one of each kind, with their new texts.
 fn added() -> Result<BTreeMap<&'static str, String>> {
-    for Kind { name, most, .. } in KINDS.iter().filter(|kind| kind.files().len() > kind.most) {
-        bail!("{name} takes more than {most} files");
+    if let Some(kind) = KINDS.iter().find(|kind| kind.files().len() > kind.most) {
+        bail!("{} takes more than {} files", kind.name, kind.most);
     }
     let mut texts = BTreeMap::new();
     for Edit { file, after, text } in KINDS.iter().flat_map(|kind| kind.edits) {
