@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod adding;
 mod bench;
 mod build;
 mod ci;
@@ -101,6 +102,8 @@ enum Task {
     Samples,
     /// Check the format, the word list, the lints (kernel crate too) and the dependencies.
     Lint,
+    /// Add something of each kind to a copy of the tree, and test that nothing else must be edited.
+    Adding,
     /// Do all that the continuous integration does: lint and test.
     Ci,
 }
@@ -134,6 +137,7 @@ fn run(task: Task) -> Result<()> {
         Task::Soak(options) => soak::task(&options),
         Task::Samples => samples::task(),
         Task::Lint => lint::task(),
+        Task::Adding => adding::task(),
         Task::Ci => ci::task(),
     }
 }

@@ -12,7 +12,6 @@ use crate::common::{self, daemon::Daemon, export::environment, tool};
 use serde_json::Value;
 
 const UNIT: &str = include_str!("../../../deploy/systemd/iotrace.service");
-const SHIPPED: &str = include_str!("../../../deploy/iotrace.toml");
 /// The first and the last release whose schemas are known.
 const KUBERNETES: [&str; 2] = ["1.25", "1.37"];
 /// Everything that is off otherwise.
@@ -425,53 +424,4 @@ fn values_that_are_wrong_are_refused_by_name() {
         assert!(!out.status.success(), "{values} is taken");
         assert!(said.contains(named), "{values}: {said}");
     }
-}
-
-/// Keys of the shipped configuration, `SECTION.KEY`.
-fn shipped_keys() -> BTreeSet<String> {
-    let mut section = String::new();
-    let mut keys = BTreeSet::new();
-    for line in SHIPPED.lines() {
-        let bare = line.strip_prefix("# ").unwrap_or(line);
-        if let Some(name) = bare
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-        {
-            match name.split_once('.') {
-                Some(_) => drop(keys.insert(name.to_owned())),
-                None => section = name.to_owned(),
-            }
-        } else if let Some((key, _)) = bare.split_once(" = ")
-            && key
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-        {
-            keys.insert(format!("{section}.{key}"));
-        }
-    }
-    keys
-}
-
-#[test]
-fn the_schema_knows_every_key_of_the_configuration() {
-    /// Keys that the chart sets from its values; and sections that it does not offer: no user of a pod's host reaches
-    /// its socket, and it mounts no directory for logs.
-    const OWN: [&str; 3] = ["http.listen", "http.tls_certificate", "http.tls_key"];
-    const NOT_OFFERED: [&str; 2] = ["recordings.", "jobs."];
-    let schema = fs::read_to_string(deploy("helm/iotrace/values.schema.json")).unwrap();
-    let schema: Value = serde_json::from_str(&schema).unwrap();
-    let sections = schema["properties"]["config"]["properties"]
-        .as_object()
-        .unwrap();
-    let mut known: BTreeSet<String> = OWN.map(str::to_owned).into();
-    for (section, inner) in sections {
-        let keys = inner["properties"].as_object().unwrap().keys();
-        known.extend(keys.map(|key| format!("{section}.{key}")));
-    }
-    let mut shipped = shipped_keys();
-    shipped.retain(|key| !NOT_OFFERED.iter().any(|section| key.starts_with(section)));
-    assert_eq!(
-        known, shipped,
-        "the keys in values.schema.json and in iotrace.toml"
-    );
 }

@@ -20,7 +20,8 @@ pub mod memory;
 mod meta;
 mod reader;
 mod recorder;
-pub mod reference;
+#[cfg(test)]
+mod reference;
 pub mod rows;
 mod table;
 mod tables;

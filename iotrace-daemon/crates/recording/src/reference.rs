@@ -2,6 +2,7 @@
 //! of the rows and the table of counters.
 
 use iotrace_model::counters::{Descriptor, Level, Merge, TABLE, flag};
+use iotrace_pages::{check, replace};
 use parquet::basic::Type;
 
 use crate::{
@@ -13,9 +14,11 @@ use crate::{
 /// Columns of one value that are named; more of them are "all others".
 const MAX_NAMED: usize = 8;
 
-/// The page of the recording's format with its tables of columns, each between `<!-- begin: columns of TABLE -->` and
-/// `<!-- end -->`. Errs with what is missing in the page.
-pub fn render(page: &str) -> Result<String, String> {
+/// The section of the page that is after those of all tables of a part.
+const LAST: &str = "### `operations.parquet`";
+
+/// The page of the recording's format with its tables of columns.
+fn render(page: &str) -> String {
     let mut page = page.to_owned();
     let tables = tables::descriptions();
     let files = tables.iter().find(|table| table.name == "files");
@@ -30,28 +33,23 @@ pub fn render(page: &str) -> Result<String, String> {
             shared
         };
         let what = format!("columns of {}", table.name);
-        page = replace(&page, &what, &columns(table, shared))?;
+        if !page.contains(&what) {
+            let text = format!(
+                "### `{}.parquet`\n\n<!-- begin: {what} -->\n<!-- end -->\n\n{LAST}",
+                table.name
+            );
+            page = page.replace(LAST, &text);
+        }
+        page = replace(&page, &what, &columns(table, shared));
     }
-    Ok(page)
+    page
 }
 
-/// The page of the counters with their table, between `<!-- begin: counters -->` and `<!-- end -->`.
-pub fn render_counters(page: &str) -> Result<String, String> {
+/// The page of the counters with their table.
+fn render_counters(page: &str) -> String {
     let rows: String = TABLE.iter().map(counter).collect();
     let head = "| column | JSON key | merge | detail | meaning |\n|---|---|---|---|---|\n";
     replace(page, "counters", &format!("{head}{rows}"))
-}
-
-/// The page with this text between the two comments.
-fn replace(page: &str, what: &str, text: &str) -> Result<String, String> {
-    let begin = format!("<!-- begin: {what} -->\n");
-    let (before, rest) = page
-        .split_once(&begin)
-        .ok_or_else(|| format!("add these lines to the page: {begin}<!-- end -->"))?;
-    let (_, after) = rest
-        .split_once("<!-- end -->")
-        .ok_or_else(|| format!("end the {what} with <!-- end -->"))?;
-    Ok(format!("{before}{begin}{text}<!-- end -->{after}"))
 }
 
 fn counter(descriptor: &Descriptor) -> String {
@@ -131,33 +129,12 @@ fn type_of(field: &Field) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn the_page_has_the_columns_as_they_are() {
+    check("docs/reference/recording-format.md", render);
+}
 
-    /// With `IOTRACE_WRITE_DOCS` in the environment the page is written instead of compared.
-    fn check(name: &str, render: impl Fn(&str) -> Result<String, String>) {
-        let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference");
-        let path = format!("{pages}/{name}");
-        let page = std::fs::read_to_string(&path).unwrap();
-        let rendered = render(&page).unwrap();
-        if std::env::var_os("IOTRACE_WRITE_DOCS").is_some() {
-            std::fs::write(path, rendered).unwrap();
-            return;
-        }
-        for (found, expected) in page.lines().zip(rendered.lines()) {
-            assert_eq!(found, expected, "write the page with IOTRACE_WRITE_DOCS=1");
-        }
-        assert_eq!(page.len(), rendered.len());
-    }
-
-    #[test]
-    fn the_page_has_the_columns_as_they_are() {
-        check("recording-format.md", render);
-    }
-
-    #[test]
-    fn the_page_has_the_counters_as_they_are() {
-        check("counters.md", render_counters);
-    }
+#[test]
+fn the_page_has_the_counters_as_they_are() {
+    check("docs/reference/counters.md", render_counters);
 }

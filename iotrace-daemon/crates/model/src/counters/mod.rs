@@ -258,50 +258,49 @@ mod tests {
     }
 
     #[test]
-    fn takes_everything_from_the_kernel_block() {
+    fn takes_each_value_from_its_field() {
         let (mut io, mut full) = (Io::ZERO, IoFull::ZERO);
         io.calls = std::array::from_fn(|op| 100 + op as u32);
         (io.zero_reads, io.failures) = (1, 2);
         (io.bytes_read, io.bytes_written) = (3, 4);
         io.ns = [5, 6, 7, 8];
-        io.failed_ns = 9;
-        io.union_ns = [10, 11];
-        (io.first_operation, io.last_operation) = (12, 13);
-        (io.bytes_fetched, io.mapped_bytes_fetched) = (14, 15);
-        (io.mapped_bytes, io.mapped_bytes_dirtied) = (16, 17);
-        (io.faults, io.major_faults) = (18, 19);
-        (io.major_fault_ns, io.timed_major_faults) = (20, 21);
-        (io.direct_opens, io.last_sync) = (22, 50);
+        io.union_ns = [9, 10];
+        (io.direct_opens, io.last_sync) = (11, 12);
         full.read_sizes = std::array::from_fn(|bucket| 200 + bucket as u32);
         full.write_sizes = std::array::from_fn(|bucket| 300 + bucket as u32);
-        (full.access_sizes_other, full.strides_other) = (23, 24);
-        (full.consecutive_reads, full.consecutive_writes) = (25, 26);
-        (full.sequential_reads, full.sequential_writes) = (27, 28);
-        full.read_write_switches = 29;
-        (full.memory_unaligned, full.file_unaligned) = (30, 31);
-        full.create_mode = 32;
-        (full.max_byte_read, full.max_byte_written) = (33, 34);
-        (full.slowest_read_ns, full.slowest_read_bytes) = (35, 36);
-        (full.slowest_write_ns, full.slowest_write_bytes) = (37, 38);
-        full.first_start = [39, 40, 41, 42];
-        full.last_end = [43, 44, 45, 46];
-        full.merged_ns = [47, 48, 49];
+        (full.access_sizes_other, full.strides_other) = (13, 14);
+        (full.create_mode, full.slowest_write_bytes) = (15, 16);
+        full.merged_ns = [17, 18, 19];
         full.access_sizes.value[1] = 4096;
         full.access_sizes.calls[1] = 2;
         full.strides.value[3] = 512;
         full.strides.calls[3] = 1;
         let mut counters = Counters::from(&full);
         counters.absorb(&Counters::from(&io));
-        let operations = 100..100 + op::COUNT as u64;
-        let sizes = (200..210).chain(300..310);
-        let expected = operations
-            .chain(1..=22)
-            .chain([50])
-            .chain(sizes)
-            .chain(23..=49);
-        assert!(expected.eq(counters.v), "{:?}", counters.v);
-        assert_eq!((counters.v[DIRECT_OPENS], counters.v[LAST_SYNC]), (22, 50));
-        assert_eq!(counters.v[MERGED_META_NS], 49);
+        let arrays = (0..op::COUNT)
+            .zip(100..)
+            .chain((READ_SIZE_0_100..).zip(200..210))
+            .chain((WRITE_SIZE_0_100..).zip(300..310))
+            .chain((READ_NS..).zip(5..9))
+            .chain((UNION_READ_NS..).zip(9..11))
+            .chain((MERGED_READ_NS..).zip(17..20));
+        let single = [
+            (ZERO_READS, 1),
+            (FAILURES, 2),
+            (BYTES_READ, 3),
+            (BYTES_WRITTEN, 4),
+            (DIRECT_OPENS, 11),
+            (LAST_SYNC, 12),
+            (ACCESS_SIZES_OTHER, 13),
+            (STRIDES_OTHER, 14),
+            (CREATE_MODE, 15),
+            (SLOWEST_WRITE_BYTES, 16),
+        ];
+        let mut expected = [0; COUNT];
+        for (counter, value) in arrays.chain(single) {
+            expected[counter] = value;
+        }
+        assert_eq!(counters.v, expected);
         assert_eq!(counters.sizes.entries(), [(4096, 2)]);
         assert_eq!(counters.strides.entries(), [(512, 1)]);
     }

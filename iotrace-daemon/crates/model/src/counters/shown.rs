@@ -23,6 +23,8 @@ pub enum Source {
     MergedTime,
     /// Files that a job uses for the first time.
     FilesSeen,
+    /// Operations that failed, by operation and error.
+    Errors,
 }
 
 /// One series of a metric.
@@ -79,20 +81,20 @@ macro_rules! metrics {
     };
 }
 
-use Source::{Counters as Of, FilesSeen, MergedTime};
+use Source::{Counters as Of, Errors, FilesSeen, MergedTime};
 
 metrics! {
     "iotrace_operations" Calls "Operations on files that succeeded." Of(&OPERATIONS);
-    "iotrace" Bytes "Bytes read from and written to files."
+    "iotrace" Bytes "Bytes read from and written to files, by sendfile and similar calls, too."
         Of(&[Series::of("read", BYTES_READ), Series::of("write", BYTES_WRITTEN)]);
     "iotrace_fetched" Bytes "Bytes fetched from storage, readahead included, by reads and by page faults."
         Of(&[Series::of("read", BYTES_FETCHED).less(MAPPED_BYTES_FETCHED), Series::of("fault", MAPPED_BYTES_FETCHED)]);
-    "iotrace_mapped" Bytes "Bytes of mapped files that page faults mapped, at least." Of(&[Series::of("", MAPPED_BYTES)]);
-    "iotrace_page_faults" Calls "Page faults on mapped files; major ones waited for storage."
+    "iotrace_mapped" Bytes "Bytes of mapped files that page faults mapped, a lower bound; in no other metric." Of(&[Series::of("", MAPPED_BYTES)]);
+    "iotrace_page_faults" Calls "Page faults on mapped files; the page of a major one was not in the page cache."
         Of(&[Series::of("minor", FAULTS).less(MAJOR_FAULTS), Series::of("major", MAJOR_FAULTS)]);
     "iotrace_major_fault" Nanoseconds "Time inside page faults on mapped files that waited for storage; in no other metric."
         Of(&[Series::of("", MAJOR_FAULT_NS)]);
-    "iotrace_timed_major_faults" Calls "Page faults on mapped files whose time is known."
+    "iotrace_timed_major_faults" Calls "Page faults whose time is in iotrace_major_fault_seconds_total."
         Of(&[Series::of("", TIMED_MAJOR_FAULTS)]);
     "iotrace_io" Nanoseconds "Time inside operations, summed over threads."
         Of(&[
@@ -100,10 +102,11 @@ metrics! {
             Series::of("sync", SYNC_NS), Series::of("failed", FAILED_NS),
         ]);
     "iotrace_merged_io" Nanoseconds
-        "Time in which a process had an operation of the phase under way, overlap counted once; summed over processes." MergedTime;
-    "iotrace_zero_length_reads" Calls "Reads that returned no bytes, which end files; in the operations as well."
+        "Time in which a process had an operation of the phase in flight, overlap counted once; summed over the processes of the unit." MergedTime;
+    "iotrace_zero_length_reads" Calls "Reads that returned no bytes (end of file); also counted as operations."
         Of(&[Series::of("", ZERO_READS)]);
-    "iotrace_files_seen" Calls "Files that the unit used for the first time." FilesSeen;
+    "iotrace_files_seen" Calls "Files that the unit used for the first time; a file that was forgotten in between counts again." FilesSeen;
+    "iotrace_errors" Calls "Operations that failed, by operation and errno (ENOENT)." Errors;
 }
 
 /// A counter that has a column on the page, in tables of which some row has it.
@@ -136,7 +139,42 @@ columns! {
 }
 
 /// Lines below the operations in the text report, for counters that are not 0; `{}` is the value.
-pub const LINES: [(usize, &str); 1] = [(
+pub const LINES: &[(usize, &str)] = &[(
     ZERO_READS,
     "{} reads returned 0 bytes: the end of the file.",
 )];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_the_metrics_as_they_are() {
+        let rows = METRICS.iter().map(|metric| {
+            let unit = match metric.unit {
+                Unit::Bytes => "_bytes",
+                Unit::Nanoseconds => "_seconds",
+                _ => "",
+            };
+            let series = match &metric.source {
+                Source::Counters(series) => *series,
+                _ => &[],
+            };
+            let operations: Vec<_> = series
+                .iter()
+                .map(|series| series.operation)
+                .filter(|operation| !operation.is_empty())
+                .map(|operation| format!("`{operation}`"))
+                .collect();
+            let by = match operations.is_empty() {
+                true => String::new(),
+                false => format!(" `operation`: {}.", operations.join(", ")),
+            };
+            format!("| `{}{unit}_total` | {}{by} |\n", metric.name, metric.help)
+        });
+        let table = "| metric | meaning |\n|---|---|\n".to_owned() + &rows.collect::<String>();
+        iotrace_pages::check("docs/reference/metrics.md", |page| {
+            iotrace_pages::replace(page, "metrics of files", &table)
+        });
+    }
+}

@@ -105,9 +105,8 @@ fn json_has_the_schema() {
             .cloned()
             .collect::<Vec<_>>()
     };
-    let mut top = keys(&json);
-    top.sort();
-    let mut expected = [
+    let top = keys(&json);
+    for expected in [
         "format_version",
         "iotrace_version",
         "host",
@@ -145,9 +144,9 @@ fn json_has_the_schema() {
         "losses",
         "not_seen",
         "notes",
-    ];
-    expected.sort_unstable();
-    assert_eq!(top, expected);
+    ] {
+        assert!(top.iter().any(|key| key == expected), "{expected}");
+    }
     assert_eq!(json["start_time"], "2025-11-20T23:53:00.000000Z");
     assert_eq!(json["losses"]["recursion_misses"], 0);
     assert_eq!(json["losses"]["lost_operations"], 0);

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration, written `30s`, `10m`, `2h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub struct Span(pub Duration);
 
 /// A bcrypt hash, as `htpasswd -nBC 10 NAME` prints it behind the name.

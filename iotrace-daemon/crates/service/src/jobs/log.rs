@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 use super::{
     Counts,
     about::About,
-    feed::{MAX_PROCESSES, Note, OTHERS, others},
     keep, make_directory, name,
+    note::{MAX_PROCESSES, Note, OTHERS, others},
 };
 use crate::{config, sight::Sight};
 use iotrace_model::{

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! feed   main loop: what each unit did in an interval, sent to the thread without ever waiting for it
+//! note   what one unit did in an interval
 //! owner  whose a log is
 //! log    thread: the model and the recorder of one unit
 //! about  job.json, which names the unit of a log
@@ -20,6 +21,7 @@ mod feed;
 mod keep;
 mod log;
 mod name;
+mod note;
 mod owner;
 
 use std::{
@@ -47,9 +49,9 @@ use crate::{
     totals::UnitId,
 };
 use examine::Queue;
-use feed::Note;
 use iotrace_model::run::Run;
 use log::Log;
+use note::Note;
 
 /// Intervals that wait for the thread.
 const QUEUE_INTERVALS: usize = 4;

@@ -18,7 +18,7 @@ use crate::totals::{Cell, ERRNO_OTHER, Key, Totals, Value};
 use iotrace_model::{
     counters::{
         Unit as Measure, saturating_sum,
-        shown::{METRICS, Source},
+        shown::{METRICS, Metric, Source},
     },
     errno,
 };
@@ -34,6 +34,10 @@ impl Out<'_> {
                     .collect(),
                 Source::MergedTime => vec![("", Value::MergedTime)],
                 Source::FilesSeen => vec![("", Value::FilesSeen)],
+                Source::Errors => {
+                    self.errors(totals, metric)?;
+                    continue;
+                }
             };
             let named = |unit| (metric.name, unit, metric.help);
             match metric.unit {
@@ -44,10 +48,10 @@ impl Out<'_> {
                 _ => self.cells(totals, named(None), &series, |n| n)?,
             }
         }
-        self.errors(totals)
+        Ok(())
     }
 
-    fn errors(&mut self, totals: &Totals) -> fmt::Result {
+    fn errors(&mut self, totals: &Totals, metric: &Metric) -> fmt::Result {
         let of_cell = |(key, cell): (&Key, &Cell)| {
             let key = *key;
             let errors: Vec<_> = cell.errors().collect();
@@ -63,8 +67,7 @@ impl Out<'_> {
             })
         };
         let rows = totals.cells().iter().flat_map(of_cell);
-        let help = "Operations that failed, by error.";
-        self.counters("iotrace_errors", None, help, rows)
+        self.counters(metric.name, None, metric.help, rows)
     }
 
     /// One counter of every cell, `names` labelled by what it counts.
