@@ -176,6 +176,13 @@ fn threads_that_load_nothing_are_no_loaders() {
 }
 
 #[test]
+fn a_wait_may_be_repeated_after_its_timeout() {
+    let found = check("by_pipe_with_timeouts", "waits-for-storage", false);
+    let sleep = leaf(&found, "sleep");
+    assert!(sleep < NEAR_SECONDS, "{found:#}");
+}
+
+#[test]
 fn polling_and_timeouts_are_sleep() {
     check("polling", "not-io-bound", false);
     check("timeouts", "not-io-bound", false);

@@ -110,7 +110,7 @@ def receive(connection):
         left -= len(connection.recv(left))
 
 
-def by_pipe(directory):
+def by_pipe(directory, receive=lambda ours, worker: ours.recv_bytes()):
     """One worker process and a pipe."""
     paths = files(directory)
     ours, theirs = multiprocessing.Pipe()
@@ -119,10 +119,21 @@ def by_pipe(directory):
         target=load, args=(paths, theirs.send_bytes, theirs.send)
     )
     worker.start()
-    waits = consume(len(paths), ours.recv_bytes)
+    waits = consume(len(paths), lambda: receive(ours, worker))
     log.rows = ours.recv()
     worker.join()
     return log.within(waits)
+
+
+def by_pipe_with_timeouts(directory):
+    """The same, waiting for 5 ms at a time, as PyTorch's DataLoader waits for 5 s."""
+
+    def receive(ours, worker):
+        while not ours.poll(0.005):
+            assert worker.is_alive()
+        ours.recv_bytes()
+
+    return by_pipe(directory, receive)
 
 
 def epochs(directory):

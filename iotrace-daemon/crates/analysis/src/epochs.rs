@@ -307,17 +307,66 @@ struct Filling {
     by_process: BTreeMap<u32, f64>,
 }
 
-/// A pass over some of the files, before the last one: the others have one fewer.
-struct Partial<'a> {
-    number: u32,
-    files: &'a BTreeSet<u32>,
+/// Which epoch the k-th pass over a file belongs to.
+enum Numbering<'a> {
+    /// The k-th.
+    AsCounted,
+    /// Some of the files were passed over before the last epoch, in this one; the others have one pass fewer.
+    Partial {
+        number: u32,
+        files: &'a BTreeSet<u32>,
+    },
+    /// The epoch of that time, by when each one starts: an epoch leaves some files out, others each time.
+    ByTime(&'a BTreeMap<u32, i64>),
+}
+
+impl Numbering<'_> {
+    /// The epochs of the passes over one file, by the passes' numbers. `starts`: of these passes.
+    fn of(&self, file: u32, starts: &BTreeMap<u32, i64>) -> BTreeMap<u32, u32> {
+        let mut later = 0;
+        let number = |(number, start): (&u32, &i64)| {
+            match self {
+                Self::AsCounted => {}
+                Self::Partial {
+                    number: left_out,
+                    files,
+                } => {
+                    later = u32::from(!files.contains(&file) && number >= left_out);
+                }
+                Self::ByTime(epochs) => {
+                    let next = starts.range(number + 1..).next().map(|(_, start)| *start);
+                    let is_of = |epoch: u32, start| {
+                        epochs.get(&epoch).is_some_and(|begins| start >= *begins)
+                    };
+                    while is_of(number + later + 1, *start)
+                        && next.is_none_or(|next| is_of(number + later + 2, next))
+                    {
+                        later += 1;
+                    }
+                }
+            }
+            (*number, number + later)
+        };
+        starts.iter().map(number).collect()
+    }
 }
 
 impl Sum {
     /// Sums up passes. Files that were read once more than the others were so before the last pass if that puts one pass after the
-    /// other: a trial, or an epoch that was broken off.
+    /// other: a trial, or an epoch that was broken off. Files that were read once less were left out by one of the epochs if
+    /// that does.
     fn of(all: &[FileReads<'_>]) -> Self {
-        let sum = Self::with(all, None);
+        let sum = Self::with(all, &Numbering::AsCounted);
+        if !sum.is_one_behind_the_other() {
+            let starts = sum
+                .epochs
+                .iter()
+                .map(|(number, epoch)| (*number, epoch.start));
+            let by_time = Self::with(all, &Numbering::ByTime(&starts.collect()));
+            if by_time.is_one_behind_the_other() {
+                return by_time;
+            }
+        }
         let Some((last, partial)) = sum.epochs.last_key_value() else {
             return sum;
         };
@@ -330,28 +379,33 @@ impl Sum {
         let files = &partial.files;
         let earlier = (0..*last)
             .rev()
-            .map(|number| Self::with(all, Some(&Partial { number, files })));
+            .map(|number| Self::with(all, &Numbering::Partial { number, files }));
         let ordered = earlier.into_iter().find(Self::is_one_behind_the_other);
         ordered.unwrap_or(sum)
     }
 
-    fn with(all: &[FileReads<'_>], partial: Option<&Partial<'_>>) -> Self {
+    fn with(all: &[FileReads<'_>], numbering: &Numbering<'_>) -> Self {
         let mut sum = Self::default();
-        all.iter().for_each(|reads| sum.add(reads, partial));
+        all.iter().for_each(|reads| sum.add(reads, numbering));
         sum
     }
 
-    fn add(&mut self, reads: &FileReads<'_>, partial: Option<&Partial<'_>>) {
+    fn add(&mut self, reads: &FileReads<'_>, numbering: &Numbering<'_>) {
         let Some(first) = reads.visits.first() else {
             return;
         };
-        let left_out = partial.filter(|partial| !partial.files.contains(&first.file));
-        let left_out = left_out.map_or(u32::MAX, |partial| partial.number);
+        let passes = passes(reads);
+        let mut starts = BTreeMap::new();
+        for pass in &passes {
+            let start = starts.entry(pass.number).or_insert(pass.start);
+            *start = pass.start.min(*start);
+        }
+        let numbers = numbering.of(first.file, &starts);
         let weight = (reads.size.max(1)) as f64;
         self.bytes += weight;
         let mut covered: BTreeMap<u32, f64> = BTreeMap::new();
-        for mut pass in passes(reads) {
-            pass.number += u32::from(pass.number >= left_out);
+        for mut pass in passes {
+            pass.number = numbers[&pass.number];
             *covered.entry(pass.number).or_default() += pass.bytes;
             let epoch = self.epochs.entry(pass.number).or_insert(Filling {
                 start: pass.start,

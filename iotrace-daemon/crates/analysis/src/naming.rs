@@ -244,8 +244,20 @@ fn stem(name: &[u8]) -> &[u8] {
         return &[];
     }
     // An extension may have a digit (.h5, .mp3).
-    match stem.iter().rposition(|byte| *byte == b'.') {
+    let stem = match stem.iter().rposition(|byte| *byte == b'.') {
         Some(dot) if stem.len() - dot <= 5 => &stem[..dot],
+        _ => stem,
+    };
+    without_version(stem)
+}
+
+/// A name of PyTorch Lightning without the version it adds where a file has the name already: `last-v1`,
+/// `epoch=3-step=128-v1`.
+fn without_version(stem: &[u8]) -> &[u8] {
+    let is_named = stem.starts_with(b"last-v") || stem.contains(&b'=');
+    let number = stem.iter().rposition(|byte| !byte.is_ascii_digit());
+    match number.and_then(|end| stem[..=end].strip_suffix(b"-v")) {
+        Some(own) if is_named && !stem.ends_with(b"v") => own,
         _ => stem,
     }
 }
@@ -405,5 +417,10 @@ mod tests {
         );
         assert_ne!(key(b"/out/model_1.pt"), key(b"/out/model_2.pt"));
         assert!(!key(b"/out/model.pt").is_step);
+        // Lightning's versions of a name are none, the user's may be.
+        let version = key(b"/out/epoch=3-step=128-v1.ckpt");
+        assert_eq!(version, key(b"/out/epoch=3-step=128.ckpt"));
+        assert_eq!(key(b"/out/last-v1.ckpt"), key(b"/out/last.ckpt"));
+        assert_ne!(key(b"/out/model-v1.pt"), key(b"/out/model-v2.pt"));
     }
 }

@@ -53,7 +53,7 @@ pub fn label(leaf: Leaf) -> &'static str {
         Leaf::RunQueue => "a CPU",
         Leaf::Sleep => "sleep",
         Leaf::PageFault => "page faults",
-        Leaf::Network => "network",
+        Leaf::Network => "network or device",
         Leaf::Other => "other processes and devices",
         Leaf::Unresolved => "not known",
         Leaf::Running => "ran",

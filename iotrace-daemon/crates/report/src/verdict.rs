@@ -106,7 +106,7 @@ impl Judgement<'_> {
             Verdict::WaitsForStorage => {
                 let is_start = self.exposed.as_ref().is_some_and(Exposed::is_mostly_start);
                 let what = match is_start {
-                    true => "for storage, mostly at its start",
+                    true => "for storage, mostly at the start",
                     false => "for storage",
                 };
                 self.waited("I/O-BOUND", what, Spent::storage)
@@ -152,21 +152,15 @@ impl Judgement<'_> {
             return verdict.to_owned();
         };
         let (ns, whole) = (of(&exposed.spent), exposed.spent.whole());
-        let (who, in_all) = match exposed.threads {
-            1 => ("the main thread", duration(whole)),
-            threads => (
-                "main threads",
-                format!("{} in {}", duration(whole), count(threads)),
-            ),
+        let who = match exposed.threads {
+            1 => "the main thread".to_owned(),
+            threads => format!("{} main threads", count(threads)),
         };
-        let part = match share(ns, whole) {
-            part if part.is_empty() => "0 %".to_owned(),
-            part => part,
-        };
-        format!(
-            "{verdict}: {who} waited {part} of the time {what} ({} of {in_all})",
-            duration(ns)
-        )
+        if ns == 0 {
+            return format!("{verdict}: {who} did not wait {what}");
+        }
+        let part = share(ns, whole);
+        format!("{verdict}: {who} waited {part} ({}) {what}", duration(ns))
     }
 }
 

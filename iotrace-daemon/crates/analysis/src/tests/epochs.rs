@@ -1,7 +1,7 @@
 //! Epochs, balance and the series.
 
 use super::job::{Job, Use, ms};
-use crate::epochs::{Order, is_of_evaluation};
+use crate::epochs::{Epoch, Order, is_of_evaluation};
 use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
 use iotrace_phases::phase::Phase;
 
@@ -174,6 +174,25 @@ fn the_last_epoch_may_be_a_part() {
         [(20, true), (8, false)]
     );
     assert_eq!((found[1].coverage * 100.0).round(), 40.0);
+}
+
+#[test]
+fn an_epoch_may_leave_some_files_out_and_the_next_others() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 40);
+    job.program(1, 0);
+    for epoch in 0..3 {
+        let order = shuffled(40, epoch + 3);
+        pass(&mut job, &[1], &order[..39], epoch * 5_000);
+        job.flush((epoch + 1) * 5_000);
+    }
+    let found = job.analysis().epochs.epochs;
+    let told = |epoch: &Epoch| (ms(epoch.start), ms(epoch.end), epoch.files);
+    assert_eq!(
+        found.iter().map(told).collect::<Vec<_>>(),
+        [(0, 3_889, 39), (5_000, 8_889, 39), (10_000, 13_889, 39)]
+    );
+    assert!(found.iter().all(Epoch::is_complete));
 }
 
 #[test]

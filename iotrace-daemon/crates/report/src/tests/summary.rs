@@ -6,6 +6,7 @@ use super::{training::*, *};
 use iotrace_model::{
     counters::*,
     run::{CallInFlight, Target},
+    waits::{Leaf, Waited},
 };
 
 /// The first screen at a width, checked for what holds of each.
@@ -64,6 +65,43 @@ fn reading(path: &[u8], ns: u64) -> Model {
 const TRAINING: &[u8] = b"/data/train/a.bin";
 /// The start of the run by the monotonic clock, nanoseconds.
 const SECOND_OF_START: u64 = 780_000_000_000;
+
+#[test]
+fn the_verdict_of_waits_fits_the_screen() {
+    for (leaf, verdict) in [
+        (
+            Leaf::Storage,
+            "I/O-BOUND: the main thread waited 90 % (11.2 s) for storage",
+        ),
+        (
+            Leaf::PageFault,
+            "I/O-BOUND: the main thread waited 90 % (11.2 s) for storage",
+        ),
+        (
+            Leaf::Computing,
+            "LOADER-BOUND: the main thread waited 90 % (11.2 s) for the loader's computing",
+        ),
+        (
+            Leaf::Sleep,
+            "NOT I/O-BOUND: the main thread did not wait for storage",
+        ),
+    ] {
+        let mut model = training();
+        let process = process(1);
+        for (leaf, ns) in [(leaf, 11_160_000_000), (Leaf::Running, 1_240_000_000)] {
+            model.add_waited(&Waited {
+                process,
+                leaf,
+                by: None,
+                file: None,
+                phase: 0,
+                ns,
+            });
+        }
+        let text = screen(&model, &run(), 80);
+        says(&text, &[verdict], &[]);
+    }
+}
 
 #[test]
 fn every_width_has_one_screen() {

@@ -21,7 +21,7 @@ use crate::{
     Report,
     verdict::{Judgement, Verdict},
 };
-use iotrace_model::{counters, counters::saturating_sum};
+use iotrace_model::{counters, counters::saturating_sum, paths::name, run::Target};
 
 /// Lines of the screen; two more are left for where the recording is.
 const MAX_LINES: usize = 22;
@@ -106,7 +106,16 @@ fn head(report: &Report<'_>, columns: usize) -> String {
     });
     let facts = facts.join("  ");
     let room = columns.saturating_sub(width(&facts) + 2);
-    let what = shorten(target(run).as_bytes(), room);
+    let mut what = target(run);
+    if width(&what) > room
+        && let Target::Command(words) = &run.target
+        && let [program, arguments @ ..] = &words[..]
+    {
+        // The interpreter's directory tells least.
+        let name = String::from_utf8_lossy(name(program.as_bytes())).into_owned();
+        what = [&[name][..], arguments].concat().join(" ");
+    }
+    let what = shorten(what.as_bytes(), room);
     let gap = " ".repeat(columns.saturating_sub(width(&what) + width(&facts)));
     format!("{what}{gap}{facts}")
 }

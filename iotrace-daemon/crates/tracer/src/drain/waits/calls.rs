@@ -77,11 +77,29 @@ const OLD_WAKING_CALLS: [i64; 2] = [libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_WAKING_CALLS: [i64; 0] = [];
 
+/// Calls with a timeout that wait for anything but time.
+const TIMEOUT_CALLS: [i64; 9] = [
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_futex,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_rt_sigtimedwait,
+];
+
 /// Calls that wait for a child to end.
 const CHILD_CALLS: [i64; 2] = [libc::SYS_wait4, libc::SYS_waitid];
 
 pub fn sleeps(nr: i32) -> bool {
     SLEEP_CALLS.contains(&nr.into())
+}
+
+pub fn has_timeout(nr: i32) -> bool {
+    let nr = nr.into();
+    TIMEOUT_CALLS.contains(&nr) || OLD_DESCRIPTOR_CALLS.contains(&nr)
 }
 
 pub fn is_storage(nr: i32) -> bool {

@@ -4,6 +4,7 @@
 
 mod calls;
 mod resolve;
+mod retries;
 #[cfg(test)]
 mod tests;
 
@@ -191,6 +192,7 @@ impl Resolution {
     /// Resolves all that is left.
     pub fn end(&mut self) {
         self.resolve(u64::MAX);
+        self.resolver.end();
     }
 
     /// What main threads waited for since the last call.

@@ -3,14 +3,20 @@
 //! Waits come in the order in which they ended. A waker ran when it woke, so all its own waits until then have come before:
 //! each wait is resolved once, into pieces with one leaf each, and copied from there.
 
-use std::collections::{HashMap, VecDeque, hash_map::Entry};
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    mem,
+};
 
 use iotrace_common::{
     key::FileId,
     waits::{NO_CALL, Wait, flag},
 };
 
-use super::{calls, process_of};
+use super::{
+    calls, process_of,
+    retries::{Held, Meaning},
+};
 use iotrace_model::{
     counters::saturating_add,
     input::ProcessId,
@@ -60,9 +66,9 @@ impl Source {
 
 /// A stretch of time in which a thread did not run, `CLOCK_MONOTONIC` nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    start: u64,
-    end: u64,
+pub struct Piece {
+    pub start: u64,
+    pub end: u64,
     /// Number of its [`Source`].
     source: u32,
 }
@@ -77,6 +83,8 @@ struct Thread {
     on: u64,
     /// Its waits in order; between them it ran.
     pieces: VecDeque<Piece>,
+    /// Those that may be part of a longer wait. They count nowhere yet, and are sleep among the others.
+    held: Held,
     /// Whether it has read training data.
     reads_data: bool,
     /// Its waits that other threads ended, and those of them that a loader's thread ended.
@@ -109,7 +117,7 @@ impl Resolver {
 
     /// Takes the waits one by one since the last time.
     pub fn take_segments(&mut self) -> Vec<Segment> {
-        self.segments.as_mut().map_or_else(Vec::new, std::mem::take)
+        self.segments.as_mut().map_or_else(Vec::new, mem::take)
     }
 
     /// Takes the next wait. They come by [`Wait::on`].
@@ -121,20 +129,30 @@ impl Resolver {
         let off = wait.off.max(ran_from);
         let woken = wait.woken.clamp(off, wait.on.max(off));
         let on = wait.on.max(woken);
-        let mut pieces = Vec::new();
         let leaf = self.leaf(wait);
+        let is_timeout = leaf == Some(Leaf::Sleep) && calls::has_timeout(wait.nr) && off < woken;
+        let meaning = match self.threads.get(&wait.tid) {
+            Some(thread) => thread.held.meaning(wait, is_timeout),
+            None => Meaning::None,
+        };
+        let segment = Segment {
+            off,
+            woken,
+            on,
+            ..segment(wait, leaf)
+        };
         self.know(wait, leaf.is_none());
-        self.blocked(wait, leaf, off, woken, &mut pieces);
-        if let Some(segments) = &mut self.segments {
-            segments.push(Segment {
-                process,
-                tid: wait.tid,
-                off,
-                woken,
-                on,
-                ..segment(wait, leaf)
-            });
+        match meaning {
+            Meaning::None => self.segment(wait.tid, segment, is_timeout),
+            Meaning::Slept => {
+                self.release(wait.tid);
+                self.segment(wait.tid, segment, is_timeout);
+            }
+            Meaning::Ends => self.end_held(wait, leaf, segment),
         }
+        let mut pieces = Vec::new();
+        self.blocked(wait, leaf, off, woken, &mut pieces);
+        let held = pieces.first().copied().filter(|_| is_timeout);
         if on > woken {
             let source = self.number(Source::of(Leaf::RunQueue));
             pieces.push(Piece {
@@ -145,16 +163,13 @@ impl Resolver {
         }
         if wait.tid == wait.tgid {
             let running = self.number(Source::of(Leaf::Running));
-            let mut add = |source, ns| {
-                saturating_add(self.sums.entry((process, source)).or_default(), ns);
-            };
-            add(running, off - ran_from);
-            for piece in &pieces {
-                add(piece.source, piece.end - piece.start);
+            self.count(process, running, off - ran_from);
+            for piece in &pieces[usize::from(held.is_some())..] {
+                self.count(process, piece.source, piece.end - piece.start);
             }
             if calls::waits_for_child(wait.nr) {
                 let child = self.number(Source::of(Leaf::OfThatForChild));
-                saturating_add(self.sums.entry((process, child)).or_default(), on - off);
+                self.count(process, child, on - off);
             }
         }
         if let Some(thread) = self.threads.get_mut(&wait.tid) {
@@ -163,6 +178,10 @@ impl Resolver {
             thread.pieces.extend(pieces);
             let over = thread.pieces.len().saturating_sub(THREAD_PIECES);
             self.piece_count -= thread.forget(over);
+            if let Some(piece) = held {
+                thread.held.hold(wait, piece, on);
+                self.release_over(wait.tid);
+            }
         }
         if self.piece_count > ALL_PIECES {
             for thread in self.threads.values_mut() {
@@ -172,9 +191,114 @@ impl Resolver {
         }
     }
 
+    /// Adds what a process's main thread waited for, nanoseconds.
+    fn count(&mut self, process: ProcessId, source: u32, ns: u64) {
+        saturating_add(self.sums.entry((process, source)).or_default(), ns);
+    }
+
+    /// Keeps a segment, where they are kept. A thread's come in order: they are held back with its waits.
+    fn segment(&mut self, tid: u32, segment: Segment, is_held: bool) {
+        let Some(segments) = &mut self.segments else {
+            return;
+        };
+        match self.threads.get_mut(&tid) {
+            Some(thread) if is_held || !thread.held.pieces.is_empty() => {
+                thread.held.segments.push_back(segment);
+            }
+            _ => segments.push(segment),
+        }
+    }
+
+    /// What a thread's waits were that are held back: it slept.
+    fn release(&mut self, tid: u32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let (process, held) = (thread.process, mem::take(&mut thread.held));
+            self.slept(tid, process, held);
+        }
+    }
+
+    fn slept(&mut self, tid: u32, process: ProcessId, mut held: Held) {
+        for piece in held.pieces.drain(..) {
+            if tid == process.pid {
+                self.count(process, piece.source, piece.end - piece.start);
+            }
+        }
+        if let Some(segments) = &mut self.segments {
+            segments.extend(held.segments);
+        }
+    }
+
+    /// The same of those that are not held back for longer.
+    fn release_over(&mut self, tid: u32) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let mut released = Held::default();
+        while let Some(piece) = thread.held.pop_over() {
+            released.pieces.push_back(piece);
+        }
+        if !released.pieces.is_empty() {
+            released.segments.extend(thread.held.pop_segments());
+            let process = thread.process;
+            self.slept(tid, process, released);
+        }
+    }
+
+    /// What a thread's waits were that are held back: it waited for what ended this one.
+    fn end_held(&mut self, wait: &Wait, leaf: Option<Leaf>, segment: Segment) {
+        let Some(thread) = self.threads.get_mut(&wait.tid) else {
+            return;
+        };
+        let process = thread.process;
+        let held = mem::take(&mut thread.held);
+        let Some(start) = held.pieces.front().map(|piece| piece.start) else {
+            return;
+        };
+        let first = thread.pieces.partition_point(|piece| piece.start < start);
+        let tail = thread.pieces.split_off(first);
+        let count = tail.len();
+        let mut tail = tail.into_iter().peekable();
+        let mut pieces = Vec::with_capacity(count);
+        for timeout in held.pieces {
+            while let Some(other) = tail.next_if(|piece| piece.start < timeout.start) {
+                pieces.push(other);
+            }
+            let is_kept = tail.next_if(|piece| piece.start == timeout.start).is_some();
+            let first = pieces.len();
+            self.blocked(wait, leaf, timeout.start, timeout.end, &mut pieces);
+            if wait.tid == wait.tgid {
+                for piece in &pieces[first..] {
+                    self.count(process, piece.source, piece.end - piece.start);
+                }
+            }
+            if !is_kept {
+                pieces.truncate(first);
+            }
+        }
+        pieces.extend(tail);
+        self.piece_count = self.piece_count + pieces.len() - count;
+        if let Some(thread) = self.threads.get_mut(&wait.tid) {
+            thread.pieces.extend(pieces);
+        }
+        if let Some(segments) = &mut self.segments {
+            segments.push(Segment {
+                off: start,
+                ..segment
+            });
+        }
+    }
+
+    /// Nothing more comes: what is held back was sleep.
+    pub fn end(&mut self) {
+        let tids: Vec<u32> = self.threads.keys().copied().collect();
+        for tid in tids {
+            self.release(tid);
+        }
+    }
+
     /// Takes the sums since the last time.
     pub fn take(&mut self) -> Vec<Waited> {
-        let sums = std::mem::take(&mut self.sums).into_iter();
+        let sums = mem::take(&mut self.sums).into_iter();
         let sums = sums.filter(|(_, ns)| *ns > 0);
         let waited = sums.map(|((process, source), ns)| {
             let Source {
@@ -206,10 +330,13 @@ impl Resolver {
 
     /// Forgets the sources that no piece is of. No sum may be left.
     fn forget_sources(&mut self) {
-        let sources = std::mem::take(&mut self.sources);
+        let sources = mem::take(&mut self.sources);
         self.numbers.clear();
-        let mut threads = std::mem::take(&mut self.threads);
-        for piece in threads.values_mut().flat_map(|thread| &mut thread.pieces) {
+        let mut threads = mem::take(&mut self.threads);
+        let pieces = threads
+            .values_mut()
+            .flat_map(|thread| thread.pieces.iter_mut().chain(&mut thread.held.pieces));
+        for piece in pieces {
             piece.source = self.number(sources[piece.source as usize]);
         }
         self.threads = threads;
@@ -221,11 +348,20 @@ impl Resolver {
         let is_born = wait.is_born();
         if self.threads.len() >= THREADS && !self.threads.contains_key(&wait.tid) {
             let oldest = wait.on.saturating_sub(IDLE_NS);
+            let is_idle = |thread: &Thread| thread.on <= oldest && !thread.held.pieces.is_empty();
+            let idle = self.threads.iter().filter(|(_, thread)| is_idle(thread));
+            for tid in idle.map(|(tid, _)| *tid).collect::<Vec<_>>() {
+                self.release(tid);
+            }
             self.threads.retain(|_, thread| {
                 let keep = thread.on > oldest;
                 self.piece_count -= if keep { 0 } else { thread.pieces.len() };
                 keep
             });
+        }
+        let known = self.threads.get(&wait.tid);
+        if known.is_some_and(|known| is_born || known.process != process) {
+            self.release(wait.tid);
         }
         let new = |from| Thread {
             process,
@@ -233,6 +369,7 @@ impl Resolver {
             parent: wait.parent(),
             on: from,
             pieces: VecDeque::new(),
+            held: Held::default(),
             reads_data: false,
             ended: 0,
             ended_by_loader: 0,

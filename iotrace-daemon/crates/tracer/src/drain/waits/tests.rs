@@ -4,7 +4,10 @@ use iotrace_common::{
     key::FileId,
     waits::{NO_CALL, Wait, flag},
 };
-use iotrace_model::waits::Leaf;
+use iotrace_model::{
+    timeline::{Cause, Segment},
+    waits::Leaf,
+};
 
 use super::resolve::Resolver;
 
@@ -171,4 +174,143 @@ fn files_that_nobody_waits_for_any_more_are_forgotten() {
         "{}",
         resolver.source_count()
     );
+}
+
+/// Nanoseconds that the main thread of process 1 waited, by leaf.
+fn leaves(resolver: &mut Resolver) -> Vec<(Leaf, u64)> {
+    let mut by_leaf = std::collections::BTreeMap::<Leaf, u64>::new();
+    for sum in resolver.take() {
+        if sum.process.pid == MAIN_TID && sum.leaf != Leaf::Running {
+            *by_leaf.entry(sum.leaf).or_default() += sum.ns;
+        }
+    }
+    by_leaf.into_iter().collect()
+}
+
+/// A thread waits for a descriptor from `off` until its timeout.
+fn times_out(thread: Id, off: u64, on: u64) -> Wait {
+    let poll = libc::SYS_ppoll as i32;
+    Wait {
+        nr: poll,
+        flags: flag::BY_TIMER,
+        ..waits(thread, off, on, (0, 0), 0)
+    }
+}
+
+/// The same, until another thread writes to it.
+fn is_sent_to(thread: Id, off: u64, on: u64, by: Id) -> Wait {
+    Wait {
+        nr: libc::SYS_ppoll as i32,
+        by_nr: libc::SYS_write as i32,
+        ..waits(thread, off, on, by, 0)
+    }
+}
+
+fn reads(thread: Id, off: u64, on: u64) -> Wait {
+    Wait {
+        off,
+        woken: on,
+        on,
+        state: 2,
+        flags: flag::IN_OPERATION | flag::READS_DATA,
+        ..of(thread)
+    }
+}
+
+#[test]
+fn a_wait_that_is_repeated_after_its_timeout_is_one_wait() {
+    const MS: u64 = 1_000_000;
+    let (main, worker) = ((MAIN_TID, MAIN_TID), (WORKER_TID, WORKER_TID));
+    let start = [born(main, 0), born(worker, 0)];
+    // The worker reads for 12 s. The main thread looks every 5 s whether it lives.
+    let read = reads(worker, 0, 12_000 * MS);
+    let looks = [
+        times_out(main, 0, 5_000 * MS),
+        times_out(main, 5_002 * MS, 10_000 * MS),
+    ];
+    let preempted = Wait {
+        state: 0,
+        woken: 5_000 * MS + 100,
+        ..times_out(main, 5_000 * MS + 100, 5_000 * MS + 300)
+    };
+    let sent = is_sent_to(main, 10_001 * MS, 12_001 * MS, worker);
+    let resolve = |records: &[&Wait]| {
+        let mut resolver = Resolver::default();
+        resolver.keep_timeline();
+        start.iter().for_each(|wait| resolver.add(wait));
+        records.iter().for_each(|wait| resolver.add(wait));
+        resolver
+    };
+    let mut resolver = resolve(&[&looks[0], &preempted, &looks[1]]);
+    // Nothing is known yet of the wait, but of the run queue.
+    assert_eq!(leaves(&mut resolver), [(Leaf::RunQueue, 200)]);
+    resolver.add(&read);
+    resolver.add(&sent);
+    assert_eq!(
+        leaves(&mut resolver),
+        [(Leaf::Storage, 11_997 * MS), (Leaf::Computing, MS)]
+    );
+    let of_main = |segment: &Segment| segment.tid == MAIN_TID && segment.cause != Cause::Born;
+    let segments: Vec<_> = resolver
+        .take_segments()
+        .into_iter()
+        .filter(of_main)
+        .collect();
+    let [whole] = segments[..] else {
+        panic!("{segments:#?}");
+    };
+    assert_eq!((whole.off, whole.on), (0, 12_001 * MS));
+    assert_eq!((whole.cause, whole.by), (Cause::Thread, Some(WORKER_TID)));
+
+    // What it does else after a timeout shows that it slept: it computes, waits for something else by time, or ends.
+    let computes = is_sent_to(main, 10_200 * MS, 12_001 * MS, worker);
+    let sleeps = Wait {
+        nr: libc::SYS_futex as i32,
+        ..times_out(main, 10_000 * MS + 10, 12_001 * MS)
+    };
+    let ends = Wait {
+        off: 10_000 * MS + 10,
+        woken: 10_000 * MS + 10,
+        on: 10_000 * MS + 10,
+        ..of(main)
+    };
+    for other in [&computes, &sleeps, &ends] {
+        let mut resolver = resolve(&[&looks[0], &looks[1], &read, other]);
+        let found = leaves(&mut resolver);
+        let slept = (Leaf::Sleep, 9_998 * MS);
+        assert!(found.contains(&slept), "{other:?}: {found:?}");
+    }
+    let mut resolver = resolve(&[&looks[0], &looks[1]]);
+    assert_eq!(leaves(&mut resolver), []);
+    resolver.end();
+    assert_eq!(leaves(&mut resolver), [(Leaf::Sleep, 9_998 * MS)]);
+    assert_eq!(
+        resolver
+            .take_segments()
+            .iter()
+            .filter(|one| of_main(one))
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn a_loop_without_end_is_sleep() {
+    const TIMES: u64 = 10_000;
+    let main = (MAIN_TID, MAIN_TID);
+    let mut resolver = Resolver::default();
+    resolver.keep_timeline();
+    resolver.add(&born(main, 0));
+    for time in 0..TIMES {
+        resolver.add(&times_out(main, 100 * time, 100 * time + 90));
+    }
+    // What is held back is bounded.
+    let slept = leaves(&mut resolver);
+    assert!(slept[0].1 > 90 * TIMES / 2, "{slept:?}");
+    let told = resolver.take_segments().len() as u64;
+    assert_eq!(told - 1, slept[0].1 / 90);
+    resolver.end();
+    let rest = leaves(&mut resolver);
+    assert_eq!(slept[0].1 + rest[0].1, 90 * TIMES);
+    assert_eq!(told + resolver.take_segments().len() as u64, TIMES + 1);
 }
