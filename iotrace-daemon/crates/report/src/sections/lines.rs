@@ -148,7 +148,10 @@ fn source(report: &Report<'_>, place: &Place) -> Vec<(u32, String)> {
     let shown = |text: &str| {
         let text = text.replace('\t', "    ");
         // As it is in the source, not as an escape.
-        let pieces: Vec<String> = text.split('\\').map(|piece| escape(piece.as_bytes())).collect();
+        let pieces: Vec<String> = text
+            .split('\\')
+            .map(|piece| escape(piece.as_bytes()))
+            .collect();
         pieces.join("\\")
     };
     let lines = lines.into_iter().map(|(line, text)| (line, shown(text)));

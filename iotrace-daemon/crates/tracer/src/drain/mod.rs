@@ -189,7 +189,9 @@ impl Batch {
                 }
             }
             Self::Lines(all) => all.iter().for_each(|lined| model.add_lined(lined)),
-            Self::Sources(all) => all.into_iter().for_each(|line| model.sources_mut().add(line)),
+            Self::Sources(all) => all
+                .into_iter()
+                .for_each(|line| model.sources_mut().add(line)),
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
             // Who asked a service for them has them resolved, or written.
             Self::WaitRecords(_) | Self::Operations(_) => {}

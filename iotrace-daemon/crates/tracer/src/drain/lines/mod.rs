@@ -289,7 +289,8 @@ impl Lines {
     fn want_source(&mut self, at: &At, frames: &[Frame], by: Running) {
         let code = frames.first().and_then(|frame| self.codes.get(&frame.code));
         let program = code.and_then(|code| self.told.get(&code.python));
-        if let (Some(sources), Some(own), Some((_, program))) = (&mut self.sources, &at.own, program)
+        if let (Some(sources), Some(own), Some((_, program))) =
+            (&mut self.sources, &at.own, program)
         {
             sources.want(own, by, *program);
         }

@@ -104,7 +104,10 @@ impl Reader {
             if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
                 return None;
             }
-            let found = format!("/proc/thread-self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&found));
+            let found = format!(
+                "/proc/thread-self/fd/{}",
+                rustix::fd::AsRawFd::as_raw_fd(&found)
+            );
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             text(File::from(open(found, flags, Mode::empty()).ok()?))
         };
@@ -213,11 +216,16 @@ mod tests {
     fn lines_are_those_of_the_file() {
         let of = |text: &str, line| lines_around(text.as_bytes(), line);
         let named = |lines: &[(u32, &str)]| {
-            let lines = lines.iter().map(|(number, text)| (*number, (*text).to_owned()));
+            let lines = lines
+                .iter()
+                .map(|(number, text)| (*number, (*text).to_owned()));
             Some(lines.collect::<Vec<_>>())
         };
         assert_eq!(of("a\nb\nc\nd", 1), named(&[(1, "a"), (2, "b")]));
-        assert_eq!(of("a\n\n  c\nd", 3), named(&[(2, ""), (3, "  c"), (4, "d")]));
+        assert_eq!(
+            of("a\n\n  c\nd", 3),
+            named(&[(2, ""), (3, "  c"), (4, "d")])
+        );
         assert_eq!(of("a\r\nb\r\n", 2), named(&[(1, "a"), (2, "b")]));
         // A form feed is none that ends a line for Python.
         assert_eq!(of("\x0ca\nb", 2), named(&[(1, "\x0ca"), (2, "b")]));
@@ -230,7 +238,8 @@ mod tests {
 
     #[test]
     fn rights_are_those_on_files() {
-        let status = "Uid:\t1\t2\t3\t1000\nGid:\t1\t2\t3\t100\nGroups:\t4 24 \nCapEff:\t0000000000000002\n";
+        let status =
+            "Uid:\t1\t2\t3\t1000\nGid:\t1\t2\t3\t100\nGroups:\t4 24 \nCapEff:\t0000000000000002\n";
         let rights = Rights::read(status).unwrap();
         assert_eq!((rights.user, rights.group), (1000, 100));
         assert_eq!((rights.groups, rights.reads_all), (vec![4, 24], true));
@@ -249,7 +258,9 @@ mod tests {
         let pid = child.id();
         let start = targets::identify(pid).unwrap().start_boottime;
         // Until it is that user, and has left its privileges.
-        while Rights::of(pid).is_none_or(|rights| rights.user != user || rights.reads_all != (user == 0)) {
+        while Rights::of(pid)
+            .is_none_or(|rights| rights.user != user || rights.reads_all != (user == 0))
+        {
             thread::yield_now();
         }
         (child, Running { pid, start })
@@ -258,7 +269,12 @@ mod tests {
     /// On a thread of its own, which gives up its rights.
     fn read(process: Running, file: &str) -> Result<Vec<u8>, Failure> {
         let file = file.to_owned();
-        let read = move || Reader::new().unwrap().read(process, &file).map(|text| text.bytes);
+        let read = move || {
+            Reader::new()
+                .unwrap()
+                .read(process, &file)
+                .map(|text| text.bytes)
+        };
         thread::spawn(read).join().unwrap()
     }
 
@@ -287,7 +303,15 @@ mod tests {
         }
         let device = "/dev/zero";
         let directory_name = directory.path().to_str().unwrap();
-        for file in [&roots, &hidden, link, "/etc/shadow", device, directory_name, "/none"] {
+        for file in [
+            &roots,
+            &hidden,
+            link,
+            "/etc/shadow",
+            device,
+            directory_name,
+            "/none",
+        ] {
             assert_eq!(read(process, file), Err(Failure::Refused), "{file}");
         }
         for file in [&open, &own, &roots, &hidden, link] {

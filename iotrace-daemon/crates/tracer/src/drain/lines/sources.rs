@@ -85,7 +85,11 @@ impl Cache {
                 break;
             }
         }
-        let answered = answer(wanted, wanted.began, read.as_ref().map_err(|failure| *failure));
+        let answered = answer(
+            wanted,
+            wanted.began,
+            read.as_ref().map_err(|failure| *failure),
+        );
         if let Ok(text) = read {
             self.keep(wanted, text);
         }
