@@ -196,6 +196,8 @@ for module in changed, kept, removed:
     module.opens(__file__)
 for name in "/etc/shadow", directory + "/secret.py", directory + "/link.py", directory + "/none.py":
     exec(compile("os.close(os.open(__file__, os.O_RDONLY))", name, "exec"))
+# Files are read while the program runs.
+time.sleep(1)
 "##;
 
 #[test]
