@@ -15,6 +15,7 @@ mod golden;
 mod html;
 mod html_epochs;
 mod html_tools;
+mod lines;
 mod mcp;
 mod predictions;
 mod recording;

@@ -3,8 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::{PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -150,6 +153,23 @@ fn agree(python: &Path, truth: &Path, report: &Value) {
         (longer(SLOW_NS + SLACK_NS)..=longer(SLOW_NS)).contains(&slow),
         "{slow} slow calls of {lengths:?}"
     );
+    for (place, line) in &found {
+        let text = place.split_once(':').map(|(file, _)| match file {
+            "lines.py" => {
+                let number = line["line"].as_u64().unwrap() as usize;
+                let program = fs::read_to_string(PROGRAM).unwrap();
+                Value::from(program.lines().nth(number - 1).unwrap().trim())
+            }
+            // Made by the program from a text.
+            _ => Value::Null,
+        });
+        assert_eq!(
+            line["source"],
+            text.unwrap(),
+            "{}: {place}",
+            python.display()
+        );
+    }
     let is_by_library = |line: &&Value| {
         let via = line["via"]["file"].as_str().unwrap_or_default();
         line["function"] == "by_library" && via.contains("pathlib")
@@ -158,6 +178,109 @@ fn agree(python: &Path, truth: &Path, report: &Value) {
     assert_eq!(opens.expect("by_library")["opens"], 5);
     assert_eq!(report["notes"]["lines_unread"], 0);
     assert_eq!(report["notes"]["lines_lost"], 0);
+}
+
+/// Opens a file in lines of files that have a text or none: `main.py` and `kept.py` stay as they are, `changed.py` is changed
+/// and `removed.py` removed while it runs, and two are not its user's to read.
+const SOURCES: &str = r##"
+import os, sys, time
+time.sleep(1)
+sys.dont_write_bytecode = True
+import changed, kept, removed
+directory = os.path.dirname(__file__)
+os.close(os.open(__file__, os.O_RDONLY))  # a <b>\\</b>
+with open(changed.__file__, "a") as file:
+    file.write("# later\n")
+os.unlink(removed.__file__)
+for module in changed, kept, removed:
+    module.opens(__file__)
+for name in "/etc/shadow", directory + "/secret.py", directory + "/link.py", directory + "/none.py":
+    exec(compile("os.close(os.open(__file__, os.O_RDONLY))", name, "exec"))
+# Files are read while the program runs.
+time.sleep(1)
+"##;
+
+#[test]
+fn source_text_is_that_of_the_files_that_ran() {
+    const USER: u32 = 54_321;
+    turn::alone();
+    let interpreters = interpreters();
+    let python = interpreters
+        .iter()
+        .find(|python| python.starts_with("/usr"));
+    let python = python.expect("a CPython 3.11 or newer that every user may run");
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().canonicalize().unwrap();
+    let put = |name: &str, text: &str| {
+        fs::write(dir.join(name), text).unwrap();
+        chown(dir.join(name), Some(USER), Some(USER)).unwrap();
+    };
+    let module = "import os\ndef opens(name):\n    os.close(os.open(name, os.O_RDONLY))\n";
+    put("main.py", SOURCES);
+    for name in ["changed.py", "kept.py", "removed.py"] {
+        put(name, module);
+    }
+    fs::write(dir.join("secret.py"), "SECRET\n").unwrap();
+    fs::set_permissions(dir.join("secret.py"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("secret.py", dir.join("link.py")).unwrap();
+    chown(&dir, Some(USER), Some(USER)).unwrap();
+    // A file that changed as the program began is not believed.
+    thread::sleep(Duration::from_secs(1));
+    let script = format!(
+        "exec setpriv --reuid {USER} --regid {USER} --clear-groups '{}' {}",
+        python.display(),
+        dir.join("main.py").display()
+    );
+    let finished = Iotrace::record()
+        .flush("250ms")
+        .args(["--lines"])
+        .command(["sh", "-c", &script]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    let texts: BTreeMap<&str, &Value> = report["lines"]["lines"]
+        .as_array()
+        .expect("lines")
+        .iter()
+        .filter(|line| line["opens"] != 0)
+        .map(|line| (line["file"].as_str().unwrap(), &line["source"]))
+        .filter(|(file, _)| file.starts_with('/') && !file.ends_with("/main.py"))
+        .collect();
+    let none = &Value::Null;
+    let text = Value::from("os.close(os.open(name, os.O_RDONLY))");
+    let own = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+    let names = [
+        "changed.py",
+        "kept.py",
+        "link.py",
+        "none.py",
+        "removed.py",
+        "secret.py",
+    ]
+    .map(own);
+    let [changed, kept, link, missing, removed, secret] = names.each_ref().map(String::as_str);
+    let expected = BTreeMap::from([
+        ("/etc/shadow", none),
+        (changed, none),
+        (kept, &text),
+        (link, none),
+        (missing, none),
+        (removed, none),
+        (secret, none),
+    ]);
+    assert_eq!(texts, expected);
+    let found = found(&report);
+    let marked = SOURCES.lines().find(|line| line.contains("<b>"));
+    assert!(
+        found.values().any(|line| line["source"] == marked.unwrap()),
+        "{found:?}"
+    );
+    let again = report_of(&[&finished.recording]);
+    assert_eq!(again["lines"], report["lines"]);
+    let kept_bytes = fs::read_dir(&finished.recording).unwrap().flatten();
+    for part in kept_bytes.filter(|part| part.path().is_dir()) {
+        let table = fs::read(part.path().join("sources.parquet")).unwrap_or_default();
+        assert!(!table.windows(6).any(|text| text == b"SECRET"));
+    }
 }
 
 #[test]

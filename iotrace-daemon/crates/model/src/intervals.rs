@@ -64,6 +64,7 @@ impl Model {
         self.waits.settle(bounds);
         self.timeline.settle();
         self.lines.settle();
+        self.sources.settle();
         self.latencies.settle();
         self.settle_sums();
         self.block.settle();

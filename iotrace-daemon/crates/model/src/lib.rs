@@ -51,6 +51,7 @@ pub mod regular_file;
 mod rows;
 pub mod run;
 mod select;
+pub mod sources;
 pub mod spans;
 pub mod steps;
 pub mod targets;
@@ -81,6 +82,7 @@ use mounts::{Mount, Mounts};
 use moves::Moves;
 use processes::Processes;
 use rows::Rows;
+use sources::Sources;
 use spans::{Span, Spans};
 use steps::Steps;
 use timeline::Timeline;
@@ -100,6 +102,7 @@ pub struct Model {
     waits: Waits,
     timeline: Timeline,
     lines: Lines,
+    sources: Sources,
     latencies: Latencies,
     block: Block,
     moves: Moves,
@@ -285,6 +288,16 @@ impl Model {
     /// What was done by line of a Python program.
     pub fn lines(&self) -> &Lines {
         &self.lines
+    }
+
+    /// Source text of lines, where it is known.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// The same, to add to.
+    pub fn sources_mut(&mut self) -> &mut Sources {
+        &mut self.sources
     }
 
     /// How long operations took, where that is kept.

@@ -40,6 +40,7 @@ impl Model {
         self.computing.append(&other.computing, node, processes);
         self.waits.append(other.waits, processes, &files);
         self.lines.append(other.lines, processes);
+        self.sources.append(&other.sources);
         self.latencies.append(other.latencies, processes);
         self.block.append(other.block, node, processes, &files);
         if let (Some(spans), Some(others)) = (&mut self.spans, other.spans) {

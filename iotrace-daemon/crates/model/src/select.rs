@@ -3,7 +3,7 @@
 use super::{
     Model, computing::Computing, forget::Moved, global_merged::GlobalMerged, io_totals::IoTotals,
     latencies::Latencies, lines::Lines, moves::Moves, negative_lookups::NegativeLookups,
-    phases::ByPhase, rows::Cell, timeline::Timeline, waits::Waits,
+    phases::ByPhase, rows::Cell, sources::Sources, timeline::Timeline, waits::Waits,
 };
 
 impl Model {
@@ -38,6 +38,7 @@ impl Model {
         self.waits = Waits::default();
         self.timeline = Timeline::default();
         self.lines = Lines::default();
+        self.sources = Sources::default();
         self.latencies = Latencies::default();
         self.moves = Moves::default();
         // Of calls of sync and of syncs of directories, which name other files, nothing is known any more.

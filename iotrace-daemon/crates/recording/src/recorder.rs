@@ -147,6 +147,7 @@ fn has_news(model: &Model) -> bool {
         || model.waits().interval().next().is_some()
         || !model.timeline().interval().is_empty()
         || model.lines().interval().next().is_some()
+        || !model.sources().interval().is_empty()
         || model.processes().iter().any(told)
 }
 

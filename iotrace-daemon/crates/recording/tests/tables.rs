@@ -66,6 +66,10 @@ fn facts(model: &Model) -> Vec<String> {
         let of = (process(key.process), &key.own, &key.via, key.phase);
         facts.push(format!("line {of:?} {counts:?}"));
     }
+    for line in 0..3 {
+        let text = model.sources().around("/home/é/train1.py", line);
+        facts.extend(text.iter().map(|text| format!("source {line} {text:?}")));
+    }
     for group in 0..iotrace_common::global_merged::GROUPS {
         let times: Vec<_> = model.global_merged().of_nodes(group).collect();
         facts.push(format!("merged {group} {times:?}"));
@@ -126,6 +130,7 @@ fn same(directory: &Path, form: &Form, (model, run): &(Model, iotrace_model::run
         "span",
         "wait",
         "line",
+        "source",
         "merged",
         "look-up",
         "device",
@@ -135,7 +140,7 @@ fn same(directory: &Path, form: &Form, (model, run): &(Model, iotrace_model::run
     ];
     for kind in kinds {
         let count = found.iter().filter(|fact| fact.starts_with(kind)).count();
-        let is_few = kind == "device" || kind == "line" && !form.has_lines;
+        let is_few = kind == "device" || !form.has_lines && matches!(kind, "line" | "source");
         assert!(count > 1 || is_few, "{count} of {kind}");
     }
     let trace = Trace::open(directory).unwrap().expect("a trace");

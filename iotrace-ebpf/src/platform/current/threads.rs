@@ -98,6 +98,8 @@ pub fn release(registers: Address) {
             (*slot).asynchronous = 0;
             (*slot).faulted.serial = 0;
             (*slot).faulted.timed.began = 0;
+            // The next thread on this stack may have its pthread at the same address, too.
+            (*slot).python_state = 0;
             ptr::write_volatile(&raw mut (*slot).owner, 0);
         }
     }

@@ -118,5 +118,5 @@ macro_rules! tables {
 }
 
 tables! {
-    processes files errors phases spans cpu waits lines latencies merged missing devices transfers library ranges
+    processes files errors phases spans cpu waits lines sources latencies merged missing devices transfers library ranges
 }

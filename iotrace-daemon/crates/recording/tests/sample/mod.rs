@@ -20,6 +20,7 @@ use iotrace_model::{
     library::Range,
     lines::{Counts as LineCounts, Lined, Place as LinePlace},
     run::{Clock, MergedTime, Run, Target},
+    sources::SourceLine,
     waits::{Leaf, Waited},
 };
 use iotrace_recording::{Recorder, trace::TraceWriter};
@@ -266,6 +267,13 @@ fn interval(model: &mut Model, seed: u64, form: &Form) {
                 slow: 7,
                 slow_ns: 8,
             },
+        });
+    }
+    for line in (0..3_u32).filter(|_| form.has_lines) {
+        model.sources_mut().add(SourceLine {
+            file: "/home/é/train1.py".into(),
+            line,
+            text: (line > 0).then(|| "    ö = open(name)".into()),
         });
     }
     let mut times = [Time::default(); GROUPS];

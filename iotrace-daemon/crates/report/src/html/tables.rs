@@ -46,6 +46,12 @@ pub enum Cell {
         part: u64,
         whole: u64,
     },
+    /// A line of a program, with its source text and that next to it, by line number; without any where that is not known.
+    Source {
+        name: String,
+        line: u32,
+        source: Vec<(u32, String)>,
+    },
 }
 
 impl PageTable {

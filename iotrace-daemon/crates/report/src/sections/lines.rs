@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     Report,
-    html::{PageSection, PageTable, Part},
+    html::{Cell, PageSection, PageTable, Part},
     json::entries::seconds,
     text::{
         escape::{escape, shorten},
@@ -142,6 +142,22 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// The source text of a line and of those next to it, by number.
+fn source(report: &Report<'_>, place: &Place) -> Vec<(u32, String)> {
+    let lines = report.model.sources().around(&place.file, place.line);
+    let shown = |text: &str| {
+        let text = text.replace('\t', "    ");
+        // As it is in the source, not as an escape.
+        let pieces: Vec<String> = text
+            .split('\\')
+            .map(|piece| escape(piece.as_bytes()))
+            .collect();
+        pieces.join("\\")
+    };
+    let lines = lines.into_iter().map(|(line, text)| (line, shown(text)));
+    lines.collect()
+}
+
 fn place_json(place: &Place) -> Json {
     json!({"file": &*place.file, "line": place.line, "function": &*place.function})
 }
@@ -156,6 +172,10 @@ pub fn json(report: &Report<'_>, is_whole: bool) -> Json {
     let listed = all.iter().take(most).map(|line| {
         let counts = &line.counts;
         let mut object = place_json(line.place);
+        let source = report.model.sources();
+        let source = source.around(&line.place.file, line.place.line);
+        let own = source.iter().find(|(number, _)| *number == line.place.line);
+        object["source"] = own.map_or(Json::Null, |(_, text)| text.trim().into());
         object["via"] = line.via.map_or(Json::Null, place_json);
         object["opens"] = counts.opens.into();
         object["reads"] = counts.reads.into();
@@ -196,8 +216,12 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
     let (all, _) = lines(report);
     for line in all.iter().take(MAX_JSON) {
         let counts = &line.counts;
+        let own = Cell::Source {
+            name: escape(name(line.place).as_bytes()),
+            line: line.place.line,
+            source: source(report, line.place),
+        };
         let cells = [
-            escape(name(line.place).as_bytes()),
             line.via
                 .map_or_else(String::new, |via| escape(name(via).as_bytes())),
             count(counts.opens),
@@ -209,7 +233,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
             count(counts.slow),
             duration(counts.slow_ns),
         ];
-        table.row(cells.map(Into::into));
+        table.row(std::iter::once(own).chain(cells.map(Cell::from)));
     }
     Some(PageSection {
         id: "lines".into(),

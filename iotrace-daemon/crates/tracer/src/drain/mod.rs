@@ -57,6 +57,7 @@ use iotrace_model::{
     input::{Event, Place, ProcessId, Searched},
     latencies::{Histogram, Operations},
     lines::Lined,
+    sources::SourceLine,
     timeline::Segment,
     waits::Waited,
 };
@@ -101,6 +102,8 @@ pub enum Batch {
     Timeline(Vec<Segment>),
     /// What was done by line of a Python program.
     Lines(Vec<Lined>),
+    /// Source text of these lines.
+    Sources(Vec<SourceLine>),
     /// Requests to block devices.
     Devices(Vec<(Device, Classes)>),
     /// Bytes moved between devices and files, by process and file.
@@ -186,6 +189,9 @@ impl Batch {
                 }
             }
             Self::Lines(all) => all.iter().for_each(|lined| model.add_lined(lined)),
+            Self::Sources(all) => all
+                .into_iter()
+                .for_each(|line| model.sources_mut().add(line)),
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
             // Who asked a service for them has them resolved, or written.
             Self::WaitRecords(_) | Self::Operations(_) => {}
@@ -552,6 +558,7 @@ impl Drain {
             self.events(sink);
             if let Some(lines) = &mut self.lines {
                 sink(Batch::Lines(lines.sums()));
+                sink(Batch::Sources(lines.take_sources(last)));
             }
             return Ok(());
         }

@@ -57,6 +57,7 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         | Batch::Waits(_)
         | Batch::Timeline(_)
         | Batch::Lines(_)
+        | Batch::Sources(_)
         | Batch::Devices(_)
         | Batch::Transfers(_) => {
             return None;

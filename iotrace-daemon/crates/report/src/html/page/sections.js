@@ -464,9 +464,21 @@ const sections = (() => {
     return [el("p", {}, `Most common sizes: ${parts.join("; ")}.`)];
   }
 
-  /** A section of notes and tables, whose cells are texts and bars. */
+  /** A line's name and its source text. */
+  function sourced({ name, line, source }) {
+    if (!source.length) return name;
+    const digits = String(source.at(-1)[0]).length;
+    const text = source.map(([number, text]) =>
+      el(number === line ? "b" : "span", {}, `${String(number).padStart(digits)}  ${text}`.trimEnd(), "\n"));
+    return [name, el("pre", { class: "source" }, text)];
+  }
+
+  /** A section of notes and tables, whose cells are texts, bars and lines of programs. */
   function plain({ id, title, parts }) {
-    const shownCell = (cell) => (cell.whole === undefined ? cell : bar(cell.part, cell.whole, "var(--read)"));
+    const shownCell = (cell) => {
+      if (cell.source) return sourced(cell);
+      return cell.whole === undefined ? cell : bar(cell.part, cell.whole, "var(--read)");
+    };
     const shownTable = ({ caption, columns, rows }) =>
       table(caption, columns.map((column, index) => ({ ...column, cell: (row) => shownCell(row[index]) })), rows);
     return section(id, title, parts.map((part) => (part.table ? shownTable(part.table) : el("p", { class: "note" }, part.note))));

@@ -5,6 +5,8 @@
 //! behind the end of its table: where an interpreter is not built as its version says, its lines are refused.
 
 mod interpreter;
+mod reader;
+mod sources;
 mod table;
 
 use std::{
@@ -21,6 +23,8 @@ use iotrace_common::{
 use iotrace_model::{
     input::ProcessId,
     lines::{Lined, Place},
+    sources::SourceLine,
+    targets,
 };
 
 use super::{
@@ -29,6 +33,7 @@ use super::{
 };
 use crate::kernel::{Kernel, KernelError};
 use interpreter::{Found, Interpreters};
+use sources::{Running, Sources};
 
 // SAFETY: `repr(C)`, integers and arrays of them only; so for the following.
 unsafe impl Fixed for Stack {}
@@ -58,6 +63,8 @@ pub enum Told {
         bytes: Vec<u8>,
     },
     Stack {
+        /// Whose it is.
+        by: Running,
         number: u64,
         frames: Vec<Frame>,
     },
@@ -108,6 +115,10 @@ pub fn decode(header: &Header, record: &[u8]) -> Option<Told> {
                 })
             });
             Told::Stack {
+                by: Running {
+                    pid: header.tgid,
+                    start: header.start,
+                },
                 number: stack.number,
                 frames: frames.collect::<Option<_>>()?,
             }
@@ -118,6 +129,8 @@ pub fn decode(header: &Header, record: &[u8]) -> Option<Told> {
 
 /// A code object, and its table as far as it has come.
 struct Known {
+    /// [`Python::number`].
+    python: u64,
     file: Arc<str>,
     function: Arc<str>,
     first_line: u32,
@@ -138,11 +151,13 @@ pub struct Lines {
     pythons: maps::HashMap<MapData, u32, Python>,
     counts: Generations<LineKey, LineCounts>,
     interpreters: Interpreters,
-    /// What the programs were told, by [`Python::number`].
-    told: BTreeMap<u64, Found>,
+    /// What the programs were told, by [`Python::number`], and of which process.
+    told: BTreeMap<u64, (Found, Running)>,
     codes: HashMap<u64, Known>,
     places: BTreeSet<Arc<Place>>,
     stacks: HashMap<u64, At>,
+    /// Where the reader could be started.
+    sources: Option<Sources>,
     /// Taken, and not yet handed on.
     pending: Vec<(LineKey, LineCounts)>,
     /// What was said.
@@ -163,6 +178,7 @@ impl Lines {
             codes: HashMap::new(),
             places: BTreeSet::new(),
             stacks: HashMap::new(),
+            sources: Sources::start(),
             pending: Vec::new(),
             said: BTreeSet::new(),
         }))
@@ -177,7 +193,10 @@ impl Lines {
                 "lines of {reason}: its I/O is counted, without lines"
             )),
             Some(Ok(found)) => match self.pythons.insert(pid, found.python, 0) {
-                Ok(()) => drop(self.told.insert(number, found)),
+                Ok(()) => {
+                    let start = targets::identify(pid).map_or(0, |about| about.start_boottime);
+                    self.told.insert(number, (found, Running { pid, start }));
+                }
                 Err(error) => self.say(format!("lines of a process are not found: {error}")),
             },
         }
@@ -207,8 +226,9 @@ impl Lines {
                     }
                 }
             }
-            Told::Stack { number, frames } => {
+            Told::Stack { by, number, frames } => {
                 let at = self.resolve(&frames);
+                self.want_source(&at, &frames, by);
                 self.stacks.insert(number, at);
             }
         }
@@ -218,7 +238,7 @@ impl Lines {
         if self.codes.contains_key(&code.number) {
             return;
         }
-        let Some(found) = self.told.get(&code.python) else {
+        let Some((found, _)) = self.told.get(&code.python) else {
             return;
         };
         let name = |object| text(object, found.string_type, found.string_head);
@@ -236,6 +256,7 @@ impl Lines {
             function.truncate(cut);
         }
         let known = Known {
+            python: code.python,
             file: file.into(),
             function: function.into(),
             first_line: code.first_line,
@@ -262,6 +283,23 @@ impl Lines {
             own: own.map(|place| self.shared(place)),
             via: via.map(|place| self.shared(place)),
         }
+    }
+
+    /// Asks for the source text of a stack's own line.
+    fn want_source(&mut self, at: &At, frames: &[Frame], by: Running) {
+        let code = frames.first().and_then(|frame| self.codes.get(&frame.code));
+        let program = code.and_then(|code| self.told.get(&code.python));
+        if let (Some(sources), Some(own), Some((_, program))) =
+            (&mut self.sources, &at.own, program)
+        {
+            sources.want(own, by, *program);
+        }
+    }
+
+    /// Source text that was read since this was last called; `last`: waits for what is missing.
+    pub fn take_sources(&mut self, last: bool) -> Vec<SourceLine> {
+        let sources = self.sources.as_mut();
+        sources.map_or_else(Vec::new, |sources| sources.take(last))
     }
 
     fn shared(&mut self, place: Place) -> Arc<Place> {
