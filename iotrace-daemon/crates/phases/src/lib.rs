@@ -20,7 +20,7 @@ pub mod used;
 use std::sync::LazyLock;
 
 use dfa::{Table, Verdict};
-use rules::{RuleSet, RulesError};
+use rules::{BUILTIN_TEXT, RuleSet, RulesError};
 
 use iotrace_model::mounts;
 
@@ -51,11 +51,14 @@ impl Classifier {
         Ok(Self { rules, table })
     }
 
-    /// The built-in rules, compiled when they are first asked for.
+    /// The built-in rules with the table that is stored of them.
     pub fn builtin() -> &'static Self {
         static BUILTIN: LazyLock<Classifier> = LazyLock::new(|| {
             let compiled = RuleSet::builtin().and_then(|rules| {
-                let table = dfa::build_within(rules.all(), &dfa::CpuTime::unlimited())?;
+                let table = match dfa::stored(BUILTIN_TEXT) {
+                    Some(table) => table,
+                    None => dfa::build_within(rules.all(), &dfa::CpuTime::unlimited())?,
+                };
                 Ok(Classifier { rules, table })
             });
             compiled.unwrap_or_else(|error| panic!("the built-in rules do not compile: {error}"))

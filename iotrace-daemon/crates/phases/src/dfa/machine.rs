@@ -1,6 +1,7 @@
 //! Automata that say which rules match while they read a path backwards, and their products.
 
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 
 use super::{MAX_STATES, MAX_TRANSITIONS, TooLarge, Verdict, minimize::minimize, unit::Unit};
 
@@ -8,7 +9,7 @@ use super::{MAX_STATES, MAX_TRANSITIONS, TooLarge, Verdict, minimize::minimize, 
 const MAX_MERGED_STATES: usize = 1_000;
 
 /// What one state says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State {
     /// Of every path that comes through it.
     pub sure: Verdict,

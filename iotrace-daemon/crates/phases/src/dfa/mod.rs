@@ -35,11 +35,13 @@ mod build;
 mod cpu_time;
 mod machine;
 mod minimize;
+mod stored;
 mod unit;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use iotrace_common::phases;
+use serde::{Deserialize, Serialize};
 
 use super::{
     phase::{Direction, Phase},
@@ -49,6 +51,7 @@ pub use build::{build, build_within};
 pub use cpu_time::CpuTime;
 use cpu_time::{MAX_BUILTIN_TIMES, MAX_CPU_TIME};
 pub use machine::State;
+pub use stored::table as stored;
 pub use unit::{Unit, of_glob, of_rule};
 
 pub use iotrace_common::phases::{MAX_SAYS, MAX_STATES, MAX_TRANSITIONS};
@@ -86,7 +89,7 @@ pub enum TooLarge {
 ///
 /// Bits 0 to 3: phase of a read ([`Phase::code`]); 4 to 15: its rule, 0xfff for none; 16 to 19 and 20 to 31: the same
 /// of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Verdict(u32);
 
 const NO_RULE: u16 = 0xfff;
@@ -144,9 +147,10 @@ const fn half(rule: Option<(u16, Phase)>) -> u32 {
 }
 
 /// The automaton of a rule set.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Table {
-    classes: [u8; 256],
+    /// 256.
+    classes: Vec<u8>,
     stride: u32,
     next: Vec<u16>,
     labels: Vec<u16>,
@@ -163,7 +167,7 @@ impl Table {
     }
 
     /// Class of each byte.
-    pub fn classes(&self) -> &[u8; 256] {
+    pub fn classes(&self) -> &[u8] {
         &self.classes
     }
 
@@ -223,7 +227,7 @@ impl Table {
 
     /// Bytes of the parts that the kernel has.
     pub fn bytes(&self) -> usize {
-        size_of_val(&self.classes)
+        size_of_val(self.classes.as_slice())
             + size_of_val(self.next.as_slice())
             + size_of_val(self.labels.as_slice())
             + size_of_val(self.says.as_slice())

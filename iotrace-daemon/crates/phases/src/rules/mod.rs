@@ -27,7 +27,8 @@ use iotrace_model::regular_file;
 /// Maximum number of rules, built-in ones included: the table has 12 bits for the number.
 pub const MAX_RULES: usize = 0xfff;
 
-const BUILTIN: &str = include_str!("../builtin.toml");
+/// The built-in catalogue.
+pub(crate) const BUILTIN_TEXT: &str = include_str!("../builtin.toml");
 /// How the built-in catalogue is called where a file would be named.
 pub const BUILTIN_NAME: &str = "built-in";
 
@@ -84,7 +85,7 @@ pub struct RuleSet {
 impl RuleSet {
     /// The built-in catalogue.
     pub fn builtin() -> Result<Self, RulesError> {
-        let rules = file::parse(BUILTIN_NAME, BUILTIN, true).map_err(RulesError::Wrong)?;
+        let rules = file::parse(BUILTIN_NAME, BUILTIN_TEXT, true).map_err(RulesError::Wrong)?;
         Ok(Self { rules })
     }
 
