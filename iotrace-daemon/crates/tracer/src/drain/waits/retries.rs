@@ -14,7 +14,7 @@ use super::resolve::Piece;
 const CHECK_NS: u64 = 1_000_000;
 const CHECK_PART: u64 = 100;
 /// Waits of one loop that are held back, and for how long, nanoseconds. The thread slept in those before them.
-const MAX_HELD: usize = 4_096;
+const MAX_HELD: usize = 512;
 const MAX_HELD_NS: u64 = 600_000_000_000;
 
 /// Waits of one thread that are held back.
