@@ -131,8 +131,8 @@ impl Resolver {
         let on = wait.on.max(woken);
         let leaf = self.leaf(wait);
         let is_timeout = leaf == Some(Leaf::Sleep) && calls::has_timeout(wait.nr) && off < woken;
-        let meaning = match self.threads.get(&wait.tid) {
-            Some(thread) => thread.held.meaning(wait, is_timeout),
+        let meaning = match self.threads.get_mut(&wait.tid) {
+            Some(thread) => thread.held.meaning(wait, off - ran_from, is_timeout),
             None => Meaning::None,
         };
         let segment = Segment {

@@ -25,6 +25,8 @@ pub struct Held {
     /// How long the last wait took until its timeout, nanoseconds, and when the thread ran again.
     last_ns: u64,
     on: u64,
+    /// For how long it has run since then.
+    ran_ns: u64,
     /// From when the thread left the CPU until the timeout: sleep, as far as is known.
     pub pieces: VecDeque<Piece>,
     /// What the timeline has of the thread since the first of them.
@@ -43,14 +45,14 @@ pub enum Meaning {
 }
 
 impl Held {
-    /// `is_timeout`: the wait ended by its timeout.
-    pub fn meaning(&self, wait: &Wait, is_timeout: bool) -> Meaning {
+    /// `ran_ns`: for how long the thread ran before the wait; `is_timeout`: the wait ended by its timeout.
+    pub fn meaning(&mut self, wait: &Wait, ran_ns: u64, is_timeout: bool) -> Meaning {
         if self.pieces.is_empty() {
             return Meaning::None;
         }
+        self.ran_ns = self.ran_ns.saturating_add(ran_ns);
         let has_ended = wait.state == 0 && wait.off == wait.on;
-        let longest = CHECK_NS.max(self.last_ns / CHECK_PART);
-        if has_ended || wait.off.saturating_sub(self.on) > longest {
+        if has_ended || self.ran_ns > CHECK_NS.max(self.last_ns / CHECK_PART) {
             return Meaning::Slept;
         }
         let is_repeated = wait.state != 0 && wait.nr == self.nr;
@@ -63,7 +65,8 @@ impl Held {
 
     /// Holds the piece of a wait back that ended by its timeout.
     pub fn hold(&mut self, wait: &Wait, piece: Piece, on: u64) {
-        (self.nr, self.last_ns, self.on) = (wait.nr, piece.end - piece.start, on);
+        (self.nr, self.last_ns) = (wait.nr, piece.end - piece.start);
+        (self.on, self.ran_ns) = (on, 0);
         self.pieces.push_back(piece);
     }
 

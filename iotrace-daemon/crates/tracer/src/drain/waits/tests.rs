@@ -222,16 +222,16 @@ fn a_wait_that_is_repeated_after_its_timeout_is_one_wait() {
     const MS: u64 = 1_000_000;
     let (main, worker) = ((MAIN_TID, MAIN_TID), (WORKER_TID, WORKER_TID));
     let start = [born(main, 0), born(worker, 0)];
-    // The worker reads for 12 s. The main thread looks every 5 s whether it lives.
+    // The worker reads for 12 s. The main thread looks every 5 s whether it lives, and loses its CPU once.
     let read = reads(worker, 0, 12_000 * MS);
     let looks = [
         times_out(main, 0, 5_000 * MS),
-        times_out(main, 5_002 * MS, 10_000 * MS),
+        times_out(main, 5_502 * MS, 10_000 * MS),
     ];
     let preempted = Wait {
         state: 0,
-        woken: 5_000 * MS + 100,
-        ..times_out(main, 5_000 * MS + 100, 5_000 * MS + 300)
+        woken: 5_001 * MS,
+        ..times_out(main, 5_001 * MS, 5_501 * MS)
     };
     let sent = is_sent_to(main, 10_001 * MS, 12_001 * MS, worker);
     let resolve = |records: &[&Wait]| {
@@ -243,12 +243,12 @@ fn a_wait_that_is_repeated_after_its_timeout_is_one_wait() {
     };
     let mut resolver = resolve(&[&looks[0], &preempted, &looks[1]]);
     // Nothing is known yet of the wait, but of the run queue.
-    assert_eq!(leaves(&mut resolver), [(Leaf::RunQueue, 200)]);
+    assert_eq!(leaves(&mut resolver), [(Leaf::RunQueue, 500 * MS)]);
     resolver.add(&read);
     resolver.add(&sent);
     assert_eq!(
         leaves(&mut resolver),
-        [(Leaf::Storage, 11_997 * MS), (Leaf::Computing, MS)]
+        [(Leaf::Storage, 11_497 * MS), (Leaf::Computing, MS)]
     );
     let of_main = |segment: &Segment| segment.tid == MAIN_TID && segment.cause != Cause::Born;
     let segments: Vec<_> = resolver
@@ -275,22 +275,22 @@ fn a_wait_that_is_repeated_after_its_timeout_is_one_wait() {
         ..of(main)
     };
     for other in [&computes, &sleeps, &ends] {
-        let mut resolver = resolve(&[&looks[0], &looks[1], &read, other]);
+        let mut resolver = resolve(&[&looks[0], &preempted, &looks[1], &read, other]);
         let found = leaves(&mut resolver);
-        let slept = (Leaf::Sleep, 9_998 * MS);
+        let slept = (Leaf::Sleep, 9_498 * MS);
         assert!(found.contains(&slept), "{other:?}: {found:?}");
     }
-    let mut resolver = resolve(&[&looks[0], &looks[1]]);
-    assert_eq!(leaves(&mut resolver), []);
+    let mut resolver = resolve(&[&looks[0], &preempted, &looks[1]]);
+    assert_eq!(leaves(&mut resolver), [(Leaf::RunQueue, 500 * MS)]);
     resolver.end();
-    assert_eq!(leaves(&mut resolver), [(Leaf::Sleep, 9_998 * MS)]);
+    assert_eq!(leaves(&mut resolver), [(Leaf::Sleep, 9_498 * MS)]);
     assert_eq!(
         resolver
             .take_segments()
             .iter()
             .filter(|one| of_main(one))
             .count(),
-        2
+        3
     );
 }
 
