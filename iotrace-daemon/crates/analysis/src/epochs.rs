@@ -13,8 +13,8 @@ use std::{
 use super::{
     page_cache,
     passes::{
-        FileReads, Jumps, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts, passes, read_in_jumps,
-        shares, whole_number,
+        FileReads, Jumps, Pass, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts, passes,
+        read_in_jumps, shares, whole_number,
     },
     preparation,
     ranks::strangers,
@@ -321,33 +321,42 @@ enum Numbering<'a> {
 }
 
 impl Numbering<'_> {
-    /// The epochs of the passes over one file, by the passes' numbers. `starts`: of these passes.
-    fn of(&self, file: u32, starts: &BTreeMap<u32, i64>) -> BTreeMap<u32, u32> {
-        let mut later = 0;
-        let number = |(number, start): (&u32, &i64)| {
-            match self {
-                Self::AsCounted => {}
-                Self::Partial {
-                    number: left_out,
-                    files,
-                } => {
-                    later = u32::from(!files.contains(&file) && number >= left_out);
-                }
-                Self::ByTime(epochs) => {
-                    let next = starts.range(number + 1..).next().map(|(_, start)| *start);
-                    let is_of = |epoch: u32, start| {
-                        epochs.get(&epoch).is_some_and(|begins| start >= *begins)
-                    };
-                    while is_of(number + later + 1, *start)
-                        && next.is_none_or(|next| is_of(number + later + 2, next))
-                    {
-                        later += 1;
-                    }
+    /// Numbers the passes over one file by their epochs.
+    fn number(&self, file: u32, passes: &mut [Pass]) {
+        match self {
+            Self::AsCounted => {}
+            Self::Partial { number, files } => {
+                let is_fewer = !files.contains(&file);
+                for pass in passes {
+                    pass.number += u32::from(is_fewer && pass.number >= *number);
                 }
             }
-            (*number, number + later)
-        };
-        starts.iter().map(number).collect()
+            Self::ByTime(epochs) => number_by_time(epochs, passes),
+        }
+    }
+}
+
+/// Numbers the passes over one file by the epochs in which they begin. It is passed over once at most in each.
+fn number_by_time(epochs: &BTreeMap<u32, i64>, passes: &mut [Pass]) {
+    let mut starts: BTreeMap<u32, i64> = BTreeMap::new();
+    for pass in passes.iter() {
+        let start = starts.entry(pass.number).or_insert(pass.start);
+        *start = pass.start.min(*start);
+    }
+    let has_begun = |epoch: u32, time| epochs.get(&epoch).is_some_and(|start| time >= *start);
+    let mut later = 0;
+    let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+    for (number, start) in &starts {
+        let next = starts.range(number + 1..).next();
+        while has_begun(number + later + 1, *start)
+            && next.is_none_or(|(_, next)| has_begun(number + later + 2, *next))
+        {
+            later += 1;
+        }
+        numbers.insert(*number, number + later);
+    }
+    for pass in passes {
+        pass.number = numbers[&pass.number];
     }
 }
 
@@ -394,18 +403,12 @@ impl Sum {
         let Some(first) = reads.visits.first() else {
             return;
         };
-        let passes = passes(reads);
-        let mut starts = BTreeMap::new();
-        for pass in &passes {
-            let start = starts.entry(pass.number).or_insert(pass.start);
-            *start = pass.start.min(*start);
-        }
-        let numbers = numbering.of(first.file, &starts);
+        let mut passes = passes(reads);
+        numbering.number(first.file, &mut passes);
         let weight = (reads.size.max(1)) as f64;
         self.bytes += weight;
         let mut covered: BTreeMap<u32, f64> = BTreeMap::new();
-        for mut pass in passes {
-            pass.number = numbers[&pass.number];
+        for pass in passes {
             *covered.entry(pass.number).or_default() += pass.bytes;
             let epoch = self.epochs.entry(pass.number).or_insert(Filling {
                 start: pass.start,

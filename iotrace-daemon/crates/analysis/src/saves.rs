@@ -24,8 +24,8 @@ pub const MAX_STEP_PAUSE_NS: i64 = 60 * SECOND;
 pub const MAX_PAUSE_NS: i64 = 10 * SECOND;
 /// Files without a step (`latest`, `checkpoint`) belong to the step saved at most this long before or after them.
 const MAX_DISTANCE_NS: i64 = 2 * SECOND;
-/// A file in a step's own directory that is written again after such a pause, or a quarter of the save's time so far, belongs
-/// to the same save: manifests of small models.
+/// Longest pause before what is written at once: a manifest in a step's directory is written again (there also after a quarter
+/// of the save's time so far), and a second directory gets its part.
 const AT_ONCE_NS: i64 = SECOND / 50;
 /// A file, or a write of it, is small compared with one that has this many times its bytes.
 const SMALL_PART_RATIO: u64 = 16;

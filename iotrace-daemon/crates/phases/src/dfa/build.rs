@@ -111,7 +111,7 @@ fn table(machine: Machine, kinds: Kinds) -> Result<Table, TooLarge> {
     let bases = kinds.named.into_iter();
     let bases = bases.map(|(name, kind)| (name, (kind * labels) as u16));
     Ok(Table {
-        classes: machine.classes.into(),
+        classes: machine.classes,
         stride: machine.stride as u32,
         next: machine.next.iter().map(entry).collect(),
         says: says.collect(),

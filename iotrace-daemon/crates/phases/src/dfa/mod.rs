@@ -149,8 +149,8 @@ const fn half(rule: Option<(u16, Phase)>) -> u32 {
 /// The automaton of a rule set.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Table {
-    /// 256.
-    classes: Vec<u8>,
+    #[serde(with = "stored::classes")]
+    classes: [u8; 256],
     stride: u32,
     next: Vec<u16>,
     labels: Vec<u16>,
@@ -167,7 +167,7 @@ impl Table {
     }
 
     /// Class of each byte.
-    pub fn classes(&self) -> &[u8] {
+    pub fn classes(&self) -> &[u8; 256] {
         &self.classes
     }
 
@@ -227,7 +227,7 @@ impl Table {
 
     /// Bytes of the parts that the kernel has.
     pub fn bytes(&self) -> usize {
-        size_of_val(self.classes.as_slice())
+        size_of_val(&self.classes)
             + size_of_val(self.next.as_slice())
             + size_of_val(self.labels.as_slice())
             + size_of_val(self.says.as_slice())

@@ -13,12 +13,12 @@ use flate2::read::DeflateDecoder;
 
 use super::Table;
 
-const FILE: &[u8] = include_bytes!("../builtin.table");
+const STORED_TABLE: &[u8] = include_bytes!("../builtin.table");
 const MARK_SIZE: usize = size_of::<u64>();
 
 /// The table of these rules, if it is the one that is stored.
 pub fn table(rules: &str) -> Option<Table> {
-    let (of, compressed) = FILE.split_first_chunk::<MARK_SIZE>()?;
+    let (of, compressed) = STORED_TABLE.split_first_chunk::<MARK_SIZE>()?;
     if u64::from_le_bytes(*of) != mark(rules) {
         return None;
     }
@@ -36,6 +36,21 @@ fn mark(rules: &str) -> u64 {
     })
 }
 
+/// The classes of bytes, of which serde knows no array this long.
+pub mod classes {
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(classes: &[u8; 256], serializer: S) -> Result<S::Ok, S::Error> {
+        classes.as_slice().serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 256], D::Error> {
+        let classes = Vec::<u8>::deserialize(deserializer)?;
+        let wrong = |classes: Vec<u8>| D::Error::invalid_length(classes.len(), &"256 classes");
+        classes.try_into().map_err(wrong)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, io::Write as _};
@@ -48,7 +63,7 @@ mod tests {
         rules::{BUILTIN_TEXT, RuleSet},
     };
 
-    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/builtin.table");
+    const TABLE_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/builtin.table");
 
     #[test]
     fn the_stored_table_is_that_of_the_rules() {
@@ -60,7 +75,7 @@ mod tests {
             );
             file.write_all(&postcard::to_stdvec(&made).unwrap())
                 .unwrap();
-            return fs::write(PATH, file.finish().unwrap()).unwrap();
+            return fs::write(TABLE_PATH, file.finish().unwrap()).unwrap();
         }
         let advice = "write it with IOTRACE_WRITE_DOCS=1 cargo test --lib";
         let stored = table(BUILTIN_TEXT).expect(advice);

@@ -40,7 +40,7 @@ fn table(rules: &Table) -> Box<phases::Table> {
     // SAFETY: integers only, for which zero is a valid value. It is larger than a stack frame should be.
     let mut table = unsafe { Box::<phases::Table>::new_zeroed().assume_init() };
     table.stride = rules.stride().into();
-    table.classes.copy_from_slice(rules.classes());
+    table.classes = *rules.classes();
     for (label, from) in table.labels.iter_mut().zip(rules.labels()) {
         *label = *from;
     }

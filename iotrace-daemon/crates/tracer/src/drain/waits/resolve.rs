@@ -145,7 +145,7 @@ impl Resolver {
         match meaning {
             Meaning::None => self.segment(wait.tid, segment, is_timeout),
             Meaning::Slept => {
-                self.release(wait.tid);
+                self.release(wait.tid, mem::take);
                 self.segment(wait.tid, segment, is_timeout);
             }
             Meaning::Ends => self.end_held(wait, leaf, segment),
@@ -164,9 +164,8 @@ impl Resolver {
         if wait.tid == wait.tgid {
             let running = self.number(Source::of(Leaf::Running));
             self.count(process, running, off - ran_from);
-            for piece in &pieces[usize::from(held.is_some())..] {
-                self.count(process, piece.source, piece.end - piece.start);
-            }
+            let counted = &pieces[usize::from(held.is_some())..];
+            self.count_pieces(process, wait.tid, counted.iter().copied());
             if calls::waits_for_child(wait.nr) {
                 let child = self.number(Source::of(Leaf::OfThatForChild));
                 self.count(process, child, on - off);
@@ -180,7 +179,7 @@ impl Resolver {
             self.piece_count -= thread.forget(over);
             if let Some(piece) = held {
                 thread.held.hold(wait, piece, on);
-                self.release_over(wait.tid);
+                self.release(wait.tid, Held::take_over);
             }
         }
         if self.piece_count > ALL_PIECES {
@@ -209,38 +208,30 @@ impl Resolver {
         }
     }
 
-    /// What a thread's waits were that are held back: it slept.
-    fn release(&mut self, tid: u32) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            let (process, held) = (thread.process, mem::take(&mut thread.held));
-            self.slept(tid, process, held);
+    /// Adds pieces of a thread, if it is a main thread.
+    fn count_pieces(
+        &mut self,
+        process: ProcessId,
+        tid: u32,
+        pieces: impl IntoIterator<Item = Piece>,
+    ) {
+        if tid != process.pid {
+            return;
+        }
+        for piece in pieces {
+            self.count(process, piece.source, piece.end - piece.start);
         }
     }
 
-    fn slept(&mut self, tid: u32, process: ProcessId, mut held: Held) {
-        for piece in held.pieces.drain(..) {
-            if tid == process.pid {
-                self.count(process, piece.source, piece.end - piece.start);
-            }
-        }
-        if let Some(segments) = &mut self.segments {
-            segments.extend(held.segments);
-        }
-    }
-
-    /// The same of those that are not held back for longer.
-    fn release_over(&mut self, tid: u32) {
+    /// Counts what `take` takes of a thread's waits that are held back: it slept.
+    fn release(&mut self, tid: u32, take: fn(&mut Held) -> Held) {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let mut released = Held::default();
-        while let Some(piece) = thread.held.pop_over() {
-            released.pieces.push_back(piece);
-        }
-        if !released.pieces.is_empty() {
-            released.segments.extend(thread.held.pop_segments());
-            let process = thread.process;
-            self.slept(tid, process, released);
+        let (process, held) = (thread.process, take(&mut thread.held));
+        self.count_pieces(process, tid, held.pieces);
+        if let Some(segments) = &mut self.segments {
+            segments.extend(held.segments);
         }
     }
 
@@ -266,11 +257,7 @@ impl Resolver {
             let is_kept = tail.next_if(|piece| piece.start == timeout.start).is_some();
             let first = pieces.len();
             self.blocked(wait, leaf, timeout.start, timeout.end, &mut pieces);
-            if wait.tid == wait.tgid {
-                for piece in &pieces[first..] {
-                    self.count(process, piece.source, piece.end - piece.start);
-                }
-            }
+            self.count_pieces(process, wait.tid, pieces[first..].iter().copied());
             if !is_kept {
                 pieces.truncate(first);
             }
@@ -292,7 +279,7 @@ impl Resolver {
     pub fn end(&mut self) {
         let tids: Vec<u32> = self.threads.keys().copied().collect();
         for tid in tids {
-            self.release(tid);
+            self.release(tid, mem::take);
         }
     }
 
@@ -351,7 +338,7 @@ impl Resolver {
             let is_idle = |thread: &Thread| thread.on <= oldest && !thread.held.pieces.is_empty();
             let idle = self.threads.iter().filter(|(_, thread)| is_idle(thread));
             for tid in idle.map(|(tid, _)| *tid).collect::<Vec<_>>() {
-                self.release(tid);
+                self.release(tid, mem::take);
             }
             self.threads.retain(|_, thread| {
                 let keep = thread.on > oldest;
@@ -361,7 +348,7 @@ impl Resolver {
         }
         let known = self.threads.get(&wait.tid);
         if known.is_some_and(|known| is_born || known.process != process) {
-            self.release(wait.tid);
+            self.release(wait.tid, mem::take);
         }
         let new = |from| Thread {
             process,

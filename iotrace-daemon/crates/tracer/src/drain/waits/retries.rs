@@ -70,18 +70,19 @@ impl Held {
         self.pieces.push_back(piece);
     }
 
-    /// Takes the first piece, if there are too many, or it is too old.
-    pub fn pop_over(&mut self) -> Option<Piece> {
-        let first = self.pieces.front()?;
-        let is_over =
-            self.pieces.len() > MAX_HELD || self.on.saturating_sub(first.start) > MAX_HELD_NS;
-        is_over.then(|| self.pieces.pop_front()).flatten()
-    }
-
-    /// Takes the segments before the first piece.
-    pub fn pop_segments(&mut self) -> impl Iterator<Item = Segment> {
-        let first = self.pieces.front().map_or(u64::MAX, |piece| piece.start);
-        let count = self.segments.partition_point(|segment| segment.off < first);
-        self.segments.drain(..count)
+    /// Takes the first pieces, as long as there are too many or they are too old, with their segments.
+    pub fn take_over(&mut self) -> Self {
+        let mut over = Self::default();
+        while let Some(first) = self.pieces.front()
+            && (self.pieces.len() > MAX_HELD || self.on.saturating_sub(first.start) > MAX_HELD_NS)
+        {
+            over.pieces.extend(self.pieces.pop_front());
+        }
+        if !over.pieces.is_empty() {
+            let first = self.pieces.front().map_or(u64::MAX, |piece| piece.start);
+            let count = self.segments.partition_point(|segment| segment.off < first);
+            over.segments.extend(self.segments.drain(..count));
+        }
+        over
     }
 }
