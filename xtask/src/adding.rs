@@ -81,7 +81,7 @@ pub fn task() -> Result<()> {
     }
     let test = |args: &str, variables: &[(&str, &str)]| {
         let mut cargo = cmd::cargo();
-        // Of its own: cargo would take what it built of the copy for the tree's.
+        // A separate target directory: cargo would take what it built from the copy for the tree's.
         cargo
             .current_dir(&copy)
             .env("CARGO_TARGET_DIR", copy.join("target"));

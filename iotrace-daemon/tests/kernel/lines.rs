@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::common::{
     Iotrace, directory,
     export::{python_directory, report_of},
+    run::Finished,
     turn,
 };
 
@@ -95,11 +96,7 @@ fn lines_are_those_of_the_audit_hook() {
             truth.display(),
             data.display()
         );
-        let finished = Iotrace::record()
-            .flush("250ms")
-            .args(["--lines"])
-            .command(["sh", "-c", &script]);
-        assert_eq!(finished.code(), 0, "{}", finished.stderr);
+        let finished = recorded(&script);
         let report = finished.report();
         agree(&python, &truth, &report);
         // The native program's.
@@ -110,6 +107,16 @@ fn lines_are_those_of_the_audit_hook() {
             "the recording says the same"
         );
     }
+}
+
+/// Records a shell script with its lines.
+fn recorded(script: &str) -> Finished {
+    let finished = Iotrace::record()
+        .flush("250ms")
+        .args(["--lines"])
+        .command(["sh", "-c", script]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    finished
 }
 
 /// Asserts that the lines are what the program says in `truth`.
@@ -231,11 +238,7 @@ fn source_text_is_that_of_the_files_that_ran() {
         python.display(),
         dir.join("main.py").display()
     );
-    let finished = Iotrace::record()
-        .flush("250ms")
-        .args(["--lines"])
-        .command(["sh", "-c", &script]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let finished = recorded(&script);
     let report = finished.report();
     let texts: BTreeMap<&str, &Value> = report["lines"]["lines"]
         .as_array()

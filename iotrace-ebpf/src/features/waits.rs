@@ -120,7 +120,7 @@ pub fn born(parent: Address, child: Address, kept: u32) {
     }
 }
 
-/// The running thread has moved `bytes` of data, or mapped so many of a file: whether it reads what is trained on.
+/// The running thread has read or written `bytes`, or mapped a file: counts what may be training data.
 #[inline(always)]
 pub fn used(thread: &mut Thread, bytes: u64) {
     let is_kept = WAITS.is_set() && thread.verdict & kept::WAITS != 0;

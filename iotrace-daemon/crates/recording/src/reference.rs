@@ -15,7 +15,7 @@ use crate::{
 const MAX_NAMED: usize = 8;
 
 /// The section of the page that is after those of all tables of a part.
-const LAST: &str = "### `operations.parquet`";
+const LAST_HEADING: &str = "### `operations.parquet`";
 
 /// The page of the recording's format with its tables of columns.
 fn render(page: &str) -> String {
@@ -35,10 +35,10 @@ fn render(page: &str) -> String {
         let what = format!("columns of {}", table.name);
         if !page.contains(&what) {
             let text = format!(
-                "### `{}.parquet`\n\n<!-- begin: {what} -->\n<!-- end -->\n\n{LAST}",
+                "### `{}.parquet`\n\n<!-- begin: {what} -->\n<!-- end -->\n\n{LAST_HEADING}",
                 table.name
             );
-            page = page.replace(LAST, &text);
+            page = page.replace(LAST_HEADING, &text);
         }
         page = replace(&page, &what, &columns(table, shared));
     }

@@ -150,7 +150,7 @@ fn a_manifest_of_a_small_model_is_written_again_within_the_save() {
     job.write(used(1, data, 1_005, 1_030), MIB, 0);
     job.write(used(1, manifest, 1_031, 1_040), MIB, 0);
     assert_eq!(saves(&job), [(1_000, 1_040, 2, 3 * MIB)]);
-    // The same step may be saved again, and a file without a directory of its own is.
+    // A step that is written again after a pause is another save, and so is a file outside of a step's directory at once.
     job.flush(1_500);
     job.write(used(1, manifest, 2_000, 2_010), MIB, 0);
     assert_eq!(saves(&job).len(), 2);

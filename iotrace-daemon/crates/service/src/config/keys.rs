@@ -27,10 +27,10 @@ enum Applied {
 /// `IOTRACE_` and the name of a flag in capitals.
 macro_rules! variable {
     ($flag:ident) => {{
-        const NAME: &str = concat!("IOTRACE_", stringify!($flag));
-        const CAPITALS: [u8; NAME.len()] = {
-            let mut bytes = [0; NAME.len()];
-            bytes.copy_from_slice(NAME.as_bytes());
+        const VARIABLE_NAME: &str = concat!("IOTRACE_", stringify!($flag));
+        const CAPITALS: [u8; VARIABLE_NAME.len()] = {
+            let mut bytes = [0; VARIABLE_NAME.len()];
+            bytes.copy_from_slice(VARIABLE_NAME.as_bytes());
             bytes.make_ascii_uppercase();
             bytes
         };
@@ -253,7 +253,7 @@ keys! {
         /// How long the series of a job stay after its last process.
         linger: Span [AtReload] = seconds(600), flag linger: Span [value_name = "TIME"];
 
-        /// Make each step of a Slurm job a unit of its own.
+        /// Make each step of a Slurm job a separate unit.
         slurm_steps: bool = false,
             flag slurm_steps: bool [value_name = "BOOL", num_args = 0..=1, default_missing_value = "true"];
 
@@ -322,8 +322,8 @@ keys! {
         max_mib: u64 [AtReload] = 4096, flag max_recording_mib: u64 [value_name = "N"];
 
         /// Entries of each of the two generations of kernel counters of recordings.
-        /// They are of what detail "full" adds, in all recordings together, and of each recording with kernel programs of its
-        /// own.
+        /// All recordings together have so many for what detail "full" adds, and each one that has separate kernel programs
+        /// has as many for its counters.
         max_entries: u32 [AtReload] = 16_384, in 3..=1 << 24,
             flag max_recording_entries: u32 [value_name = "N"];
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Config, Flags, keys::sections};
 
 /// Longest line of the shipped file.
-const WIDTH: usize = 120;
+const MAX_LINE_WIDTH: usize = 120;
 /// Keys that the chart sets from its own values; sections that it does not offer: no user of a pod's host reaches its socket,
 /// and it mounts no directory for logs.
 const NOT_IN_CHART: [&str; 5] = [
@@ -106,7 +106,7 @@ fn without_links(text: &str) -> String {
 fn comment(text: &str) -> String {
     let mut lines = vec!["#".to_owned()];
     for word in text.split(' ') {
-        if lines[lines.len() - 1].len() + 1 + word.len() > WIDTH {
+        if lines[lines.len() - 1].len() + 1 + word.len() > MAX_LINE_WIDTH {
             lines.push("#".to_owned());
         }
         *lines.last_mut().unwrap() += &format!(" {word}");

@@ -54,7 +54,7 @@ pub struct Reader {
 }
 
 /// What the thread may need: to be another user, to see its root directory, to read as root does.
-const NEEDED: CapabilitySet = CapabilitySet::SETUID
+const NEEDED_CAPABILITIES: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::DAC_READ_SEARCH);
@@ -63,7 +63,7 @@ const CHANGES_USER: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::S
 impl Reader {
     /// Gives up all other rights of the calling thread; `None` if that fails.
     pub fn new() -> Option<Self> {
-        let permitted = capabilities(None).ok()?.permitted & NEEDED;
+        let permitted = capabilities(None).ok()?.permitted & NEEDED_CAPABILITIES;
         // SAFETY: they have no preconditions.
         let own = unsafe { (libc::geteuid(), libc::getegid()) };
         let reader = Self { permitted, own };
@@ -266,7 +266,7 @@ mod tests {
         (child, Running { pid, start })
     }
 
-    /// On a thread of its own, which gives up its rights.
+    /// On a separate thread, which gives up its rights.
     fn read(process: Running, file: &str) -> Result<Vec<u8>, Failure> {
         let file = file.to_owned();
         let read = move || {

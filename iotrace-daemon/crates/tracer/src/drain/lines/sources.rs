@@ -4,7 +4,7 @@
 //! the program's root directory and with its rights, and only a regular file. It must not have changed since the program
 //! began: else its lines may be others than those that ran, and it has no text.
 //!
-//! A thread of its own reads, because storage can keep it waiting and because it gives up rights.
+//! A separate thread reads: storage can keep it waiting, and it gives up rights.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -25,7 +25,7 @@ const MAX_LINES: usize = 10_000;
 /// Files that are kept in memory, bytes.
 const MAX_CACHE: usize = 64 << 20;
 /// How long the reader is waited for at the end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READER_TIMEOUT: Duration = Duration::from_secs(2);
 /// By what a file's time may be earlier than its change: filesystems take it from a clock that ticks.
 const CLOCK_TICK_NS: i64 = 100_000_000;
 
@@ -242,7 +242,7 @@ impl Sources {
 
     /// What was read since it was last asked; `last`: waits for what has been asked for.
     pub fn take(&mut self, last: bool) -> Vec<SourceLine> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + READER_TIMEOUT;
         while self.waiting > 0 {
             let left = match last {
                 true => deadline.saturating_duration_since(Instant::now()),
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// A process that began so many seconds after the boot.
+    /// A process that began this many seconds after boot.
     fn running(seconds: u64) -> Running {
         Running {
             pid: 7,
