@@ -13,8 +13,8 @@ use std::{
 use super::{
     page_cache,
     passes::{
-        FileReads, Jumps, Pass, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts, passes,
-        read_in_jumps, shares, whole_number,
+        FileReads, Jumps, Pass, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts,
+        is_part_read_again, passes, reached, read_in_jumps, shares, whole_number,
     },
     preparation,
     ranks::strangers,
@@ -169,6 +169,15 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
         found.untold = Some(
             "the files were opened again and again for an equal part, which may be the same or the next",
         );
+        return found;
+    }
+    let reached = reached(model);
+    let again = files
+        .iter()
+        .filter(|reads| is_part_read_again(reads, size(reads), reached[reads[0].file as usize]));
+    if saturating_sum(again.map(|reads| size(&reads))) > found.bytes / 2 {
+        found.untold =
+            Some("only a part of the files was read, and some of it again: it may be all that is used");
         return found;
     }
     let jumped = read_in_jumps(model);

@@ -391,15 +391,19 @@ fn rounds(
         };
         let again = again && !event.as_ref().is_some_and(is_at_once);
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
-        let has_trained = |(event, training): (&Event, &Training)| {
-            !key.is_step && training.has_pass_between(event, &part.touch)
+        // Training goes on beside a save by step, which knows its files by their directory.
+        let trained = event.as_ref().zip(training).filter(|_| !key.is_step);
+        let has_trained = match trained {
+            Some((event, training)) => training.has_pass_between(event, &part.touch),
+            None => Some(false),
         };
         let again = again
             || !is_save && event.as_ref().is_some_and(is_behind)
-            || event.as_ref().zip(training).is_some_and(has_trained);
+            || has_trained == Some(true);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));
+                event.is_exact &= has_trained.is_some();
             }
             _ => {
                 events.extend(event.replace(Event::of(part, key)));
@@ -572,9 +576,54 @@ struct Training<'a> {
 
 /// Reads of training files, and the bytes of these.
 struct Reads {
-    /// First read, last read, bytes, by the first.
-    all: Vec<(i64, i64, u64)>,
+    /// Those whose times are known: first read, last read, bytes, by the first.
+    known: Vec<(i64, i64, u64)>,
+    /// Those that were put between known ones: when, and bytes, in order.
+    placed: Vec<(i64, u64)>,
+    /// When reads are known to have begun or ended, in order.
+    moments: Vec<i64>,
     bytes: u64,
+}
+
+impl Reads {
+    fn new(uses: &Uses) -> Self {
+        let mut reads = Self {
+            known: Vec::new(),
+            placed: Vec::new(),
+            moments: Vec::new(),
+            bytes: 0,
+        };
+        for visit in &uses.visits {
+            if visit.is_exact {
+                reads.known.push((visit.start, visit.end, visit.bytes));
+            } else {
+                reads.placed.push((visit.start, visit.bytes));
+            }
+            // The first and the last read of several uses are known, too.
+            if visit.is_exact || visit.opens > 1 {
+                reads.moments.extend([visit.start, visit.end]);
+            }
+        }
+        reads.known.sort_unstable();
+        reads.placed.sort_unstable();
+        reads.moments.sort_unstable();
+        let files: HashSet<u32> = uses.visits.iter().map(|visit| visit.file).collect();
+        let sizes = files.iter().map(|file| uses.sizes[*file as usize]);
+        reads.bytes = saturating_sum(sizes);
+        reads
+    }
+
+    /// Bytes of the reads that were put between two moments.
+    fn placed(&self, from: i64, to: i64) -> u64 {
+        let placed = between(&self.placed, from, to, |(at, _)| *at).iter();
+        saturating_sum(placed.map(|(_, bytes)| *bytes))
+    }
+
+    /// Whether training files were read between two moments. Of a single pass that was put there it is not known.
+    fn go_on(&self, from: i64, to: i64) -> bool {
+        !between(&self.moments, from, to, |at| *at).is_empty()
+            || self.placed(from, to) > self.bytes
+    }
 }
 
 /// The part of a sorted list whose keys are from one to another, this one left out.
@@ -609,18 +658,7 @@ impl<'a> Training<'a> {
     }
 
     fn reads(&self) -> &Reads {
-        self.reads.get_or_init(|| {
-            let visits = self.uses.visits.iter();
-            let mut all: Vec<(i64, i64, u64)> =
-                visits.clone().map(|v| (v.start, v.end, v.bytes)).collect();
-            all.sort_unstable();
-            let files: HashSet<u32> = visits.map(|v| v.file).collect();
-            let sizes = files.iter().map(|file| self.uses.sizes[*file as usize]);
-            Reads {
-                all,
-                bytes: saturating_sum(sizes),
-            }
-        })
+        self.reads.get_or_init(|| Reads::new(self.uses))
     }
 
     /// Whether no training file can have been read from one moment to another.
@@ -629,23 +667,21 @@ impl<'a> Training<'a> {
     }
 
     /// Whether most of the training data were read between a save and what was written after it, and none during either: who
-    /// trains wrote them, and no thread in the background.
-    fn has_pass_between(&self, save: &Event, next: &Touch) -> bool {
-        let goes_on = |from, to| {
-            !between(&self.spans, from, to, |(start, _)| *start).is_empty()
-                || !between(&self.ends, from, to, |end| *end).is_empty()
-        };
-        if !goes_on(save.end, next.start)
-            || goes_on(save.start, save.end)
-            || goes_on(next.start, next.end)
-        {
-            return false;
-        }
+    /// trains wrote them, and no thread in the background. `None` if that cannot be known.
+    fn has_pass_between(&self, save: &Event, next: &Touch) -> Option<bool> {
         let reads = self.reads();
-        let behind = between(&reads.all, save.end, next.start, |(start, _, _)| *start);
+        if reads.go_on(save.start, save.end) || reads.go_on(next.start, next.end) {
+            return Some(false);
+        }
+        let behind = between(&reads.known, save.end, next.start, |(start, _, _)| *start);
         let within = behind.iter().filter(|(_, end, _)| *end <= next.start);
         let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
-        read > 0 && read as f64 >= reads.bytes as f64 * WHOLE_SHARE
+        let is_pass = |bytes: u64| bytes > 0 && bytes as f64 >= reads.bytes as f64 * WHOLE_SHARE;
+        if is_pass(read) {
+            return Some(true);
+        }
+        let possible = read.saturating_add(reads.placed(save.start, next.end));
+        (!is_pass(possible)).then_some(false)
     }
 
     /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).

@@ -538,3 +538,30 @@ fn the_innermost_name_says_what_data_are_for() {
         assert!(!is_of_evaluation(path.as_bytes()), "{path}");
     }
 }
+
+#[test]
+fn a_part_that_is_read_again_and_again_is_no_pass_over_the_file() {
+    let found = |part: u64, times: u64| {
+        let mut job = Job::new(60_000);
+        job.file("/data/train.bin", 8 * MIB);
+        job.program(1, 0);
+        // All of it in one interval.
+        for time in 0..times {
+            let used = Use {
+                pid: 1,
+                path: "/data/train.bin",
+                from: time * 100,
+                to: time * 100 + 50,
+            };
+            job.read(used, part * MIB);
+        }
+        let found = job.analysis().epochs;
+        (found.epochs.len(), found.untold.is_some())
+    };
+    assert_eq!(found(4, 2), (0, true));
+    assert_eq!(found(4, 3), (0, true));
+    assert_eq!(found(4, 1), (1, false));
+    assert_eq!(found(8, 2), (2, false));
+    // A footer is not read.
+    assert_eq!(found(7, 2), (2, false));
+}

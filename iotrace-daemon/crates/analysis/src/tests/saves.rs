@@ -324,3 +324,38 @@ fn a_checkpoint_that_is_removed_later_ends_when_it_was_closed() {
     );
     assert_eq!(saves(&job), [(1_000, 1_200, 1, MIB)]);
 }
+
+/// Reads ten files of a MiB each, from this millisecond on.
+fn pass(job: &mut Job, from: u64) {
+    for file in 0..10_u64 {
+        let at = from + 2 * file;
+        job.read(
+            used(1, &format!("/data/train/{file}.tar"), at, at + 1),
+            MIB,
+        );
+    }
+}
+
+#[test]
+fn of_three_passes_in_an_interval_the_first_and_the_last_divide_saves() {
+    let mut job = Job::new(60_000);
+    for file in 0..10 {
+        job.file(&format!("/data/train/{file}.tar"), MIB);
+    }
+    for (name, from) in [("best", 200), ("last", 400)] {
+        pass(&mut job, from - 100);
+        job.write(used(1, &format!("/out/{name}_model.pth"), from, from + 80), MIB, 0);
+    }
+    pass(&mut job, 500);
+    let found = job.analysis().checkpoints;
+    assert_eq!(found.len(), 1, "when the second of three was is not known");
+    assert!(!found[0].is_exact);
+    job.flush(600);
+    pass(&mut job, 700);
+    job.write(used(1, "/out/best_model.pth", 800, 880), MIB, 0);
+    pass(&mut job, 900);
+    pass(&mut job, 1_000);
+    job.write(used(1, "/out/last_model.pth", 1_100, 1_180), MIB, 0);
+    // The second of these three may have been during a save, but the third was between them.
+    assert_eq!(saves(&job).len(), 3);
+}
