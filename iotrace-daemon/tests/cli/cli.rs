@@ -229,6 +229,25 @@ fn an_interrupt_before_tracing_begins_is_told() {
 }
 
 #[test]
+fn a_start_that_is_stopped_and_continued_loads_what_it_would() {
+    // The kernel gives up verifying a program when a signal comes.
+    let iotrace = Iotrace::record().start_command(["true"]);
+    for _ in 0..40 {
+        std::thread::sleep(Duration::from_millis(20));
+        iotrace.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(2));
+        iotrace.signal(libc::SIGCONT);
+    }
+    let finished = iotrace.wait();
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    assert!(
+        !finished.stderr.contains("falling back"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
 fn sigterm_ends_like_an_interrupt() {
     let mut iotrace = Iotrace::record()
         .flush("100ms")

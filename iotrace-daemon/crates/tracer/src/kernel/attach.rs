@@ -14,9 +14,7 @@ use super::{
     error::chain,
     hooks::{Availability, Found, HOOKS, Id, Kind, OptionalHook, RequiredBy, When},
     nobtf, pages,
-    program::{
-        attach_error, attach_raw, kernel_btf, load_together, log_size, program, program_error,
-    },
+    program::{attach_error, attach_raw, kernel_btf, load, load_together, log_size, program},
     variant,
 };
 use iotrace_model::run::RAW;
@@ -310,9 +308,7 @@ fn attach_tracepoints(ebpf: &mut Ebpf) -> Result<Hook, KernelError> {
     const PROGRAMS: [(&str, &str); 2] = [("call_exit", "sys_exit_"), ("call_enter", "sys_enter_")];
     for (name, prefix) in PROGRAMS {
         let program: &mut TracePoint = program(ebpf, name)?;
-        program
-            .load()
-            .map_err(|error| program_error(name, prefix, &error))?;
+        load(name, prefix, || program.load())?;
         log_size(name, program.info());
     }
     for (name, prefix) in PROGRAMS {

@@ -13,7 +13,7 @@ use super::{
     KernelError,
     bpf::bpf,
     btf::Types,
-    program::{program, program_error},
+    program::{load, program},
 };
 
 /// `BPF_LINK_CREATE`, `BPF_ITER_CREATE`, `BPF_TRACE_ITER`.
@@ -44,8 +44,7 @@ impl Threads {
         btf: &Btf,
     ) -> Result<Self, KernelError> {
         let iterator: &mut Iter = program(ebpf, name)?;
-        let loaded = iterator.load("task", btf);
-        loaded.map_err(|error| program_error(name, hook, &error))?;
+        load(name, hook, || iterator.load("task", btf))?;
         let failed = |reason| KernelError::Attach {
             hook: hook.into(),
             reason,

@@ -18,7 +18,7 @@ use iotrace_common::{
 
 use super::{
     KernelError,
-    program::{attach_error, log_size, program, program_error},
+    program::{attach_error, load, log_size, program},
 };
 
 /// The ends first: a call whose start alone was seen would pass for a lost one.
@@ -96,12 +96,10 @@ pub fn actions() -> [u8; SYSCALLS] {
 pub fn attach(ebpf: &mut Ebpf) -> Result<(), KernelError> {
     let (name, category, hook) = NEW_TASK;
     let new_task: &mut TracePoint = program(ebpf, name)?;
-    let loaded = new_task.load();
-    loaded.map_err(|error| program_error(name, hook, &error))?;
+    load(name, hook, || new_task.load())?;
     for (name, hook) in RAW {
         let program: &mut RawTracePoint = program(ebpf, name)?;
-        let loaded = program.load();
-        loaded.map_err(|error| program_error(name, hook, &error))?;
+        load(name, hook, || program.load())?;
         log_size(name, program.info());
     }
     let new_task: &mut TracePoint = program(ebpf, name)?;

@@ -17,7 +17,7 @@ use super::{
     KernelError,
     btf::Types,
     error::{chain, errno_of},
-    program::{program, program_error},
+    program::{load, program},
 };
 
 /// Calls in which files are fetched, but not to be mapped, and which are not traced themselves.
@@ -77,8 +77,7 @@ pub fn attach_fault_ends(
         hint: "",
     };
     let ended: &mut PerfEvent = program(ebpf, name)?;
-    let load = ended.load();
-    load.map_err(|error| program_error(name, event, &error))?;
+    load(name, event, || ended.load())?;
     let cpus = online_cpus().map_err(|(path, error)| refused(format!("{path}: {error}")))?;
     for cpu in cpus {
         let attached = ended.attach(

@@ -18,6 +18,8 @@ use super::{
 
 /// Hooks of all system calls.
 const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
+/// How often a program is loaded at most while signals come.
+const LOADS: u32 = 50;
 
 /// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
 pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
@@ -51,11 +53,35 @@ pub fn load_together(ebpf: &mut Ebpf, wanted: &[(&'static str, &str)], btf: &Btf
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((program, hook)) = next() {
-                    let _ = program.load(hook, btf);
+                    let _ = undisturbed(|| program.load(hook, btf));
                 }
             });
         }
     });
+}
+
+/// Loads a program for a hook.
+pub fn load(
+    program: &'static str,
+    hook: &str,
+    attempt: impl FnMut() -> Result<(), ProgramError>,
+) -> Result<(), KernelError> {
+    undisturbed(attempt).map_err(|error| program_error(program, hook, &error))
+}
+
+/// Loads a program, again if a signal came meanwhile: the verifier gives up with `EAGAIN` then.
+fn undisturbed(mut attempt: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    let is_disturbed = |error: &ProgramError| {
+        matches!(error, ProgramError::LoadError { io_error, .. }
+            if io_error.raw_os_error() == Some(libc::EAGAIN))
+    };
+    for _ in 1..LOADS {
+        match attempt() {
+            Err(error) if is_disturbed(&error) => {}
+            loaded => return loaded,
+        }
+    }
+    attempt()
 }
 
 /// Loads the programs that are not yet loaded.
@@ -67,9 +93,7 @@ pub fn load_raw(
     for (name, hook) in hooks {
         let program: &mut BtfTracePoint = program(ebpf, name)?;
         if program.fd().is_err() {
-            program
-                .load(hook, btf)
-                .map_err(|error| program_error(name, hook, &error))?;
+            load(name, hook, || program.load(hook, btf))?;
         }
         log_size(name, program.info());
     }
@@ -120,7 +144,7 @@ where
     program.try_into().map_err(|_| missing)
 }
 
-pub fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
+fn program_error(program: &'static str, hook: &str, error: &ProgramError) -> KernelError {
     let ProgramError::LoadError {
         io_error,
         verifier_log,

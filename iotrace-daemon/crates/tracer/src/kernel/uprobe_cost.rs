@@ -13,7 +13,7 @@ use iotrace_common::library::{self, FUNCTIONS};
 
 use super::{
     Kernel, KernelError,
-    program::{attach_error, program, program_error},
+    program::{attach_error, load, program},
     uprobes::{ENTER, RETURN},
 };
 
@@ -98,9 +98,7 @@ pub fn measure(kernel: &mut Kernel) -> Result<Vec<Cost>, KernelError> {
     let (file, offset) = own_place()?;
     for name in [RETURN, ENTER] {
         let program: &mut UProbe = program(&mut kernel.ebpf, name)?;
-        program
-            .load()
-            .map_err(|error| program_error(name, "uprobe", &error))?;
+        load(name, "uprobe", || program.load())?;
     }
     // SAFETY: two strings that end with a NUL. The stream is closed below.
     let stream = unsafe { libc::fopen(c"/proc/self/exe".as_ptr(), c"r".as_ptr()) };

@@ -24,7 +24,7 @@ use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use super::{
     Kernel, KernelError,
-    program::{attach_error, program, program_error},
+    program::{attach_error, load, program},
     uprobe_datatypes,
 };
 use iotrace_model::run::Probed;
@@ -338,9 +338,7 @@ impl Kernel {
         }
         for name in [RETURN, ENTER] {
             let program: &mut UProbe = program(&mut self.ebpf, name)?;
-            program
-                .load()
-                .map_err(|error| program_error(name, "uprobe", &error))?;
+            load(name, "uprobe", || program.load())?;
         }
         for (library, path) in self.uprobes.find(pids) {
             let is_named = self.uprobes.wanted.iter();
