@@ -445,6 +445,7 @@ fn data_are_made_before_the_first_epoch() {
             "unpacked_for_one_epoch",
             "unknown_shuffled_into_new_files",
             "unknown_cached_by_the_first_pass",
+            "unknown_cached_by_tensorflow",
             "unknown_trained_before_the_data_were_made",
         ],
     );

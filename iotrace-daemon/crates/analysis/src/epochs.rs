@@ -129,10 +129,10 @@ pub struct Epochs {
 }
 
 /// Finds the epochs.
-pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs {
+pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: &Groups) -> Epochs {
     let mut visits: Vec<&Visit> = uses.visits.iter().collect();
     visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
-    let sources = preparation::sources(model, run, uses, groups, &visits);
+    let sources = preparation::sources(model, run, sorted, uses, groups, &visits);
     let is_source = |file: u32| {
         sources
             .as_ref()
@@ -176,8 +176,9 @@ pub fn epochs(model: &Model, run: &Run, uses: &Uses, groups: &Groups) -> Epochs 
         .iter()
         .filter(|reads| is_part_read_again(reads, size(reads), reached[reads[0].file as usize]));
     if saturating_sum(again.map(|reads| size(&reads))) > found.bytes / 2 {
-        found.untold =
-            Some("only a part of the files was read, and some of it again: it may be all that is used");
+        found.untold = Some(
+            "only a part of the files was read, and some of it again: it may be all that is used",
+        );
         return found;
     }
     let jumped = read_in_jumps(model);

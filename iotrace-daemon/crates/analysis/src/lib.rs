@@ -88,7 +88,7 @@ impl Analysis {
         let mut analysis = Self {
             checkpoints: saves::saves(model, &uses),
             restores: saves::loads(model, &uses),
-            epochs: epochs::epochs(model, run, &uses, &groups),
+            epochs: epochs::epochs(model, run, sorted, &uses, &groups),
             knows_cache: page_cache::is_known(model),
             balance: balance::balance(model, run, &uses, &groups),
             startup,

@@ -6,7 +6,9 @@ use super::uses::{Visit, still_open};
 use iotrace_common::op;
 use iotrace_model::{
     Model,
-    counters::{CONSECUTIVE_READS, MAX_BYTE_READ, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum},
+    counters::{
+        CONSECUTIVE_READS, MAX_BYTE_READ, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum,
+    },
 };
 
 /// Share of the bytes of a file, and of all files, that a complete pass may lack.

@@ -11,6 +11,10 @@ use super::{
     uses::{Uses, Visit},
 };
 use iotrace_model::{Model, counters::*, groups::Groups, run::Run};
+use iotrace_phases::{
+    context::{Reason, Sorted},
+    phase::Direction,
+};
 
 /// Passes over a file from which on it is read again.
 const MIN_PASSES_OF_DATA: f64 = 1.5;
@@ -27,10 +31,12 @@ struct Made {
 
 /// The sources of the training data: files that were read in order before any of the data that a process of the same rank had
 /// made since are read, again and again. `None` if they may have been trained on too: they were read in random order, or a model
-/// was saved meanwhile, or data were made again and again. `visits`: by file, and by their start.
+/// was saved meanwhile, or data were made again and again, or the first pass filled a cache. `visits`: by file, and by their
+/// start.
 pub fn sources(
     model: &Model,
     run: &Run,
+    sorted: &[Sorted],
     uses: &Uses,
     groups: &Groups,
     visits: &[&Visit],
@@ -89,7 +95,10 @@ pub fn sources(
     let began = others.iter().map(|reads| reads[0].start).min();
     let is_saved = began.is_some_and(|began| is_saved(model, uses, began, first_read));
     let are_few = bytes(&others) < bytes(&data) * TOLERATED_SHARE;
-    let is_known = are_few || !is_saved && !is_shuffled(model, &others);
+    let is_filled = data.iter().any(|reads| {
+        sorted[file(reads) as usize].reasons[Direction::Read.index()] == Some(Reason::SampleCache)
+    });
+    let is_known = are_few || !is_saved && !is_filled && !is_shuffled(model, &others);
     is_known.then(|| others.iter().map(|reads| file(reads)).collect())
 }
 

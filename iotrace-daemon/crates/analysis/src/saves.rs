@@ -397,9 +397,8 @@ fn rounds(
             Some((event, training)) => training.has_pass_between(event, &part.touch),
             None => Some(false),
         };
-        let again = again
-            || !is_save && event.as_ref().is_some_and(is_behind)
-            || has_trained == Some(true);
+        let again =
+            again || !is_save && event.as_ref().is_some_and(is_behind) || has_trained == Some(true);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));
@@ -621,8 +620,7 @@ impl Reads {
 
     /// Whether training files were read between two moments. Of a single pass that was put there it is not known.
     fn go_on(&self, from: i64, to: i64) -> bool {
-        !between(&self.moments, from, to, |at| *at).is_empty()
-            || self.placed(from, to) > self.bytes
+        !between(&self.moments, from, to, |at| *at).is_empty() || self.placed(from, to) > self.bytes
     }
 }
 

@@ -24,6 +24,8 @@ use iotrace_model::{
 const TAKEN_FOR_WEIGHTS: [&str; 1] = ["weights-loaded"];
 /// Rules that take a write for a save of weights.
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
+/// Rules that take a file for a part of a TensorFlow checkpoint, which a cache of samples looks like.
+const TAKEN_FOR_TENSORFLOW: [&str; 1] = ["tensorflow"];
 /// Rules that take a read for one of data.
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
 /// Minimum number of files of one kind in a directory that makes them data; weights in as many parts have other names.
@@ -39,6 +41,8 @@ pub enum Reason {
     Family,
     /// Its index (`.idx` for `.bin`) was used too.
     Index,
+    /// TensorFlow locked it as it does a cache of samples.
+    SampleCache,
     /// It was saved in this run.
     SavedHere,
     /// It was written as data are made: its reads are of data.
@@ -56,6 +60,7 @@ impl Reason {
             Self::ReadAgain => "read_again",
             Self::Family => "family",
             Self::Index => "index",
+            Self::SampleCache => "sample_cache",
             Self::SavedHere => "saved_here",
             Self::Prepared => "prepared",
             Self::Copied => "copied",
@@ -65,7 +70,7 @@ impl Reason {
 
     const fn phase(self) -> Phase {
         match self {
-            Self::ReadAgain | Self::Family | Self::Index => Phase::Training,
+            Self::ReadAgain | Self::Family | Self::Index | Self::SampleCache => Phase::Training,
             Self::SavedHere => Phase::Restore,
             Self::Prepared => Phase::Other(Some(Class::Cache)),
             Self::Copied | Self::ReadBack => Phase::UNMATCHED,
@@ -133,6 +138,11 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     let found = Ambiguous::of(&sorted, classifier).reasons(model, copies);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
+    }
+    for file in sample_caches(model, &sorted, classifier) {
+        let reasons = &mut sorted[file as usize].reasons;
+        reasons[Direction::Read.index()] = Some(Reason::SampleCache);
+        reasons[Direction::Write.index()] = Some(Reason::Prepared);
     }
     for file in prepared(model, &sorted, classifier) {
         sorted[file as usize].reasons[Direction::Write.index()] = Some(Reason::Prepared);
@@ -222,23 +232,50 @@ struct Ambiguous {
     data: HashSet<u32>,
 }
 
+/// Files, by index, whose reads built-in rules of these names sort.
+fn taken<'a>(
+    sorted: &'a [Sorted],
+    classifier: &'a Classifier,
+    names: &'a [&str],
+) -> impl Iterator<Item = u32> + 'a {
+    let rules = classifier.rules().all();
+    let is_by = |sorted: &Sorted| {
+        let rule = sorted.verdict.rule(Direction::Read);
+        rule.is_some_and(|rule| rules[rule].is_builtin_of(names))
+    };
+    let files = sorted.iter().enumerate();
+    let taken = files.filter(move |(_, sorted)| is_by(sorted));
+    taken.map(|(index, _)| index as u32)
+}
+
+/// Files of the caches of samples that `tf.data` makes: by their names checkpoints. While it writes the cache `NAME`, by way of
+/// `NAME_0`, it has a lock, `NAME_0.lockfile` (TensorFlow's `cache_dataset_ops.cc`).
+fn sample_caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> Vec<u32> {
+    let written: Vec<u32> = taken(sorted, classifier, &TAKEN_FOR_TENSORFLOW).collect();
+    if written.is_empty() {
+        return Vec::new();
+    }
+    let mut names: HashSet<&[u8]> = HashSet::new();
+    for index in 0..model.file_count() as u32 {
+        if let Some(shard) = model.file(index).path.strip_suffix(b".lockfile") {
+            let digits = shard.iter().rev().take_while(|byte| byte.is_ascii_digit());
+            let name = &shard[..shard.len() - digits.count()];
+            names.extend(name.strip_suffix(b"_").into_iter().chain([shard]));
+        }
+    }
+    let is_of_cache = |file: &u32| {
+        let path = model.file(*file).path;
+        let end = path
+            .windows(6)
+            .rposition(|part| part == b".data-" || part == b".index");
+        end.is_some_and(|end| names.contains(&path[..end]))
+    };
+    written.into_iter().filter(is_of_cache).collect()
+}
+
 impl Ambiguous {
     fn of(sorted: &[Sorted], classifier: &Classifier) -> Self {
-        let rules = classifier.rules().all();
-        let is_by = |sorted: &Sorted, names: &[&str]| {
-            let rule = sorted
-                .verdict
-                .rule(Direction::Read)
-                .map(|rule| &rules[rule]);
-            rule.is_some_and(|rule| rule.is_builtin_of(names))
-        };
-        let chosen = |names: &[&str]| {
-            let files = sorted.iter().enumerate();
-            files
-                .filter(|(_, sorted)| is_by(sorted, names))
-                .map(|(index, _)| index as u32)
-                .collect()
-        };
+        let chosen = |names| taken(sorted, classifier, names).collect();
         let mut data: HashSet<u32> = chosen(&TAKEN_FOR_DATA);
         data.retain(|file| {
             sorted[*file as usize].verdict.phase(Direction::Write) == Phase::Checkpoint

@@ -9,7 +9,7 @@ import sys
 import tarfile
 import threading
 
-from truth import main, read, train, write
+from truth import main, note, read, train, write
 
 FILES = [f"data/train/sample_{index:03}.jpg" for index in range(40)]
 TEXTS = [f"raw/part_{index:02}.txt" for index in range(16)]
@@ -61,7 +61,7 @@ def mapped_with_small_index(truth):
 def best_and_last(truth):
     """Each pass ends with a save, now under the one name and now under the other."""
     for name in ("best", "last", "best", "last"):
-        passes(truth, 1, FILES)
+        passes(truth, 1, FILES, 0.3)
         with truth.save():
             write(f"out/{name}_model.pth", 4, 0.02)
 
@@ -332,6 +332,26 @@ def unknown_cached_by_the_first_pass(truth):
     truth.epochs = None
 
 
+def unknown_cached_by_tensorflow(truth):
+    """As tf.data does: under the names of a checkpoint, while there is a lock."""
+    os.makedirs("cache")
+    note("cache/samples_0.lockfile", "Created at: 0")
+    temporary = "cache/samples_0.data-00000-of-00001.tempstate1"
+    with open(temporary, "wb") as data:
+        for text in TEXTS:
+            with open(text, "rb") as part:
+                data.write(part.read()[::2])
+            train(0.01)
+    os.rename(temporary, "cache/samples.data-00000-of-00001")
+    note("cache/samples.index", "i" * 4096)
+    os.remove("cache/samples_0.lockfile")
+    train(0.1)
+    for _ in range(2):
+        read("cache/samples.index")
+        passes(truth, 1, ["cache/samples.data-00000-of-00001"])
+    truth.epochs = None
+
+
 def unknown_trained_before_the_data_were_made(truth):
     os.makedirs("shards")
     encode(TEXTS, SHARDS)
@@ -412,7 +432,7 @@ BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
-    **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_trained_before_the_data_were_made")},
+    **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
     **{name: [lambda: archive(36 << 10)] for name in ("indexed_then_in_random_order", "indexed_then_in_order")},
     **{name: [texts] for name in ("encoded_under_any_name", "mapped_under_any_name")},

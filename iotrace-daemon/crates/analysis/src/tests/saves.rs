@@ -329,10 +329,7 @@ fn a_checkpoint_that_is_removed_later_ends_when_it_was_closed() {
 fn pass(job: &mut Job, from: u64) {
     for file in 0..10_u64 {
         let at = from + 2 * file;
-        job.read(
-            used(1, &format!("/data/train/{file}.tar"), at, at + 1),
-            MIB,
-        );
+        job.read(used(1, &format!("/data/train/{file}.tar"), at, at + 1), MIB);
     }
 }
 
@@ -344,7 +341,11 @@ fn of_three_passes_in_an_interval_the_first_and_the_last_divide_saves() {
     }
     for (name, from) in [("best", 200), ("last", 400)] {
         pass(&mut job, from - 100);
-        job.write(used(1, &format!("/out/{name}_model.pth"), from, from + 80), MIB, 0);
+        job.write(
+            used(1, &format!("/out/{name}_model.pth"), from, from + 80),
+            MIB,
+            0,
+        );
     }
     pass(&mut job, 500);
     let found = job.analysis().checkpoints;

@@ -225,3 +225,28 @@ fn what_is_mapped_by_its_writer_is_no_load() {
     assert_eq!(mapped(&[(0, 'w', 1), (500, 'm', 1)]), Phase::UNMATCHED);
     assert_eq!(mapped(&[(0, 'm', 1), (500, 'w', 1)]), Phase::Restore);
 }
+
+#[test]
+fn a_cache_of_tensorflow_is_data_and_its_checkpoint_is_none() {
+    let cache = "/x/samples.data-00000-of-00001";
+    let unfinished = "/y/v1.samples_2.data-00000-of-00001.tempstate77";
+    let checkpoint = "/x/samples-5.data-00000-of-00001";
+    let index = "/x/samples.index";
+    let files = sorted(&[
+        (cache, SIZE, SIZE),
+        (index, 4096, 4096),
+        (unfinished, 0, SIZE),
+        (checkpoint, 0, SIZE),
+        ("/x/samples_0.lockfile", 0, 20),
+        ("/y/v1.samples_2.lockfile", 0, 20),
+    ]);
+    for file in &files[..3] {
+        assert_eq!(file.phase(Direction::Read), Phase::Training);
+        let cached = Phase::Other(Some(Class::Cache));
+        assert_eq!(file.phase(Direction::Write), cached);
+    }
+    assert_eq!(files[3].phase(Direction::Write), Phase::Checkpoint);
+    // Without a lock it is not known.
+    let files = sorted(&[(cache, SIZE, SIZE)]);
+    assert_eq!(files[0].phase(Direction::Write), Phase::Checkpoint);
+}
