@@ -327,7 +327,7 @@ enum Numbering<'a> {
         files: &'a BTreeSet<u32>,
     },
     /// The epoch of that time, by when each one starts: an epoch leaves some files out, others each time.
-    ByTime(&'a BTreeMap<u32, i64>),
+    ByTime(&'a [i64]),
 }
 
 impl Numbering<'_> {
@@ -346,27 +346,24 @@ impl Numbering<'_> {
     }
 }
 
-/// Numbers the passes over one file by the epochs in which they begin. It is passed over once at most in each.
-fn number_by_time(epochs: &BTreeMap<u32, i64>, passes: &mut [Pass]) {
+/// Numbers the passes over one file by the epochs in which they begin. It is passed over once at most in each. `epochs`: when
+/// each begins, in order.
+fn number_by_time(epochs: &[i64], passes: &mut [Pass]) {
     let mut starts: BTreeMap<u32, i64> = BTreeMap::new();
     for pass in passes.iter() {
         let start = starts.entry(pass.number).or_insert(pass.start);
         *start = pass.start.min(*start);
     }
-    let has_begun = |epoch: u32, time| epochs.get(&epoch).is_some_and(|start| time >= *start);
-    let mut later = 0;
-    let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
-    for (number, start) in &starts {
-        let next = starts.range(number + 1..).next();
-        while has_begun(number + later + 1, *start)
-            && next.is_none_or(|(_, next)| has_begun(number + later + 2, *next))
-        {
-            later += 1;
-        }
-        numbers.insert(*number, number + later);
-    }
+    // By how many epochs a pass and all behind it can be later.
+    let mut later = u32::MAX;
+    let laters = starts.iter().rev().map(|(number, start)| {
+        let begun = epochs.partition_point(|epoch| epoch <= start) as u32;
+        later = later.min(begun.saturating_sub(number + 1));
+        (*number, later)
+    });
+    let laters: BTreeMap<u32, u32> = laters.collect();
     for pass in passes {
-        pass.number = numbers[&pass.number];
+        pass.number += laters[&pass.number];
     }
 }
 
@@ -377,11 +374,13 @@ impl Sum {
     fn of(all: &[FileReads<'_>]) -> Self {
         let sum = Self::with(all, &Numbering::AsCounted);
         if !sum.is_one_behind_the_other() {
-            let starts = sum
-                .epochs
-                .iter()
-                .map(|(number, epoch)| (*number, epoch.start));
-            let by_time = Self::with(all, &Numbering::ByTime(&starts.collect()));
+            let mut latest = i64::MIN;
+            let starts = sum.epochs.values().map(|epoch| {
+                latest = latest.max(epoch.start);
+                latest
+            });
+            let starts: Vec<i64> = starts.collect();
+            let by_time = Self::with(all, &Numbering::ByTime(&starts));
             if by_time.is_one_behind_the_other() {
                 return by_time;
             }
