@@ -221,9 +221,7 @@ impl Iterator for Deltas<'_> {
             1 => Key::PathOnly(index),
             _ => Key::Overflow(index),
         };
-        let mut counters = Counters::ZERO;
-        Packed::add_bytes_to(packed, &mut counters);
-        Some((key, counters))
+        Some((key, Packed::unpack_bytes(packed)))
     }
 }
 

@@ -25,8 +25,14 @@ impl Packed {
 
     /// The counters, whole again.
     pub fn unpack(&self) -> Counters {
+        Self::unpack_bytes(&self.0)
+    }
+
+    /// As [`Packed::unpack`], from the encoded form.
+    pub fn unpack_bytes(bytes: &[u8]) -> Counters {
         let mut counters = Counters::ZERO;
-        self.add_to(&mut counters);
+        let tables = values(bytes, |index, value| counters.v[index] = value);
+        counters.absorb_tables(tables);
         counters
     }
 
@@ -37,43 +43,66 @@ impl Packed {
 
     /// Adds these counters to newer ones.
     pub fn add_to(&self, newer: &mut Counters) {
-        Self::add_bytes_to(&self.0, newer);
-    }
-
-    /// As [`Packed::add_to`], from the encoded form.
-    pub fn add_bytes_to(bytes: &[u8], newer: &mut Counters) {
-        let Some((bitmap, values)) = bytes.split_at_checked(BITMAP) else {
-            return;
-        };
-        let mut values = Values(values);
-        let (mut first, mut last) = (0_u64, 0_u64);
         let mut peak = None;
-        for (byte, mut bits) in bitmap.iter().copied().enumerate() {
-            while bits != 0 {
-                let index = byte * 8 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if index >= COUNT {
-                    break;
-                }
-                let stored = values.next();
-                let value = match origin(index) {
-                    Origin::Zero => stored,
-                    Origin::First => first.wrapping_add(stored),
-                    Origin::Last => last.wrapping_sub(stored),
-                };
-                match index {
-                    FIRST_OPERATION => first = value,
-                    LAST_OPERATION => last = value,
-                    _ => {}
-                }
-                newer.absorb_value(index, value, &mut peak);
+        let tables = values(&self.0, |index, value| {
+            newer.absorb_value(index, value, &mut peak);
+        });
+        newer.absorb_tables(tables);
+    }
+}
+
+/// Takes the values from the encoded form; the tables, which are behind them.
+fn values(bytes: &[u8], mut take: impl FnMut(usize, u64)) -> Tables<'_> {
+    let Some((bitmap, values)) = bytes.split_at_checked(BITMAP) else {
+        return Tables::default();
+    };
+    let mut values = Values(values);
+    let (mut first, mut last) = (0_u64, 0_u64);
+    for (byte, mut bits) in bitmap.iter().copied().enumerate() {
+        while bits != 0 {
+            let index = byte * 8 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            if index >= COUNT {
+                break;
             }
+            let stored = values.next();
+            let value = match ORIGINS[index] {
+                Origin::Zero => stored,
+                Origin::First => first.wrapping_add(stored),
+                Origin::Last => last.wrapping_sub(stored),
+            };
+            match index {
+                FIRST_OPERATION => first = value,
+                LAST_OPERATION => last = value,
+                _ => {}
+            }
+            take(index, value);
         }
-        if has(bitmap, SIZES_BIT) {
-            values.with_table(|sizes| newer.absorb_sizes(sizes));
+    }
+    Tables {
+        sizes: has(bitmap, SIZES_BIT),
+        strides: has(bitmap, STRIDES_BIT),
+        values,
+    }
+}
+
+/// The encoded tables: which of them there are.
+#[derive(Default)]
+struct Tables<'a> {
+    sizes: bool,
+    strides: bool,
+    values: Values<'a>,
+}
+
+impl Counters {
+    fn absorb_tables(&mut self, mut older: Tables<'_>) {
+        if older.sizes {
+            older.values.with_table(|sizes| self.absorb_sizes(sizes));
         }
-        if has(bitmap, STRIDES_BIT) {
-            values.with_table(|strides| newer.absorb_strides(strides));
+        if older.strides {
+            older
+                .values
+                .with_table(|strides| self.absorb_strides(strides));
         }
     }
 }
@@ -96,7 +125,7 @@ impl From<&Counters> for Packed {
         {
             bytes[index / 8] |= 1 << (index % 8);
             let (first, last) = (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]);
-            let stored = match origin(index) {
+            let stored = match ORIGINS[index] {
                 Origin::Zero => value,
                 Origin::First => value.wrapping_sub(first),
                 Origin::Last => last.wrapping_sub(value),
@@ -127,6 +156,7 @@ impl From<&Counters> for Packed {
 
 /// Where a value is counted from. Moments are stored as their distance to an end of the time that they lie in: they
 /// are small then, and right at that end they take one byte.
+#[derive(Clone, Copy)]
 enum Origin {
     Zero,
     /// After the first operation.
@@ -135,14 +165,20 @@ enum Origin {
     Last,
 }
 
-fn origin(index: usize) -> Origin {
-    let descriptor = &TABLE[index];
-    match (descriptor.unit, descriptor.merge) {
-        (Unit::Moment, Merge::Max) if index != LAST_OPERATION => Origin::Last,
-        (Unit::Moment, _) if index != FIRST_OPERATION => Origin::First,
-        _ => Origin::Zero,
+/// By counter.
+static ORIGINS: [Origin; COUNT] = {
+    let mut origins = [Origin::Zero; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        origins[index] = match (TABLE[index].unit, TABLE[index].merge) {
+            (Unit::Moment, Merge::Max) if index != LAST_OPERATION => Origin::Last,
+            (Unit::Moment, _) if index != FIRST_OPERATION => Origin::First,
+            _ => Origin::Zero,
+        };
+        index += 1;
     }
-}
+    origins
+};
 
 /// Appends a number as LEB128.
 pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
@@ -154,6 +190,7 @@ pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Reads what [`put_varint`] wrote; 0 after the end.
+#[derive(Default)]
 struct Values<'a>(&'a [u8]);
 
 impl Values<'_> {

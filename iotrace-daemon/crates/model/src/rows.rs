@@ -27,6 +27,9 @@ impl Cell {
 
     /// Everything counted.
     pub fn total(&self) -> Counters {
+        if self.interval.is_empty() {
+            return self.settled.unpack();
+        }
         let mut counters = self.interval.unpack();
         self.settled.add_to(&mut counters);
         counters
