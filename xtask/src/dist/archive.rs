@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use crate::{cmd, run};
@@ -41,6 +41,9 @@ pub const TARGETS: [Target; 2] = [
     },
 ];
 
+/// Bytes that a static program has at most.
+const MAX_BYTES: u64 = 15 << 20;
+
 /// Builds the static programs and makes everything that needs them.
 pub fn make(output: &Path) -> Result<Vec<PathBuf>> {
     let programs = TARGETS
@@ -72,7 +75,14 @@ fn build(target: &Target) -> Result<PathBuf> {
     flags.push_str(" -C link-arg=-Wl,-z,pack-relative-relocs");
     cargo.env("RUSTFLAGS", flags);
     cmd::run(&mut cargo)?;
-    Ok(directory.join(target.triple).join(PROFILE).join("iotrace"))
+    let program = directory.join(target.triple).join(PROFILE).join("iotrace");
+    let bytes = fs::metadata(&program)?.len();
+    ensure!(
+        bytes <= MAX_BYTES,
+        "make the static program for {} smaller (profile `{PROFILE}`): it has {bytes} bytes, the most is {MAX_BYTES}",
+        target.arch
+    );
+    Ok(program)
 }
 
 /// Makes an archive of each program, the list of what is in them, and the checksums of all.
