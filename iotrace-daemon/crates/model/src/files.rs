@@ -1,11 +1,11 @@
 //! Files (and directories) by identity, and the names they have: first sight, renames, removals.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     hash::BuildHasher,
 };
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use iotrace_common::key::FileId;
 
 use super::{
@@ -137,8 +137,8 @@ pub struct Files {
     nodes: Vec<u32>,
     /// First paths of renamed files.
     opened_as: HashMap<u32, Name>,
-    /// Filesystems by device.
-    filesystems: HashMap<u32, Filesystem>,
+    /// Filesystems by device. They are few, and looked up with each file.
+    filesystems: BTreeMap<u32, Filesystem>,
     changed: Vec<u32>,
 }
 
