@@ -1207,7 +1207,7 @@ fn saved(variant: &str, top: &Path) -> Value {
     job.script("durable.py", &[variant.as_ref(), top.as_ref()])
 }
 
-/// A directory on storage, or what counts as it.
+/// A directory on storage, or what counts as it. The prefix ends with a letter: a digit behind it may be a step's number.
 fn on_storage(prefix: &str) -> TempDir {
     tempfile::Builder::new()
         .prefix(prefix)
@@ -1239,7 +1239,7 @@ fn checkpoint_not_durable() {
         ("zip", &["file_sync"]),
         ("in-place", &["new_file"]),
     ] {
-        let top = on_storage("ckpt-");
+        let top = on_storage("ckpt-x");
         let report = saved(variant, top.path());
         let saves = report["checkpoints"].as_array().expect("saves");
         let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
@@ -1305,7 +1305,7 @@ fn syncs_by_requests_make_a_save_durable() {
 #[test]
 fn a_save_of_which_not_all_is_known_is_not_judged() {
     for variant in ["msync", "mapped", "killed"] {
-        let top = on_storage("ckpt-");
+        let top = on_storage("ckpt-x");
         let report = saved(variant, top.path());
         let saves = report["checkpoints"].as_array().expect("saves");
         let last = saves.last().unwrap_or_else(|| panic!("{variant}: no save"));
@@ -1317,7 +1317,7 @@ fn a_save_of_which_not_all_is_known_is_not_judged() {
 
 #[test]
 fn a_save_that_goes_elsewhere_is_no_fault() {
-    let top = on_storage("ckpt-");
+    let top = on_storage("ckpt-x");
     silent(&saved("copied", top.path()), "checkpoint-not-durable");
     // In memory it is staged: a sync would change nothing.
     let memory = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");

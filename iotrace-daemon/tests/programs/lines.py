@@ -128,3 +128,5 @@ truth = {
 }
 with open(TRUTH, "w") as file:
     json.dump(truth, file)
+# Texts of lines are read while the program runs.
+time.sleep(1)

@@ -188,7 +188,7 @@ fn is_step_directory(name: &[u8], next: &[u8], is_last: bool) -> bool {
     }
     let follows = |rest: &str| {
         let rest = rest.strip_prefix(['-', '_', '=', '.']).unwrap_or(rest);
-        rest.starts_with(|c: char| c.is_ascii_digit())
+        rest.starts_with(|c: char| c.is_ascii_digit()) && !is_model_size(rest)
     };
     STEP_WORDS
         .iter()
@@ -196,6 +196,13 @@ fn is_step_directory(name: &[u8], next: &[u8], is_last: bool) -> bool {
         || ["epoch=", "step=", "-epoch", "-step"]
             .iter()
             .any(|word| text.split_once(word).is_some_and(|(_, rest)| follows(rest)))
+}
+
+/// Whether lower-case text begins with a number of parameters: `7b`, `1.3b`, `350m`.
+fn is_model_size(text: &str) -> bool {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let behind = unit.strip_prefix(['b', 'm']);
+    behind.is_some_and(|behind| !behind.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
 /// The name that a directory has when the save is over.
@@ -424,6 +431,15 @@ mod tests {
         );
         assert_ne!(key(b"/out/model_1.pt"), key(b"/out/model_2.pt"));
         assert!(!key(b"/out/model.pt").is_step);
+        for path in [
+            "/out/ckpt-7b/model.pt",
+            "/out/checkpoint_1.3B-chat/model.pt",
+        ] {
+            assert!(!key(path.as_bytes()).is_step, "{path}");
+        }
+        for path in ["/out/step_10k/model.pt", "/out/epoch3/model.pt"] {
+            assert!(key(path.as_bytes()).is_step, "{path}");
+        }
         // Lightning's versions of a name are none, the user's may be.
         let version = key(b"/out/epoch=3-step=128-v1.ckpt");
         assert_eq!(version, key(b"/out/epoch=3-step=128.ckpt"));

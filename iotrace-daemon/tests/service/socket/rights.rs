@@ -118,8 +118,18 @@ fn programs_with_more_rights(request: fn(&[u32]) -> String) {
     reader.read_line(&mut line).unwrap();
     assert!(line.contains("\"begun\""), "{line}");
     for (options, program, file, _) in &all {
+        // The shell is the user's own, so that its arguments and its environment may be told.
         let mut command = as_user(options);
-        let status = command.arg(program).arg("rights").arg(file).status();
+        command.args([
+            "sh",
+            "-c",
+            "read -r file; exec \"$PROGRAM\" rights \"$file\"",
+        ]);
+        command.env("PROGRAM", program).stdin(Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let mut input = shell.stdin.take().unwrap();
+        writeln!(input, "{}", file.display()).unwrap();
+        let status = shell.wait();
         assert!(status.unwrap().success(), "{file:?} is not read");
     }
     stream.write_all(b"\"stop\"\n").unwrap();
