@@ -9,7 +9,7 @@ use super::{
     durable::{Durability, Written},
     naming::{Key, is_description, key},
     passes::WHOLE_SHARE,
-    uses::{Touch, Uses, still_open},
+    uses::{Touch, Uses, Visit, still_open},
 };
 use iotrace_model::{
     Model,
@@ -35,6 +35,8 @@ pub const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
 const MAX_SAVES: u64 = 1_000;
 /// Maximum number of paths in the name of an event.
 const MAX_NAMED_FILES: usize = 8;
+/// Threads that read training data at the same time, at most.
+const MAX_READERS: f64 = 256.0;
 
 /// One save, or one load.
 #[derive(Clone, Debug)]
@@ -391,7 +393,7 @@ fn rounds(
         };
         let again = again && !event.as_ref().is_some_and(is_at_once);
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
-        // Training goes on beside a save by step, which knows its files by their directory.
+        // Files of one step are one save, whatever is read meanwhile.
         let trained = event.as_ref().zip(training).filter(|_| !key.is_step);
         let has_trained = match trained {
             Some((event, training)) => training.has_pass_between(event, &part.touch),
@@ -581,7 +583,10 @@ struct Reads {
     placed: Vec<(i64, u64)>,
     /// When reads are known to have begun or ended, in order.
     moments: Vec<i64>,
+    /// Bytes of the files.
     bytes: u64,
+    /// Nanoseconds in reads that a pass over them takes, summed over threads.
+    pass_ns: f64,
 }
 
 impl Reads {
@@ -591,6 +596,7 @@ impl Reads {
             placed: Vec::new(),
             moments: Vec::new(),
             bytes: 0,
+            pass_ns: 0.0,
         };
         for visit in &uses.visits {
             if visit.is_exact {
@@ -609,6 +615,9 @@ impl Reads {
         let files: HashSet<u32> = uses.visits.iter().map(|visit| visit.file).collect();
         let sizes = files.iter().map(|file| uses.sizes[*file as usize]);
         reads.bytes = saturating_sum(sizes);
+        let sum = |of: fn(&Visit) -> u64| saturating_sum(uses.visits.iter().map(of)) as f64;
+        let passes = sum(|visit| visit.bytes) / reads.bytes.max(1) as f64;
+        reads.pass_ns = sum(|visit| visit.read_ns) / passes.max(1.0);
         reads
     }
 
@@ -679,7 +688,9 @@ impl<'a> Training<'a> {
             return Some(true);
         }
         let possible = read.saturating_add(reads.placed(save.start, next.end));
-        (!is_pass(possible)).then_some(false)
+        let pause = (next.start - save.end) as f64;
+        let is_possible = is_pass(possible) && pause * MAX_READERS >= reads.pass_ns;
+        (!is_possible).then_some(false)
     }
 
     /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).

@@ -360,3 +360,19 @@ fn of_three_passes_in_an_interval_the_first_and_the_last_divide_saves() {
     // The second of these three may have been during a save, but the third was between them.
     assert_eq!(saves(&job).len(), 3);
 }
+
+#[test]
+fn files_that_are_saved_one_right_after_the_other_have_no_pass_between_them() {
+    let mut job = Job::new(60_000);
+    for file in 0..10 {
+        job.file(&format!("/data/train/{file}.tar"), MIB);
+    }
+    for from in (100..=800).step_by(100) {
+        pass(&mut job, from);
+    }
+    job.write(used(1, "/out/model.pth", 330, 360), MIB, 0);
+    job.write(used(1, "/out/optimizer.pth", 360, 390), MIB, 0);
+    let found = job.analysis().checkpoints;
+    assert_eq!(found.len(), 1);
+    assert!(found[0].is_exact);
+}
