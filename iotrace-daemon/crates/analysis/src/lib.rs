@@ -29,6 +29,7 @@ pub mod startup;
 pub mod sum;
 #[cfg(test)]
 mod tests;
+mod training;
 pub mod uses;
 pub mod waits;
 pub mod whatif;

@@ -1,21 +1,14 @@
 //! Checkpoint events and loads: files that were written, or read, as one.
 
-use std::{
-    cell::OnceCell,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     durable::{Durability, Written},
     naming::{Key, is_description, key},
-    passes::WHOLE_SHARE,
-    uses::{Touch, Uses, Visit, still_open},
+    training::Training,
+    uses::{Touch, Uses, still_open},
 };
-use iotrace_model::{
-    Model,
-    counters::{saturating_add, saturating_sum},
-    paths::parent,
-};
+use iotrace_model::{Model, counters::saturating_add, paths::parent};
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -35,8 +28,6 @@ pub const MAX_DESCRIPTION_BYTES: u64 = 1 << 20;
 const MAX_SAVES: u64 = 1_000;
 /// Maximum number of paths in the name of an event.
 const MAX_NAMED_FILES: usize = 8;
-/// Threads that read training data at the same time, at most.
-const MAX_READERS: f64 = 256.0;
 
 /// One save, or one load.
 #[derive(Clone, Debug)]
@@ -559,200 +550,5 @@ fn finish(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
         } else {
             largest.to_vec()
         };
-    }
-}
-
-/// When training files were read.
-struct Training<'a> {
-    uses: &'a Uses,
-    /// Of files whose first and last read is known: both moments, by start.
-    exact: Vec<(i64, i64)>,
-    /// The last reads of these, in order.
-    ends: Vec<i64>,
-    /// Of all files, by start; with each the latest end of all up to it.
-    spans: Vec<(i64, i64)>,
-    /// Seldom needed, and as long as the data have files.
-    reads: OnceCell<Reads>,
-}
-
-/// Reads of training files, and the bytes of these.
-struct Reads {
-    /// Those whose times are known: first read, last read, bytes, by the first.
-    known: Vec<(i64, i64, u64)>,
-    /// Those that were put between known ones: when, and bytes, in order.
-    placed: Vec<(i64, u64)>,
-    /// When reads are known to have begun or ended, in order.
-    moments: Vec<i64>,
-    /// Bytes of the files.
-    bytes: u64,
-    /// Nanoseconds in reads that a pass over them takes, summed over threads.
-    pass_ns: f64,
-}
-
-impl Reads {
-    fn new(uses: &Uses) -> Self {
-        let mut reads = Self {
-            known: Vec::new(),
-            placed: Vec::new(),
-            moments: Vec::new(),
-            bytes: 0,
-            pass_ns: 0.0,
-        };
-        for visit in &uses.visits {
-            if visit.is_exact {
-                reads.known.push((visit.start, visit.end, visit.bytes));
-            } else {
-                reads.placed.push((visit.start, visit.bytes));
-            }
-            // The first and the last read of several uses are known, too.
-            if visit.is_exact || visit.opens > 1 {
-                reads.moments.extend([visit.start, visit.end]);
-            }
-        }
-        reads.known.sort_unstable();
-        reads.placed.sort_unstable();
-        reads.moments.sort_unstable();
-        let files: HashSet<u32> = uses.visits.iter().map(|visit| visit.file).collect();
-        let sizes = files.iter().map(|file| uses.sizes[*file as usize]);
-        reads.bytes = saturating_sum(sizes);
-        let sum = |of: fn(&Visit) -> u64| saturating_sum(uses.visits.iter().map(of)) as f64;
-        let passes = sum(|visit| visit.bytes) / reads.bytes.max(1) as f64;
-        reads.pass_ns = sum(|visit| visit.read_ns) / passes.max(1.0);
-        reads
-    }
-
-    /// Bytes of the reads that were put between two moments.
-    fn placed(&self, from: i64, to: i64) -> u64 {
-        let placed = between(&self.placed, from, to, |(at, _)| *at).iter();
-        saturating_sum(placed.map(|(_, bytes)| *bytes))
-    }
-
-    /// Whether training files were read between two moments. Of a single pass that was put there it is not known.
-    fn go_on(&self, from: i64, to: i64) -> bool {
-        !between(&self.moments, from, to, |at| *at).is_empty() || self.placed(from, to) > self.bytes
-    }
-}
-
-/// The part of a sorted list whose keys are from one to another, this one left out.
-fn between<T>(sorted: &[T], from: i64, to: i64, key: impl Fn(&T) -> i64) -> &[T] {
-    let place = |time: i64| sorted.partition_point(|one| key(one) < time);
-    let (first, behind) = (place(from), place(to));
-    &sorted[first..behind.max(first)]
-}
-
-impl<'a> Training<'a> {
-    fn new(uses: &'a Uses) -> Self {
-        let visits = &uses.visits;
-        let exact = visits.iter().filter(|v| v.is_exact);
-        let mut exact: Vec<(i64, i64)> = exact.map(|v| (v.start, v.end)).collect();
-        exact.sort_unstable();
-        let mut ends: Vec<i64> = exact.iter().map(|(_, end)| *end).collect();
-        ends.sort_unstable();
-        let mut spans: Vec<(i64, i64)> = visits.iter().map(|v| (v.start, v.end)).collect();
-        spans.sort_unstable();
-        let mut latest = i64::MIN;
-        for (_, end) in &mut spans {
-            latest = latest.max(*end);
-            *end = latest;
-        }
-        Self {
-            uses,
-            exact,
-            ends,
-            spans,
-            reads: OnceCell::new(),
-        }
-    }
-
-    fn reads(&self) -> &Reads {
-        self.reads.get_or_init(|| Reads::new(self.uses))
-    }
-
-    /// Whether no training file can have been read from one moment to another.
-    fn is_idle(&self, from: i64, to: i64) -> bool {
-        self.longest_gap(from, to).0 >= to - from
-    }
-
-    /// Whether most of the training data were read between a save and what was written after it, and none during either: who
-    /// trains wrote them, and no thread in the background. `None` if that cannot be known.
-    fn has_pass_between(&self, save: &Event, next: &Touch) -> Option<bool> {
-        let reads = self.reads();
-        if reads.go_on(save.start, save.end) || reads.go_on(next.start, next.end) {
-            return Some(false);
-        }
-        let behind = between(&reads.known, save.end, next.start, |(start, _, _)| *start);
-        let within = behind.iter().filter(|(_, end, _)| *end <= next.start);
-        let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
-        let is_pass = |bytes: u64| bytes > 0 && bytes as f64 >= reads.bytes as f64 * WHOLE_SHARE;
-        if is_pass(read) {
-            return Some(true);
-        }
-        let possible = read.saturating_add(reads.placed(save.start, next.end));
-        let pause = (next.start - save.end) as f64;
-        let is_possible = is_pass(possible) && pause * MAX_READERS >= reads.pass_ns;
-        (!is_possible).then_some(false)
-    }
-
-    /// Whether training reads stopped for half of an event, and then for how long ([`Event::training_pause_ns`]).
-    fn stopped(&self, event: &Event) -> (Option<bool>, Option<u64>) {
-        if self.spans.is_empty() {
-            return (None, None);
-        }
-        let (start, end) = (event.start, event.end);
-        let is_half = |ns: i64| ns >= (end - start + 1) / 2;
-        let (gap, pause) = self.longest_gap(start, end);
-        if is_half(gap) {
-            return (Some(true), pause);
-        }
-        let mut reached = start;
-        let goes_on = self.known_reads(start, end).into_iter().all(|(from, to)| {
-            let gap = from - reached;
-            reached = reached.max(to);
-            !is_half(gap)
-        });
-        (goes_on.then_some(false), None)
-    }
-
-    /// When training files are known to have been read between two moments, by start, and the second moment. What was used for
-    /// longer than that may have been read meanwhile or not: only its ends are known.
-    fn known_reads(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
-        let length = end - start;
-        let first = |visit: &(i64, i64)| visit.0;
-        let near = between(&self.exact, start.saturating_sub(length), end, first).iter();
-        let mut known: Vec<(i64, i64)> = near
-            .map(|(from, to)| match to - from <= length {
-                true => (*from, *to),
-                false => (*from, *from),
-            })
-            .collect();
-        let ends = between(&self.ends, start, end, |end| *end);
-        known.extend(ends.iter().map(|end| (*end, *end)));
-        known.retain(|(_, to)| *to > start);
-        known.sort_unstable();
-        known.push((end, end));
-        known
-    }
-
-    /// The longest time in which no training file can have been read: nanoseconds of it within two moments, and nanoseconds
-    /// from the last read before it to the first one after it, which may lie outside of them, if there is one of each.
-    fn longest_gap(&self, start: i64, end: i64) -> (i64, Option<u64>) {
-        // Spans are in order of their starts, and so are the latest ends.
-        let mut at = self.spans.partition_point(|(from, _)| *from <= start);
-        let mut reached = at.checked_sub(1).map(|before| self.spans[before].1);
-        let mut longest = (i64::MIN, None);
-        loop {
-            let next = self.spans.get(at).copied();
-            let from = reached.unwrap_or(i64::MIN).max(start);
-            let gap = next.map_or(end, |(next, _)| next.min(end)) - from;
-            if gap > longest.0 {
-                let pause = reached.zip(next);
-                longest = (gap, pause.map(|(before, (next, _))| (next - before) as u64));
-            }
-            match next {
-                Some((next, latest)) if next < end => reached = Some(latest),
-                _ => return longest,
-            }
-            at += 1;
-        }
     }
 }
