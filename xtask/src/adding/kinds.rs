@@ -198,7 +198,7 @@ pub fn writeback_begins(_: BtfTracePointContext) -> i32 {
         max_mounts: u32 [AtReload] = 64, in 1..=4096,
             flag max_mounts: u32 [value_name = "N"];
 "#),
-            edit("iotrace-daemon/src/daemon.rs", "    totals.processes.set_limit(config.metrics.top_processes);\n", "    log::debug!(\"{} mounts\", config.memory.max_mounts);\n"),
+            edit("iotrace-daemon/src/daemon/reload.rs", "    totals.processes.set_limit(config.metrics.top_processes);\n", "    log::debug!(\"{} mounts\", config.memory.max_mounts);\n"),
         ],
     },
 ];

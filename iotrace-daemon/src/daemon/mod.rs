@@ -2,7 +2,11 @@
 //!
 //! The same kernel side, drain and model as `record --all`; once a second one interval of the model goes to the service.
 
-use crate::PROGRAMS;
+mod clients;
+mod interval;
+mod receivers;
+mod reload;
+
 use std::{
     collections::VecDeque,
     net::SocketAddr,
@@ -21,11 +25,14 @@ use tokio::{
     },
 };
 
-use super::{config::Sorting, live, ticks::ticks};
-use iotrace_model::host;
-use iotrace_model::targets;
+use self::{
+    clients::Asked,
+    receivers::{Receivers, UnitWaits},
+    reload::{applied, bound_top},
+};
+use crate::{PROGRAMS, config::Sorting, ticks::ticks};
 use iotrace_model::{
-    Model,
+    Model, host,
     run::{Clock, Target, rfc3339},
 };
 use iotrace_service::{
@@ -38,33 +45,21 @@ use iotrace_service::{
     jobs,
     notify::Notifier,
     shared::{Draining, Memory, Recordings, Service, Shared, State},
-    snapshot::{Families, Snapshot},
-    socket::{
-        self, Counting, Question, Socket,
-        protocol::{Code, Refusal},
-    },
-    subscriptions::{Order, Subscriptions, What},
+    snapshot::Families,
+    socket::{self, Counting, Question, Socket},
+    subscriptions::{Order, Subscriptions},
     totals::Totals,
 };
-use iotrace_tracer::drain::{
-    Batch, Records, Resolution, Stats,
-    collector::{Collector, Taken},
-};
-use iotrace_tracer::engine::{Engine, Loaded};
-use iotrace_tracer::in_flight;
-use iotrace_tracer::kernel::{
-    KeepWaits, Kernel, KernelError, Measuring, Options, TraceOptions, block, capabilities, load,
-    recordings::Kept, trace::Filter,
+use iotrace_tracer::{
+    drain::collector::{Collector, Taken},
+    engine::{Engine, Loaded},
+    kernel::{KeepWaits, Kernel, Measuring, Options, TraceOptions, block, load, trace::Filter},
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
 const QUESTIONS: usize = 64;
 /// Between two intervals.
 const TICK: Duration = Duration::from_secs(1);
-/// Ticks between two looks at what changes slowly: mounts, losses, processes whose end was missed.
-const SLOW: u64 = 10;
-/// Processes that have ended, from which on the model forgets them.
-const ENDED: usize = 1000;
 /// Room of all rings of the operation trace together, bytes. They are read 50 times a second, so that is enough for 10 million
 /// operations a second.
 const TRACE_BYTES: u64 = 16 << 20;
@@ -147,65 +142,6 @@ struct Daemon {
     notifier: Arc<Notifier>,
     _watchdog: Option<Background>,
     signals: Signals,
-}
-
-/// A drain that was asked for: whether it ends an interval, and how many questions and orders it answers.
-#[derive(Clone, Copy, Default)]
-struct Asked {
-    ends_interval: bool,
-    questions: usize,
-    orders: usize,
-    /// Logs that end with the interval.
-    logs: usize,
-}
-
-/// What threads of the units that the configuration names wait for.
-#[derive(Default)]
-struct UnitWaits(Resolution);
-
-impl UnitWaits {
-    /// Has waits kept of all processes; `None` where this kernel cannot.
-    fn begin(kernel: &mut Kernel) -> Option<Self> {
-        if let Err(error) = kernel.keep_all_waits() {
-            log::warn!("it is not known what units wait for: {error}");
-            return None;
-        }
-        Some(Self::default())
-    }
-
-    fn take(&mut self, records: &Records, intake: &mut Intake, model: &Model, totals: &mut Totals) {
-        let is_wanted = |process| intake.keeps_waits(process, totals);
-        let mut part = records.part(is_wanted, |_| true);
-        self.0.take(&mut part);
-        intake.take_waits(&self.0.sums(), model, totals);
-    }
-}
-
-/// Who gets what was drained.
-struct Receivers<'a> {
-    subscriptions: &'a mut Subscriptions,
-    waits: &'a mut Option<UnitWaits>,
-    intake: &'a mut Intake,
-    model: &'a mut Model,
-    shared: &'a Shared,
-    /// What is kept of all processes.
-    kept: Kept,
-}
-
-impl Receivers<'_> {
-    fn take(&mut self, batch: Batch) {
-        let (intake, model) = (&mut *self.intake, &mut *self.model);
-        self.subscriptions.take(&batch, model);
-        if let (Batch::WaitRecords(records), Some(waits)) = (&batch, &mut self.waits) {
-            self.shared
-                .with(|state| waits.take(records, intake, model, &mut state.totals));
-        }
-        if let Some(batch) = batch.of_all(self.kept) {
-            self.shared
-                .with(|state| intake.see(&batch, &mut state.totals));
-            batch.apply(model);
-        }
-    }
 }
 
 struct Signals {
@@ -445,253 +381,6 @@ impl Daemon {
         }
     }
 
-    /// Asks for a drain, where clients wait for one.
-    fn ask_for_clients(&mut self, asked: &mut VecDeque<Asked>) {
-        let next = Asked {
-            ends_interval: false,
-            questions: self.waiting.len(),
-            orders: self.subscriptions.waiting(),
-            logs: 0,
-        };
-        if next.questions + next.orders > 0 {
-            asked.push_back(next);
-            self.ask();
-        }
-    }
-
-    /// Asks for a drain.
-    fn ask(&mut self) {
-        if self.subscriptions.want(|kept| kept.cpu) {
-            self.collector.ask();
-        } else {
-            self.collector.ask_for_counters();
-        }
-    }
-
-    /// Takes an order of a recording. Before the drain that it begins after, more is kept of its processes.
-    fn take_order(&mut self, mut order: Order) {
-        if let What::Begin(begin) = &mut order.what
-            && begin.kept.is_more()
-        {
-            let wanted = &begin.wanted;
-            let begun = self
-                .kernel
-                .begin_recording(begin.kept, &wanted.pids, wanted.follow);
-            match begun {
-                Ok(Some(slot)) => begin.slot = Some(slot),
-                Ok(None) => {
-                    let message = "the service keeps more of the processes of as many recordings as it can: wait until one has ended";
-                    return order.queue.refuse(Refusal::new(Code::Busy, message));
-                }
-                Err(error) => {
-                    log::warn!("a recording does not begin: {error}");
-                    let message = format!("the recording does not begin: {error}");
-                    return order.queue.refuse(Refusal::new(Code::Failed, message));
-                }
-            }
-        }
-        self.subscriptions.order(order);
-        self.want_records();
-    }
-
-    /// Has waits and operations read as long as somebody keeps them.
-    fn want_records(&mut self) {
-        let waits = self.waits.is_some() || self.subscriptions.want(|kept| kept.waits);
-        if std::mem::replace(&mut self.are_waits_wanted, waits) != waits {
-            self.collector.want_waits(waits);
-        }
-        let operations = self.subscriptions.want(|kept| kept.trace);
-        if std::mem::replace(&mut self.are_operations_wanted, operations) != operations {
-            self.collector.want_operations(operations);
-        }
-    }
-
-    /// Carries out the orders that came first, and has names sent again that recordings were told from memory.
-    fn carry_out(&mut self, count: usize, stats: Stats) -> Result<(), KernelError> {
-        if count > 0 || self.subscriptions.count() > 0 {
-            let losses = self.kernel.losses()?;
-            self.subscriptions.carry_out(count, &losses, stats);
-        }
-        for slot in self.subscriptions.take_ended() {
-            self.kernel.end_recording(slot)?;
-        }
-        self.want_records();
-        let names = self.subscriptions.take_told_from_memory();
-        self.kernel.forget_names_of(&names)
-    }
-
-    /// Answers the questions that came first.
-    fn answer(&mut self, count: usize) {
-        if count == 0 {
-            return;
-        }
-        // Processes that were there before.
-        live::describe(&mut self.model, targets::identify);
-        let now = host::realtime().unwrap_or(0);
-        let in_flight = in_flight::of_all(&self.kernel.in_flight(), &self.model, &self.clock);
-        for question in self.waiting.drain(..count).collect::<Vec<_>>() {
-            let whom = (question.pid, question.client);
-            let snapshot = self.families.snapshot(&self.model, whom, &in_flight);
-            let snapshot = snapshot.map(|snapshot| Snapshot {
-                time_unix_ns: now,
-                since_unix_ns: self.since(question.pid),
-                ..snapshot
-            });
-            // Who asked may have gone.
-            let _ = question.reply.send(snapshot);
-        }
-    }
-
-    /// From when on a process is counted, nanoseconds since the Unix epoch.
-    fn since(&self, pid: u32) -> i64 {
-        let start = targets::identify(pid).map_or(0, |about| {
-            self.clock.unix_ns_of_boottime(about.start_boottime)
-        });
-        start.max(self.started_unix_ns)
-    }
-
-    /// Takes one interval.
-    fn take(&mut self, stats: Stats, number: u64) -> Result<(), KernelError> {
-        let now = Instant::now();
-        self.kernel.attach_more();
-        self.kernel.sweep_recordings()?;
-        // After the drain that this interval ends with: they hold no less than the counters.
-        let (losses, histograms) = (self.kernel.losses()?, self.kernel.histograms()?);
-        let programs = match &self.measuring {
-            Some(_) => self.kernel.program_runs(),
-            None => Vec::new(),
-        };
-        let unmeasured = self.config.trace.program_stats && self.measuring.is_none();
-        let devices = self.model.block().devices();
-        let devices = devices.map(|(_, device, classes)| (device.clone(), *classes));
-        let devices = devices.collect();
-        let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
-        let families = &self.families;
-        let is_slow = number.is_multiple_of(SLOW);
-        let in_flight = match is_slow {
-            true => in_flight::of_all(&self.kernel.in_flight(), model, &self.clock),
-            false => Vec::new(),
-        };
-        intake.set_losses(&losses, stats.damaged);
-        intake.read_ahead(model);
-        self.shared.with(|state| {
-            intake.take(model, &mut state.totals, now);
-            state.histograms = histograms;
-            state.devices = devices;
-            state.service.unaccounted = losses;
-            state
-                .service
-                .unaccounted
-                .insert("damaged_events".into(), stats.damaged);
-            state.service.drain.update(stats);
-            state.service.jobs = intake.jobs();
-            state.service.programs = programs;
-            state.service.memory.files = model.file_count() as u64;
-            state.service.memory.reads_given_up = intake.processes().reads_given_up();
-            state.service.memory.processes = intake.processes().count() as u64;
-            if let Some(socket) = &self.socket {
-                state.service.recordings = socket.state();
-            }
-            if is_slow {
-                intake.take_in_flight(in_flight, &mut state.totals);
-                intake.expire(&mut state.totals, config.metrics.linger.0, now);
-                intake.look(&mut state.totals, now);
-                state.service.warnings = warnings(&state.service, intake, unmeasured);
-                let tables = state.totals.tables().into_iter();
-                let tables = tables.chain(intake.tables()).chain(families.tables());
-                let tables = tables.chain([("model_mounts", model.mounts().len())]);
-                state.service.memory.tables = tables
-                    .map(|(table, entries)| (table, entries as u64))
-                    .collect();
-            }
-        });
-        let seen = intake.go_on(model, config.metrics.findings, now);
-        self.shared.with(|state| {
-            seen.enter(&mut state.totals);
-            state.service.memory.findings_skipped = intake.findings_skipped();
-            state.service.memory.crowded_out = intake.crowded_out();
-        });
-        let is_over = self.model.file_count() > config.memory.max_files * 5 / 4;
-        if is_over && !is_slow {
-            self.forget()?;
-        }
-        if is_slow {
-            self.forget()?;
-            match host::machine_mountinfo() {
-                Ok(text) => {
-                    self.model.update_mounts(&text);
-                    self.model.forget_mounts(&text);
-                    self.intake.update_mounts(&text);
-                }
-                Err(error) => log::warn!("the mounts cannot be read: {error}"),
-            }
-            self.notifier.status(&self.summary());
-        }
-        self.shared.looked();
-        Ok(())
-    }
-
-    /// Lets the model forget what is old, when there is enough of it.
-    fn forget(&mut self) -> Result<(), KernelError> {
-        let known = self.intake.processes().living();
-        let ended = self.model.processes().len().saturating_sub(known);
-        let max_files = self.config.memory.max_files;
-        if self.model.file_count() <= max_files && ended < ENDED.max(known) {
-            return Ok(());
-        }
-        let processes = self.intake.processes();
-        self.families
-            .fold(&self.model, |process| processes.knows(process));
-        let forgotten = self.intake.forget(&mut self.model, max_files);
-        self.kernel.forget_names_of(&forgotten)?;
-        self.shared.with(|state| {
-            state.service.memory.forgotten_files += forgotten.len() as u64;
-        });
-        Ok(())
-    }
-
-    /// Reads the configuration again. One that is wrong changes nothing.
-    fn reload(&mut self) {
-        self.notifier.reloading();
-        match self.flags.config() {
-            Ok(new) => self.change(new),
-            Err(error) => {
-                log::error!("nothing is reloaded: {error}");
-                self.notifier.ready(&self.summary());
-            }
-        }
-    }
-
-    fn change(&mut self, new: Config) {
-        let fixed = self.config.fixed_changes(&new);
-        if !fixed.is_empty() {
-            log::warn!("takes effect at the next start: {}", fixed.join(", "));
-        }
-        match Settings::read(&new.http) {
-            Ok(settings) => self.applied = Some(self.front.reload(&settings)),
-            Err(error) => log::error!("the users and the certificate stay as they were: {error}"),
-        }
-        if let Some(socket) = &self.socket {
-            socket.reload(&new);
-        }
-        self.config = new;
-        let config = &self.config;
-        self.shared.with(|state| {
-            state.totals.set_limit(config.metrics.max_series);
-            bound_top(&mut state.totals, config);
-            state.service.config = config.clone();
-        });
-        if self.applied.is_none() {
-            self.reloaded();
-        }
-    }
-
-    /// All of the new configuration is in use.
-    fn reloaded(&mut self) {
-        eprintln!("iotrace: the configuration is reloaded");
-        self.notifier.ready(&self.summary());
-    }
-
     /// One line on how it is.
     fn summary(&self) -> String {
         self.shared.with(|state| {
@@ -740,16 +429,6 @@ impl Daemon {
     }
 }
 
-/// Waits until the front uses new settings; for ever if it has been given none.
-async fn applied(waiting: &mut Option<oneshot::Receiver<()>>) {
-    match waiting {
-        // Its end is the answer, too.
-        Some(applies) => drop(applies.await),
-        None => std::future::pending().await,
-    }
-    *waiting = None;
-}
-
 fn options(config: &Config, verbose: u8) -> Options {
     let has_socket = config.recordings.socket != Path::new(NO_SOCKET);
     Options {
@@ -778,47 +457,4 @@ fn options(config: &Config, verbose: u8) -> Options {
         }),
         ..Options::least()
     }
-}
-
-fn bound_top(totals: &mut Totals, config: &Config) {
-    totals.directories.set_limit(config.metrics.top_directories);
-    totals.processes.set_limit(config.metrics.top_processes);
-}
-
-/// What is missing, and what to do. `unmeasured`: the run time of the programs was asked for, and is not measured.
-fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String> {
-    let hooks = service.hooks.iter().filter(|hook| !hook.attached);
-    let mut warnings: Vec<String> = hooks
-        .map(|hook| {
-            let reason = hook.reason.as_deref().unwrap_or_default();
-            format!("hook {} is not attached: {reason}", hook.name)
-        })
-        .collect();
-    if let Some(reason) = &service.recordings.reason {
-        warnings.push(format!("no recordings for users: {reason}"));
-    }
-    if let Some(error) = service.jobs.as_ref().and_then(|jobs| jobs.error.as_ref()) {
-        warnings.push(format!("job logs are not written: {error}"));
-    }
-    let refused = intake.processes().refused();
-    if refused > 0 {
-        warnings.push(format!(
-            "the environment of {refused} processes could not be read, so batch jobs are detected by their cgroups alone: \
-             give the service CAP_SYS_PTRACE"
-        ));
-    }
-    if capabilities::SYS_NICE.is_held() == Some(false) {
-        warnings.push(
-            "the draining thread has no priority, so under load more operations are counted without their file: give \
-             the service CAP_SYS_NICE"
-                .into(),
-        );
-    }
-    if unmeasured {
-        warnings.push(
-            "the run time of the kernel programs is not measured: program_stats needs CAP_SYS_ADMIN"
-                .into(),
-        );
-    }
-    warnings
 }
