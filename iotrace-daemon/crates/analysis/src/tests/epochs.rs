@@ -1,6 +1,6 @@
 //! Epochs, balance and the series.
 
-use super::job::{Job, Use, ms};
+use super::job::{Job, ms, used};
 use crate::epochs::{Epoch, Order, is_of_evaluation};
 use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
 use iotrace_phases::phase::Phase;
@@ -13,15 +13,7 @@ fn pass(job: &mut Job, pids: &[u32], shards: &[u64], from: u64) {
         let pid = pids[turn % pids.len()];
         let start = from + (turn / pids.len()) as u64 * 100;
         let path = format!("/data/shard-{shard:03}.tar");
-        job.read(
-            Use {
-                pid,
-                path: &path,
-                from: start,
-                to: start + 90,
-            },
-            4 * MIB,
-        );
+        job.read(used(pid, &path, start, start + 90), 4 * MIB);
     }
 }
 
@@ -72,12 +64,7 @@ fn passes_over_mapped_files_are_not_told() {
     known(&mut job, 1);
     job.program(1, 0);
     for from in [100, 2_000] {
-        let used = Use {
-            pid: 1,
-            path: "/data/shard-000.tar",
-            from,
-            to: from + 500,
-        };
+        let used = used(1, "/data/shard-000.tar", from, from + 500);
         job.count(
             used,
             &[(OPENS, 1), (MMAPS, 1), (FAULTS, 7), (MAPPED_BYTES, 4 * MIB)],
@@ -243,12 +230,12 @@ fn one_file_that_stays_open_is_passed_over_by_its_bytes() {
     job.file("/data/train.bin", 100 * MIB);
     job.program(1, 0);
     for interval in 0..10_u64 {
-        let used = Use {
-            pid: 1,
-            path: "/data/train.bin",
-            from: interval * 5_000,
-            to: interval * 5_000 + 4_900,
-        };
+        let used = used(
+            1,
+            "/data/train.bin",
+            interval * 5_000,
+            interval * 5_000 + 4_900,
+        );
         job.count(
             used,
             &[
@@ -284,12 +271,12 @@ fn random_reads_that_are_no_whole_passes_have_no_epochs() {
         job.file("/data/train.h5", 100 * MIB);
         job.program(1, 0);
         for interval in 0..intervals {
-            let used = Use {
-                pid: 1,
-                path: "/data/train.h5",
-                from: interval * 5_000,
-                to: interval * 5_000 + 4_900,
-            };
+            let used = used(
+                1,
+                "/data/train.h5",
+                interval * 5_000,
+                interval * 5_000 + 4_900,
+            );
             let counted = [
                 (OPENS, u64::from(interval == 0)),
                 (READS, 25),
@@ -313,12 +300,7 @@ fn opens(parts: &[(u64, u64, u64)]) -> Vec<i64> {
     job.file("/data/shard.tar", 100 * MIB);
     job.program(1, 0);
     for (index, (bytes, reads, consecutive)) in (0..).zip(parts) {
-        let used = Use {
-            pid: 1,
-            path: "/data/shard.tar",
-            from: index * 5_000,
-            to: index * 5_000 + 4_900,
-        };
+        let used = used(1, "/data/shard.tar", index * 5_000, index * 5_000 + 4_900);
         let counted = [
             (OPENS, 1),
             (CLOSES, 1),
@@ -355,11 +337,13 @@ fn what_is_closed_in_a_later_interval_was_read_once() {
     job.file("/data/train.h5", 100 * MIB);
     job.program(1, 0);
     for pass in 0..3_u64 {
-        let used = |half: u64| Use {
-            pid: 1,
-            path: "/data/train.h5",
-            from: pass * 10_000 + half * 5_000,
-            to: pass * 10_000 + half * 5_000 + 4_000,
+        let used = |half: u64| {
+            used(
+                1,
+                "/data/train.h5",
+                pass * 10_000 + half * 5_000,
+                pass * 10_000 + half * 5_000 + 4_000,
+            )
         };
         // The end is read first, and once more.
         let read = [(OPENS, 1), (READS, 120), (BYTES_READ, 120 * MIB)];
@@ -379,12 +363,7 @@ fn passes_in_intervals(intervals: &[[u64; 4]]) -> Vec<u64> {
     job.file("/data/train.tar", 10 * MIB);
     job.program(1, 0);
     for (from, [written, read, opens, closes]) in (0..).step_by(250).zip(intervals) {
-        let used = Use {
-            pid: 1,
-            path: "/data/train.tar",
-            from,
-            to: from + 240,
-        };
+        let used = used(1, "/data/train.tar", from, from + 240);
         let values = [
             (OPENS, *opens),
             (WRITES, *written),
@@ -425,15 +404,7 @@ fn validation_is_no_part_of_an_epoch() {
         pass(&mut job, &[1], &shuffled(10, epoch + 1), epoch * 5_000);
         for index in 0..5 {
             let from = epoch * 5_000 + 2_000 + index * 100;
-            job.read(
-                Use {
-                    pid: 1,
-                    path: "/data/val/v.tar",
-                    from,
-                    to: from + 90,
-                },
-                4 * MIB,
-            );
+            job.read(used(1, "/data/val/v.tar", from, from + 90), 4 * MIB);
         }
         job.flush((epoch + 1) * 5_000);
     }
@@ -449,12 +420,12 @@ fn files_that_are_drawn_anew_each_time_have_no_epochs() {
     for draw in 0..40_u64 {
         let shard = (draw * draw * 7 + draw * 3) % 20;
         job.read(
-            Use {
-                pid: 1,
-                path: &format!("/data/shard-{shard:03}.tar"),
-                from: draw * 100,
-                to: draw * 100 + 90,
-            },
+            used(
+                1,
+                &format!("/data/shard-{shard:03}.tar"),
+                draw * 100,
+                draw * 100 + 90,
+            ),
             4 * MIB,
         );
         job.flush(draw * 100 + 100);
@@ -474,12 +445,12 @@ fn the_series_sums_up_to_the_run() {
     for epoch in 0..2 {
         pass(&mut job, &[1], &[0, 1, 2, 3], epoch * 5_000);
         job.write(
-            Use {
-                pid: 9,
-                path: "/out/step_1.ckpt",
-                from: epoch * 5_000 + 1_000,
-                to: epoch * 5_000 + 1_100,
-            },
+            used(
+                9,
+                "/out/step_1.ckpt",
+                epoch * 5_000 + 1_000,
+                epoch * 5_000 + 1_100,
+            ),
             MIB,
             10,
         );
@@ -547,12 +518,7 @@ fn a_part_that_is_read_again_and_again_is_no_pass_over_the_file() {
         job.program(1, 0);
         // All of it in one interval.
         for time in 0..times {
-            let used = Use {
-                pid: 1,
-                path: "/data/train.bin",
-                from: time * 100,
-                to: time * 100 + 50,
-            };
+            let used = used(1, "/data/train.bin", time * 100, time * 100 + 50);
             job.read(used, part * MIB);
         }
         let found = job.analysis().epochs;

@@ -2,7 +2,7 @@
 
 use iotrace_common::op;
 
-use super::job::{Job, Use, id};
+use super::job::{Job, id, used};
 use crate::findings::{Confidence, Severity, Subject, Value, thresholds};
 use iotrace_model::{
     counters::*,
@@ -13,15 +13,6 @@ use iotrace_model::{
 use iotrace_phases::phase::Phase;
 
 const MIB: u64 = 1 << 20;
-
-fn used(pid: u32, path: &str, from: u64, to: u64) -> Use<'_> {
-    Use {
-        pid,
-        path,
-        from,
-        to,
-    }
-}
 
 /// Reads of 85 bytes that are so many of 1,100 calls.
 fn with_tiny_reads(tiny: u64) -> Job {

@@ -42,6 +42,16 @@ pub struct Use<'a> {
     pub to: u64,
 }
 
+/// A use of a file by a process, in milliseconds since the start.
+pub fn used(pid: u32, path: &str, from: u64, to: u64) -> Use<'_> {
+    Use {
+        pid,
+        path,
+        from,
+        to,
+    }
+}
+
 impl Job {
     /// A job of so many milliseconds on a local disk and a network filesystem, `/lustre`.
     pub fn new(duration: u64) -> Self {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use super::{
-    job::{Job, Use, id},
+    job::{Job, id, used},
     timeline::{MAIN, MS, WORKER, ended, segment},
 };
 use crate::findings::{Finding, Value};
@@ -26,12 +26,7 @@ fn job(loader: u32) -> Job {
     job.program(MAIN, 1);
     job.worker(WORKER, MAIN);
     job.file("/data/train/a.bin", 1 << 20);
-    let used = Use {
-        pid: loader,
-        path: "/data/train/a.bin",
-        from: 0,
-        to: RUN_MS,
-    };
+    let used = used(loader, "/data/train/a.bin", 0, RUN_MS);
     job.read(used, 1 << 20);
     for (leaf, ms) in [(Leaf::Running, 2), (Leaf::Sleep, SAMPLE_MS - 2)] {
         job.model.add_waited(&Waited {

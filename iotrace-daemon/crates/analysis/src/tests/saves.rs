@@ -1,18 +1,9 @@
 //! Checkpoint events and loads.
 
-use super::job::{Job, Use, id, ms};
+use super::job::{Job, id, ms, used};
 use iotrace_model::input::Event;
 
 const MIB: u64 = 1 << 20;
-
-fn used(pid: u32, path: &str, from: u64, to: u64) -> Use<'_> {
-    Use {
-        pid,
-        path,
-        from,
-        to,
-    }
-}
 
 fn rename(job: &mut Job, from: &str, to: &str) {
     let (from, to) = (from.as_bytes().to_vec(), to.as_bytes().to_vec());
