@@ -12,9 +12,9 @@ use iotrace_tracer::{
 };
 
 /// Intervals between two looks at what changes slowly: mounts, losses, processes whose end was missed.
-const SLOW: u64 = 10;
+const SLOW_INTERVALS: u64 = 10;
 /// Processes that have ended, from which on the model forgets them.
-const ENDED: usize = 1000;
+const MIN_ENDED_PROCESSES: usize = 1000;
 
 impl Daemon {
     /// Takes one interval.
@@ -34,7 +34,7 @@ impl Daemon {
         let devices = devices.collect();
         let (intake, model, config) = (&mut self.intake, &mut self.model, &self.config);
         let families = &self.families;
-        let is_slow = number.is_multiple_of(SLOW);
+        let is_slow = number.is_multiple_of(SLOW_INTERVALS);
         let in_flight = match is_slow {
             true => in_flight::of_all(&self.kernel.in_flight(), model, &self.clock),
             false => Vec::new(),
@@ -103,7 +103,7 @@ impl Daemon {
         let known = self.intake.processes().living();
         let ended = self.model.processes().len().saturating_sub(known);
         let max_files = self.config.memory.max_files;
-        if self.model.file_count() <= max_files && ended < ENDED.max(known) {
+        if self.model.file_count() <= max_files && ended < MIN_ENDED_PROCESSES.max(known) {
             return Ok(());
         }
         let processes = self.intake.processes();

@@ -14,7 +14,7 @@ use super::{
     page_cache,
     passes::{
         FileReads, Jumps, Pass, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts,
-        is_part_read_again, passes, reached, read_in_jumps, shares, whole_number,
+        is_part_read_again, passes, read_in_jumps, shares, whole_number,
     },
     preparation,
     ranks::strangers,
@@ -171,10 +171,10 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         );
         return found;
     }
-    let reached = reached(model);
+    let reached = |reads: &[&Visit]| uses.reached[reads[0].file as usize];
     let again = files
         .iter()
-        .filter(|reads| is_part_read_again(reads, size(reads), reached[reads[0].file as usize]));
+        .filter(|reads| is_part_read_again(reads, size(reads), reached(reads)));
     if saturating_sum(again.map(|reads| size(&reads))) > found.bytes / 2 {
         found.untold = Some(
             "only a part of the files was read, and some of it again: it may be all that is used",

@@ -6,9 +6,7 @@ use super::uses::{Visit, still_open};
 use iotrace_common::op;
 use iotrace_model::{
     Model,
-    counters::{
-        CONSECUTIVE_READS, MAX_BYTE_READ, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum,
-    },
+    counters::{CONSECUTIVE_READS, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum},
 };
 
 /// Share of the bytes of a file, and of all files, that a complete pass may lack.
@@ -144,18 +142,7 @@ pub(crate) fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
     parts.values().any(are_equal)
 }
 
-/// Bytes of each file up to the highest offset that was read; 0 where that was not measured.
-pub(crate) fn reached(model: &Model) -> Vec<u64> {
-    let mut reached = vec![0; model.file_count()];
-    for row in model.rows() {
-        let highest = row.cell.total().v[MAX_BYTE_READ];
-        let of_file: &mut u64 = &mut reached[row.file as usize];
-        *of_file = highest.saturating_add(u64::from(highest > 0)).max(*of_file);
-    }
-    reached
-}
-
-/// Whether a file was read up to a place far from its end, and some of that again.
+/// Whether a file was read up to a place far from its end, and some of that again. `reached`: [`super::uses::Uses::reached`].
 pub(crate) fn is_part_read_again(visits: &[&Visit], size: u64, reached: u64) -> bool {
     let read = saturating_sum(visits.iter().map(|visit| visit.bytes));
     reached > 0

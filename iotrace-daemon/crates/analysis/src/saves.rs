@@ -385,8 +385,8 @@ fn rounds(
         let again = again && !event.as_ref().is_some_and(is_at_once);
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
         // Files of one step are one save, whatever is read meanwhile.
-        let trained = event.as_ref().zip(training).filter(|_| !key.is_step);
-        let has_trained = match trained {
+        let trained = event.as_ref().zip(training);
+        let has_trained = match trained.filter(|_| !again && !key.is_step) {
             Some((event, training)) => training.has_pass_between(event, &part.touch),
             None => Some(false),
         };

@@ -16,8 +16,8 @@ const MAX_READERS: f64 = 256.0;
 /// When training files were read.
 pub struct Training<'a> {
     uses: &'a Uses,
-    /// Of files whose first and last read is known: both moments, by start.
-    exact: Vec<(i64, i64)>,
+    /// Of files whose first and last read is known: both moments and bytes, by start.
+    exact: Vec<(i64, i64, u64)>,
     /// The last reads of these, in order.
     ends: Vec<i64>,
     /// Of all files, by start; with each the latest end of all up to it.
@@ -26,10 +26,8 @@ pub struct Training<'a> {
     reads: OnceCell<Reads>,
 }
 
-/// Reads of training files, and the bytes of these.
+/// What is known of the reads of training files besides the exact ones, and the bytes of these files.
 struct Reads {
-    /// Those whose times are known: first read, last read, bytes, by the first.
-    known: Vec<(i64, i64, u64)>,
     /// Those that were put between known ones: when, and bytes, in order.
     placed: Vec<(i64, u64)>,
     /// When reads are known to have begun or ended, in order.
@@ -43,16 +41,13 @@ struct Reads {
 impl Reads {
     fn new(uses: &Uses) -> Self {
         let mut reads = Self {
-            known: Vec::new(),
             placed: Vec::new(),
             moments: Vec::new(),
             bytes: 0,
             pass_ns: 0.0,
         };
         for visit in &uses.visits {
-            if visit.is_exact {
-                reads.known.push((visit.start, visit.end, visit.bytes));
-            } else {
+            if !visit.is_exact {
                 reads.placed.push((visit.start, visit.bytes));
             }
             // The first and the last read of several uses are known, too.
@@ -60,7 +55,6 @@ impl Reads {
                 reads.moments.extend([visit.start, visit.end]);
             }
         }
-        reads.known.sort_unstable();
         reads.placed.sort_unstable();
         reads.moments.sort_unstable();
         let files: HashSet<u32> = uses.visits.iter().map(|visit| visit.file).collect();
@@ -95,9 +89,9 @@ impl<'a> Training<'a> {
     pub fn new(uses: &'a Uses) -> Self {
         let visits = &uses.visits;
         let exact = visits.iter().filter(|v| v.is_exact);
-        let mut exact: Vec<(i64, i64)> = exact.map(|v| (v.start, v.end)).collect();
+        let mut exact: Vec<(i64, i64, u64)> = exact.map(|v| (v.start, v.end, v.bytes)).collect();
         exact.sort_unstable();
-        let mut ends: Vec<i64> = exact.iter().map(|(_, end)| *end).collect();
+        let mut ends: Vec<i64> = exact.iter().map(|(_, end, _)| *end).collect();
         ends.sort_unstable();
         let mut spans: Vec<(i64, i64)> = visits.iter().map(|v| (v.start, v.end)).collect();
         spans.sort_unstable();
@@ -131,7 +125,7 @@ impl<'a> Training<'a> {
         if reads.go_on(save.start, save.end) || reads.go_on(next.start, next.end) {
             return Some(false);
         }
-        let behind = between(&reads.known, save.end, next.start, |(start, _, _)| *start);
+        let behind = between(&self.exact, save.end, next.start, |(start, _, _)| *start);
         let within = behind.iter().filter(|(_, end, _)| *end <= next.start);
         let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
         let is_pass = |bytes: u64| bytes > 0 && bytes as f64 >= reads.bytes as f64 * WHOLE_SHARE;
@@ -168,10 +162,10 @@ impl<'a> Training<'a> {
     /// longer than that may have been read meanwhile or not: only its ends are known.
     fn known_reads(&self, start: i64, end: i64) -> Vec<(i64, i64)> {
         let length = end - start;
-        let first = |visit: &(i64, i64)| visit.0;
+        let first = |visit: &(i64, i64, u64)| visit.0;
         let near = between(&self.exact, start.saturating_sub(length), end, first).iter();
         let mut known: Vec<(i64, i64)> = near
-            .map(|(from, to)| match to - from <= length {
+            .map(|(from, to, _)| match to - from <= length {
                 true => (*from, *to),
                 false => (*from, *from),
             })

@@ -148,6 +148,8 @@ pub struct Uses {
     pub series: Series,
     /// By file: the largest size that was seen, bytes.
     pub sizes: Vec<u64>,
+    /// By file: bytes up to the highest offset that was read; 0 where that was not measured.
+    pub reached: Vec<u64>,
 }
 
 impl Uses {
@@ -167,6 +169,7 @@ impl Uses {
             Used::new(&total, &sorted[row.file as usize])
         });
         let used: Vec<Used> = rows.collect();
+        let (sizes, reached) = sizes(model);
         let mut pass = Pass {
             model,
             run,
@@ -177,7 +180,8 @@ impl Uses {
             used,
             unread: Vec::new(),
             uses: Self {
-                sizes: sizes(model),
+                sizes,
+                reached,
                 began: began(model, run),
                 ..Self::default()
             },
@@ -249,23 +253,30 @@ fn began(model: &Model, run: &Run) -> Vec<Option<i64>> {
         .collect()
 }
 
-/// The size of each file: at first sight, or as far as it was read and written since.
-fn sizes(model: &Model) -> Vec<u64> {
+/// The size of each file, at first sight or as far as it was read and written since, and [`Uses::reached`].
+fn sizes(model: &Model) -> (Vec<u64>, Vec<u64>) {
     let files = 0..model.file_count() as u32;
     let mut sizes: Vec<u64> = files.map(|index| model.file(index).size).collect();
+    let mut reached = vec![0; sizes.len()];
     for row in model.rows() {
         let counters = row.cell.total();
         let size = &mut sizes[row.file as usize];
         *size = (*size).max(extent(&counters));
+        let read: &mut u64 = &mut reached[row.file as usize];
+        *read = (*read).max(bytes_up_to(counters.v[MAX_BYTE_READ]));
     }
-    sizes
+    (sizes, reached)
 }
 
 /// Bytes of the file up to the highest offset that was read or written.
 pub fn extent(counters: &Counters) -> u64 {
     let v = &counters.v;
-    // Not measured at detail basic: 0, as of a file of one byte.
-    match v[MAX_BYTE_READ].max(v[MAX_BYTE_WRITTEN]) {
+    bytes_up_to(v[MAX_BYTE_READ].max(v[MAX_BYTE_WRITTEN]))
+}
+
+/// Bytes up to a highest offset. That is not measured at detail basic: 0, as of a file of one byte.
+fn bytes_up_to(highest: u64) -> u64 {
+    match highest {
         0 => 0,
         highest => highest.saturating_add(1),
     }

@@ -251,8 +251,8 @@ fn taken<'a>(
 /// Files of the caches of samples that `tf.data` makes: by their names checkpoints. While it writes the cache `NAME`, by way of
 /// `NAME_0`, it has a lock, `NAME_0.lockfile` (TensorFlow's `cache_dataset_ops.cc`).
 fn sample_caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> Vec<u32> {
-    let written: Vec<u32> = taken(sorted, classifier, &TAKEN_FOR_TENSORFLOW).collect();
-    if written.is_empty() {
+    let candidates: Vec<u32> = taken(sorted, classifier, &TAKEN_FOR_TENSORFLOW).collect();
+    if candidates.is_empty() {
         return Vec::new();
     }
     let mut names: HashSet<&[u8]> = HashSet::new();
@@ -270,7 +270,7 @@ fn sample_caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> V
             .rposition(|part| part == b".data-" || part == b".index");
         end.is_some_and(|end| names.contains(&path[..end]))
     };
-    written.into_iter().filter(is_of_cache).collect()
+    candidates.into_iter().filter(is_of_cache).collect()
 }
 
 impl Ambiguous {

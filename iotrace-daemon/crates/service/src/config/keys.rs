@@ -28,14 +28,14 @@ enum Applied {
 macro_rules! variable {
     ($flag:ident) => {{
         const VARIABLE_NAME: &str = concat!("IOTRACE_", stringify!($flag));
-        const CAPITALS: [u8; VARIABLE_NAME.len()] = {
+        const VARIABLE_BYTES: [u8; VARIABLE_NAME.len()] = {
             let mut bytes = [0; VARIABLE_NAME.len()];
             bytes.copy_from_slice(VARIABLE_NAME.as_bytes());
             bytes.make_ascii_uppercase();
             bytes
         };
         const {
-            match str::from_utf8(&CAPITALS) {
+            match str::from_utf8(&VARIABLE_BYTES) {
                 Ok(name) => name,
                 Err(_) => panic!("a flag's name is ASCII"),
             }
@@ -322,8 +322,7 @@ keys! {
         max_mib: u64 [AtReload] = 4096, flag max_recording_mib: u64 [value_name = "N"];
 
         /// Entries of each of the two generations of kernel counters of recordings.
-        /// All recordings together have so many for what detail "full" adds, and each one that has separate kernel programs
-        /// has as many for its counters.
+        /// Recordings at detail "full" share this many entries. A recording with separate kernel programs has as many again.
         max_entries: u32 [AtReload] = 16_384, in 3..=1 << 24,
             flag max_recording_entries: u32 [value_name = "N"];
     }

@@ -19,7 +19,7 @@ use super::{
 /// Hooks of all system calls.
 const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 /// How often a program is loaded at most while signals come.
-const LOADS: u32 = 50;
+const MAX_LOADS: u32 = 50;
 
 /// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
 pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
@@ -75,7 +75,7 @@ fn undisturbed(mut attempt: impl FnMut() -> Result<(), ProgramError>) -> Result<
         matches!(error, ProgramError::LoadError { io_error, .. }
             if io_error.raw_os_error() == Some(libc::EAGAIN))
     };
-    for _ in 1..LOADS {
+    for _ in 1..MAX_LOADS {
         match attempt() {
             Err(error) if is_disturbed(&error) => {}
             loaded => return loaded,
