@@ -26,7 +26,7 @@ use iotrace_model::{
     About, Model,
     run::{RAW, Run, Target, TimelineRun},
 };
-use iotrace_recording::{self, Directory, Recorder};
+use iotrace_recording::{self, Directory, Recorder, memory::disk};
 use iotrace_report::Report;
 use iotrace_tracer::in_flight::{self, Earlier};
 
@@ -237,8 +237,14 @@ impl Session {
     }
 
     /// Writes the report, and where the recording is to standard error. `is_complete`: whether all of it could be written.
-    pub fn print(&self, is_complete: bool) -> anyhow::Result<()> {
+    pub fn print(&mut self, is_complete: bool) -> anyhow::Result<()> {
         self.ending.turn("making the report");
+        if is_complete && self.model.has_coarse_history() {
+            // The recording has the steps that were too many to be kept in memory.
+            self.model = Model::default();
+            disk::begin(None);
+            self.model = iotrace_recording::read(&self.directory)?.model;
+        }
         let Sorting {
             classifier,
             thresholds,

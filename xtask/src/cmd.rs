@@ -1,6 +1,7 @@
 //! Running other programs.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -67,7 +68,24 @@ pub fn run(command: &mut Command) -> Result<()> {
     )
 }
 
-/// The same, ended when it takes longer than `limit`.
+/// The same, and what it printed on standard output, which is shown as it comes.
+pub fn run_and_keep(command: &mut Command) -> Result<(String, Result<()>)> {
+    let mut child = spawn(command.stdout(Stdio::piped()))?;
+    let output = child.stdout.take().context("no standard output")?;
+    let mut kept = String::new();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.with_context(|| format!("cannot read from {}", shown(command)))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        kept.push_str(&line);
+        kept.push('\n');
+    }
+    let status = child.wait();
+    let status = status.with_context(|| format!("lost {}", shown(command)))?;
+    Ok((kept, require_success(command, status)))
+}
+
+/// As [`run`], ended when it takes longer than `limit`.
 pub fn run_within(command: &mut Command, limit: Duration) -> Result<()> {
     let mut child = spawn(command)?;
     let end = Instant::now() + limit;

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -86,9 +87,30 @@ fn run_all() -> Result<()> {
         }
     }
     let waiting = ["--test".into(), WAITING.into()];
-    let others = run(&others, &[]);
-    let waiting = run(&waiting, &[("RUST_TEST_THREADS", THREADS_OF_WAITING)]);
+    let (said, others) = cmd::run_and_keep(&mut test(&others, &[])?)?;
+    let mut failures = failures_in(&said);
+    let threads = [("RUST_TEST_THREADS", THREADS_OF_WAITING)];
+    let (said, waiting) = cmd::run_and_keep(&mut test(&waiting, &threads)?)?;
+    failures.push_str(&failures_in(&said));
+    if !failures.is_empty() {
+        // Of a long output, often the end alone is kept.
+        println!("\nAll failures again:\n{failures}");
+    }
     others.and(waiting)
+}
+
+/// What the test programs printed of tests that failed, of all that cargo ran.
+fn failures_in(output: &str) -> String {
+    let mut failures = String::new();
+    let mut is_of_failure = false;
+    for line in output.lines() {
+        is_of_failure = (is_of_failure || line == "failures:") && !line.starts_with("test result:");
+        if is_of_failure {
+            failures.push_str(line);
+            failures.push('\n');
+        }
+    }
+    failures
 }
 
 /// The names of the workspace's integration tests.
@@ -125,6 +147,11 @@ pub fn told(
 
 /// Runs the tests that these arguments choose, with these variables in the environment, where all tools are there.
 pub fn run(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
+    cmd::run(&mut test(args, variables)?)
+}
+
+/// The command of these tests.
+fn test(args: &[OsString], variables: &[(&str, &str)]) -> Result<Command> {
     let mut test = cmd::cargo();
     test.args(["test", "--locked", "--no-fail-fast"]).args(args);
     test.envs(variables.iter().copied());
@@ -135,7 +162,7 @@ pub fn run(args: &[OsString], variables: &[(&str, &str)]) -> Result<()> {
         );
         test.env(variable, sudo()?);
     }
-    cmd::run(&mut test)
+    Ok(test)
 }
 
 /// The runner: sudo with our environment, and with our `PATH`, which sudo replaces otherwise.
@@ -151,4 +178,19 @@ fn host() -> Result<String> {
     Ok(host
         .context("`cargo -vV` does not name its host")?
         .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_found_in_the_output_of_all_test_programs() {
+        let output = "running 2 tests\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\npanicked\n\n\nfailures:\n    a\n\n\
+                      test result: FAILED. 1 passed\nrunning 1 test\ntest failures ... ok\n\ntest result: ok. 1 passed\n";
+        assert_eq!(
+            failures_in(output),
+            "failures:\n\n---- a stdout ----\npanicked\n\n\nfailures:\n    a\n\n"
+        );
+    }
 }

@@ -156,6 +156,11 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     if files.is_empty() {
         return found;
     }
+    if uses.is_coarse {
+        found.untold =
+            Some("files were read more often than there is room for the time of each read");
+        return found;
+    }
     if sources.is_none() {
         found.untold =
             Some("some of the files were made from others, which may have been trained on too");

@@ -121,6 +121,9 @@ impl<'a> Training<'a> {
     /// Whether most of the training data were read between a save and what was written after it, and none during either: who
     /// trains wrote them, and no thread in the background. `None` if that cannot be known.
     pub fn has_pass_between(&self, save: &Event, next: &Touch) -> Option<bool> {
+        if self.uses.is_coarse {
+            return None;
+        }
         let reads = self.reads();
         if reads.go_on(save.start, save.end) || reads.go_on(next.start, next.end) {
             return Some(false);

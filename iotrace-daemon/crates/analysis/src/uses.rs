@@ -150,6 +150,8 @@ pub struct Uses {
     pub sizes: Vec<u64>,
     /// By file: bytes up to the highest offset that was read; 0 where that was not measured.
     pub reached: Vec<u64>,
+    /// Whether intervals had to be merged ([`Model::has_coarse_history`]): uses of a file may have no times of their own.
+    pub is_coarse: bool,
 }
 
 impl Uses {
@@ -183,6 +185,7 @@ impl Uses {
                 sizes,
                 reached,
                 began: began(model, run),
+                is_coarse: model.has_coarse_history(),
                 ..Self::default()
             },
             filling: Filling::default(),
@@ -563,7 +566,8 @@ impl Pass<'_> {
         // goes on after it, cannot be told from the others. Above 1,000 opens each pass would be too short to have a time.
         let is_each_whole = opens > 0 && size > 0 && bytes / opens >= size - size / 4;
         let goes_on = (1..opens).contains(&whole.closes);
-        if opens < 2 || !is_each_whole || opens > 1_000 || has_rest || goes_on {
+        let is_one = opens < 2 || !is_each_whole || opens > 1_000 || has_rest || goes_on;
+        if is_one || self.uses.is_coarse {
             self.uses.visits.push(whole);
             return;
         }

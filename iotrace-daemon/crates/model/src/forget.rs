@@ -2,7 +2,7 @@
 //!
 //! Only what is settled may be forgotten; who asks has taken the counts before.
 
-use super::{Model, Process, history::History, input::Place};
+use super::{Model, Process, input::Place};
 
 /// Where each index has gone.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ impl Model {
         keep_file: impl Fn(u32) -> bool,
     ) -> Forgotten {
         if let Some(history) = &mut self.history {
-            *history = History::default();
+            history.take();
         }
         let processes = Moved::new(self.processes.all().iter().map(keep_process));
         let files = Moved::new((0..self.files.count() as u32).map(keep_file));

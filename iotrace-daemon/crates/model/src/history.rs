@@ -2,20 +2,22 @@
 //!
 //! A model keeps none unless it is asked to (`Model::with_history`). What only the whole run needs (tables of sizes,
 //! buckets, strides, extremes) is left out. Where the deltas of many intervals grow too large, neighbours are merged two
-//! by two: sums stay exact, and intervals grow longer. The reader of a recording does the same with the same intervals,
-//! so that a report of the recording equals the one of the run.
+//! by two: sums stay exact, and intervals grow longer ([`History::is_coarse`]). `record` keeps less than what reads its
+//! recording.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::{
-    counters::{Counters, Level, TABLE, flag},
+    counters::{Counters, FIRST_OPERATION, Level, TABLE, flag},
     forget::Moved,
     input::Place,
-    packed::{Packed, put_varint, take_varint},
+    packed::{Bitmap, pack, put_varint, take_varint, unpack, unzigzag, zigzag},
 };
 
-/// Maximum size of all intervals; if there are more, neighbours are merged.
-const MAX_BYTES: usize = 64 << 20;
+/// Maximum size of all intervals while a run is recorded, bytes; if there are more, neighbours are merged.
+pub const RECORDING_BYTES: usize = 64 << 20;
+/// The same where a recording is read: some 25 million uses of small files.
+pub const READING_BYTES: usize = 1 << 30;
 
 /// Where a delta belongs: a row of the model, or a process's calls by name or overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +44,9 @@ pub struct Delta {
 /// One interval.
 #[derive(Debug)]
 struct Interval {
-    start: i64,
-    end: i64,
+    bounds: Bounds,
+    /// What first operations are counted from, `CLOCK_MONOTONIC` nanoseconds.
+    origin: u64,
     deltas: Vec<u8>,
 }
 
@@ -55,52 +58,89 @@ pub struct Bounds {
 }
 
 /// The intervals of a run, in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct History {
     intervals: Vec<Interval>,
+    shapes: Shapes,
+    /// Of all intervals.
     bytes: usize,
+    most_bytes: usize,
+    is_coarse: bool,
+}
+
+/// Which counters deltas have: there are few such sets, and each delta has the number of one.
+#[derive(Debug, Default)]
+struct Shapes {
+    all: Vec<Bitmap>,
+    numbers: HashMap<Bitmap, u32>,
+}
+
+impl Shapes {
+    fn number(&mut self, shape: Bitmap) -> u32 {
+        *self.numbers.entry(shape).or_insert_with(|| {
+            self.all.push(shape);
+            self.all.len() as u32 - 1
+        })
+    }
 }
 
 impl History {
+    /// One that keeps at most so many bytes, but for what a single interval has.
+    pub fn new(most_bytes: usize) -> Self {
+        Self {
+            intervals: Vec::new(),
+            shapes: Shapes::default(),
+            bytes: 0,
+            most_bytes,
+            is_coarse: false,
+        }
+    }
+
+    /// Takes the intervals out.
+    pub(super) fn take(&mut self) -> Self {
+        let empty = Self::new(self.most_bytes);
+        std::mem::replace(self, empty)
+    }
+
+    /// Whether neighbours had to be merged: then one interval may hold what was done minutes apart.
+    pub fn is_coarse(&self) -> bool {
+        self.is_coarse
+    }
+
     /// Adds an interval. One in which nothing was counted is left out.
     pub fn push(&mut self, bounds: Bounds, deltas: impl Iterator<Item = (Key, Counters)>) {
-        let mut bytes = Vec::new();
-        deltas.for_each(|(key, counters)| put(&mut bytes, key, &counters));
-        if bytes.is_empty() {
+        let interval = pack_interval(&mut self.shapes, bounds, deltas);
+        if interval.deltas.is_empty() {
             return;
         }
-        bytes.shrink_to_fit();
-        self.bytes += bytes.len();
-        self.intervals.push(Interval {
-            start: bounds.start,
-            end: bounds.end,
-            deltas: bytes,
-        });
-        while self.bytes > MAX_BYTES && self.intervals.len() > 1 {
+        self.bytes += interval.deltas.len();
+        self.intervals.push(interval);
+        while self.bytes > self.most_bytes && self.intervals.len() > 1 {
             self.coarsen();
         }
     }
 
     /// The end of the last interval.
     pub fn end(&self) -> Option<i64> {
-        self.intervals.last().map(|interval| interval.end)
+        self.intervals.last().map(|interval| interval.bounds.end)
     }
 
     /// The intervals with their deltas, in order.
     pub fn intervals(
         &self,
     ) -> impl Iterator<Item = (Bounds, impl Iterator<Item = (Key, Counters)>)> {
-        self.intervals.iter().map(|interval| {
-            let bounds = Bounds {
-                start: interval.start,
-                end: interval.end,
-            };
-            (bounds, Deltas(&interval.deltas))
-        })
+        self.intervals
+            .iter()
+            .map(|interval| (interval.bounds, self.deltas(interval)))
+    }
+
+    fn deltas<'a>(&'a self, interval: &'a Interval) -> impl Iterator<Item = (Key, Counters)> + 'a {
+        Packets::of(interval).map(|packet| packet.unpack(&self.shapes.all))
     }
 
     /// Adds the intervals of another history, whose indices of rows and processes are shifted by `rows` and `processes`.
     pub fn append(&mut self, other: &Self, rows: u32, processes: u32) {
+        self.is_coarse |= other.is_coarse;
         for (bounds, deltas) in other.intervals() {
             let moved = deltas.map(|(key, counters)| {
                 let key = match key {
@@ -113,12 +153,13 @@ impl History {
             self.push(bounds, moved);
         }
         self.intervals
-            .sort_by_key(|interval| (interval.start, interval.end));
+            .sort_by_key(|interval| (interval.bounds.start, interval.bounds.end));
     }
 
     /// Leaves what is of the rows that have a new index. Intervals without any are left out.
     pub(super) fn select_rows(&mut self, rows: &Moved) {
-        let all = std::mem::take(self);
+        let all = self.take();
+        self.is_coarse = all.is_coarse;
         for (bounds, deltas) in all.intervals() {
             let of_rows = deltas.filter_map(|(key, counters)| match key {
                 Key::Row(index) => Some((Key::Row(rows.get(index)?), counters)),
@@ -130,46 +171,71 @@ impl History {
 
     /// Merges every two neighbours.
     fn coarsen(&mut self) {
-        let mut coarser = Vec::with_capacity(self.intervals.len().div_ceil(2));
+        self.is_coarse = true;
         let mut intervals = std::mem::take(&mut self.intervals).into_iter();
         while let Some(first) = intervals.next() {
-            coarser.push(match intervals.next() {
-                Some(second) => merge(&first, &second),
+            let merged = match intervals.next() {
+                Some(second) => merge(&mut self.shapes, &first, &second),
                 None => first,
-            });
+            };
+            self.intervals.push(merged);
         }
-        self.intervals = coarser;
-        self.bytes = self
-            .intervals
-            .iter()
-            .map(|interval| interval.deltas.len())
-            .sum();
+        let sizes = self.intervals.iter().map(|interval| interval.deltas.len());
+        self.bytes = sizes.sum();
     }
 }
 
-fn merge(first: &Interval, second: &Interval) -> Interval {
-    let mut sums: BTreeMap<Key, Counters> = Deltas(&first.deltas).collect();
-    for (key, newer) in Deltas(&second.deltas) {
-        match sums.get_mut(&key) {
-            Some(older) => {
-                let mut sum = newer;
-                sum.absorb(older);
-                *older = sum;
-            }
-            None => {
-                sums.insert(key, newer);
-            }
+/// Packs what was counted in an interval.
+fn pack_interval(
+    shapes: &mut Shapes,
+    bounds: Bounds,
+    deltas: impl Iterator<Item = (Key, Counters)>,
+) -> Interval {
+    let mut interval = Interval {
+        bounds,
+        origin: 0,
+        deltas: Vec::new(),
+    };
+    let (mut previous, mut values) = (0, Vec::new());
+    for (key, mut counters) in deltas {
+        leave_kept(&mut counters);
+        if counters.is_zero() {
+            continue;
         }
+        if interval.deltas.is_empty() {
+            interval.origin = counters.v[FIRST_OPERATION];
+        }
+        values.clear();
+        let shape = shapes.number(pack(&counters, interval.origin, &mut values));
+        let number = number_of(key);
+        let bytes = &mut interval.deltas;
+        put_varint(bytes, zigzag(number.wrapping_sub(previous)));
+        put_varint(bytes, u64::from(shape));
+        put_varint(bytes, values.len() as u64);
+        bytes.extend_from_slice(&values);
+        previous = number;
     }
-    let mut deltas = Vec::new();
-    sums.iter()
-        .for_each(|(key, counters)| put(&mut deltas, *key, counters));
-    deltas.shrink_to_fit();
-    Interval {
-        start: first.start.min(second.start),
-        end: first.end.max(second.end),
-        deltas,
-    }
+    interval.deltas.shrink_to_fit();
+    interval
+}
+
+fn merge(shapes: &mut Shapes, first: &Interval, second: &Interval) -> Interval {
+    let mut packets: Vec<Packet<'_>> = Packets::of(first).chain(Packets::of(second)).collect();
+    // Stable: of one place the older one stays first.
+    packets.sort_by_key(|packet| packet.number);
+    let known = shapes.all.clone();
+    let of_places = packets.chunk_by(|a, b| a.number == b.number);
+    let sums = of_places.map(|packets| {
+        let mut newest_first = packets.iter().rev().map(|packet| packet.unpack(&known));
+        let (key, mut sum) = newest_first.next().expect("a chunk is not empty");
+        newest_first.for_each(|(_, older)| sum.absorb(&older));
+        (key, sum)
+    });
+    let bounds = Bounds {
+        start: first.bounds.start.min(second.bounds.start),
+        end: first.bounds.end.max(second.bounds.end),
+    };
+    pack_interval(shapes, bounds, sums)
 }
 
 /// Whether a counter is of use within one interval.
@@ -177,58 +243,94 @@ fn is_kept(index: usize) -> bool {
     TABLE[index].level == Level::Basic || TABLE[index].has(flag::INTERVAL)
 }
 
-fn put(bytes: &mut Vec<u8>, key: Key, counters: &Counters) {
-    let mut kept = Counters::ZERO;
-    for (index, value) in counters
-        .v
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| is_kept(*index))
-    {
-        kept.v[index] = *value;
+/// Leaves of `counters` what is of use within one interval.
+fn leave_kept(counters: &mut Counters) {
+    let values = counters.v.iter_mut().enumerate();
+    for (_, value) in values.filter(|(index, _)| !is_kept(*index)) {
+        *value = 0;
     }
-    let packed = Packed::from(&kept);
-    if packed.is_empty() {
-        return;
-    }
+    (counters.sizes, counters.strides) = (Counters::ZERO.sizes, Counters::ZERO.strides);
+}
+
+/// A key as one number.
+fn number_of(key: Key) -> u64 {
     let (kind, index) = match key {
         Key::Row(index) => (0, index),
         Key::PathOnly(index) => (1, index),
         Key::Overflow(index) => (2, index),
     };
-    put_varint(bytes, u64::from(index) * 3 + kind);
-    put_varint(bytes, packed.bytes().len() as u64);
-    bytes.extend_from_slice(packed.bytes());
+    u64::from(index) * 3 + kind
 }
 
-/// Reads what [`put`] wrote.
-struct Deltas<'a>(&'a [u8]);
+/// A delta of an interval, packed.
+struct Packet<'a> {
+    /// [`number_of`] its key.
+    number: u64,
+    shape: u32,
+    origin: u64,
+    values: &'a [u8],
+}
 
-impl Iterator for Deltas<'_> {
-    type Item = (Key, Counters);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let key = take_varint(&mut self.0);
-        let length = take_varint(&mut self.0) as usize;
-        let (packed, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        let index = (key / 3) as u32;
-        let key = match key % 3 {
+impl Packet<'_> {
+    fn unpack(&self, shapes: &[Bitmap]) -> (Key, Counters) {
+        let index = (self.number / 3) as u32;
+        let key = match self.number % 3 {
             0 => Key::Row(index),
             1 => Key::PathOnly(index),
             _ => Key::Overflow(index),
         };
-        Some((key, Packed::unpack_bytes(packed)))
+        let mut counters = Counters::ZERO;
+        let shape = &shapes[self.shape as usize];
+        unpack(shape, self.values, self.origin, &mut counters);
+        (key, counters)
+    }
+}
+
+/// Reads what [`pack_interval`] wrote.
+struct Packets<'a> {
+    bytes: &'a [u8],
+    previous: u64,
+    origin: u64,
+}
+
+impl<'a> Packets<'a> {
+    fn of(interval: &'a Interval) -> Self {
+        Self {
+            bytes: &interval.deltas,
+            previous: 0,
+            origin: interval.origin,
+        }
+    }
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Packet<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let step = unzigzag(take_varint(&mut self.bytes));
+        let shape = take_varint(&mut self.bytes) as u32;
+        let length = take_varint(&mut self.bytes) as usize;
+        let (values, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        self.previous = self.previous.wrapping_add(step);
+        Some(Packet {
+            number: self.previous,
+            shape,
+            origin: self.origin,
+            values,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::{BYTES_READ, FIRST_OPERATION, LAST_OPERATION, READS, SLOWEST_READ_NS};
+    use crate::counters::{
+        BYTES_READ, FIRST_OPERATION, FIRST_READ, LAST_OPERATION, READS, SLOWEST_READ_NS,
+    };
 
     fn read(calls: u64, time: u64) -> Counters {
         let mut counters = Counters::ZERO;
@@ -241,7 +343,7 @@ mod tests {
 
     #[test]
     fn intervals_come_back_without_what_only_the_run_needs() {
-        let mut history = History::default();
+        let mut history = History::new(RECORDING_BYTES);
         let bounds = Bounds { start: 10, end: 20 };
         let deltas = [
             (Key::Row(7), read(2, 100)),
@@ -269,7 +371,7 @@ mod tests {
 
     #[test]
     fn merged_neighbours_keep_the_sums() {
-        let mut history = History::default();
+        let mut history = History::new(RECORDING_BYTES);
         for index in 0..5_u64 {
             let bounds = Bounds {
                 start: index as i64,
@@ -281,7 +383,9 @@ mod tests {
             ];
             history.push(bounds, deltas.into_iter());
         }
+        assert!(!history.is_coarse());
         history.coarsen();
+        assert!(history.is_coarse());
         let bounds: Vec<_> = history
             .intervals()
             .map(|(bounds, _)| (bounds.start, bounds.end))
@@ -305,5 +409,32 @@ mod tests {
             (key, counters.v[READS], counters.v[LAST_OPERATION]),
             (Key::Row(0), 2, 16)
         );
+    }
+
+    #[test]
+    fn intervals_of_many_files_take_few_bytes_for_each() {
+        let mut history = History::new(RECORDING_BYTES);
+        let t = 13 * 86_400 * 1_000_000_000; // two weeks after boot
+        let file = |index: u32| {
+            let mut counters = read(2, t + u64::from(index) * 1_000_000);
+            counters.v[FIRST_READ] = counters.v[FIRST_OPERATION] + 1;
+            (Key::Row(index * 977 % 1000), counters)
+        };
+        let bounds = Bounds { start: 0, end: 1 };
+        history.push(bounds, (0..1000).map(file));
+        assert!(history.bytes < 20 * 1000, "{} bytes", history.bytes);
+        let (_, deltas) = history.intervals().next().unwrap();
+        for ((key, expected), (found, counters)) in (0..1000).map(file).zip(deltas) {
+            assert_eq!(key, found);
+            for index in [
+                READS,
+                BYTES_READ,
+                FIRST_OPERATION,
+                LAST_OPERATION,
+                FIRST_READ,
+            ] {
+                assert_eq!(counters.v[index], expected.v[index]);
+            }
+        }
     }
 }

@@ -121,10 +121,20 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that keeps what was counted in each step.
+    /// A model that keeps what was counted in each step, in as much memory as a recorder may take.
     pub fn with_history() -> Self {
+        Self::with_history_of(history::RECORDING_BYTES)
+    }
+
+    /// A model of a recording that is read.
+    pub fn read_back() -> Self {
+        Self::with_history_of(history::READING_BYTES)
+    }
+
+    /// As [`Model::with_history`], in at most so many bytes.
+    pub fn with_history_of(most_bytes: usize) -> Self {
         Self {
-            history: Some(History::default()),
+            history: Some(History::new(most_bytes)),
             spans: Some(Spans::default()),
             ..Self::default()
         }
@@ -136,6 +146,12 @@ impl Model {
             spans: Some(Spans::default()),
             ..Self::default()
         }
+    }
+
+    /// Whether steps had to be merged: then a step may hold what was done minutes apart, and the uses of a file in it have no
+    /// times of their own.
+    pub fn has_coarse_history(&self) -> bool {
+        self.history.as_ref().is_some_and(History::is_coarse)
     }
 
     /// The times of syncs, and calls of sync and syncfs, were not recorded.

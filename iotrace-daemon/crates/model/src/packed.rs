@@ -3,6 +3,8 @@
 //! Layout: a bitmap with one bit per counter and one for each table; then the values that are not zero, in order,
 //! as LEB128; moments as their distance to the first or the last operation; then the tables, each as its
 //! length and its pairs. A row of a small file (open, two reads, close, at detail `full`) takes about 70 bytes.
+//!
+//! Many rows together are smaller: each bitmap is kept once, and the first operation counts from a moment of them all.
 
 use super::{
     counters::{COUNT, Counters, FIRST_OPERATION, LAST_OPERATION, Merge, TABLE, Unit},
@@ -12,6 +14,9 @@ use super::{
 const SIZES_BIT: usize = COUNT;
 const STRIDES_BIT: usize = COUNT + 1;
 const BITMAP: usize = (COUNT + 2).div_ceil(8);
+
+/// Which counters are not zero, and which tables there are.
+pub(super) type Bitmap = [u8; BITMAP];
 
 /// [`Counters`], sparsely encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,37 +30,76 @@ impl Packed {
 
     /// The counters, whole again.
     pub fn unpack(&self) -> Counters {
-        Self::unpack_bytes(&self.0)
-    }
-
-    /// As [`Packed::unpack`], from the encoded form.
-    pub fn unpack_bytes(bytes: &[u8]) -> Counters {
         let mut counters = Counters::ZERO;
-        let tables = values(bytes, |index, value| counters.v[index] = value);
-        counters.absorb_tables(tables);
+        if let Some((bitmap, values)) = self.0.split_first_chunk() {
+            unpack(bitmap, values, 0, &mut counters);
+        }
         counters
-    }
-
-    /// The encoded form.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
     }
 
     /// Adds these counters to newer ones.
     pub fn add_to(&self, newer: &mut Counters) {
+        let Some((bitmap, packed)) = self.0.split_first_chunk() else {
+            return;
+        };
         let mut peak = None;
-        let tables = values(&self.0, |index, value| {
+        let tables = values(bitmap, packed, 0, |index, value| {
             newer.absorb_value(index, value, &mut peak);
         });
         newer.absorb_tables(tables);
     }
 }
 
-/// Takes the values from the encoded form; the tables, which are behind them.
-fn values(bytes: &[u8], mut take: impl FnMut(usize, u64)) -> Tables<'_> {
-    let Some((bitmap, values)) = bytes.split_at_checked(BITMAP) else {
-        return Tables::default();
-    };
+/// Appends values that are not zero, and returns which those are. The first operation is as its distance to `origin`.
+pub(super) fn pack(counters: &Counters, origin: u64, values: &mut Vec<u8>) -> Bitmap {
+    let mut bitmap = [0; BITMAP];
+    let (first, last) = (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]);
+    for (index, value) in counters.v.iter().copied().enumerate() {
+        if value == 0 {
+            continue;
+        }
+        bitmap[index / 8] |= 1 << (index % 8);
+        let stored = match ORIGINS[index] {
+            Origin::Zero => value,
+            Origin::Given => zigzag(value.wrapping_sub(origin)),
+            Origin::First => value.wrapping_sub(first),
+            Origin::Last => last.wrapping_sub(value),
+        };
+        put_varint(values, stored);
+    }
+    for (bit, table) in [
+        (SIZES_BIT, &counters.sizes),
+        (STRIDES_BIT, &counters.strides),
+    ] {
+        let entries = table.entries();
+        if entries.is_empty() {
+            continue;
+        }
+        bitmap[bit / 8] |= 1 << (bit % 8);
+        put_varint(values, entries.len() as u64);
+        for (value, count) in entries {
+            put_varint(values, *value);
+            put_varint(values, *count);
+        }
+    }
+    bitmap
+}
+
+/// Puts back what [`pack`] took, given `counters` that are all zero.
+pub(super) fn unpack(bitmap: &Bitmap, packed: &[u8], origin: u64, counters: &mut Counters) {
+    let tables = values(bitmap, packed, origin, |index, value| {
+        counters.v[index] = value
+    });
+    counters.absorb_tables(tables);
+}
+
+/// Takes the values that [`pack`] appended; the tables, which are behind them.
+fn values<'a>(
+    bitmap: &Bitmap,
+    values: &'a [u8],
+    origin: u64,
+    mut take: impl FnMut(usize, u64),
+) -> Tables<'a> {
     let mut values = Values(values);
     let (mut first, mut last) = (0_u64, 0_u64);
     for (byte, mut bits) in bitmap.iter().copied().enumerate() {
@@ -68,6 +112,7 @@ fn values(bytes: &[u8], mut take: impl FnMut(usize, u64)) -> Tables<'_> {
             let stored = values.next();
             let value = match ORIGINS[index] {
                 Origin::Zero => stored,
+                Origin::Given => origin.wrapping_add(unzigzag(stored)),
                 Origin::First => first.wrapping_add(stored),
                 Origin::Last => last.wrapping_sub(stored),
             };
@@ -116,37 +161,8 @@ impl From<&Counters> for Packed {
         // Room for the usual row; a full one with both tables grows it.
         let mut bytes = Vec::with_capacity(256);
         bytes.resize(BITMAP, 0);
-        for (index, value) in counters
-            .v
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|(_, value)| *value != 0)
-        {
-            bytes[index / 8] |= 1 << (index % 8);
-            let (first, last) = (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]);
-            let stored = match ORIGINS[index] {
-                Origin::Zero => value,
-                Origin::First => value.wrapping_sub(first),
-                Origin::Last => last.wrapping_sub(value),
-            };
-            put_varint(&mut bytes, stored);
-        }
-        for (bit, table) in [
-            (SIZES_BIT, &counters.sizes),
-            (STRIDES_BIT, &counters.strides),
-        ] {
-            let entries = table.entries();
-            if entries.is_empty() {
-                continue;
-            }
-            bytes[bit / 8] |= 1 << (bit % 8);
-            put_varint(&mut bytes, entries.len() as u64);
-            for (value, count) in entries {
-                put_varint(&mut bytes, *value);
-                put_varint(&mut bytes, *count);
-            }
-        }
+        let bitmap = pack(counters, 0, &mut bytes);
+        bytes[..BITMAP].copy_from_slice(&bitmap);
         if bytes.len() == BITMAP {
             return Self::default();
         }
@@ -159,6 +175,8 @@ impl From<&Counters> for Packed {
 #[derive(Clone, Copy)]
 enum Origin {
     Zero,
+    /// What [`pack`] is given.
+    Given,
     /// After the first operation.
     First,
     /// Before the last operation.
@@ -172,13 +190,25 @@ static ORIGINS: [Origin; COUNT] = {
     while index < COUNT {
         origins[index] = match (TABLE[index].unit, TABLE[index].merge) {
             (Unit::Moment, Merge::Max) if index != LAST_OPERATION => Origin::Last,
-            (Unit::Moment, _) if index != FIRST_OPERATION => Origin::First,
+            (Unit::Moment, _) if index == FIRST_OPERATION => Origin::Given,
+            (Unit::Moment, _) => Origin::First,
             _ => Origin::Zero,
         };
         index += 1;
     }
     origins
 };
+
+/// A difference as a number that is small where the difference is, whatever its sign.
+pub(super) fn zigzag(difference: u64) -> u64 {
+    let signed = difference as i64;
+    ((signed << 1) ^ (signed >> 63)) as u64
+}
+
+/// The difference that [`zigzag`] was given.
+pub(super) fn unzigzag(number: u64) -> u64 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
+}
 
 /// Appends a number as LEB128.
 pub(super) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {

@@ -82,7 +82,7 @@ pub fn read_job_and_tell(
         return Ok(Job { model, run, nodes });
     }
     let clock = clock.unwrap_or_default();
-    let mut model = Model::with_history();
+    let mut model = Model::read_back();
     let mut nodes = Vec::new();
     for (index, (one, directory)) in recorded.into_iter().zip(directories).enumerate() {
         let own = one.run.clock;

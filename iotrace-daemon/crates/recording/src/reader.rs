@@ -45,7 +45,7 @@ pub fn read_by(
     let meta = Meta::read(directory)?;
     let minor = meta.format_minor_version;
     let clock = *clock.unwrap_or(&meta.run.clock);
-    let mut model = Model::with_history();
+    let mut model = Model::read_back();
     if minor < MINOR_WITH_SYNCS {
         model.lack_syncs();
     }

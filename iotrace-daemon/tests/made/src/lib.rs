@@ -5,18 +5,14 @@ use std::{collections::BTreeMap, path::Path};
 use iotrace_common::key::FileId;
 use iotrace_model::{
     Model,
-    counters::{
-        BYTES_READ, CLOSES, Counters, FIRST_OPERATION, LAST_OPERATION, META_NS, OPENS, READ_NS,
-        READS, UNION_READ_NS, ZERO_READS,
-    },
+    counters::*,
     input::{Event, FileName, Place, ProcessId},
     run::{Clock, MergedTime, Run, Target},
 };
 use iotrace_recording::{Error, Recorder};
 
 const SECOND: u64 = 1_000_000_000;
-/// Of [`epochs`]: how often each file is read, by how many processes, and the parts of the recording in an epoch.
-const EPOCH_COUNT: u64 = 2;
+/// Of [`epochs`]: processes that read, and the parts of the recording in an epoch.
 const WORKER_COUNT: u64 = 4;
 const PARTS_PER_EPOCH: u64 = 10;
 /// Length of a part, nanoseconds.
@@ -69,16 +65,17 @@ pub fn seen(file: FileId, path: Vec<u8>, size: u64) -> Event {
     })
 }
 
-/// Records a job whose workers read as many files as a data set of images has, each once in both of two epochs.
-pub fn epochs(directory: &Path, files: u64) -> Result<(), Error> {
+/// Records a job whose workers read as many files as a data set of images has, each once in each epoch and by any worker.
+pub fn epochs(directory: &Path, files: u64, epochs: u64) -> Result<(), Error> {
     let (mut model, mut run) = (Model::with_spans(), run("gpu-1", 1_700_000_000, 0));
     model.update_mounts(b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n");
     let mut recorder = Recorder::create(directory, &run)?;
-    for epoch in 0..EPOCH_COUNT {
+    for epoch in 0..epochs {
         for part in 0..PARTS_PER_EPOCH {
             let begin = BEGIN_NS + run.duration_ns;
             for index in files * part / PARTS_PER_EPOCH..files * (part + 1) / PARTS_PER_EPOCH {
-                read(&mut model, epoch, index, begin + index % PART_NS);
+                let within = index * PART_NS * PARTS_PER_EPOCH / files;
+                read(&mut model, epoch, index, begin + within % PART_NS);
             }
             run.duration_ns += PART_NS;
             recorder.flush(&mut model, &run)?;
@@ -99,6 +96,7 @@ fn read(model: &mut Model, epoch: u64, index: u64, begin: u64) {
         let path = format!("/data/imagenet/train/n{:08}/{index:08}.JPEG", index / 1300);
         model.event(seen(file, path.into_bytes(), size));
     }
+    let (opened, end) = (begin + 10_000, begin + 200_000);
     let mut counters = Counters::ZERO;
     for (counter, value) in [
         (OPENS, 1),
@@ -110,12 +108,29 @@ fn read(model: &mut Model, epoch: u64, index: u64, begin: u64) {
         (UNION_READ_NS, 100_000),
         (META_NS, 10_000),
         (FIRST_OPERATION, begin),
-        (LAST_OPERATION, begin + 200_000),
+        (LAST_OPERATION, end),
+        (READ_SIZE_0_100, 1),
+        (READ_SIZE_10K_100K, 1),
+        (CONSECUTIVE_READS, 1),
+        (SEQUENTIAL_READS, 1),
+        (MAX_BYTE_READ, size - 1),
+        (SLOWEST_READ_NS, 90_000),
+        (SLOWEST_READ_BYTES, size),
+        (FIRST_OPEN, begin),
+        (FIRST_READ, opened),
+        (FIRST_CLOSE, end - 1000),
+        (LAST_OPEN, opened),
+        (LAST_READ, end - 2000),
+        (LAST_CLOSE, end),
+        (MERGED_READ_NS, 100_000),
+        (MERGED_META_NS, 10_000),
     ] {
         counters.v[counter] = value;
     }
+    counters.sizes.add(size, 1);
+    let worker = (index / WORKER_COUNT + index + epoch) % WORKER_COUNT;
     let process = ProcessId {
-        pid: 100 + (index % WORKER_COUNT) as u32,
+        pid: 100 + worker as u32,
         start: 7,
     };
     model.add(process, Place::File(file), &counters);

@@ -76,6 +76,12 @@ const MAX_PASSES: i64 = 100;
 /// Share of the files of the rank that has the most from which on a rank takes part.
 const MIN_PART: f64 = 0.1;
 
+/// Share of all files that is nearly all of them: a right sampler may leave some out of an epoch.
+const NEARLY_ALL_SHARE: f64 = 0.9;
+/// Share of the files of a rank that any other has read, when nearly all files were read for the first time, from which on ranks
+/// have no parts of their own. With an order of its own for each, eight ranks share a quarter by then.
+const MIN_SHARED_BEFORE_ALL: f64 = 0.1;
+
 /// The first epoch of one rank.
 #[derive(Default)]
 struct FirstEpoch {
@@ -120,7 +126,8 @@ fn reads_of(visit: &Visit, size: u64) -> impl Iterator<Item = (i64, u32)> {
 /// Ranks that read the same files in one epoch: nobody has given each its part.
 ///
 /// Only the first epoch is compared, from the start until a rank begins to read files again: with a right sampler any two
-/// ranks read the same file sooner or later, but not before all files were read. Nothing is said of shards, whose samples may
+/// ranks read the same file sooner or later, but not before all files were read: so not where ranks exchange their parts, and
+/// each reads what is new to it for some epochs. Nothing is said of shards, whose samples may
 /// be divided; of files that ranks read for evaluation; and of what they load once to keep it in memory.
 pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
     let epochs = &data.analysis.epochs;
@@ -164,11 +171,8 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
         *readers.entry(*file).or_default() += 1;
     }
     let bytes = saturating_sum(readers.keys().map(|file| data.uses.sizes[*file as usize]));
-    // Of the files that a rank has read: the share that any other one has read too.
-    let reads: u64 = readers.values().sum();
-    let met: u64 = readers.values().map(|ranks| ranks * (ranks - 1)).sum();
     let others = ranks.len().saturating_sub(1) as u64;
-    let share = met as f64 / (reads * others).max(1) as f64;
+    let share = shared(&readers, others);
     let files = readers.len() as u64;
     let ever: HashSet<u32> = by_rank.values().flatten().map(|(_, file)| *file).collect();
     if others == 0
@@ -177,12 +181,13 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
         || (ever.len() as f64) < data.limit(AUDITED_FILES)
         || bytes / files.max(1) > MIN_SHARD_BYTES
         || share < data.limit(SHARED_FILES)
+        || shared_before_all(&by_rank) < MIN_SHARED_BEFORE_ALL
     {
         return None;
     }
     let again = read_ns as f64 * share * others as f64 / ranks.len() as f64;
     let saved = data.wall(Phase::Training, again as u64);
-    let shared = readers.values().filter(|ranks| **ranks > 1).count() as u64;
+    let of_several = readers.values().filter(|ranks| **ranks > 1).count() as u64;
     Some(Finding {
         code: "ranks-read-the-same",
         saving: data.saving(
@@ -198,7 +203,7 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
         evidence: vec![
             ("ranks", Value::Count(ranks.len() as u64)),
             ("files", Value::Count(files)),
-            ("files_read_by_several", Value::Count(shared)),
+            ("files_read_by_several", Value::Count(of_several)),
             ("shared_files", Value::Share(share)),
             ("read_seconds", seconds(read_ns)),
         ],
@@ -208,6 +213,38 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
             .into(),
         also: Vec::new(),
     })
+}
+
+/// Of the files that each rank had read when nearly all files had been read by any: the share that any other rank had read, too,
+/// on average. `by_rank`: when each rank read which file, in order.
+fn shared_before_all(by_rank: &BTreeMap<u32, Vec<(i64, u32)>>) -> f64 {
+    let mut first_reads: HashMap<u32, i64> = HashMap::new();
+    for (at, file) in by_rank.values().flatten() {
+        let first = first_reads.entry(*file).or_insert(*at);
+        *first = (*first).min(*at);
+    }
+    let mut moments: Vec<i64> = first_reads.into_values().collect();
+    moments.sort_unstable();
+    let nearly_all = (moments.len() as f64 * NEARLY_ALL_SHARE) as usize;
+    let Some(until) = moments.get(nearly_all) else {
+        return 0.0;
+    };
+    let mut readers: HashMap<u32, u64> = HashMap::new();
+    for reads in by_rank.values() {
+        let before = reads.iter().take_while(|(at, _)| at <= until);
+        let files: HashSet<u32> = before.map(|(_, file)| *file).collect();
+        for file in files {
+            *readers.entry(file).or_default() += 1;
+        }
+    }
+    shared(&readers, by_rank.len().saturating_sub(1) as u64)
+}
+
+/// Of the files that a rank has read: the share that any other one has read too. `readers`: how many ranks have read each file.
+fn shared(readers: &HashMap<u32, u64>, others: u64) -> f64 {
+    let reads: u64 = readers.values().sum();
+    let met: u64 = readers.values().map(|ranks| ranks * (ranks - 1)).sum();
+    met as f64 / (reads * others).max(1) as f64
 }
 
 /// Minimum number of files of one directory and suffix that are read whole to judge those that are not.

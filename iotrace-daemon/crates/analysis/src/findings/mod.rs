@@ -266,10 +266,13 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(passes::cold_first_epoch(data));
     findings.extend(passes::read_again_by_ranks(data, &facts));
     findings.extend(passes::read_amplification(data));
-    findings.extend(audit::same_order(data));
-    findings.extend(audit::ranks_read_the_same(data));
-    findings.extend(audit::samples_never_read(data));
-    findings.extend(audit::validation_in_training(data));
+    // These look at the order of reads.
+    if !data.uses.is_coarse {
+        findings.extend(audit::same_order(data));
+        findings.extend(audit::ranks_read_the_same(data));
+        findings.extend(audit::samples_never_read(data));
+        findings.extend(audit::validation_in_training(data));
+    }
     findings.extend(waits::storage_bound(data));
     findings.extend(waits::slow_start(data));
     findings.extend(waits::decode_bound(data));

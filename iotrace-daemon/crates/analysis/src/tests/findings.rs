@@ -5,6 +5,7 @@ use iotrace_common::op;
 use super::job::{Job, id, used};
 use crate::findings::{Confidence, Severity, Subject, Value, thresholds};
 use iotrace_model::{
+    Model,
     counters::*,
     input::Place,
     run::CallInFlight,
@@ -838,7 +839,12 @@ fn epochs_in_the_same_order() {
 
 /// What each of two ranks reads of 96 files of `size` bytes in directory `name`, epoch for epoch.
 fn with_samples(name: &str, size: u64, epochs: &[[Vec<u64>; 2]]) -> Job {
-    let mut job = Job::new(epochs.len() as u64 * 10_000);
+    with_samples_in(Model::with_history(), name, size, epochs)
+}
+
+/// The same in a model.
+fn with_samples_in(model: Model, name: &str, size: u64, epochs: &[[Vec<u64>; 2]]) -> Job {
+    let mut job = Job::of(model, epochs.len() as u64 * 10_000);
     let path = |file: u64| format!("/data/{name}/n{}/{file:02}.jpg", file % 4);
     for file in 0..96 {
         job.file(&path(file), size);
@@ -891,6 +897,11 @@ fn ranks_read_the_same() {
     let right = [parts(5), parts(11), parts(17), parts(29)];
     with_samples("train", 5_000, &right).finds_no("ranks-read-the-same");
     with_samples("train", 5_000, &[parts(5), parts(5)]).finds_no("ranks-read-the-same");
+    // Ranks that exchange their parts, so that none reads a file again before the third epoch.
+    let [one, other] = parts(5);
+    let exchanged = [[one.clone(), other.clone()], [other, one]];
+    let exchanged = [exchanged.clone(), exchanged].concat();
+    with_samples("train", 5_000, &exchanged).finds_no("ranks-read-the-same");
     let dropped = right.map(|ranks| ranks.map(|files| files[..45].to_vec()));
     with_samples("train", 5_000, &dropped).finds_no("ranks-read-the-same");
     // Validation, shards, and few files.
@@ -906,6 +917,31 @@ fn ranks_read_the_same() {
     let mut job = with_samples("train", 5_000, &all());
     job.run.duration_ns *= 4;
     job.finds_no("ranks-read-the-same");
+}
+
+/// Where the uses of files were too many to keep each, nothing is concluded from their order, and what was counted stays.
+#[test]
+fn uses_that_were_not_kept_one_by_one_say_nothing_of_epochs() {
+    let order: Vec<u64> = (0..96).collect();
+    let epochs = vec![[order.clone(), order]; 6];
+    let kept = with_samples("train", 5_000, &epochs);
+    kept.finds("ranks-read-the-same");
+    assert!(kept.analysis().epochs.untold.is_none());
+    let job = with_samples_in(Model::with_history_of(2_000), "train", 5_000, &epochs);
+    assert!(job.model.has_coarse_history());
+    for code in [
+        "ranks-read-the-same",
+        "epochs-in-the-same-order",
+        "cold-first-epoch",
+    ] {
+        job.finds_no(code);
+    }
+    let found = job.analysis().epochs;
+    assert!(
+        found.epochs.is_empty() && found.untold.is_some(),
+        "{found:?}"
+    );
+    assert_eq!((found.files, found.bytes), (96, 96 * 5_000));
 }
 
 /// Three epochs over 80 files of 100,000 bytes. `pictures` of them are pictures, file 7 and those after it. Of file 7, each

@@ -63,7 +63,8 @@ impl Job {
         Self::of(Model::with_spans(), duration)
     }
 
-    fn of(mut model: Model, duration: u64) -> Self {
+    /// The same in a model that is given.
+    pub fn of(mut model: Model, duration: u64) -> Self {
         model.update_mounts(
             b"1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:40 / /lustre rw - lustre mgs:/fs rw\n\
               3 1 0:50 / /dev/shm rw - tmpfs tmpfs rw\n",
