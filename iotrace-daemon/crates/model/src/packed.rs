@@ -37,6 +37,11 @@ impl Packed {
         counters
     }
 
+    /// The encoded form.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Adds these counters to newer ones.
     pub fn add_to(&self, newer: &mut Counters) {
         let Some((bitmap, packed)) = self.0.split_first_chunk() else {
