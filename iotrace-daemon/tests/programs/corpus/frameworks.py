@@ -121,6 +121,7 @@ def diffusers(truth):
         for path in PIPELINE:
             train(0.1)
             read(path)
+    train(0.3)
     with truth.save():
         for path in PIPELINE:
             write(f"out/{path}", 4, 0.03)
