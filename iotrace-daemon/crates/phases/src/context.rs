@@ -228,7 +228,7 @@ fn archives(model: &Model, copies: &Copies, sorted: &[Sorted]) -> HashSet<u32> {
             is_whole && *source != path && stem.len() > directory.len() + 1
         };
         let sources = read_back.get(&process);
-        sources.is_some_and(|sources| sources.iter().any(|source| is_of(source)))
+        sources.is_some_and(|sources| sources.iter().any(is_of))
     };
     let written = model.rows().iter().filter(|row| {
         let is_saved = sorted[row.file as usize].phase(Direction::Write) == Phase::Checkpoint;
