@@ -431,6 +431,43 @@ fn epochs_are_passes_over_the_data() {
 }
 
 #[test]
+fn frameworks_save_and_load() {
+    check(
+        "frameworks",
+        &[
+            "mmengine",
+            "validated_during_a_save",
+            "detectron2",
+            "stylegan",
+            "in_numbered_directories",
+            "sentence_transformers",
+            "spacy",
+            "diffusers",
+            "torchtune",
+            "boosted_trees",
+            "archived",
+            "saved_as_tar",
+            "averaged",
+            "evaluated_as_saved",
+        ],
+    );
+}
+
+#[test]
+fn data_of_frameworks_are_no_checkpoints() {
+    check(
+        "frameworks",
+        &[
+            "replay_shards",
+            "graphs",
+            "unknown_members_of_an_archive",
+            "archive_read_again",
+            "archive_read_once",
+        ],
+    );
+}
+
+#[test]
 fn data_are_made_before_the_first_epoch() {
     check(
         "epochs",

@@ -48,13 +48,24 @@ const IN_A_NUMBER: [&str; 6] = [
 ];
 
 /// Directories inside a save (SavedModel, Orbax, sentence-transformers' modules have numbers and names of their own).
-const INNER_DIRECTORIES: [&[u8]; 6] = [
+const INNER_DIRECTORIES: [&[u8]; 15] = [
     b"variables",
     b"assets",
     b"assets.extra",
     b"state",
     b"params",
     b"array_metadatas",
+    // torchtune's state to resume from.
+    b"recipe_state",
+    // The models of a pipeline of diffusers.
+    b"unet",
+    b"vae",
+    b"transformer",
+    b"text_encoder",
+    b"text_encoder_2",
+    b"text_encoder_3",
+    b"image_encoder",
+    b"safety_checker",
 ];
 
 /// Parts of the name of a file that was set aside; a number after the last dot is one, too.
@@ -63,15 +74,23 @@ const ASIDE_MARKS: [&[u8]; 5] = [b"prev", b"previous", b"old", b"bak", b"backup"
 /// Whether a file is one that describes a model and holds none of it, by its name.
 pub fn is_description(path: &[u8]) -> bool {
     const ENDINGS: [&[u8]; 5] = [b".json", b".yaml", b".yml", b".txt", b".md"];
-    const DESCRIPTIONS: [&[u8]; 6] = [
+    const DESCRIPTIONS: [&[u8]; 7] = [
         b"_CHECKPOINT_METADATA",
         b"_METADATA",
         b"_sharding",
         b"commit_success.txt",
         b"checkpoint",
         b"latest",
+        b"last_checkpoint",
     ];
-    ENDINGS.iter().any(|ending| path.ends_with(ending)) || DESCRIPTIONS.contains(&name(path))
+    // The state of Ray Tune's search.
+    const OF_SEARCHES: [&[u8]; 2] = [b"searcher-state-", b"search_gen_state-"];
+    let name = name(path);
+    // LightGBM's models are text.
+    let is_model = name.ends_with(b"model.txt");
+    ENDINGS.iter().any(|ending| name.ends_with(ending)) && !is_model
+        || DESCRIPTIONS.contains(&name)
+        || OF_SEARCHES.iter().any(|begin| name.starts_with(begin))
 }
 
 /// Whether a file is not finished yet, by its name.
@@ -162,16 +181,28 @@ pub fn key(path: &[u8]) -> Key {
     }
 }
 
-/// Whether a directory is a store of arrays, whose chunks have numbers of their own.
+/// Whether a directory is one model: a store of arrays, whose chunks have numbers of their own, or a pipeline of spaCy.
 fn is_store(directory: &[u8]) -> bool {
     const STORE_ENDINGS: [&[u8]; 2] = [b".zarr", b".n5"];
-    STORE_ENDINGS
-        .iter()
-        .any(|ending| directory.ends_with(ending))
+    const PIPELINES: [&[u8]; 2] = [b"model-best", b"model-last"];
+    let mut endings = STORE_ENDINGS.iter();
+    endings.any(|ending| directory.ends_with(ending)) || PIPELINES.contains(&directory)
 }
 
 fn is_inner(directory: &[u8]) -> bool {
-    INNER_DIRECTORIES.contains(&directory) || directory.starts_with(b"ocdbt.process_")
+    INNER_DIRECTORIES.contains(&directory)
+        || directory.starts_with(b"ocdbt.process_")
+        || is_module(directory)
+}
+
+/// Whether a directory is that of a module of sentence-transformers: `2_Dense`.
+fn is_module(directory: &[u8]) -> bool {
+    let digits = directory
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let rest = directory[digits..].strip_prefix(b"_");
+    digits > 0 && rest.is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_uppercase))
 }
 
 /// Whether a name is a hash, as OCDBT names its data.
@@ -183,19 +214,32 @@ fn is_step_directory(name: &[u8], next: &[u8], is_last: bool) -> bool {
     let name = finished_name(name);
     let text = String::from_utf8_lossy(name).to_ascii_lowercase();
     if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
-        let next = String::from_utf8_lossy(next);
-        return is_last || IN_A_NUMBER.contains(&next.as_ref());
+        // The number is that of a run where the files in it name steps of their own.
+        let is_of_run = || {
+            let own = String::from_utf8_lossy(stem(next)).to_ascii_lowercase();
+            let mut words = own.match_indices(['-', '_']).map(|(at, _)| &own[at + 1..]);
+            names_step(&own) || words.any(names_step)
+        };
+        let next_name = String::from_utf8_lossy(next);
+        return is_last && !is_of_run() || IN_A_NUMBER.contains(&next_name.as_ref());
     }
-    let follows = |rest: &str| {
-        let rest = rest.strip_prefix(['-', '_', '=', '.']).unwrap_or(rest);
-        rest.starts_with(|c: char| c.is_ascii_digit()) && !is_model_size(rest)
-    };
-    STEP_WORDS
-        .iter()
-        .any(|word| text.strip_prefix(word).is_some_and(follows))
-        || ["epoch=", "step=", "-epoch", "-step"]
-            .iter()
-            .any(|word| text.split_once(word).is_some_and(|(_, rest)| follows(rest)))
+    names_step(&text)
+        || ["epoch=", "step=", "-epoch", "-step"].iter().any(|word| {
+            text.split_once(word)
+                .is_some_and(|(_, rest)| is_number(rest))
+        })
+}
+
+/// Whether lower-case text begins with a word that names a step, and its number.
+fn names_step(text: &str) -> bool {
+    let mut words = STEP_WORDS.iter();
+    words.any(|word| text.strip_prefix(word).is_some_and(is_number))
+}
+
+/// Whether text begins with a number of a step, with or without a separator before it.
+fn is_number(text: &str) -> bool {
+    let rest = text.strip_prefix(['-', '_', '=', '.']).unwrap_or(text);
+    rest.starts_with(|c: char| c.is_ascii_digit()) && !is_model_size(rest)
 }
 
 /// Whether lower-case text begins with a number of parameters: `7b`, `1.3b`, `350m`.
@@ -241,20 +285,17 @@ fn stem(name: &[u8]) -> &[u8] {
     }
     let is_shard =
         stem.starts_with(b"__") || stem.starts_with(b"mp_rank") || stem.starts_with(b"zero_pp");
-    let of_rank = [
-        b"process_".as_slice(),
-        b"rng_state",
-        b"random_states",
-        b"optimizer_",
-        b"scheduler_",
-        b"sampler_",
-    ];
+    let of_rank = [b"process_".as_slice(), b"rng_state", b"random_states"];
+    // Accelerate numbers the second optimizer and those behind it.
+    let of_accelerate = [b"optimizer_".as_slice(), b"scheduler_", b"sampler_"];
+    let is_of_accelerate = name.ends_with(b".bin") || !name.contains(&b'.');
     let is_rank = stem.strip_prefix(b"rank").is_some_and(|rest| {
         let rest = rest.strip_prefix(b"_").unwrap_or(rest);
         rest.first().is_some_and(u8::is_ascii_digit)
     });
-    if is_shard || is_hash(stem) || is_rank || of_rank.iter().any(|prefix| stem.starts_with(prefix))
-    {
+    let begins = |prefixes: &[&[u8]]| prefixes.iter().any(|prefix| stem.starts_with(prefix));
+    let is_numbered = begins(&of_rank) || is_of_accelerate && begins(&of_accelerate);
+    if is_shard || is_hash(stem) || is_rank || is_numbered {
         return &[];
     }
     // An extension may have a digit (.h5, .mp3).
@@ -384,6 +425,46 @@ mod tests {
                     "/out/model.zarr/layer1/c/1/0",
                 ],
                 "/out/model.zarr",
+                None,
+            ),
+            (
+                vec![
+                    "/out/final/model.safetensors",
+                    "/out/final/1_Pooling/config.json",
+                    "/out/final/2_Dense/model.safetensors",
+                ],
+                "/out/final",
+                None,
+            ),
+            (
+                vec![
+                    "/sd/model_index.json",
+                    "/sd/unet/diffusion_pytorch_model.safetensors",
+                    "/sd/text_encoder/model.safetensors",
+                ],
+                "/sd",
+                None,
+            ),
+            (
+                vec!["/out/model-best/ner/model", "/out/model-best/vocab/vectors"],
+                "/out/model-best",
+                None,
+            ),
+            (
+                vec!["/runs/0/network-snapshot-000200.pkl"],
+                "/runs/0",
+                Some(200),
+            ),
+            (vec!["/d/model_5.pth", "/d/optimizer_5.pth"], "/d", Some(5)),
+            (
+                vec!["/d/model.bin", "/d/optimizer_1.bin", "/d/optimizer_0"],
+                "/d",
+                None,
+            ),
+            (vec!["/runs/3/epoch_12.pt"], "/runs/3", Some(12)),
+            (
+                vec!["/out/100/model_state.pt", "/out/100/rank_3.pt"],
+                "/out/100",
                 None,
             ),
             (

@@ -203,8 +203,13 @@ fn jumps([all, sequential, consecutive, opens]: [u64; 4]) -> Option<Jumps> {
         let jumps = all.saturating_sub(others).saturating_sub(opens);
         sequential > 0 && jumps as f64 >= all as f64 * MIN_JUMPS_SHARE
     };
+    // Members of an archive take several reads each, and half of the jumps between them go ahead.
+    let jumps = all.saturating_sub(consecutive).saturating_sub(opens);
+    let back = all.saturating_sub(sequential).saturating_sub(opens);
+    let is_back = back as f64 >= jumps as f64 * MIN_JUMPS_SHARE;
     match (are_many(sequential), are_many(consecutive)) {
         (true, _) => Some(Jumps::Random),
+        (false, true) if is_back => Some(Jumps::Random),
         (false, true) => Some(Jumps::Forward),
         (false, false) => None,
     }

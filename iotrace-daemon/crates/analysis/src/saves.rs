@@ -1,6 +1,6 @@
 //! Checkpoint events and loads: files that were written, or read, as one.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
@@ -134,6 +134,9 @@ impl Event {
     }
 }
 
+/// When files that were loaded had been saved, by index, nanoseconds since the start of the run.
+type SaveEnds = HashMap<u32, Vec<i64>>;
+
 /// What one process did to one file, once.
 #[derive(Clone, Copy)]
 struct Part {
@@ -145,7 +148,7 @@ struct Part {
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let training = Training::new(uses);
-    let mut events = group(model, uses, &parts, Some(&training));
+    let mut events = group(model, uses, &parts, Some(&training), &HashMap::new());
     attach(model, uses, &mut events);
     events = together(model, uses, events, &training);
     events.retain(|event| !is_of_descriptions(model, uses, event));
@@ -166,7 +169,16 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 /// The loads of a run, in order.
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
-    let mut events = group(model, uses, &parts, None);
+    let loaded: HashSet<u32> = parts.iter().map(|part| part.touch.file).collect();
+    let mut save_ends = SaveEnds::new();
+    for touch in uses
+        .saved
+        .iter()
+        .filter(|touch| loaded.contains(&touch.file))
+    {
+        save_ends.entry(touch.file).or_default().push(touch.end);
+    }
+    let mut events = group(model, uses, &parts, None, &save_ends);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     finish(model, uses, &mut events);
     events
@@ -273,6 +285,7 @@ fn group(
     uses: &Uses,
     parts: &[Part],
     training: Option<&Training<'_>>,
+    save_ends: &SaveEnds,
 ) -> Vec<Event> {
     let is_save = training.is_some();
     let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
@@ -289,11 +302,14 @@ fn group(
         });
         by_key.entry(key.clone()).or_default().push(part);
     }
-    let mut events = Vec::new();
-    for (key, mut parts) in by_key {
+    // When the steps were saved that have files without a number beside them, by directory.
+    let mut steps: HashMap<Vec<u8>, BTreeSet<(i64, i64)>> = HashMap::new();
+    let mut events: Vec<Event> = Vec::new();
+    let (of_steps, rest): (Vec<_>, Vec<_>) = by_key.into_iter().partition(|(key, _)| key.is_step);
+    for (key, mut parts) in of_steps.into_iter().chain(rest) {
         parts.sort_by_key(|part| (part.touch.start, part.touch.file));
         let (main, small) = divide(model, uses, &parts, is_save);
-        let mut rounds = rounds(model, uses, &key, &main, training);
+        let mut rounds = rounds(model, uses, &key, &main, training, save_ends);
         // A manifest is written more than once in a save, before or after the data.
         for part in small {
             let distance = |event: &Event| {
@@ -301,17 +317,39 @@ fn group(
                     .max(event.start - part.touch.end)
                     .max(0)
             };
+            // A pointer to the newest of the steps is no part of a save beside them that is further off.
+            let beside = steps.get(&key.directory).filter(|_| !key.is_step);
+            let to_step = beside.and_then(|steps| nearest(steps, &part.touch));
             match rounds.iter_mut().min_by_key(|event| distance(event)) {
-                Some(event) if distance(event) <= gap_of(&key) => {
+                Some(event)
+                    if distance(event) <= gap_of(&key)
+                        && to_step.is_none_or(|to_step| distance(event) <= to_step) =>
+                {
                     event.absorb(Event::of(part, &key));
                 }
                 _ => rounds.push(Event::of(part, &key)),
             }
         }
+        if key.is_step {
+            let directory = match key.has_own_directory() {
+                true => parent(&key.directory).to_vec(),
+                false => key.directory.clone(),
+            };
+            let times = rounds.iter().map(|event| (event.start, event.end));
+            steps.entry(directory).or_default().extend(times);
+        }
         events.append(&mut rounds);
     }
     events.sort_by_key(|event| (event.start, event.end));
     events
+}
+
+/// How far a part is from the nearest of the steps, by their starts and ends, nanoseconds.
+fn nearest(steps: &BTreeSet<(i64, i64)>, touch: &Touch) -> Option<i64> {
+    let distance = |(start, end): &(i64, i64)| (touch.start - end).max(start - touch.end).max(0);
+    let before = steps.range(..=(touch.end, i64::MAX)).next_back();
+    let behind = steps.range((touch.end, i64::MAX)..).next();
+    before.into_iter().chain(behind).map(distance).min()
 }
 
 /// Longest pause within an event.
@@ -348,13 +386,15 @@ fn divide<'a>(
 }
 
 /// Puts the main parts of one key into events: a path that is saved again begins the next save, and a process that began
-/// since the last load the next load. A pass over the training data lies between two saves.
+/// since the last load the next load, as does a file that was saved since. A pass over the training data lies between two
+/// saves, or one over the data for validation if the names have the step.
 fn rounds(
     model: &Model,
     uses: &Uses,
     key: &Key,
     parts: &[&Part],
     training: Option<&Training<'_>>,
+    save_ends: &SaveEnds,
 ) -> Vec<Event> {
     let is_save = training.is_some();
     let mut events = Vec::new();
@@ -384,14 +424,23 @@ fn rounds(
         };
         let again = again && !event.as_ref().is_some_and(is_at_once);
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
-        // Files of one step are one save, whatever is read meanwhile.
+        // Files in the directory of one step are one save, whatever is read meanwhile.
         let trained = event.as_ref().zip(training);
-        let has_trained = match trained.filter(|_| !again && !key.is_step) {
+        let has_trained = match trained.filter(|_| !again && !key.has_own_directory()) {
+            // Of several ranks each may save when it is ready.
+            Some((event, _)) if key.is_step && !event.processes.contains(&process) => Some(false),
+            Some((event, training)) if key.is_step => {
+                training.has_validation_between(model, event, &part.touch)
+            }
             Some((event, training)) => training.has_pass_between(event, &part.touch),
             None => Some(false),
         };
-        let again =
-            again || !is_save && event.as_ref().is_some_and(is_behind) || has_trained == Some(true);
+        let is_saved_since = |event: &Event| {
+            let mut ends = save_ends.get(&file).into_iter().flatten();
+            ends.any(|end| event.end < *end && *end <= part.touch.start)
+        };
+        let is_next_load = |event: &Event| !is_save && (is_behind(event) || is_saved_since(event));
+        let again = again || event.as_ref().is_some_and(is_next_load) || has_trained == Some(true);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));
@@ -436,13 +485,15 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
         let path = uses.path(model, *file).to_vec();
         *rest_files.entry(path).or_default() += 1;
     }
-    let last_end = steps.iter().map(|step| step.end).max();
     let is_single = |event: &Event| {
         let mut files = event.files.iter();
-        files.all(|file| rest_files[uses.path(model, *file)] == 1)
+        files.all(|file| {
+            let path = uses.path(model, *file);
+            rest_files[path] == 1 || is_description(path)
+        })
     };
     for event in rest {
-        let last = steps.iter().find(|step| Some(step.end) == last_end);
+        let last = steps.iter().max_by_key(|step| step.end);
         let is_after = steps.len() > 1 && last.is_some_and(|last| is_export(&event, last));
         if is_after && is_single(&event) {
             events.push(event);

@@ -4,11 +4,12 @@
 use std::{cell::OnceCell, collections::HashSet};
 
 use super::{
+    epochs::is_of_evaluation,
     passes::WHOLE_SHARE,
     saves::Event,
     uses::{Touch, Uses, Visit},
 };
-use iotrace_model::counters::saturating_sum;
+use iotrace_model::{Model, counters::saturating_sum};
 
 /// Threads that read training data at the same time, at most.
 const MAX_READERS: f64 = 256.0;
@@ -22,12 +23,15 @@ pub struct Training<'a> {
     ends: Vec<i64>,
     /// Of all files, by start; with each the latest end of all up to it.
     spans: Vec<(i64, i64)>,
-    /// Seldom needed, and as long as the data have files.
+    /// Seldom needed, and as long as the data have files: reads of all of them, and of those for validation.
     reads: OnceCell<Reads>,
+    validation: OnceCell<Reads>,
 }
 
-/// What is known of the reads of training files besides the exact ones, and the bytes of these files.
+/// What is known of the reads of some training files, and the bytes of these files.
 struct Reads {
+    /// Those whose first and last read is known: both moments and bytes, by start.
+    exact: Vec<(i64, i64, u64)>,
     /// Those that were put between known ones: when, and bytes, in order.
     placed: Vec<(i64, u64)>,
     /// When reads are known to have begun or ended, in order.
@@ -39,14 +43,16 @@ struct Reads {
 }
 
 impl Reads {
-    fn new(uses: &Uses) -> Self {
+    fn new(uses: &Uses, is_of: impl Fn(u32) -> bool) -> Self {
+        let chosen = || uses.visits.iter().filter(|visit| is_of(visit.file));
         let mut reads = Self {
+            exact: exact(chosen()),
             placed: Vec::new(),
             moments: Vec::new(),
             bytes: 0,
             pass_ns: 0.0,
         };
-        for visit in &uses.visits {
+        for visit in chosen() {
             if !visit.is_exact {
                 reads.placed.push((visit.start, visit.bytes));
             }
@@ -57,10 +63,10 @@ impl Reads {
         }
         reads.placed.sort_unstable();
         reads.moments.sort_unstable();
-        let files: HashSet<u32> = uses.visits.iter().map(|visit| visit.file).collect();
+        let files: HashSet<u32> = chosen().map(|visit| visit.file).collect();
         let sizes = files.iter().map(|file| uses.sizes[*file as usize]);
         reads.bytes = saturating_sum(sizes);
-        let sum = |of: fn(&Visit) -> u64| saturating_sum(uses.visits.iter().map(of)) as f64;
+        let sum = |of: fn(&Visit) -> u64| saturating_sum(chosen().map(of)) as f64;
         let passes = sum(|visit| visit.bytes) / reads.bytes.max(1) as f64;
         reads.pass_ns = sum(|visit| visit.read_ns) / passes.max(1.0);
         reads
@@ -78,6 +84,14 @@ impl Reads {
     }
 }
 
+/// Of visits whose first and last read is known: both moments and bytes, by start.
+fn exact<'a>(visits: impl Iterator<Item = &'a Visit>) -> Vec<(i64, i64, u64)> {
+    let exact = visits.filter(|visit| visit.is_exact);
+    let mut exact: Vec<(i64, i64, u64)> = exact.map(|v| (v.start, v.end, v.bytes)).collect();
+    exact.sort_unstable();
+    exact
+}
+
 /// The part of a sorted list whose keys are from one to another, this one left out.
 fn between<T>(sorted: &[T], from: i64, to: i64, key: impl Fn(&T) -> i64) -> &[T] {
     let place = |time: i64| sorted.partition_point(|one| key(one) < time);
@@ -88,9 +102,7 @@ fn between<T>(sorted: &[T], from: i64, to: i64, key: impl Fn(&T) -> i64) -> &[T]
 impl<'a> Training<'a> {
     pub fn new(uses: &'a Uses) -> Self {
         let visits = &uses.visits;
-        let exact = visits.iter().filter(|v| v.is_exact);
-        let mut exact: Vec<(i64, i64, u64)> = exact.map(|v| (v.start, v.end, v.bytes)).collect();
-        exact.sort_unstable();
+        let exact = exact(visits.iter());
         let mut ends: Vec<i64> = exact.iter().map(|(_, end, _)| *end).collect();
         ends.sort_unstable();
         let mut spans: Vec<(i64, i64)> = visits.iter().map(|v| (v.start, v.end)).collect();
@@ -106,11 +118,12 @@ impl<'a> Training<'a> {
             ends,
             spans,
             reads: OnceCell::new(),
+            validation: OnceCell::new(),
         }
     }
 
     fn reads(&self) -> &Reads {
-        self.reads.get_or_init(|| Reads::new(self.uses))
+        self.reads.get_or_init(|| Reads::new(self.uses, |_| true))
     }
 
     /// Whether no training file can have been read from one moment to another.
@@ -121,14 +134,30 @@ impl<'a> Training<'a> {
     /// Whether most of the training data were read between a save and what was written after it, and none during either: who
     /// trains wrote them, and no thread in the background. `None` if that cannot be known.
     pub fn has_pass_between(&self, save: &Event, next: &Touch) -> Option<bool> {
+        self.has_pass(self.reads(), save, next)
+    }
+
+    /// The same of the data for validation.
+    pub fn has_validation_between(
+        &self,
+        model: &Model,
+        save: &Event,
+        next: &Touch,
+    ) -> Option<bool> {
+        let is_of = |file| is_of_evaluation(model.file(file).path);
+        let validation = self.validation.get_or_init(|| Reads::new(self.uses, is_of));
+        self.has_pass(validation, save, next)
+    }
+
+    fn has_pass(&self, reads: &Reads, save: &Event, next: &Touch) -> Option<bool> {
         if self.uses.is_coarse {
             return None;
         }
-        let reads = self.reads();
-        if reads.go_on(save.start, save.end) || reads.go_on(next.start, next.end) {
+        let all = self.reads();
+        if all.go_on(save.start, save.end) || all.go_on(next.start, next.end) {
             return Some(false);
         }
-        let behind = between(&self.exact, save.end, next.start, |(start, _, _)| *start);
+        let behind = between(&reads.exact, save.end, next.start, |(start, _, _)| *start);
         let within = behind.iter().filter(|(_, end, _)| *end <= next.start);
         let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
         let is_pass = |bytes: u64| bytes > 0 && bytes as f64 >= reads.bytes as f64 * WHOLE_SHARE;

@@ -20,8 +20,8 @@ use iotrace_model::{
     groups::Groups,
 };
 
-/// Rules that take a read for a load of weights.
-const TAKEN_FOR_WEIGHTS: [&str; 1] = ["weights-loaded"];
+/// Rules that take a read for a load of weights, or for one of anything.
+const TAKEN_FOR_WEIGHTS: [&str; 2] = ["weights-loaded", "containers"];
 /// Rules that take a write for a save of weights.
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// Rules that take a file for a part of a TensorFlow checkpoint, which a cache of samples looks like.
@@ -191,6 +191,7 @@ fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
         .filter(|copy| is_saved(copy.source, sorted))
         .map(|copy| copy.target)
         .collect();
+    let archives = archives(model, copies, sorted);
     for (index, (file, [read, written])) in sorted.iter_mut().zip(&ends).enumerate() {
         let is_restore = file.phase(Direction::Read) == Phase::Restore;
         if read.any && !read.other {
@@ -198,10 +199,42 @@ fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
         } else if read.any && !read.foreign && is_restore {
             file.reasons[Direction::Read.index()] = Some(Reason::ReadBack);
         }
-        if written.any && !written.other && is_second.contains(&(index as u32)) {
+        let index = index as u32;
+        let is_copied = written.any && !written.other && is_second.contains(&index);
+        if is_copied || archives.contains(&index) {
             file.reasons[Direction::Write.index()] = Some(Reason::Copied);
         }
     }
+}
+
+/// Checkpoints that a process made of others, which it read back, by their names: `ck_1.tar` of the files in `ck_1`, `ck.pt.gz` of
+/// `ck.pt`.
+fn archives(model: &Model, copies: &Copies, sorted: &[Sorted]) -> HashSet<u32> {
+    let mut read_back: HashMap<u32, Vec<&[u8]>> = HashMap::new();
+    for row in model.rows() {
+        let is_saved = sorted[row.file as usize].phase(Direction::Write) == Phase::Checkpoint;
+        if is_saved && copies.is_only_read_back(row.process, row.file) {
+            let paths = read_back.entry(row.process).or_default();
+            paths.push(model.file(row.file).path);
+        }
+    }
+    let is_archive = |process: u32, file: u32| {
+        let path = model.file(file).path;
+        let (directory, ending) = family(path);
+        let stem = &path[..path.len() - ending.len()];
+        let is_of = |source: &&[u8]| {
+            let rest = source.strip_prefix(stem);
+            let is_whole = rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+            is_whole && *source != path && stem.len() > directory.len() + 1
+        };
+        let sources = read_back.get(&process);
+        sources.is_some_and(|sources| sources.iter().any(is_of))
+    };
+    let written = model.rows().iter().filter(|row| {
+        let is_saved = sorted[row.file as usize].phase(Direction::Write) == Phase::Checkpoint;
+        is_saved && row.cell.total().v[BYTES_WRITTEN] > 0 && is_archive(row.process, row.file)
+    });
+    written.map(|row| row.file).collect()
 }
 
 /// Whether a process read or mapped a file, and did not store to the mapping.
@@ -209,19 +242,34 @@ fn is_read(total: &Counters) -> bool {
     total.v[BYTES_READ] > 0 || total.v[MMAPS] > 0 && total.v[MAPPED_BYTES_DIRTIED] == 0
 }
 
-/// Files that were taken for saves of weights, and whose reads are of data.
+/// Files that were taken for saves of weights, and whose reads are of data; and their siblings that were not read: what is
+/// written to a replay buffer last.
 fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
     let rules = classifier.rules().all();
     let is_guess = |file: &Sorted| {
         let rule = file.verdict.rule(Direction::Write).map(|rule| &rules[rule]);
         rule.is_some_and(|rule| rule.is_builtin_of(&WRITTEN_FOR_WEIGHTS))
-            && file.phase(Direction::Read) == Phase::Training
     };
     let guessed: Vec<bool> = sorted.iter().map(is_guess).collect();
+    if !guessed.contains(&true) {
+        return HashSet::new();
+    }
     let rows = model.rows().iter().filter(|row| guessed[row.file as usize]);
-    rows.filter(|row| is_read(&row.cell.total()))
+    let read: HashSet<u32> = rows
+        .filter(|row| is_read(&row.cell.total()))
         .map(|row| row.file)
-        .collect()
+        .collect();
+    let is_data = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;
+    let mut prepared: HashSet<u32> = read.iter().copied().filter(is_data).collect();
+    let large: HashSet<(&[u8], &[u8])> = families(model, prepared.iter().copied())
+        .map(|members| family(model.file(members[0]).path))
+        .collect();
+    if !large.is_empty() {
+        let unread = (0..model.file_count() as u32)
+            .filter(|file| guessed[*file as usize] && !read.contains(file));
+        prepared.extend(unread.filter(|file| large.contains(&family(model.file(*file).path))));
+    }
+    prepared
 }
 
 /// Files whose reads may be of another phase.

@@ -109,7 +109,7 @@ impl Copies {
         let mut copies = Self::default();
         let uses = model.spans().into_iter().flat_map(|spans| spans.uses());
         let uses: Vec<Use> = uses.map(Use::from).collect();
-        copies.find_spans(&uses);
+        copies.find_spans(model, &uses);
         copies.find_piped(model, &uses);
         copies.read = whole(&uses, &copies.spans, |amounts| amounts.bytes_read);
         copies.written = whole(&uses, &copies.spans, |amounts| amounts.bytes_written);
@@ -156,7 +156,7 @@ impl Copies {
     }
 
     /// Pairs uses of files that are known one by one.
-    fn find_spans(&mut self, uses: &[Use]) {
+    fn find_spans(&mut self, model: &Model, uses: &[Use]) {
         let mut sources: HashMap<SourceKey, Sources> = HashMap::new();
         for (rank, source) in (0..).zip(uses) {
             let amounts = &source.amounts;
@@ -190,6 +190,18 @@ impl Copies {
             });
             let Some(rank) = taken else { continue };
             let source = &uses[rank as usize];
+            // An average of checkpoints is as large as each: of several that were read before it, it is no copy.
+            let first = amounts.first_operation;
+            let is_behind = key.is_inferable() && source.amounts.last_operation < first;
+            let another = || sources.find(target.file, first.saturating_sub(MAX_PAUSE_NS), first);
+            let is_other = |rank: u32| uses[rank as usize].file != source.file;
+            let name_of = |file: u32| name(model.file(file).path);
+            if is_behind
+                && another().is_some_and(is_other)
+                && name_of(source.file) != name_of(target.file)
+            {
+                continue;
+            }
             self.spans
                 .extend(source.pieces.iter().chain(&target.pieces));
             self.all.push(copy(

@@ -55,6 +55,17 @@ impl Sources {
 
     /// Takes the use of lowest rank that began at `until` or before, ended at `from` or after, and is not of `file`.
     pub fn take(&mut self, file: u32, from: u64, until: u64) -> Option<u32> {
+        let found = self.search(file, from, until)?;
+        remove(&mut self.0, found.node as usize);
+        Some(found.rank)
+    }
+
+    /// The same, and leaves it.
+    pub fn find(&self, file: u32, from: u64, until: u64) -> Option<u32> {
+        self.search(file, from, until).map(|found| found.rank)
+    }
+
+    fn search(&self, file: u32, from: u64, until: u64) -> Option<Candidate> {
         let mut search = Search {
             file,
             from,
@@ -62,9 +73,7 @@ impl Sources {
             found: None,
         };
         search.visit(&self.0);
-        let found = search.found?;
-        remove(&mut self.0, found.node as usize);
-        Some(found.rank)
+        search.found
     }
 }
 

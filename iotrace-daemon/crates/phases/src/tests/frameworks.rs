@@ -417,6 +417,93 @@ fn what_a_job_makes_to_train_on_is_no_checkpoint() {
 }
 
 #[test]
+fn archives_are_what_their_names_say() {
+    sorts(&[
+        ("/in/train.zip", "training", "other"),
+        ("/in/data.zip", "training", "other"),
+        ("/in/coco-train2017.zip", "training", "other"),
+        ("/in/archive.zip", "other", "other"),
+        ("/in/constrain.zip", "other", "other"),
+        ("/in/samples.sqlite", "other", "other"),
+        ("/out/checkpoint_3.tar", "restore", "checkpoint"),
+        ("/out/model.tar", "restore", "checkpoint"),
+        ("/opt/ml/model/model.tar.gz", "restore", "checkpoint"),
+        ("/in/00012.tar", "training", "other"),
+        ("/in/train.tar.gz", "training", "other"),
+    ]);
+}
+
+#[test]
+fn spacy_and_boosted_trees() {
+    sorts(&[
+        ("/out/model-best/ner/model", "restore", "checkpoint"),
+        ("/out/model-last/vocab/vectors", "restore", "checkpoint"),
+        ("/out/model-bestiary/x", "other", "other"),
+        ("/corpus/train.spacy", "training", "-"),
+        ("/out/xgb.ubj", "restore", "checkpoint"),
+        ("/out/model.cbm", "restore", "checkpoint"),
+        ("/out/model.txt", "restore", "checkpoint"),
+        ("/out/model.txt.snapshot_iter_10", "restore", "checkpoint"),
+        ("/in/model_cards.txt", "training", "other"),
+        ("/in/binary.train", "training", "other"),
+    ]);
+}
+
+#[test]
+fn graphs_that_a_library_processed_are_data() {
+    sorts(&[
+        ("/in/Cora/processed/data.pt", "training", "cache"),
+        (
+            "/in/ogbn_arxiv/processed/geometric_data_processed.pt",
+            "training",
+            "cache",
+        ),
+        ("/home/u/.dgl/cora_v2/dgl_graph.bin", "training", "cache"),
+        ("/out/unprocessed/model.pt", "restore", "checkpoint"),
+    ]);
+}
+
+#[test]
+fn nnunet() {
+    let preprocessed = "/x/nnUNet_preprocessed/Dataset004/nnUNetPlans_3d_fullres";
+    let results = "/x/nnUNet_results/Dataset004/fold_0";
+    sorts(&[
+        (&format!("{preprocessed}/case_001.b2nd"), "training", "-"),
+        (
+            &format!("{results}/checkpoint_final.pth"),
+            "restore",
+            "checkpoint",
+        ),
+        (&format!("{results}/validation/case_001.npz"), "-", "other"),
+        (&format!("{results}/validation/case_001.pkl"), "-", "other"),
+    ]);
+}
+
+#[test]
+fn results_and_state_beside_checkpoints() {
+    sorts(&[
+        ("/out/evaluations.npz", "-", "other"),
+        ("/out/inference/instances_predictions.pth", "-", "other"),
+        ("/ray_results/exp/tuner.pkl", "-", "other"),
+        ("/ray_results/exp/trial/progress.csv", "log", "log"),
+        ("/out/final_model.zip", "restore", "checkpoint"),
+        ("/out/last_checkpoint", "restore", "checkpoint"),
+        (
+            "/out/scheduler/scheduler_config.json",
+            "restore",
+            "checkpoint",
+        ),
+        ("/out/modules.json", "restore", "checkpoint"),
+        (
+            "/out/point_cloud/iteration_7000/point_cloud.ply",
+            "restore",
+            "checkpoint",
+        ),
+        ("/out/reiteration_1/point_cloud.ply", "training", "other"),
+    ]);
+}
+
+#[test]
 fn array_stores_are_models_if_they_are_named_so() {
     sorts(&[
         ("/out/model.zarr/layer0/0.0", "restore", "checkpoint"),
@@ -434,6 +521,12 @@ fn formats_of_data_sets() {
         ("/data/shard-000123.tar", "training", "-"),
         ("/data/x.beton", "training", "cache"),
         ("/data/imagenet_lmdb/data.mdb", "training", "cache"),
+        ("/data/ds.lance/data/ab.lance", "training", "-"),
+        ("/data/cells.h5ad", "training", "-"),
+        ("/data/speech/feats.ark", "training", "-"),
+        ("/data/lidar/n015.pcd.bin", "training", "-"),
+        ("/data/alignments/hits.a3m", "training", "-"),
+        ("/data/squad/train-v2.0.json", "training", "-"),
         ("/data/x.zarr/c/0/1/2", "training", "-"),
         ("/data/x.zarr/.zarray", "training", "-"),
         ("/data/era5/2020.nc", "training", "-"),

@@ -188,7 +188,7 @@ fn the_catalogue_leaves_room_for_the_users_rules() {
     );
     assert!(table.says().len() < crate::dfa::MAX_SAYS / 2);
     assert!(table.labels().len() < crate::dfa::MAX_STATES / 2);
-    assert!(table.next().len() < crate::dfa::MAX_TRANSITIONS * 6 / 10);
+    assert!(table.next().len() < crate::dfa::MAX_TRANSITIONS * 7 / 10);
 }
 
 /// So many rules, each for a filesystem of its own, before the built-in ones.
