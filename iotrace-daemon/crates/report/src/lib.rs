@@ -298,7 +298,6 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Puts processes and rows into an order that does not depend on the order of arrival.
     /// A moment of `CLOCK_MONOTONIC` as nanoseconds since the start of the run.
     fn moment(&self, monotonic: u64) -> i64 {
         self.run.clock.unix_ns(monotonic) - self.run.start_unix_ns
@@ -313,6 +312,7 @@ impl<'a> Report<'a> {
         u64::try_from(self.moment(copy.end) - end).ok()
     }
 
+    /// Puts processes and rows into an order that does not depend on the order of arrival.
     fn sort(&mut self) {
         let (model, processes) = (self.model, self.model.processes());
         let mut has_rows = vec![!self.is_selection(); processes.len()];
