@@ -75,7 +75,6 @@ const AGAIN_SHARE: f64 = 0.05;
 const MAX_PASSES: i64 = 100;
 /// Share of the files of the rank that has the most from which on a rank takes part.
 const MIN_PART: f64 = 0.1;
-
 /// Share of all files that is nearly all of them: a right sampler may leave some out of an epoch.
 const NEARLY_ALL_SHARE: f64 = 0.9;
 /// Share of the files of a rank that any other has read, when nearly all files were read for the first time, from which on ranks
@@ -126,9 +125,9 @@ fn reads_of(visit: &Visit, size: u64) -> impl Iterator<Item = (i64, u32)> {
 /// Ranks that read the same files in one epoch: nobody has given each its part.
 ///
 /// Only the first epoch is compared, from the start until a rank begins to read files again: with a right sampler any two
-/// ranks read the same file sooner or later, but not before all files were read: so not where ranks exchange their parts, and
-/// each reads what is new to it for some epochs. Nothing is said of shards, whose samples may
-/// be divided; of files that ranks read for evaluation; and of what they load once to keep it in memory.
+/// ranks read the same file sooner or later, but not before all files were read. So nothing is said where ranks exchange
+/// their parts, and each reads what is new to it for some epochs. Nor is anything said of shards, whose samples may be
+/// divided; of files that ranks read for evaluation; and of what they load once to keep it in memory.
 pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
     let epochs = &data.analysis.epochs;
     if epochs.untold == Some(MAPPED) {
