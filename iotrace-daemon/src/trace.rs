@@ -483,7 +483,7 @@ async fn until(moment: Option<Instant>) {
 mod tests {
     use super::*;
 
-    /// Parts of a run of so many hours.
+    /// The number of parts that a run leaves.
     fn parts_of(hours: u64) -> u32 {
         let (mut elapsed, mut parts) = (Duration::ZERO, 0);
         while elapsed < Duration::from_secs(hours * 3600) {

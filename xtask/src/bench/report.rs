@@ -17,7 +17,8 @@ use crate::cmd;
 
 /// Files of the recordings.
 const FILES: [u64; 3] = [300_000, 600_000, 1_280_000];
-const EPOCHS: u64 = 2;
+/// How often each file is read.
+const EPOCH_COUNT: u64 = 2;
 /// Rounds, unless another number is asked for.
 const ROUNDS: u32 = 3;
 const MIB: f64 = 1024.0 * 1024.0;
@@ -74,7 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
     for files in counts {
         let mut made = cmd::command(super::built("made")?);
         made.arg(scratch.join(files.to_string()));
-        cmd::run(made.args([files, EPOCHS].map(|number| number.to_string())))?;
+        cmd::run(made.args([files, EPOCH_COUNT].map(|number| number.to_string())))?;
     }
     let mut all: [[Figures; 3]; 3] = Default::default();
     let rounds = options.common.rounds_or(ROUNDS);

@@ -184,9 +184,9 @@ pub fn key(path: &[u8]) -> Key {
 /// Whether a directory is one model: a store of arrays, whose chunks have numbers of their own, or a pipeline of spaCy.
 fn is_store(directory: &[u8]) -> bool {
     const STORE_ENDINGS: [&[u8]; 2] = [b".zarr", b".n5"];
-    const PIPELINES: [&[u8]; 2] = [b"model-best", b"model-last"];
+    const PIPELINE_DIRECTORIES: [&[u8]; 2] = [b"model-best", b"model-last"];
     let mut endings = STORE_ENDINGS.iter();
-    endings.any(|ending| directory.ends_with(ending)) || PIPELINES.contains(&directory)
+    endings.any(|ending| directory.ends_with(ending)) || PIPELINE_DIRECTORIES.contains(&directory)
 }
 
 fn is_inner(directory: &[u8]) -> bool {

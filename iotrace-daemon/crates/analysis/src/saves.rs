@@ -302,7 +302,7 @@ fn group(
         });
         by_key.entry(key.clone()).or_default().push(part);
     }
-    // When the steps were saved that have files without a number beside them, by directory.
+    // By directory: start and end of each save of a step in it.
     let mut steps: HashMap<Vec<u8>, BTreeSet<(i64, i64)>> = HashMap::new();
     let mut events: Vec<Event> = Vec::new();
     let (of_steps, rest): (Vec<_>, Vec<_>) = by_key.into_iter().partition(|(key, _)| key.is_step);
@@ -312,14 +312,10 @@ fn group(
         let mut rounds = rounds(model, uses, &key, &main, training, save_ends);
         // A manifest is written more than once in a save, before or after the data.
         for part in small {
-            let distance = |event: &Event| {
-                (part.touch.start - event.end)
-                    .max(event.start - part.touch.end)
-                    .max(0)
-            };
-            // A pointer to the newest of the steps is no part of a save beside them that is further off.
-            let beside = steps.get(&key.directory).filter(|_| !key.is_step);
-            let to_step = beside.and_then(|steps| nearest(steps, &part.touch));
+            let distance = |event: &Event| distance(&part.touch, event.start, event.end);
+            // A pointer belongs to the nearest save: of a step, or without a number.
+            let near_steps = steps.get(&key.directory).filter(|_| !key.is_step);
+            let to_step = near_steps.and_then(|steps| nearest(steps, &part.touch));
             match rounds.iter_mut().min_by_key(|event| distance(event)) {
                 Some(event)
                     if distance(event) <= gap_of(&key)
@@ -344,12 +340,17 @@ fn group(
     events
 }
 
-/// How far a part is from the nearest of the steps, by their starts and ends, nanoseconds.
+/// The time between a touch and what lasted from `start` to `end`, nanoseconds; 0 if they overlap.
+fn distance(touch: &Touch, start: i64, end: i64) -> i64 {
+    (touch.start - end).max(start - touch.end).max(0)
+}
+
+/// The time between a touch and the nearest of the steps, by their starts and ends, nanoseconds.
 fn nearest(steps: &BTreeSet<(i64, i64)>, touch: &Touch) -> Option<i64> {
-    let distance = |(start, end): &(i64, i64)| (touch.start - end).max(start - touch.end).max(0);
     let before = steps.range(..=(touch.end, i64::MAX)).next_back();
     let behind = steps.range((touch.end, i64::MAX)..).next();
-    before.into_iter().chain(behind).map(distance).min()
+    let near = before.into_iter().chain(behind);
+    near.map(|(start, end)| distance(touch, *start, *end)).min()
 }
 
 /// Longest pause within an event.

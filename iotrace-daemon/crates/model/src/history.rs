@@ -85,7 +85,7 @@ impl Shapes {
 }
 
 impl History {
-    /// One that keeps at most so many bytes, but for what a single interval has.
+    /// An empty history. It merges intervals where they take more than `most_bytes`.
     pub fn new(most_bytes: usize) -> Self {
         Self {
             intervals: Vec::new(),

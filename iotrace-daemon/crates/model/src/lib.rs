@@ -131,7 +131,7 @@ impl Model {
         Self::with_history_of(history::READING_BYTES)
     }
 
-    /// As [`Model::with_history`], in at most so many bytes.
+    /// As [`Model::with_history`]; steps are merged where they take more than `most_bytes`.
     pub fn with_history_of(most_bytes: usize) -> Self {
         Self {
             history: Some(History::new(most_bytes)),

@@ -22,6 +22,8 @@ use crate::common::{self, number, tool};
 const SECRET_BYTES: usize = 1_234_567;
 /// What the others read.
 const OWN_BYTES: usize = 54_321;
+/// What a failure shows around a name that must not be there.
+const CONTEXT_BYTES: usize = 200;
 const CAPABLE: [&str; 4] = [
     "--inh-caps",
     "+dac_read_search",
@@ -137,8 +139,12 @@ fn programs_with_more_rights(request: fn(&[u32]) -> String) {
     reader.read_to_end(&mut told).unwrap();
     for (_, _, file, is_own) in &all {
         let name = file.file_name().unwrap().as_bytes();
-        let is_told = told.windows(name.len()).any(|bytes| bytes == name);
-        assert_eq!(is_told, *is_own, "{file:?}");
+        let place = told.windows(name.len()).position(|bytes| bytes == name);
+        let context = place.map(|at| {
+            let end = told.len().min(at + CONTEXT_BYTES);
+            String::from_utf8_lossy(&told[at.saturating_sub(CONTEXT_BYTES)..end])
+        });
+        assert_eq!(place.is_some(), *is_own, "{file:?} in {context:?}");
     }
 }
 

@@ -77,8 +77,8 @@ const MAX_PASSES: i64 = 100;
 const MIN_PART: f64 = 0.1;
 /// Share of all files that is nearly all of them: a right sampler may leave some out of an epoch.
 const NEARLY_ALL_SHARE: f64 = 0.9;
-/// Share of the files of a rank that any other has read, when nearly all files were read for the first time, from which on ranks
-/// have no parts of their own. With an order of its own for each, eight ranks share a quarter by then.
+/// Minimum share of a rank's files that any other rank has read too, once nearly all files have been read, for ranks without
+/// parts of their own. Eight ranks that read all files, each in another order, share a quarter at that time.
 const MIN_SHARED_BEFORE_ALL: f64 = 0.1;
 
 /// The first epoch of one rank.
