@@ -67,9 +67,11 @@ fn with_rights(service: &Service, name: &str, group: u32, mode: u32, capable: bo
     program
 }
 
-/// A file that only root's group may read, or everybody.
+/// A file that only root's group may read, or everybody. Its name has that of the service's directory, since the user's
+/// programs of other tests, which may run at the same time, are told too.
 fn file(service: &Service, name: &str, group: u32, mode: u32, bytes: usize) -> PathBuf {
-    let path = service.dir().join(name);
+    let directory = service.dir().file_name().unwrap().to_str().unwrap();
+    let path = service.dir().join(format!("{name}{directory}"));
     fs::write(&path, vec![b'x'; bytes]).unwrap();
     chown(&path, Some(0), Some(group)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
