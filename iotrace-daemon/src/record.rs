@@ -78,8 +78,7 @@ pub struct Args {
     #[command(flatten)]
     pub text: TextOptions,
     /// Flush interval: at most this much is lost if the recorder is killed [default: 250ms in the first 5 seconds, 1s up to
-    /// half a minute, 5s in the first hour, then longer as the run grows: 2 minutes after a day]. Timelines are finer: 250ms
-    /// in the first minute, then coarser as the run grows
+    /// half a minute, then 5s]. Timelines are finer: 250ms in the first minute, then coarser as the run grows
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub flush: Option<Duration>,
     /// Merged time over all processes: within bounds, or exactly, which makes each traced call more expensive.

@@ -167,7 +167,7 @@ impl Session {
         };
         let (mut model, run) = (std::mem::take(&mut self.model), self.run.clone());
         self.writing = Some(tokio::task::spawn_blocking(move || {
-            let written = recorder.flush(&mut model, &run);
+            let written = recorder.flush_open(&mut model, &run).map(drop);
             (model, recorder, written)
         }));
     }

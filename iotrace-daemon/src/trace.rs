@@ -26,9 +26,6 @@ const FLUSH_STAGES: [(Duration, Duration); 2] = [
     (Duration::from_secs(30), Duration::from_secs(1)),
 ];
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
-/// From an hour on, a flush interval is the time since the start divided by this: each flush leaves a directory of some ten
-/// files, and so a day has 3,000 of them instead of 17,000.
-const FLUSHES_OF_AGE: u32 = 720;
 /// Until when since the start the first steps last so long; twice as long until twice as late, and so on.
 const FIRST_STEPS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(250));
 /// Shortest step if a service counts, which drains for others too.
@@ -441,10 +438,8 @@ fn flush_interval(session: &Session) -> Duration {
 /// How long an interval lasts so long after the start, which is short and eventful.
 fn flush_interval_at(elapsed: Duration) -> Duration {
     let is_in = |(until, _): &&(Duration, Duration)| elapsed < *until;
-    match FLUSH_STAGES.iter().find(is_in) {
-        Some((_, interval)) => *interval,
-        None => FLUSH_INTERVAL.max(elapsed / FLUSHES_OF_AGE),
-    }
+    let stage = FLUSH_STAGES.iter().find(is_in);
+    stage.map_or(FLUSH_INTERVAL, |(_, interval)| *interval)
 }
 
 fn log_stats(stats: Stats) {
@@ -482,23 +477,6 @@ async fn until(moment: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The number of parts that a run leaves.
-    fn parts_of(hours: u64) -> u32 {
-        let (mut elapsed, mut parts) = (Duration::ZERO, 0);
-        while elapsed < Duration::from_secs(hours * 3600) {
-            elapsed += flush_interval_at(elapsed);
-            parts += 1;
-        }
-        parts
-    }
-
-    #[test]
-    fn a_long_run_has_few_parts() {
-        assert_eq!(parts_of(1), 20 + 25 + 714);
-        assert!(parts_of(24) < 3_100, "{}", parts_of(24));
-        assert!(parts_of(7 * 24) < 4_500, "{}", parts_of(7 * 24));
-    }
 
     #[test]
     fn a_burst_is_free_and_many_rows_for_long_are_not() {

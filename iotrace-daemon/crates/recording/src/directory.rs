@@ -180,6 +180,16 @@ impl Directory {
         Ok(fs::unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
     }
 
+    /// The size of the files in it, together.
+    pub fn bytes(&self) -> io::Result<u64> {
+        let mut bytes = 0;
+        for name in self.names()? {
+            let size = self.entry(&name)?.map_or(0, |entry| entry.st_size);
+            bytes += u64::try_from(size).unwrap_or(0);
+        }
+        Ok(bytes)
+    }
+
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.names()?.is_empty())
     }

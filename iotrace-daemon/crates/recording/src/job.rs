@@ -5,11 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    Error, Recorded,
-    meta::Meta,
-    reader::{parts_in, read_by},
-};
+use super::{Error, Recorded, meta::Meta, parts, reader::read_by};
 use iotrace_model::{
     Model,
     run::{Run, TraceRun},
@@ -54,13 +50,13 @@ pub fn read_job_and_tell(
         .iter()
         .map(|run| run.clock)
         .min_by_key(|clock| clock.realtime_minus_monotonic_ns);
-    let (mut done, mut parts) = (0, 0);
-    for directory in directories {
-        parts += parts_in(directory)?.len();
+    let (mut done, mut all) = (0, 0);
+    for (directory, meta) in directories.iter().zip(&metas) {
+        all += parts::names(directory, &meta.parts)?.len();
     }
     let mut read_one = || {
         done += 1;
-        tell(done, parts);
+        tell(done, all);
     };
     let mut recorded = Vec::new();
     for directory in directories {

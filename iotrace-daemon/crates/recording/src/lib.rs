@@ -1,16 +1,18 @@
-//! Recordings: a directory of Parquet parts, one per flush, that outlives the recorder however it ends.
+//! Recordings: a directory of Parquet parts, one per interval, that outlives the recorder however it ends.
 //!
 //! ```text
 //! let mut recorder = Recorder::create(directory, &run)?;
 //! recorder.end_step(&mut model, until);            // more often: ends a step of the interval, writes nothing
 //! recorder.flush(&mut model, &run)?;              // every few seconds; ends the model's interval
+//! recorder.flush_open(&mut model, &run)?;         // instead: ends it only when it has lasted long enough
 //! recorder.finish(&mut model, &run)?;             // the last part, and `complete: true`
 //! let Recorded { model, run, complete } = recording::read(directory)?;
 //! let Job { model, run, nodes } = recording::read_job(&directories)?;     // one node each
 //! ```
 //!
-//! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so that a directory named `part-NNNNNN` is
-//! whole. `docs/reference/recording-format.md` describes the files.
+//! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so
+//! that a directory named `part-NNNNNN` is whole. One of an interval that goes on is replaced by the next, which names it.
+//! `docs/reference/recording-format.md` describes the files.
 
 mod checksums;
 mod columns;
@@ -18,6 +20,7 @@ pub mod directory;
 mod job;
 pub mod memory;
 mod meta;
+mod parts;
 mod reader;
 mod recorder;
 #[cfg(test)]
@@ -41,12 +44,14 @@ pub const FORMAT_VERSION: u32 = 1;
 /// It rises when something is added that an older reader ignores (a table, a column, a key of `meta.json`) or names as unknown
 /// (an operation, a phase and the like); it is 0 again when [`FORMAT_VERSION`] rises. Recordings of an older minor version are
 /// read; what they lack is null, 0 or empty.
-pub const FORMAT_MINOR_VERSION: u32 = 6;
+pub const FORMAT_MINOR_VERSION: u32 = 7;
 
 pub const META: &str = "meta.json";
 const PART: &str = "part-";
 /// Ending of what is not in its place yet; readers pass it by.
 const UNFINISHED: &str = ".tmp";
+/// File in a part with the name of the part that it replaces.
+const REPLACES: &str = "replaces";
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +81,8 @@ pub enum Error {
         first: PathBuf,
         second: PathBuf,
     },
+    #[error("read the recording again: its recorder replaced {0} while it was read")]
+    Replaced(PathBuf),
     #[error("{path} is damaged: {cause}; take it from a copy of the recording")]
     Damaged { path: PathBuf, cause: String },
     #[error("cannot {action} {path}: {source}{hint}")]

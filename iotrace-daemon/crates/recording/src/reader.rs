@@ -1,10 +1,11 @@
 //! Reads a recording back into a model, whether its recorder ended well or was killed.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::path::Path;
 
 use super::{
-    Error, checksums,
-    meta::{Meta, is_part},
+    Error,
+    meta::Meta,
+    parts,
     tables::{self, Restored},
 };
 use iotrace_model::{
@@ -14,6 +15,8 @@ use iotrace_model::{
 
 /// The minor version that added the times of syncs, and calls of sync and syncfs.
 const MINOR_WITH_SYNCS: u32 = 2;
+/// How often a recording is read whose newest part is replaced at the same time: that happens once in some seconds.
+const ATTEMPTS: usize = 5;
 
 /// A recording, read.
 pub struct Recorded {
@@ -42,6 +45,20 @@ pub fn read_by(
     clock: Option<&Clock>,
     read_one: &mut dyn FnMut(),
 ) -> Result<Recorded, Error> {
+    for _ in 1..ATTEMPTS {
+        match read_once(directory, clock, read_one) {
+            Err(Error::Replaced(_)) => {}
+            read => return read,
+        }
+    }
+    read_once(directory, clock, read_one)
+}
+
+fn read_once(
+    directory: &Path,
+    clock: Option<&Clock>,
+    read_one: &mut dyn FnMut(),
+) -> Result<Recorded, Error> {
     let meta = Meta::read(directory)?;
     let minor = meta.format_minor_version;
     let clock = *clock.unwrap_or(&meta.run.clock);
@@ -55,34 +72,16 @@ pub fn read_by(
         .for_each(|mount| model.restore_mount(mount));
     let mut recorded = Recorded {
         model,
-        run: meta.run,
+        run: meta.run.clone(),
         complete: meta.complete,
     };
-    let mut parts = parts_in(directory)?;
-    parts.extend(meta.parts);
-    for part in parts {
-        read_part(&directory.join(part), &clock, minor, &mut recorded)
-            .map_err(|cause| cause.of_minor(minor))?;
+    let read = parts::each(directory, &meta, |part| {
+        read_part(part, &clock, minor, &mut recorded)?;
         read_one();
-    }
+        Ok(true)
+    });
+    read.map_err(|cause| cause.of_minor(minor))?;
     Ok(recorded)
-}
-
-/// Parts that are in their place, in order.
-pub fn parts_in(directory: &Path) -> Result<BTreeSet<String>, Error> {
-    let fail = |cause| Error::io("read", directory, cause);
-    let mut parts = BTreeSet::new();
-    for entry in fs::read_dir(directory).map_err(fail)? {
-        let name = entry
-            .map_err(fail)?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        if is_part(&name) {
-            parts.insert(name);
-        }
-    }
-    Ok(parts)
 }
 
 fn read_part(
@@ -91,7 +90,6 @@ fn read_part(
     minor: u32,
     recorded: &mut Recorded,
 ) -> Result<(), Error> {
-    checksums::check(directory)?;
     let Recorded { model, run, .. } = recorded;
     let mut restored = Restored {
         model,

@@ -20,7 +20,7 @@ use crate::{
     Error, FORMAT_MINOR_VERSION, checksums,
     columns::{Field, Presence},
     meta::Meta,
-    reader::parts_in,
+    parts,
     table::{check_size, decode, file_name, open},
     tables::{self, Description},
     trace,
@@ -106,14 +106,6 @@ pub fn read(
     } else {
         file_name(table)
     };
-    // There may be said to be any number of them.
-    let parts: Box<dyn Iterator<Item = PathBuf>> = if is_of_trace {
-        Box::new(trace::parts_in(directory, &meta))
-    } else {
-        let mut parts = parts_in(directory)?;
-        parts.extend(meta.parts.iter().cloned());
-        Box::new(parts.into_iter().map(|part| directory.join(part)))
-    };
     let fields: Vec<&Field> = description
         .columns
         .iter()
@@ -129,18 +121,15 @@ pub fn read(
         take: &mut take,
         goes_on: true,
     };
-    for part in parts {
-        if !reading.goes_on {
-            break;
-        }
-        if !part.is_dir() {
-            return Err(Error::damaged(part, "it is missing"));
-        }
-        checksums::check(&part)
-            .and_then(|()| reading.file(&part.join(&file)))
-            .map_err(|cause| cause.of_minor(meta.format_minor_version))?;
-    }
-    Ok(())
+    let read = if is_of_trace {
+        reading.trace(trace::parts_in(directory, &meta), &file)
+    } else {
+        parts::each(directory, &meta, |part| {
+            reading.file(&part.join(&file))?;
+            Ok(reading.goes_on)
+        })
+    };
+    read.map_err(|cause| cause.of_minor(meta.format_minor_version))
 }
 
 struct Reading<'a> {
@@ -152,6 +141,21 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Reads a file of each part of a trace. There may be said to be any number of parts.
+    fn trace(&mut self, parts: impl Iterator<Item = PathBuf>, file: &str) -> Result<(), Error> {
+        for part in parts {
+            if !self.goes_on {
+                break;
+            }
+            if !part.is_dir() {
+                return Err(Error::damaged(part, "it is missing"));
+            }
+            checksums::check(&part)?;
+            self.file(&part.join(file))?;
+        }
+        Ok(())
+    }
+
     /// Reads one file; a part without rows of a table may have none.
     fn file(&mut self, path: &Path) -> Result<(), Error> {
         if !path.exists() {

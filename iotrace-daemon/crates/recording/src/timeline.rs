@@ -11,11 +11,11 @@ use iotrace_model::{
 };
 
 use crate::{
-    Error, checksums,
+    Error,
     columns::{Moment, PhaseCode, row},
     directory::Directory,
     meta::Meta,
-    reader::parts_in,
+    parts,
     table::{properties, read_table, write_table},
     tables::{Description, Part},
 };
@@ -64,13 +64,9 @@ pub fn write(part: &Part<'_>, directory: &Directory) -> Result<(), Error> {
 /// Reads the timeline of a recording; in each part by thread and time.
 pub fn read(directory: &Path) -> Result<Vec<Segment>, Error> {
     let meta = Meta::read(directory)?;
-    let mut parts = parts_in(directory)?;
-    parts.extend(meta.parts);
     let mut segments = Vec::new();
-    for part in parts {
-        let part = directory.join(part);
-        checksums::check(&part)?;
-        read_table::<Row>(&part, meta.format_minor_version, |store| {
+    parts::each(directory, &meta, |part| {
+        read_table::<Row>(part, meta.format_minor_version, |store| {
             if segments.len() as u64 >= MAX_SEGMENTS {
                 return Err("it has more rows than a recorder writes");
             }
@@ -78,7 +74,8 @@ pub fn read(directory: &Path) -> Result<Vec<Segment>, Error> {
             segments.push(row.into());
             Ok(())
         })?;
-    }
+        Ok(true)
+    })?;
     Ok(segments)
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use iotrace_common::op;
 use iotrace_model::{Cell, Model, input::Place, waits::Leaf};
-use iotrace_recording::trace::Trace;
+use iotrace_recording::{Recorder, trace::Trace};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use sample::Form;
 
@@ -107,17 +107,23 @@ fn counters(cell: &Cell) -> String {
     format!("{values:?} {sizes:?} {strides:?}")
 }
 
+#[track_caller]
+fn same_facts(found: &Model, expected: &Model) {
+    let (found, expected) = (facts(found), facts(expected));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len());
+}
+
 /// A recording of a form is read as it was written.
 #[track_caller]
 fn same(directory: &Path, form: &Form, (model, run): &(Model, iotrace_model::run::Run)) {
     let recorded = iotrace_recording::read(directory).unwrap();
     assert!(recorded.complete);
     assert_eq!(recorded.run, *run);
-    let (found, expected) = (facts(&recorded.model), facts(model));
-    for (found, expected) in found.iter().zip(&expected) {
-        assert_eq!(found, expected);
-    }
-    assert_eq!(found.len(), expected.len());
+    same_facts(&recorded.model, model);
+    let found = facts(&recorded.model);
     let kinds = [
         "process",
         "path only",
@@ -286,4 +292,120 @@ fn a_table_that_came_later_may_be_missing_in_an_older_recording() {
     let recorded = iotrace_recording::read(&directory).unwrap();
     assert_eq!(recorded.model.negative_lookups().all().count(), 0);
     assert!(recorded.model.failures().all().count() > 0);
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Names of the parts in `directory`, in order.
+fn parts(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut parts: Vec<String> = names.filter(|name| name.starts_with("part-")).collect();
+    parts.sort();
+    parts
+}
+
+#[test]
+fn the_part_of_an_interval_that_goes_on_is_replaced() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("recording");
+    let (mut model, mut run) = (Model::with_history(), sample::run());
+    let mut recorder = Recorder::create(&directory, &run).unwrap();
+    let mut at = |seconds: u64, model: &mut Model| {
+        run.duration_ns = seconds * SECOND;
+        let has_ended = recorder.flush_open(model, &run).unwrap();
+        let read = iotrace_recording::read(&directory).unwrap();
+        same_facts(&read.model, model);
+        has_ended
+    };
+    let form = Form::newest();
+    // An hour after the start an interval lasts 5 seconds, after two hours 10.
+    sample::interval(&mut model, 1, &form);
+    assert!(at(7_200, &mut model));
+    sample::interval(&mut model, 2, &form);
+    assert!(!at(7_203, &mut model));
+    assert_eq!(parts(&directory), ["part-000001", "part-000002"]);
+    let (old, kept) = (directory.join("part-000002"), scratch.path().join("kept"));
+    copy(&old, &kept);
+    sample::interval(&mut model, 1, &form);
+    assert!(!at(7_206, &mut model));
+    assert_eq!(parts(&directory), ["part-000001", "part-000003"]);
+
+    // The recorder was killed before it removed the old part, or before it listed the new one.
+    let read = || iotrace_recording::read(&directory).unwrap().model;
+    copy(&kept, &old);
+    same_facts(&read(), &model);
+    let meta = fs::read_to_string(directory.join("meta.json")).unwrap();
+    assert!(meta.contains("part-000003"), "{meta}");
+    let listed = meta.replace("part-000003", "part-000002");
+    let unsealed = listed.lines().filter(|line| !line.contains("\"checksum\""));
+    fs::write(directory.join("meta.json"), unsealed.collect::<String>()).unwrap();
+    same_facts(&read(), &model);
+    fs::remove_dir_all(&old).unwrap();
+    same_facts(&read(), &model);
+
+    sample::interval(&mut model, 2, &form);
+    assert!(at(7_211, &mut model), "it has lasted 11 seconds");
+    assert_eq!(parts(&directory), ["part-000001", "part-000004"]);
+    sample::interval(&mut model, 1, &form);
+    assert!(!at(7_214, &mut model));
+    recorder.flush(&mut model, &run).unwrap();
+    recorder.finish(&mut model, &run).unwrap();
+    assert_eq!(
+        parts(&directory),
+        ["part-000001", "part-000004", "part-000006"]
+    );
+    same_facts(&read(), &model);
+
+    // What it replaces is an older part of it.
+    for name in ["part-000007", "../../elsewhere", "part-000006"] {
+        let part = directory.join("part-000006");
+        fs::remove_file(part.join("checksums")).unwrap_or_default();
+        fs::write(part.join("replaces"), name).unwrap();
+        let error = iotrace_recording::read(&directory).err().expect("an error");
+        assert!(error.to_string().contains("replaces is damaged"), "{error}");
+    }
+}
+
+#[test]
+fn a_recording_is_read_while_its_newest_part_is_replaced() {
+    const FLUSHES: u64 = 60;
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("recording");
+    let (mut model, mut run) = (Model::with_history(), sample::run());
+    let mut recorder = Recorder::create(&directory, &run).unwrap();
+    run.duration_ns = 100_000 * SECOND;
+    let lines_of = |model: &Model| {
+        let lines = model.lines().all();
+        lines.map(|(_, counts)| counts.opens).sum::<u64>()
+    };
+    sample::interval(&mut model, 1, &Form::newest());
+    assert!(recorder.flush_open(&mut model, &run).unwrap());
+    let mut seen = lines_of(&model);
+    let writer = std::thread::spawn(move || {
+        for flush in 0..FLUSHES {
+            sample::interval(&mut model, flush % 2 + 1, &Form::newest());
+            run.duration_ns += SECOND;
+            recorder.flush_open(&mut model, &run).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        model
+    });
+    while !writer.is_finished() {
+        let read = lines_of(&iotrace_recording::read(&directory).unwrap().model);
+        assert!(read >= seen, "{read} after {seen}");
+        seen = read;
+    }
+    let model = writer.join().unwrap();
+    assert_eq!(parts(&directory).len(), 2);
+    same_facts(&iotrace_recording::read(&directory).unwrap().model, &model);
+}
+
+/// Copies the files of a part.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let name = entry.unwrap().file_name();
+        fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
 }

@@ -32,7 +32,7 @@ const Q: ProcessId = ProcessId {
     start: 4_000_000_000,
 };
 
-fn run() -> Run {
+pub fn run() -> Run {
     Run {
         iotrace_version: "0.1.0".into(),
         host: "gpu-7".into(),
@@ -133,7 +133,7 @@ fn named(inode: u64, path: &[u8]) -> Event {
 }
 
 /// What happens in one interval.
-fn interval(model: &mut Model, seed: u64, form: &Form) {
+pub fn interval(model: &mut Model, seed: u64, form: &Form) {
     let everything = |seed| everything(seed, &form.counters);
     model.describe_process(
         P,

@@ -257,7 +257,13 @@ impl Log {
         let Some(recorder) = &mut self.recorder else {
             return Ok(());
         };
-        recorder.flush(&mut self.model, &self.run)?;
+        let (model, run) = (&mut self.model, &self.run);
+        let is_settled = if is_end {
+            recorder.flush(model, run)?;
+            true
+        } else {
+            recorder.flush_open(model, run)?
+        };
         self.about.duration_ns = self.run.duration_ns;
         self.about.bytes_read = self.io_totals.bytes_read;
         self.about.bytes_written = self.io_totals.bytes_written;
@@ -271,7 +277,9 @@ impl Log {
         };
         if !is_end {
             self.about.write(&directory).map_err(fail)?;
-            self.forget();
+            if is_settled {
+                self.forget();
+            }
             return Ok(());
         }
         if let Some(recorder) = self.recorder.take() {
