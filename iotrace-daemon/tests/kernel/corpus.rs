@@ -436,6 +436,11 @@ fn frameworks_save_and_load() {
         "frameworks",
         &[
             "mmengine",
+            "nnunet",
+            "stable_baselines",
+            "espnet",
+            "best_and_last_at_once",
+            "parts_of_the_best_with_pauses",
             "validated_during_a_save",
             "detectron2",
             "stylegan",

@@ -100,6 +100,34 @@ pub fn is_unfinished(name: &[u8]) -> bool {
     name.starts_with(b".") || marks.iter().any(has)
 }
 
+/// A name by which a training chose one of its states, in words.
+pub struct Choice {
+    /// `best`, `final`.
+    by: Vec<String>,
+    /// Words that would name another part of the state, or another state altogether.
+    of: Vec<String>,
+}
+
+impl Choice {
+    /// `None` if the name has no word of choice.
+    pub fn new(path: &[u8]) -> Option<Self> {
+        const CHOICES: [&str; 9] = [
+            "best", "final", "last", "latest", "current", "end", "ave", "avg", "average",
+        ];
+        const OF_ANY_STATE: [&str; 4] = ["model", "checkpoint", "ckpt", "weights"];
+        let name = String::from_utf8_lossy(name(path)).to_ascii_lowercase();
+        let words = name.split(['.', '_', '-']).map(str::to_owned);
+        let words = words.filter(|word| !OF_ANY_STATE.contains(&word.as_str()));
+        let (by, of): (Vec<_>, Vec<_>) = words.partition(|word| CHOICES.contains(&word.as_str()));
+        (!by.is_empty()).then_some(Self { by, of })
+    }
+
+    /// Whether both are whole states of one training, by their names.
+    pub fn is_of_the_same(&self, other: &Self) -> bool {
+        self.by != other.by && self.of == other.of
+    }
+}
+
 /// The path that a file had before it was set aside: `ck.pt` of `ck.prev.pt` and of `ck.pt.bak`; `None` if its name has no such
 /// mark.
 pub fn without_aside_mark(path: &[u8]) -> Option<Vec<u8>> {
@@ -501,6 +529,28 @@ mod tests {
         ] {
             let found = without_aside_mark(path.as_bytes());
             assert_eq!(found.as_deref(), before.map(str::as_bytes), "{path}");
+        }
+    }
+
+    #[test]
+    fn states_that_were_chosen_differ_in_the_choice_alone() {
+        for (one, other, are_choices) in [
+            ("checkpoint_best.pth", "checkpoint_final.pth", true),
+            ("best_model.zip", "final_model.zip", true),
+            ("valid.acc.best.pth", "valid.acc.ave.pth", true),
+            ("best.pt", "last_model.pt", true),
+            ("best_model.pt", "best_optimizer.pt", false),
+            ("best_acc.pth", "best_loss.pth", false),
+            ("model.safetensors", "optimizer.pt", false),
+            ("model.pt", "model_ema.pt", false),
+            ("generator_last.pt", "discriminator_best.pt", false),
+            ("best.pt", "final.onnx", false),
+            ("model.pt", "averaged.pt", false),
+        ] {
+            let choice = |name: &str| Choice::new(name.as_bytes());
+            let both = choice(one).zip(choice(other));
+            let found = both.is_some_and(|(one, other)| one.is_of_the_same(&other));
+            assert_eq!(found, are_choices, "{one} {other}");
         }
     }
 

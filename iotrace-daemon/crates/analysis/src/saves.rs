@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
-    naming::{Key, is_description, key},
+    naming::{Choice, Key, is_description, key},
     training::Training,
     uses::{Touch, Uses, still_open},
 };
@@ -20,6 +20,10 @@ const MAX_DISTANCE_NS: i64 = 2 * SECOND;
 /// Longest pause before what is written at once: a manifest in a step's directory is written again (there also after a quarter
 /// of the save's time so far), and a second directory gets its part.
 const AT_ONCE_NS: i64 = SECOND / 50;
+/// Longest pause that preparing the next file of one save takes, whatever the save took so far: weights are gathered for it.
+const MAX_PREPARATION_NS: i64 = SECOND / 2;
+/// Two whole states of one training differ in size by no more than this factor.
+const MAX_STATE_RATIO: u64 = 2;
 /// A file, or a write of it, is small compared with one that has this many times its bytes.
 const SMALL_PART_RATIO: u64 = 16;
 /// Maximum size of a file that describes a model and is not one itself.
@@ -442,10 +446,25 @@ fn rounds(
         };
         let is_next_load = |event: &Event| !is_save && (is_behind(event) || is_saved_since(event));
         let again = again || event.as_ref().is_some_and(is_next_load) || has_trained == Some(true);
+        // The best and the final model are whole states each.
+        let choice = Choice::new(path).filter(|_| is_save && !key.is_step);
+        let is_choice = choice.is_some_and(|own| {
+            used.iter().any(|(other, (by, of, before))| {
+                let written = [(*of, *before), (file, bytes)];
+                *by == process
+                    && are_whole_states(uses, written)
+                    && Choice::new(other).is_some_and(|other| own.is_of_the_same(&other))
+            })
+        });
+        let of_next = event.as_ref().zip(training).filter(|_| is_choice);
+        let is_next = of_next.map_or(Some(false), |(event, training)| {
+            is_next_state(event, &part.touch, training)
+        });
+        let again = again || is_next == Some(true);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 event.absorb(Event::of(part, key));
-                event.is_exact &= has_trained.is_some();
+                event.is_exact &= has_trained.is_some() && is_next.is_some();
             }
             _ => {
                 events.extend(event.replace(Event::of(part, key)));
@@ -457,6 +476,26 @@ fn rounds(
     }
     events.extend(event);
     events
+}
+
+/// Whether two files may be whole states of one training, by their sizes and the bytes that were written.
+fn are_whole_states(uses: &Uses, written: [(u32, u64); 2]) -> bool {
+    let [one, other] = written.map(|(file, _)| uses.sizes[file as usize]);
+    let is_whole =
+        |(file, bytes): &(u32, u64)| *bytes >= uses.sizes[*file as usize] / MAX_STATE_RATIO;
+    one.max(other) / MAX_STATE_RATIO <= one.min(other) && written.iter().all(is_whole)
+}
+
+/// Whether a whole state, which a process wrote after a save of another one, is the next save: training data were read between
+/// them and during neither, or the pause is longer than the save. What is written at once is one save. `None` if that cannot be
+/// known.
+fn is_next_state(save: &Event, next: &Touch, training: &Training<'_>) -> Option<bool> {
+    let (pause, length) = (next.start - save.end, save.end - save.start);
+    if pause <= AT_ONCE_NS.max(length / 4) {
+        return Some(false);
+    }
+    let is_next = pause > MAX_PREPARATION_NS.max(length) || training.has_reads_between(save, next);
+    is_next.then_some(true)
 }
 
 /// Whether a process began when an event was over, and is none of the ranks that took part in it together.

@@ -149,6 +149,15 @@ impl<'a> Training<'a> {
         self.has_pass(validation, save, next)
     }
 
+    /// Whether training files are known to have been read between a save and what was written after it, and cannot have been
+    /// during either.
+    pub fn has_reads_between(&self, save: &Event, next: &Touch) -> bool {
+        !self.uses.is_coarse
+            && self.reads().go_on(save.end, next.start)
+            && self.is_idle(save.start, save.end)
+            && self.is_idle(next.start, next.end)
+    }
+
     fn has_pass(&self, reads: &Reads, save: &Event, next: &Touch) -> Option<bool> {
         if self.uses.is_coarse {
             return None;

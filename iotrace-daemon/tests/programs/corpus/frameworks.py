@@ -47,6 +47,49 @@ def mmengine(truth):
                 write(f"work/best_bbox_mAP_epoch_{epoch}.pth", 4, 0.02)
 
 
+def best_then_final(truth, best, final, work):
+    with truth.save():
+        write(best, 6, 0.02)
+    work()
+    with truth.save():
+        write(final, 6, 0.02)
+
+
+def nnunet(truth):
+    """The best checkpoint of the last epochs, and the final one a little later."""
+    for _ in range(2):
+        read_all(shuffled(IMAGES))
+        truth.epochs += 1
+    best_then_final(truth, "fold/checkpoint_best.pth", "fold/checkpoint_final.pth", lambda: train(1.2))
+
+
+def stable_baselines(truth):
+    """No training data: the pause between the saves is all there is."""
+    best_then_final(truth, "logs/best_model.zip", "logs/final_model.zip", lambda: train(2.0))
+
+
+def espnet(truth):
+    """Loads nothing between: the states that are averaged are in memory."""
+    best_then_final(truth, "exp/valid.acc.best.pth", "exp/valid.acc.ave.pth", lambda: train(1.0))
+
+
+def best_and_last_at_once(truth):
+    for _ in range(3):
+        train(0.4)
+        with truth.save():
+            write("weights/last_model.pth", 4, 0.02)
+            write("weights/best_model.pth", 4, 0.02)
+
+
+def parts_of_the_best_with_pauses(truth):
+    """The optimizer's state is gathered from all ranks before it is written."""
+    with truth.save():
+        write("out/best_model.pt", 4, 0.02)
+        train(1.0)
+        write("out/best_optimizer.pt", 4, 0.02)
+        note("out/latest", "best_model.pt")
+
+
 def validated_during_a_save(truth):
     """A thread reads ahead, while the two files of a step are written with a pause between."""
     for epoch in range(3):
@@ -247,7 +290,7 @@ def graphs(truth):
 
 
 BEFORE = {
-    **{name: [lambda: prepare(IMAGES + VALIDATION)] for name in ("mmengine", "validated_during_a_save")},
+    **{name: [lambda: prepare(IMAGES + VALIDATION)] for name in ("mmengine", "nnunet", "validated_during_a_save")},
     **{name: [zipped] for name in ("unknown_members_of_an_archive", "archive_read_again", "archive_read_once")},
     "diffusers": [lambda: prepare(PIPELINE, 1 << 20), lambda: note("sd/model_index.json")],
     "averaged": [lambda: prepare([f"in/checkpoint{step}.pt" for step in range(4)], 1 << 20)],

@@ -367,3 +367,68 @@ fn files_that_are_saved_one_right_after_the_other_have_no_pass_between_them() {
     assert_eq!(found.len(), 1);
     assert!(found[0].is_exact);
 }
+
+/// Saves of two files that process 1 wrote, the second one so many milliseconds after the first, which took 100.
+fn after_a_pause(names: [&str; 2], pause: u64) -> Job {
+    let mut job = Job::new(60_000);
+    for (name, from) in names.into_iter().zip([1_000, 1_100 + pause]) {
+        let path = format!("/out/{name}");
+        job.file(&path, 4 * MIB);
+        job.write(used(1, &path, from, from + 100), 4 * MIB, 0);
+    }
+    job
+}
+
+#[test]
+fn the_best_and_the_final_model_are_two_saves() {
+    for names in [
+        ["checkpoint_best.pth", "checkpoint_final.pth"],
+        ["best_model.zip", "final_model.zip"],
+        ["valid.acc.best.pth", "valid.acc.ave.pth"],
+    ] {
+        let job = after_a_pause(names, 2_000);
+        assert_eq!(
+            saves(&job),
+            [(1_000, 1_100, 1, 4 * MIB), (3_100, 3_200, 1, 4 * MIB)],
+            "{names:?}"
+        );
+        let found = job.analysis().checkpoints;
+        assert!(found.iter().all(|save| save.is_exact));
+        // Written at once they are one, and after a short pause that is not known.
+        for (pause, is_exact) in [(15, true), (200, false)] {
+            let found = after_a_pause(names, pause).analysis().checkpoints;
+            assert_eq!(found.len(), 1, "{names:?} {pause}");
+            assert_eq!(found[0].is_exact, is_exact, "{names:?} {pause}");
+        }
+        // Unless training data were read meanwhile.
+        let mut job = after_a_pause(names, 200);
+        job.read(used(2, "/data/train/1.tar", 1_150, 1_250), MIB);
+        assert_eq!(saves(&job).len(), 2, "{names:?}");
+        // Workers that read all the time say nothing.
+        for from in [1_020, 1_320] {
+            let path = format!("/data/train/{from}.tar");
+            job.read(used(2, &path, from, from + 60), MIB);
+        }
+        assert_eq!(saves(&job).len(), 1, "{names:?}");
+    }
+}
+
+#[test]
+fn parts_of_one_state_are_one_save_after_a_pause() {
+    for names in [
+        ["model.safetensors", "optimizer.pt"],
+        ["best_model.pt", "best_optimizer.pt"],
+        ["model.pt", "model_ema.pt"],
+        ["last.pt", "rng_state.pth"],
+    ] {
+        let job = after_a_pause(names, 2_000);
+        assert_eq!(saves(&job), [(1_000, 3_200, 2, 8 * MIB)], "{names:?}");
+    }
+    // What other ranks write may be their parts of it, and what has another size is no such state.
+    for (process, bytes) in [(2, 4 * MIB), (1, MIB)] {
+        let mut job = Job::new(60_000);
+        job.write(used(1, "/out/best.pt", 1_000, 1_100), 4 * MIB, 0);
+        job.write(used(process, "/out/last.pt", 3_000, 3_100), bytes, 0);
+        assert_eq!(saves(&job).len(), 1);
+    }
+}
