@@ -158,17 +158,24 @@ fn main() -> ExitCode {
 /// The error of a wrong command line; of a program that is named without `--` before it, with the line that works.
 fn hinted(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let words = words();
     let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let at = words.iter().position(|word| word == named);
-    let (Some(at), "record") = (at, words.get(1).map_or("", String::as_str)) else {
+    let is_record = std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "record");
+    let at = std::env::args_os().position(|word| word == **named);
+    let (Some(at), true) = (at, is_record) else {
         return error;
     };
     if error.kind() == ErrorKind::UnknownArgument && !named.starts_with('-') {
-        let line = format!("{} -- {}", words[..at].join(" "), words[at..].join(" "));
-        let tip = format!("put `--` before the program: {}", harmless(&line));
+        let words = words();
+        let (own, program) = words.split_at(at);
+        let tip = format!(
+            "put `--` before the program: {} -- {}",
+            own.join(" "),
+            program.join(" ")
+        );
         error.insert(
             ContextKind::Suggested,
             ContextValue::StyledStrs(vec![tip.into()]),
@@ -177,11 +184,10 @@ fn hinted(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The command line, for messages: an argument may have any bytes.
+/// The words of the command line as a shell takes them, for messages.
 fn words() -> Vec<String> {
-    let words = std::env::args_os();
-    words
-        .map(|word| word.to_string_lossy().into_owned())
+    std::env::args_os()
+        .map(|word| report::quoted(&word))
         .collect()
 }
 

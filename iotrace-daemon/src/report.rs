@@ -1,8 +1,9 @@
 //! `iotrace report`: the report of a recording, as `record` printed it, or of the recordings of a job's nodes.
 
 use std::{
+    ffi::OsStr,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -184,7 +185,8 @@ fn scale(
 
 /// Writes where the recording is, and what else can be done with it.
 pub fn next_steps(recordings: &[PathBuf], out: &mut dyn Write) -> io::Result<()> {
-    let names: Vec<String> = recordings.iter().map(|path| quoted(path)).collect();
+    let names = recordings.iter().map(|path| quoted(path.as_os_str()));
+    let names: Vec<String> = names.collect();
     let names = names.join(" ");
     writeln!(out, " Recording: {names}")?;
     writeln!(
@@ -193,11 +195,11 @@ pub fn next_steps(recordings: &[PathBuf], out: &mut dyn Write) -> io::Result<()>
     )
 }
 
-/// A path as a shell takes it, without what would control a terminal.
-fn quoted(path: &Path) -> String {
-    let text = iotrace_report::escape(path.as_os_str().as_encoded_bytes());
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
-    match text.chars().all(is_plain) {
+/// A word as a shell takes it, without what would control a terminal.
+pub fn quoted(word: &OsStr) -> String {
+    let text = iotrace_report::escape(word.as_encoded_bytes());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
         true => text,
         false => format!("'{}'", text.replace('\'', "'\\''")),
     }

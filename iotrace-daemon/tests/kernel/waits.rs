@@ -158,6 +158,16 @@ fn epochs_differ_in_what_was_waited_for() {
 }
 
 #[test]
+fn ranks_may_be_started_by_multiprocessing() {
+    let found = check("by_spawned_rank", "waits-for-storage", false);
+    let storage = found["leaves"]["storage"].as_f64().unwrap();
+    assert!(
+        storage_of(&found, "/train/sample-") > 0.95 * storage,
+        "{found:#}"
+    );
+}
+
+#[test]
 fn workers_may_send_by_sockets() {
     check("by_socket", "waits-for-storage", false);
     check("by_tcp", "waits-for-storage", false);

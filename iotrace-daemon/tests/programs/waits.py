@@ -144,6 +144,23 @@ def epochs(directory):
     return {kind: sum(epoch[kind] for epoch in told) for kind in kinds} | {"epochs": told}
 
 
+def rank(directory, done):
+    # Else its worker is started as it was itself.
+    multiprocessing.set_start_method("fork", force=True)
+    done.put(measured(by_pipe, directory))
+
+
+def by_spawned_rank(directory):
+    """A rank as torch.multiprocessing.spawn starts it, and its worker: the main thread waits for the rank alone."""
+    spawn = multiprocessing.get_context("spawn")
+    done = spawn.SimpleQueue()
+    process = spawn.Process(target=rank, args=(directory, done))
+    process.start()
+    told = done.get()
+    process.join()
+    return told
+
+
 def by_socket(directory):
     """One worker process and a pair of Unix sockets, as tensors in shared memory are sent."""
     paths = files(directory)
@@ -368,14 +385,18 @@ def mapped(directory):
     return {"page_fault": sum(end - start for _, start, end in log.rows)}
 
 
-def main():
-    name, truth, directory = sys.argv[1:]
+def measured(program, directory):
+    """What a program says, with the time of its main thread; that of a rank where one is started."""
     start = now()
     before = time.thread_time()
-    told = globals()[name](directory)
-    told["pid"] = os.getpid()
-    told["running"] = time.thread_time() - before
-    told["whole"] = now() - start
+    told = program(directory)
+    times = {"pid": os.getpid(), "running": time.thread_time() - before, "whole": now() - start}
+    return times | told
+
+
+def main():
+    name, truth, directory = sys.argv[1:]
+    told = measured(globals()[name], directory)
     with open(truth, "w") as file:
         json.dump(told, file)
 

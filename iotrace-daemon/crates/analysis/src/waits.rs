@@ -205,18 +205,22 @@ impl Waits {
             let faults = startup.fault_ns.get(&waiter.process).copied().unwrap_or(0);
             waiter.startup_faults = faults.min(waiter.spent.of(Leaf::PageFault));
         }
-        if waiters.iter().any(|waiter| !waiter.spent.is_launcher()) {
-            waiters.retain(|waiter| !waiter.spent.is_launcher());
+        let is_launcher =
+            |waiter: &Waiter| waiter.spent.is_launcher() || groups.is_launcher(waiter.process);
+        if waiters.iter().any(|waiter| !is_launcher(waiter)) {
+            waiters.retain(|waiter| !is_launcher(waiter));
         }
         let rank = |waiter: &Waiter| rank_of(model, waiter.process);
+        let is_rank =
+            |waiter: &Waiter| rank(waiter).is_some() || groups.is_spawned_rank(waiter.process);
         waiters.sort_by_key(|waiter| {
             (
-                rank(waiter).is_none(),
+                !is_rank(waiter),
                 rank(waiter),
                 Reverse(waiter.spent.whole()),
             )
         });
-        let ranks = waiters.iter().take_while(|waiter| rank(waiter).is_some());
+        let ranks = waiters.iter().take_while(|waiter| is_rank(waiter));
         let judged = ranks.count().max(1).min(waiters.len());
         for waiter in &mut waiters[..judged] {
             waiter.steps = steps(model, run, groups, waiter.process);

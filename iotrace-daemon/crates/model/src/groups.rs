@@ -3,8 +3,11 @@
 //! A data loader's workers are forked from the process that trains, or started by Python's multiprocessing with a command
 //! line of its own; a launcher's ranks run a program each. So a process belongs to its parent's rank unless it has
 //! executed a program since, other than multiprocessing's.
+//!
+//! `torch.multiprocessing.spawn` starts ranks as multiprocessing starts workers. But workers of a data loader or of a pool are
+//! daemonic, and those may have no workers of their own (`multiprocessing.Process.start`): one that has is a rank.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{About, Model};
 
@@ -13,6 +16,10 @@ use super::{About, Model};
 pub struct Groups {
     /// By index of the process: index of the rank's first process.
     leader: Vec<u32>,
+    /// Ranks that were started by multiprocessing, by index.
+    spawned: HashSet<u32>,
+    /// The processes that started them, by index.
+    launchers: HashSet<u32>,
 }
 
 impl Groups {
@@ -39,7 +46,15 @@ impl Groups {
             });
             older.max_by_key(|candidate| processes[*candidate as usize].about.start_boottime)
         };
-        let parents: Vec<Option<u32>> = (0..processes.len() as u32).map(parent).collect();
+        let mut parents: Vec<Option<u32>> = (0..processes.len() as u32).map(parent).collect();
+        let with_workers = parents.iter().flatten().copied();
+        let spawned: HashSet<u32> = with_workers
+            .filter(|index| has_arg(&processes[*index as usize].about, SPAWN))
+            .collect();
+        let started = spawned.iter();
+        let launchers = started
+            .filter_map(|index| parents[*index as usize].take())
+            .collect();
         let leader = |index: u32| {
             let mut leader = index;
             // Bounded: parents that name each other would never end.
@@ -53,6 +68,8 @@ impl Groups {
         };
         Self {
             leader: (0..processes.len() as u32).map(leader).collect(),
+            spawned,
+            launchers,
         }
     }
 
@@ -60,16 +77,92 @@ impl Groups {
     pub fn of(&self, process: u32) -> u32 {
         self.leader[process as usize]
     }
+
+    /// Whether a process is a rank that multiprocessing started.
+    pub fn is_spawned_rank(&self, process: u32) -> bool {
+        self.spawned.contains(&process)
+    }
+
+    /// Whether a process started such ranks.
+    pub fn is_launcher(&self, process: u32) -> bool {
+        self.launchers.contains(&process)
+    }
 }
 
-/// Whether a process is a part of its parent's rank.
-pub fn is_worker(about: &About) -> bool {
-    let is_multiprocessing = || {
-        let mut args = about.args.iter();
-        args.any(|arg| {
-            let text = String::from_utf8_lossy(arg);
-            text.contains("multiprocessing.spawn") || text.contains("multiprocessing.forkserver")
-        })
-    };
+/// In the command line of a process that multiprocessing starts.
+const SPAWN: &str = "multiprocessing.spawn";
+/// In that of the process that forks others for it.
+const FORKSERVER: &str = "multiprocessing.forkserver";
+
+/// Whether a process was forked or started as a worker is.
+fn is_worker(about: &About) -> bool {
+    let is_multiprocessing = || has_arg(about, SPAWN) || has_arg(about, FORKSERVER);
     about.parent != 0 && (about.execs == 0 || is_multiprocessing())
+}
+
+/// Whether an argument of a process contains a text.
+fn has_arg(about: &About, text: &str) -> bool {
+    let mut args = about.args.iter();
+    args.any(|arg| String::from_utf8_lossy(arg).contains(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::input::ProcessId;
+
+    use super::*;
+
+    /// Groups of processes of these ids, each with its parent's and whether multiprocessing started it; else it was forked.
+    fn groups(processes: &[(u32, u32, bool)]) -> Groups {
+        let mut model = Model::default();
+        for (pid, parent, is_spawned) in processes {
+            let arg: &[u8] = b"from multiprocessing.spawn import spawn_main; spawn_main()";
+            let id = ProcessId {
+                pid: *pid,
+                start: (*pid).into(),
+            };
+            let about = About {
+                start_boottime: (*pid).into(),
+                parent: *parent,
+                execs: (*is_spawned).into(),
+                args: is_spawned.then(|| arg.to_vec()).into_iter().collect(),
+                ..About::default()
+            };
+            model.restore_process(id, about);
+        }
+        Groups::new(&model)
+    }
+
+    #[test]
+    fn a_spawned_process_with_workers_is_a_rank() {
+        // 10 starts 20 and 30, each of which forks or starts a loader's worker; 40 has none.
+        let groups = groups(&[
+            (10, 0, false),
+            (20, 10, true),
+            (30, 10, true),
+            (40, 10, true),
+            (21, 20, false),
+            (31, 30, true),
+        ]);
+        let leaders: Vec<u32> = (0..6).map(|index| groups.of(index)).collect();
+        assert_eq!(leaders, [0, 1, 2, 0, 1, 2]);
+        let ranks: Vec<u32> = (0..6).filter(|one| groups.is_spawned_rank(*one)).collect();
+        assert_eq!(ranks, [1, 2]);
+        let launchers: Vec<u32> = (0..6).filter(|one| groups.is_launcher(*one)).collect();
+        assert_eq!(launchers, [0]);
+    }
+
+    #[test]
+    fn workers_and_their_forks_belong_to_who_started_them() {
+        // 20 and 30 are a loader's workers; 40 was forked, and forks another.
+        let groups = groups(&[
+            (10, 0, false),
+            (20, 10, true),
+            (30, 10, true),
+            (40, 10, false),
+            (41, 40, false),
+        ]);
+        assert!((0..5).all(|index| groups.of(index) == 0));
+        assert!((0..5).all(|index| !groups.is_spawned_rank(index) && !groups.is_launcher(index)));
+    }
 }

@@ -229,6 +229,11 @@ impl Model {
         self.processes.find(process).map(|process| &process.about)
     }
 
+    /// The index of a process; `None` if nothing is known of it.
+    pub fn process_index(&self, process: ProcessId) -> Option<u32> {
+        self.processes.index(process)
+    }
+
     /// The file at `index`.
     pub fn file(&self, index: u32) -> File<'_> {
         self.files.get(index)

@@ -86,8 +86,11 @@ impl Processes {
 
     /// The process of this identity.
     pub fn find(&self, id: ProcessId) -> Option<&Process> {
-        let index = self.by_id.get(&id)?;
-        self.all.get(*index as usize)
+        self.all.get(self.index(id)? as usize)
+    }
+
+    pub fn index(&self, id: ProcessId) -> Option<u32> {
+        self.by_id.get(&id).copied()
     }
 
     /// All processes, to change.

@@ -6,7 +6,7 @@ use iotrace_analysis::waits::{Spent, name};
 use iotrace_model::{
     Model,
     counters::{saturating_add, saturating_sum},
-    groups::is_worker,
+    groups::Groups,
     input::ProcessId,
     waits::{Leaf, Waited},
 };
@@ -34,9 +34,14 @@ impl Intake {
             let of_process = spent.entry(one.process).or_default();
             of_process.add(one.leaf, one.ns);
         }
+        if waited.is_empty() {
+            return;
+        }
+        let groups = Groups::new(model);
         let is_judged = |process: ProcessId| {
             let is_launcher = spent.get(&process).is_some_and(Spent::is_launcher);
-            !is_launcher && !model.about(process).is_some_and(is_worker)
+            let is_first = |index| groups.of(index) == index && !groups.is_launcher(index);
+            !is_launcher && model.process_index(process).is_none_or(is_first)
         };
         let mut by_unit: HashMap<UnitId, Vec<&Waited>> = HashMap::new();
         for one in waited {

@@ -78,9 +78,16 @@ const format = (() => {
     });
   }
 
+  /** Keys of the JSON whose words say too little. */
+  const WORDS = {
+    meta_seconds: "metadata time",
+    not_found_unlisted: "not found, not listed",
+    stats: "stat calls",
+  };
+
   /** A key of the JSON as words, without the unit, which the value has: `fsync_seconds` is `fsync time`. */
   function words(key) {
-    return key.replace(/_bytes_per_second$/, "").replace(/_seconds$/, " time").replaceAll("_", " ");
+    return WORDS[key] ?? key.replace(/_bytes_per_second$/, "").replace(/_seconds$/, " time").replaceAll("_", " ");
   }
 
   /** A number of the JSON by what its key says it is. */

@@ -22,7 +22,7 @@ use iotrace_phases::phase::Phase;
 
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 12;
-/// Share of a thread's time from which on what it did is shown.
+/// Share of a thread's time, or of the run, from which on what it did is shown.
 const MIN_SHOWN_SHARE: f64 = 0.01;
 /// A first epoch that takes this many times as long as the median of the others is named.
 const MIN_SLOW_EPOCH: f64 = 1.5;
@@ -41,8 +41,11 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
             continue;
         };
         let merged = report.file_time(|other| other == phase);
-        if merged.at_most > 0 {
-            lines.push(component(name, &merged, run, &facts(report, &sum)));
+        let facts = facts(report, &sum);
+        // Looking for models, or opening what is not read, is worth a line only if it took time.
+        let is_shown = !facts.is_empty() || merged.at_most as f64 >= run as f64 * MIN_SHOWN_SHARE;
+        if merged.at_most > 0 && is_shown {
+            lines.push(component(name, &merged, run, &facts));
         }
     }
     let other = report.file_time(|phase| matches!(phase, Phase::Other(_)));
@@ -141,7 +144,7 @@ fn loads(report: &Report<'_>, sum: &Sum) -> String {
     let loads = report.analysis.restores.len() as u64;
     let of = |index: usize| sum.counters.v[index];
     let moved = match (of(counters::BYTES_READ), of(counters::MAPPED_BYTES)) {
-        (0, 0) if loads == 0 => return "nothing read".into(),
+        (0, 0) if loads == 0 => return String::new(),
         (0, mapped) if mapped > 0 => format!("at least {} mapped", bytes(mapped)),
         (read, _) => format!("{} read", bytes(read)),
     };
