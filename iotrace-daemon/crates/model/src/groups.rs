@@ -119,7 +119,7 @@ mod tests {
             let arg: &[u8] = b"from multiprocessing.spawn import spawn_main; spawn_main()";
             let id = ProcessId {
                 pid: *pid,
-                start: (*pid).into(),
+                start: *pid,
             };
             let about = About {
                 start_boottime: (*pid).into(),
