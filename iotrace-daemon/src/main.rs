@@ -161,15 +161,15 @@ fn hinted(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(named)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let is_record = std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "record");
-    let at = std::env::args_os().position(|word| word == **named);
-    let (Some(at), true) = (at, is_record) else {
+    let mut given = std::env::args_os();
+    let Some(at) = given.position(|word| word == **named) else {
         return error;
     };
+    let words = words();
+    if words.get(1).is_none_or(|word| word != "record") {
+        return error;
+    }
     if error.kind() == ErrorKind::UnknownArgument && !named.starts_with('-') {
-        let words = words();
         let (own, program) = words.split_at(at);
         let tip = format!(
             "put `--` before the program: {} -- {}",

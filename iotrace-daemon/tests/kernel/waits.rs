@@ -74,24 +74,24 @@ fn storage_of(found: &Value, name: &str) -> f64 {
         .sum()
 }
 
+/// The storage that a thread waited for is that of the samples.
+#[track_caller]
+fn is_of_samples(found: &Value) {
+    let storage = leaf(found, "storage");
+    let of_samples = storage_of(found, "/train/sample-");
+    assert!(of_samples > 0.95 * storage, "{found:#}");
+}
+
 #[test]
 fn a_thread_that_reads_itself_waits_for_its_files() {
     let found = check("own_reads", "waits-for-storage", false);
-    let storage = found["leaves"]["storage"].as_f64().unwrap();
-    assert!(
-        storage_of(&found, "/train/sample-") > 0.95 * storage,
-        "{found:#}"
-    );
+    is_of_samples(&found);
 }
 
 #[test]
 fn the_wait_for_a_worker_is_what_the_worker_did() {
     let found = check("by_pipe", "waits-for-storage", false);
-    let storage = found["leaves"]["storage"].as_f64().unwrap();
-    assert!(
-        storage_of(&found, "/train/sample-") > 0.95 * storage,
-        "{found:#}"
-    );
+    is_of_samples(&found);
     let first = found["files"].as_array().unwrap().first().unwrap();
     assert_eq!(text(first, "phase"), "training");
 }
@@ -160,11 +160,7 @@ fn epochs_differ_in_what_was_waited_for() {
 #[test]
 fn ranks_may_be_started_by_multiprocessing() {
     let found = check("by_spawned_rank", "waits-for-storage", false);
-    let storage = found["leaves"]["storage"].as_f64().unwrap();
-    assert!(
-        storage_of(&found, "/train/sample-") > 0.95 * storage,
-        "{found:#}"
-    );
+    is_of_samples(&found);
 }
 
 #[test]

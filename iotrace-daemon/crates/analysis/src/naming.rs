@@ -111,14 +111,15 @@ pub struct Choice {
 impl Choice {
     /// `None` if the name has no word of choice.
     pub fn new(path: &[u8]) -> Option<Self> {
-        const CHOICES: [&str; 9] = [
+        const CHOICE_WORDS: [&str; 9] = [
             "best", "final", "last", "latest", "current", "end", "ave", "avg", "average",
         ];
-        const OF_ANY_STATE: [&str; 4] = ["model", "checkpoint", "ckpt", "weights"];
+        const COMMON_WORDS: [&str; 4] = ["model", "checkpoint", "ckpt", "weights"];
         let name = String::from_utf8_lossy(name(path)).to_ascii_lowercase();
         let words = name.split(['.', '_', '-']).map(str::to_owned);
-        let words = words.filter(|word| !OF_ANY_STATE.contains(&word.as_str()));
-        let (by, of): (Vec<_>, Vec<_>) = words.partition(|word| CHOICES.contains(&word.as_str()));
+        let words = words.filter(|word| !COMMON_WORDS.contains(&word.as_str()));
+        let (by, of): (Vec<_>, Vec<_>) =
+            words.partition(|word| CHOICE_WORDS.contains(&word.as_str()));
         (!by.is_empty()).then_some(Self { by, of })
     }
 

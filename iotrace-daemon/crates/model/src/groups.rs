@@ -49,7 +49,7 @@ impl Groups {
         let mut parents: Vec<Option<u32>> = (0..processes.len() as u32).map(parent).collect();
         let with_workers = parents.iter().flatten().copied();
         let spawned: HashSet<u32> = with_workers
-            .filter(|index| has_arg(&processes[*index as usize].about, SPAWN))
+            .filter(|index| has_arg(&processes[*index as usize].about, SPAWN_MODULE))
             .collect();
         let started = spawned.iter();
         let launchers = started
@@ -90,13 +90,13 @@ impl Groups {
 }
 
 /// In the command line of a process that multiprocessing starts.
-const SPAWN: &str = "multiprocessing.spawn";
+const SPAWN_MODULE: &str = "multiprocessing.spawn";
 /// In that of the process that forks others for it.
-const FORKSERVER: &str = "multiprocessing.forkserver";
+const FORKSERVER_MODULE: &str = "multiprocessing.forkserver";
 
 /// Whether a process was forked or started as a worker is.
 fn is_worker(about: &About) -> bool {
-    let is_multiprocessing = || has_arg(about, SPAWN) || has_arg(about, FORKSERVER);
+    let is_multiprocessing = || has_arg(about, SPAWN_MODULE) || has_arg(about, FORKSERVER_MODULE);
     about.parent != 0 && (about.execs == 0 || is_multiprocessing())
 }
 

@@ -10,8 +10,8 @@
 //! let Job { model, run, nodes } = recording::read_job(&directories)?;     // one node each
 //! ```
 //!
-//! The operation trace has parts of its own ([`trace`]). A part is written beside its place, synced, and renamed into it, so
-//! that a directory named `part-NNNNNN` is whole. One of an interval that goes on is replaced by the next, which names it.
+//! The operation trace has parts of its own ([`trace`]). A part is written under another name, synced and renamed, so that a
+//! directory named `part-NNNNNN` is whole. One of an interval that goes on is replaced by the next, which names it.
 //! `docs/reference/recording-format.md` describes the files.
 
 mod checksums;
@@ -51,7 +51,7 @@ const PART: &str = "part-";
 /// Ending of what is not in its place yet; readers pass it by.
 const UNFINISHED: &str = ".tmp";
 /// File in a part with the name of the part that it replaces.
-const REPLACES: &str = "replaces";
+const REPLACED_FILE: &str = "replaces";
 
 /// Why a recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]

@@ -8,12 +8,12 @@ use std::{
 };
 
 use super::{
-    Error, REPLACES, checksums,
+    Error, REPLACED_FILE, checksums,
     meta::{Meta, is_part},
 };
 use iotrace_model::regular_file;
 
-/// Longest name that [`REPLACES`] can hold.
+/// Longest name that [`REPLACED_FILE`] can hold.
 const MAX_NAME_BYTES: u64 = 64;
 
 /// Names of the parts that count, in order: those that the recorder listed, and those that it did not live to list; without
@@ -41,7 +41,7 @@ pub fn names(directory: &Path, listed: &[String]) -> Result<BTreeSet<String>, Er
 
 /// The name of the part that a part replaces.
 fn replaced_by(part: &Path) -> Result<Option<String>, Error> {
-    let path = part.join(REPLACES);
+    let path = part.join(REPLACED_FILE);
     let mut text = String::new();
     let read = regular_file::open(&path)
         .and_then(|file| file.take(MAX_NAME_BYTES).read_to_string(&mut text));
@@ -67,7 +67,6 @@ pub fn each(
     meta: &Meta,
     mut visit: impl FnMut(&Path) -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let mut visited = BTreeSet::new();
     let mut left = names(directory, &meta.parts)?;
     while let Some(name) = left.pop_first() {
         let path: PathBuf = directory.join(&name);
@@ -77,7 +76,7 @@ pub fn each(
             if left.contains(&name) {
                 return Err(Error::damaged(path, "it is missing"));
             }
-            left.retain(|name| !visited.contains(name));
+            left.retain(|other| *other > name);
             continue;
         }
         let goes_on = checksums::check(&path).and_then(|()| visit(&path));
@@ -87,7 +86,6 @@ pub fn each(
         if !goes_on? {
             break;
         }
-        visited.insert(name);
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use iotrace_model::{
 /// The minor version that added the times of syncs, and calls of sync and syncfs.
 const MINOR_WITH_SYNCS: u32 = 2;
 /// How often a recording is read whose newest part is replaced at the same time: that happens once in some seconds.
-const ATTEMPTS: usize = 5;
+const READ_ATTEMPTS: usize = 5;
 
 /// A recording, read.
 pub struct Recorded {
@@ -45,7 +45,7 @@ pub fn read_by(
     clock: Option<&Clock>,
     read_one: &mut dyn FnMut(),
 ) -> Result<Recorded, Error> {
-    for _ in 1..ATTEMPTS {
+    for _ in 1..READ_ATTEMPTS {
         match read_once(directory, clock, read_one) {
             Err(Error::Replaced(_)) => {}
             read => return read,

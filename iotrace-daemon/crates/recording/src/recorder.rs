@@ -9,7 +9,7 @@ use iotrace_model::{
 };
 
 use super::{
-    Error, META, PART, REPLACES, UNFINISHED, checksums,
+    Error, META, PART, REPLACED_FILE, UNFINISHED, checksums,
     directory::Directory,
     memory,
     meta::Meta,
@@ -170,7 +170,7 @@ impl Recorder {
             timeline::write(part, unfinished)?;
             let path = unfinished.path();
             let replace = |name: &str| {
-                let mut file = unfinished.create(REPLACES)?;
+                let mut file = unfinished.create(REPLACED_FILE)?;
                 writeln!(file, "{name}")?;
                 file.sync_all()
             };

@@ -294,7 +294,7 @@ fn a_table_that_came_later_may_be_missing_in_an_older_recording() {
     assert!(recorded.model.failures().all().count() > 0);
 }
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Names of the parts in `directory`, in order.
 fn parts(directory: &Path) -> Vec<String> {
@@ -312,7 +312,7 @@ fn the_part_of_an_interval_that_goes_on_is_replaced() {
     let (mut model, mut run) = (Model::with_history(), sample::run());
     let mut recorder = Recorder::create(&directory, &run).unwrap();
     let mut at = |seconds: u64, model: &mut Model| {
-        run.duration_ns = seconds * SECOND;
+        run.duration_ns = seconds * SECOND_NS;
         let has_ended = recorder.flush_open(model, &run).unwrap();
         let read = iotrace_recording::read(&directory).unwrap();
         same_facts(&read.model, model);
@@ -369,12 +369,12 @@ fn the_part_of_an_interval_that_goes_on_is_replaced() {
 
 #[test]
 fn a_recording_is_read_while_its_newest_part_is_replaced() {
-    const FLUSHES: u64 = 60;
+    const FLUSH_COUNT: u64 = 60;
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().join("recording");
     let (mut model, mut run) = (Model::with_history(), sample::run());
     let mut recorder = Recorder::create(&directory, &run).unwrap();
-    run.duration_ns = 100_000 * SECOND;
+    run.duration_ns = 100_000 * SECOND_NS;
     let lines_of = |model: &Model| {
         let lines = model.lines().all();
         lines.map(|(_, counts)| counts.opens).sum::<u64>()
@@ -383,9 +383,9 @@ fn a_recording_is_read_while_its_newest_part_is_replaced() {
     assert!(recorder.flush_open(&mut model, &run).unwrap());
     let mut seen = lines_of(&model);
     let writer = std::thread::spawn(move || {
-        for flush in 0..FLUSHES {
+        for flush in 0..FLUSH_COUNT {
             sample::interval(&mut model, flush % 2 + 1, &Form::newest());
-            run.duration_ns += SECOND;
+            run.duration_ns += SECOND_NS;
             recorder.flush_open(&mut model, &run).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
         }

@@ -368,7 +368,7 @@ fn files_that_are_saved_one_right_after_the_other_have_no_pass_between_them() {
     assert!(found[0].is_exact);
 }
 
-/// Saves of two files that process 1 wrote, the second one so many milliseconds after the first, which took 100.
+/// A job whose process 1 writes two files for 100 ms each, with a pause of so many milliseconds between them.
 fn after_a_pause(names: [&str; 2], pause: u64) -> Job {
     let mut job = Job::new(60_000);
     for (name, from) in names.into_iter().zip([1_000, 1_100 + pause]) {
