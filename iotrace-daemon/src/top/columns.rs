@@ -122,6 +122,20 @@ impl Columns {
         Table::new(rows, self.0.iter().map(|(_, width)| *width))
     }
 
+    /// The names of the columns that phases have.
+    pub fn titles_of_phases(&self, state: &State) -> Row<'static> {
+        let none = IoTotals::default();
+        let row = self.row(|column, _| match column {
+            Column::Phase => Cell::from(title(state, column)),
+            Column::Name => Cell::from("(all processes)"),
+            _ => right(match number(state, &none, column) {
+                Some(_) => title(state, column),
+                None => String::new(),
+            }),
+        });
+        row.style(Style::new().add_modifier(Modifier::UNDERLINED))
+    }
+
     /// What was done in a phase.
     pub fn of_phase(&self, state: &State, phase: Phase, done: &IoTotals) -> Row<'static> {
         self.row(|column, _| match column {
@@ -154,25 +168,8 @@ impl Columns {
     /// The names of the columns, with a mark at the one that is sorted by.
     pub fn titles(&self, state: &State) -> Row<'static> {
         let (sorted, ascending) = state.sort();
-        let rate = if state.shows_totals { "" } else { "/s" };
         let row = self.row(|column, _| {
-            let title = match column {
-                Column::Pid => "PID".into(),
-                Column::User => "USER".into(),
-                Column::Cpu => "CPU%".into(),
-                Column::Phase => "PHASE".into(),
-                Column::Read => format!("READ{rate}"),
-                Column::Written => format!("WRITE{rate}"),
-                Column::Fetched => format!("FETCH{rate}"),
-                Column::Operations => format!("OPS{rate}"),
-                Column::Time => if state.shows_totals { "TIME" } else { "TIME%" }.into(),
-                Column::Latency => "P99".into(),
-                Column::Job => "JOB".into(),
-                Column::Name => match state.what {
-                    What::Processes => "COMMAND".into(),
-                    What::Files => "FILE".into(),
-                },
-            };
+            let title = title(state, column);
             let mark = match (column == sorted, ascending) {
                 (false, _) => "",
                 (true, true) => "▲",
@@ -190,6 +187,28 @@ impl Columns {
     fn row(&self, cell: impl Fn(Column, u16) -> Cell<'static>) -> Row<'static> {
         let cells = self.0.iter().map(|(column, width)| cell(*column, *width));
         Row::new(cells)
+    }
+}
+
+/// The name of a column.
+fn title(state: &State, column: Column) -> String {
+    let rate = if state.shows_totals { "" } else { "/s" };
+    match column {
+        Column::Pid => "PID".into(),
+        Column::User => "USER".into(),
+        Column::Cpu => "CPU%".into(),
+        Column::Phase => "PHASE".into(),
+        Column::Read => format!("READ{rate}"),
+        Column::Written => format!("WRITE{rate}"),
+        Column::Fetched => format!("FETCH{rate}"),
+        Column::Operations => format!("OPS{rate}"),
+        Column::Time => if state.shows_totals { "TIME" } else { "TIME%" }.into(),
+        Column::Latency => "P99".into(),
+        Column::Job => "JOB".into(),
+        Column::Name => match state.what {
+            What::Processes => "COMMAND".into(),
+            What::Files => "FILE".into(),
+        },
     }
 }
 
@@ -297,10 +316,16 @@ fn name(line: &Line, width: usize) -> String {
     if let Some(path) = &line.path {
         return shorten(path.as_bytes(), width);
     }
-    match line.depth.min(MAX_INDENTS) {
-        0 => line.about.command.clone(),
-        depth => format!("{}└ {}", "  ".repeat(depth - 1), line.about.command),
-    }
+    let indent = match line.depth.min(MAX_INDENTS) {
+        0 => String::new(),
+        depth => "  ".repeat(depth - 1) + "└ ",
+    };
+    let about = &line.about;
+    let command = match usize::from(width_of(&indent) + width_of(&about.command)) <= width {
+        true => &about.command,
+        false => &about.short_command,
+    };
+    indent + command
 }
 
 fn right(text: String) -> Cell<'static> {

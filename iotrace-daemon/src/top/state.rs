@@ -493,6 +493,7 @@ pub mod tests {
     pub fn named(command: &str) -> About {
         About {
             command: command.into(),
+            short_command: command.into(),
             ..About::default()
         }
     }

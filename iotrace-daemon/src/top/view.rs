@@ -30,7 +30,10 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
         Constraint::Length(1),
         Constraint::Length(u16::from(state.notice.is_some())),
         Constraint::Length(u16::from(!state.in_flight.is_empty())),
-        Constraint::Length(phases.len() as u16),
+        Constraint::Length(match phases.len() {
+            0 => 0,
+            phases => phases as u16 + 1,
+        }),
         Constraint::Length(1),
         Constraint::Min(2),
         Constraint::Length(1),
@@ -45,7 +48,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let summary = phases
         .iter()
         .map(|(phase, done)| columns.of_phase(state, *phase, done));
-    frame.render_widget(columns.table(summary), by_phase);
+    let summary = columns.table(summary);
+    frame.render_widget(summary.header(columns.titles_of_phases(state)), by_phase);
     frame.render_widget(Paragraph::new(history(state, width)), rates);
     draw_lines(frame, state, &lines, &columns, table);
     frame.render_widget(Paragraph::new(footer(state)), keys);
@@ -254,6 +258,13 @@ mod tests {
             .filter(|line| line.contains("training"))
             .count();
         assert_eq!(training, 1, "in the summary: {screen:#?}");
+        let titles: Vec<&str> = find(&screen, "(all processes)")
+            .split_whitespace()
+            .collect();
+        assert_eq!(
+            titles[..5],
+            ["PHASE", "READ/s", "WRITE/s", "OPS/s", "TIME%"]
+        );
         let line = find(&screen, "python3 train.py");
         assert!(
             line.contains("60 %") && line.contains("TTTCCCCCCC"),
@@ -376,6 +387,24 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_does_not_fit_has_file_names() {
+        let about = || About {
+            command: "/opt/conda/bin/python3 /home/ada/train.py --epochs 3".into(),
+            ..named("python3 train.py --epochs 3")
+        };
+        let mut state = State::new(false, String::new());
+        let done = [(Phase::Training, 1, 1)];
+        take(&mut state, second(vec![line(10, &done, about())]));
+        for (columns, shown) in [
+            (80, " python3 train.py"),
+            (160, "/python3 /home/ada/train.py"),
+        ] {
+            let screen = screen_of(&mut state, columns, 24);
+            find(&screen, shown);
+        }
+    }
+
+    #[test]
     fn a_tree_has_children_under_their_parents() {
         let child = |pid, ancestors: &[u32], ns| {
             let about = About {
@@ -469,7 +498,7 @@ mod tests {
             let before = screen_of(&mut state, columns, rows);
             let titles = before
                 .iter()
-                .position(|line| line.contains("TIME%"))
+                .position(|line| line.contains("COMMAND"))
                 .unwrap();
             for (title, expected) in [
                 ("PID", Column::Pid),
@@ -502,7 +531,7 @@ mod tests {
         let reversed: Vec<usize> = (0..24).filter(|y| is_reversed(*y)).collect();
         let titles = before
             .iter()
-            .position(|line| line.contains("TIME%"))
+            .position(|line| line.contains("COMMAND"))
             .unwrap();
         assert_eq!(reversed, [titles + 1, row + 1], "one line lower");
         let screen = screen(&mut state);
