@@ -49,6 +49,9 @@ const CORPUS: [(&str, &[&str]); 3] = [
         ],
     ),
 ];
+/// Series of a node with this many jobs, at most.
+const MAX_SERIES: usize = 2_500;
+const JOBS: usize = 8;
 /// Programs that are recorded at a time, at most.
 const MAX_RECORDERS: usize = 4;
 /// Phases that are compared; what a program needs to start begins before it is of its job.
@@ -140,6 +143,23 @@ fn differences(run: &Run, samples: &[Sample]) -> Vec<String> {
     differences
 }
 
+/// A node with the jobs that have the most series.
+fn has_few_series(runs: &[Run], samples: &[Sample]) {
+    let of_job = |run: &Run| {
+        let is_of = |sample: &&Sample| sample.label("unit") == run.job;
+        samples.iter().filter(is_of).count()
+    };
+    let mut of_jobs: Vec<usize> = runs.iter().map(of_job).collect();
+    let of_node = samples.len() - of_jobs.iter().sum::<usize>();
+    of_jobs.sort_unstable_by_key(|series| std::cmp::Reverse(*series));
+    let series = of_node + of_jobs[..JOBS].iter().sum::<usize>();
+    println!("{series} series, {of_node} of the node, {of_jobs:?} of jobs");
+    assert!(
+        series <= MAX_SERIES,
+        "{series} series, {of_node} of the node, {of_jobs:?} of jobs"
+    );
+}
+
 #[test]
 fn the_service_says_what_the_report_says() {
     let daemon = Daemon::start(&mut daemon::command());
@@ -175,6 +195,7 @@ fn the_service_says_what_the_report_says() {
             .flat_map(|run| differences(run, &samples))
             .collect();
         if differences.is_empty() {
+            has_few_series(&runs, &samples);
             return;
         }
         assert!(

@@ -110,6 +110,9 @@ fn are_as_timed(samples: &[Sample], labels: &[(&str, &str)], own: &[u64], shorte
             "{calls} in {bound} ns"
         );
     }
+    let longest = sum(samples, "iotrace_latency_longest_seconds", labels) * 1e9;
+    let range = shortest as f64..=*own.last().unwrap() as f64;
+    assert!(range.contains(&longest), "{longest} ns of {range:?}");
     let seconds = sum(samples, "iotrace_latency_seconds_sum", labels);
     let all = own.iter().sum::<u64>() as f64 / 1e9;
     let least = (shortest * own.len() as u64) as f64 / 1e9;
@@ -150,6 +153,12 @@ fn latencies_of_units_are_those_of_the_programs_own_clock() {
     let of = |mount, operation| [unit, ("mountpoint", mount), ("operation", operation)];
     let shortest = READ.as_nanos() as u64;
     are_as_timed(&samples, &of(files.source(), "read"), &reads, shortest);
+    let of_phase = sum(
+        &samples,
+        COUNT,
+        &[unit, ("phase", "training"), ("operation", "read")],
+    );
+    assert_eq!(of_phase as usize, reads.len(), "all are of the data");
     are_as_timed(&samples, &of(files.target.name(), "write"), &writes, 1);
     is_reported_as_timed(&report, files.source(), "read", &reads);
     is_reported_as_timed(&report, files.target.name(), "write", &writes);

@@ -100,7 +100,9 @@ fn totals() -> Totals {
         for (mount, class) in [(lustre, class::READ), (NO_MOUNT, class::METADATA)] {
             let mut buckets = LatencyBuckets::default();
             buckets.add(&took());
-            beside.latencies.insert((mount, class), buckets);
+            beside
+                .latencies
+                .insert((mount, Phase::Training, class), buckets);
         }
         let call = ("read".to_owned(), "/lustre".to_owned());
         beside.in_flight.insert(call, 90_000_000_000);

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_model::{Model, latencies::Histogram};
+use iotrace_model::{
+    Model,
+    latencies::{Histogram, Operations},
+};
+use iotrace_phases::phase::Phase;
 
 use super::{Intake, labels::mount};
 use crate::totals::{MountId, NO_MOUNT, Totals, UnitId};
@@ -10,7 +14,7 @@ use crate::totals::{MountId, NO_MOUNT, Totals, UnitId};
 impl Intake {
     /// Takes how long the operations of the interval took. There are none where nobody is told of it.
     pub(super) fn take_latencies(&mut self, model: &mut Model, totals: &mut Totals) {
-        let mut sums: BTreeMap<(UnitId, u32, u8), Histogram> = BTreeMap::new();
+        let mut sums: BTreeMap<(UnitId, Operations), Histogram> = BTreeMap::new();
         let latencies: Vec<_> = model.take_latencies().collect();
         for (process, of, done) in latencies {
             let unit = self.processes.unit_of(process, totals);
@@ -19,17 +23,17 @@ impl Intake {
                 .get(unit)
                 .is_some_and(|unit| self.latencies.has(unit))
             {
-                let key = (unit, of.device, of.class);
-                sums.entry(key).or_default().absorb(&done);
+                sums.entry((unit, of)).or_default().absorb(&done);
             }
             if let Some(jobs) = &mut self.jobs {
                 jobs.latencies(unit, process, of, done);
             }
         }
-        for ((unit, device, class), done) in sums {
-            let mount = mount_of(device, model, totals);
+        for ((unit, of), done) in sums {
+            let mount = mount_of(of.device, model, totals);
+            let key = (mount, Phase::from_code(of.phase), of.class.into());
             totals.set_beside(unit, |beside| {
-                let durations = beside.latencies.entry((mount, class.into()));
+                let durations = beside.latencies.entry(key);
                 durations.or_default().add(&done);
             });
         }

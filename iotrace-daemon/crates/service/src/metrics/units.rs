@@ -108,20 +108,25 @@ impl Out<'_> {
 
     /// Nothing where they are not kept.
     fn latencies(&mut self, totals: &Totals) -> fmt::Result {
-        let all = totals.beside().iter().flat_map(|(unit, beside)| {
-            let each = beside.latencies.iter();
-            each.map(move |((mount, class), durations)| (*unit, *mount, *class, durations))
-        });
+        let all = || {
+            totals.beside().iter().flat_map(|(unit, beside)| {
+                let each = beside.latencies.iter();
+                each.map(move |((mount, phase, class), durations)| {
+                    let mut labels = unit_labels(totals.units().get(*unit));
+                    labels.extend(mount_labels(totals, *mount));
+                    labels.push(label("phase", phase_name(*phase)));
+                    labels.push(label("operation", class::NAMES[*class]));
+                    (labels, durations)
+                })
+            })
+        };
         let mut metric = self.0.encode_descriptor(
             "iotrace_latency",
             "Time of operations of units that the configuration names; the sum is an estimate.",
             Some(&Unit::Seconds),
             MetricType::Histogram,
         )?;
-        for (unit, mount, class, durations) in all {
-            let mut labels = unit_labels(totals.units().get(unit));
-            labels.extend(mount_labels(totals, mount));
-            labels.push(label("operation", class::NAMES[class]));
+        for (labels, durations) in all() {
             let buckets = durations.buckets();
             let buckets: Vec<(f64, u64)> = buckets
                 .map(|(bound, calls)| (bound.map_or(f64::MAX, seconds), calls))
@@ -135,7 +140,9 @@ impl Out<'_> {
                     None,
                 )?;
         }
-        Ok(())
+        let help = "The longest operation so far of units that the configuration names.";
+        let rows = all().map(|(labels, durations)| (labels, seconds(durations.longest())));
+        self.gauges("iotrace_latency_longest", Some(&Unit::Seconds), help, rows)
     }
 
     pub fn saves(&mut self, state: &State) -> fmt::Result {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iotrace_phases::phase::Phase;
+
 use super::{
     latencies::{self, LatencyBuckets},
     mounts::MountId,
@@ -27,8 +29,9 @@ pub struct Beside {
     pub waits: BTreeMap<(&'static str, &'static str), u64>,
     /// For how long these threads ran or waited, nanoseconds; `None` where that is not kept.
     pub main_threads: Option<u64>,
-    /// How long operations took, by the mount of their files and class ([`iotrace_common::op::class`]).
-    pub latencies: BTreeMap<(MountId, usize), LatencyBuckets>,
+    /// How long operations took, by the mount of their files, the phase that the files had by then, and class
+    /// ([`iotrace_common::op::class`]).
+    pub latencies: BTreeMap<(MountId, Phase, usize), LatencyBuckets>,
 }
 
 impl Beside {

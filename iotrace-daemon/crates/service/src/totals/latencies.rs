@@ -10,8 +10,8 @@ const FIRST_POWER: u32 = 13;
 const LAST_POWER: u32 = 33;
 /// Bounds of the buckets; the last bucket has none.
 const BOUNDS: usize = (LAST_POWER - FIRST_POWER + 1) as usize;
-/// Series of one histogram: its buckets, its sum and its count.
-pub(super) const SERIES: usize = BOUNDS + 3;
+/// Series of one histogram: its buckets, its sum, its count, and the longest operation.
+pub(super) const SERIES: usize = BOUNDS + 4;
 
 /// Operations by how long they took. Every bound is also one of the kernel's finer buckets, so each operation is counted where
 /// it belongs.
@@ -20,11 +20,14 @@ pub struct LatencyBuckets {
     calls: [u64; BOUNDS + 1],
     /// Of all of them, nanoseconds: [`Histogram::time`].
     ns: u64,
+    /// The longest operation, nanoseconds.
+    longest: u64,
 }
 
 impl LatencyBuckets {
     pub fn add(&mut self, done: &Histogram) {
         saturating_add(&mut self.ns, done.time());
+        self.longest = self.longest.max(done.longest());
         for (longest, calls) in done.buckets() {
             let bucket = longest.map(|ns| (ns + 1).max(1 << FIRST_POWER).next_power_of_two());
             let bucket = bucket.map(|bound| (bound.ilog2() - FIRST_POWER) as usize);
@@ -41,6 +44,11 @@ impl LatencyBuckets {
     /// Time of all operations, nanoseconds.
     pub fn ns(&self) -> u64 {
         self.ns
+    }
+
+    /// Time of the longest operation, nanoseconds.
+    pub fn longest(&self) -> u64 {
+        self.longest
     }
 
     /// Bound of each bucket, nanoseconds, `None` for the last; and the operations that took less, and not less than the bound
@@ -78,5 +86,6 @@ mod tests {
             begin = end;
         }
         assert_eq!(durations.count(), times.len() as u64);
+        assert_eq!(durations.longest(), 1 << 40);
     }
 }

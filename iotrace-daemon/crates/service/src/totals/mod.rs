@@ -357,12 +357,12 @@ impl Totals {
             let before = beside.series();
             beside
                 .latencies
-                .retain(|(mount, _), _| !gone.contains(mount));
+                .retain(|(mount, ..), _| !gone.contains(mount));
             self.series -= before - beside.series();
         }
         let of_cells = self.cells.keys().map(|key| key.mount);
         let timed = self.beside.values().flat_map(|of| of.latencies.keys());
-        let used: HashSet<MountId> = of_cells.chain(timed.map(|(mount, _)| *mount)).collect();
+        let used: HashSet<MountId> = of_cells.chain(timed.map(|(mount, ..)| *mount)).collect();
         self.mounts.retain(|mount| used.contains(&mount));
     }
 
