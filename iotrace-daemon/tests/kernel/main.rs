@@ -8,6 +8,7 @@ mod checkpoints;
 mod corpus;
 mod darshan;
 mod disk;
+mod documented;
 mod exact;
 mod experiments;
 mod findings;

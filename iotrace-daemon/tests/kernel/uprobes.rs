@@ -18,7 +18,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 /// The marker's library, as its users build it.
-fn marker(directory: &Path) -> PathBuf {
+pub fn marker(directory: &Path) -> PathBuf {
     let library = directory.join("libiotrace-marker.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/marker/iotrace.c");
     let status = Command::new(tool("cc"))
