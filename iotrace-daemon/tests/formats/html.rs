@@ -601,7 +601,7 @@ fn a_hostile_name_is_text_and_nothing_else() {
 }
 
 /// A run of the future, whose model is made here.
-fn run() -> Run {
+pub fn run() -> Run {
     Run {
         target: Target::Command(vec!["python3".into(), "train.py".into()]),
         start_unix_ns: 1_763_682_780_123_456_789,
