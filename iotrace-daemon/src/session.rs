@@ -26,7 +26,7 @@ use iotrace_model::{
     About, Model,
     run::{RAW, Run, Target, TimelineRun},
 };
-use iotrace_recording::{self, Directory, Recorder, memory::disk};
+use iotrace_recording::{self, Directory, Node, Recorder, memory::disk};
 use iotrace_report::Report;
 use iotrace_tracer::in_flight::{self, Earlier};
 
@@ -250,7 +250,14 @@ impl Session {
             thresholds,
         } = &self.sorting;
         let mut report = Report::with(&self.model, &self.run, classifier, thresholds);
+        // What could not be written to the end is not read back.
+        let nodes = [Node {
+            directory: self.directory.clone(),
+            run: self.run.clone(),
+            complete: is_complete,
+        }];
         if is_complete {
+            report = report.of_nodes(&nodes);
             quote(&mut report, std::slice::from_ref(&self.directory));
         }
         let (format, extent) = (self.args.format(), self.args.text.extent());

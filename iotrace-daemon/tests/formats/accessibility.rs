@@ -101,6 +101,7 @@ fn reports_are_accessible() {
     for name in [
         "training",
         "waits",
+        "operations",
         "epochs",
         "small-reads",
         "ranks-2",

@@ -126,6 +126,11 @@ fn it_shows_the_numbers_of_the_json_report() {
     assert_eq!(cards["time"], duration(inside(totals)));
     let verdict = page.text("#summary .verdict");
     assert_eq!(verdict, text(&report["verdict"], "text"));
+    let cpu = report["processes"].as_array().expect("processes").iter();
+    let cpu = cpu.map(|process| process["cpu_seconds"].as_f64().expect("a time"));
+    assert_eq!(cards["cpu"], duration(cpu.sum()));
+    let legend = page.text("#summary .legend");
+    assert!(legend.contains("CPU, in no call on a file"), "{legend}");
     let share = "document.querySelector('[data-chart=run]').getBoundingClientRect().width";
     let parts = "[...document.querySelectorAll('[data-chart=run] .part')].reduce((all, part) => all + part.getBoundingClientRect().width, 0)";
     let filled = page
@@ -601,7 +606,7 @@ fn a_hostile_name_is_text_and_nothing_else() {
 }
 
 /// A run of the future, whose model is made here.
-fn run() -> Run {
+pub fn run() -> Run {
     Run {
         target: Target::Command(vec!["python3".into(), "train.py".into()]),
         start_unix_ns: 1_763_682_780_123_456_789,
@@ -830,6 +835,25 @@ fn paper_has_no_buttons_and_says_what_is_left_out() {
         pdf["data"].as_str().expect("a PDF").starts_with("JVBERi"),
         "not a PDF"
     );
+    no_faults(&mut page);
+}
+
+#[test]
+fn all_processes_are_no_one_job_and_cpu_time_may_not_be_known() {
+    let (_keep, dir) = directory();
+    let file = dir.join("page.html");
+    let run = Run {
+        target: Target::All(true),
+        duration_ns: SECOND,
+        ..run()
+    };
+    let mut out = fs::File::create(&file).expect("a page");
+    html(&Report::new(&Model::with_history(), &run), true, &mut out).expect("the page");
+    let mut page = Page::open(&file);
+    let verdict = page.text("#summary .verdict");
+    assert!(verdict.ends_with('.'), "{verdict}");
+    let cards = page.eval("document.querySelectorAll('#summary [data-key=cpu]').length");
+    assert_eq!(cards, 0);
     no_faults(&mut page);
 }
 

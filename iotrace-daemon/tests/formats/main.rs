@@ -15,6 +15,7 @@ mod golden;
 mod html;
 mod html_epochs;
 mod html_tools;
+mod html_trace;
 mod lines;
 mod mcp;
 mod predictions;

@@ -5,19 +5,21 @@ use serde::Serialize;
 use super::{
     columns::Head,
     files::{Directories, Files, Folded, Listed, Use},
+    operations::Operations,
     over_time::{Heat, Series},
     tables::PageSection,
 };
 use crate::{
     Report,
-    json::Summary,
+    json::{Summary, entries::seconds},
     sections::{
         page_sections,
         processes::Processes,
         waits::{Lane, lanes},
     },
+    text::escape,
 };
-use iotrace_model::counters::shown::COLUMNS;
+use iotrace_model::counters::{saturating_add, shown::COLUMNS};
 
 /// Phases in the order of the charts, and what has none: calls by path that opened no file, and overflow.
 pub const PHASES: [&str; 6] = [
@@ -38,6 +40,10 @@ pub struct Data<'a> {
     /// None where no interval has anything.
     series: Option<Series>,
     heat: Heat,
+    cpu: Option<Cpu>,
+    /// The operation trace, if the recording has one; or why it cannot be read.
+    operations: Option<Operations>,
+    operations_error: Option<String>,
     waits: Vec<Lane>,
     /// Columns of counters, which tables have if some row has the counter.
     columns: Vec<Head>,
@@ -55,17 +61,54 @@ pub struct Data<'a> {
     rules: Vec<&'a str>,
 }
 
+/// CPU time of all processes; only where it is known on every node.
+#[derive(Serialize)]
+struct Cpu {
+    seconds: f64,
+    /// How long, at least, some thread was on a CPU and in no call.
+    computing_seconds_at_least: f64,
+}
+
+impl Cpu {
+    fn new(report: &Report<'_>) -> Option<Self> {
+        let computing = report.model.computing();
+        let nodes = computing.nodes();
+        if nodes == 0 || (nodes as usize) < report.nodes.len() {
+            return None;
+        }
+        let mut by_node = vec![0; nodes as usize];
+        for computed in computing.history() {
+            if let Some(sum) = by_node.get_mut(computed.node as usize) {
+                saturating_add(sum, computed.at_least_ns);
+            }
+        }
+        let least = by_node.into_iter().max().unwrap_or(0);
+        let cpu = computing.of_processes(report.process_order.iter().copied())?;
+        Some(Self {
+            seconds: seconds(cpu),
+            computing_seconds_at_least: seconds(least.min(report.run.duration_ns)),
+        })
+    }
+}
+
 impl<'a> Data<'a> {
     pub fn new(report: &'a Report<'a>, complete: bool) -> Self {
         let (processes, places) = Processes::new(report);
         let (series, heat) = Series::new(report.run, &report.analysis().series.slices, &places);
         let listed = Listed::new(report);
+        let (operations, operations_error) = match Operations::read(report, &listed.places) {
+            Ok(operations) => (operations, None),
+            Err(error) => (None, Some(escape(error.to_string().as_bytes()))),
+        };
         Self {
             complete,
             report: Summary(report),
             phases: PHASES,
             series,
             heat,
+            cpu: Cpu::new(report),
+            operations,
+            operations_error,
             waits: lanes(report),
             columns: COLUMNS.iter().map(Head::from).collect(),
             folded_processes: report.process_order.len() - processes.len(),

@@ -2,7 +2,10 @@
 //!
 //! Directories have the sums of the files right in them, of those that are not listed too. The page adds them up the tree.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
 use serde::Serialize;
 
@@ -27,6 +30,8 @@ pub struct Listed {
     pub directories: Directories,
     pub folded: Folded,
     pub uses: Vec<Use>,
+    /// Place in the list of each of its files, by index.
+    pub places: HashMap<u32, u32>,
 }
 
 /// By column, in order of the paths.
@@ -100,6 +105,7 @@ impl Listed {
         rows.sort_unstable_by_key(|row| (path(row.file), row.file));
         let mut files = Files::default();
         let mut uses: BTreeMap<Phases, u32> = BTreeMap::new();
+        let places = rows.iter().map(|row| row.file).zip(0..).collect();
         for row in rows {
             let next = uses.len() as u32;
             let used = *uses.entry(row.phases).or_insert(next);
@@ -111,6 +117,7 @@ impl Listed {
             files,
             directories: tree.directories,
             folded,
+            places,
             uses: named
                 .into_iter()
                 .map(|(phases, _)| Use::new(phases))

@@ -8,6 +8,8 @@ pub mod columns;
 pub mod comparison;
 mod data;
 mod files;
+mod lanes;
+mod operations;
 mod over_time;
 mod tables;
 
@@ -35,12 +37,13 @@ macro_rules! embedded {
 const STYLES: [&[u8]; 2] = [embedded!("uPlot.min.css"), embedded!("style.css")];
 
 /// In the order of their dependencies.
-const SCRIPTS: [&[u8]; 11] = [
+const SCRIPTS: [&[u8]; 12] = [
     embedded!("uPlot.iife.min.js"),
     embedded!("format.js"),
     embedded!("dom.js"),
     embedded!("timeline.js"),
     embedded!("heatmap.js"),
+    embedded!("operations.js"),
     embedded!("sections.js"),
     embedded!("tree.js"),
     embedded!("treemap.js"),

@@ -98,6 +98,15 @@ const dom = (() => {
     return el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), ...children);
   }
 
+  /** A text as far as it has room on a canvas; of a path, its end. */
+  function fitted(context, text, room, isPath = false) {
+    if (context.measureText(text).width <= room) return text;
+    const part = (length) => (isPath ? `…${text.slice(text.length - length)}` : `${text.slice(0, length)}…`);
+    let length = text.length - 1;
+    while (length > 1 && context.measureText(part(length)).width > room) length -= 1;
+    return part(length);
+  }
+
   const probe = el("span", { class: "hidden", "aria-hidden": "true" });
 
   /** The colour that a custom property has in the theme of now. */
@@ -107,5 +116,5 @@ const dom = (() => {
     return getComputedStyle(probe).color;
   }
 
-  return { el, table, takeaway, csv, bar, pieces, choice, section, color };
+  return { el, table, takeaway, csv, bar, pieces, choice, section, fitted, color };
 })();

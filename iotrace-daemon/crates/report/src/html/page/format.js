@@ -60,6 +60,15 @@ const format = (() => {
     return `${count(Math.floor(whole / 3600))} h ${two(Math.floor(whole / 60) % 60)} m`;
   }
 
+  /** Moments that are near each other, from seconds: with as many digits as it takes to tell them apart. */
+  function moments(list) {
+    const texts = list.map(duration);
+    if (new Set(texts).size === texts.length) return texts;
+    const near = Math.min(...list.slice(1).map((moment, i) => moment - list[i]).filter((gap) => gap > 0));
+    const digits = Math.min(Math.max(Math.ceil(-Math.log10(near)), 0), 9);
+    return list.map((moment) => `${moment.toFixed(digits)} s`);
+  }
+
   /** A share of a whole: `12 %`, `<1 %`. */
   function share(part, whole) {
     if (!whole || part == null) return NONE;
@@ -107,5 +116,5 @@ const format = (() => {
       .map((one) => ({ title: one.title, key: one.column, show: formats[one.format] }));
   }
 
-  return { NONE, count, shortCount, bytes, rate, duration, share, visible, words, byKey, counters };
+  return { NONE, count, shortCount, bytes, rate, duration, moments, share, visible, words, byKey, counters };
 })();

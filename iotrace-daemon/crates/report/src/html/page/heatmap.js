@@ -38,6 +38,7 @@ const heatmap = (() => {
       }
       const place = new Map(kept.map((process, index) => [process, index]));
       heat.process.forEach((process, i) => {
+        if (!heat[measure][i]) return; // such a process may have no row
         const row = rows[place.get(process) ?? rows.length - 1];
         const [start, end] = [series.start[heat.bin[i]], series.end[heat.bin[i]]];
         const [from, to] = [(start / length) * COLUMNS, Math.max((end / length) * COLUMNS, (start / length) * COLUMNS + 1e-9)];
@@ -87,7 +88,7 @@ const heatmap = (() => {
         });
         context.globalAlpha = 1;
         context.fillStyle = text;
-        context.fillText(fitted(context, row.name, labels - 10), 0, top + ROW_HEIGHT / 2);
+        context.fillText(dom.fitted(context, row.name, labels - 10), 0, top + ROW_HEIGHT / 2);
       });
       context.fillStyle = soft;
       for (let tick = 0; tick <= 4; tick += 1) {
@@ -101,13 +102,6 @@ const heatmap = (() => {
         context.strokeRect(labels + at.column * width, at.row * ROW_HEIGHT + 1, Math.max(width, 3), ROW_HEIGHT - 2);
       }
       scale.replaceChildren(`0 to ${MEASURES[measure].show(peak)} per ${format.duration(length / COLUMNS)}; the shade grows with the square root`);
-    }
-
-    function fitted(context, text, room) {
-      if (context.measureText(text).width <= room) return text;
-      let length = text.length;
-      while (length > 1 && context.measureText(`${text.slice(0, length)}…`).width > room) length -= 1;
-      return `${text.slice(0, length)}…`;
     }
 
     function point(row, column) {

@@ -54,6 +54,16 @@
     return section("heat", "Processes over time", map.controls, map.place, map.readout);
   }
 
+  function trace() {
+    if (data.operations_error) {
+      return section("operations", "Operations", el("p", { class: "warning" }, `The operation trace cannot be read: ${data.operations_error}`));
+    }
+    if (!data.operations) return null;
+    const made = operations.build(data);
+    drawn.push({ draw: made.draw, resize: made.resize });
+    return section("operations", "Operations", ...made.parts);
+  }
+
   const table = files.build(data);
   const showFiles = (path) => {
     table.find(path);
@@ -85,6 +95,7 @@
     section("timeline", "Timeline", chosen, ...overTime()),
     sections.findings(report, choose),
     sections.waits(data),
+    trace(),
     sections.phases(data),
     sections.storage(data),
     sections.checkpoints(report),

@@ -19,32 +19,41 @@ const sections = (() => {
   const parts = { training: "training reads", checkpoint: "checkpoints", restore: "model loads", startup: "startup", other: "other files" };
 
   /** The verdict, and what the time of the run went into; hatched is what may or may not be. */
-  function verdict(report) {
+  function verdict({ report, cpu }) {
     const { verdict, duration_seconds: whole } = report;
     const good = { "not-io-bound": "good", unclear: "plain", "not-one-job": "plain", "part-of-files": "plain" };
-    const line = el("p", { class: `verdict ${good[verdict.code] ?? "bad"}`, "data-code": verdict.code }, visible(verdict.text));
+    const line = el("p", { class: `verdict ${good[verdict.code] ?? "bad"}`, "data-code": verdict.code }, visible(verdict.text.replace(/:$/, ".")));
     if (!(whole > 0) || verdict.code === "not-one-job") return [line];
     const rows = Object.entries(parts).map(([phase, title]) => {
       const sum = report.phases[phase] ?? {};
-      return { title, color: color(phase), least: sum.merged_seconds_at_least ?? 0, most: sum.merged_seconds ?? 0 };
+      const most = sum.merged_seconds ?? 0;
+      return { title, color: color(phase), least: sum.merged_seconds_at_least ?? 0, most, drawn: most };
     }).filter((row) => row.most > 0);
     const elsewhere = verdict.file_io_seconds_at_most - rows.reduce((sum, row) => sum + row.most, 0);
-    if (elsewhere > 0) rows.push({ title: "look-ups and page faults", color: "var(--phase-by_name)", least: 0, most: elsewhere });
-    const rest = whole - verdict.file_io_seconds_at_most;
-    rows.push({ title: "everything else", color: "var(--grid)", least: rest, most: rest });
-    const all = Math.max(whole, rows.reduce((sum, row) => sum + row.most, 0));
+    if (elsewhere > 0) rows.push({ title: "look-ups and page faults", color: "var(--phase-by_name)", least: 0, most: elsewhere, drawn: elsewhere });
+    rows.push(...outside(whole - verdict.file_io_seconds_at_most, whole - verdict.file_io_seconds_at_least, verdict.file_io_seconds_at_most, cpu));
+    const all = Math.max(whole, rows.reduce((sum, row) => sum + row.drawn, 0));
     const piece = (row, seconds, kind) => seconds > 0 && el("span",
       { class: kind, width: `${((100 * seconds) / all).toFixed(3)}%`, color: row.color, title: row.title });
     const percent = (seconds) => share(seconds, whole).replace(/ %$/, "");
     const text = ({ least, most }) => (percent(least) === percent(most) ? share(most, whole) : `${percent(least)} to ${share(most, whole)}`);
     return [line,
       el("div", { class: "strip", "data-chart": "run", "aria-hidden": "true" },
-        rows.flatMap((row) => [piece(row, row.least, "part"), piece(row, row.most - row.least, "part maybe")])),
+        rows.flatMap((row) => [piece(row, row.least, "part"), piece(row, row.drawn - row.least, "part maybe")])),
       el("ul", { class: "legend run" }, rows.map((row) => el("li", { class: "phase", color: row.color }, `${row.title} ${text(row)}`)))];
   }
 
+  /** The rest of the run, which lasted for `least` to `most` seconds: on a CPU, and not. Some thread was in no call for so long at
+    * least, and a part of that at most was in calls of others; all threads together were on CPUs for the whole CPU time at most. */
+  function outside(least, most, inCalls, cpu) {
+    const sure = Math.min(Math.max((cpu?.computing_seconds_at_least ?? 0) - inCalls, 0), least);
+    const used = Math.min(cpu?.seconds ?? 0, least);
+    const other = { title: "everything else", color: "var(--grid)", least: least - used, most: most - sure, drawn: least - used };
+    return used > 0 ? [{ title: "CPU, in no call on a file", color: "var(--cpu)", least: sure, most: Math.min(cpu.seconds, most), drawn: used }, other] : [other];
+  }
+
   function summary(data) {
-    const { report } = data;
+    const { report, cpu } = data;
     const { totals } = report;
     const about = [visible(report.host), `started ${visible(report.start_time)}`, `kernel ${visible(report.kernel)}`];
     if (report.exit_code !== null && report.exit_code !== undefined) about.push(`exit code ${report.exit_code}`);
@@ -54,13 +63,14 @@ const sections = (() => {
     return [
       el("h1", { id: "summary-title", class: "command" }, el("code", {}, target(report))),
       el("p", { class: "about" }, about.join(" · ")),
-      ...verdict(report),
+      ...verdict(data),
       report.selection ? el("p", { class: "warning", id: "selection" }, visible(report.selection.text)) : null,
       el("dl", { class: "cards" },
         card("duration", duration(report.duration_seconds), "Run"),
         card("bytes_read", bytes(totals.bytes_read), "Read", `${count(totals.reads)} reads`),
         card("bytes_written", bytes(totals.bytes_written), "Written", `${count(totals.writes)} writes`),
         card("time", duration(inside(totals)), "Inside I/O calls", "summed over all threads"),
+        cpu ? card("cpu", duration(cpu.seconds), "CPU time", `of all processes; ${(cpu.seconds / report.duration_seconds).toFixed(2)} CPUs on average`) : null,
         card("files", count(totals.files), "Files", files),
         card("processes", count(totals.processes), "Processes"),
         card("failures", count(totals.failures ?? 0), "Failed calls")),

@@ -91,7 +91,7 @@ const timeline = (() => {
           };
         })],
         axes: [
-          { ...axis, values: (_, splits) => splits.map(format.duration), space: 80, size: 28 },
+          { ...axis, values: (_, splits) => format.moments(splits), space: 80, size: 28 },
           { ...axis, values: (_, splits) => splits.map(show), size: 92, incrs: KINDS[kind].incrs },
         ],
         hooks: {
@@ -147,8 +147,33 @@ const timeline = (() => {
     const kinds = Object.entries(KINDS).map(([value, { title }]) => [value, title]);
     const controls = el("div", { class: "controls" },
       dom.choice("What the timeline shows", kinds, kind, (value) => ((kind = value), draw())),
-      el("div", { class: "legend", role: "group", "aria-label": "Phases shown" }, toggles));
+      el("div", { class: "legend", role: "group", "aria-label": "Phases shown" }, toggles), zooming(() => plots[0]).buttons);
     return { controls, place, readout, draw, only, resize: () => plots.forEach((plot) => plot.setSize({ width: Math.max(place.clientWidth, 280), height: HEIGHT })) };
+  }
+
+  /** Zooms all charts over time alike, with buttons for it. `chart()` is one of them, if there is one; `around(min, max)` is the moment
+    * that stays in the middle. */
+  function zooming(chart, around = (min, max) => (min + max) / 2) {
+    function to(min, max) {
+      const times = chart()?.data[0];
+      if (!times) return;
+      const room = Math.min(max - min, times.at(-1) - times[0]);
+      const start = Math.min(Math.max(min, times[0]), times.at(-1) - room);
+      for (const one of uPlot.sync("time").plots) one.setScale("x", { min: start, max: start + room });
+    }
+
+    function by(factor) {
+      if (!chart()) return;
+      const { min, max } = chart().scales.x;
+      const half = Math.max(((max - min) * factor) / 2, 1e-7);
+      to(around(min, max) - half, around(min, max) + half);
+    }
+
+    const whole = () => to(-Infinity, Infinity);
+    const button = (text, label, act) => el("button", { type: "button", "aria-label": label, onclick: act }, text);
+    const buttons = el("div", { class: "choice", role: "group", "aria-label": "Zoom" },
+      button("−", "Zoom out", () => by(2)), button("+", "Zoom in", () => by(0.5)), button("Whole run", "Whole run", whole));
+    return { to, by, whole, buttons };
   }
 
   /** Every other epoch has another ground. */
@@ -209,5 +234,5 @@ const timeline = (() => {
     context.fillText(text, left + 4, u.bbox.top + 3);
   }
 
-  return { build };
+  return { build, zooming };
 })();
