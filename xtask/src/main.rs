@@ -17,6 +17,7 @@ mod cmd;
 mod demo;
 mod dist;
 mod experiments;
+mod frameworks;
 mod fuzz;
 mod lint;
 mod page;
@@ -90,6 +91,8 @@ enum Task {
         #[command(subcommand)]
         demo: demo::Demo,
     },
+    /// Train by each framework that the Python package has a callback for, and compare the ranges with what was done.
+    Frameworks,
     /// Run the tests that trace on other kernels, in virtual machines.
     Vm(vm::Options),
     /// Feed hostile input to what iotrace parses: recordings, rules, configuration, requests, kernel events.
@@ -131,6 +134,7 @@ fn run(task: Task) -> Result<()> {
         Task::Experiments(options) => experiments::task(&options),
         Task::Bench { bench } => bench::task(&bench),
         Task::Demo { demo } => demo::task(&demo),
+        Task::Frameworks => frameworks::task(),
         Task::Vm(options) => vm::task(&options),
         Task::Dist(options) => dist::task(&options),
         Task::Fuzz(options) => fuzz::task(&options),

@@ -14,6 +14,7 @@ file, or the one that the loader finds. Without it the marks do nothing.
 import contextlib
 import ctypes
 import os
+import threading
 
 _NAME = "libiotrace-marker.so"
 
@@ -33,14 +34,38 @@ def _load():
 _library = _load()
 
 
-def push(name):
-    """Begins a range of this thread."""
+class _Thread(threading.local):
+    def __init__(self):
+        self.ranges = []  # that are open, from the outside in: an object for each
+
+
+_thread = _Thread()
+
+
+def _begin(name):
+    """Begins a range of this thread, and returns the object for `_end`."""
+    place = object()
+    _thread.ranges.append(place)
     if _library:
         _library.iotrace_range_push(name.encode())
+    return place
+
+
+def _end(place):
+    """Ends a range of this thread, and those within it that are still open; nothing if it has ended."""
+    while place in _thread.ranges:
+        pop()
+
+
+def push(name):
+    """Begins a range of this thread."""
+    _begin(name)
 
 
 def pop():
     """Ends the innermost range of this thread."""
+    if _thread.ranges:
+        _thread.ranges.pop()
     if _library:
         _library.iotrace_range_pop()
 
@@ -53,9 +78,9 @@ def mark(name):
 
 @contextlib.contextmanager
 def range(name):
-    """A range for a `with` block."""
-    push(name)
+    """A range for a `with` block. Ranges that began within it end with it: an exception may have left them open."""
+    place = _begin(name)
     try:
         yield
     finally:
-        pop()
+        _end(place)

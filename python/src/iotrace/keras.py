@@ -1,6 +1,6 @@
 """A callback for Keras: `model.fit(..., callbacks=[iotrace.keras.Marks()])`.
 
-Keras calls no callback for a save: the report has saves among its checkpoints.
+Keras calls no callback for a save: the report has saves among its checkpoints. Nor does it if a training fails (see README.md).
 """
 
 try:

@@ -1,4 +1,7 @@
-"""A callback for PyTorch Lightning: `Trainer(callbacks=[iotrace.lightning.Marks()])`."""
+"""A callback for PyTorch Lightning: `Trainer(callbacks=[iotrace.lightning.Marks()])`.
+
+Lightning calls no callback for a save of weights alone (`save_weights_only`).
+"""
 
 try:
     from lightning.pytorch.callbacks import Callback
@@ -28,7 +31,9 @@ class Marks(Callback):
         self._loop.end("step")
 
     def on_validation_start(self, trainer, pl_module):
-        self._loop.begin("validation")
+        # Before it trains, Lightning tries a few batches.
+        if not trainer.sanity_checking:
+            self._loop.begin("validation")
 
     def on_validation_end(self, trainer, pl_module):
         self._loop.end("validation")

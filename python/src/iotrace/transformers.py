@@ -1,4 +1,7 @@
-"""A callback for Hugging Face's Trainer: `Trainer(callbacks=[iotrace.transformers.Marks()])`."""
+"""A callback for Hugging Face's Trainer: `Trainer(callbacks=[iotrace.transformers.Marks()])`.
+
+The Trainer calls no callback if a training fails (see README.md).
+"""
 
 from transformers import TrainerCallback
 

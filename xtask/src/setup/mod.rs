@@ -16,6 +16,8 @@ mod table;
 use anyhow::{Result, bail};
 
 use detect::Found;
+pub use python::interpreter;
+pub use table::FRAMEWORK_PACKAGES;
 use table::{TOOLS, Tool};
 
 /// What a tool is needed for.
@@ -39,6 +41,8 @@ pub enum Purpose {
     Demo,
     Pytorch,
     Keras,
+    /// Nor these, with CUDA in them.
+    Frameworks,
     /// For pictures of the documentation.
     Samples,
     /// To compare with, and nothing fails without them.

@@ -32,12 +32,17 @@ pub fn install(name: &str, packages: &[&str]) -> Result<()> {
     };
     // Debian's Python comes without the module.
     make().or_else(|_| apt::install(&["python3-venv"]).and_then(|()| make()))?;
-    let mut install = cmd::command(directory.join("bin/python"));
+    let mut install = cmd::command(interpreter(name)?);
     install.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:"]);
     install.args(["--no-binary", SOURCE_ONLY]);
     cmd::run(install.args(packages)).context("the Python package index did not give it")?;
     fs::write(directory.join(DONE), packages.join("\n"))
         .context("cannot write down what was installed")
+}
+
+/// The environment's interpreter.
+pub fn interpreter(name: &str) -> Result<PathBuf> {
+    Ok(directory(name)?.join("bin/python"))
 }
 
 fn directory(name: &str) -> Result<PathBuf> {

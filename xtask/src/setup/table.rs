@@ -1,8 +1,8 @@
 //! What the tasks need: one row for each tool.
 
 use super::Purpose::{
-    self, Archive, Arm64, Build, Demo, Dist, Fast, Fuzz, Keras, Lint, Pytorch, Samples, Test,
-    Tracers, Vm,
+    self, Archive, Arm64, Build, Demo, Dist, Fast, Frameworks, Fuzz, Keras, Lint, Pytorch, Samples,
+    Test, Tracers, Vm,
 };
 
 /// A tool: what it is, why it is needed, and for which tasks.
@@ -290,6 +290,11 @@ pub const TOOLS: &[Tool] = &[
         &[Keras, Pytorch],
     ),
     tool(
+        FRAMEWORKS,
+        "trains with the Python package's callbacks",
+        &[Frameworks],
+    ),
+    tool(
         command("bpftrace", "bpftrace"),
         "is what iotrace's cost is compared with",
         &[Tracers],
@@ -377,6 +382,20 @@ const WHEEL: Kind = Kind::PythonEnvironment {
     name: "wheel",
     packages: &["setuptools==84.2.1"],
 };
+
+const FRAMEWORKS: Kind = Kind::PythonEnvironment {
+    name: "frameworks",
+    packages: FRAMEWORK_PACKAGES,
+};
+
+/// What the Python package has callbacks for. Keras runs on PyTorch.
+pub const FRAMEWORK_PACKAGES: &[&str] = &[
+    "lightning==2.6.6",
+    "transformers==5.24.0",
+    "keras==3.15.1",
+    "torch==2.15.0",
+    "accelerate==1.15.0",
+];
 
 /// With the API's schemas of Kubernetes 1.25 to 1.37, and the Prometheus operator's own kinds.
 const KUBERNETES_VALIDATE: Kind = Kind::PythonEnvironment {
