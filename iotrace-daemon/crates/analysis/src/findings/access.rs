@@ -27,8 +27,8 @@ const PHASES: [Phase; 6] = [
 const TINY_BYTES: u64 = 10 << 10;
 /// Bytes written for each sync below which syncs are frequent.
 const FEW_BYTES_PER_SYNC: u64 = 1 << 20;
-/// Calls after an open that take a small file as a whole: a header and the rest.
-const CALLS_OF_A_SMALL_FILE: u64 = 2;
+/// Calls after an open that larger ones cannot replace: a header and the rest of a small file, or of what is needed of a large one.
+const FEW_CALLS_OF_AN_OPEN: u64 = 2;
 
 /// Reads, and writes, of at most 10 KiB that are most of their phase.
 pub fn tiny(data: &Data<'_>, facts: &Facts) -> Vec<Finding> {
@@ -51,9 +51,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
     let (mut tiny, mut all, mut ns) = (0, 0, 0);
     for fact in facts.of(phase) {
         let (few, many) = calls_of(fact);
-        // A small file cannot be read or written by larger calls.
-        let is_small = data.uses.sizes[fact.file as usize] <= TINY_BYTES;
-        if is_small && few <= fact.opens * CALLS_OF_A_SMALL_FILE {
+        if few <= fact.opens * FEW_CALLS_OF_AN_OPEN {
             continue;
         }
         saturating_add(&mut tiny, few);

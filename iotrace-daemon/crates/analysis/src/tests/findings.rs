@@ -55,6 +55,24 @@ fn tiny_reads() {
         ],
     );
     ends.finds_no("tiny-reads");
+    // Files a little larger than a tiny read: no larger call could take more of them.
+    let small = |calls: u64| {
+        let mut job = Job::new(10_000);
+        for file in 1..=1_000 {
+            let path = format!("/data/{file}.jpg");
+            let counters = [
+                (OPENS, 1),
+                (READS, calls),
+                (READ_SIZE_1K_10K, calls),
+                (BYTES_READ, 12_000),
+                (READ_NS, 1_000_000),
+            ];
+            job.count(used(1, &path, 0, 100), &counters);
+        }
+        job
+    };
+    small(2).finds_no("tiny-reads");
+    small(6).finds("tiny-reads");
 }
 
 #[test]
