@@ -225,7 +225,15 @@ fn a_tree_of_files_is_one_line() {
         model.add(process(1), place(inode + 1), &counters);
     }
     let text = screen(&model, &run(), 80);
-    says(&text, &["100,000  /data/train\n"], &["n0000"]);
+    says(
+        &text,
+        &[" 150 ms     100 %", "100,000  /data/train\n"],
+        &["n0000"],
+    );
+    let full = written(&model, &run(), &Extent::Full, Layout::plain(80));
+    let (_, directories) = full.split_once("Directories by time").unwrap();
+    let (directories, _) = directories.split_once("\n\n").unwrap();
+    says(directories, &["202,000  100,000  /data/train"], &["n0000"]);
 }
 
 #[test]
@@ -235,3 +243,9 @@ fn hostile_names_do_not_reach_the_terminal() {
     run.host = "h\x1b]0;t\x07".into();
     screen(&training(), &run, 80);
 }
+    for directory in 0..1_000_u64 {
+        let path = format!("/data/train/n{directory:04}");
+        model.event(name(200_000 + directory, path.as_bytes(), 0o040_755));
+        let counters = counted(&[(GETDENTS, 2), (META_NS, 50_000)]);
+        model.add(process(1), place(200_000 + directory), &counters);
+    }
