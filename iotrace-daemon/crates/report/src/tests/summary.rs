@@ -191,8 +191,100 @@ fn hung_calls_come_first() {
     });
     let text = screen(&reading(TRAINING, 620_000_000), &run, 80);
     says(
+    // One that is young, or of a file that is not known, is in no place.
+    run.in_flight[0].ns = 100_000_000;
+    let text = screen(&reading(TRAINING, 620_000_000), &run, 80);
+    says(&text, &["1 call had not returned"], &["not returned  /"]);
+}
+
+/// A process that runs `args` and was forked by `parent`, from the start of the run to `end` seconds after it.
+fn runs(model: &mut Model, pid: u32, parent: u32, args: &[&str], end: u64) {
+    model.event(Event::Exec {
+        process: process(pid),
+        start_boottime: SECOND_OF_START + u64::from(pid),
+        parent,
+        rights: iotrace_common::rights::Rights::of_user(0),
+        comm: name_of(args[0]).into(),
+        args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
+    });
+    model.event(Event::Exit {
+        process: process(pid),
+        time: SECOND_OF_START + end * 1_000_000_000,
+        status: 0,
+    });
+}
+
+fn name_of(path: &str) -> &[u8] {
+    iotrace_model::paths::name(path.as_bytes())
+}
+
+/// Reads of a file by a process for so long, from the start of the run.
+fn reads(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), ns: u64) {
+    model.event(name(inode, path, 0o100_644));
+    let mut counters = counted(&[
+        (OPENS, 1),
+        (READS, 2),
+        (BYTES_READ, 110_000),
+        (READ_NS, ns),
+        (UNION_READ_NS, ns),
+    ]);
+    for (index, at) in [
+        (FIRST_OPERATION, 0),
+        (LAST_OPERATION, ns),
+        (FIRST_READ, 0),
+        (LAST_READ, ns),
+    ] {
+        counters.v[index] = SECOND_OF_START + at;
+    }
+    model.add(process(pid), place(inode), &counters);
+}
+
+fn settled(mut model: Model) -> Model {
+    let run = run();
+    model.settle(iotrace_model::history::Bounds {
+        start: run.start_unix_ns,
+        end: run.start_unix_ns + run.duration_ns as i64,
+    });
+    model
+}
+
+/// One that trains from files with a worker, and one that computes.
+fn two_programs() -> Model {
+    let mut model = Model::with_history();
+    let python = "/opt/a/very/long/path/to/an/environment/bin/python3.12";
+    runs(
+        &mut model,
+        10,
+        1,
+        &[python, "-u", "/home/me/train.py", "--lr", "3"],
+        10,
+    );
+    runs(&mut model, 20, 1, &[python, "-m", "solver"], 12);
+    model.event(Event::Fork {
+        parent: process(10),
+        child: process(11),
+        child_start_boottime: SECOND_OF_START + 11,
+        rights: iotrace_common::rights::Rights::of_user(0),
+        comm: b"python3.12".to_vec(),
+    });
+    reads(&mut model, 10, (1, TRAINING), 6_000_000_000);
+    reads(&mut model, 11, (2, b"/data/train/b.bin"), 1_000_000_000);
+    reads(&mut model, 20, (3, b"/opt/input"), 60_000_000);
+    model
+}
+
+fn of_machine() -> Run {
+    Run {
+        target: Target::All(true),
+        exit_code: None,
+        ..run()
+    }
         &text,
-        &["CALLS HANG: 1 call has not returned, the longest for 12.0 s"],
+        &[
+            "CALLS HANG: 1 call has not returned, the longest for 12.0 s",
+            " 12.0 s                   in read, not returned  /data/train/a.bin",
+            "100 %   107 KiB                   1  /data/train",
+        ],
         &["NOT I/O-BOUND"],
     );
 }

@@ -33,6 +33,9 @@ const MAX_FINDINGS: usize = 2;
 const MAX_PLACES: usize = 3;
 /// Programs of a machine that are shown.
 const MAX_PROGRAMS: usize = 8;
+/// Of these, calls that have not returned, each at least this share of the run.
+const MAX_HUNG: usize = 2;
+const MIN_HUNG_SHARE: f64 = 0.01;
 
 /// Writes the screen.
 pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -138,11 +141,24 @@ fn verdict(report: &Report<'_>, judgement: &Judgement<'_>) -> (Style, String) {
 /// Where the time in calls went.
 fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
     let whole = report.totals.counters.nanoseconds();
-    let places = rollup(report, rows);
-    if places.is_empty() {
+    // A call that hangs is in no counter.
+    let hung = report.run.in_flight.iter().filter(|call| {
+        let is_long = call.ns as f64 >= report.run.duration_ns as f64 * MIN_HUNG_SHARE;
+        is_long && call.path.is_some()
+    });
+    let hung: Vec<_> = hung.take(MAX_HUNG.min(rows)).collect();
+    let places = rollup(report, rows - hung.len());
+    if places.is_empty() && hung.is_empty() {
         return Vec::new();
     }
     let heading = format!(
+    for call in hung {
+        let what = format!("in {}, not returned", call.operation);
+        let text = format!(" {:<10} {what:>35}  ", duration(call.ns));
+        let path = call.path.as_deref().unwrap_or_default();
+        let path = shorten(path.as_bytes(), columns.saturating_sub(width(&text)));
+        lines.push((Style::Warning, text + &path));
+    }
         " {:<10} {:>5} {:>9} {:>9} {:>9}  WHERE",
         "IN CALLS", "", "READ", "WRITTEN", "FILES"
     );
