@@ -155,6 +155,15 @@ fn a_run_in_reads_is_likely_bound_by_them() {
             "To change",
             "11.5 s, 93 %",
         ],
+    let attached = Run {
+        target: Target::Pids(vec![7]),
+        ..run()
+    };
+    let text = screen(&Model::with_history(), &attached, 80);
+    says(&text, &["\n Record for longer"], &["docker", "Nothing was"]);
+    // One file is something.
+    let text = screen(&reading(b"/opt/thing", 1_000), &run(), 80);
+    says(&text, &["NOT I/O-BOUND"], &["NOTHING", "--pid PID"]);
         &["NOT"],
     );
     let report = as_json(&reading(TRAINING, 11_500_000_000), &run());
@@ -169,8 +178,12 @@ fn nothing_recorded_is_said_and_nothing_is_advised() {
     let text = screen(&Model::with_history(), &run(), 80);
     says(
         &text,
-        &["NOTHING RECORDED", "Nothing lost"],
-        &["Nothing to change", "To change", "0 %"],
+        &[
+            "NOTHING RECORDED: no traced process used a file\n Find out which process",
+            "--pid PID",
+            "Nothing lost",
+        ],
+        &["Nothing to change", "To change", "0 %", "Nothing was"],
     );
 }
 

@@ -19,6 +19,8 @@ use super::{
 };
 use crate::{
     Report,
+    nodes::NOTHING_RECORDED,
+    programs::Program,
     verdict::{Judgement, Verdict},
 };
 use iotrace_model::{counters, counters::saturating_sum, paths::name, run::Target};
@@ -53,15 +55,18 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             MAX_SELECTION_LINES,
         ));
     }
-    for remark in report.remarks().iter().take(MAX_REMARKS) {
+    // The verdict says it.
+    let remarks = report.remarks().into_iter();
+    let remarks = remarks.filter(|remark| remark != NOTHING_RECORDED);
+    for remark in remarks.take(MAX_REMARKS) {
         let text = escape(remark.as_bytes());
         above.extend(wrapped(Style::Warning, &text, columns, 1, 2));
     }
     let mut events_lines: Lines = Vec::new();
     match judgement.verdict {
         Verdict::NothingRecorded => {
-            let text = "No traced process made a call on a file, or waited for a page of one.";
-            above.push((Style::Plain, format!(" {text}")));
+            let text = nothing_advice(&report.run.target);
+            above.extend(wrapped(Style::Plain, text, columns, 1, 3));
         }
         Verdict::NotOneJob => above.extend(programs(report, columns)),
         _ => {
@@ -96,6 +101,20 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// What ran, for how long, and how it ended.
+/// What to do first if nothing was recorded.
+fn nothing_advice(target: &Target) -> &'static str {
+    match target {
+        Target::Pids(_) => {
+            "Record for longer, or the program from its start: `iotrace record -- PROGRAM`. If another process does the work, \
+             record that one, or all: `iotrace record --all`."
+        }
+        Target::Command(_) | Target::All(_) | Target::Unit(_) => {
+            "Find out which process does the work: a command that asks a service for it (docker, sbatch, ssh) uses no file \
+             itself. Record that process, `iotrace record --pid PID`, or all: `iotrace record --all`."
+        }
+    }
+}
+
 fn head(report: &Report<'_>, columns: usize) -> String {
     let run = report.run;
     let is_used = |sum: &&crate::ProcessSum| sum.sum.counters.operations() > 0;
