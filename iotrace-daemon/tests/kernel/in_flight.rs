@@ -119,6 +119,42 @@ fn a_call_that_began_before_is_told_too() {
     );
 }
 
+/// A program that opens a FIFO, after so many seconds, that nobody writes to.
+fn opens_fifo(dir: &Path, seconds: u32) -> Child {
+    let code = format!("import os, time; time.sleep({seconds}); os.open('pipe', os.O_RDONLY)");
+    let mut program = Command::new(python());
+    program.args(["-c", &code]).current_dir(dir);
+    program.stdout(Stdio::null()).spawn().expect("Python")
+}
+
+#[test]
+fn a_hung_open_has_the_path_that_it_was_given() {
+    let (_keep, dir) = directory();
+    let pipe = dir.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    // One that is in the open already, and one that comes to it.
+    let earlier = opens_fifo(&dir, 0);
+    sleep(Duration::from_secs(2));
+    let later = opens_fifo(&dir, 2);
+    let pids = [earlier.id(), later.id()].map(|pid| pid.to_string());
+    let finished = Iotrace::record()
+        .args(["--duration", "9s", "--pid", &pids[0], "--pid", &pids[1]])
+        .run();
+    kill(earlier);
+    kill(later);
+    let report = finished.report();
+    let calls = report["in_flight"].as_array().unwrap();
+    assert_eq!(calls.len(), 2, "{calls:#?}");
+    for call in calls {
+        assert_eq!(call["operation"], "open");
+        assert_eq!(call["path"], pipe.to_str().unwrap());
+        assert!(call["mount_point"].is_string());
+    }
+    assert_eq!(calls[0]["began_before"], true);
+    assert!(codes(&report).contains(&"call-hangs"));
+}
+
 #[test]
 fn a_hung_read_is_a_finding() {
     let (_keep, dir) = directory();

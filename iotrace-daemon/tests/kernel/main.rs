@@ -23,6 +23,7 @@ mod latencies;
 mod libaio;
 mod lines;
 mod losses;
+mod machine;
 mod many;
 mod mapped;
 mod mapped_time;

@@ -16,7 +16,7 @@ use iotrace_model::{
     counters::{saturating_add, saturating_sum},
     groups::Groups,
     input::ProcessId,
-    run::Run,
+    run::{Run, Target},
     waits::{Interval, Key, Leaf},
 };
 use iotrace_phases::{
@@ -251,29 +251,55 @@ impl Waits {
         self.judged().iter().map(of).collect()
     }
 
-    /// What these waited for, as far as it tells what the run waited for: all of it was seen, and it is known what for.
+    /// What these waited for, as far as it tells what the run waited for: all of it was seen, and it is known what for. Not of
+    /// all processes of a machine: their threads are of no one job.
     pub fn exposed(&self, run: &Run) -> Option<Exposed> {
-        let judged = self.judged().iter().map(|waiter| &waiter.spent);
-        let mut spent = Spent::default();
-        for (leaf, of) in judged
-            .clone()
-            .flat_map(|of| Leaf::ALL.map(|leaf| (leaf, of)))
-        {
-            spent.add(leaf, of.of(leaf));
-        }
-        let improvable = self.judged().iter().map(Waiter::improvable);
-        let exposed = Exposed {
-            threads: judged.len() as u64,
-            spent,
-            starting: saturating_sum(self.judged().iter().map(Waiter::starting)),
-            improvable: improvable.max().unwrap_or(0),
-        };
-        let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
-        let seen = judged.map(Spent::whole).max().unwrap_or(0);
-        let is_seen = seen as f64 >= run.duration_ns as f64 * MIN_SEEN_SHARE;
-        let is_resolved = exposed.share(spent.of(Leaf::Unresolved)) <= MAX_UNRESOLVED_SHARE;
-        (lost == 0 && is_seen && is_resolved).then_some(exposed)
+        let is_job = !matches!(run.target, Target::All(_));
+        let judged = self.judged().iter();
+        is_job
+            .then(|| exposed(judged, run, run.duration_ns))
+            .flatten()
     }
+}
+
+/// The same of one program of a machine, of these threads in the order of [`Waits::waiters`]; it lived for `lifetime_ns`
+/// nanoseconds.
+pub fn exposed_of(
+    model: &Model,
+    run: &Run,
+    waiters: &[&Waiter],
+    lifetime_ns: u64,
+) -> Option<Exposed> {
+    let is_rank = |waiter: &&&Waiter| rank_of(model, waiter.process).is_some();
+    let ranks = waiters.iter().take_while(is_rank).count();
+    exposed(waiters.iter().take(ranks.max(1)).copied(), run, lifetime_ns)
+}
+
+/// What threads waited for, if it is known for enough of the time for which they are judged, nanoseconds.
+fn exposed<'a>(
+    judged: impl Iterator<Item = &'a Waiter> + Clone,
+    run: &Run,
+    whole_ns: u64,
+) -> Option<Exposed> {
+    let mut spent = Spent::default();
+    for (leaf, of) in judged
+        .clone()
+        .flat_map(|waiter| Leaf::ALL.map(|leaf| (leaf, &waiter.spent)))
+    {
+        spent.add(leaf, of.of(leaf));
+    }
+    let improvable = judged.clone().map(Waiter::improvable);
+    let exposed = Exposed {
+        threads: judged.clone().count() as u64,
+        spent,
+        starting: saturating_sum(judged.clone().map(Waiter::starting)),
+        improvable: improvable.max().unwrap_or(0),
+    };
+    let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
+    let seen = judged.map(|waiter| waiter.spent.whole()).max()?;
+    let is_seen = seen as f64 >= whole_ns as f64 * MIN_SEEN_SHARE;
+    let is_resolved = exposed.share(spent.of(Leaf::Unresolved)) <= MAX_UNRESOLVED_SHARE;
+    (lost == 0 && is_seen && is_resolved).then_some(exposed)
 }
 
 /// Waits of the threads that a run is judged by, together; nanoseconds.

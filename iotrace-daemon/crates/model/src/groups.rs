@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{About, Model};
+use super::{About, Model, Process};
 
 /// The processes of each rank.
 #[derive(Debug)]
@@ -26,27 +26,10 @@ impl Groups {
     /// Groups the processes of a model.
     pub fn new(model: &Model) -> Self {
         let processes = model.processes();
-        let mut by_pid: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
-        for (index, process) in processes.iter().enumerate() {
-            by_pid
-                .entry((process.node, process.id.pid))
-                .or_default()
-                .push(index as u32);
+        let mut parents = parents(model);
+        for (parent, process) in parents.iter_mut().zip(processes) {
+            parent.take_if(|parent| !is_worker(&process.about, &processes[*parent as usize].about));
         }
-        let parent = |index: u32| {
-            let process = &processes[index as usize];
-            if !is_worker(&process.about) {
-                return None;
-            }
-            // Process ids are reused: the parent is the youngest of its id that is not younger than the child.
-            let candidates = by_pid.get(&(process.node, process.about.parent))?;
-            let older = candidates.iter().copied().filter(|candidate| {
-                let about = &processes[*candidate as usize].about;
-                *candidate != index && about.start_boottime <= process.about.start_boottime
-            });
-            older.max_by_key(|candidate| processes[*candidate as usize].about.start_boottime)
-        };
-        let mut parents: Vec<Option<u32>> = (0..processes.len() as u32).map(parent).collect();
         let with_workers = parents.iter().flatten().copied();
         let spawned: HashSet<u32> = with_workers
             .filter(|index| has_arg(&processes[*index as usize].about, SPAWN_MODULE))
@@ -89,15 +72,42 @@ impl Groups {
     }
 }
 
+/// The parent of each process, by index; `None` if it is unknown.
+pub fn parents(model: &Model) -> Vec<Option<u32>> {
+    let processes = model.processes();
+    let mut by_pid: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+    for (index, process) in (0..).zip(processes) {
+        let of_pid = by_pid.entry((process.node, process.id.pid)).or_default();
+        of_pid.push(index);
+    }
+    let parent = |(index, process): (u32, &Process)| {
+        // Process ids are reused: the parent is the youngest of its id that is not younger than the child.
+        let candidates = by_pid.get(&(process.node, process.about.parent))?;
+        let older = candidates.iter().copied().filter(|candidate| {
+            let about = &processes[*candidate as usize].about;
+            *candidate != index && about.start_boottime <= process.about.start_boottime
+        });
+        older.max_by_key(|candidate| processes[*candidate as usize].about.start_boottime)
+    };
+    (0..).zip(processes).map(parent).collect()
+}
+
 /// In the command line of a process that multiprocessing starts.
 const SPAWN_MODULE: &str = "multiprocessing.spawn";
 /// In that of the process that forks others for it.
 const FORKSERVER_MODULE: &str = "multiprocessing.forkserver";
 
-/// Whether a process was forked or started as a worker is.
-fn is_worker(about: &About) -> bool {
+/// Whether a process was forked or started as a worker of its parent is.
+fn is_worker(about: &About, parent: &About) -> bool {
     let is_multiprocessing = || has_arg(about, SPAWN_MODULE) || has_arg(about, FORKSERVER_MODULE);
-    about.parent != 0 && (about.execs == 0 || is_multiprocessing())
+    about.execs == 0 && may_be_fork(about, parent) || is_multiprocessing()
+}
+
+/// Whether a process may run its parent's program: of one that was there before the recording, it is not known whether it
+/// executed another. What is not known excludes nothing.
+fn may_be_fork(about: &About, parent: &About) -> bool {
+    let are_known = !about.args.is_empty() && !parent.args.is_empty();
+    about.exe.is_empty() || about.exe == parent.exe && (!are_known || about.args == parent.args)
 }
 
 /// Whether an argument of a process contains a text.
@@ -150,6 +160,30 @@ mod tests {
         assert_eq!(ranks, [1, 2]);
         let launchers: Vec<u32> = (0..6).filter(|one| groups.is_launcher(*one)).collect();
         assert_eq!(launchers, [0]);
+    }
+
+    #[test]
+    fn a_program_that_ran_before_the_recording_is_no_worker_of_the_shell() {
+        let about = |pid: u32, parent, exe: &str, args: &[&str]| About {
+            start_boottime: pid.into(),
+            parent,
+            exe: exe.into(),
+            args: args.iter().map(|arg| (*arg).into()).collect(),
+            ..About::default()
+        };
+        let mut model = Model::default();
+        for (pid, parent, exe, args) in [
+            (10, 0, "/bin/bash", &["bash"][..]),
+            (20, 10, "/bin/python", &["python", "torchrun"]),
+            (21, 20, "/bin/python", &["python", "train.py"]),
+            (22, 21, "/bin/python", &["python", "train.py"]),
+        ] {
+            let id = ProcessId { pid, start: pid };
+            model.restore_process(id, about(pid, parent, exe, args));
+        }
+        let groups = Groups::new(&model);
+        let leaders: Vec<u32> = (0..4).map(|index| groups.of(index)).collect();
+        assert_eq!(leaders, [0, 1, 2, 2]);
     }
 
     #[test]

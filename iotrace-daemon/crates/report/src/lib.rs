@@ -17,6 +17,7 @@ mod library;
 mod merged;
 mod nodes;
 mod overlapped;
+mod programs;
 pub mod scale;
 mod sections;
 mod selection;
@@ -42,7 +43,11 @@ pub use sections::{SECTIONS, Section};
 pub use selection::Selection;
 pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, units, view_text};
 
-use iotrace_analysis::{Analysis, findings::thresholds::Thresholds, uses};
+use iotrace_analysis::{
+    Analysis,
+    findings::thresholds::{INPUT_SHARE, Thresholds},
+    uses,
+};
 use iotrace_model::{
     FailureCount, FailureKey, IoTotals, Model, Row,
     counters::{Counters, saturating_add},
@@ -90,6 +95,8 @@ pub struct Report<'a> {
     /// By operation class and errno.
     failures: BTreeMap<(u32, u32), FailureCount>,
     analysis: Analysis,
+    /// Share of reads of training data from which a program is likely bound by them.
+    input_share: f64,
     moved: Moved,
     shared: SharedFiles,
     /// Those that were read; none of a run that was not.
@@ -149,7 +156,11 @@ impl<'a> Report<'a> {
         let copies = Copies::of(model, run.clock);
         let sorted = sort(model, classifier, &copies);
         let analysis = Analysis::new(model, run, &sorted, copies, thresholds);
-        Self::sum_up(model, run, classifier, sorted, analysis, None)
+        let report = Self::sum_up(model, run, classifier, sorted, analysis, None);
+        Self {
+            input_share: thresholds[INPUT_SHARE],
+            ..report
+        }
     }
 
     /// Sums up what `selection` has left of `model`.
@@ -191,6 +202,7 @@ impl<'a> Report<'a> {
             failures: BTreeMap::new(),
             nodes: &[],
             selection,
+            input_share: Thresholds::default()[INPUT_SHARE],
             moved: Moved::default(),
             shared: SharedFiles::default(),
         };

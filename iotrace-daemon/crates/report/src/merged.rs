@@ -151,8 +151,8 @@ impl Report<'_> {
         }
     }
 
-    /// The components of one process, from its start, or that of the run, to its end.
-    pub(super) fn breakdown_of(&self, process: u32) -> Breakdown {
+    /// From when to when a process lived within the run, nanoseconds since 1970.
+    pub(super) fn lifetime(&self, process: u32) -> (i64, i64) {
         let run = self.run;
         let about = &self.model.processes()[process as usize].about;
         let start = match about.start_boottime {
@@ -163,6 +163,12 @@ impl Report<'_> {
         let end = about
             .end
             .map_or(run_end, |end| run.clock.unix_ns(end).min(run_end));
+        (start, end)
+    }
+
+    /// The components of one process, from its start, or that of the run, to its end.
+    pub(super) fn breakdown_of(&self, process: u32) -> Breakdown {
+        let (start, end) = self.lifetime(process);
         let phases = &self.processes[process as usize].phases;
         Breakdown {
             whole_ns: u64::try_from(end - start).unwrap_or(0),

@@ -17,6 +17,9 @@ pub(super) struct NodeSum {
     pub checkpoint_written: u64,
 }
 
+/// The remark on a run in which no file was used.
+pub const NOTHING_RECORDED: &str = "Nothing was recorded: no traced process used a file.";
+
 impl<'a> Report<'a> {
     /// The same report, of these nodes.
     pub fn of_nodes(mut self, nodes: &'a [Node]) -> Self {
@@ -109,7 +112,7 @@ impl<'a> Report<'a> {
             }
         }
         if self.totals.counters.operations() == 0 && !self.is_selection() {
-            remarks.push("Nothing was recorded: no traced process used a file.".into());
+            remarks.push(NOTHING_RECORDED.into());
         }
         remarks
     }

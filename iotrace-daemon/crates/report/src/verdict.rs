@@ -2,9 +2,7 @@
 //!
 //! Where waits were kept, the verdict is what the main threads waited for. Else it rests on bounds: the run cannot have waited for
 //! files for longer than some process was in a call on one. `NotIoBound` is a statement; `LikelyIoBound` rests on a finding; all
-//! else is unclear.
-
-use std::collections::BTreeMap;
+//! else is unclear. Programs of a machine (`programs`) are judged by the same function.
 
 use super::{
     Report,
@@ -14,12 +12,10 @@ use super::{
 };
 use iotrace_analysis::{
     findings::{Confidence, Finding, Severity, not_looked_at},
-    merged::by_group,
     waits::{Exposed, Spent},
 };
 use iotrace_model::{
-    counters::{Counters, MAJOR_FAULT_NS, saturating_sum},
-    groups::Groups,
+    counters::{MAJOR_FAULT_NS, saturating_sum},
     run::Target,
     waits::Leaf,
 };
@@ -68,12 +64,44 @@ impl Verdict {
             Self::PartOfFiles => "part-of-files",
         }
     }
+
+    /// As the first words of a line for people.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NothingRecorded => "NOTHING RECORDED",
+            Self::CallsHang => "CALLS HANG",
+            Self::LikelyIoBound => "LIKELY I/O-BOUND",
+            Self::WaitsForStorage => "I/O-BOUND",
+            Self::WaitsForLoader => "LOADER-BOUND",
+            Self::WaitsForCpus => "TOO FEW CPUS",
+            Self::NotIoBound => "NOT I/O-BOUND",
+            Self::Unclear => "NOT CLEAR",
+            Self::NotOneJob => "All processes of the machine",
+            Self::PartOfFiles => "PART OF THE FILES",
+        }
+    }
+
+    /// Whether it says that something is to be changed, or that nothing is; `None` if it says neither.
+    pub const fn is_good(self) -> Option<bool> {
+        match self {
+            Self::NothingRecorded
+            | Self::CallsHang
+            | Self::LikelyIoBound
+            | Self::WaitsForStorage
+            | Self::WaitsForLoader
+            | Self::WaitsForCpus => Some(false),
+            Self::NotIoBound => Some(true),
+            Self::Unclear | Self::NotOneJob | Self::PartOfFiles => None,
+        }
+    }
 }
 
-/// A verdict with its bounds.
+/// A verdict with its bounds, of a run or of one program of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement<'a> {
     pub verdict: Verdict,
+    /// Length of the run, or lifetime of the program, nanoseconds.
+    pub whole_ns: u64,
     /// Time in which some process was in a call on a file, or waited for a page of one, nanoseconds.
     pub at_least_ns: u64,
     pub at_most_ns: u64,
@@ -86,12 +114,10 @@ pub struct Judgement<'a> {
 impl Judgement<'_> {
     /// The verdict in one line.
     pub fn text(&self, report: &Report<'_>) -> String {
-        let run = report.run.duration_ns;
+        let (verdict, run) = (self.verdict.label(), self.whole_ns);
         let taken = shares(self.at_least_ns, self.at_most_ns, run);
         match self.verdict {
-            Verdict::NothingRecorded => {
-                "NOTHING RECORDED: no traced process used a file".to_owned()
-            }
+            Verdict::NothingRecorded => format!("{verdict}: no traced process used a file"),
             Verdict::CallsHang => {
                 let calls = &report.run.in_flight;
                 let longest = calls.iter().map(|call| call.ns).max().unwrap_or(0);
@@ -100,27 +126,27 @@ impl Judgement<'_> {
                     many => format!("{} calls have", count(many)),
                 };
                 let longest = duration(longest);
-                format!("CALLS HANG: {what} not returned, the longest for {longest}")
+                format!("{verdict}: {what} not returned, the longest for {longest}")
             }
-            Verdict::LikelyIoBound => format!("LIKELY I/O-BOUND: file I/O took {taken} of the run"),
+            Verdict::LikelyIoBound => format!("{verdict}: file I/O took {taken} of the run"),
             Verdict::WaitsForStorage => {
                 let is_start = self.exposed.as_ref().is_some_and(Exposed::is_mostly_start);
                 let what = match is_start {
                     true => "for storage, mostly at the start",
                     false => "for storage",
                 };
-                self.waited("I/O-BOUND", what, Spent::storage)
+                self.waited(what, Spent::storage)
             }
             Verdict::WaitsForLoader => {
                 let of = |spent: &Spent| spent.of(Leaf::Computing);
-                self.waited("LOADER-BOUND", "for the loader's computing", of)
+                self.waited("for the loader's computing", of)
             }
             Verdict::WaitsForCpus => {
                 let of = |spent: &Spent| spent.of(Leaf::RunQueue);
-                self.waited("TOO FEW CPUS", "for a CPU", of)
+                self.waited("for a CPU", of)
             }
             Verdict::NotIoBound if self.exposed.is_some() => {
-                self.waited("NOT I/O-BOUND", "for storage", Spent::storage)
+                self.waited("for storage", Spent::storage)
             }
             Verdict::NotIoBound => {
                 let most = share(self.at_most_ns, run);
@@ -128,26 +154,21 @@ impl Judgement<'_> {
                     Some(most) => format!("less than {most}"),
                     None => format!("at most {most}"),
                 };
-                format!("NOT I/O-BOUND: file I/O took {most} of the run")
+                format!("{verdict}: file I/O took {most} of the run")
             }
             Verdict::Unclear => {
                 format!(
-                    "NOT CLEAR: file I/O took {taken} of the run; whether the job waited is not known"
+                    "{verdict}: file I/O took {taken} of the run; whether the job waited is not known"
                 )
             }
-            Verdict::NotOneJob => {
-                "All processes of the machine, each program by itself:".to_owned()
-            }
-            Verdict::PartOfFiles => {
-                format!("PART OF THE FILES: I/O on them took {taken} of the run")
-            }
+            Verdict::NotOneJob => format!("{verdict}, each program by itself:"),
+            Verdict::PartOfFiles => format!("{verdict}: I/O on them took {taken} of the run"),
         }
     }
-}
 
-impl Judgement<'_> {
     /// What main threads waited for, in a line.
-    fn waited(&self, verdict: &str, what: &str, of: impl Fn(&Spent) -> u64) -> String {
+    fn waited(&self, what: &str, of: impl Fn(&Spent) -> u64) -> String {
+        let verdict = self.verdict.label();
         let Some(exposed) = &self.exposed else {
             return verdict.to_owned();
         };
@@ -178,15 +199,22 @@ fn by_waits(exposed: &Exposed) -> Verdict {
     }
 }
 
-/// A program of a machine-wide recording, with its workers.
-pub struct Program {
-    /// Its first process, by index.
-    pub leader: u32,
-    /// How long it lived within the run, nanoseconds.
-    pub lifetime_ns: u64,
-    /// Merged time in calls on files, nanoseconds.
-    pub merged: Merged,
-    pub counters: Counters,
+/// What a verdict rests on.
+pub struct Evidence {
+    /// Whether anything was counted.
+    pub is_recorded: bool,
+    /// Merged time in calls on files.
+    pub calls: Merged,
+    /// Time in page faults that waited for storage.
+    pub faults: Merged,
+    /// Time in calls that belong to no file, nanoseconds.
+    pub elsewhere_ns: u64,
+    /// Length of the run, or lifetime of the program, nanoseconds.
+    pub whole_ns: u64,
+    /// What main threads waited for, if that is known.
+    pub exposed: Option<Exposed>,
+    /// Whether reads or saves take so much of it that it is likely bound by them.
+    pub is_likely: bool,
 }
 
 impl Report<'_> {
@@ -198,42 +226,72 @@ impl Report<'_> {
 
     /// Judges the run.
     pub(super) fn judge(&self) -> Judgement<'_> {
-        let merged = self.file_time(|_| true);
-        let faults = self.fault_time();
-        let run = self.run.duration_ns;
-        let inside = merged.at_most.saturating_add(faults.at_most);
-        let at_most_ns = inside.saturating_add(self.elsewhere_ns()).min(run);
-        let at_least_ns = merged.at_least.max(faults.at_least).min(at_most_ns);
         let findings = &self.analysis.findings;
         let hang = findings.iter().find(|finding| finding.code == "call-hangs");
         let worst = findings.iter().find(|finding| {
             let saving = &finding.saving;
             saving.severity == Severity::High && saving.confidence >= Confidence::Medium
         });
-        let operations = self.totals.counters.operations();
-        let is_recorded = operations > 0 || faults.at_most > 0 || !self.run.in_flight.is_empty();
-        let lost = saturating_sum(self.losses(true).into_values());
-        let is_known = lost as f64 <= operations as f64 * MAX_LOST_SHARE;
-        let is_small = (at_most_ns as f64) < run as f64 * MAX_UNBOUND_SHARE;
-        let exposed = self.analysis.waits.exposed(self.run);
-        let waited = exposed.as_ref().filter(|_| is_known).map(by_waits);
-        let waited = waited.filter(|verdict| is_recorded || *verdict != Verdict::NotIoBound);
-        let (verdict, finding) = match (hang, waited, worst) {
+        let faults = self.fault_time();
+        let evidence = Evidence {
+            is_recorded: self.totals.counters.operations() > 0
+                || faults.at_most > 0
+                || !self.run.in_flight.is_empty(),
+            calls: self.file_time(|_| true),
+            faults,
+            elsewhere_ns: self.elsewhere_ns(),
+            whole_ns: self.run.duration_ns,
+            exposed: self.analysis.waits.exposed(self.run),
+            is_likely: worst.is_some(),
+        };
+        let judged = self.judge_by(&evidence);
+        let (verdict, finding) = match (hang, judged.verdict) {
             _ if self.is_selection() => (Verdict::PartOfFiles, None),
-            (Some(hang), ..) => (Verdict::CallsHang, Some(hang)),
+            (Some(hang), _) => (Verdict::CallsHang, Some(hang)),
+            (None, Verdict::NothingRecorded) => (Verdict::NothingRecorded, None),
             _ if matches!(self.run.target, Target::All(_)) => (Verdict::NotOneJob, None),
-            (None, Some(verdict), _) => (verdict, None),
-            _ if !is_recorded => (Verdict::NothingRecorded, None),
-            _ if is_small && is_known => (Verdict::NotIoBound, None),
-            (None, None, Some(worst)) => (Verdict::LikelyIoBound, Some(worst)),
-            (None, None, None) => (Verdict::Unclear, None),
+            (None, Verdict::LikelyIoBound) => (Verdict::LikelyIoBound, worst),
+            (None, verdict) => (verdict, None),
         };
         Judgement {
             verdict,
+            finding,
+            ..judged
+        }
+    }
+
+    /// The verdict of a run, or of a program.
+    pub(super) fn judge_by(&self, evidence: &Evidence) -> Judgement<'static> {
+        let Evidence {
+            is_recorded,
+            calls,
+            faults,
+            ..
+        } = evidence;
+        let whole = evidence.whole_ns;
+        let inside = calls.at_most.saturating_add(faults.at_most);
+        let at_most_ns = inside.saturating_add(evidence.elsewhere_ns).min(whole);
+        let at_least_ns = calls.at_least.max(faults.at_least).min(at_most_ns);
+        let lost = saturating_sum(self.losses(true).into_values());
+        let recorded = self.totals.counters.operations();
+        let is_known = lost as f64 <= recorded as f64 * MAX_LOST_SHARE;
+        let is_small = (at_most_ns as f64) < whole as f64 * MAX_UNBOUND_SHARE;
+        let waited = evidence.exposed.as_ref().filter(|_| is_known).map(by_waits);
+        let waited = waited.filter(|verdict| *is_recorded || *verdict != Verdict::NotIoBound);
+        let verdict = match waited {
+            Some(verdict) => verdict,
+            None if !is_recorded => Verdict::NothingRecorded,
+            None if is_small && is_known => Verdict::NotIoBound,
+            None if evidence.is_likely => Verdict::LikelyIoBound,
+            None => Verdict::Unclear,
+        };
+        Judgement {
+            verdict,
+            whole_ns: whole,
             at_least_ns,
             at_most_ns,
-            finding,
-            exposed,
+            finding: None,
+            exposed: evidence.exposed,
         }
     }
 
@@ -264,35 +322,6 @@ impl Report<'_> {
             },
             _ => merged,
         }
-    }
-
-    /// The programs of the recording, those with the most time in calls first.
-    pub(super) fn programs(&self) -> Vec<Program> {
-        let groups = Groups::new(self.model);
-        let slices = &self.analysis.series.slices;
-        let merged = by_group(slices, self.run.duration_ns, |process| groups.of(process));
-        let mut sums: BTreeMap<u32, Counters> = BTreeMap::new();
-        for (index, process) in (0..).zip(&self.processes) {
-            let sum = sums.entry(groups.of(index)).or_insert(Counters::ZERO);
-            sum.absorb(&process.sum.counters);
-        }
-        let mut programs: Vec<Program> = Vec::new();
-        for (leader, (at_least, at_most)) in merged {
-            let counters = sums.remove(&leader).unwrap_or(Counters::ZERO);
-            programs.push(Program {
-                leader,
-                lifetime_ns: self.breakdown_of(leader).whole_ns,
-                merged: Merged {
-                    at_least,
-                    at_most,
-                    in_calls: counters.nanoseconds(),
-                    uncertain: None,
-                },
-                counters,
-            });
-        }
-        programs.sort_by_key(|program| std::cmp::Reverse(program.merged.in_calls));
-        programs
     }
 }
 

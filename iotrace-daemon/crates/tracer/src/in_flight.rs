@@ -1,10 +1,13 @@
 //! Calls in flight as reports have them: who has been in which call on which file since when.
 
-use std::{cmp::Reverse, collections::HashMap, fs, path::PathBuf};
+use std::{
+    cmp::Reverse, collections::HashMap, fs, os::unix::fs::FileExt as _, path::PathBuf, sync::mpsc,
+    thread, time::Duration,
+};
 
 use iotrace_common::{
     in_flight::Head,
-    op::{self, source},
+    op::{self, Call, shape, source},
 };
 
 use crate::kernel::calls::native_table;
@@ -49,23 +52,16 @@ impl Earlier {
             still.filter(|(tid, before)| waiting(before.pid, **tid).as_ref() == Some(before));
         still
             .filter_map(|(tid, waiting)| {
-                let number: usize = waiting.call.split(' ').next()?.parse().ok()?;
-                let call = table.get(number).filter(|call| call.shape != 0)?;
-                if call.source != source::DESCRIPTOR {
-                    return None;
-                }
-                let path = path_of_descriptor(waiting.pid, &waiting.call)?;
-                let mounts = model.mounts().iter();
-                let mounts = mounts.filter(|mount| is_beneath(&path, &mount.mount_point));
-                let mount = mounts.max_by_key(|mount| mount.mount_point.len());
+                let call = traced(&table, &waiting.call)?;
+                let path = path_of_call(waiting.pid, call, &waiting.call)?;
+                let (mount_point, fs_type) = mount_of(model, &path);
                 Some(CallInFlight {
                     pid: waiting.pid,
                     tid: *tid,
                     operation: op::NAMES.get(usize::from(call.op))?.to_string(),
                     path: Some(String::from_utf8_lossy(&path).into_owned()),
-                    mount_point: mount
-                        .map(|mount| String::from_utf8_lossy(&mount.mount_point).into_owned()),
-                    fs_type: mount.map(|mount| mount.fs_type.clone()),
+                    mount_point,
+                    fs_type,
                     phase: 0,
                     began_before: true,
                     start_unix_ns: run.start_unix_ns,
@@ -73,6 +69,25 @@ impl Earlier {
                 })
             })
             .collect()
+    }
+}
+
+/// The traced call in a line of `/proc/PID/task/TID/syscall`.
+fn traced<'a>(table: &'a [Call], line: &str) -> Option<&'a Call> {
+    let number: usize = line.split(' ').next()?.parse().ok()?;
+    table.get(number).filter(|call| call.shape != 0)
+}
+
+/// Mount point and filesystem type of a path by its name.
+fn mount_of(model: &Model, path: &[u8]) -> (Option<String>, Option<String>) {
+    let mounts = model.mounts().iter();
+    let mounts = mounts.filter(|mount| is_beneath(path, &mount.mount_point));
+    match mounts.max_by_key(|mount| mount.mount_point.len()) {
+        Some(mount) => (
+            Some(String::from_utf8_lossy(&mount.mount_point).into_owned()),
+            Some(mount.fs_type.clone()),
+        ),
+        None => (None, None),
     }
 }
 
@@ -101,13 +116,15 @@ const MIN_AGE_NS: u64 = 1_000_000_000;
 /// The calls of `heads` that have lasted for at least a second, the longest first.
 pub fn describe(heads: &[Head], earlier: &Earlier, model: &Model, run: &Run) -> Vec<CallInFlight> {
     let now = host::monotonic();
+    let table = native_table();
     let old = heads.iter().filter(|head| is_old(head, now));
     let mut calls: Vec<CallInFlight> = old
         .filter_map(|head| {
             let (pid, tid) = (head.key.io.tgid, head.key.io.tid);
             // A thread whose end was missed is in no call.
             let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-            let path = path_in_model(head, model).or_else(|| path_of_descriptor(pid, &call));
+            let path = path_in_model(head, model)
+                .or_else(|| path_of_call(pid, traced(&table, &call)?, &call));
             Some(call_of(head, path, model, &run.clock, now))
         })
         .collect();
@@ -156,7 +173,10 @@ fn call_of(
 ) -> CallInFlight {
     let at = path.as_deref().unwrap_or_default();
     let (mount_point, fs_type) = model.mount_at(head.key.io.file.device, at);
-    let (mount_point, fs_type) = (text(&String::from_utf8_lossy(mount_point)), text(fs_type));
+    let (mount_point, fs_type) = match (&path, mount_point) {
+        (Some(path), []) => mount_of(model, path),
+        _ => (text(&String::from_utf8_lossy(mount_point)), text(fs_type)),
+    };
     let op = head.key.op as usize;
     CallInFlight {
         pid: head.key.io.tgid,
@@ -187,14 +207,65 @@ fn text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The path of the file whose descriptor is the first argument of a thread's call, as /proc shows both. Neither takes a
-/// lock that a hung filesystem may hold.
-fn path_of_descriptor(pid: u32, call: &str) -> Option<Vec<u8>> {
+/// The file that a thread's call names, which is in `line` of `/proc/PID/task/TID/syscall`.
+fn path_of_call(pid: u32, call: &Call, line: &str) -> Option<Vec<u8>> {
+    let argument = |at: usize| {
+        let word = line.split_whitespace().nth(at + 1)?.strip_prefix("0x")?;
+        u64::from_str_radix(word, 16).ok()
+    };
+    let (directory, path) = match call.shape {
+        shape::OPEN | shape::CREAT | shape::STAT_PATH | shape::ACCESS | shape::READLINK => {
+            (None, 0)
+        }
+        shape::OPENAT
+        | shape::OPENAT2
+        | shape::NEWFSTATAT
+        | shape::STATX
+        | shape::ACCESSAT
+        | shape::READLINKAT => (Some(argument(0)? as i32), 1),
+        _ if call.source == source::DESCRIPTOR => {
+            let path = link(pid, &format!("fd/{}", argument(0)? as i32))?;
+            // A terminal may be waited for as long as its user likes.
+            return (path.starts_with(b"/") && !path.starts_with(b"/dev/")).then_some(path);
+        }
+        _ => return None,
+    };
+    let path = text_of(pid, argument(path)?)?;
+    if path.starts_with(b"/") {
+        return Some(path);
+    }
+    let mut whole = match directory {
+        None | Some(libc::AT_FDCWD) => link(pid, "cwd")?,
+        Some(fd) => link(pid, &format!("fd/{fd}"))?,
+    };
+    whole.push(b'/');
+    whole.extend_from_slice(&path);
+    Some(whole)
+}
+
+/// Where a link in a process's directory of /proc leads. Reading it takes no lock that a hung filesystem may hold.
+fn link(pid: u32, name: &str) -> Option<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt as _;
-    let first = call.split_whitespace().nth(1)?.strip_prefix("0x")?;
-    let fd = u64::from_str_radix(first, 16).ok()? as i32;
-    let link: PathBuf = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-    let path = link.into_os_string().into_vec();
-    // A terminal may be waited for as long as its user likes.
-    (path.starts_with(b"/") && !path.starts_with(b"/dev/")).then_some(path)
+    let path: PathBuf = fs::read_link(format!("/proc/{pid}/{name}")).ok()?;
+    Some(path.into_os_string().into_vec())
+}
+
+/// How long reading a process's memory may take.
+const MEMORY_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A text in a process's memory that ends with 0. Another thread of the process may hold the lock of its memory while it waits
+/// for a hung filesystem: so another thread reads it, and is left behind if it takes long.
+fn text_of(pid: u32, address: u64) -> Option<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    let read = move || {
+        let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+        let mut text = vec![0; libc::PATH_MAX as usize];
+        let length = memory.read_at(&mut text, address).ok()?;
+        let end = text[..length].iter().position(|byte| *byte == 0)?;
+        text.truncate(end);
+        sender.send(text).ok()
+    };
+    thread::Builder::new().spawn(read).ok()?;
+    let text = receiver.recv_timeout(MEMORY_TIMEOUT).ok()?;
+    (!text.is_empty()).then_some(text)
 }

@@ -1,6 +1,6 @@
 //! One cause, one finding: what several findings say of the same time is said once, by the one that names the cause.
 
-use super::{Data, Finding, Subject, input::MORE_READERS};
+use super::{Data, Finding, Subject, Value, input::MORE_READERS};
 use iotrace_model::Model;
 
 /// Findings that say that time went, not why. Those before are the less telling ones.
@@ -24,6 +24,12 @@ const CAUSES_OF_READS: [&str; 10] = [
     "slow-mount",
     "slow-file",
     "tiny-reads",
+];
+
+/// Findings that say that saves take time.
+const HELD_UP_BY_SAVES: [&str; 2] = [
+    "checkpoint-bound-by-fsync",
+    "training-stalled-by-checkpoints",
 ];
 
 /// A cause explains a symptom whose time is at most this multiple of the cause's time.
@@ -67,6 +73,17 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
         "startup-metadata-storm",
         is_explained_by,
     );
+    // The call is part of the time of what holds up the run as a whole.
+    for code in HELD_UP_BY_SAVES {
+        fold(&mut findings, "long-call", code, |call, saves| {
+            is_explained_by(call, saves) && is_write(call) && are_of_one_file(call, saves)
+        });
+    }
+    for code in SYMPTOM_CODES.into_iter().chain(["slow-file"]) {
+        fold(&mut findings, code, "long-call", |symptom, call| {
+            is_explained_by(symptom, call) && !is_write(call)
+        });
+    }
     // The time of the syncs is part of the time in which training waits.
     fold(
         &mut findings,
@@ -85,6 +102,19 @@ pub(super) fn merge(data: &Data<'_>, mut findings: Vec<Finding>) -> Vec<Finding>
 /// Whether the cause takes enough of a symptom's time.
 fn is_explained_by(symptom: &Finding, cause: &Finding) -> bool {
     cause.saving.at_most_ns * MAX_TIMES_EXPLAINED >= symptom.saving.at_most_ns
+}
+
+/// Whether the call of a finding on one writes.
+fn is_write(call: &Finding) -> bool {
+    let mut evidence = call.evidence.iter();
+    evidence.any(|(name, value)| *name == "operation" && *value != Value::Text("read".into()))
+}
+
+fn are_of_one_file(one: &Finding, other: &Finding) -> bool {
+    other
+        .subjects
+        .iter()
+        .any(|file| one.subjects.contains(file))
 }
 
 /// Merges the finding `code` into `into` if both exist and it `is_explained`.

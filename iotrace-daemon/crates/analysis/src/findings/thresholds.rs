@@ -59,6 +59,8 @@ thresholds! {
     SLOW_FACTOR "slow_factor" 5.0 "Minimum factor by which a file is slower than the median of its kind, or a mount than the others.";
     SLOW_SHARE "slow_share" 0.1 "Minimum share of the phase's time in reads (slow file), or of all time in calls (slow mount).";
     HANG_SECONDS "hang_seconds" 5.0 "Minimum time in a call that has not returned.";
+    LONG_CALL_SHARE "long_call_share" 0.2 "Minimum share of the run that a single read, write or sync took.";
+    LONG_CALL_SECONDS "long_call_seconds" 5.0 "Minimum time of this call.";
     WAITED_SHARE "waited_share" 0.1 "Minimum share of their time that main threads waited for one kind of thing.";
     AUDITED_FILES "audited_files" 64.0 "Minimum number of files in an epoch to judge their order.";
     SHARED_FILES "shared_files" 0.5 "Minimum share of a rank's files in an epoch that any other rank reads too, on average.";

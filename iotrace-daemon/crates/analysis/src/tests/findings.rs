@@ -197,6 +197,36 @@ fn read_on(job: &mut Job, times: std::ops::Range<u64>) {
     }
 }
 
+/// A run of 30 s with calls on one file.
+fn with_calls(path: &str, values: &[(usize, u64)]) -> Job {
+    let mut job = Job::new(30_000);
+    job.count(used(1, path, 0, 25_000), values);
+    job
+}
+
+#[test]
+fn a_long_call() {
+    const S: u64 = 1_000_000_000;
+    let one_read = [(READS, 1), (READ_NS, 20 * S), (SLOWEST_READ_NS, 20 * S)];
+    let found = with_calls("/data/a.bin", &one_read).finds("long-call");
+    assert_eq!(found.title, "A single read took 20 s, 67 % of the run");
+    assert_eq!(found.saving.severity, Severity::High);
+    let syncs = |calls: u64| [(FSYNCS, calls), (SYNC_NS, 20 * S)];
+    let found = with_calls("/out/log.txt", &syncs(1)).finds("long-call");
+    assert!(
+        found
+            .evidence
+            .contains(&("operation", Value::Text("sync".into())))
+    );
+    // As much time in many calls, a call that is short, and a file that tells what happens.
+    with_calls("/out/log.txt", &syncs(100)).finds_no("long-call");
+    let many_reads = [(READS, 100), (READ_NS, 20 * S), (SLOWEST_READ_NS, S)];
+    with_calls("/data/a.bin", &many_reads).finds_no("long-call");
+    let short = [(READS, 1), (READ_NS, 4 * S), (SLOWEST_READ_NS, 4 * S)];
+    with_calls("/data/a.bin", &short).finds_no("long-call");
+    with_calls("/sys/kernel/tracing/trace_pipe", &one_read).finds_no("long-call");
+}
+
 /// Saves of 2 s with so much of it in fsync.
 fn with_saves(sync: u64) -> Job {
     let mut job = Job::new(100_000);

@@ -76,7 +76,7 @@ impl Job {
             boot_id: "b".into(),
             hook: "btf".into(),
             detail: "full".into(),
-            target: Target::All(true),
+            target: Target::Command(vec!["train".into()]),
             exit_code: None,
             start_unix_ns: START as i64,
             duration_ns: duration * MS,

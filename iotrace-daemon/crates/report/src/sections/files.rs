@@ -8,11 +8,12 @@ use crate::json::entries::{
 };
 use crate::text::{
     escape::shorten,
+    rollup::rollup,
     table::{Page, Table},
     units::{count, duration, share, some_bytes},
 };
 use crate::{FileSum, Report};
-use iotrace_model::{Row, counters::Counters, input::Place};
+use iotrace_model::{IoTotals, Row, counters::Counters, input::Place};
 use iotrace_phases::{phase::Direction, used::Used};
 use serde::Serialize;
 
@@ -24,10 +25,39 @@ const MAX_DIRECTORIES: usize = 5;
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let by_time = report.largest(&report.files, MAX_FILES, |sum| sum.io.ns);
     let by_bytes = report.largest(&report.files, MAX_FILES, |sum| sum.io.bytes());
-    let directories = report.largest(&report.directories, MAX_DIRECTORIES, |sum| sum.io.ns);
     file_table(report, page, "Files by time in calls", &by_time)?;
     file_table(report, page, "Files by bytes", &by_bytes)?;
-    file_table(report, page, "Directories by time in calls", &directories)
+    directory_table(report, page)
+}
+
+/// Directories with all that is below them.
+fn directory_table(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let directories = rollup(report, MAX_DIRECTORIES);
+    if directories.is_empty() {
+        return Ok(());
+    }
+    page.section("Directories by time in calls, with all below them")?;
+    let whole = report.totals.counters.nanoseconds();
+    let mut table = Table::new(&["TIME", "SHARE", "READ", "WRITTEN", "CALLS", "FILES"]);
+    for below in &directories {
+        let mut row = totals_cells(&below.io, whole);
+        row.push(count(below.files));
+        table.row(row);
+    }
+    table.push_column(page, "PATH", |row, room| {
+        shorten(&directories[row].path, room)
+    });
+    page.table(table)
+}
+
+fn totals_cells(io: &IoTotals, whole: u64) -> Vec<String> {
+    vec![
+        duration(io.ns),
+        share(io.ns, whole),
+        some_bytes(io.bytes_read),
+        some_bytes(io.bytes_written),
+        count(io.operations),
+    ]
 }
 
 fn file_table(
@@ -43,14 +73,9 @@ fn file_table(
     let whole = report.totals.counters.nanoseconds();
     let mut table = Table::new(&["TIME", "SHARE", "READ", "WRITTEN", "CALLS", "PROCS"]);
     for sum in files {
-        table.row(vec![
-            duration(sum.io.ns),
-            share(sum.io.ns, whole),
-            some_bytes(sum.io.bytes_read),
-            some_bytes(sum.io.bytes_written),
-            count(sum.io.operations),
-            count(sum.processes.into()),
-        ]);
+        let mut row = totals_cells(&sum.io, whole);
+        row.push(count(sum.processes.into()));
+        table.row(row);
     }
     table.push_column(page, "PATH", |row, room| {
         path_of(report, files[row].file, room)

@@ -24,7 +24,7 @@ const MAX_ROWS: usize = 16;
 const PERCENTS: [u64; 3] = [50, 95, 99];
 /// Said of them wherever they are.
 const NOTE: &str = "Half, 95 % and 99 % of the operations took at most so long. These times are upper bounds, at most an \
-                    eighth above the true ones; the longest is exact. A file has the phase that it had when it was used.";
+                    eighth above the true ones; the longest is exact. The phase is that at the time of use.";
 
 /// Operations of one phase on one mount.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,12 +88,12 @@ fn moved(report: &Report<'_>, rows: &[(Key<'_>, Histogram)]) -> Option<String> {
     let differing = phases.into_iter().filter_map(|(name, here)| {
         let sum = report.phases.named(name).map(|(sum, _)| sum);
         let elsewhere = sum.map_or(0, |sum| sum.counters.operations());
-        (here != elsewhere).then(|| format!("{name} {} (here {})", count(elsewhere), count(here)))
+        (here != elsewhere).then(|| format!("{name}: {} (here {})", count(elsewhere), count(here)))
     });
     let differing: Vec<String> = differing.collect();
     (!differing.is_empty()).then(|| {
         let all = differing.join(", ");
-        format!("By what the whole run shows, the phases have other numbers of operations: {all}.")
+        format!("The rest of the report sorts files by the whole run, and counts other operations as {all}.")
     })
 }
 

@@ -31,7 +31,8 @@ use std::io;
 
 use serde::ser::SerializeMap;
 
-use crate::{Report, html::PageSection, json::entries::Seq, text::table::Page, verdict};
+use crate::{Report, html::PageSection, json::entries::Seq, programs, text::table::Page, verdict};
+use iotrace_model::run::Target;
 
 /// A part of the text report that can be asked for by its name.
 pub struct Section {
@@ -75,6 +76,9 @@ pub fn json_entries<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let (model, run, analysis) = (report.model, report.run, &report.analysis);
     map.serialize_entry("verdict", &verdict::json(report))?;
+    if matches!(run.target, Target::All(_)) {
+        map.serialize_entry("programs", &programs::json(report, is_whole))?;
+    }
     map.serialize_entry("totals", &totals::json(report))?;
     map.serialize_entry("phases", &phases::PhasesJson::whole(report))?;
     map.serialize_entry("waits", &waits::json(report, is_whole))?;

@@ -19,6 +19,17 @@ use iotrace_phases::phase::{Class, Phase};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Value as Json, json};
 
+/// A phase in a few words, as what time went into.
+pub const fn label(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Training => "training reads",
+        Phase::Checkpoint => "checkpoints",
+        Phase::Restore => "model loads",
+        Phase::Startup => "startup",
+        Phase::Other(_) => "other files",
+    }
+}
+
 /// What was done in each phase.
 pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let used: Vec<_> = Phase::ALL

@@ -44,11 +44,12 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     order.sort_by_key(|index| Reverse(of(index).nanoseconds()));
     let all = &report.totals.counters;
-    // Wrappers that look for a program and run it hardly do any I/O.
+    let folded = report.folded();
     let is_large = |index: &u32| {
         let own = of(index);
-        own.nanoseconds().saturating_mul(MIN_ROW_FRACTION) >= all.nanoseconds()
-            || own.bytes().saturating_mul(MIN_ROW_FRACTION) >= all.bytes()
+        folded.of(*index) == *index
+            && (own.nanoseconds().saturating_mul(MIN_ROW_FRACTION) >= all.nanoseconds()
+                || own.bytes().saturating_mul(MIN_ROW_FRACTION) >= all.bytes())
     };
     let (large, small): (Vec<u32>, Vec<u32>) = order.iter().partition(|index| is_large(index));
     let rows = large.len().min(MAX_TEXT_ROWS);

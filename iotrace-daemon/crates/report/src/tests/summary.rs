@@ -5,6 +5,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{training::*, *};
 use iotrace_model::{
     counters::*,
+    input::Event,
     run::{CallInFlight, Target},
     waits::{Leaf, Waited},
 };
@@ -36,30 +37,8 @@ fn says(text: &str, wanted: &[&str], unwanted: &[&str]) {
 /// One process that was in reads of a file for so long, from the start of the run.
 fn reading(path: &[u8], ns: u64) -> Model {
     let mut model = Model::with_history();
-    model.event(name(1, path, 0o100_644));
-    let start = SECOND_OF_START;
-    let mut counters = counted(&[
-        (OPENS, 1),
-        (READS, 2),
-        (BYTES_READ, 110_000),
-        (READ_NS, ns),
-        (UNION_READ_NS, ns),
-    ]);
-    for (index, at) in [
-        (FIRST_OPERATION, 0),
-        (LAST_OPERATION, ns),
-        (FIRST_READ, 0),
-        (LAST_READ, ns),
-    ] {
-        counters.v[index] = start + at;
-    }
-    model.add(process(1), place(1), &counters);
-    let end = run().start_unix_ns + run().duration_ns as i64;
-    model.settle(iotrace_model::history::Bounds {
-        start: run().start_unix_ns,
-        end,
-    });
-    model
+    reads(&mut model, 1, (1, path), ns);
+    settled(model)
 }
 
 const TRAINING: &[u8] = b"/data/train/a.bin";
@@ -169,9 +148,22 @@ fn nothing_recorded_is_said_and_nothing_is_advised() {
     let text = screen(&Model::with_history(), &run(), 80);
     says(
         &text,
-        &["NOTHING RECORDED", "Nothing lost"],
-        &["Nothing to change", "To change", "0 %"],
+        &[
+            "NOTHING RECORDED: no traced process used a file\n Find out which process",
+            "--pid PID",
+            "Nothing lost",
+        ],
+        &["Nothing to change", "To change", "0 %", "Nothing was"],
     );
+    let attached = Run {
+        target: Target::Pids(vec![7]),
+        ..run()
+    };
+    let text = screen(&Model::with_history(), &attached, 80);
+    says(&text, &["\n Record for longer"], &["docker", "Nothing was"]);
+    // One file is something.
+    let text = screen(&reading(b"/opt/thing", 1_000), &run(), 80);
+    says(&text, &["NOT I/O-BOUND"], &["NOTHING", "--pid PID"]);
 }
 
 #[test]
@@ -192,22 +184,250 @@ fn hung_calls_come_first() {
     let text = screen(&reading(TRAINING, 620_000_000), &run, 80);
     says(
         &text,
-        &["CALLS HANG: 1 call has not returned, the longest for 12.0 s"],
+        &[
+            "CALLS HANG: 1 call has not returned, the longest for 12.0 s",
+            " 12.0 s                   in read, not returned  /data/train/a.bin",
+            "100 %   107 KiB                   1  /data/train",
+        ],
         &["NOT I/O-BOUND"],
+    );
+    // One that is young, or of a file that is not known, is in no place.
+    run.in_flight[0].ns = 100_000_000;
+    let text = screen(&reading(TRAINING, 620_000_000), &run, 80);
+    says(&text, &["1 call had not returned"], &["not returned  /"]);
+}
+
+/// A process that runs `args` and was forked by `parent`, from the start of the run to `end` seconds after it.
+fn runs(model: &mut Model, pid: u32, parent: u32, args: &[&str], end: u64) {
+    model.event(Event::Exec {
+        process: process(pid),
+        start_boottime: SECOND_OF_START + u64::from(pid),
+        parent,
+        rights: iotrace_common::rights::Rights::of_user(0),
+        comm: name_of(args[0]).into(),
+        args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
+    });
+    model.event(Event::Exit {
+        process: process(pid),
+        time: SECOND_OF_START + end * 1_000_000_000,
+        status: 0,
+    });
+}
+
+fn name_of(path: &str) -> &[u8] {
+    iotrace_model::paths::name(path.as_bytes())
+}
+
+/// Reads of a file by a process for so long, from the start of the run.
+fn reads(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), ns: u64) {
+    model.event(name(inode, path, 0o100_644));
+    let mut counters = counted(&[
+        (OPENS, 1),
+        (READS, 2),
+        (BYTES_READ, 110_000),
+        (READ_NS, ns),
+        (UNION_READ_NS, ns),
+    ]);
+    for (index, at) in [
+        (FIRST_OPERATION, 0),
+        (LAST_OPERATION, ns),
+        (FIRST_READ, 0),
+        (LAST_READ, ns),
+    ] {
+        counters.v[index] = SECOND_OF_START + at;
+    }
+    model.add(process(pid), place(inode), &counters);
+}
+
+fn settled(mut model: Model) -> Model {
+    let run = run();
+    model.settle(iotrace_model::history::Bounds {
+        start: run.start_unix_ns,
+        end: run.start_unix_ns + run.duration_ns as i64,
+    });
+    model
+}
+
+/// One that trains from files with a worker, and one that computes.
+fn two_programs() -> Model {
+    let mut model = Model::with_history();
+    let python = "/opt/a/very/long/path/to/an/environment/bin/python3.12";
+    runs(
+        &mut model,
+        10,
+        1,
+        &[python, "-u", "/home/me/train.py", "--lr", "3"],
+        10,
+    );
+    runs(&mut model, 20, 1, &[python, "-m", "solver"], 12);
+    model.event(Event::Fork {
+        parent: process(10),
+        child: process(11),
+        child_start_boottime: SECOND_OF_START + 11,
+        rights: iotrace_common::rights::Rights::of_user(0),
+        comm: b"python3.12".to_vec(),
+    });
+    reads(&mut model, 10, (1, TRAINING), 6_000_000_000);
+    reads(&mut model, 11, (2, b"/data/train/b.bin"), 1_000_000_000);
+    reads(&mut model, 20, (3, b"/opt/input"), 60_000_000);
+    model
+}
+
+fn of_machine() -> Run {
+    Run {
+        target: Target::All(true),
+        exit_code: None,
+        ..run()
+    }
+}
+
+#[test]
+fn each_program_of_a_machine_is_judged_by_itself() {
+    let (model, run) = (settled(two_programs()), of_machine());
+    let text = screen(&model, &run, 80);
+    says(
+        &text,
+        &[
+            "each program by itself",
+            " LIKELY I/O-BOUND     60 %   10.0 s     2  training reads    python train.py",
+            " NOT I/O-BOUND         1 %   12.0 s     1  other files       python -m solver",
+        ],
+        &["everything else", "To change", "of the run"],
+    );
+    let report = as_json(&model, &run);
+    let programs = report["programs"].as_array().unwrap();
+    let of = |key: &str| -> Vec<&Value> { programs.iter().map(|one| &one[key]).collect() };
+    assert_eq!(of("name"), ["python train.py", "python -m solver"]);
+    assert_eq!(of("verdict"), ["likely-io-bound", "not-io-bound"]);
+    assert_eq!(of("processes"), [2, 1]);
+    assert_eq!(of("pid"), [10, 20]);
+    for share in of("share_of_lifetime_at_least")
+        .into_iter()
+        .zip([0.6, 0.005])
+    {
+        let (share, expected) = (share.0.as_f64().unwrap(), share.1);
+        assert!((share - expected).abs() < 1e-6, "{share}");
+    }
+    assert_eq!(as_json(&model, &super::run()).get("programs"), None);
+}
+
+#[test]
+fn waits_judge_each_program_of_a_machine() {
+    let mut model = two_programs();
+    for (pid, leaf, ns) in [
+        (10, Leaf::Storage, 500_000_000),
+        (10, Leaf::Running, 9_000_000_000),
+        (20, Leaf::RunQueue, 8_000_000_000),
+        (20, Leaf::Running, 4_000_000_000),
+    ] {
+        model.add_waited(&Waited {
+            process: process(pid),
+            leaf,
+            by: None,
+            file: None,
+            phase: 0,
+            ns,
+        });
+    }
+    let text = screen(&settled(model), &of_machine(), 80);
+    // It read ahead while it computed.
+    says(
+        &text,
+        &[
+            " NOT I/O-BOUND         5 %   10.0 s     2  training reads    python train.py",
+            " TOO FEW CPUS          0 %   12.0 s     1  a CPU             python -m solver",
+        ],
+        &["To change", "The main thread"],
     );
 }
 
 #[test]
-fn a_machine_is_no_one_job() {
-    let mut run = run();
-    run.target = Target::All(true);
-    run.exit_code = None;
-    let text = screen(&training(), &run, 80);
+fn processes_of_a_job_are_one_row() {
+    let mut model = Model::with_history();
+    for pid in [10, 20] {
+        runs(&mut model, pid, 1, &["python", "train.py"], 10);
+        model.event(Event::Environment {
+            process: process(pid),
+            variables: format!("SLURM_JOB_ID=4711\0SLURM_PROCID={}\0", pid / 10 - 1)
+                .into_bytes()
+                .into(),
+        });
+        reads(&mut model, pid, (pid.into(), b"/opt/thing"), 3_000_000_000);
+    }
+    runs(&mut model, 30, 1, &["python", "train.py"], 10);
+    reads(&mut model, 30, (30, b"/opt/thing"), 3_000_000_000);
+    let text = screen(&settled(model), &of_machine(), 80);
     says(
         &text,
-        &["each program by itself", "OF ITS  LIFETIME"],
-        &["I/O-BOUND", "everything else"],
+        &[
+            " NOT CLEAR            30 %   10.0 s     2  other files       slurm:4711 train.py",
+            " NOT CLEAR            30 %   10.0 s     1  other files       python train.py",
+            "iotrace record --waits --pid PID",
+        ],
+        &[],
     );
+}
+
+#[test]
+fn a_script_that_finds_a_program_is_the_program() {
+    let shim = |last: &[&str]| {
+        let mut model = Model::with_history();
+        runs(
+            &mut model,
+            10,
+            1,
+            &["bash", "/root/.pyenv/shims/python", "train.py"],
+            12,
+        );
+        runs(
+            &mut model,
+            11,
+            10,
+            &["bash", "/root/.pyenv/libexec/pyenv-which"],
+            1,
+        );
+        runs(&mut model, 12, 11, &["sed", "s/a/b/"], 1);
+        for (pid, inode) in [(10, 1), (11, 2), (12, 3)] {
+            reads(&mut model, pid, (inode, b"/root/.pyenv/version"), 1_000_000);
+        }
+        for (pid, program) in (13..).zip(last) {
+            let python = "/root/.pyenv/versions/3.12/bin/python";
+            runs(&mut model, pid, 10, &[python, program, "-v"], 12);
+            reads(&mut model, pid, (u64::from(pid), TRAINING), 1_000_000_000);
+        }
+        settled(model)
+    };
+    let typed = |words: &[&str]| Run {
+        target: Target::Command(words.iter().map(|word| (*word).to_owned()).collect()),
+        ..run()
+    };
+    let wrapped = typed(&["bash", "/root/.pyenv/shims/python", "train.py"]);
+    let text = screen(&shim(&["train.py"]), &wrapped, 80);
+    says(
+        &text,
+        &["python train.py -v  ", "  1 process  "],
+        &["bash", "shims"],
+    );
+    let sections = Extent::Sections(vec!["processes".into()]);
+    let sections = written(&shim(&["train.py"]), &wrapped, &sections, Layout::plain(80));
+    says(&sections, &["others", "3 more processes"], &["pyenv-which"]);
+    // Counters stay with the process that has them.
+    assert_eq!(
+        as_json(&shim(&["train.py"]), &wrapped)["processes"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+    // A script that runs several programs is one of its own, and what somebody typed stays.
+    let many = screen(
+        &shim(&["a.py", "b.py", "c.py"]),
+        &typed(&["bash", "run.sh"]),
+        80,
+    );
+    says(&many, &["bash run.sh  ", "  4 processes  "], &[]);
+    let code = screen(&shim(&["train.py"]), &typed(&["sh", "-c", "train"]), 80);
+    says(&code, &["sh -c train  "], &[]);
 }
 
 #[test]
@@ -224,8 +444,22 @@ fn a_tree_of_files_is_one_line() {
         ]);
         model.add(process(1), place(inode + 1), &counters);
     }
+    for directory in 0..1_000_u64 {
+        let path = format!("/data/train/n{directory:04}");
+        model.event(name(200_000 + directory, path.as_bytes(), 0o040_755));
+        let counters = counted(&[(GETDENTS, 2), (META_NS, 50_000)]);
+        model.add(process(1), place(200_000 + directory), &counters);
+    }
     let text = screen(&model, &run(), 80);
-    says(&text, &["100,000  /data/train\n"], &["n0000"]);
+    says(
+        &text,
+        &[" 150 ms     100 %", "100,000  /data/train\n"],
+        &["n0000"],
+    );
+    let full = written(&model, &run(), &Extent::Full, Layout::plain(80));
+    let (_, directories) = full.split_once("Directories by time").unwrap();
+    let (directories, _) = directories.split_once("\n\n").unwrap();
+    says(directories, &["202,000  100,000  /data/train"], &["n0000"]);
 }
 
 #[test]

@@ -24,6 +24,20 @@ pub fn shorten(bytes: &[u8], width: usize) -> String {
     .concat()
 }
 
+/// The beginning of a text, up to a word, if it is wider than the room.
+pub fn clipped(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for (at, _) in text.char_indices().filter(|(_, c)| *c == ' ') {
+        if width(&text[..at]) < room {
+            end = at;
+        }
+    }
+    format!("{}…", text[..end].trim_end())
+}
+
 /// Columns that a text without escapes takes on a terminal.
 pub fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()

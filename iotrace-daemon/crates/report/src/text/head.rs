@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Report;
 use iotrace_model::{
-    Process,
+    About, Process,
     run::{MergedTime, Run, Target, rfc3339},
 };
 
@@ -72,11 +72,15 @@ pub fn head(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// The command line if it is known, else the program, else its short name.
-pub fn command(process: &Process) -> Vec<u8> {
-    let about = &process.about;
+pub fn words(about: &About) -> Vec<&[u8]> {
     match (about.args.is_empty(), about.exe.is_empty()) {
-        (false, _) => about.args.join(&b' '),
-        (true, false) => about.exe.clone(),
-        (true, true) => about.comm.clone(),
+        (false, _) => about.args.iter().map(Vec::as_slice).collect(),
+        (true, false) => vec![&about.exe],
+        (true, true) => vec![&about.comm],
     }
+}
+
+/// The same as one text.
+pub fn command(process: &Process) -> Vec<u8> {
+    words(&process.about).join(&b' ')
 }

@@ -3,7 +3,7 @@
 pub mod diff;
 pub mod escape;
 pub mod head;
-mod rollup;
+pub mod rollup;
 pub mod scale;
 mod summary;
 pub mod table;

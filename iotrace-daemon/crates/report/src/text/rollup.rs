@@ -1,4 +1,4 @@
-//! Directories by what was done below them: a tree of many files is one line.
+//! Directories by what was done to them and below them: a tree of many files and directories is one line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ const MIN_SHARE: f64 = 0.5;
 /// Directories that are split at most: deep trees are narrow.
 const MAX_SPLITS: usize = 200;
 
-/// What was done to the files below a directory, or to one file.
+/// What was done to a directory and to all below it.
 #[derive(Clone, Debug, Default)]
 pub struct Below {
     pub path: Vec<u8>,
@@ -23,7 +23,7 @@ pub struct Below {
 #[derive(Default)]
 struct Node {
     sum: Below,
-    /// Of the files right in it.
+    /// Of itself, and of the files right in it.
     own_ns: u64,
     children: BTreeSet<usize>,
 }
@@ -33,13 +33,16 @@ struct Node {
 pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
     let mut index: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     let mut nodes: Vec<Node> = Vec::new();
-    for file in &report.files {
-        let path = report.model.file(file.file).path;
+    for file in report.files.iter().chain(&report.directories) {
+        let of = report.model.file(file.file);
+        let path = of.path;
         if !path.starts_with(b"/") || file.io.ns == 0 {
             continue;
         }
         let mut below = None;
-        for end in (0..path.len()).rev().filter(|at| path[*at] == b'/') {
+        let own = (of.is_directory() && path != b"/").then_some(path.len());
+        let above = (0..path.len()).rev().filter(|at| path[*at] == b'/');
+        for end in own.into_iter().chain(above) {
             let directory = &path[..end.max(1)];
             let node = index.get(directory).copied().unwrap_or_else(|| {
                 index.insert(directory.to_vec(), nodes.len());
@@ -49,7 +52,7 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
                 nodes.len() - 1
             });
             let sum = &mut nodes[node].sum;
-            sum.files += 1;
+            sum.files += u64::from(!of.is_directory());
             sum.io.add(&file.io);
             match below.replace(node) {
                 Some(below) => {

@@ -10,7 +10,7 @@ use super::{
     },
     lines::{Lines, counted},
 };
-use crate::{Report, merged::Merged, verdict::Judgement};
+use crate::{Report, merged::Merged, sections::phases, verdict::Judgement};
 use iotrace_analysis::sum::Sum;
 use iotrace_analysis::{
     epochs::Epoch,
@@ -31,11 +31,11 @@ const MIN_SLOW_EPOCH: f64 = 1.5;
 pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
     let run = report.run.duration_ns;
     let mut lines: Lines = judgement.exposed.iter().map(waited).collect();
-    for (phase, name, facts) in [
-        (Phase::Training, "training reads", training as Facts),
-        (Phase::Checkpoint, "checkpoints", saves),
-        (Phase::Restore, "model loads", loads),
-        (Phase::Startup, "startup", startup),
+    for (phase, facts) in [
+        (Phase::Training, training as Facts),
+        (Phase::Checkpoint, saves),
+        (Phase::Restore, loads),
+        (Phase::Startup, startup),
     ] {
         let Some((sum, _)) = report.phases.named(phase.name()) else {
             continue;
@@ -45,7 +45,7 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
         // Looking for models, or opening what is not read, is worth a line only if it took time.
         let is_shown = !facts.is_empty() || merged.at_most as f64 >= run as f64 * MIN_SHOWN_SHARE;
         if merged.at_most > 0 && is_shown {
-            lines.push(component(name, &merged, run, &facts));
+            lines.push(component(phases::label(phase), &merged, run, &facts));
         }
     }
     let other = report.file_time(|phase| matches!(phase, Phase::Other(_)));
@@ -54,7 +54,12 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
         ..other
     };
     if merged.at_most > 0 {
-        lines.push(component("other files", &merged, run, &others(report)));
+        lines.push(component(
+            phases::label(Phase::UNMATCHED),
+            &merged,
+            run,
+            &others(report),
+        ));
     }
     let merged = report.fault_time();
     if merged.at_most > 0 {

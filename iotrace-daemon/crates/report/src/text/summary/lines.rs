@@ -1,6 +1,10 @@
 //! Lines of the screen.
 
-use super::super::{escape::width, table::Style, units::count};
+use super::super::{
+    escape::{clipped, width},
+    table::Style,
+    units::count,
+};
 
 /// Lines that belong together.
 pub type Lines = Vec<(Style, String)>;
@@ -35,18 +39,4 @@ pub fn wrapped(style: Style, text: &str, columns: usize, indent: usize, most: us
         }
     }
     lines.into_iter().map(|line| (style, line)).collect()
-}
-
-/// The beginning of a text, up to a word, if it is wider than the room.
-pub fn clipped(text: &str, room: usize) -> String {
-    if width(text) <= room {
-        return text.to_owned();
-    }
-    let mut end = 0;
-    for (at, _) in text.char_indices().filter(|(_, c)| *c == ' ') {
-        if width(&text[..at]) < room {
-            end = at;
-        }
-    }
-    format!("{}…", text[..end].trim_end())
 }

@@ -8,20 +8,22 @@ mod lines;
 
 use changes::findings;
 use components::{components, events};
-use lines::{Lines, clipped, counted, wrapped};
+use lines::{Lines, counted, wrapped};
 
 use super::{
-    escape::{escape, shorten, width},
-    head::{command, target},
+    escape::{clipped, escape, shorten, width},
+    head::target,
     rollup::rollup,
     table::{Page, Style},
     units::{count, duration, share, shares, some_bytes},
 };
 use crate::{
     Report,
+    nodes::NOTHING_RECORDED,
+    programs::Program,
     verdict::{Judgement, Verdict},
 };
-use iotrace_model::{counters, counters::saturating_sum, paths::name, run::Target};
+use iotrace_model::{counters::saturating_sum, run::Target};
 
 /// Lines of the screen; two more are left for where the recording is.
 const MAX_LINES: usize = 22;
@@ -31,6 +33,9 @@ const MAX_REMARKS: usize = 2;
 const MAX_SELECTION_LINES: usize = 4;
 const MAX_FINDINGS: usize = 2;
 const MAX_PLACES: usize = 3;
+/// Of these, calls that have not returned, each at least this share of the run.
+const MAX_HUNG: usize = 2;
+const MIN_HUNG_SHARE: f64 = 0.01;
 /// Programs of a machine that are shown.
 const MAX_PROGRAMS: usize = 8;
 
@@ -39,7 +44,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let judgement = report.judge();
     let columns = page.width();
     let mut above: Lines = vec![(Style::Title, head(report, columns))];
-    above.push(verdict(report, &judgement));
+    above.push((verdict_style(judgement.verdict), judgement.text(report)));
     if let Some(selection) = &report.selection {
         let text = escape(selection.text().as_bytes());
         above.extend(wrapped(
@@ -50,15 +55,18 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             MAX_SELECTION_LINES,
         ));
     }
-    for remark in report.remarks().iter().take(MAX_REMARKS) {
+    // The verdict says it.
+    let remarks = report.remarks().into_iter();
+    let remarks = remarks.filter(|remark| remark != NOTHING_RECORDED);
+    for remark in remarks.take(MAX_REMARKS) {
         let text = escape(remark.as_bytes());
         above.extend(wrapped(Style::Warning, &text, columns, 1, 2));
     }
     let mut events_lines: Lines = Vec::new();
     match judgement.verdict {
         Verdict::NothingRecorded => {
-            let text = "No traced process made a call on a file, or waited for a page of one.";
-            above.push((Style::Plain, format!(" {text}")));
+            let text = nothing_advice(&report.run.target);
+            above.extend(wrapped(Style::Plain, text, columns, 1, 3));
         }
         Verdict::NotOneJob => above.extend(programs(report, columns)),
         _ => {
@@ -69,7 +77,8 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     let trust = trust(report, &judgement, columns);
     let changes = |shown| match judgement.verdict {
-        Verdict::NothingRecorded | Verdict::PartOfFiles => Vec::new(),
+        // Findings are of one job.
+        Verdict::NothingRecorded | Verdict::PartOfFiles | Verdict::NotOneJob => Vec::new(),
         _ => findings(report, columns, shown),
     };
     let rest = MAX_LINES.saturating_sub(above.len() + trust.len());
@@ -92,11 +101,24 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// What to do first if nothing was recorded.
+fn nothing_advice(target: &Target) -> &'static str {
+    match target {
+        Target::Pids(_) => {
+            "Record for longer, or the program from its start: `iotrace record -- PROGRAM`. If another process does the work, \
+             record that one, or all: `iotrace record --all`."
+        }
+        Target::Command(_) | Target::All(_) | Target::Unit(_) => {
+            "Find out which process does the work: a command that asks a service for it (docker, sbatch, ssh) uses no file \
+             itself. Record that process, `iotrace record --pid PID`, or all: `iotrace record --all`."
+        }
+    }
+}
+
 /// What ran, for how long, and how it ended.
 fn head(report: &Report<'_>, columns: usize) -> String {
     let run = report.run;
-    let is_used = |sum: &&crate::ProcessSum| sum.sum.counters.operations() > 0;
-    let processes = report.processes.iter().filter(is_used).count() as u64;
+    let processes = report.shown_processes();
     let mut facts = vec![duration(run.duration_ns)];
     facts.extend(run.exit_code.map(|code| format!("exit {code}")));
     facts.push(counted(processes, "process", "processes"));
@@ -106,40 +128,23 @@ fn head(report: &Report<'_>, columns: usize) -> String {
     });
     let facts = facts.join("  ");
     let room = columns.saturating_sub(width(&facts) + 2);
-    let mut what = target(run);
-    if width(&what) > room
-        && let Target::Command(words) = &run.target
-        && let [program, arguments @ ..] = &words[..]
-    {
-        // The interpreter's directory tells least.
-        let name = String::from_utf8_lossy(name(program.as_bytes())).into_owned();
-        what = [&[name][..], arguments].concat().join(" ");
-    }
-    let what = shorten(what.as_bytes(), room);
+    let command = report.command(room);
+    let what = command.unwrap_or_else(|| shorten(target(run).as_bytes(), room));
     let gap = " ".repeat(columns.saturating_sub(width(&what) + width(&facts)));
     format!("{what}{gap}{facts}")
-}
-
-/// The verdict in one line.
-fn verdict(report: &Report<'_>, judgement: &Judgement<'_>) -> (Style, String) {
-    let style = match judgement.verdict {
-        Verdict::NothingRecorded
-        | Verdict::CallsHang
-        | Verdict::LikelyIoBound
-        | Verdict::WaitsForStorage
-        | Verdict::WaitsForLoader
-        | Verdict::WaitsForCpus => Style::Warning,
-        Verdict::NotIoBound => Style::Good,
-        Verdict::Unclear | Verdict::NotOneJob | Verdict::PartOfFiles => Style::Plain,
-    };
-    (style, judgement.text(report))
 }
 
 /// Where the time in calls went.
 fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
     let whole = report.totals.counters.nanoseconds();
-    let places = rollup(report, rows);
-    if places.is_empty() {
+    // A call that hangs is in no counter.
+    let hung = report.run.in_flight.iter().filter(|call| {
+        let is_long = call.ns as f64 >= report.run.duration_ns as f64 * MIN_HUNG_SHARE;
+        is_long && call.path.is_some()
+    });
+    let hung: Vec<_> = hung.take(MAX_HUNG.min(rows)).collect();
+    let places = rollup(report, rows - hung.len());
+    if places.is_empty() && hung.is_empty() {
         return Vec::new();
     }
     let heading = format!(
@@ -147,6 +152,13 @@ fn places(report: &Report<'_>, columns: usize, rows: usize) -> Lines {
         "IN CALLS", "", "READ", "WRITTEN", "FILES"
     );
     let mut lines = vec![(Style::Dim, heading)];
+    for call in hung {
+        let what = format!("in {}, not returned", call.operation);
+        let text = format!(" {:<10} {what:>35}  ", duration(call.ns));
+        let path = call.path.as_deref().unwrap_or_default();
+        let path = shorten(path.as_bytes(), columns.saturating_sub(width(&text)));
+        lines.push((Style::Warning, text + &path));
+    }
     for place in places {
         let text = format!(
             " {:<10} {:>5} {:>9} {:>9} {:>9}  ",
@@ -200,44 +212,54 @@ fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Line
 fn programs(report: &Report<'_>, columns: usize) -> Lines {
     let programs = report.programs();
     let heading = format!(
-        " {:>9} {:>9} {:>9} {:>9} {:>9}  PROGRAM",
-        "OF ITS", "LIFETIME", "IN FILES", "READ", "WRITTEN"
+        " {:<16} {:>8} {:>8} {:>5}  {:<16}  PROGRAM",
+        "VERDICT", "FILE I/O", "LIFETIME", "PROCS", "MOSTLY"
     );
     let mut lines = vec![(Style::Dim, heading)];
     for program in programs.iter().take(MAX_PROGRAMS) {
-        let merged = &program.merged;
-        let lifetime = program.lifetime_ns;
-        let v = &program.counters.v;
-        let bound = if merged.is_exact() { "" } else { "≤" };
+        let (at_least, at_most) = program.in_files();
+        let judgement = &program.judgement;
         let text = format!(
-            " {:>9} {:>9} {:>9} {:>9} {:>9}  ",
-            shares(
-                merged.at_least.min(lifetime),
-                merged.at_most.min(lifetime),
-                lifetime
-            ),
-            duration(lifetime),
-            format!("{bound}{}", duration(merged.at_most)),
-            some_bytes(v[counters::BYTES_READ]),
-            some_bytes(v[counters::BYTES_WRITTEN]),
+            " {:<16} {:>8} {:>8} {:>5}  {:<16}  ",
+            judgement.verdict.label(),
+            shares(at_least, at_most, program.whole_ns()),
+            duration(judgement.whole_ns),
+            count(program.processes),
+            program.cause.unwrap_or_default(),
         );
-        let process = &report.model.processes()[program.leader as usize];
-        let job = process.about.role.job.as_deref();
-        let job = job
-            .map(|job| format!("job {} ", escape(job.as_bytes())))
-            .unwrap_or_default();
+        let job = match program.job {
+            Some(job) => escape(job.as_bytes()) + " ",
+            None => String::new(),
+        };
         let room = columns.saturating_sub(width(&text) + width(&job));
-        lines.push((
-            Style::Plain,
-            text + &job + &shorten(&command(process), room),
-        ));
+        let called = match program.job {
+            Some(_) => shorten(program.name.script(), room),
+            None => program.name.fit(room),
+        };
+        let style = verdict_style(judgement.verdict);
+        lines.push((style, text + &job + &called));
     }
     let rest = programs.len().saturating_sub(MAX_PROGRAMS);
     if rest > 0 {
-        lines.push((
-            Style::Dim,
-            format!(" and {} more: --section processes", count(rest as u64)),
-        ));
+        let text = format!(
+            " and {} more: --section processes, or `programs` with --format json",
+            count(rest as u64)
+        );
+        lines.push((Style::Dim, text));
+    }
+    let is_good = |program: &Program<'_>| program.judgement.verdict.is_good() == Some(true);
+    if !programs.iter().all(is_good) {
+        let text = " For what to change, record one of them: iotrace record --waits --pid PID";
+        lines.push((Style::Dim, text.to_owned()));
     }
     lines
+}
+
+/// Whether a verdict is good.
+fn verdict_style(verdict: Verdict) -> Style {
+    match verdict.is_good() {
+        Some(true) => Style::Good,
+        Some(false) => Style::Warning,
+        None => Style::Plain,
+    }
 }
