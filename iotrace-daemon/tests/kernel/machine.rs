@@ -38,7 +38,8 @@ fn each_program_has_a_verdict_of_its_own() {
     let _slow = Slow::mount(&dir.join("train"), &[("a.bin", 64 * MIB, speed)], speed);
     // Two processes of one program that read all the time, and one that computes.
     let reads = "import os\nos.fork()\nf = os.open('train/a.bin', os.O_RDONLY)\nwhile os.read(f, 65536): pass\n";
-    let computes = "open('log', 'w').write('begin')\nwhile True: open('log').read(); sum(range(1000000))\n";
+    let computes =
+        "open('log', 'w').write('begin')\nwhile True: open('log').read(); sum(range(1000000))\n";
     let mut reader = program(&dir, "reader.py", reads);
     let mut computer = program(&dir, "computer.py", computes);
     let finished = Iotrace::record().args(["--all", "--duration", "8s"]).run();
