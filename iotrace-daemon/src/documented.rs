@@ -26,15 +26,6 @@ pub struct Code {
     pub is_line: bool,
 }
 
-/// Lines of blocks of shell that run a program, which begin with these words.
-pub fn lines_of(program: &[&str]) -> Vec<String> {
-    let lines = code().into_iter().filter(|code| code.is_line);
-    let lines = lines.map(|code| code.text);
-    lines
-        .filter(|line| !invocations(line, program).is_empty())
-        .collect()
-}
-
 /// What is wrong with the command lines of a program, which begin with these words; and how many there are.
 pub fn faults(program: &[&str], command: &Command) -> (Vec<String>, usize) {
     let (mut faults, mut count) = (Vec::new(), 0);
@@ -128,7 +119,7 @@ fn lines(page: &str) -> Vec<(bool, String)> {
 }
 
 /// The arguments of each call of the program in a line of shell.
-fn invocations(line: &str, program: &[&str]) -> Vec<Vec<String>> {
+pub fn invocations(line: &str, program: &[&str]) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     let mut words = words(line).into_iter().peekable();
     while words.peek().is_some() {

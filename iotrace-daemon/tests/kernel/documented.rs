@@ -118,6 +118,20 @@ fn prepare(dir: &Path) {
     }
 }
 
+/// A command with what the reader would put in place of its examples.
+fn meant(line: String, job: &Job, marker: &Path) -> String {
+    let placeholders = PLACEHOLDERS.iter();
+    let line = placeholders.fold(line, |line, (from, to)| line.replace(from, to));
+    let marker = marker.to_str().expect("a path of letters");
+    let line = line
+        .replace("4242", &job.0.id().to_string())
+        .replace("/opt/job/libiotrace-marker.so", marker);
+    match line.contains("record ") {
+        true => line.replace("--pid", "--duration 1 --pid"),
+        false => line,
+    }
+}
+
 #[test]
 fn every_documented_command_can_be_run() {
     need_root();
@@ -130,8 +144,11 @@ fn every_documented_command_can_be_run() {
     }
     let marker = marker(&dir);
     let job = Job(Command::new("sleep").arg("600").spawn().expect("sleep"));
-    let lines = pages::lines_of(&["iotrace"]).into_iter();
-    let lines = lines.filter(|line| {
+    let code = pages::code().into_iter().filter(|code| code.is_line);
+    let lines = code.map(|code| code.text).filter(|line| {
+        if pages::invocations(line, &["iotrace"]).is_empty() {
+            return false;
+        }
         let line = format!("{line}\n");
         !NOT_RUN.iter().any(|part| line.contains(part))
     });
@@ -142,20 +159,9 @@ fn every_documented_command_can_be_run() {
     let lines: BTreeSet<String> = lines.map(uncommented).collect();
     assert!(lines.len() > 30, "{lines:?}");
     for line in lines {
-        let pid = job.0.id().to_string();
-        let marker = marker.to_str().expect("a path of letters");
-        let meant = PLACEHOLDERS
-            .iter()
-            .fold(line, |line, (from, to)| line.replace(from, to));
-        let meant = meant
-            .replace("4242", &pid)
-            .replace("/opt/job/libiotrace-marker.so", marker);
-        let is_recording = meant.contains("record ");
-        let meant = match is_recording {
-            true => meant.replace("--pid", "--duration 1 --pid"),
-            false => meant,
-        };
+        let meant = meant(line, &job, &marker);
         println!("{meant}");
+        let is_recording = meant.contains("record ");
         run(&meant, if is_recording { &fresh } else { &dir });
     }
 }
