@@ -320,12 +320,12 @@ fn name(line: &Line, width: usize) -> String {
         0 => String::new(),
         depth => "  ".repeat(depth - 1) + "└ ",
     };
-    let about = &line.about;
-    let command = match usize::from(width_of(&indent) + width_of(&about.command)) <= width {
-        true => &about.command,
-        false => &about.short_command,
-    };
-    indent + command
+    let room = width.saturating_sub(width_of(&indent).into());
+    let command = &line.about.command;
+    match &line.about.short {
+        Some(short) if usize::from(width_of(command)) > room => indent + &short.fit(room),
+        _ => indent + command,
+    }
 }
 
 fn right(text: String) -> Cell<'static> {

@@ -15,7 +15,7 @@ use iotrace_phases::{
     context::by_names,
     phase::{Direction, Phase},
 };
-use iotrace_report::escape;
+use iotrace_report::{ShortCommand, escape};
 
 use super::state::What;
 use crate::user;
@@ -32,8 +32,8 @@ pub type ByPhase = BTreeMap<Phase, IoTotals>;
 #[derive(Debug, Default)]
 pub struct About {
     pub command: String,
-    /// The same with the file names alone of the program and of what it runs, for narrow screens.
-    pub short_command: String,
+    /// The same for narrow screens; `None` if the arguments are not known.
+    pub short: Option<ShortCommand>,
     /// Name of the user, or the number of one without a name; empty if unknown.
     pub user: String,
     /// The job and the rank in it; empty if unknown.
@@ -244,7 +244,7 @@ impl About {
         let job: Vec<String> = job.into_iter().chain(rank).collect();
         Self {
             command: command(&about.args, &about.comm),
-            short_command: command(&with_file_names(&about.args), &about.comm),
+            short: (!about.args.is_empty()).then(|| ShortCommand::new(&about.args)),
             user: about.uid.map_or_else(String::new, |uid| users.name(uid)),
             job: escape(job.join(" ").as_bytes()),
             ancestors: ancestors(process, by_pid)
@@ -297,22 +297,6 @@ fn command(args: &[Vec<u8>], comm: &[u8]) -> String {
     }
 }
 
-/// Without the directories of the program, and of the script if the first argument after options is a path and not code or a
-/// URL.
-fn with_file_names(args: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let is_option = |arg: &&Vec<u8>| arg.starts_with(b"-");
-    let options = args.iter().skip(1).take_while(is_option).count();
-    let is_path = |arg: &[u8]| !arg.iter().any(|byte| b" \n'\"():=".contains(byte));
-    let is_shortened =
-        |index: usize, arg: &[u8]| index == 0 || index == 1 + options && is_path(arg);
-    let shorten = |(index, arg): (usize, &Vec<u8>)| match arg.iter().rposition(|byte| *byte == b'/')
-    {
-        Some(slash) if is_shortened(index, arg) => arg[slash + 1..].to_vec(),
-        _ => arg.clone(),
-    };
-    args.iter().enumerate().map(shorten).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use iotrace_common::key::FileId;
@@ -344,27 +328,6 @@ mod tests {
             latencies: Histogram::default(),
             depth: 0,
         }
-    }
-
-    #[test]
-    fn short_commands_have_file_names() {
-        let short = |args: &[&str]| {
-            let args: Vec<_> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-            command(&with_file_names(&args), b"comm")
-        };
-        let python = "/opt/conda/envs/a b/bin/python3.11";
-        assert_eq!(
-            short(&[python, "-u", "/home/ada/project/train.py", "/data"]),
-            "python3.11 -u train.py /data"
-        );
-        let code = "open('/data/a')";
-        assert_eq!(
-            short(&[python, "-c", code]),
-            format!("python3.11 -c {code}")
-        );
-        assert_eq!(short(&["/bin/dd", "if=/a/b"]), "dd if=/a/b");
-        assert_eq!(short(&["curl", "http://a/b"]), "curl http://a/b");
-        assert_eq!(short(&[]), "[comm]");
     }
 
     #[test]

@@ -493,7 +493,6 @@ pub mod tests {
     pub fn named(command: &str) -> About {
         About {
             command: command.into(),
-            short_command: command.into(),
             ..About::default()
         }
     }

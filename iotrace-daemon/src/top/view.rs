@@ -213,6 +213,7 @@ mod tests {
     use ratatui::{Terminal, backend::TestBackend};
 
     use iotrace_model::run::CallInFlight;
+    use iotrace_report::ShortCommand;
 
     use super::{
         super::{
@@ -388,15 +389,22 @@ mod tests {
 
     #[test]
     fn a_command_that_does_not_fit_has_file_names() {
+        const WORDS: [&str; 4] = [
+            "/opt/conda/bin/python3",
+            "/home/ada/train.py",
+            "--epochs",
+            "3",
+        ];
         let about = || About {
-            command: "/opt/conda/bin/python3 /home/ada/train.py --epochs 3".into(),
-            ..named("python3 train.py --epochs 3")
+            command: WORDS.join(" "),
+            short: Some(ShortCommand::new(&WORDS)),
+            ..About::default()
         };
         let mut state = State::new(false, String::new());
         let done = [(Phase::Training, 1, 1)];
         take(&mut state, second(vec![line(10, &done, about())]));
         for (columns, shown) in [
-            (80, " python3 train.py"),
+            (80, " python train.py"),
             (160, "/python3 /home/ada/train.py"),
         ] {
             let screen = screen_of(&mut state, columns, 24);

@@ -848,10 +848,24 @@ fn all_processes_are_no_one_job_and_cpu_time_may_not_be_known() {
         ..run()
     };
     let mut out = fs::File::create(&file).expect("a page");
-    html(&Report::new(&Model::with_history(), &run), true, &mut out).expect("the page");
+    let mut model = Model::with_history();
+    let mut counters = Counters::ZERO;
+    counters.v[counters::READS] = 1;
+    counters.v[counters::BYTES_READ] = 4096;
+    counters.v[counters::READ_NS] = 1_000;
+    for pid in [100, 101] {
+        let process = ProcessId { pid, start: 7 };
+        model.add(process, Place::PathOnly, &counters);
+    }
+    html(&Report::new(&model, &run), true, &mut out).expect("the page");
     let mut page = Page::open(&file);
     let verdict = page.text("#summary .verdict");
     assert!(verdict.ends_with('.'), "{verdict}");
+    let programs = rows(&mut page, "programs");
+    assert_eq!(programs.len(), 2, "{programs:?}");
+    for program in programs {
+        assert_eq!(program[7], "4.00 KiB", "{program:?}");
+    }
     let cards = page.eval("document.querySelectorAll('#summary [data-key=cpu]').length");
     assert_eq!(cards, 0);
     no_faults(&mut page);

@@ -39,6 +39,7 @@ pub use html::{
 use iotrace_analysis::phases::{PhaseSums, Phases};
 use iotrace_analysis::sum::Sum;
 pub use json::{diff_json, entries::hex, json, summary_json, view_json};
+pub use programs::ShortCommand;
 pub use sections::{SECTIONS, Section};
 pub use selection::Selection;
 pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, units, view_text};

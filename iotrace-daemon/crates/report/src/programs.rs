@@ -101,6 +101,7 @@ pub struct ShortCommand {
 }
 
 impl ShortCommand {
+    /// Of the words of a command line.
     pub fn new<W: AsRef<[u8]>>(words: &[W]) -> Self {
         let mut words = words.iter().map(AsRef::as_ref);
         let program = name(words.next().unwrap_or_default());
@@ -132,7 +133,7 @@ impl ShortCommand {
         &self.name[space.map_or(0, |at| at + 1)..]
     }
 
-    /// The name, and of the arguments the first that fit.
+    /// The name, and of the arguments the first that fit into so many columns; escaped.
     pub fn fit(&self, room: usize) -> String {
         let called = escape(&self.name);
         if self.arguments.is_empty() || width(&called) + 2 > room {
@@ -473,6 +474,7 @@ pub fn json(report: &Report<'_>, is_whole: bool) -> Json {
             "processes": program.processes,
             "lifetime_seconds": seconds(judgement.whole_ns),
             "verdict": judgement.verdict.name(),
+            "verdict_label": judgement.verdict.label(),
             "cause": program.cause,
             "file_io_seconds_at_least": seconds(at_least),
             "file_io_seconds_at_most": seconds(at_most),

@@ -51,7 +51,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
     let (mut tiny, mut all, mut ns) = (0, 0, 0);
     for fact in facts.of(phase) {
         let (few, many) = calls_of(fact);
-        if few <= fact.opens * FEW_CALLS_OF_AN_OPEN {
+        if few.div_ceil(FEW_CALLS_OF_AN_OPEN) <= fact.opens {
             continue;
         }
         saturating_add(&mut tiny, few);

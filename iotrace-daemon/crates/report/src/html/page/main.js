@@ -92,6 +92,7 @@
 
   const parts = [
     dom.el("section", { id: "summary", "aria-labelledby": "summary-title" }, ...sections.summary(data), incomplete),
+    sections.programs(report.programs),
     section("timeline", "Timeline", chosen, ...overTime()),
     sections.findings(report, choose),
     sections.waits(data),

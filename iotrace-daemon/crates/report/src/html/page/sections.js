@@ -437,6 +437,24 @@ const sections = (() => {
     return section("nodes", "Nodes", table("Nodes", keysOf(list).map((key) => column(list, key)), list));
   }
 
+  /** A whole machine: each program or job by itself. */
+  function programs(list) {
+    if (!list?.length) return null;
+    const within = (least, most, show) => (show(least) === show(most) ? show(most) : `${show(least)} to ${show(most)}`);
+    const percent = (value) => share(value, 1);
+    return section("programs", "Programs", el("p", { class: "note" }, "Each batch job, and each program of no job, judged by itself."), table("Programs", [
+      { title: "Program", cell: (one) => one.name },
+      { title: "Job", cell: (one) => one.job ?? "" },
+      { title: "Verdict", cell: (one) => one.verdict_label },
+      { title: "Mostly", cell: (one) => one.cause ?? "" },
+      { title: "File I/O", number: true, cell: (one) => within(one.share_of_lifetime_at_least, one.share_of_lifetime_at_most, percent) },
+      { title: "Lifetime", number: true, cell: (one) => duration(one.lifetime_seconds) },
+      { title: "Processes", number: true, cell: (one) => count(one.processes) },
+      { title: "Read", number: true, cell: (one) => bytes(one.bytes_read) },
+      { title: "Written", number: true, cell: (one) => bytes(one.bytes_written) },
+    ], list));
+  }
+
   const BUCKETS = [
     ["0_100", "0 to 100 B"], ["100_1k", "100 B to 1 KiB"], ["1k_10k", "1 to 10 KiB"], ["10k_100k", "10 to 100 KiB"],
     ["100k_1m", "100 KiB to 1 MiB"], ["1m_4m", "1 to 4 MiB"], ["4m_10m", "4 to 10 MiB"], ["10m_100m", "10 to 100 MiB"],
@@ -507,5 +525,5 @@ const sections = (() => {
       el("p", { class: "note" }, `Measured by iotrace ${visible(report.iotrace_version)}, hook ${visible(report.hook)}, detail ${visible(report.detail)}.`));
   }
 
-  return { summary, findings, waits, phases, fileCounts, storage, unseen, checkpoints, restores, epochs, facts, searched, balance, nodes, sizes, plain, losses, target };
+  return { summary, findings, waits, phases, fileCounts, storage, unseen, checkpoints, restores, epochs, facts, searched, balance, nodes, programs, sizes, plain, losses, target };
 })();
