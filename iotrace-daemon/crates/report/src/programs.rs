@@ -22,7 +22,7 @@ use iotrace_analysis::{
 };
 use iotrace_model::{
     Process,
-    counters::{BYTES_READ, BYTES_WRITTEN, Counters, MAJOR_FAULT_NS, saturating_add},
+    counters::{BYTES_READ, BYTES_WRITTEN, Counters, MAJOR_FAULT_NS, saturating_add, saturating_sum},
     groups::{Groups, parents},
     paths::name,
     run::Target,
@@ -297,7 +297,7 @@ impl Report<'_> {
             .into_iter()
             .filter(|phase| *phase != Phase::Startup);
         let sums = others.filter_map(|phase| phases.get(phase));
-        sums.map(|sum| sum.sum.counters.bytes()).sum::<u64>() > MAX_SHIM_BYTES
+        saturating_sum(sums.map(|sum| sum.sum.counters.bytes())) > MAX_SHIM_BYTES
     }
 
     /// The processes that each is presented as.

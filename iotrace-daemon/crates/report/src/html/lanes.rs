@@ -222,7 +222,7 @@ impl Bins {
 
     fn add(&mut self, view: u8, lane: u8, one: &Operation) {
         let from = one.start.abs_diff(self.start);
-        let (first, end) = (from / self.width, from + one.ns);
+        let (first, end) = (from / self.width, from.saturating_add(one.ns));
         let kind = kind(one.op as usize);
         let mut at = from;
         for bin in first.. {
