@@ -93,6 +93,11 @@ pub fn is_description(path: &[u8]) -> bool {
         || OF_SEARCHES.iter().any(|begin| name.starts_with(begin))
 }
 
+/// Whether a file is of the state from which Keras resumes an interrupted training (`BackupAndRestore`), by its name.
+pub fn is_resumption(path: &[u8]) -> bool {
+    [b"latest.weights.h5".as_slice(), b"training_metadata.json"].contains(&name(path))
+}
+
 /// Whether a file is not finished yet, by its name.
 pub fn is_unfinished(name: &[u8]) -> bool {
     let marks: [&[u8]; 4] = [b"tmp", b"temp", b".part", b"incomplete"];

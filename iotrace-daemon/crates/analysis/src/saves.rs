@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
-    naming::{Choice, Key, is_description, key},
+    naming::{Choice, Key, is_description, is_resumption, key},
     training::Training,
     uses::{Touch, Uses, still_open},
 };
@@ -153,8 +153,15 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.saved, true);
     let training = Training::new(uses);
     let mut events = group(model, uses, &parts, Some(&training), &HashMap::new());
+    let is_state = |event: &Event| {
+        let mut files = event.files.iter();
+        files.all(|file| is_resumption(uses.path(model, *file)))
+    };
+    let are_model_and_state = |a: &Event, b: &Event| is_state(a) != is_state(b);
+    events = together(model, uses, events, &training, are_model_and_state);
     attach(model, uses, &mut events);
-    events = together(model, uses, events, &training);
+    let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step;
+    events = together(model, uses, events, &training, have_no_step);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
@@ -561,9 +568,15 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
     events.sort_by_key(|event| (event.start, event.end));
 }
 
-/// Puts saves without a step into one that a process wrote one at once behind the other, into different directories, while no
-/// training data were read: Keras saves a model, and the state from which it resumes.
-fn together(model: &Model, uses: &Uses, events: Vec<Event>, training: &Training<'_>) -> Vec<Event> {
+/// Puts saves that `may_be_one` into one, which a process wrote one at once behind the other, into different directories, while
+/// no training data were read: Keras saves a model, and the state from which it resumes.
+fn together(
+    model: &Model,
+    uses: &Uses,
+    events: Vec<Event>,
+    training: &Training<'_>,
+    may_be_one: impl Fn(&Event, &Event) -> bool,
+) -> Vec<Event> {
     let mut joined: Vec<Event> = Vec::new();
     for event in events {
         let paths = |event: &Event| -> BTreeSet<Vec<u8>> {
@@ -572,8 +585,7 @@ fn together(model: &Model, uses: &Uses, events: Vec<Event>, training: &Training<
         };
         let is_one = |last: &Event| {
             let pause = event.start - last.end;
-            !last.is_step
-                && !event.is_step
+            may_be_one(last, &event)
                 && (0..=AT_ONCE_NS).contains(&pause)
                 && last.processes == event.processes
                 && last.directory != event.directory
@@ -581,7 +593,14 @@ fn together(model: &Model, uses: &Uses, events: Vec<Event>, training: &Training<
                 && paths(last).is_disjoint(&paths(&event))
         };
         match joined.last_mut() {
-            Some(last) if is_one(last) => last.absorb(event),
+            Some(last) if is_one(last) => {
+                // The step is that of either.
+                let mut event = event;
+                if event.is_step && !last.is_step {
+                    std::mem::swap(last, &mut event);
+                }
+                last.absorb(event);
+            }
             _ => joined.push(event),
         }
     }

@@ -22,7 +22,9 @@ use iotrace_analysis::{
 };
 use iotrace_model::{
     Process,
-    counters::{BYTES_READ, BYTES_WRITTEN, Counters, MAJOR_FAULT_NS, saturating_add, saturating_sum},
+    counters::{
+        BYTES_READ, BYTES_WRITTEN, Counters, MAJOR_FAULT_NS, saturating_add, saturating_sum,
+    },
     groups::{Groups, parents},
     paths::name,
     run::Target,

@@ -208,6 +208,39 @@ fn keras_a_model_and_the_state_to_resume_from_are_one_save() {
 }
 
 #[test]
+fn keras_a_numbered_model_and_the_state_to_resume_from_are_one_save() {
+    let state = "/out/backup/latest.weights.h5";
+    let mut job = Job::new(60_000);
+    for epoch in 1..=4 {
+        let (model, from) = (format!("/out/ck/{epoch}.keras"), epoch * 1_000);
+        job.write(used(1, &model, from, from + 200), 4 * MIB, 0);
+        job.write(used(1, state, from + 205, from + 400), 4 * MIB, 0);
+        job.flush(from + 500);
+    }
+    // The state comes first; a file of another name is another save.
+    job.write(used(1, state, 5_000, 5_200), 4 * MIB, 0);
+    job.write(used(1, "/out/ck/5.keras", 5_205, 5_400), 4 * MIB, 0);
+    job.flush(5_500);
+    job.write(used(1, "/out/ck/6.keras", 6_000, 6_200), 4 * MIB, 0);
+    job.write(used(1, "/out/ema/ema.weights.h5", 6_205, 6_400), 4 * MIB, 0);
+    let found = job.analysis().checkpoints;
+    let found: Vec<_> = found
+        .iter()
+        .map(|save| (save.start / 1_000_000, save.bytes / MIB))
+        .collect();
+    let expected = [
+        (1_000, 8),
+        (2_000, 8),
+        (3_000, 8),
+        (4_000, 8),
+        (5_000, 8),
+        (6_000, 4),
+        (6_205, 4),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn a_save_that_lasts_over_flushes_is_one() {
     let mut job = Job::new(60_000);
     let parts = [
