@@ -323,7 +323,7 @@ fn name(line: &Line, width: usize) -> String {
     let room = width.saturating_sub(width_of(&indent).into());
     let command = &line.about.command;
     match &line.about.short {
-        Some(short) if usize::from(width_of(command)) > room => indent + &short.fit(room),
+        Some(short) if usize::from(width_of(command)) > room => indent + &short.whole(),
         _ => indent + command,
     }
 }

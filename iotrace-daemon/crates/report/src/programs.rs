@@ -135,13 +135,22 @@ impl ShortCommand {
         &self.name[space.map_or(0, |at| at + 1)..]
     }
 
+    /// The name and all arguments, escaped.
+    pub fn whole(&self) -> String {
+        let mut whole = escape(&self.name);
+        if !self.arguments.is_empty() {
+            whole.push(' ');
+            whole += &escape(&self.arguments);
+        }
+        whole
+    }
+
     /// The name, and of the arguments the first that fit into so many columns; escaped.
     pub fn fit(&self, room: usize) -> String {
-        let called = escape(&self.name);
-        if self.arguments.is_empty() || width(&called) + 2 > room {
+        if self.arguments.is_empty() || width(&escape(&self.name)) + 2 > room {
             return shorten(&self.name, room);
         }
-        clipped(&format!("{called} {}", escape(&self.arguments)), room)
+        clipped(&self.whole(), room)
     }
 }
 
