@@ -284,6 +284,16 @@ impl DerefMut for Recorder {
     }
 }
 
+/// A process that is killed when the test ends.
+pub struct Background(pub Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Recorder {
     fn drop(&mut self) {
         if matches!(self.try_wait(), Ok(Some(_))) {

@@ -4,11 +4,11 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Command,
 };
 
 use crate::{
-    common::{directory, export::set_host, need_root, python},
+    common::{directory, export::set_host, need_root, python, run::Background},
     uprobes::marker,
 };
 
@@ -24,7 +24,7 @@ const NOT_RUN: [&str; 5] = [
     "--since-last",
     "iotrace top",
 ];
-/// What stands for something of the reader, and shorter times.
+/// Words in the examples that a reader replaces, and times that are long for a test.
 const PLACEHOLDERS: [(&str, &str); 9] = [
     ("sudo ", ""),
     ("DIR...", "run.d"),
@@ -34,13 +34,13 @@ const PLACEHOLDERS: [(&str, &str); 9] = [
     ("/local/scratch", "."),
     ("--duration 60", "--duration 1"),
     ("--for 10s", "--for 1s"),
-    ("iotrace mcp", "echo \"$ASSISTANT\" | iotrace mcp"),
+    ("iotrace mcp", "echo \"$FIRST_REQUEST\" | iotrace mcp"),
 ];
 /// Recordings that documented commands read.
 const RECORDINGS: [&str; 6] = [
     "before.d", "after.d", "node1.d", "node2.d", "run1.d", "run2.d",
 ];
-const TRAIN: &str = "\
+const TRAINING_SCRIPT: &str = "\
 import os, time
 os.makedirs('data/train', exist_ok=True)
 for number in range(20):
@@ -55,22 +55,13 @@ for epoch in range(3):
         file.write(bytes(65536))
         os.fsync(file.fileno())
 ";
-/// What an assistant says first.
-const ASSISTANT: &str = concat!(
+/// The first request of an assistant.
+const FIRST_REQUEST: &str = concat!(
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"#,
     r#""clientInfo":{"name":"a","version":"1"}}}"#
 );
-const RULES: &str = "[[rule]]\nname = \"own data\"\nphase = \"training\"\nglob = \"/data/**\"\n";
-
-/// A running process, ended at the end.
-struct Job(Child);
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+const RULES_FILE: &str =
+    "[[rule]]\nname = \"own data\"\nphase = \"training\"\nglob = \"/data/**\"\n";
 
 /// A shell's command line, run where the files of the reader are.
 #[track_caller]
@@ -89,7 +80,7 @@ fn run(line: &str, dir: &Path) {
         .current_dir(dir)
         .env("PATH", std::env::join_paths(found).expect("a path"))
         .env("USER", "root")
-        .env("ASSISTANT", ASSISTANT)
+        .env("FIRST_REQUEST", FIRST_REQUEST)
         .stdin(std::process::Stdio::null())
         .output()
         .expect("sh");
@@ -100,9 +91,9 @@ fn run(line: &str, dir: &Path) {
 
 /// The files of the reader: a job that trains, and recordings of it.
 fn prepare(dir: &Path) {
-    fs::write(dir.join("train.py"), TRAIN).expect("a program");
+    fs::write(dir.join("train.py"), TRAINING_SCRIPT).expect("a program");
     fs::write(dir.join("job.sh"), "#!/bin/sh\nexec python3 train.py\n").expect("a script");
-    fs::write(dir.join("iotrace.toml"), RULES).expect("rules");
+    fs::write(dir.join("iotrace.toml"), RULES_FILE).expect("rules");
     run("chmod +x job.sh", dir);
     let options = "--waits=timeline --lines --latencies";
     run(
@@ -119,7 +110,7 @@ fn prepare(dir: &Path) {
 }
 
 /// A command with what the reader would put in place of its examples.
-fn meant(line: String, job: &Job, marker: &Path) -> String {
+fn meant(line: String, job: &Background, marker: &Path) -> String {
     let placeholders = PLACEHOLDERS.iter();
     let line = placeholders.fold(line, |line, (from, to)| line.replace(from, to));
     let marker = marker.to_str().expect("a path of letters");
@@ -143,7 +134,7 @@ fn every_documented_command_can_be_run() {
         run(&format!("cp {file} fresh/"), &dir);
     }
     let marker = marker(&dir);
-    let job = Job(Command::new("sleep").arg("600").spawn().expect("sleep"));
+    let job = Background(Command::new("sleep").arg("600").spawn().expect("sleep"));
     let code = pages::code().into_iter().filter(|code| code.is_line);
     let lines = code.map(|code| code.text).filter(|line| {
         if pages::invocations(line, &["iotrace"]).is_empty() {

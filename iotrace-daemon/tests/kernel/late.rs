@@ -3,30 +3,23 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
 use crate::{
-    common::{directory, need_root, run::wait_for},
+    common::{
+        directory, need_root,
+        run::{Background, wait_for},
+    },
     disk::{Disk, Frozen},
 };
 
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the disk does not write once that is said.
 const FROZEN: Duration = Duration::from_secs(4);
-
-/// A program that is ended with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
@@ -35,7 +28,7 @@ fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
     let disk = Disk::new(&dir);
     disk.mount();
     let script = "while :; do : < /dev/null; sleep 0.01; done";
-    let busy = Program(Command::new("sh").args(["-c", script]).spawn().expect("sh"));
+    let busy = Background(Command::new("sh").args(["-c", script]).spawn().expect("sh"));
     let (recording, report) = (disk.place.join("recording"), dir.join("report.json"));
     let mut iotrace = Command::new(env!("CARGO_BIN_EXE_iotrace"));
     iotrace.args(["record", "--standalone", "--map-entries", "4096"]);
@@ -52,7 +45,7 @@ fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
         .arg(&recording)
         .arg("--report")
         .arg(&report);
-    let mut iotrace = Program(iotrace.stderr(Stdio::piped()).spawn().expect("iotrace"));
+    let mut iotrace = Background(iotrace.stderr(Stdio::piped()).spawn().expect("iotrace"));
     let mut said = BufReader::new(iotrace.0.stderr.take().expect("a pipe"));
     let started = Instant::now();
     while !recording.join("part-000001").exists() {

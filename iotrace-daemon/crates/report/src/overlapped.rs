@@ -115,6 +115,12 @@ fn signed(ns: u64) -> i64 {
 }
 
 impl Report<'_> {
+    /// Number of nodes with CPU time; none where it is not known on every node.
+    pub(super) fn computing_nodes(&self) -> Option<u32> {
+        let nodes = self.model.computing().nodes();
+        (nodes > 0 && nodes as usize >= self.nodes.len()).then_some(nodes)
+    }
+
     /// How much of the merged time of the phases that are chosen overlapped with computing; none where CPU time is not
     /// known on every node.
     pub(super) fn overlapped(
@@ -122,12 +128,8 @@ impl Report<'_> {
         merged: &Merged,
         is_chosen: impl Fn(Phase) -> bool,
     ) -> Option<Overlapped> {
-        let nodes = self.model.computing().nodes();
-        if nodes == 0 || (nodes as usize) < self.nodes.len() {
-            return None;
-        }
         let mut all = Overlapped::default();
-        for node in 0..nodes {
+        for node in 0..self.computing_nodes()? {
             let one = sum(self.windows(node, &is_chosen));
             all.at_least = all.at_least.max(one.at_least);
             saturating_add(&mut all.at_most, one.at_most);

@@ -145,7 +145,7 @@ impl ShortCommand {
         whole
     }
 
-    /// The name, and of the arguments the first that fit into so many columns; escaped.
+    /// The name, then as many of the arguments as fit into `room` columns; escaped.
     pub fn fit(&self, room: usize) -> String {
         if self.arguments.is_empty() || width(&escape(&self.name)) + 2 > room {
             return shorten(&self.name, room);

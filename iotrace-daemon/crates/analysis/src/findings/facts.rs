@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotrace_common::op;
 
-use super::{Data, thresholds::SAMPLE_OPENS_PER_FILE};
+use super::{Data, long_call, thresholds::SAMPLE_OPENS_PER_FILE};
 use iotrace_model::counters::*;
 use iotrace_phases::{
     phase::{Direction, Phase},
@@ -69,6 +69,8 @@ pub struct Facts {
     pub mounts: BTreeMap<(Vec<u8>, String), MountFacts>,
     /// Commonest access sizes by phase: size and calls.
     pub sizes: BTreeMap<Phase, BTreeMap<u64, u64>>,
+    /// The longest of all calls, those on directories included.
+    pub longest_call: Option<long_call::Call>,
 }
 
 impl Facts {
@@ -81,17 +83,20 @@ impl Facts {
             files: Vec::new(),
             mounts: BTreeMap::new(),
             sizes: BTreeMap::new(),
+            longest_call: None,
         };
         for of_file in rows.chunk_by(|a, b| a.file == b.file) {
             let index = of_file[0].file;
             let file = model.file(index);
-            if file.is_directory() {
-                continue;
-            }
+            let is_directory = file.is_directory();
             let sorted = &data.sorted[index as usize];
             let mut by_phase: BTreeMap<Phase, FileFacts> = BTreeMap::new();
             for row in of_file {
                 let counters = row.cell.total();
+                long_call::take_longest(&mut facts.longest_call, row, &counters, sorted);
+                if is_directory {
+                    continue;
+                }
                 let used = Used::new(&counters, sorted);
                 for (phase, direction) in used.phases(sorted) {
                     let fact = by_phase.entry(phase).or_default();
@@ -107,6 +112,9 @@ impl Facts {
                         facts.add_sizes(phase, &counters);
                     }
                 }
+            }
+            if is_directory {
+                continue;
             }
             facts.add_mount(data, index, &by_phase);
             facts.files.extend(by_phase.into_values());

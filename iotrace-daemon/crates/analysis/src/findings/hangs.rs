@@ -49,20 +49,21 @@ pub(super) fn call_hangs(data: &Data<'_>) -> Option<Finding> {
             .into_iter()
             .map(|mount| Subject::Mount(mount.as_bytes().to_vec()))
             .collect(),
-        advice: advice(&longest.operation).into(),
+        advice: advice(&longest.operation),
         also: Vec::new(),
     })
 }
 
-fn advice(operation: &str) -> &'static str {
-    match operation {
-        "open" => {
-            "If it is a FIFO, start the program at its other end: opening it waits for that. Else look at the server or device of \
-             this mount: the call waits in the kernel, and neither the program nor iotrace can end it."
-        }
-        _ => {
-            "Look at the server or device of this mount: the call waits in the kernel, and neither the program nor iotrace can end \
-             it."
-        }
-    }
+fn advice(operation: &str) -> String {
+    let (first, look) = match operation {
+        "open" => (
+            "If it is a FIFO, start the program at its other end: opening it waits for that. ",
+            "Else look",
+        ),
+        _ => ("", "Look"),
+    };
+    format!(
+        "{first}{look} at the server or device of this mount: the call waits in the kernel, and neither the program nor iotrace can \
+         end it."
+    )
 }

@@ -2,12 +2,21 @@
 
 use iotrace_common::op;
 
-use super::{Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, seconds, thresholds::*};
-use iotrace_model::counters::{Counters, SLOWEST_READ_NS, SLOWEST_WRITE_NS, SYNC_NS};
-use iotrace_phases::phase::{Class, Direction, Phase};
+use super::{
+    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, seconds,
+    thresholds::*,
+};
+use iotrace_model::{
+    Row,
+    counters::{Counters, SLOWEST_READ_NS, SLOWEST_WRITE_NS, SYNC_NS},
+};
+use iotrace_phases::{
+    context::Sorted,
+    phase::{Class, Direction, Phase},
+};
 
-/// A read, write or sync that took long.
-struct Long {
+/// A read, write or sync of a file.
+pub struct Call {
     /// Index of the process, and of the file.
     process: u32,
     file: u32,
@@ -16,32 +25,33 @@ struct Long {
     ns: u64,
 }
 
-/// The longest of all reads, writes and syncs, if it alone took a part of the run that matters. Many calls that take as long
-/// together are none, nor are reads of files that the kernel makes up: those wait for something to happen.
-pub fn long_call(data: &Data<'_>) -> Option<Finding> {
-    let mut longest: Option<Long> = None;
-    for row in data.model.rows() {
-        let phase = data.sorted[row.file as usize].phase(Direction::Read);
-        if matches!(phase, Phase::Other(Some(Class::System | Class::Ipc))) {
-            continue;
-        }
-        for (operation, ns) in calls(&row.cell.total()) {
-            if longest.as_ref().is_none_or(|known| known.ns < ns) {
-                longest = Some(Long {
-                    process: row.process,
-                    file: row.file,
-                    operation,
-                    ns,
-                });
-            }
+/// Takes the longest call of a row, whose file is `sorted` and which has these counters, if it is longer than `longest`.
+pub fn take_longest(longest: &mut Option<Call>, row: &Row, counters: &Counters, sorted: &Sorted) {
+    let phase = sorted.phase(Direction::Read);
+    if matches!(phase, Phase::Other(Some(Class::System | Class::Ipc))) {
+        return;
+    }
+    for (operation, ns) in calls(counters) {
+        if longest.as_ref().is_none_or(|known| known.ns < ns) {
+            *longest = Some(Call {
+                process: row.process,
+                file: row.file,
+                operation,
+                ns,
+            });
         }
     }
-    let Long {
+}
+
+/// The longest of all reads, writes and syncs, if it alone took a part of the run that matters. Many calls that take as long
+/// together are none, nor are reads of files that the kernel makes up: those wait for something to happen.
+pub fn long_call(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
+    let Call {
         process,
         file,
         operation,
         ns,
-    } = longest?;
+    } = *facts.longest_call.as_ref()?;
     let share = data.share_of_run(ns);
     if share < data.limit(LONG_CALL_SHARE) || (ns as f64) < data.limit(LONG_CALL_SECONDS) * 1e9 {
         return None;

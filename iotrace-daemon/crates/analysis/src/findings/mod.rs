@@ -246,7 +246,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     let usual = saving::usual_pause(data);
     let mut findings = Vec::new();
     findings.extend(hangs::call_hangs(data));
-    findings.extend(long_call::long_call(data));
+    findings.extend(long_call::long_call(data, &facts));
     findings.extend(input::bound(data, &facts));
     findings.extend(input::mapped_waits(data));
     findings.extend(access::tiny(data, &facts));

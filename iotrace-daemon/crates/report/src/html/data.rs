@@ -72,11 +72,7 @@ struct Cpu {
 impl Cpu {
     fn new(report: &Report<'_>) -> Option<Self> {
         let computing = report.model.computing();
-        let nodes = computing.nodes();
-        if nodes == 0 || (nodes as usize) < report.nodes.len() {
-            return None;
-        }
-        let mut by_node = vec![0; nodes as usize];
+        let mut by_node = vec![0; report.computing_nodes()? as usize];
         for computed in computing.history() {
             if let Some(sum) = by_node.get_mut(computed.node as usize) {
                 saturating_add(sum, computed.at_least_ns);

@@ -273,9 +273,9 @@ const sections = (() => {
     return section("unseen", "Not seen", el("ul", {}, lines.map((line) => el("li", {}, line))));
   }
 
-  /** A time that is known within bounds, or exactly. */
-  function within(least, most) {
-    const [from, to] = [duration(least ?? most), duration(most)];
+  /** A number that is known within bounds, or exactly; a time unless shown otherwise. */
+  function within(least, most, show = duration) {
+    const [from, to] = [show(least ?? most), show(most)];
     return from === to ? to : `${from} to ${to}`;
   }
 
@@ -440,7 +440,6 @@ const sections = (() => {
   /** A whole machine: each program or job by itself. */
   function programs(list) {
     if (!list?.length) return null;
-    const within = (least, most, show) => (show(least) === show(most) ? show(most) : `${show(least)} to ${show(most)}`);
     const percent = (value) => share(value, 1);
     return section("programs", "Programs", el("p", { class: "note" }, "Each batch job, and each program of no job, judged by itself."), table("Programs", [
       { title: "Program", cell: (one) => one.name },
