@@ -5,7 +5,7 @@ use std::{fs, path::Path, process::Command, time::Duration};
 use crate::common::{
     Iotrace, directory,
     experiment::{self, Number},
-    number, python,
+    number, python, quiet,
     slow::{Slow, Speed},
 };
 use serde_json::Value;
@@ -71,9 +71,12 @@ fn staging_the_files_saves_what_was_foretold() {
         copy.clone().into(),
         warm.clone().into(),
     ];
-    let first = Iotrace::record()
-        .env("NAMES", &names.join(" "))
-        .command(&program);
+    let record = || {
+        Iotrace::record()
+            .env("NAMES", &names.join(" "))
+            .command(&program)
+    };
+    let first = quiet::measured(record);
     assert_eq!(first.code(), 0, "{}", first.stderr);
     let seconds = |stdout: &str| -> f64 {
         let line = stdout.lines().next().expect("a line");
@@ -110,9 +113,7 @@ fn staging_the_files_saves_what_was_foretold() {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(path, to).unwrap();
     }
-    let second = Iotrace::record()
-        .env("NAMES", &names.join(" "))
-        .command(&program);
+    let second = quiet::measured(record);
     let after = seconds(&second.stdout);
     let saved = before - after;
     experiment::keep(

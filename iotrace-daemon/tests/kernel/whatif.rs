@@ -171,10 +171,10 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// By which share the longest exceeds the shortest.
+/// By how much the longest exceeds the shortest, seconds.
 fn spread(values: &[f64]) -> f64 {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    values.iter().copied().fold(0.0, f64::max) / least - 1.0
+    values.iter().copied().fold(0.0, f64::max) - least
 }
 
 /// Predicts by recordings of `before` how long `after` takes, and runs that. The real time must be in each stated range.
@@ -205,7 +205,7 @@ fn compare(before: Setup, args: &[&str], after: Setup) -> Compared {
     }
     let differs = spread(&recorded).max(spread(&real));
     let real = median(real.into_iter());
-    let noise = START_SECONDS.max(real * differs);
+    let noise = START_SECONDS + differs;
     println!("{said}\n  noise {noise:.3} s");
     for prediction in &predictions {
         let of = |key: &str| seconds(&prediction[key]);
