@@ -54,6 +54,8 @@ pub const OPENED: u32 = 17;
 pub const CODE_MAPPED: u32 = 18;
 /// A stack of Python frames at first sight: a [`crate::lines::Stack`], then its frames.
 pub const STACK: u32 = 19;
+/// A stack of a native program at first sight: a [`crate::lines::NativeStack`], then the bytes from its top on.
+pub const NATIVE_STACK: u32 = 22;
 /// A code object at first sight: a [`crate::lines::Code`]; and a piece of its line table: a [`crate::lines::Piece`].
 pub const CODE: u32 = 20;
 pub const LINE_TABLE: u32 = 21;

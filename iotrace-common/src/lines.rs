@@ -123,6 +123,25 @@ pub struct Stack {
     pub pad: u32,
 }
 
+/// Words that a native stack has room for of a machine's `struct pt_regs`.
+pub const REGISTERS: usize = 34;
+/// Bytes of a native stack that are sent, from its top on, a power of two.
+pub const STACK_BYTES: usize = 4096;
+
+/// A stack of a native program at first sight. Its bytes follow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct NativeStack {
+    pub header: Header,
+    pub number: u64,
+    /// How often the process and those that it was forked from called exec: identifies its program, with its pid.
+    pub execs: u64,
+    /// Where the code of its executable begins.
+    pub code: u64,
+    /// `struct pt_regs`, as many words as the machine has.
+    pub registers: [u64; REGISTERS],
+}
+
 /// A code object at first sight. The pieces of its line table follow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +176,7 @@ const _: () = {
     assert!(size_of::<Stack>() == 48);
     assert!(size_of::<Code>() == 72 + 2 * STRING_BYTES);
     assert!(size_of::<Piece>() == 48);
+    assert!(size_of::<NativeStack>() == 56 + 8 * REGISTERS);
 };
 
 #[cfg(feature = "user")]

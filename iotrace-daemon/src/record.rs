@@ -35,8 +35,8 @@ use iotrace_service::socket::protocol::{Begun, Record};
 use iotrace_tracer::drain::rings;
 use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::kernel::{
-    Detail, HookChoice, KeepWaits, Options, TraceOptions, block, capabilities, trace::Filter,
-    uprobes::Wanted,
+    Detail, HookChoice, KeepWaits, Options, TraceOptions, WantedLines, block, capabilities,
+    trace::Filter, uprobes::Wanted,
 };
 
 /// Room for operations on their way out of the kernel, bytes.
@@ -123,13 +123,17 @@ pub struct Args {
     /// it.
     #[arg(long, value_name = "NAME[:FILE],...", value_delimiter = ',')]
     pub uprobe: Vec<Wanted>,
-    /// Keep what the main threads of processes wait for, too: storage by file, the loader's computing, the run queue, sleep,
-    /// page faults, the network. `timeline`: also every wait of every thread, for `iotrace whatif`.
+    /// Keep what the main threads of processes wait for: storage by file, the loader's computing, the run queue, sleep, page
+    /// faults, the network. `timeline`: also every wait of every thread, for `iotrace whatif` [default: sums where this kernel
+    /// can; with --all: off]
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "sums")]
     pub waits: Option<Waits>,
     /// Find the line of a Python program that opened each file, too, and the lines of slow calls (CPython 3.11 to 3.15).
     #[arg(long)]
     pub lines: bool,
+    /// Find the function of a native program that opened each file, too, with its line where there is debugging information.
+    #[arg(long)]
+    pub stacks: bool,
     /// Keep how long operations took, too: percentiles by operation, phase and mount point.
     #[arg(long)]
     pub latencies: bool,
@@ -148,6 +152,8 @@ pub enum Waits {
     Sums,
     /// The same, and every wait of every thread.
     Timeline,
+    /// Nothing.
+    Off,
 }
 
 /// Runs `iotrace record`.
@@ -269,10 +275,16 @@ async fn record(
         },
         uprobes: args.uprobe.clone(),
         waits: match args.waits {
-            Some(_) => KeepWaits::Always,
-            None => KeepWaits::Never,
+            Some(Waits::Sums | Waits::Timeline) => KeepWaits::Always,
+            Some(Waits::Off) => KeepWaits::Never,
+            // Of all processes they would cost the whole machine something.
+            None if args.all => KeepWaits::Never,
+            None => KeepWaits::IfPossible,
         },
-        lines: args.lines,
+        lines: WantedLines {
+            python: args.lines,
+            native: args.stacks,
+        },
         ..Options::least()
     };
     let rules = sorting.classifier.table();
@@ -368,15 +380,20 @@ impl Service {
         sorting: &Sorting,
         held: Option<&Held>,
     ) -> anyhow::Result<Option<Remote>> {
-        let ask = |socket| {
+        let ask_for = |waits, socket| {
             let pids = held.map_or_else(|| args.pid.clone(), |held| vec![held.pid()]);
             let record = Record {
                 latencies: args.latencies,
-                waits: args.waits.is_some(),
+                waits,
                 trace: args.trace,
                 ..Record::new(args.detail, !args.no_follow, pids)
             };
             Remote::start(socket, record)
+        };
+        let ask = |socket| match args.waits {
+            Some(waits) => ask_for(waits != Waits::Off, socket),
+            // A service may know no waits.
+            None => ask_for(true, socket).or_else(|_| ask_for(false, socket)),
         };
         let socket = match self {
             Self::None => return Ok(None),
@@ -435,6 +452,7 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
         ("--lines", args.lines),
+        ("--stacks", args.stacks),
     ];
     let found = given.into_iter().find(|(_, is_given)| *is_given);
     found.map(|(flag, _)| flag)

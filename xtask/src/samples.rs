@@ -127,7 +127,7 @@ impl Samples {
     fn comparison(&self) -> Result<()> {
         for (name, workers) in [("before.d", "1"), ("after.d", "4")] {
             self.record(
-                &["--waits", "--output", name],
+                &["--output", name],
                 &["--data", "data", "--workers", workers],
             )?;
         }

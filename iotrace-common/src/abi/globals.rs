@@ -72,8 +72,9 @@ macro_rules! kernel_globals {
                 WAIT_RECORDS_EACH: Number = 1;
                 /// `sched_switch` has the state of the task that leaves (Linux 5.18); else it is read from the task.
                 HAS_PREVIOUS_STATE: Flag;
-                /// Find the lines of Python programs.
+                /// Count by what opened a file: lines of Python programs, and stacks of native ones if `STACKS` is set.
                 LINES: Flag;
+                STACKS: Flag;
                 /// This machine may show one CPU's writes to another in another order.
                 WEAKLY_ORDERED: Flag;
 
@@ -98,6 +99,9 @@ macro_rules! kernel_globals {
                 FUNCTION_ARG3: Offset;
                 REGS_RESULT: Offset;
                 REGS_STACK: Offset;
+                /// Where a call continues, and the bytes of `struct pt_regs`.
+                REGS_INSTRUCTION: Offset;
+                REGS_BYTES: Number = 8;
                 /// Bytes that a return takes off the stack.
                 RETURN_POPS: Number;
                 /// The word of `task_struct.thread_info` that marks a 32-bit call, and the bit; 0: there are no such calls.
@@ -253,9 +257,15 @@ macro_rules! kernel_globals {
                     /// The second name from Linux 5.14 on.
                     TASK_STATE: "task_struct", "state" | "__state";
                 }
-                /// What tells a thread to its own program: its thread pointer, by machine.
+                /// What identifies a thread to its own program: its thread pointer, by machine.
                 LINE_FIELDS {
                     TASK_THREAD_POINTER: "task_struct", "thread.fsbase" | "thread.uw.tp_value";
+                }
+                /// How often a process called exec, and where the code of its executable begins and ends.
+                STACK_FIELDS {
+                    TASK_EXECS: "task_struct", "self_exec_id";
+                    MM_CODE_START: "mm_struct", "start_code";
+                    MM_CODE_END: "mm_struct", "end_code";
                 }
                 /// The file of a mapping.
                 MAPPING_FIELDS {

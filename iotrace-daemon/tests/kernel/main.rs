@@ -37,6 +37,7 @@ mod phases;
 mod recordings;
 mod scale;
 mod scheduler;
+mod stacks;
 mod staging;
 mod strace;
 mod timeline;

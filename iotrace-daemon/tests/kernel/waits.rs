@@ -213,8 +213,11 @@ fn pages_of_mapped_files_are_page_faults() {
 }
 
 #[test]
-fn without_being_asked_for_there_are_none() {
-    let finished = Iotrace::record().command(["true"]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr);
-    assert_eq!(finished.report()["waits"], Value::Null);
+fn waits_are_kept_unless_they_are_turned_off() {
+    let default = Iotrace::record().command(["sleep", "0.1"]);
+    assert!(default.report()["waits"].is_array(), "{}", default.stderr);
+    let off = Iotrace::record()
+        .args(["--waits=off"])
+        .command(["sleep", "0.1"]);
+    assert_eq!(off.report()["waits"], Value::Null, "{}", off.stderr);
 }

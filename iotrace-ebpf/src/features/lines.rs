@@ -1,4 +1,5 @@
-//! Lines of Python programs: which one opened a file, and which one made a slow call, where that is wanted ([`LINES`]).
+//! Lines of Python programs: which one opened a file, and which one made a slow call, where that is wanted ([`LINES`]). What is
+//! counted here is counted by the stacks of other programs, too ([`super::stacks`]).
 //!
 //! The frames of a thread are walked at the end of its call, in its own context: it runs no Python in a system call, so they
 //! are those of the call. The daemon puts the interpreter of a process into `PYTHONS`; children inherit it. Each frame's code
@@ -26,6 +27,7 @@ use iotrace_common::{
     op,
 };
 
+use super::stacks;
 use crate::{
     core::{
         config::{LINES, TASK_THREAD_POINTER},
@@ -40,8 +42,8 @@ use crate::{
 /// Threads of a process that are looked at.
 const MOST_THREADS: u32 = 4096;
 /// FNV-1a, by words.
-const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
-const HASH_FACTOR: u64 = 0x0100_0000_01b3;
+pub(super) const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+pub(super) const HASH_FACTOR: u64 = 0x0100_0000_01b3;
 /// Owners of a frame from here on are the interpreter itself (`FRAME_OWNED_BY_CSTACK`).
 const OWNED_BY_INTERPRETER: u64 = 3;
 /// `PyObject`: the type; `PyVarObject`: the size; `PyBytesObject`: the bytes.
@@ -50,7 +52,7 @@ const OBJECT_SIZE: u64 = 16;
 const BYTES_DATA: u64 = 32;
 /// Pointers may have marks in these bits.
 const POINTER_MARKS: u64 = 7;
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// `PROT_EXEC`.
 const EXECUTABLE: u64 = 4;
 /// `BPF_RB_FORCE_WAKEUP`.
@@ -75,7 +77,10 @@ opaque_map! {
 
 maps! {
     PYTHONS;
-    STACKS_SENT;
+}
+
+maps! {
+    pub(super) STACKS_SENT;
 }
 
 /// A code object of a stack.
@@ -146,13 +151,13 @@ unsafe fn walk_of(copy: *mut c_void) -> Option<&'static mut Walk> {
 
 /// What a loop has written, which the compiler cannot know.
 #[inline(always)]
-fn peek(word: *const u64) -> u64 {
+pub(super) fn peek(word: *const u64) -> u64 {
     // SAFETY: a field of the running program's own scratch.
     unsafe { ptr::read_volatile(word) }
 }
 
 #[inline(always)]
-fn poke(word: *mut u64, value: u64) {
+pub(super) fn poke(word: *mut u64, value: u64) {
     // SAFETY: as in `peek`.
     unsafe { ptr::write_volatile(word, value) }
 }
@@ -354,6 +359,11 @@ fn entry(key: &LineKey) -> Option<*mut LineCounts> {
 fn stack_of(thread: &mut Thread) -> u64 {
     // Of the programs at the end of calls ([`crate::core::maps::scratch::exit`]).
     let copy = thread.copy >> 1;
+    let (tgid, _) = pid_tgid();
+    // SAFETY: the value is not kept.
+    if unsafe { PYTHONS.get(tgid) }.is_none() {
+        return stacks::stack_of(copy);
+    }
     let stack = iotrace_stack(copy, thread.python_state);
     if let Some(walk) = walk(copy) {
         thread.python_state = peek(&raw const walk.own);
@@ -643,7 +653,7 @@ fn string(to: &mut [u8; STRING_BYTES], address: u64) {
 }
 
 #[inline(always)]
-fn header(kind: u32, payload: u32) -> Header {
+pub(super) fn header(kind: u32, payload: u32) -> Header {
     let (tgid, tid) = pid_tgid();
     Header {
         kind,
@@ -657,7 +667,7 @@ fn header(kind: u32, payload: u32) -> Header {
 
 /// Sends an event, and wakes the daemon at once; whether there was room.
 #[inline(always)]
-fn send(event: *const c_void, size: u64) -> bool {
+pub(super) fn send(event: *const c_void, size: u64) -> bool {
     // SAFETY: `size` bytes stand at `event`, as the verifier checks.
     unsafe {
         generated::bpf_ringbuf_output(

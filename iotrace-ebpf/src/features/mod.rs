@@ -17,7 +17,7 @@
 //! - `pages`: the page cache and mapped files; `mappings`: what msync is of
 //! - `block`: requests to block devices, and whose bytes they move
 //! - `waits`: what threads wait for
-//! - `lines`: which line of a Python program opened a file
+//! - `lines`: which line of a Python program opened a file; `stacks`: which function of a native one
 //! - `uprobe`: functions of libraries
 
 pub mod histogram;
@@ -44,6 +44,8 @@ pub mod lines;
 pub mod mappings;
 #[cfg(not(feature = "compat_510"))]
 pub mod pages;
+#[cfg(not(feature = "compat_510"))]
+pub mod stacks;
 #[cfg(not(feature = "compat_510"))]
 pub mod uprobe;
 #[cfg(not(feature = "compat_510"))]

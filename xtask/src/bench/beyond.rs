@@ -13,7 +13,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::call::Call;
-use super::iotrace::Recording;
+use super::iotrace::{Recording, WITH_WAITS};
 use super::machine;
 use super::others::Others;
 use super::remote::{Places, Worker};
@@ -119,7 +119,7 @@ pub const BLOCK: Subject = Subject {
     ],
 };
 
-const KEEP_WAITS: &[&str] = &["--waits"];
+const KEEP_WAITS: &[&str] = &[WITH_WAITS];
 
 pub const WAITS: Subject = Subject {
     call: Call::Wake,

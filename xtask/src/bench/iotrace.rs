@@ -18,6 +18,9 @@ const SETTLE: Duration = Duration::from_millis(400);
 /// Has iotrace load no rules.
 const UNSORTED: &str = "IOTRACE_BENCH_UNSORTED";
 
+/// Keeps waits; recordings without it are measured without them.
+pub const WITH_WAITS: &str = "--waits";
+
 /// What iotrace says with `-v` once it traces; no error has these words.
 const READY_WORDS: &str = "entries in each of two generations";
 
@@ -75,6 +78,9 @@ impl Recording {
         command.args([
             "-v", "record", "--flush", "5s", "--format", "json", "--detail", detail,
         ]);
+        if !more.contains(&WITH_WAITS) {
+            command.arg("--waits=off");
+        }
         command.args(more);
         command.envs(variables.iter().copied());
         command.arg("--output").arg(&directory);

@@ -124,6 +124,7 @@ impl Recorded {
                         "--standalone",
                         "--detail",
                         "basic",
+                        "--waits=off",
                         "--map-entries",
                         ENTRIES,
                     ];

@@ -1,4 +1,4 @@
-//! What was done by line of a Python program.
+//! What was done by line of a Python program, and by function of a native one.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,8 +9,9 @@ use super::input::ProcessId;
 /// A line of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The source file, as the interpreter names it.
+    /// The source file, as the interpreter or the debugging information names it; without any, the executable.
     pub file: Arc<str>,
+    /// 0: not known.
     pub line: u32,
     /// The function's qualified name.
     pub function: Arc<str>,

@@ -64,16 +64,23 @@ fn lines<'a>(report: &Report<'a>) -> (Vec<Line<'a>>, Counts) {
     (lines, none)
 }
 
-/// The file, shortened to its end, the line and the function.
+/// The file, the line if it is known, and the function.
 fn name(place: &Place) -> String {
-    format!("{}:{} {}", place.file, place.line, place.function)
+    format!("{} {}", with_line(&place.file, place.line), place.function)
+}
+
+fn with_line(file: &str, line: u32) -> String {
+    match line {
+        0 => file.to_owned(),
+        _ => format!("{file}:{line}"),
+    }
 }
 
 /// The last directory, the file's name and the line.
 fn end(place: &Place) -> String {
     let mut from_end = place.file.rmatch_indices('/').skip(1);
     let begin = from_end.next().map_or(0, |(at, _)| at + 1);
-    format!("{}:{}", &place.file[begin..], place.line)
+    with_line(&place.file[begin..], place.line)
 }
 
 fn short(place: &Place) -> String {
@@ -100,7 +107,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     let (all, none) = lines(report);
     let shown = &all[..all.len().min(MAX_ROWS)];
-    page.section("Lines of Python programs that opened the files")?;
+    page.section("Lines and functions that opened the files")?;
     let mut table = Table::new(&[
         "TIME",
         "OPENS",
@@ -134,7 +141,7 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     if none.opens > 0 {
         let text = format!(
-            "{} opens are of no known line: of other programs, or before Python was found.",
+            "{} opens are of no known line: of other programs, or before a program was looked at.",
             count(none.opens)
         );
         page.prose(Style::Dim, &text)?;
@@ -237,7 +244,7 @@ pub fn page(report: &Report<'_>) -> Option<PageSection> {
     }
     Some(PageSection {
         id: "lines".into(),
-        title: "Lines of Python programs".into(),
+        title: "Lines and functions".into(),
         parts: vec![Part::Table(table)],
     })
 }

@@ -362,7 +362,7 @@ fn processes_of_a_job_are_one_row() {
         &[
             " NOT CLEAR            30 %   10.0 s     2  other files       slurm:4711 train.py",
             " NOT CLEAR            30 %   10.0 s     1  other files       python train.py",
-            "iotrace record --waits --pid PID",
+            "iotrace record --pid PID",
         ],
         &[],
     );

@@ -140,9 +140,11 @@ impl Decoder {
                     called: end.called,
                 })
             }
-            event::CODE_MAPPED | event::STACK | event::CODE | event::LINE_TABLE => {
-                Decoded::Lines(lines::decode(&header, record)?)
-            }
+            event::CODE_MAPPED
+            | event::STACK
+            | event::CODE
+            | event::LINE_TABLE
+            | event::NATIVE_STACK => Decoded::Lines(lines::decode(&header, record)?),
             event::FILL => Decoded::Fill,
             _ => return None,
         })

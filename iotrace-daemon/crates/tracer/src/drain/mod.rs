@@ -557,7 +557,7 @@ impl Drain {
             // Stacks are told of before they are counted.
             self.events(sink);
             if let Some(lines) = &mut self.lines {
-                sink(Batch::Lines(lines.sums()));
+                sink(Batch::Lines(lines.sums(last)));
                 sink(Batch::Sources(lines.take_sources(last)));
             }
             return Ok(());

@@ -168,9 +168,8 @@ impl Kernel {
                 },
             };
             let required_by = match hook.required_by {
-                RequiredBy::Nobody => None,
                 RequiredBy::Record => is_record.then_some(hook.name),
-                RequiredBy::Option(option) => Some(option),
+                _ => hook.option(self.waits.wanted()),
             };
             if let (Some(what), Some(reason)) = (required_by, &reason) {
                 let reason = reason.clone();

@@ -7,7 +7,7 @@ use iotrace_common::abi::{
     Field, Setting,
     globals::{
         BIO_FIELDS, BLOCK_FIELDS, CPU_FIELDS, FAULTS_BY_FETCH, LINE_FIELDS, PAGE_FIELDS,
-        TASK_FLAGS_FIELDS, URING_FIELDS, WAIT_FIELDS,
+        STACK_FIELDS, TASK_FLAGS_FIELDS, URING_FIELDS, WAIT_FIELDS,
     },
 };
 
@@ -300,7 +300,7 @@ pub const HOOKS: [OptionalHook; COUNT] = [
         id: Id::Waits,
         name: "waits",
         title: "waits",
-        when: When::With("--waits"),
+        when: When::With("record"),
         is_wanted: |options| options.waits != KeepWaits::Never,
         programs: &[
             ("timer_begins", &["hrtimer_expire_entry"]),
@@ -319,17 +319,17 @@ pub const HOOKS: [OptionalHook; COUNT] = [
     OptionalHook {
         id: Id::Lines,
         name: "lines",
-        title: "lines of Python programs",
+        title: "lines and functions",
         since: "5.17",
-        when: When::With("--lines"),
-        is_wanted: |options| options.lines,
+        when: When::With("--lines or --stacks"),
+        is_wanted: |options| options.lines.are_some(),
         kind: Kind::Calls,
-        fields: &[LINE_FIELDS],
+        fields: &[LINE_FIELDS, STACK_FIELDS],
         find: lines::find,
-        required_by: RequiredBy::Option("--lines"),
-        counts: "opens, and what is done with the files, by line",
+        required_by: RequiredBy::Option("--lines or --stacks"),
+        counts: "opens, and what is done with the files, by line or function",
         cost: "an open, a call longer than 100 us; a call on a file",
-        lost: "lines of Python programs are not known",
+        lost: "what opened files is not known",
         ..PLAIN
     },
     OptionalHook {
@@ -399,6 +399,17 @@ impl Availability {
     }
 }
 
+impl OptionalHook {
+    /// The option that requires it, where waits are kept of these threads.
+    pub fn option(&self, waits: KeepWaits) -> Option<&'static str> {
+        match self.required_by {
+            RequiredBy::Option(_) if self.id == Id::Waits && waits != KeepWaits::Always => None,
+            RequiredBy::Option(option) => Some(option),
+            RequiredBy::Nobody | RequiredBy::Record => None,
+        }
+    }
+}
+
 /// What this kernel has of all hooks.
 #[derive(Clone, Debug)]
 pub struct Hooks([Availability; COUNT]);
@@ -417,9 +428,8 @@ impl Hooks {
             hooks.0[Id::Block as usize] = hooks.of(Id::BlockFiles).clone();
         }
         for hook in &HOOKS {
-            if let (RequiredBy::Option(what), Availability::Missing(reason)) =
-                (hook.required_by, hooks.of(hook.id))
-                && !(hook.id == Id::Waits && options.waits == KeepWaits::OnDemand)
+            if let (Some(what), Availability::Missing(reason)) =
+                (hook.option(options.waits), hooks.of(hook.id))
             {
                 let reason = reason.clone();
                 return Err(KernelError::LeftOut { what, reason });

@@ -36,6 +36,7 @@ use super::{
     fdinfo,
     histograms::Counted,
     hooks::{self, Hooks},
+    lines::WantedLines,
     maps as loaded, nobtf, offsets,
     preemption::Preemption,
     probe,
@@ -78,6 +79,8 @@ pub enum KeepWaits {
     Never,
     /// Of those in scope.
     Always,
+    /// The same, where this kernel can.
+    IfPossible,
     /// Of the processes of recordings that want them, or of those in scope from [`Kernel::keep_all_waits`] on. Until then
     /// the programs are loaded and not attached.
     OnDemand,
@@ -124,7 +127,7 @@ pub struct Options {
     /// `negative_lookups` and `latencies` say.
     pub recordings: Option<u32>,
     /// Whether the lines of Python programs are found.
-    pub lines: bool,
+    pub lines: WantedLines,
 }
 
 /// A damaged offset, for the test that the self-test finds one, or an option that a test goes without: `GLOBAL=VALUE` in this
@@ -156,7 +159,7 @@ impl Options {
             uprobes: Vec::new(),
             waits: KeepWaits::Never,
             recordings: None,
-            lines: false,
+            lines: WantedLines::default(),
         }
     }
 
@@ -196,7 +199,10 @@ impl Options {
             negative_lookups: all(self.negative_lookups),
             cpu: all(self.cpu && self.recordings.is_none()),
             latencies: all(self.latencies),
-            waits: all(self.waits == KeepWaits::Always),
+            waits: all(matches!(
+                self.waits,
+                KeepWaits::Always | KeepWaits::IfPossible
+            )),
             trace: all(self.trace.is_some() && self.recordings.is_none()),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
@@ -326,6 +332,7 @@ pub(crate) fn load(
         map_bytes,
         threads: None,
         merge_all: options.merge_all,
+        lines: options.lines,
         trace: layout,
         waits,
     };
@@ -389,6 +396,7 @@ fn open(
         globals::TRACE.set(layout.is_some()),
         globals::TRACE_RECORDS.set(layout.map_or(1, |rings| rings.records.into())),
         globals::WAIT_RECORDS_EACH.set(waits.map_or(1, |rings| rings.records.into())),
+        globals::STACKS.set(options.lines.native),
         globals::UPROBES.set(!options.uprobes.is_empty()),
         globals::MARKS.set(uprobes::marks(&options.uprobes)),
         globals::CPUS.set(aya::util::nr_cpus().map_or(0, |cpus| cpus as u64)),
@@ -464,7 +472,7 @@ fn sizes(
         unused.extend(names_of(maps::BLOCK_DEVICES));
         unused.extend(names_of(maps::BLOCK_FILES));
     }
-    if !options.lines {
+    if !options.lines.are_some() {
         unused.extend([maps::STACKS_SENT.name, maps::LINED_FILES.name]);
     }
     if !options.histograms {

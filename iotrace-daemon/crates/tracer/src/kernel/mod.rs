@@ -79,6 +79,7 @@ pub use error::KernelError;
 pub use histograms::ByPhase;
 use histograms::Counted;
 use hooks::Hooks;
+pub use lines::WantedLines;
 pub use load::{Detail, KeepWaits, Options};
 use recordings::Slots;
 use rules::Rules;
@@ -121,6 +122,7 @@ pub struct Kernel {
     /// The rings of the operation trace, where there is one.
     trace: Option<trace::Layout>,
     waits: waits::State,
+    lines: WantedLines,
 }
 
 impl Kernel {
@@ -144,9 +146,9 @@ impl Kernel {
         self.trace.is_some() && self.recordings.is_some()
     }
 
-    /// Whether the lines of Python programs are found.
-    pub fn finds_lines(&self) -> bool {
-        self.hooks.of(hooks::Id::Lines).is_ready()
+    /// Whose opens are counted by what made them.
+    pub fn lines(&self) -> WantedLines {
+        self.lines
     }
 
     /// Whether the programs keep merged time over all processes.

@@ -99,6 +99,7 @@ fn registers(
         (globals::FUNCTION_ARG3, "cx"),
         (globals::REGS_RESULT, "ax"),
         (globals::REGS_STACK, "sp"),
+        (globals::REGS_INSTRUCTION, "ip"),
     ]
     .into_iter()
     .map(|(global, register)| Ok(global.set(find("pt_regs", register)?)))
@@ -124,6 +125,7 @@ fn registers(
         globals::FUNCTION_ARG3.set(first + 24),
         globals::REGS_RESULT.set(first),
         globals::REGS_STACK.set(find("pt_regs", "sp")?),
+        globals::REGS_INSTRUCTION.set(find("pt_regs", "pc")?),
         globals::RETURN_POPS.set(0),
     ])
 }

@@ -56,8 +56,7 @@ pub fn find(types: &Types) -> Result<Vec<Setting>, String> {
 pub struct State {
     /// None: they are never kept.
     layout: Option<Layout>,
-    /// Whether they are kept for recordings of a service alone.
-    is_on_demand: bool,
+    wanted: KeepWaits,
     /// Why they cannot be.
     missing: Option<String>,
     /// The programs that are attached for such recordings.
@@ -74,7 +73,7 @@ impl State {
             layout: hook
                 .is_ready()
                 .then(|| layout(room, possible_cpus().into())),
-            is_on_demand: options.waits == KeepWaits::OnDemand,
+            wanted: options.waits,
             missing: match hook {
                 Availability::Missing(reason) => Some(reason.clone()),
                 _ => None,
@@ -90,7 +89,12 @@ impl State {
 
     /// Whether waits are kept for recordings of a service alone.
     pub fn is_on_demand(&self) -> bool {
-        self.is_on_demand
+        self.wanted == KeepWaits::OnDemand
+    }
+
+    /// Of which threads they are kept.
+    pub fn wanted(&self) -> KeepWaits {
+        self.wanted
     }
 }
 
@@ -126,13 +130,9 @@ impl Kernel {
 
     /// Attaches the programs where a recording keeps waits and they are not attached.
     pub(super) fn attach_waits_if_kept(&mut self) -> Result<(), KernelError> {
-        let State {
-            is_on_demand,
-            links,
-            missing,
-            ..
-        } = &mut self.waits;
-        if self.scope.waits == 0 || !*is_on_demand || !links.is_empty() {
+        let is_on_demand = self.waits.is_on_demand();
+        let State { links, missing, .. } = &mut self.waits;
+        if self.scope.waits == 0 || !is_on_demand || !links.is_empty() {
             return Ok(());
         }
         if let Some(reason) = missing {

@@ -249,7 +249,7 @@ fn programs(report: &Report<'_>, columns: usize) -> Lines {
     }
     let is_good = |program: &Program<'_>| program.judgement.verdict.is_good() == Some(true);
     if !programs.iter().all(is_good) {
-        let text = " For what to change, record one of them: iotrace record --waits --pid PID";
+        let text = " For what to change, record one of them: iotrace record --pid PID";
         lines.push((Style::Dim, text.to_owned()));
     }
     lines

@@ -1,13 +1,16 @@
-//! Lines of Python programs: tells the programs which interpreter each process runs, and finds out which line a stack of frames
-//! is at.
+//! What opened files. Lines of Python programs: tells the kernel programs which interpreter each process runs, and finds out which
+//! line a stack of frames is at. Functions of native programs ([`native`]).
 //!
 //! Nothing is taken for a name or a table of lines that is not an object of the interpreter's own types, and no line that is
 //! behind the end of its table: where an interpreter is not built as its version says, its lines are refused.
 
 mod interpreter;
+mod mapped;
+mod native;
 mod reader;
 mod sources;
 mod table;
+mod unwind;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,7 +21,7 @@ use aya::maps::{self, MapData};
 use iotrace_common::{
     abi::maps::{LINE_COUNTS, PYTHONS},
     event::{self, Header},
-    lines::{Code, Frame, LineCounts, LineKey, Piece, Python, STRING_BYTES, Stack},
+    lines::{Code, Frame, LineCounts, LineKey, NativeStack, Piece, Python, STRING_BYTES, Stack},
 };
 use iotrace_model::{
     input::ProcessId,
@@ -33,6 +36,7 @@ use super::{
 };
 use crate::kernel::{Kernel, KernelError};
 use interpreter::{Found, Interpreters};
+use native::{Natives, NewStack};
 use sources::{Running, Sources};
 
 // SAFETY: `repr(C)`, integers and arrays of them only; so for the following.
@@ -41,6 +45,8 @@ unsafe impl Fixed for Stack {}
 unsafe impl Fixed for Code {}
 // SAFETY: as above.
 unsafe impl Fixed for Piece {}
+// SAFETY: as above.
+unsafe impl Fixed for NativeStack {}
 
 /// Longest function's name that is kept, bytes.
 const FUNCTION_BYTES: usize = 120;
@@ -51,7 +57,7 @@ const STATE: usize = 32;
 /// Bytes of a code unit.
 const UNIT: u64 = 2;
 
-/// What the programs tell of Python.
+/// What the programs tell of stacks.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told {
     /// A process has mapped code.
@@ -68,6 +74,7 @@ pub enum Told {
         number: u64,
         frames: Vec<Frame>,
     },
+    NativeStack(Box<NewStack>),
 }
 
 /// A code object as it was in memory.
@@ -115,16 +122,39 @@ pub fn decode(header: &Header, record: &[u8]) -> Option<Told> {
                 })
             });
             Told::Stack {
-                by: Running {
-                    pid: header.tgid,
-                    start: header.start,
-                },
+                by: running(header),
                 number: stack.number,
                 frames: frames.collect::<Option<_>>()?,
             }
         }
+        event::NATIVE_STACK => {
+            let stack: NativeStack = read(record)?;
+            Told::NativeStack(Box::new(NewStack {
+                by: running(header),
+                number: stack.number,
+                execs: stack.execs,
+                code: stack.code,
+                registers: stack.registers,
+                bytes: payload::<NativeStack>(record, header)?.to_vec(),
+            }))
+        }
         _ => return None,
     })
+}
+
+fn running(header: &Header) -> Running {
+    Running {
+        pid: header.tgid,
+        start: header.start,
+    }
+}
+
+/// Cuts a function's name that is too long.
+fn cut(function: &mut String) {
+    let mut characters = function.char_indices();
+    if let Some((end, _)) = characters.find(|(at, _)| *at >= FUNCTION_BYTES) {
+        function.truncate(end);
+    }
 }
 
 /// A code object, and its table as far as it has come.
@@ -156,8 +186,12 @@ pub struct Lines {
     codes: HashMap<u64, Known>,
     places: BTreeSet<Arc<Place>>,
     stacks: HashMap<u64, At>,
+    /// Whether lines of Python programs are wanted.
+    wants_python: bool,
     /// Where the reader could be started.
     sources: Option<Sources>,
+    /// Where functions of native programs are wanted and their thread could be started.
+    natives: Option<Natives>,
     /// Taken, and not yet handed on.
     pending: Vec<(LineKey, LineCounts)>,
     /// What was said.
@@ -167,7 +201,8 @@ pub struct Lines {
 impl Lines {
     /// Takes the maps out of the loaded programs, where lines are wanted.
     pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
-        if !kernel.finds_lines() {
+        let wanted = kernel.lines();
+        if !wanted.are_some() {
             return Ok(None);
         }
         Ok(Some(Self {
@@ -178,7 +213,17 @@ impl Lines {
             codes: HashMap::new(),
             places: BTreeSet::new(),
             stacks: HashMap::new(),
-            sources: Sources::start(),
+            wants_python: wanted.python,
+            sources: if wanted.python {
+                Sources::start()
+            } else {
+                None
+            },
+            natives: if wanted.native {
+                Natives::start()
+            } else {
+                None
+            },
             pending: Vec::new(),
             said: BTreeSet::new(),
         }))
@@ -186,6 +231,9 @@ impl Lines {
 
     /// Looks for the interpreter of a process, and tells the programs of it.
     pub fn look(&mut self, pid: u32) {
+        if !self.wants_python {
+            return;
+        }
         let number = self.told.len() as u64 + 1;
         match self.interpreters.of(pid, number) {
             None => {}
@@ -231,6 +279,21 @@ impl Lines {
                 self.want_source(&at, &frames, by);
                 self.stacks.insert(number, at);
             }
+            Told::NativeStack(stack) => {
+                if let Some(natives) = &mut self.natives {
+                    natives.want(*stack);
+                }
+            }
+        }
+    }
+
+    /// Takes what was found of native stacks; `last`: waits for what is missing.
+    fn take_natives(&mut self, last: bool) {
+        let natives = self.natives.as_mut();
+        let found = natives.map_or_else(Vec::new, |natives| natives.take(last));
+        for (number, places) in found {
+            let [own, via] = places.map(|place| place.map(|place| self.shared(place)));
+            self.stacks.insert(number, At { own, via });
         }
     }
 
@@ -249,12 +312,7 @@ impl Lines {
             return;
         }
         let mut function = function;
-        if let Some((cut, _)) = function
-            .char_indices()
-            .find(|(at, _)| *at >= FUNCTION_BYTES)
-        {
-            function.truncate(cut);
-        }
+        cut(&mut function);
         let known = Known {
             python: code.python,
             file: file.into(),
@@ -330,10 +388,17 @@ impl Lines {
         })
     }
 
-    /// What was taken, when all has been told that the programs told before.
-    pub fn sums(&mut self) -> Vec<Lined> {
+    /// What was taken, when all has been told that the programs told before. What is of a stack whose function is being looked for
+    /// comes later, unless this is the `last` time.
+    pub fn sums(&mut self, last: bool) -> Vec<Lined> {
         let own = std::process::id();
-        let pending = std::mem::take(&mut self.pending);
+        self.take_natives(last);
+        let mut pending = std::mem::take(&mut self.pending);
+        if let (Some(natives), false) = (&self.natives, last) {
+            let is_found = |(key, _): &mut (LineKey, LineCounts)| !natives.is_waiting(key.stack);
+            let known: Vec<_> = pending.extract_if(.., is_found).collect();
+            self.pending = std::mem::replace(&mut pending, known);
+        }
         let pending = pending.into_iter().filter(|(key, _)| key.tgid != own);
         let known = pending.map(|(key, counts)| {
             let At { own, via } = self.stacks.get(&key.stack).cloned().unwrap_or_default();

@@ -16,7 +16,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// Characters of a line that are kept.
 const MAX_TEXT: usize = 200;
 /// By what the start of a process in /proc is less exact than the kernel's, nanoseconds.
-const START_SLACK_NS: u64 = 20_000_000;
+pub const START_SLACK_NS: u64 = 20_000_000;
 
 /// A file as it was read.
 #[derive(Debug, PartialEq, Eq)]

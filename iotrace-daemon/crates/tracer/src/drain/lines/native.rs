@@ -1,0 +1,326 @@
+//! Which function of a native program a stack is in, with its line where the program has debugging information.
+//!
+//! A separate thread unwinds and reads symbols: a large program takes seconds. It reads the mappings of a process while that runs,
+//! and copies its executable: a file that is cut while it is mapped would end whoever reads it.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    fs::File,
+    io,
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use blazesym::symbolize::{
+    CodeInfo, Input, Sym, Symbolized, Symbolizer,
+    source::{Elf, Source},
+};
+use iotrace_common::lines::REGISTERS;
+use iotrace_model::{lines::Place, targets};
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::{
+    cut,
+    mapped::{Mapping, code_of},
+    reader::START_SLACK_NS,
+    sources::Running,
+    unwind::{Tables, follow},
+};
+
+/// Stacks that wait for the thread: what comes then is of no known function.
+const MAX_WAITING: usize = 4096;
+/// Largest executable whose symbols are read, bytes.
+const MAX_EXECUTABLE: u64 = 512 << 20;
+/// Executables whose symbols are kept.
+const MAX_EXECUTABLES: usize = 64;
+/// How long the thread is waited for at the end.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// Directories of source files that are of libraries.
+const LIBRARIES: [&str; 4] = ["/rustc/", "/.cargo/registry/", "/usr/include/", "/usr/lib/"];
+
+/// A stack as the kernel programs send it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NewStack {
+    pub by: Running,
+    pub number: u64,
+    /// Identifies the program, with the process.
+    pub execs: u64,
+    /// Where the executable's code begins.
+    pub code: u64,
+    pub registers: [u64; REGISTERS],
+    pub bytes: Vec<u8>,
+}
+
+/// The thread, and what it was asked.
+pub struct Natives {
+    ask: SyncSender<NewStack>,
+    answers: Receiver<(u64, Found)>,
+    waiting: HashSet<u64>,
+}
+
+/// The program's own place, and the innermost one if it is another.
+#[derive(Default)]
+struct Found {
+    own: Option<Place>,
+    via: Option<Place>,
+}
+
+impl Natives {
+    /// Starts the thread; `None` if it cannot be started.
+    pub fn start() -> Option<Self> {
+        let (ask, asked) = sync_channel(MAX_WAITING);
+        let (give, answers) = channel();
+        let thread = thread::Builder::new().name("iotrace-symbols".into());
+        thread.spawn(move || answer(&asked, &give)).ok()?;
+        Some(Self {
+            ask,
+            answers,
+            waiting: HashSet::new(),
+        })
+    }
+
+    /// Asks where a stack is.
+    pub fn want(&mut self, stack: NewStack) {
+        let number = stack.number;
+        if self.ask.try_send(stack).is_ok() {
+            self.waiting.insert(number);
+        }
+    }
+
+    /// Whether a stack may still be found.
+    pub fn is_waiting(&self, number: u64) -> bool {
+        self.waiting.contains(&number)
+    }
+
+    /// What was found since this was last called; `last`: waits for what is missing.
+    pub fn take(&mut self, last: bool) -> Vec<(u64, [Option<Place>; 2])> {
+        let deadline = Instant::now() + END_TIMEOUT;
+        let mut found = Vec::new();
+        while !self.waiting.is_empty() {
+            let left = match last {
+                true => deadline.saturating_duration_since(Instant::now()),
+                false => Duration::ZERO,
+            };
+            let Ok((number, Found { own, via })) = self.answers.recv_timeout(left) else {
+                break;
+            };
+            self.waiting.remove(&number);
+            found.push((number, [own, via]));
+        }
+        found
+    }
+}
+
+fn answer(asked: &Receiver<NewStack>, give: &Sender<(u64, Found)>) {
+    let mut programs = Programs::new();
+    while let Ok(stack) = asked.recv() {
+        let found = programs.find(&stack).unwrap_or_default();
+        if give.send((stack.number, found)).is_err() {
+            return;
+        }
+    }
+}
+
+/// What is known of programs and their files.
+struct Programs {
+    /// The code of a program, by its process and how often that called exec.
+    code: HashMap<(u32, u64), Vec<Mapping>>,
+    /// Of a file: how its frames are unwound. None: it has no tables, or cannot be read.
+    tables: HashMap<(String, u64), Option<Tables>>,
+    /// Copies of executables.
+    executables: HashMap<(String, u64), Option<OwnedFd>>,
+    symbolizer: Symbolizer,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let symbolizer = Symbolizer::builder()
+            .enable_code_info(true)
+            .enable_inlined_fns(true)
+            .enable_demangling(true)
+            .enable_auto_reload(false);
+        Self {
+            code: HashMap::new(),
+            tables: HashMap::new(),
+            executables: HashMap::new(),
+            symbolizer: symbolizer.build(),
+        }
+    }
+
+    fn find(&mut self, stack: &NewStack) -> Option<Found> {
+        let pid = stack.by.pid;
+        let program = (pid, stack.execs);
+        let addresses = self.addresses(stack, program)?;
+        let code = self.code.get(&program)?;
+        let executable = code
+            .iter()
+            .find(|mapping| mapping.addresses.contains(&stack.code))?;
+        let file = executable.file.clone();
+        let path: Arc<str> = executable.path.as_str().into();
+        let offsets: Vec<u64> = addresses
+            .iter()
+            .filter_map(|address| {
+                let mut of_file = code.iter().filter(|mapping| mapping.file == file);
+                let mapping = of_file.find(|mapping| mapping.addresses.contains(address))?;
+                Some(mapping.in_file(*address))
+            })
+            .collect();
+        let copy = self.executables.get(&file)?.as_ref()?;
+        let copy = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
+        let source = Source::Elf(Elf::new(copy));
+        let mut places = Vec::new();
+        for offset in offsets {
+            let symbols = self
+                .symbolizer
+                .symbolize_single(&source, Input::FileOffset(offset));
+            if let Ok(Symbolized::Sym(symbol)) = symbols {
+                places.extend(places_of(&symbol, &path));
+            } else {
+                places.push(place(None, None, &path));
+            }
+        }
+        Some(chosen(places))
+    }
+
+    /// The addresses in the functions of a stack, from the innermost one on.
+    fn addresses(&mut self, stack: &NewStack, program: (u32, u64)) -> Option<Vec<u64>> {
+        let mut is_new = false;
+        loop {
+            if !self.code.contains_key(&program) {
+                let code = code_of(program.0)?;
+                let about = targets::identify(program.0)?;
+                if about.start_boottime.abs_diff(stack.by.start) > START_SLACK_NS {
+                    return None;
+                }
+                self.open(program.0, &code, stack.code);
+                self.code.insert(program, code);
+                is_new = true;
+            }
+            let code = &self.code[&program];
+            let mut addresses = Vec::new();
+            let mut is_mapped = true;
+            follow(&stack.registers, &stack.bytes, |address| {
+                let mapping = code
+                    .iter()
+                    .find(|mapping| mapping.addresses.contains(&address));
+                is_mapped = mapping.is_some();
+                let mapping = mapping?;
+                addresses.push(address);
+                let tables = self.tables.get(&mapping.file)?.as_ref()?;
+                Some((tables, mapping.in_file(address)))
+            });
+            if is_mapped || is_new {
+                return Some(addresses);
+            }
+            // A library was loaded since.
+            self.code.remove(&program);
+        }
+    }
+
+    /// Reads what is needed of the files of a program while it runs.
+    fn open(&mut self, pid: u32, code: &[Mapping], start: u64) {
+        for mapping in code {
+            let tables = self.tables.entry(mapping.file.clone());
+            let tables = tables.or_insert_with(|| Tables::read(&mapping.open(pid)?));
+            let is_executable = mapping.addresses.contains(&start);
+            if is_executable
+                && tables.is_some()
+                && !self.executables.contains_key(&mapping.file)
+                && self.executables.len() < MAX_EXECUTABLES
+            {
+                let copy = mapping.open(pid).and_then(|file| copied(&file).ok());
+                self.executables.insert(mapping.file.clone(), copy);
+            }
+        }
+    }
+}
+
+/// A copy of a file in memory.
+fn copied(file: &File) -> io::Result<OwnedFd> {
+    if file.metadata()?.len() > MAX_EXECUTABLE {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut copy = File::from(memfd_create("iotrace-executable", MemfdFlags::CLOEXEC)?);
+    let mut file = file;
+    io::copy(&mut io::Read::take(&mut file, MAX_EXECUTABLE), &mut copy)?;
+    Ok(copy.into())
+}
+
+/// The functions that an address is in, those first that are called inline.
+fn places_of(symbol: &Sym<'_>, executable: &Arc<str>) -> Vec<Place> {
+    let inlined = symbol.inlined.iter().rev();
+    let inlined = inlined.map(|one| place(Some(&one.name), one.code_info.as_ref(), executable));
+    let outer = place(Some(&symbol.name), symbol.code_info.as_deref(), executable);
+    inlined.chain([outer]).collect()
+}
+
+/// Without debugging information it is in the executable, at line 0.
+fn place(name: Option<&Cow<'_, str>>, code: Option<&CodeInfo<'_>>, executable: &Arc<str>) -> Place {
+    let mut function = name.map_or_else(|| "?".to_owned(), ToString::to_string);
+    cut(&mut function);
+    let file = code.map(|code| code.to_path().to_string_lossy().into_owned());
+    Place {
+        file: file.map_or_else(|| executable.clone(), Into::into),
+        line: code.and_then(|code| code.line).unwrap_or(0),
+        function: function.into(),
+    }
+}
+
+/// Of the functions of a stack in the executable, from the innermost one on: its own is the first one with a line that is not of
+/// a library, else the first.
+fn chosen(places: Vec<Place>) -> Found {
+    let is_own = |place: &Place| {
+        place.line > 0 && !LIBRARIES.iter().any(|library| place.file.contains(library))
+    };
+    let own = places.iter().find(|place| is_own(place));
+    let own = own.or(places.first()).cloned();
+    let via = places.into_iter().next();
+    Found {
+        via: via.filter(|via| Some(via) != own.as_ref()),
+        own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(file: &str, line: u32) -> Place {
+        Place {
+            file: file.into(),
+            line,
+            function: "f".into(),
+        }
+    }
+
+    #[test]
+    fn the_own_function_is_outside_libraries() {
+        let [static_libc, library, own, main] = [
+            place("/opt/program", 0),
+            place("/rustc/abc/library/std/src/fs.rs", 9),
+            place("/home/me/main.rs", 7),
+            place("/home/me/main.rs", 3),
+        ];
+        let found = chosen(vec![
+            static_libc.clone(),
+            library.clone(),
+            own.clone(),
+            main,
+        ]);
+        assert_eq!(found.own, Some(own.clone()));
+        assert_eq!(found.via, Some(static_libc.clone()));
+        let found = chosen(vec![own.clone()]);
+        assert_eq!((found.own, found.via), (Some(own), None));
+        // Nothing but libraries: the innermost one.
+        let found = chosen(vec![static_libc.clone(), library]);
+        assert_eq!((found.own, found.via), (Some(static_libc), None));
+        assert_eq!(chosen(Vec::new()).own, None);
+    }
+}
