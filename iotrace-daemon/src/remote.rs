@@ -86,6 +86,7 @@ pub struct Remote {
     over: Option<Over>,
     /// What threads waited for.
     waits: Resolution,
+    keeps_waits: bool,
     /// Operations that were heard and not taken in.
     waiting: Arc<AtomicUsize>,
     /// What comes before what is heard next.
@@ -110,6 +111,7 @@ enum Heard {
 impl Remote {
     /// Asks for a recording; returns when the processes are traced.
     pub fn start(path: &Path, record: Record) -> anyhow::Result<Self> {
+        let keeps_waits = record.waits;
         let mut reader = ask(path, Ask::Record(record))?;
         let Answer::Begun(begun) = answer(&mut reader)? else {
             anyhow::bail!("the service does not begin with what it should");
@@ -128,6 +130,7 @@ impl Remote {
             begun,
             over: None,
             waits: Resolution::default(),
+            keeps_waits,
             waiting,
             resolved: VecDeque::new(),
         })
@@ -153,6 +156,10 @@ impl Remote {
                 Heard::Batch(Batch::WaitRecords(mut records)) => {
                     self.waits.take(&mut records);
                     self.resolved.extend(self.waits.batches());
+                }
+                Heard::Batch(Batch::Threads(look)) if self.keeps_waits => {
+                    let in_calls = Batch::Waits(look.in_calls());
+                    self.resolved.extend([in_calls, Batch::Threads(look)]);
                 }
                 Heard::Batch(Batch::Operations(traced)) => {
                     self.waiting

@@ -118,6 +118,9 @@ maps! {
     /// line).
     STACKS_SENT: LruHash<u64, u32, { limits::STACK_ENTRIES as usize }>;
     LINED_FILES: Opaque;
+    /// Scratch for the frames or the top of a stack, by CPU and copy of the program.
+    WALKS: Opaque;
+    STACK_TOPS: Opaque;
 
     /// Requests to block devices in flight, by their address.
     BLOCK_REQUESTS: Opaque;

@@ -13,7 +13,6 @@ use core::{ffi::c_void, ptr};
 use aya_ebpf::{
     btf_maps::{LruHashMap, PerCpuArray},
     helpers::generated,
-    macros::btf_map,
 };
 use iotrace_common::{
     diag,
@@ -128,8 +127,9 @@ struct Walk {
     piece: PieceScratch,
 }
 
-#[btf_map]
-static WALKS: PerCpuArray<Walk, COPIES> = PerCpuArray::new();
+opaque_map! {
+    static WALKS: PerCpuArray<Walk, COPIES> = PerCpuArray::new();
+}
 
 /// The walk of the running program.
 #[inline(always)]

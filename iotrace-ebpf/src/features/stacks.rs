@@ -6,7 +6,7 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated, macros::btf_map};
+use aya_ebpf::{btf_maps::PerCpuArray, helpers::generated};
 use iotrace_common::{
     diag, event,
     limits::COPIES,
@@ -39,12 +39,13 @@ struct Top {
     end: u64,
 }
 
-#[btf_map]
-static TOPS: PerCpuArray<Top, COPIES> = PerCpuArray::new();
+opaque_map! {
+    static STACK_TOPS: PerCpuArray<Top, COPIES> = PerCpuArray::new();
+}
 
 #[inline(always)]
 fn top(copy: u32) -> Option<&'static mut Top> {
-    let top = TOPS.get_ptr_mut(copy)?;
+    let top = STACK_TOPS.get_ptr_mut(copy)?;
     // SAFETY: this CPU's and this program's own scratch.
     unsafe { top.as_mut() }
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask bench lines`: what `--lines` adds to an open and close in Python, by how deep the program's stack is.
+//! `cargo xtask bench lines`: what `--lines` adds to an open and close in Python, by how deep the program's stack is, and what
+//! `--stacks` adds, for which Python is a native program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -31,10 +32,11 @@ for line in sys.stdin:
 /// Frames of the program's stack.
 const FRAMES: [u32; 2] = [4, 21];
 /// What is measured, each for all stacks.
-const VARIANTS: [(&str, Option<&[&str]>); 3] = [
+const VARIANTS: [(&str, Option<&[&str]>); 4] = [
     ("untraced", None),
     ("iotrace basic", Some(&[])),
     ("iotrace basic, --lines", Some(&["--lines"])),
+    ("iotrace basic, --stacks", Some(&["--stacks"])),
 ];
 
 /// Measures and prints.

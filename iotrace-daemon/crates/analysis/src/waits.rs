@@ -58,6 +58,7 @@ pub fn label(leaf: Leaf) -> &'static str {
         Leaf::Unresolved => "not known",
         Leaf::Running => "ran",
         Leaf::OfThatForChild => "children",
+        Leaf::OfThatInCalls => "calls on files",
     }
 }
 
@@ -126,6 +127,8 @@ pub struct Waiter {
     pub files: Vec<(Option<u32>, Phase, u64)>,
     /// Of its page faults, those on files of phase `startup`.
     startup_faults: u64,
+    /// Of the time in which it ran, that in calls on files after its start: at least and at most.
+    ran_in_calls: [u64; 2],
     /// In order, where the run is judged by it.
     pub steps: Vec<Step>,
     /// The same by epoch; none without epochs.
@@ -156,11 +159,22 @@ impl Waiter {
     }
 
     /// What faster input and saves could save of it at most: all that it waited for storage after its start, its loader and a
-    /// CPU.
+    /// CPU, and ran in calls on files.
     fn improvable(&self) -> u64 {
         let storage = self.spent.storage().saturating_sub(self.starting());
         let waits = [Leaf::Computing, Leaf::RunQueue].map(|leaf| self.spent.of(leaf));
-        storage.saturating_add(saturating_sum(waits))
+        let [_, ran_in_calls] = self.ran_in_calls;
+        storage
+            .saturating_add(saturating_sum(waits))
+            .saturating_add(ran_in_calls)
+    }
+
+    /// Finds out how long it ran in calls on files, where its process was in such calls of its start for `startup` nanoseconds and it
+    /// waited for so much in operations of its process.
+    fn find_calls(&mut self, startup: u64, waited: u64) {
+        let in_calls = self.spent.of(Leaf::OfThatInCalls).saturating_sub(startup);
+        let ran = self.spent.of(Leaf::Running);
+        self.ran_in_calls = [in_calls.saturating_sub(waited).min(ran), in_calls.min(ran)];
     }
 }
 
@@ -204,6 +218,13 @@ impl Waits {
         for waiter in &mut waiters {
             let faults = startup.fault_ns.get(&waiter.process).copied().unwrap_or(0);
             waiter.startup_faults = faults.min(waiter.spent.of(Leaf::PageFault));
+            let phases = &model.processes()[waiter.process as usize].phases;
+            let waited = model.waits().all().filter(|(key, _)| {
+                let is_own = key.process == waiter.process && key.by == Some(waiter.process);
+                is_own && key.leaf == Leaf::Storage && phase_of(sorted, key) != Phase::Startup
+            });
+            let waited = saturating_sum(waited.map(|(_, ns)| ns));
+            waiter.find_calls(phases.total(Phase::Startup.code()).ns, waited);
         }
         let is_launcher =
             |waiter: &Waiter| waiter.spent.is_launcher() || groups.is_launcher(waiter.process);
@@ -293,6 +314,7 @@ fn exposed<'a>(
         threads: judged.clone().count() as u64,
         spent,
         starting: saturating_sum(judged.clone().map(Waiter::starting)),
+        ran_in_calls: saturating_sum(judged.clone().map(|waiter| waiter.ran_in_calls[0])),
         improvable: improvable.max().unwrap_or(0),
     };
     let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
@@ -309,6 +331,8 @@ pub struct Exposed {
     pub spent: Spent,
     /// Of the waits for storage, those for files of phase `startup`.
     starting: u64,
+    /// Of the time in which they ran, that in calls on files after their start, at least.
+    pub ran_in_calls: u64,
     /// Of the thread with the most: all that faster input and saves could save.
     pub improvable: u64,
 }
@@ -337,6 +361,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         spent: Spent::default(),
         files: Vec::new(),
         startup_faults: 0,
+        ran_in_calls: [0; 2],
         steps: Vec::new(),
         by_epoch: None,
         loaders: BTreeSet::new(),

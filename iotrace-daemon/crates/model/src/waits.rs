@@ -32,11 +32,13 @@ pub enum Leaf {
     Unresolved,
     /// Time in calls that wait for the end of a child, which the others count as well.
     OfThatForChild,
+    /// Time in calls on files, in which it ran or waited, which the others count as well.
+    OfThatInCalls,
 }
 
 impl Leaf {
     /// All, in order of their numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Running,
         Self::Storage,
         Self::Computing,
@@ -48,7 +50,13 @@ impl Leaf {
         Self::Other,
         Self::Unresolved,
         Self::OfThatForChild,
+        Self::OfThatInCalls,
     ];
+
+    /// Whether the others count this time as well.
+    pub fn is_of_others(self) -> bool {
+        matches!(self, Self::OfThatForChild | Self::OfThatInCalls)
+    }
 
     /// Its name in recordings.
     pub fn name(self) -> &'static str {
@@ -64,6 +72,7 @@ impl Leaf {
             Self::Other => "other",
             Self::Unresolved => "unresolved",
             Self::OfThatForChild => "of_that_for_child",
+            Self::OfThatInCalls => "of_that_in_calls",
         }
     }
 

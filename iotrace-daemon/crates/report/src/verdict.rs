@@ -156,6 +156,7 @@ impl Judgement<'_> {
                 };
                 format!("{verdict}: file I/O took {most} of the run")
             }
+            Verdict::Unclear if self.exposed.is_some() => self.in_calls(),
             Verdict::Unclear => {
                 format!(
                     "{verdict}: file I/O took {taken} of the run; whether the job waited is not known"
@@ -166,6 +167,21 @@ impl Judgement<'_> {
         }
     }
 
+    /// How long main threads ran in calls on files, in a line.
+    fn in_calls(&self) -> String {
+        let verdict = self.verdict.label();
+        let Some(exposed) = &self.exposed else {
+            return verdict.to_owned();
+        };
+        let whole = exposed.spent.whole();
+        let (waited, ran) = (
+            share(exposed.spent.storage(), whole),
+            share(exposed.ran_in_calls, whole),
+        );
+        let who = who(exposed);
+        format!("{verdict}: {who} ran {ran} in calls on files, waited {waited} for storage")
+    }
+
     /// What main threads waited for, in a line.
     fn waited(&self, what: &str, of: impl Fn(&Spent) -> u64) -> String {
         let verdict = self.verdict.label();
@@ -173,15 +189,20 @@ impl Judgement<'_> {
             return verdict.to_owned();
         };
         let (ns, whole) = (of(&exposed.spent), exposed.spent.whole());
-        let who = match exposed.threads {
-            1 => "the main thread".to_owned(),
-            threads => format!("{} main threads", count(threads)),
-        };
+        let who = who(exposed);
         if ns == 0 {
             return format!("{verdict}: {who} did not wait {what}");
         }
         let part = share(ns, whole);
         format!("{verdict}: {who} waited {part} ({}) {what}", duration(ns))
+    }
+}
+
+/// The threads that a run is judged by.
+fn who(exposed: &Exposed) -> String {
+    match exposed.threads {
+        1 => "the main thread".to_owned(),
+        threads => format!("{} main threads", count(threads)),
     }
 }
 
@@ -278,7 +299,16 @@ impl Report<'_> {
         let is_small = (at_most_ns as f64) < whole as f64 * MAX_UNBOUND_SHARE;
         let waited = evidence.exposed.as_ref().filter(|_| is_known).map(by_waits);
         let waited = waited.filter(|verdict| *is_recorded || *verdict != Verdict::NotIoBound);
+        // It did not wait much: its calls on files took CPU time.
+        let is_in_calls = evidence.exposed.as_ref().is_some_and(|exposed| {
+            let spent = exposed.spent.storage().saturating_add(exposed.ran_in_calls);
+            exposed.share(spent) >= MAX_UNBOUND_SHARE
+        });
         let verdict = match waited {
+            Some(Verdict::NotIoBound) if is_in_calls && evidence.is_likely => {
+                Verdict::LikelyIoBound
+            }
+            Some(Verdict::NotIoBound) if is_in_calls => Verdict::Unclear,
             Some(verdict) => verdict,
             None if !is_recorded => Verdict::NothingRecorded,
             None if is_small && is_known => Verdict::NotIoBound,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{
-    Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, largest, seconds, thresholds::*,
+    Confidence, Data, Finding, MAYBE_COMPUTING, Saving, Subject, Value, largest, seconds,
+    thresholds::*,
 };
 use crate::{
     epochs::{Epoch, MAPPED, Order, is_named_for_evaluation, is_of_evaluation},
@@ -189,15 +190,19 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
     let of_several = readers.values().filter(|ranks| **ranks > 1).count() as u64;
     Some(Finding {
         code: "ranks-read-the-same",
-        saving: data.saving(
-            saved,
-            Confidence::Medium,
-            &[
-                MAYBE_COMPUTING,
-                "whether the processes are ranks of one training",
-                "whether ranks take different parts of the same file",
-            ],
-        ),
+        saving: Saving {
+            // Ranks train on the same also where none waits for its reads.
+            is_hidden: false,
+            ..data.saving(
+                saved,
+                Confidence::Medium,
+                &[
+                    MAYBE_COMPUTING,
+                    "whether the processes are ranks of one training",
+                    "whether ranks take different parts of the same file",
+                ],
+            )
+        },
         title: format!("{} ranks read the same training files in one epoch", ranks.len()),
         evidence: vec![
             ("ranks", Value::Count(ranks.len() as u64)),

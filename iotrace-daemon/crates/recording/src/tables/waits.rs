@@ -21,7 +21,8 @@ row! {
         /// the process's main thread
         tid: Derived<u32>,
         /// `running`, or what it waited for: `storage`, `computing`, `compute_threads`, `run_queue`, `sleep`,
-        /// `page_fault`, `network`, `other`, `unresolved`; `of_that_for_child` is the part of all these spent in calls that wait for a child's end
+        /// `page_fault`, `network`, `other`, `unresolved`; `of_that_for_child` is the part of all these spent in calls that wait for a child's end,
+        /// `of_that_in_calls` the part spent in calls on files
         leaf: Leaf,
         /// for storage and computing: the process it waited for
         by_pid: Option<u32>,

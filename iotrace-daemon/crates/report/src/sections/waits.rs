@@ -177,7 +177,7 @@ fn heading(leaf: Leaf) -> &'static str {
         Leaf::Network => "NETWORK",
         Leaf::Other => "OTHERS",
         Leaf::Unresolved => "NOT KNOWN",
-        Leaf::Running | Leaf::OfThatForChild => "",
+        Leaf::Running | Leaf::OfThatForChild | Leaf::OfThatInCalls => "",
     }
 }
 
@@ -195,7 +195,7 @@ fn meaning(leaf: Leaf, waiter: &Waiter) -> String {
         Leaf::Network => "the network, or an interrupt".into(),
         Leaf::Other => "other processes, devices and locks".into(),
         Leaf::Unresolved => "what is not known".into(),
-        Leaf::Running | Leaf::OfThatForChild => String::new(),
+        Leaf::Running | Leaf::OfThatForChild | Leaf::OfThatInCalls => String::new(),
     }
 }
 

@@ -83,6 +83,43 @@ fn the_verdict_of_waits_fits_the_screen() {
 }
 
 #[test]
+fn a_main_thread_that_runs_in_calls_on_files_is_not_called_unbound() {
+    let verdict = |in_calls: u64, path: &[u8]| {
+        let mut model = reading(path, 7_000_000_000);
+        for (leaf, ns) in [
+            (Leaf::Running, 12_000_000_000),
+            (Leaf::OfThatInCalls, in_calls),
+        ] {
+            model.add_waited(&Waited {
+                process: process(1),
+                leaf,
+                by: None,
+                file: None,
+                phase: 0,
+                ns,
+            });
+        }
+        screen(&model, &run(), 80)
+    };
+    let much = verdict(7_000_000_000, TRAINING);
+    let taken = [
+        "LIKELY I/O-BOUND: file I/O took 56 %",
+        "ran 100 % (58 % in calls)",
+    ];
+    says(&much, &taken, &["NOT "]);
+    let other = verdict(7_000_000_000, b"/opt/thing");
+    let unclear = "NOT CLEAR: the main thread ran 58 % in calls on files, waited 0 % for storage";
+    says(&other, &[unclear], &["NOT I/O-BOUND"]);
+    // Another thread was in these calls.
+    let little = verdict(500_000_000, TRAINING);
+    says(
+        &little,
+        &["NOT I/O-BOUND: the main thread did not wait"],
+        &["LIKELY"],
+    );
+}
+
+#[test]
 fn every_width_has_one_screen() {
     for width in [80, 100, 200] {
         let text = screen(&training(), &run(), width);

@@ -53,7 +53,7 @@ impl Intake {
                 let by = one.by.filter(of_unit);
                 jobs.waited(unit, Waited { by, ..*one });
             }
-            if is_judged(one.process) && one.leaf != Leaf::OfThatForChild {
+            if is_judged(one.process) && !one.leaf.is_of_others() {
                 by_unit.entry(unit).or_default().push(one);
             }
         }

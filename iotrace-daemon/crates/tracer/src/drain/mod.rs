@@ -456,14 +456,20 @@ impl Drain {
         waits.into_iter().chain(operations).min()
     }
 
+    /// Whether waits are kept and resolved here.
+    fn resolves_waits(&self) -> bool {
+        self.waits.as_ref().is_some_and(Waits::are_resolved)
+    }
+
     /// Looks at the threads; `anew`: what they did until now is not of this run.
     fn look(&mut self, anew: bool, sink: &mut impl FnMut(Batch)) {
+        let resolves = self.resolves_waits();
         let Some(watch) = &mut self.watch else { return };
         let looked = if anew {
             watch.begin_anew()
         } else {
             let look = watch.look(self.flipped);
-            look.map(|look| sink(Batch::Threads(look)))
+            look.map(|look| tell_look(look, resolves, sink))
         };
         if let Err(error) = looked {
             log::warn!("CPU time is not counted any more: {error}");
@@ -594,7 +600,7 @@ impl Drain {
         self.rest_of_counters(sink)?;
         self.events(sink);
         if let Some(watch) = &mut self.watch {
-            sink(Batch::Threads(watch.rest()));
+            tell_look(watch.rest(), self.resolves_waits(), sink);
         }
         if let Some(waits) = &mut self.waits {
             waits.rest().into_iter().for_each(&mut *sink);
@@ -675,4 +681,12 @@ impl Drain {
         self.stats.slowest_drain_ns = self.stats.slowest_drain_ns.max(ns);
         Ok(())
     }
+}
+
+/// Hands on a look at threads, and what it says of main threads where their waits are kept.
+fn tell_look(look: Look, keeps_waits: bool, sink: &mut impl FnMut(Batch)) {
+    if keeps_waits {
+        sink(Batch::Waits(look.in_calls()));
+    }
+    sink(Batch::Threads(look));
 }

@@ -18,6 +18,7 @@ use iotrace_model::{
     computing::CpuTime,
     counters::{saturating_add, saturating_sum},
     input::ProcessId,
+    waits::{Leaf, Waited},
 };
 
 /// How much CPU time of a thread that runs may not be told yet: a scheduler tick, of which there are 100 a second at least.
@@ -35,6 +36,20 @@ impl Look {
     /// What processes had of CPU time, and computed beside calls of all threads of the look.
     pub fn processes(&self) -> Vec<(ProcessId, CpuTime)> {
         sum(&self.threads)
+    }
+
+    /// How long main threads were in calls on files.
+    pub fn in_calls(&self) -> Vec<Waited> {
+        let mains = self.threads.iter().filter(|did| did.is_main);
+        let in_calls = mains.map(|did| Waited {
+            process: did.process,
+            leaf: Leaf::OfThatInCalls,
+            by: None,
+            file: None,
+            phase: 0,
+            ns: did.in_calls,
+        });
+        in_calls.collect()
     }
 
     /// The look as if there were no other processes than these.
@@ -74,6 +89,7 @@ struct Before {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Did {
     pub process: ProcessId,
+    is_main: bool,
     cpu: u64,
     in_calls: u64,
     at_least: u64,
@@ -191,7 +207,7 @@ impl Watch {
 }
 
 /// What a thread did between two looks; `before` is none where it was not there yet, at the time when it `began`.
-fn did((pid, start, _): Key, before: Option<&Before>, after: &Before, began: u64) -> Did {
+fn did((pid, start, tid): Key, before: Option<&Before>, after: &Before, began: u64) -> Did {
     // A thread that executes a program can take its process's id, and its numbers begin anew.
     let before = before.filter(|before| before.runtime <= after.runtime);
     let since = |of: fn(&Before) -> u64| of(after).saturating_sub(before.map_or(0, of));
@@ -207,6 +223,7 @@ fn did((pid, start, _): Key, before: Option<&Before>, after: &Before, began: u64
     }
     Did {
         process: ProcessId { pid, start },
+        is_main: tid == pid,
         cpu,
         in_calls,
         at_least: cpu.saturating_sub(in_calls.saturating_add(if stale { TICK } else { 0 })),

@@ -475,6 +475,12 @@ fn sizes(
     if !options.lines.are_some() {
         unused.extend([maps::STACKS_SENT.name, maps::LINED_FILES.name]);
     }
+    if !options.lines.python {
+        unused.push(maps::WALKS.name);
+    }
+    if !options.lines.native {
+        unused.push(maps::STACK_TOPS.name);
+    }
     if !options.histograms {
         unused.push(maps::HISTOGRAMS.name);
     }

@@ -92,9 +92,23 @@ fn waited(exposed: &Exposed) -> (Style, String) {
     leaves.retain(|leaf| exposed.share(spent.of(*leaf)) >= MIN_SHOWN_SHARE);
     leaves.sort_by_key(|leaf| Reverse(spent.of(*leaf)));
     let parts = leaves.iter();
-    let parts: Vec<String> = parts
-        .map(|leaf| format!("{} {}", label(*leaf), share(spent.of(*leaf), spent.whole())))
-        .collect();
+    let in_calls = match exposed.share(exposed.ran_in_calls) >= MIN_SHOWN_SHARE {
+        true => format!(" ({} in calls)", share(exposed.ran_in_calls, spent.whole())),
+        false => String::new(),
+    };
+    let part = |leaf: &Leaf| {
+        let more = if *leaf == Leaf::Running {
+            &*in_calls
+        } else {
+            ""
+        };
+        format!(
+            "{} {}{more}",
+            label(*leaf),
+            share(spent.of(*leaf), spent.whole())
+        )
+    };
+    let parts: Vec<String> = parts.map(part).collect();
     let who = match exposed.threads {
         1 => "main thread".to_owned(),
         threads => format!("{} main threads", count(threads)),

@@ -86,6 +86,11 @@ impl Waits {
         }
     }
 
+    /// Whether what is read is resolved, not handed on.
+    pub fn are_resolved(&self) -> bool {
+        self.resolution.is_some()
+    }
+
     /// Keeps each wait by itself, too.
     pub fn keep_timeline(&mut self) {
         if let Some(resolution) = &mut self.resolution {
