@@ -10,7 +10,12 @@ use crate::{durable::Missing, saves::Event};
 use iotrace_model::{
     counters::{saturating_add, saturating_sum},
     groups::Groups,
+    waits::Leaf,
 };
+use iotrace_phases::phase::Phase;
+
+const IN_BACKGROUND: &str = "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save \
+                             less often.";
 
 /// A save as far as it may have held up training.
 struct Held<'a> {
@@ -154,13 +159,23 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
     let (stopped, each): (Vec<&Event>, Vec<u64>) = stalled.unzip();
     let ns = saturating_sum(each);
     let share = data.share_of_run(ns);
+    if data.uses.visits.is_empty() {
+        return by_main_threads(data);
+    }
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
         return None;
     }
     Some(Finding {
         code: "training-stalled-by-checkpoints",
-        saving: data.saving(ns, Confidence::Medium, &["whether training went on with data that it had read before"]),
-        title: format!("Training reads stand still during checkpoints, {:.0} % of the run", share * 100.0),
+        saving: data.saving(
+            ns,
+            Confidence::Medium,
+            &["whether training went on with data that it had read before"],
+        ),
+        title: format!(
+            "Training reads stand still during checkpoints, {:.0} % of the run",
+            share * 100.0
+        ),
         evidence: vec![
             ("checkpoints", Value::Count(saves.len() as u64)),
             ("stopped", Value::Count(stopped.len() as u64)),
@@ -169,9 +184,51 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
             ("usual_pause_seconds", seconds(usual)),
         ],
         subjects: files(data, stopped),
-        advice: "Save in the background (asynchronous checkpointing: copy to memory, write while training goes on), or save less \
-                 often."
-            .into(),
+        advice: IN_BACKGROUND.into(),
+        also: Vec::new(),
+    })
+}
+
+/// Saves that main threads write themselves, of a job without reads of training data. The last one may be its end.
+fn by_main_threads(data: &Data<'_>) -> Option<Finding> {
+    data.exposed()?;
+    let [saves @ .., last] = &data.analysis.checkpoints[..] else {
+        return None;
+    };
+    // Of the time that a main thread was in calls, what calls of its process on other files do not explain.
+    let in_saves = data.analysis.waits.judged().iter().map(|waiter| {
+        let process = &data.model.processes()[waiter.process as usize];
+        let others = Phase::ALL
+            .into_iter()
+            .filter(|phase| *phase != Phase::Checkpoint);
+        let others = others.map(|phase| process.phases.total(phase.code()).ns);
+        let others = saturating_sum(others).saturating_add(process.path_only.total().nanoseconds());
+        waiter.spent.of(Leaf::OfThatInCalls).saturating_sub(others)
+    });
+    let ns = in_saves.max()?.saturating_sub(last.ns());
+    let share = data.share_of_run(ns);
+    if saves.is_empty() || share < data.limit(STALL_SHARE) {
+        return None;
+    }
+    Some(Finding {
+        code: "training-stalled-by-checkpoints",
+        saving: Saving::of(
+            data.run,
+            ns,
+            Confidence::Medium,
+            &["whether a GPU computed meanwhile"],
+        ),
+        title: format!(
+            "The main thread writes checkpoints itself, {:.0} % of the run",
+            share * 100.0
+        ),
+        evidence: vec![
+            ("checkpoints", Value::Count(saves.len() as u64 + 1)),
+            ("seconds", seconds(ns)),
+            ("share_of_run", Value::Share(share)),
+        ],
+        subjects: files(data, saves),
+        advice: IN_BACKGROUND.into(),
         also: Vec::new(),
     })
 }

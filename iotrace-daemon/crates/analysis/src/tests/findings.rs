@@ -339,6 +339,37 @@ fn training_stalled_by_checkpoints() {
     slow.finds_no("training-stalled-by-checkpoints");
 }
 
+#[test]
+fn main_threads_that_write_checkpoints_are_held_up_by_them() {
+    let code = "training-stalled-by-checkpoints";
+    let job = |saves: u64, in_calls: u64| {
+        let mut job = Job::new(10_000);
+        job.program(10, 1);
+        for save in 0..saves {
+            let path = format!("/out/step_{save}.ckpt");
+            let start = 1_000 + 3_000 * save;
+            job.write(used(10, &path, start, start + 1_000), 64 * MIB, 0);
+        }
+        for (leaf, ms) in [(Leaf::Running, 9_500), (Leaf::OfThatInCalls, in_calls)] {
+            job.model.add_waited(&Waited {
+                process: id(10),
+                leaf,
+                by: None,
+                file: None,
+                phase: 0,
+                ns: ms * 1_000_000,
+            });
+        }
+        job
+    };
+    // The last one is the end of the run.
+    let found = job(3, 3_000).finds(code);
+    assert_eq!(found.saving.at_most_ns, 2_000_000_000);
+    job(1, 1_000).finds_no(code);
+    // Another thread writes them.
+    job(3, 100).finds_no(code);
+}
+
 /// Four forked workers that read so many MiB each; none for one that reads nothing.
 fn with_workers(mib: [u64; 4]) -> Job {
     let mut job = Job::new(10_000);
