@@ -362,7 +362,7 @@ fn stack_of(thread: &mut Thread) -> u64 {
     let (tgid, _) = pid_tgid();
     // SAFETY: the value is not kept.
     if unsafe { PYTHONS.get(tgid) }.is_none() {
-        return stacks::stack_of(copy);
+        return stacks::iotrace_native_stack(copy);
     }
     let stack = iotrace_stack(copy, thread.python_state);
     if let Some(walk) = walk(copy) {
@@ -376,6 +376,10 @@ fn stack_of(thread: &mut Thread) -> u64 {
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn iotrace_stack(copy: u32, known: u64) -> u64 {
+    // Before Linux 6.8 the verifier looks at it also where nobody calls it, and before 5.17 there is no `bpf_loop`.
+    if !LINES.is_set() {
+        return 0;
+    }
     let Some(walk) = walk(copy) else { return 0 };
     let (tgid, _) = pid_tgid();
     poke(&raw mut walk.own, 0);

@@ -23,7 +23,7 @@ use crate::{
         diagnose,
         memory::{load, pid_tgid},
     },
-    platform::{current, load_of, registers_of, repeat},
+    platform::{current, load_of, registers_of, repeat, running::start_of},
 };
 
 const WORDS: usize = STACK_BYTES / 8;
@@ -50,20 +50,14 @@ fn top(copy: u32) -> Option<&'static mut Top> {
     unsafe { top.as_mut() }
 }
 
-/// Number of the stack of the running thread, which runs no Python; 0: none is known.
-#[inline(always)]
-pub fn stack_of(copy: u32) -> u64 {
-    if STACKS.is_set() {
-        iotrace_native_stack(copy)
-    } else {
-        0
-    }
-}
-
-/// Global, with a number for its argument, as [`super::lines::iotrace_stack`] is.
+/// Number of the stack of the running thread, which runs no Python; 0: none is known. Global, with a number for its argument, as
+/// [`super::lines::iotrace_stack`] is.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn iotrace_native_stack(copy: u32) -> u64 {
+    if !STACKS.is_set() {
+        return 0;
+    }
     let Some(top) = top(copy) else { return 0 };
     let registers = registers_of(current());
     // SAFETY: the registers that the task entered the kernel with.
@@ -86,10 +80,8 @@ pub extern "C" fn iotrace_native_stack(copy: u32) -> u64 {
         return 0;
     };
     let (tgid, _) = pid_tgid();
-    top.hash = mixed(
-        mixed(HASH_START ^ u64::from(tgid), top.stack.execs),
-        instruction,
-    );
+    let process = mixed(HASH_START ^ u64::from(tgid), start_of(current()));
+    top.hash = mixed(mixed(process, top.stack.execs), instruction);
     let mut context = copy;
     // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
     unsafe { repeat(WORDS as u32, hash_callback, (&raw mut context).cast()) };

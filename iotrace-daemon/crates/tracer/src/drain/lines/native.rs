@@ -38,8 +38,10 @@ use super::{
 const MAX_WAITING: usize = 4096;
 /// Largest executable whose symbols are read, bytes.
 const MAX_EXECUTABLE: u64 = 512 << 20;
-/// Executables whose symbols are kept.
+/// Executables whose symbols are kept, files whose tables are, and programs that are known at one time.
 const MAX_EXECUTABLES: usize = 64;
+const MAX_FILES: usize = 1024;
+const MAX_PROGRAMS: usize = 4096;
 /// How long the thread is waited for at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Directories of source files that are of libraries.
@@ -128,10 +130,13 @@ fn answer(asked: &Receiver<NewStack>, give: &Sender<(u64, Found)>) {
     }
 }
 
+/// A process by its pid and its start, and how often it called exec.
+type Program = (u32, u64, u64);
+
 /// What is known of programs and their files.
 struct Programs {
-    /// The code of a program, by its process and how often that called exec.
-    code: HashMap<(u32, u64), Vec<Mapping>>,
+    /// The code of programs.
+    code: HashMap<Program, Vec<Mapping>>,
     /// Of a file: how its frames are unwound. None: it has no tables, or cannot be read.
     tables: HashMap<(String, u64), Option<Tables>>,
     /// Copies of executables.
@@ -155,8 +160,7 @@ impl Programs {
     }
 
     fn find(&mut self, stack: &NewStack) -> Option<Found> {
-        let pid = stack.by.pid;
-        let program = (pid, stack.execs);
+        let program = (stack.by.pid, stack.by.start, stack.execs);
         let addresses = self.addresses(stack, program)?;
         let code = self.code.get(&program)?;
         let executable = code
@@ -190,7 +194,7 @@ impl Programs {
     }
 
     /// The addresses in the functions of a stack, from the innermost one on.
-    fn addresses(&mut self, stack: &NewStack, program: (u32, u64)) -> Option<Vec<u64>> {
+    fn addresses(&mut self, stack: &NewStack, program: Program) -> Option<Vec<u64>> {
         let mut is_new = false;
         loop {
             if !self.code.contains_key(&program) {
@@ -200,6 +204,10 @@ impl Programs {
                     return None;
                 }
                 self.open(program.0, &code, stack.code);
+                if self.code.len() >= MAX_PROGRAMS {
+                    // Those that still run are read again.
+                    self.code.clear();
+                }
                 self.code.insert(program, code);
                 is_new = true;
             }
@@ -227,6 +235,9 @@ impl Programs {
     /// Reads what is needed of the files of a program while it runs.
     fn open(&mut self, pid: u32, code: &[Mapping], start: u64) {
         for mapping in code {
+            if self.tables.len() >= MAX_FILES && !self.tables.contains_key(&mapping.file) {
+                continue;
+            }
             let tables = self.tables.entry(mapping.file.clone());
             let tables = tables.or_insert_with(|| Tables::read(&mapping.open(pid)?));
             let is_executable = mapping.addresses.contains(&start);
