@@ -1,4 +1,4 @@
-//! `lines.parquet`: what was done by line of a Python program.
+//! `lines.parquet`: what was done by line of a Python program, and by function of a native one.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,9 +19,9 @@ row! {
         host: Derived<&'a str>,
         /// the process
         process: ProcessId,
-        /// source file of the program's own line; null where no line is known
+        /// source file of the program's own line, or the executable; null where no line is known
         file: Option<Cow<'a, str>>,
-        /// the line
+        /// the line; 0: the function alone is known
         line: Option<u32>,
         /// qualified name of its function
         function: Option<Cow<'a, str>>,
