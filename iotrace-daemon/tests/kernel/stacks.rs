@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::Value;
 
-use crate::common::{Iotrace, compiled, directory, export::report_of};
+use crate::common::{Iotrace, compiled, directory, export::report_of, number, workload};
 
 /// Ways to compile the program: what is known of its frames and of its lines differs.
 const WAYS: [&[&str]; 5] = [
@@ -104,6 +104,34 @@ fn a_program_that_a_process_runs_later_is_another() {
     let second = compiled("stacks.c", &elsewhere, &args);
     let (opens, report) = record(&first, &dir, &[second.to_str().unwrap()]);
     assert_eq!(found(&report, "/stacks.c"), opens, "{:#}", report["lines"]);
+}
+
+#[test]
+fn every_open_counts_for_a_function_or_for_none() {
+    const FILES: u64 = 3_000;
+    let (_keep, dir) = directory();
+    let (workload, files) = (workload(), FILES.to_string());
+    let finished = Iotrace::record()
+        .flush("250ms")
+        .args(["--stacks"])
+        .command([
+            workload.to_str().unwrap(),
+            "many",
+            dir.to_str().unwrap(),
+            &files,
+        ]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = report_of(&[&finished.recording]);
+    let lines = report["lines"]["lines"].as_array().expect("lines").iter();
+    let known: u64 = lines.map(|line| number(line, "opens")).sum();
+    let all = known + number(&report["lines"], "opens_without_line");
+    assert_eq!(
+        all,
+        number(&report["totals"], "opens"),
+        "{:#}",
+        report["lines"]
+    );
+    assert!(known >= FILES, "{known} of {all}");
 }
 
 #[test]

@@ -62,6 +62,23 @@ const FILES: &[File] = &[
         without: &[],
     },
     File {
+        name: "stacks",
+        without: &[
+            (
+                "functions_and_lines_are_those_of_the_program",
+                "there is no compiler",
+            ),
+            (
+                "without_debugging_information_functions_are_known",
+                "there is no compiler",
+            ),
+            (
+                "a_program_that_a_process_runs_later_is_another",
+                "there is no compiler",
+            ),
+        ],
+    },
+    File {
         name: "trace",
         without: &[
             ("every_operation_is_as_strace_saw_it", "there is no strace"),

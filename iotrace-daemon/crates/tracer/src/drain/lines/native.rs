@@ -161,7 +161,7 @@ impl Programs {
 
     fn find(&mut self, stack: &NewStack) -> Option<Found> {
         let program = (stack.by.pid, stack.by.start, stack.execs);
-        let addresses = self.addresses(stack, program)?;
+        let (addresses, is_whole) = self.addresses(stack, program)?;
         let code = self.code.get(&program)?;
         let executable = code
             .iter()
@@ -190,11 +190,16 @@ impl Programs {
                 places.push(place(None, None, &path));
             }
         }
+        let has_lines = self.tables.get(&file)?.as_ref()?.has_lines();
+        if has_lines && !is_whole && !places.iter().any(is_own) {
+            // Its own function may be further out.
+            return None;
+        }
         Some(chosen(places))
     }
 
-    /// The addresses in the functions of a stack, from the innermost one on.
-    fn addresses(&mut self, stack: &NewStack, program: Program) -> Option<Vec<u64>> {
+    /// The addresses in the functions of a stack, from the innermost one on, and whether they are all.
+    fn addresses(&mut self, stack: &NewStack, program: Program) -> Option<(Vec<u64>, bool)> {
         let mut is_new = false;
         loop {
             if !self.code.contains_key(&program) {
@@ -214,7 +219,7 @@ impl Programs {
             let code = &self.code[&program];
             let mut addresses = Vec::new();
             let mut is_mapped = true;
-            follow(&stack.registers, &stack.bytes, |address| {
+            let is_whole = follow(&stack.registers, &stack.bytes, |address| {
                 let mapping = code
                     .iter()
                     .find(|mapping| mapping.addresses.contains(&address));
@@ -225,7 +230,7 @@ impl Programs {
                 Some((tables, mapping.in_file(address)))
             });
             if is_mapped || is_new {
-                return Some(addresses);
+                return Some((addresses, is_whole));
             }
             // A library was loaded since.
             self.code.remove(&program);
@@ -284,12 +289,14 @@ fn place(name: Option<&Cow<'_, str>>, code: Option<&CodeInfo<'_>>, executable: &
     }
 }
 
+/// Whether it has a line that is not of a library.
+fn is_own(place: &Place) -> bool {
+    place.line > 0 && !LIBRARIES.iter().any(|library| place.file.contains(library))
+}
+
 /// Of the functions of a stack in the executable, from the innermost one on: its own is the first one with a line that is not of
 /// a library, else the first.
 fn chosen(places: Vec<Place>) -> Found {
-    let is_own = |place: &Place| {
-        place.line > 0 && !LIBRARIES.iter().any(|library| place.file.contains(library))
-    };
     let own = places.iter().find(|place| is_own(place));
     let own = own.or(places.first()).cloned();
     let via = places.into_iter().next();

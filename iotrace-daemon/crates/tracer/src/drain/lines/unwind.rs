@@ -56,6 +56,8 @@ pub struct Tables {
     loaded: Vec<[u64; 3]>,
     header: Section,
     frames: Section,
+    /// Whether it has the lines of its functions.
+    has_lines: bool,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +89,12 @@ impl Tables {
             loaded: loaded.collect(),
             header: section(".eh_frame_hdr").unwrap_or_default(),
             frames: section(".eh_frame").unwrap_or_default(),
+            has_lines: elf.section_by_name(".debug_line").is_some(),
         })
+    }
+
+    pub fn has_lines(&self) -> bool {
+        self.has_lines
     }
 
     /// The address, in the file's own terms, of what stands at an offset in the file.
@@ -97,8 +104,13 @@ impl Tables {
         found.map(|[offset, _, address]| address.wrapping_add(at - offset))
     }
 
-    /// The caller of a function that is at this address.
-    fn caller(&self, at: u64, registers: &Registers, stack: &Stack<'_>) -> Option<Registers> {
+    /// The caller of a function that is at this address: `Some(None)` if it is the outermost one, `None` if that is not known.
+    fn caller(
+        &self,
+        at: u64,
+        registers: &Registers,
+        stack: &Stack<'_>,
+    ) -> Option<Option<Registers>> {
         let bases = BaseAddresses::default()
             .set_eh_frame_hdr(self.header.address)
             .set_eh_frame(self.frames.address);
@@ -123,6 +135,10 @@ impl Tables {
             return None;
         };
         let frame = registers.of(*register)?.wrapping_add_signed(*offset);
+        let to = Register(machine::DWARF_RETURN);
+        if row.register(to) == Some(RegisterRule::Undefined) {
+            return Some(None);
+        }
         let mut caller = *registers;
         caller.set(Register(machine::DWARF_TOP), Some(frame));
         for number in 0..NUMBERS as u16 {
@@ -136,8 +152,8 @@ impl Tables {
             };
             caller.set(register, value);
         }
-        caller.instruction = caller.of(Register(machine::DWARF_RETURN))?;
-        Some(caller)
+        caller.instruction = caller.of(to)?;
+        Some(Some(caller))
     }
 }
 
@@ -189,12 +205,12 @@ impl Stack<'_> {
 }
 
 /// Follows the calls of a stack outwards from the system call: hands `each` the address in each function, until that returns
-/// `None`, or tables and offset in their file of what is mapped at the address.
+/// `None`, or tables and offset in their file of what is mapped at the address. Whether the outermost function was reached.
 pub fn follow<'a>(
     words: &[u64; REGISTERS],
     bytes: &[u8],
     mut each: impl FnMut(u64) -> Option<(&'a Tables, u64)>,
-) {
+) -> bool {
     let stack = Stack {
         from: words[machine::TOP],
         bytes,
@@ -203,22 +219,25 @@ pub fn follow<'a>(
     for _ in 0..MAX_CALLS {
         // What comes next may be behind the end of the function.
         let Some(at) = registers.instruction.checked_sub(1) else {
-            return;
+            return true;
         };
         let Some((tables, offset)) = each(at) else {
-            return;
+            return false;
         };
         let caller = tables
             .address(offset)
             .and_then(|address| tables.caller(address, &registers, &stack));
-        let Some(caller) = caller else {
-            return;
+        let caller = match caller {
+            Some(Some(caller)) => caller,
+            Some(None) => return true,
+            None => return false,
         };
         // Each caller's frame is further out.
         let top = |registers: &Registers| registers.of(Register(machine::DWARF_TOP));
         if top(&caller) <= top(&registers) && caller.instruction == registers.instruction {
-            return;
+            return false;
         }
         registers = caller;
     }
+    false
 }
