@@ -27,7 +27,7 @@ const CAUSES_OF_READS: [&str; 10] = [
 ];
 
 /// Findings that say that saves take time.
-const HELD_UP_BY_SAVES: [&str; 2] = [
+pub(super) const HELD_UP_BY_SAVES: [&str; 2] = [
     "checkpoint-bound-by-fsync",
     "training-stalled-by-checkpoints",
 ];

@@ -257,6 +257,10 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(saving::fsync_bound(data, usual));
     findings.extend(saving::one_writer(data, usual));
     findings.extend(saving::stalled(data, usual));
+    let is_of_saves = |finding: &Finding| causes::HELD_UP_BY_SAVES.contains(&finding.code);
+    if !findings.iter().any(is_of_saves) {
+        findings.extend(saving::by_main_threads(data));
+    }
     findings.extend(saving::not_durable(data));
     findings.extend(workers::unbalanced(data));
     findings.extend(workers::idle(data));

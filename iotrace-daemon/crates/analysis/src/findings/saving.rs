@@ -159,9 +159,6 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
     let (stopped, each): (Vec<&Event>, Vec<u64>) = stalled.unzip();
     let ns = saturating_sum(each);
     let share = data.share_of_run(ns);
-    if data.uses.visits.is_empty() {
-        return by_main_threads(data);
-    }
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
         return None;
     }
@@ -190,8 +187,11 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
 }
 
 /// Saves that main threads write themselves, of a job without reads of training data. The last one may be its end.
-fn by_main_threads(data: &Data<'_>) -> Option<Finding> {
+pub fn by_main_threads(data: &Data<'_>) -> Option<Finding> {
     data.exposed()?;
+    if !data.uses.visits.is_empty() {
+        return None;
+    }
     let [saves @ .., last] = &data.analysis.checkpoints[..] else {
         return None;
     };
