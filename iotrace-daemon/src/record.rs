@@ -31,7 +31,7 @@ use super::{
 };
 use iotrace_model::run::MergedTime;
 use iotrace_model::targets;
-use iotrace_service::socket::protocol::{Begun, Record};
+use iotrace_service::socket::protocol::{Begun, NO_WAITS, Record, Refusal};
 use iotrace_tracer::drain::rings;
 use iotrace_tracer::engine::{Engine, Loaded};
 use iotrace_tracer::kernel::{
@@ -392,8 +392,10 @@ impl Service {
         };
         let ask = |socket| match args.waits {
             Some(waits) => ask_for(waits != Waits::Off, socket),
-            // A service may know no waits.
-            None => ask_for(true, socket).or_else(|_| ask_for(false, socket)),
+            None => ask_for(true, socket).or_else(|error| match is_for_waits(&error) {
+                true => ask_for(false, socket),
+                false => Err(error),
+            }),
         };
         let socket = match self {
             Self::None => return Ok(None),
@@ -424,6 +426,12 @@ impl Service {
         );
         Ok(None)
     }
+}
+
+/// Whether the service refused a recording because it knows no waits.
+fn is_for_waits(error: &anyhow::Error) -> bool {
+    let refusal = error.downcast_ref::<Refusal>();
+    refusal.is_some_and(|refusal| refusal.message.starts_with(NO_WAITS))
 }
 
 /// Why a recording that the service makes would not be the same as one without it.

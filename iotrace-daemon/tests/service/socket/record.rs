@@ -119,7 +119,7 @@ fn the_programs_of_waits_are_attached_while_a_recording_has_waits() {
         compare::nothing_lost(&report);
         waits
     };
-    let without = start(OTHER, &[]);
+    let without = start(OTHER, &["--waits=off"]);
     service.until_running(1);
     assert_eq!(links(&service), before);
     let first = start(USER, &["--waits"]);
@@ -162,7 +162,7 @@ fn waits_through_the_service_are_those_of_the_programs_own_clocks() {
         );
         assert_eq!(text(&report["verdict"], "code"), "waits-for-storage");
         assert!(begun(&service) > before, "the service recorded it");
-        let without = iotrace().command(["true"]);
+        let without = iotrace().args(["--waits=off"]).command(["true"]);
         assert_eq!(without.report()["waits"], Value::Null);
     }
 }

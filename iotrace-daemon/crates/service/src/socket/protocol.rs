@@ -193,6 +193,9 @@ pub enum Code {
     Failed,
 }
 
+/// How the message begins of a refusal of waits, where the kernel has none; the recording can be asked for without them.
+pub const NO_WAITS: &str = "no recording has waits here";
+
 /// A refusal.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]

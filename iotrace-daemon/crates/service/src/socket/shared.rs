@@ -15,7 +15,7 @@ use rustix::{
 use super::{
     Counting,
     peer::Peer,
-    protocol::{Answer, Begun, Code, Record, Refusal, Wish},
+    protocol::{Answer, Begun, Code, NO_WAITS, Record, Refusal, Wish},
     recording::{Settings, pause, processes},
     wire::{Limits, Over, Wire},
 };
@@ -57,7 +57,7 @@ pub fn start<'a>(
 ) -> Result<(Recording<'a>, Answer), Refusal> {
     let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
     if let (true, Some(reason)) = (record.waits, &counting.lacks_waits) {
-        let message = format!("no recording has waits here: {reason}");
+        let message = format!("{NO_WAITS}: {reason}");
         return Err(Refusal::new(Code::Failed, message));
     }
     let processes = processes(peer, record)?;
