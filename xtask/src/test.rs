@@ -156,19 +156,14 @@ fn failed_in(output: &str) -> Vec<String> {
 
 /// Whether a test program ended without a result, as by a signal: which of its tests failed is not known then.
 fn has_ended_early(output: &str) -> bool {
-    let count = |start| {
-        output
-            .lines()
-            .filter(|line| line.starts_with(start))
-            .count()
-    };
+    let is_result = |line: &&str| line.starts_with("test result: ");
     let is_start = |line: &&str| {
         let number = line
             .strip_prefix("running ")
             .and_then(|line| line.split(' ').next());
         number.is_some_and(|number| number.parse::<u32>().is_ok())
     };
-    output.lines().filter(is_start).count() != count("test result: ")
+    output.lines().filter(is_start).count() != output.lines().filter(is_result).count()
 }
 
 /// How many tests passed, of all test programs.

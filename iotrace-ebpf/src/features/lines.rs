@@ -42,7 +42,7 @@ use crate::{
 const MOST_THREADS: u32 = 4096;
 /// FNV-1a, by words.
 pub(super) const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
-pub(super) const HASH_FACTOR: u64 = 0x0100_0000_01b3;
+const HASH_FACTOR: u64 = 0x0100_0000_01b3;
 /// Owners of a frame from here on are the interpreter itself (`FRAME_OWNED_BY_CSTACK`).
 const OWNED_BY_INTERPRETER: u64 = 3;
 /// `PyObject`: the type; `PyVarObject`: the size; `PyBytesObject`: the bytes.
@@ -458,6 +458,12 @@ pub extern "C" fn iotrace_stack(copy: u32, known: u64) -> u64 {
     number
 }
 
+#[inline(always)]
+pub(super) fn mixed(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(HASH_FACTOR);
+    hash ^ hash >> 29
+}
+
 /// The word of the program's memory at a field; 0 where it cannot be read.
 #[inline(always)]
 fn read(base: u64, field: u32) -> u64 {
@@ -531,8 +537,7 @@ unsafe extern "C" fn frame_callback(_index: u32, copy: *mut c_void) -> i64 {
     }
     let mut number = HASH_START ^ walk.python.number ^ code;
     for word in &walk.words[CODE_CONSTANT..CODE_WORDS] {
-        number = (number ^ peek(word)).wrapping_mul(HASH_FACTOR);
-        number ^= number >> 29;
+        number = mixed(number, peek(word));
     }
     let at = peek(&raw const walk.count) as usize & (ROOM - 1);
     let first_line = word(walk, layout.first_line) >> ((layout.first_line & 7) * 8);

@@ -13,7 +13,7 @@ use iotrace_common::{
     lines::{NativeStack, STACK_BYTES},
 };
 
-use super::lines::{HASH_FACTOR, HASH_START, PAGE, STACKS_SENT, header, peek, poke, send};
+use super::lines::{HASH_START, PAGE, STACKS_SENT, header, mixed, peek, poke, send};
 use crate::{
     core::{
         config::{
@@ -125,12 +125,6 @@ fn read_top(top: &mut Top, from: u64) -> Option<u32> {
         (generated::bpf_probe_read_user(to, rest as u32, from as *const c_void) == 0)
             .then_some(rest as u32)
     }
-}
-
-#[inline(always)]
-fn mixed(hash: u64, word: u64) -> u64 {
-    let hash = (hash ^ word).wrapping_mul(HASH_FACTOR);
-    hash ^ hash >> 29
 }
 
 /// Takes a word, if it is an address of the executable's code.

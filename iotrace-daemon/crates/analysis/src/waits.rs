@@ -127,6 +127,8 @@ pub struct Waiter {
     pub files: Vec<(Option<u32>, Phase, u64)>,
     /// Of its page faults, those on files of phase `startup`.
     startup_faults: u64,
+    /// Of its waits for storage, those in operations of its own process after its start.
+    waited_itself: u64,
     /// Of the time in which it ran, that in calls on files after its start: at least and at most.
     ran_in_calls: [u64; 2],
     /// In order, where the run is judged by it.
@@ -169,12 +171,12 @@ impl Waiter {
             .saturating_add(ran_in_calls)
     }
 
-    /// Finds out how long it ran in calls on files, where its process was in such calls of its start for `startup` nanoseconds and it
-    /// waited for so much in operations of its process.
-    fn find_calls(&mut self, startup: u64, waited: u64) {
+    /// Finds out how long it ran in calls on files, where its process was in such calls of its start for `startup` nanoseconds.
+    fn find_calls(&mut self, startup: u64) {
         let in_calls = self.spent.of(Leaf::OfThatInCalls).saturating_sub(startup);
         let ran = self.spent.of(Leaf::Running);
-        self.ran_in_calls = [in_calls.saturating_sub(waited).min(ran), in_calls.min(ran)];
+        let at_least = in_calls.saturating_sub(self.waited_itself);
+        self.ran_in_calls = [at_least.min(ran), in_calls.min(ran)];
     }
 }
 
@@ -219,12 +221,7 @@ impl Waits {
             let faults = startup.fault_ns.get(&waiter.process).copied().unwrap_or(0);
             waiter.startup_faults = faults.min(waiter.spent.of(Leaf::PageFault));
             let phases = &model.processes()[waiter.process as usize].phases;
-            let waited = model.waits().all().filter(|(key, _)| {
-                let is_own = key.process == waiter.process && key.by == Some(waiter.process);
-                is_own && key.leaf == Leaf::Storage && phase_of(sorted, key) != Phase::Startup
-            });
-            let waited = saturating_sum(waited.map(|(_, ns)| ns));
-            waiter.find_calls(phases.total(Phase::Startup.code()).ns, waited);
+            waiter.find_calls(phases.total(Phase::Startup.code()).ns);
         }
         let is_launcher =
             |waiter: &Waiter| waiter.spent.is_launcher() || groups.is_launcher(waiter.process);
@@ -361,6 +358,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
         spent: Spent::default(),
         files: Vec::new(),
         startup_faults: 0,
+        waited_itself: 0,
         ran_in_calls: [0; 2],
         steps: Vec::new(),
         by_epoch: None,
@@ -375,6 +373,9 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
                 let phase = phase_of(sorted, key);
                 let file = files.entry((key.file, phase.name())).or_insert((phase, 0));
                 saturating_add(&mut file.1, *ns);
+                if key.by == Some(process) && phase != Phase::Startup {
+                    saturating_add(&mut waiter.waited_itself, *ns);
+                }
             }
             _ => {}
         }

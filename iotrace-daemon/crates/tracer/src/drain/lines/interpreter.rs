@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathB
 use iotrace_common::lines::{CODE_WORDS, FRAME_BYTES, Layout, NO_CFRAME, Python};
 use object::{Object as _, ObjectKind, ObjectSegment as _, ObjectSymbol as _};
 
+use super::mapped::{Mapping, mapped_by};
+
 /// What a file must define to be an interpreter.
 const RUNTIME: &str = "_PyRuntime";
 /// `PY_VERSION_HEX` of 3.11 and later.
@@ -87,30 +89,30 @@ pub struct Interpreters(BTreeMap<(u64, u64), Option<Result<Interpreter, String>>
 impl Interpreters {
     /// The interpreter that a process has mapped; why it is not understood.
     pub fn of(&mut self, pid: u32, number: u64) -> Option<Result<Found, String>> {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-        let mapped: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
-        let is_code = |path| {
+        let mapped = mapped_by(pid)?;
+        let is_code = |path: &str| {
             let mut code = mapped.iter().filter(|part| part.is_code);
             code.any(|part| part.path == path)
         };
         // A file's begin is mapped first.
         for part in mapped.iter().filter(|part| part.offset == 0) {
-            if !may_be_python(part.path) || !is_code(part.path) {
+            if !may_be_python(&part.path) || !is_code(&part.path) {
                 continue;
             }
             match self.file(pid, part) {
                 None => {}
                 Some(Err(reason)) => return Some(Err(format!("{}: {reason}", part.path))),
-                Some(Ok(interpreter)) => return Some(Ok(interpreter.at(part.start, number))),
+                Some(Ok(interpreter)) => {
+                    return Some(Ok(interpreter.at(part.addresses.start, number)));
+                }
             }
         }
         None
     }
 
-    fn file(&mut self, pid: u32, part: &Mapped<'_>) -> Option<&Result<Interpreter, String>> {
+    fn file(&mut self, pid: u32, part: &Mapping) -> Option<&Result<Interpreter, String>> {
         // As the process has it mapped, also where the file was replaced; else as the process sees it.
-        let range = format!("{:x}-{:x}", part.start, part.end);
-        let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{range}"));
+        let mapped = part.link(pid);
         let inside = PathBuf::from(format!("/proc/{pid}/root{}", part.path));
         let metadata = fs::metadata(&mapped).or_else(|_| fs::metadata(&inside));
         let metadata = metadata.ok()?;
@@ -123,33 +125,6 @@ impl Interpreters {
         };
         let key = (metadata.dev(), metadata.ino());
         self.0.entry(key).or_insert_with(read).as_ref()
-    }
-}
-
-/// A part of a file that a process has mapped.
-struct Mapped<'a> {
-    start: u64,
-    end: u64,
-    is_code: bool,
-    offset: u64,
-    path: &'a str,
-}
-
-impl<'a> Mapped<'a> {
-    /// A line of /proc/PID/maps (proc(5)): addresses, permissions, offset, device, inode, path.
-    fn of(line: &'a str) -> Option<Self> {
-        let path = &line[line.find('/')?..];
-        let mut words = line.split(' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let permissions = words.next()?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        Some(Self {
-            start: number(start)?,
-            end: number(end)?,
-            is_code: permissions.contains('x'),
-            offset: number(words.next()?)?,
-            path,
-        })
     }
 }
 

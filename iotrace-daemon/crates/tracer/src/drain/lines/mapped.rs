@@ -1,4 +1,4 @@
-//! The files of a process's code, and where each is mapped.
+//! The files that a process has mapped, and where.
 
 use std::{
     fs::{self, File},
@@ -6,19 +6,20 @@ use std::{
     path::PathBuf,
 };
 
-/// A mapping of code.
+/// A part of a file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub addresses: Range<u64>,
+    pub is_code: bool,
     /// Where the mapping begins in its file.
-    offset: u64,
+    pub offset: u64,
     /// The file, as /proc has it: its device and its inode.
     pub file: (String, u64),
     pub path: String,
 }
 
 impl Mapping {
-    /// Reads a line of /proc/PID/maps (proc(5)); none if it is no code of a file.
+    /// Reads a line of /proc/PID/maps (proc(5)); none if it is of no file.
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(6, ' ');
         let (from, to) = fields.next()?.split_once('-')?;
@@ -27,12 +28,13 @@ impl Mapping {
         let offset = number(fields.next()?)?;
         let device = fields.next()?.to_owned();
         let inode = fields.next()?.parse().ok()?;
-        let path = fields.next()?.trim_start().to_owned();
-        (rights.contains('x') && inode != 0).then_some(Self {
+        let path = fields.next()?.trim_start();
+        Some(Self {
             addresses: number(from)?..number(to)?,
+            is_code: rights.contains('x'),
             offset,
             file: (device, inode),
-            path,
+            path: path.starts_with('/').then(|| path.to_owned())?,
         })
     }
 
@@ -41,20 +43,30 @@ impl Mapping {
         self.offset.wrapping_add(address - self.addresses.start)
     }
 
-    /// Opens the file, also where it has no name any more.
-    pub fn open(&self, pid: u32) -> Option<File> {
+    /// Leads to the file itself, also where it has no name any more.
+    pub fn link(&self, pid: u32) -> PathBuf {
         let Range { start, end } = self.addresses;
-        let path = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-        let file = File::open(path).ok()?;
+        format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
+    }
+
+    /// Opens the file.
+    pub fn open(&self, pid: u32) -> Option<File> {
+        let file = File::open(self.link(pid)).ok()?;
         file.metadata().ok()?.is_file().then_some(file)
     }
 }
 
-/// The code that a process has mapped now; none if it has ended.
-pub fn code_of(pid: u32) -> Option<Vec<Mapping>> {
+/// What a process has mapped of files now; none if it has ended.
+pub fn mapped_by(pid: u32) -> Option<Vec<Mapping>> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let code: Vec<_> = maps.lines().filter_map(Mapping::parse).collect();
-    (!code.is_empty()).then_some(code)
+    let mapped: Vec<_> = maps.lines().filter_map(Mapping::parse).collect();
+    (!mapped.is_empty()).then_some(mapped)
+}
+
+/// The mapping that an address is in.
+pub fn at(mapped: &[Mapping], address: u64) -> Option<&Mapping> {
+    let mut mapped = mapped.iter();
+    mapped.find(|mapping| mapping.addresses.contains(&address))
 }
 
 #[cfg(test)]
@@ -62,14 +74,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_of_files_is_found_in_the_list_of_mappings() {
+    fn files_are_found_in_the_list_of_mappings() {
         let code = "5600-5a00 r-xp 00002000 fd:01 77                      /opt/a program";
         let mapping = Mapping::parse(code).unwrap();
         assert_eq!(mapping.path, "/opt/a program");
+        assert!(mapping.is_code);
         assert_eq!(mapping.file, ("fd:01".to_owned(), 77));
         assert_eq!(mapping.in_file(0x5610), 0x2010);
+        let data = Mapping::parse("5600-5a00 r--p 00002000 fd:01 77 /opt/a").unwrap();
+        assert!(!data.is_code);
         for other in [
-            "5600-5a00 r--p 00002000 fd:01 77 /opt/a",
             "5600-5a00 r-xp 00000000 00:00 0 [vdso]",
             "5600-5a00 r-xp 00000000 00:00 0 ",
             "",

@@ -291,9 +291,12 @@ impl Lines {
     fn take_natives(&mut self, last: bool) {
         let natives = self.natives.as_mut();
         let found = natives.map_or_else(Vec::new, |natives| natives.take(last));
-        for (number, places) in found {
-            let [own, via] = places.map(|place| place.map(|place| self.shared(place)));
-            self.stacks.insert(number, At { own, via });
+        for (number, found) in found {
+            let at = At {
+                own: found.own.map(|place| self.shared(place)),
+                via: found.via.map(|place| self.shared(place)),
+            };
+            self.stacks.insert(number, at);
         }
     }
 

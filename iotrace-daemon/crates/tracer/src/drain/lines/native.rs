@@ -28,7 +28,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{
     cut,
-    mapped::{Mapping, code_of},
+    mapped::{Mapping, at, mapped_by},
     reader::START_SLACK_NS,
     sources::Running,
     unwind::{Tables, follow},
@@ -69,9 +69,9 @@ pub struct Natives {
 
 /// The program's own place, and the innermost one if it is another.
 #[derive(Default)]
-struct Found {
-    own: Option<Place>,
-    via: Option<Place>,
+pub struct Found {
+    pub own: Option<Place>,
+    pub via: Option<Place>,
 }
 
 impl Natives {
@@ -102,7 +102,7 @@ impl Natives {
     }
 
     /// What was found since this was last called; `last`: waits for what is missing.
-    pub fn take(&mut self, last: bool) -> Vec<(u64, [Option<Place>; 2])> {
+    pub fn take(&mut self, last: bool) -> Vec<(u64, Found)> {
         let deadline = Instant::now() + END_TIMEOUT;
         let mut found = Vec::new();
         while !self.waiting.is_empty() {
@@ -110,11 +110,11 @@ impl Natives {
                 true => deadline.saturating_duration_since(Instant::now()),
                 false => Duration::ZERO,
             };
-            let Ok((number, Found { own, via })) = self.answers.recv_timeout(left) else {
+            let Ok(answer) = self.answers.recv_timeout(left) else {
                 break;
             };
-            self.waiting.remove(&number);
-            found.push((number, [own, via]));
+            self.waiting.remove(&answer.0);
+            found.push(answer);
         }
         found
     }
@@ -163,16 +163,13 @@ impl Programs {
         let program = (stack.by.pid, stack.by.start, stack.execs);
         let (addresses, is_whole) = self.addresses(stack, program)?;
         let code = self.code.get(&program)?;
-        let executable = code
-            .iter()
-            .find(|mapping| mapping.addresses.contains(&stack.code))?;
+        let executable = at(code, stack.code)?;
         let file = executable.file.clone();
         let path: Arc<str> = executable.path.as_str().into();
         let offsets: Vec<u64> = addresses
             .iter()
             .filter_map(|address| {
-                let mut of_file = code.iter().filter(|mapping| mapping.file == file);
-                let mapping = of_file.find(|mapping| mapping.addresses.contains(address))?;
+                let mapping = at(code, *address).filter(|mapping| mapping.file == file)?;
                 Some(mapping.in_file(*address))
             })
             .collect();
@@ -203,7 +200,8 @@ impl Programs {
         let mut is_new = false;
         loop {
             if !self.code.contains_key(&program) {
-                let code = code_of(program.0)?;
+                let mut code = mapped_by(program.0)?;
+                code.retain(|mapping| mapping.is_code);
                 let about = targets::identify(program.0)?;
                 if about.start_boottime.abs_diff(stack.by.start) > START_SLACK_NS {
                     return None;
@@ -220,9 +218,7 @@ impl Programs {
             let mut addresses = Vec::new();
             let mut is_mapped = true;
             let is_whole = follow(&stack.registers, &stack.bytes, |address| {
-                let mapping = code
-                    .iter()
-                    .find(|mapping| mapping.addresses.contains(&address));
+                let mapping = at(code, address);
                 is_mapped = mapping.is_some();
                 let mapping = mapping?;
                 addresses.push(address);
