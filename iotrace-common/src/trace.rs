@@ -55,6 +55,10 @@ pub struct Owner {
     pub start: u32,
 }
 
+/// What is missing of a process in the generations with an even and in those with an odd number, so that it begins and
+/// ends with the counters.
+pub type MissingByGeneration = [Missing; 2];
+
 /// Operations of a process that are missing in the trace.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

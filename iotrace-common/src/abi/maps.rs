@@ -26,7 +26,7 @@ use crate::{
     nobtf,
     phases::{self, Named},
     scope::{Recordings, Scope},
-    trace::{Missing, Operation, Owner, Ring},
+    trace::{MissingByGeneration, Operation, Owner, Ring},
     value::{Cell, DeviceMappings, Failures, Fill, Io, IoFull, MERGED_KINDS, kind},
     waits::Wait,
 };
@@ -106,7 +106,7 @@ maps! {
     /// Where each ring's writer and reader are.
     TRACE_RINGS: Array<Ring, 1, MMAPABLE>;
     /// Operations missing in the trace, by process (a hash: pids are sparse).
-    TRACE_MISSING: Hash<Owner, Missing, { limits::UNTRACED_ENTRIES as usize }, NO_PREALLOC>;
+    TRACE_MISSING: Hash<Owner, MissingByGeneration, { limits::UNTRACED_ENTRIES as usize }, NO_PREALLOC>;
 
     /// Waits of threads: as the rings of the operation trace.
     WAIT_RECORDS: Array<Wait, 1, MMAPABLE>;

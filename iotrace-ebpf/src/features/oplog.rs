@@ -15,7 +15,7 @@ use iotrace_common::{
     limits::COPIES,
     op::{self, shape},
     phases,
-    trace::{FILTER_NAMES, FILTER_PIDS, Missing, NONE, Operation, Owner},
+    trace::{FILTER_NAMES, FILTER_PIDS, MissingByGeneration, NONE, Operation, Owner},
 };
 
 use crate::{
@@ -308,7 +308,7 @@ fn count_missing(tgid: u32, start: u32, closed: u32) -> u32 {
     let mut found = TRACE_MISSING.get_ptr_mut(owner);
     if found.is_none() {
         // Another thread of the process may be first.
-        let _ = TRACE_MISSING.insert(owner, Missing::default(), BPF_NOEXIST);
+        let _ = TRACE_MISSING.insert(owner, MissingByGeneration::default(), BPF_NOEXIST);
         found = TRACE_MISSING.get_ptr_mut(owner);
     }
     let Some(missing) = found else {
@@ -317,6 +317,7 @@ fn count_missing(tgid: u32, start: u32, closed: u32) -> u32 {
     };
     // SAFETY: aligned words of a map value, which all threads of the process add to.
     unsafe {
+        let missing = &raw mut (*missing)[(cells::epoch() & 1) as usize];
         if closed != 0 {
             add(&raw mut (*missing).left_out, 1);
         } else {

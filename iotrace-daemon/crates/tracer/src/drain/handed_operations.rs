@@ -5,7 +5,7 @@ use std::{collections::HashMap, mem, time::Duration};
 
 use iotrace_common::{
     key::FileId,
-    trace::{Missing, Operation},
+    trace::{Missing, MissingByGeneration, Operation},
 };
 
 use super::{
@@ -73,7 +73,7 @@ pub struct HandedOperations {
     source: Operations,
     read: Vec<Operation>,
     /// What is missing by process, as it was last told.
-    told: HashMap<ProcessId, Missing>,
+    told: HashMap<ProcessId, MissingByGeneration>,
     /// Whether somebody wants them.
     are_wanted: bool,
 }
@@ -136,7 +136,7 @@ impl HandedOperations {
             |operation: &mut Operation| Some(operation.epoch) == current.map(|it| it as u32);
         let later: Vec<Operation> = self.read.extract_if(.., is_later).collect();
         let operations = mem::replace(&mut self.read, later);
-        let missing = self.missing()?;
+        let missing = self.missing(current)?;
         let traced = Traced {
             operations,
             missing,
@@ -144,14 +144,21 @@ impl HandedOperations {
         Ok((!traced.is_empty()).then_some(Batch::Operations(traced)))
     }
 
-    fn missing(&mut self) -> Result<Vec<(ProcessId, Missing)>, KernelError> {
+    /// As for [`HandedOperations::batch`]. Generations take turns, so all that is missing in those of the other kind is of
+    /// before the current one.
+    fn missing(&mut self, current: Option<u64>) -> Result<Vec<(ProcessId, Missing)>, KernelError> {
+        let is_over = |kind: usize| current.is_none_or(|current| current % 2 != kind as u64);
         let mut all = Vec::new();
         for (process, now) in self.source.missing()? {
-            let before = self.told.insert(process, now).unwrap_or_default();
-            let more = Missing {
-                lost: now.lost.saturating_sub(before.lost),
-                left_out: now.left_out.saturating_sub(before.left_out),
-            };
+            let told = self.told.entry(process).or_default();
+            let mut more = Missing::default();
+            for kind in (0..told.len()).filter(|kind| is_over(*kind)) {
+                let before = mem::replace(&mut told[kind], now[kind]);
+                more.add(Missing {
+                    lost: now[kind].lost.saturating_sub(before.lost),
+                    left_out: now[kind].left_out.saturating_sub(before.left_out),
+                });
+            }
             if more != Missing::default() {
                 all.push((process, more));
             }

@@ -17,7 +17,7 @@ use iotrace_common::{
         self, MMAPABLE,
         maps::{self, TRACE_MISSING},
     },
-    trace::{Missing, Operation, Owner, Ring},
+    trace::{MissingByGeneration, Operation, Owner, Ring},
     waits::Wait,
 };
 
@@ -139,7 +139,7 @@ impl<T: Pod> Rings<T> {
 /// The rings of the operation trace, and what found them full.
 pub struct Operations {
     pub rings: Rings<Operation>,
-    missing: HashMap<MapData, Owner, Missing>,
+    missing: HashMap<MapData, Owner, MissingByGeneration>,
 }
 
 impl Operations {
@@ -172,7 +172,7 @@ impl Operations {
     }
 
     /// What is missing so far, by process.
-    pub fn missing(&self) -> Result<Vec<(ProcessId, Missing)>, KernelError> {
+    pub fn missing(&self) -> Result<Vec<(ProcessId, MissingByGeneration)>, KernelError> {
         let mut all = Vec::new();
         for entry in self.missing.iter() {
             let (owner, missing) =

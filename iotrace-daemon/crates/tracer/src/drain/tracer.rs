@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use iotrace_common::trace::{Missing, Operation};
+use iotrace_common::trace::{Missing, MissingByGeneration, Operation};
 
 use super::{
     collector::hurry,
@@ -139,9 +139,13 @@ fn read(
 }
 
 fn piece(source: &Operations, operations: &mut Vec<Operation>) -> Result<Piece, KernelError> {
+    let sum = |(process, [mut even, odd]): (ProcessId, MissingByGeneration)| {
+        even.add(odd);
+        (process, even)
+    };
     Ok(Piece {
         operations: std::mem::take(operations),
-        missing: source.missing()?,
+        missing: source.missing()?.into_iter().map(sum).collect(),
     })
 }
 
