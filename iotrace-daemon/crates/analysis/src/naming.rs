@@ -86,8 +86,9 @@ pub fn is_description(path: &[u8]) -> bool {
     // The state of Ray Tune's search.
     const OF_SEARCHES: [&[u8]; 2] = [b"searcher-state-", b"search_gen_state-"];
     let name = name(path);
-    // LightGBM's models are text.
-    let is_model = name.ends_with(b"model.txt");
+    // LightGBM's models are text, and XGBoost saves each as `model_9.json`.
+    let is_model = name.ends_with(b"model.txt")
+        || name.starts_with(b"model_") && name.ends_with(b".json") && last_number(name).is_some();
     ENDINGS.iter().any(|ending| name.ends_with(ending)) && !is_model
         || DESCRIPTIONS.contains(&name)
         || OF_SEARCHES.iter().any(|begin| name.starts_with(begin))
@@ -132,6 +133,18 @@ impl Choice {
     pub fn is_of_the_same(&self, other: &Self) -> bool {
         self.by != other.by && self.of == other.of
     }
+}
+
+/// Whether the names of two files differ in their numbers alone: `recovery-0-2.pt` and `recovery-1-2.pt`.
+pub fn differ_in_numbers(one: &[u8], other: &[u8]) -> bool {
+    let without = |path| {
+        let mut rest = name(path).to_vec();
+        rest.dedup_by(|byte, before| byte.is_ascii_digit() && before.is_ascii_digit());
+        let digits = rest.iter_mut().filter(|byte| byte.is_ascii_digit());
+        digits.for_each(|digit| *digit = b'0');
+        rest
+    };
+    one != other && without(one) == without(other)
 }
 
 /// The path that a file had before it was set aside: `ck.pt` of `ck.prev.pt` and of `ck.pt.bak`; `None` if its name has no such

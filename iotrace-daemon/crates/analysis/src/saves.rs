@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
-    naming::{Choice, Key, is_description, is_resumption, key},
+    naming::{Choice, Key, differ_in_numbers, is_description, is_resumption, key},
     training::Training,
     uses::{Touch, Uses, still_open},
 };
@@ -453,19 +453,22 @@ fn rounds(
         };
         let is_next_load = |event: &Event| !is_save && (is_behind(event) || is_saved_since(event));
         let again = again || event.as_ref().is_some_and(is_next_load) || has_trained == Some(true);
-        // The best and the final model are whole states each.
-        let choice = Choice::new(path).filter(|_| is_save && !key.is_step);
-        let is_choice = choice.is_some_and(|own| {
-            used.iter().any(|(other, (by, of, before))| {
+        // The best and the final model are whole states each, and so are those of two epochs with as many steps.
+        let choice = Choice::new(path).filter(|_| !key.is_step);
+        let is_other_state = |other: &[u8]| match &choice {
+            Some(own) => Choice::new(other).is_some_and(|other| own.is_of_the_same(&other)),
+            None => key.number.is_some() && differ_in_numbers(path, other),
+        };
+        let is_other = is_save
+            && used.iter().any(|(other, (by, of, before))| {
                 let written = [(*of, *before), (file, bytes)];
-                *by == process
-                    && are_whole_states(uses, written)
-                    && Choice::new(other).is_some_and(|other| own.is_of_the_same(&other))
-            })
-        });
-        let of_next = event.as_ref().zip(training).filter(|_| is_choice);
+                *by == process && are_whole_states(uses, written) && is_other_state(other)
+            });
+        let of_next = event.as_ref().zip(training).filter(|_| is_other);
         let is_next = of_next.map_or(Some(false), |(event, training)| {
-            is_next_state(event, &part.touch, training)
+            let is_next = is_next_state(event, &part.touch, training);
+            // Parts of one save have numbers, too.
+            is_next.or(choice.is_none().then_some(false))
         });
         let again = again || is_next == Some(true);
         match &mut event {
@@ -547,9 +550,9 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
             continue;
         }
         let is_beside = |step: &&mut Event| {
-            let near = event.start - step.end <= MAX_DISTANCE_NS
-                && step.start - event.end <= MAX_DISTANCE_NS;
+            let near = pause(&event, step) <= MAX_DISTANCE_NS;
             near && step.directory.starts_with(&event.directory)
+                && !is_state_of_its_own(model, uses, &event, step)
         };
         match steps
             .iter_mut()
@@ -566,6 +569,24 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
     }
     events.append(&mut steps);
     events.sort_by_key(|event| (event.start, event.end));
+}
+
+/// Between two events, nanoseconds; negative where they overlap.
+fn pause(a: &Event, b: &Event) -> i64 {
+    (a.start - b.end).max(b.start - a.end)
+}
+
+/// Whether an event without a step is a save of its own some time before or after that of a step: of a state as large, under
+/// a name by which a training chose it.
+fn is_state_of_its_own(model: &Model, uses: &Uses, event: &Event, step: &Event) -> bool {
+    let is_chosen = |file: &u32| Choice::new(uses.path(model, *file)).is_some();
+    let are_alike = event.bytes.max(step.bytes) / MAX_STATE_RATIO <= event.bytes.min(step.bytes);
+    let longest = [event, step]
+        .map(|event| event.end - event.start)
+        .into_iter()
+        .max();
+    let is_later = pause(event, step) > longest.unwrap_or(0).max(MAX_PREPARATION_NS);
+    are_alike && is_later && event.files.iter().any(is_chosen)
 }
 
 /// Puts saves that `may_be_one` into one, which a process wrote one at once behind the other, into different directories, while

@@ -184,6 +184,10 @@ def boosted_trees(truth):
         train(0.3)
         with truth.save():
             write(f"out/{name.split('.')[1]}/{name}", 2, 0.02)
+    for rounds in (9, 19):
+        train(0.3)
+        with truth.save():
+            write(f"checkpoints/model_{rounds}.json", 2, 0.02)
 
 
 def archived(truth):

@@ -256,6 +256,37 @@ def averaged_too(truth):
         train()
 
 
+def numbered_by_epoch_and_batch(truth):
+    """The number of the batch is in the names of other epochs, too; the last checkpoint has another name as well."""
+    os.makedirs("out")
+    for epoch in range(3):
+        for batch in (2, 4):
+            with truth.save():
+                write(f"out/recovery-{epoch}-{batch}.pth.tar", 4, 0.01)
+            train(0.7)
+        with truth.save():
+            write("out/tmp.pth.tar", 4, 0.01)
+            os.rename("out/tmp.pth.tar", "out/last.pth.tar")
+            os.link("out/last.pth.tar", f"out/checkpoint-{epoch}.pth.tar")
+        train(0.7)
+
+
+def numbered_by_fold_and_seed(truth):
+    for fold in range(3):
+        with truth.save():
+            write(f"out/model_fold{fold}_seed42.pt", 4, 0.01)
+        train(0.8)
+
+
+def shards_of_an_epoch(truth):
+    for epoch in range(2):
+        with truth.save():
+            for shard in range(3):
+                train(0.1 if shard else 0)
+                write(f"out/shard{shard}_epoch{epoch}.pt", 4, 0.02)
+        train(0.8)
+
+
 def array_store(truth):
     for _ in range(3):
         shutil.rmtree("out/model.zarr", ignore_errors=True)
