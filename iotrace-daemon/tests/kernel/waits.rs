@@ -159,8 +159,10 @@ fn epochs_differ_in_what_was_waited_for() {
 
 #[test]
 fn ranks_may_be_started_by_multiprocessing() {
-    let found = check("by_spawned_rank", "waits-for-storage", false);
-    is_of_samples(&found);
+    for program in ["by_spawned_rank", "by_saving_ranks"] {
+        let found = check(program, "waits-for-storage", false);
+        is_of_samples(&found);
+    }
 }
 
 #[test]

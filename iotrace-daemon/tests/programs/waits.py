@@ -181,6 +181,29 @@ def by_spawned_rank(directory):
     return told
 
 
+def saving_rank(directory, number, done):
+    told = measured(own_reads, directory)
+    if number == 0:
+        with open(os.path.join(directory, "last.ckpt"), "wb") as file:
+            file.write(bytes(1 << 20))
+    done.put((number, told))
+
+
+def by_saving_ranks(directory):
+    """Two ranks as torch.multiprocessing.spawn starts them, without workers: the first one saves."""
+    spawn = multiprocessing.get_context("spawn")
+    done = spawn.SimpleQueue()
+    ranks = [
+        spawn.Process(target=saving_rank, args=(directory, number, done)) for number in range(2)
+    ]
+    for process in ranks:
+        process.start()
+    told = dict(done.get() for _ in ranks)
+    for process in ranks:
+        process.join()
+    return told[0]
+
+
 def by_socket(directory):
     """One worker process and a pair of Unix sockets, as tensors in shared memory are sent."""
     paths = files(directory)

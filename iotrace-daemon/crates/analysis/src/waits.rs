@@ -5,10 +5,10 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
 };
 
-use iotrace_common::diag;
+use iotrace_common::{diag, phases::code};
 
 use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
 use iotrace_model::{
@@ -29,6 +29,8 @@ const LAUNCHER_SHARE: f64 = 0.9;
 /// Share of the run that a thread must be known for to judge the run by it, and of its time that may be unresolved.
 const MIN_SEEN_SHARE: f64 = 0.5;
 const MAX_UNRESOLVED_SHARE: f64 = 0.1;
+/// Bytes of files that match no rule from which on a process reads data, as for threads in the kernel programs.
+const DATA_BYTES: u64 = 16 << 20;
 const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
 /// What a thread can wait for.
@@ -114,6 +116,40 @@ impl Spent {
     /// Whether a thread did little but wait for programs that it ran.
     pub fn is_launcher(&self) -> bool {
         self.of(Leaf::OfThatForChild) as f64 >= self.whole() as f64 * LAUNCHER_SHARE
+    }
+}
+
+/// Programs and ranks, and whether their workers load data.
+pub struct Workers<'a> {
+    groups: &'a Groups,
+    /// The first processes of those of which any process read data.
+    with_data: HashSet<u32>,
+}
+
+impl<'a> Workers<'a> {
+    /// Finds out who read data.
+    pub fn new(model: &Model, groups: &'a Groups) -> Self {
+        let processes = (0..).zip(model.processes());
+        let readers = processes.filter(|(_, process)| {
+            let of = |code: u32| process.phases.total(code as u16);
+            of(code::TRAINING).operations > 0 || of(code::UNMATCHED).bytes_read >= DATA_BYTES
+        });
+        Self {
+            groups,
+            with_data: readers.map(|(index, _)| groups.of(index)).collect(),
+        }
+    }
+
+    /// A leaf as it is reported of the main thread of `process`: what its workers compute is the loader's whichever thread does
+    /// it, unless none of them loads data, and what others compute is theirs.
+    pub fn reported(&self, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
+        let is_own = by.is_some_and(|by| self.groups.of(by) == process);
+        let loads = by == Some(process) || self.with_data.contains(&process);
+        match leaf {
+            Leaf::Computing | Leaf::ComputeThreads if !(is_own && loads) => Leaf::Other,
+            Leaf::ComputeThreads if by != Some(process) => Leaf::Computing,
+            leaf => leaf,
+        }
     }
 }
 
@@ -215,7 +251,8 @@ impl Waits {
                 by_process.entry(key.process).or_default().push((key, ns));
             }
         }
-        let of = |(process, rows): (u32, Vec<_>)| waiter(sorted, groups, process, &rows);
+        let workers = Workers::new(model, groups);
+        let of = |(process, rows): (u32, Vec<_>)| waiter(sorted, &workers, process, &rows);
         let mut waiters: Vec<Waiter> = by_process.into_iter().map(of).collect();
         for waiter in &mut waiters {
             let faults = startup.fault_ns.get(&waiter.process).copied().unwrap_or(0);
@@ -241,7 +278,7 @@ impl Waits {
         let ranks = waiters.iter().take_while(|waiter| is_rank(waiter));
         let judged = ranks.count().max(1).min(waiters.len());
         for waiter in &mut waiters[..judged] {
-            waiter.steps = steps(model, run, groups, waiter.process);
+            waiter.steps = steps(model, run, &workers, waiter.process);
         }
         Self { waiters, judged }
     }
@@ -352,7 +389,7 @@ pub fn rank_of(model: &Model, process: u32) -> Option<u32> {
     role.rank.map(|rank| rank.number)
 }
 
-fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]) -> Waiter {
+fn waiter(sorted: &[Sorted], workers: &Workers<'_>, process: u32, rows: &[(&Key, u64)]) -> Waiter {
     let mut waiter = Waiter {
         process,
         spent: Spent::default(),
@@ -366,7 +403,7 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
     };
     let mut files: BTreeMap<(Option<u32>, &str), (Phase, u64)> = BTreeMap::new();
     for (key, ns) in rows {
-        let leaf = reported(groups, process, key.leaf, key.by);
+        let leaf = workers.reported(process, key.leaf, key.by);
         match leaf {
             Leaf::Computing => waiter.loaders.extend(key.by),
             Leaf::Storage => {
@@ -391,19 +428,8 @@ fn waiter(sorted: &[Sorted], groups: &Groups, process: u32, rows: &[(&Key, u64)]
     waiter
 }
 
-/// A leaf as it is reported of the main thread of `process`: what its workers compute is the loader's whichever thread does it,
-/// and what others compute is theirs.
-fn reported(groups: &Groups, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
-    let is_own = |by| groups.of(by) == process;
-    match leaf {
-        Leaf::Computing | Leaf::ComputeThreads if !by.is_some_and(is_own) => Leaf::Other,
-        Leaf::ComputeThreads if by != Some(process) => Leaf::Computing,
-        leaf => leaf,
-    }
-}
-
 /// What the main thread of a process did over time.
-fn steps(model: &Model, run: &Run, groups: &Groups, process: u32) -> Vec<Step> {
+fn steps(model: &Model, run: &Run, workers: &Workers<'_>, process: u32) -> Vec<Step> {
     let intervals = model.waits().history().iter();
     let step = |interval: &Interval| {
         let mut step = Step {
@@ -417,7 +443,7 @@ fn steps(model: &Model, run: &Run, groups: &Groups, process: u32) -> Vec<Step> {
             .range(first..)
             .take_while(|((of, ..), _)| *of == process);
         for ((_, leaf, by), ns) in of_process {
-            step.spent.add(reported(groups, process, *leaf, *by), *ns);
+            step.spent.add(workers.reported(process, *leaf, *by), *ns);
         }
         step
     };

@@ -5,9 +5,12 @@
 //! executed a program since, other than multiprocessing's.
 //!
 //! `torch.multiprocessing.spawn` starts ranks as multiprocessing starts workers. But workers of a data loader or of a pool are
-//! daemonic, and those may have no workers of their own (`multiprocessing.Process.start`): one that has is a rank.
+//! daemonic, and those may have no workers of their own (`multiprocessing.Process.start`): one that has is a rank. Nor do
+//! workers save: where one of several does, and neither who started them nor another worker trains, all of them are ranks.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use iotrace_common::phases::code;
 
 use super::{About, Model, Process};
 
@@ -31,9 +34,9 @@ impl Groups {
             parent.take_if(|parent| !is_worker(&process.about, &processes[*parent as usize].about));
         }
         let with_workers = parents.iter().flatten().copied();
-        let spawned: HashSet<u32> = with_workers
-            .filter(|index| has_arg(&processes[*index as usize].about, SPAWN_MODULE))
-            .collect();
+        let is_spawned = |index: &u32| has_arg(&processes[*index as usize].about, SPAWN_MODULE);
+        let mut spawned: HashSet<u32> = with_workers.filter(is_spawned).collect();
+        spawned.extend(saving_ranks(processes, &parents, is_spawned));
         let started = spawned.iter();
         let launchers = started
             .filter_map(|index| parents[*index as usize].take())
@@ -70,6 +73,30 @@ impl Groups {
     pub fn is_launcher(&self, process: u32) -> bool {
         self.launchers.contains(&process)
     }
+}
+
+/// Ranks that are known by a save of one of them.
+fn saving_ranks(
+    processes: &[Process],
+    parents: &[Option<u32>],
+    is_spawned: impl Fn(&u32) -> bool,
+) -> Vec<u32> {
+    let mut workers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (index, parent) in (0..).zip(parents) {
+        if let Some(parent) = parent {
+            workers.entry(*parent).or_default().push(index);
+        }
+    }
+    let phases = |index: &u32| &processes[*index as usize].phases;
+    let saves = |index: &u32| phases(index).total(code::CHECKPOINT as u16).bytes_written > 0;
+    let reads_data = |index: &u32| phases(index).total(code::TRAINING as u16).bytes_read > 0;
+    let ranks = workers.into_iter().filter_map(|(parent, workers)| {
+        let (ranks, others): (Vec<u32>, Vec<u32>) = workers.into_iter().partition(&is_spawned);
+        let trains = |index: &u32| saves(index) || reads_data(index);
+        let are_ranks = ranks.len() > 1 && ranks.iter().any(saves);
+        (are_ranks && !trains(&parent) && !others.iter().any(trains)).then_some(ranks)
+    });
+    ranks.flatten().collect()
 }
 
 /// The parent of each process, by index; `None` if it is unknown.
@@ -118,7 +145,7 @@ fn has_arg(about: &About, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::input::ProcessId;
+    use crate::{IoTotals, input::ProcessId};
 
     use super::*;
 
@@ -160,6 +187,53 @@ mod tests {
         assert_eq!(ranks, [1, 2]);
         let launchers: Vec<u32> = (0..6).filter(|one| groups.is_launcher(*one)).collect();
         assert_eq!(launchers, [0]);
+    }
+
+    /// Groups of a program, 10, that starts 20 and 30 by multiprocessing and forks 40. Bytes that each of them saved and read of
+    /// training data, in this order.
+    fn groups_of_savers(moved: [(u64, u64); 4]) -> Groups {
+        let mut model = Model::default();
+        let spawned: &[u8] = b"from multiprocessing.spawn import spawn_main; spawn_main()";
+        for (pid, parent, args) in [
+            (10, 0, None),
+            (20, 10, Some(spawned)),
+            (30, 10, Some(spawned)),
+            (40, 10, None),
+        ] {
+            let about = About {
+                start_boottime: pid.into(),
+                parent,
+                execs: args.is_some().into(),
+                args: args.map(<[u8]>::to_vec).into_iter().collect(),
+                ..About::default()
+            };
+            model.restore_process(ProcessId { pid, start: pid }, about);
+        }
+        for (process, (saved, read)) in model.processes.all_mut().iter_mut().zip(moved) {
+            let bytes = |bytes_written, bytes_read| IoTotals {
+                bytes_written,
+                bytes_read,
+                ..IoTotals::default()
+            };
+            process.phases.add(code::CHECKPOINT, &bytes(saved, 0));
+            process.phases.add(code::TRAINING, &bytes(0, read));
+        }
+        Groups::new(&model)
+    }
+
+    #[test]
+    fn spawned_processes_of_which_one_saves_are_ranks() {
+        let are_ranks = |moved| [1, 2].map(|index| groups_of_savers(moved).is_spawned_rank(index));
+        assert_eq!(are_ranks([(0, 0), (0, 5), (9, 5), (0, 0)]), [true; 2]);
+        assert!(groups_of_savers([(0, 0), (0, 5), (9, 5), (0, 0)]).is_launcher(0));
+        // Workers that load, and one that writes what the program trained by data of its own or of a worker that it forked.
+        for moved in [
+            [(9, 0), (0, 5), (0, 5), (0, 0)],
+            [(0, 5), (0, 0), (9, 0), (0, 0)],
+            [(0, 0), (0, 0), (9, 0), (0, 5)],
+        ] {
+            assert_eq!(are_ranks(moved), [false; 2], "{moved:?}");
+        }
     }
 
     #[test]

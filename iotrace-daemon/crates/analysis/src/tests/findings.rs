@@ -1221,6 +1221,9 @@ fn threads_that_compute_for_the_main_thread_are_no_loader() {
         phase: 0,
         ns: 2_000_000_000,
     });
+    // Processes of which none reads data load none.
+    job.finds_no("decode-bound");
+    job.reads_data(11);
     let found = job.finds("decode-bound");
     assert_eq!(found.saving.at_most_ns, 2_000_000_000);
 }

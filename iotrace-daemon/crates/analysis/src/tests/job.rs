@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_common::key::FileId;
+use iotrace_common::{key::FileId, phases::code};
 
 use crate::{
     Analysis,
     findings::{Finding, thresholds::Thresholds},
 };
 use iotrace_model::{
-    Model,
+    IoTotals, Model,
     computing::CpuTime,
     counters::*,
     history::Bounds,
@@ -282,6 +282,15 @@ impl Job {
             .findings
             .into_iter()
             .find(|finding| finding.code == code)
+    }
+
+    /// Lets a process read training data, as the kernel side sorts them.
+    pub fn reads_data(&mut self, pid: u32) {
+        let done = IoTotals {
+            operations: 1,
+            ..IoTotals::default()
+        };
+        self.model.add_done(id(pid), code::TRAINING, &done);
     }
 
     /// Fails unless this code is found, with a subject where there are any to name, and advice.

@@ -43,6 +43,7 @@ fn waiting_for(leaf: Leaf) -> Job {
 }
 
 fn waited(job: &mut Job, pid: u32, leaf: Leaf) {
+    job.reads_data(WORKER);
     let ran = 10 * SAMPLES * MS;
     for (leaf, by, ns) in [
         (Leaf::Running, None, ran),

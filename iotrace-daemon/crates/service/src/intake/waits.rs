@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use iotrace_analysis::waits::{Spent, name};
+use iotrace_analysis::waits::{Spent, Workers, name};
 use iotrace_model::{
     Model,
     counters::{saturating_add, saturating_sum},
@@ -38,6 +38,7 @@ impl Intake {
             return;
         }
         let groups = Groups::new(model);
+        let workers = Workers::new(model, &groups);
         let is_judged = |process: ProcessId| {
             let is_launcher = spent.get(&process).is_some_and(Spent::is_launcher);
             let is_first = |index| groups.of(index) == index && !groups.is_launcher(index);
@@ -66,7 +67,11 @@ impl Intake {
                         Leaf::Storage => phase_name(Phase::from_code(one.phase)),
                         _ => "",
                     };
-                    let sum = beside.waits.entry((name(one.leaf), phase)).or_default();
+                    let by = one.by.and_then(|by| model.process_index(by));
+                    let process = model.process_index(one.process);
+                    let leaf =
+                        process.map_or(one.leaf, |process| workers.reported(process, one.leaf, by));
+                    let sum = beside.waits.entry((name(leaf), phase)).or_default();
                     saturating_add(sum, one.ns);
                 }
             });
