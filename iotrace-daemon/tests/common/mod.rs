@@ -14,6 +14,7 @@ pub mod export;
 pub mod fio;
 pub mod golden;
 pub mod library;
+pub mod lines;
 pub mod quiet;
 pub mod run;
 pub mod slow;
