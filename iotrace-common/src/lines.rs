@@ -22,6 +22,7 @@ pub const NO_CFRAME: u32 = u32::MAX;
 /// Where the fields of an interpreter stand in its structs, bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Layout {
     /// `PyInterpreterState`: the first thread's state.
     pub threads: u32,
@@ -48,6 +49,7 @@ pub struct Layout {
 /// The interpreter of a process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Python {
     /// Address of the pointer to the main interpreter.
     pub interpreter: u64,

@@ -22,12 +22,14 @@ pub mod kept {
     pub const WAITS: u32 = 1 << 5;
     /// [`crate::trace::Operation`].
     pub const TRACE: u32 = 1 << 6;
+    /// [`crate::lines::LineCounts`].
+    pub const LINES: u32 = 1 << 7;
 }
 
 /// In a thread's verdict: it is in scope.
 pub const IN_SCOPE: u32 = 1;
 /// Bits of a verdict below the epoch that it was taken in.
-pub const VERDICT_BITS: u32 = 7;
+pub const VERDICT_BITS: u32 = 8;
 
 /// Value of the scope map.
 #[repr(C)]
@@ -43,13 +45,14 @@ pub struct Scope {
     pub waits_round: u32,
     pub client: Rights,
     /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time, with latencies,
-    /// with waits, with each operation by itself.
+    /// with waits, with each operation by itself, with what opened each file.
     pub full: Recordings,
     pub negative_lookups: Recordings,
     pub cpu: Recordings,
     pub latencies: Recordings,
     pub waits: Recordings,
     pub trace: Recordings,
+    pub lines: Recordings,
     /// Recordings that have the children of their processes, too.
     pub follow: Recordings,
 }
@@ -65,10 +68,11 @@ impl Scope {
             | bit(self.latencies, kept::LATENCIES)
             | bit(self.waits, kept::WAITS)
             | bit(self.trace, kept::TRACE)
+            | bit(self.lines, kept::LINES)
     }
 }
 
-const _: () = assert!(size_of::<Scope>() == 104);
+const _: () = assert!(size_of::<Scope>() == 112);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -60,7 +60,7 @@ fn of_service(socket: &Path, pids: &[u32], latencies: bool) -> anyhow::Result<So
         latencies,
         ..Record::least(pids.to_vec())
     };
-    Remote::start(socket, record).map(Source::Service)
+    Remote::start(socket, record, &[]).map(Source::Service)
 }
 
 /// What a service counts already, if one runs: nothing is to be loaded then.

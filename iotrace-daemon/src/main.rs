@@ -14,6 +14,7 @@ mod examine;
 mod export;
 mod interrupt;
 mod jobs;
+mod lines;
 mod live;
 mod manual;
 mod mcp;

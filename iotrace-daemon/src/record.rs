@@ -386,9 +386,10 @@ impl Service {
                 latencies: args.latencies,
                 waits,
                 trace: args.trace,
+                lines: args.lines,
                 ..Record::new(args.detail, !args.no_follow, pids)
             };
-            Remote::start(socket, record)
+            Remote::start(socket, record, &args.pid)
         };
         let ask = |socket| match args.waits {
             Some(waits) => ask_for(waits != Waits::Off, socket),
@@ -459,7 +460,6 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
-        ("--lines", args.lines),
         ("--stacks", args.stacks),
     ];
     let found = given.into_iter().find(|(_, is_given)| *is_given);

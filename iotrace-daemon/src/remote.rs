@@ -16,10 +16,13 @@ use std::{
 use anyhow::Context as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use iotrace_model::host;
+use super::lines::RemoteLines;
+use iotrace_model::{host, targets};
 use iotrace_service::{
     config::DEFAULT_SOCKET,
-    socket::protocol::{Answer, Ask, Begun, Record, Refusal, Request, Sums, VERSION, Wish, line},
+    socket::protocol::{
+        Answer, Ask, Begun, Numbered, Record, Refusal, Request, Sums, VERSION, Wish, line,
+    },
 };
 use iotrace_tracer::drain::{Batch, Resolution, Traced, collector::Taken, wire::unpack};
 
@@ -103,15 +106,16 @@ enum Over {
 
 enum Heard {
     Batch(Batch),
+    Python(Numbered),
     /// With the moment at which it was heard.
     All(Sums, u64),
     Over(Sums, Over),
 }
 
 impl Remote {
-    /// Asks for a recording; returns when the processes are traced.
-    pub fn start(path: &Path, record: Record) -> anyhow::Result<Self> {
-        let keeps_waits = record.waits;
+    /// Asks for a recording; returns when the processes are traced. `running`: those of them that run their programs already.
+    pub fn start(path: &Path, record: Record, running: &[u32]) -> anyhow::Result<Self> {
+        let (keeps_waits, has_lines) = (record.waits, record.lines);
         let mut reader = ask(path, Ask::Record(record))?;
         let Answer::Begun(begun) = answer(&mut reader)? else {
             anyhow::bail!("the service does not begin with what it should");
@@ -119,10 +123,19 @@ impl Remote {
         let stream = reader.get_ref().try_clone()?;
         let (sender, heard) = unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();
-        let counted = Arc::clone(&waiting);
+        let mut ear = Ear {
+            lines: match has_lines {
+                true => Some(RemoteLines::new(stream.try_clone()?)),
+                false => None,
+            },
+            reader,
+            heard: sender,
+            waiting: Arc::clone(&waiting),
+        };
+        ear.look(running)?;
         std::thread::Builder::new()
             .name("iotrace-hear".into())
-            .spawn(move || hear(reader, &sender, &counted))?;
+            .spawn(move || ear.hear())?;
         Ok(Self {
             stream,
             heard,
@@ -205,6 +218,7 @@ impl Remote {
     fn take(&mut self, heard: Heard) -> Option<Taken> {
         match heard {
             Heard::Batch(batch) => Some(Taken::Batch(batch)),
+            Heard::Python(_) => None,
             Heard::All(sums, until) => {
                 let stats = sums.drains;
                 self.sums = sums;
@@ -226,22 +240,62 @@ impl Remote {
     }
 }
 
-/// Takes in what the service says until it says no more.
-fn hear(mut reader: BufReader<UnixStream>, heard: &UnboundedSender<Heard>, waiting: &AtomicUsize) {
-    // The other end is there until the recording is over.
-    let send = |what| drop(heard.send(what));
-    let lost = loop {
-        match hear_one(&mut reader) {
-            Ok(Heard::Over(sums, over)) => return send(Heard::Over(sums, over)),
-            Ok(Heard::Batch(Batch::Operations(traced))) => {
-                send(Heard::Batch(Batch::Operations(bounded(traced, waiting))));
-            }
-            Ok(what) => send(what),
-            Err(error) => break error,
+/// Takes in what the service says.
+struct Ear {
+    reader: BufReader<UnixStream>,
+    heard: UnboundedSender<Heard>,
+    waiting: Arc<AtomicUsize>,
+    /// Where the recording has lines.
+    lines: Option<RemoteLines>,
+}
+
+impl Ear {
+    /// Has the service told of the interpreters of these processes and their descendants, and waits until it has taken them.
+    fn look(&mut self, running: &[u32]) -> anyhow::Result<()> {
+        let Some(lines) = &mut self.lines else {
+            return Ok(());
+        };
+        let found = targets::descendants(running);
+        found.into_iter().for_each(|pid| lines.look(pid));
+        while self.lines.as_ref().is_some_and(RemoteLines::are_asked) {
+            let heard = hear_one(&mut self.reader)?;
+            self.take(heard);
         }
-    };
-    let over = Over::Lost(format!("{lost:#}"));
-    send(Heard::Over(Sums::default(), over));
+        Ok(())
+    }
+
+    /// Takes in what comes until no more does.
+    fn hear(mut self) {
+        let mut is_over = false;
+        while !is_over {
+            let heard = hear_one(&mut self.reader).unwrap_or_else(|error| {
+                Heard::Over(Sums::default(), Over::Lost(format!("{error:#}")))
+            });
+            is_over = matches!(heard, Heard::Over(..));
+            self.take(heard);
+        }
+    }
+
+    fn take(&mut self, heard: Heard) {
+        // The other end is there until the recording is over.
+        let send = |what| drop(self.heard.send(what));
+        match (heard, &mut self.lines) {
+            (Heard::Batch(Batch::Operations(traced)), _) => {
+                let traced = bounded(traced, &self.waiting);
+                send(Heard::Batch(Batch::Operations(traced)));
+            }
+            (Heard::Python(numbered), Some(lines)) => lines.number(numbered),
+            (Heard::Python(_), None) => {}
+            (Heard::Batch(batch), Some(lines)) => {
+                lines.take(batch).map(Heard::Batch).for_each(send);
+            }
+            (over @ Heard::Over(..), Some(lines)) => {
+                lines.news(true).map(Heard::Batch).for_each(send);
+                send(over);
+            }
+            (heard, _) => send(heard),
+        }
+    }
 }
 
 /// The operations, counted as lost where too many wait.
@@ -265,6 +319,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
             let batch = unpack(kind, &body);
             Heard::Batch(batch.context("what the service sends breaks off")?)
         }
+        Answer::Python(numbered) => Heard::Python(numbered),
         Answer::All(sums) => Heard::All(sums, host::monotonic()),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
         Answer::Error { .. }

@@ -7,7 +7,7 @@ use crate::live;
 use iotrace_model::{host, targets};
 use iotrace_service::{
     snapshot::Snapshot,
-    socket::protocol::{Code, Refusal},
+    socket::protocol::{Code, Interpreter, Refusal},
     subscriptions::{Order, What},
 };
 use iotrace_tracer::{drain::Stats, in_flight, kernel::KernelError};
@@ -47,7 +47,12 @@ impl Daemon {
     }
 
     /// Takes an order of a recording. Before the drain that it begins after, more is kept of its processes.
-    pub fn take_order(&mut self, mut order: Order) {
+    pub fn take_order(&mut self, mut order: Order) -> Result<(), KernelError> {
+        if let What::Python(interpreter) = &order.what {
+            let Interpreter { pid, python, .. } = *interpreter;
+            let put = |may_look: &dyn Fn() -> bool| self.kernel.put_python(pid, python, may_look);
+            return self.subscriptions.python(&order.queue, interpreter, put);
+        }
         if let What::Begin(begin) = &mut order.what
             && begin.kept.is_more()
         {
@@ -59,17 +64,20 @@ impl Daemon {
                 Ok(Some(slot)) => begin.slot = Some(slot),
                 Ok(None) => {
                     let message = "the service keeps more of the processes of as many recordings as it can: wait until one has ended";
-                    return order.queue.refuse(Refusal::new(Code::Busy, message));
+                    order.queue.refuse(Refusal::new(Code::Busy, message));
+                    return Ok(());
                 }
                 Err(error) => {
                     log::warn!("a recording does not begin: {error}");
                     let message = format!("the recording does not begin: {error}");
-                    return order.queue.refuse(Refusal::new(Code::Failed, message));
+                    order.queue.refuse(Refusal::new(Code::Failed, message));
+                    return Ok(());
                 }
             }
         }
         self.subscriptions.order(order);
         self.want_records();
+        Ok(())
     }
 
     /// Has waits and operations read as long as somebody keeps them.

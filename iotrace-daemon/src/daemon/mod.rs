@@ -53,7 +53,10 @@ use iotrace_service::{
 use iotrace_tracer::{
     drain::collector::{Collector, Taken},
     engine::{Engine, Loaded},
-    kernel::{KeepWaits, Kernel, Measuring, Options, TraceOptions, block, load, trace::Filter},
+    kernel::{
+        KeepWaits, Kernel, Measuring, Options, TraceOptions, WantedLines, block, load,
+        trace::Filter,
+    },
 };
 
 /// Questions and orders of the socket's clients that wait to be heard, each.
@@ -247,6 +250,7 @@ impl Daemon {
             hook: hook.name().into(),
             page_cache: config.trace.page_cache,
             lacks_waits: kernel.lacks_waits().map(Into::into),
+            lacks_lines: kernel.lacks_lines().map(Into::into),
         };
         let socket =
             Socket::open(&config, PROGRAMS, classifier.table(), counting).unwrap_or_else(|error| {
@@ -368,7 +372,7 @@ impl Daemon {
                 }
                 Some(end) = self.ends.recv() => self.ending.push(end),
                 Some(order) = self.orders.recv() => {
-                    self.take_order(order);
+                    self.take_order(order)?;
                     if asked.is_empty() {
                         self.ask_for_clients(&mut asked);
                     }
@@ -455,6 +459,10 @@ fn options(config: &Config, verbose: u8) -> Options {
             buffer_bytes: TRACE_BYTES,
             filter: Filter::default(),
         }),
+        lines: WantedLines {
+            python: has_socket,
+            native: false,
+        },
         ..Options::least()
     }
 }

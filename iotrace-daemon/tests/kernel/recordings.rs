@@ -7,13 +7,16 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use iotrace_common::op;
+use iotrace_common::{lines::Python, op};
 use iotrace_model::input::Event;
 use iotrace_phases::Classifier;
 use iotrace_tracer::{
     drain::{Batch, Drain},
     engine::{Engine, Loaded},
-    kernel::{HookChoice, KeepWaits, Kernel, Options, Programs, recordings::Kept},
+    kernel::{
+        HookChoice, KeepWaits, Kernel, Options, Programs, TraceOptions, WantedLines,
+        recordings::Kept, trace::Filter,
+    },
 };
 
 use crate::common;
@@ -63,6 +66,7 @@ struct Seen {
     writes: [u64; 2],
     sorted: [u64; 2],
     lookups: [u64; 2],
+    lines: [u64; 2],
     /// Of other processes.
     others: u64,
 }
@@ -110,6 +114,14 @@ fn round(drain: &mut Drain, shells: &mut [Shell; 2], word: &str) -> Seen {
                     }
                 }
             }
+            Batch::LineCounts((keys, _)) => {
+                for key in &keys {
+                    match whose(key.tgid) {
+                        Some(shell) => seen.lines[shell] += 1,
+                        None => seen.others += 1,
+                    }
+                }
+            }
             Batch::NegativeLookups((keys, _)) => {
                 for key in &keys {
                     match whose(key.tgid) {
@@ -128,8 +140,16 @@ fn load_programs() -> (Kernel, Drain) {
     common::need_root();
     let options = Options {
         cpu: true,
+        lines: WantedLines {
+            python: true,
+            native: false,
+        },
         map_entries: Some(8192),
         waits: KeepWaits::OnDemand,
+        trace: Some(TraceOptions {
+            buffer_bytes: 1 << 20,
+            filter: Filter::default(),
+        }),
         recordings: Some(512),
         ..Options::least()
     };
@@ -286,5 +306,52 @@ fn waits_are_kept_of_the_processes_of_recordings_alone() {
     waits(&mut drain, &mut shells, "all");
     let of_all = waits(&mut drain, &mut shells, "of all");
     assert!(of_all.iter().all(|count| *count > 0), "{of_all:?}");
+    kernel.detach().unwrap();
+}
+
+#[test]
+fn lines_are_kept_of_the_processes_of_recordings_alone() {
+    let (mut kernel, mut drain) = load_programs();
+    let dir = tempfile::tempdir().unwrap();
+    let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
+    let pid = shells[0].child.id();
+    let before = round(&mut drain, &mut shells, "before");
+    assert_eq!(before.lines, [0; 2], "{before:?}");
+    let kept = Kept {
+        lines: true,
+        ..Kept::default()
+    };
+    let begin = |kernel: &mut Kernel| {
+        let begun = kernel.begin_recording(kept, &[pid], true);
+        begun.unwrap().expect("a place")
+    };
+    let put = |kernel: &mut Kernel, may_look: fn() -> bool| {
+        let put = kernel.put_python(pid, Python::default(), may_look);
+        put.unwrap()
+    };
+    let first = begin(&mut kernel);
+    let during = round(&mut drain, &mut shells, "during");
+    if kernel.lacks_lines().is_some() {
+        assert_eq!(during.lines, [0; 2], "{during:?}");
+        assert_eq!(put(&mut kernel, || true), None);
+        return kernel.detach().map(drop).unwrap();
+    }
+    assert!(during.lines[0] > 0, "{during:?}");
+    assert_eq!((during.lines[1], during.others), (0, 0), "{during:?}");
+    // Each is told apart from the one before, and of the same process.
+    let (number, replaced) = put(&mut kernel, || true).expect("a number");
+    assert_eq!(replaced, None);
+    assert_eq!(put(&mut kernel, || true), Some((number + 1, Some(number))));
+    assert_eq!(put(&mut kernel, || false), None);
+    kernel.end_recording(first).unwrap();
+    let after = round(&mut drain, &mut shells, "after");
+    assert_eq!(after.lines, [0; 2], "{after:?}");
+    // Once the processes are marked no more, none of it is left.
+    for _ in 0..2 {
+        kernel.sweep_recordings().unwrap();
+    }
+    let second = begin(&mut kernel);
+    assert_eq!(put(&mut kernel, || true), Some((number + 2, None)));
+    kernel.end_recording(second).unwrap();
     kernel.detach().unwrap();
 }

@@ -13,7 +13,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        config::{FULL, REGS_ARG0, SELF_TGID, TRACE},
+        config::{FULL, LINES, REGS_ARG0, SELF_TGID, TRACE},
         maps::{SCOPE, TARGETS},
         memory::{Address, load, pid_tgid},
     },
@@ -163,6 +163,12 @@ impl Thread {
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
         TRACE.is_set() && self.verdict & kept::TRACE != 0
+    }
+
+    /// Whether it is kept what opened its files.
+    #[inline(always)]
+    pub fn keeps_lines(&self) -> bool {
+        LINES.is_set() && self.verdict & kept::LINES != 0
     }
 
     /// Nanoseconds inside the call.

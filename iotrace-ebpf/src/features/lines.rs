@@ -1,5 +1,5 @@
-//! Lines of Python programs: which one opened a file, and which one made a slow call, where that is wanted ([`LINES`]). What is
-//! counted here is counted by the stacks of other programs, too ([`super::stacks`]).
+//! Lines of Python programs: which one opened a file, and which one made a slow call, of threads of which that is wanted
+//! ([`Thread::keeps_lines`]). What is counted here is counted by the stacks of other programs, too ([`super::stacks`]).
 //!
 //! The frames of a thread are walked at the end of its call, in its own context: it runs no Python in a system call, so they
 //! are those of the call. The daemon puts the interpreter of a process into `PYTHONS`; children inherit it. Each frame's code
@@ -18,12 +18,13 @@ use iotrace_common::{
     diag,
     event::{self, Header},
     key::FileId,
-    limits::{COPIES, LINED_FILE_ENTRIES},
+    limits::{COPIES, EVENT_RING_BYTES, LINED_FILE_ENTRIES},
     lines::{
         CODE_CONSTANT, CODE_WORDS, Code, FRAME_BYTES, FRAMES, Frame, LineCounts, LineKey,
         NO_CFRAME, PIECE_BYTES, PIECES, Piece, Python, SLOW_NS, STRING_BYTES, Stack,
     },
     op,
+    scope::kept,
 };
 
 use super::stacks;
@@ -31,7 +32,7 @@ use crate::{
     core::{
         config::{LINES, TASK_THREAD_POINTER},
         diagnose,
-        maps::{BPF_NOEXIST, EVENTS, LINE_COUNTS},
+        maps::{BPF_NOEXIST, EVENTS, LINE_COUNTS, SCOPE},
         memory::{load, now, pid_tgid, probe_user},
         thread::Thread,
     },
@@ -54,6 +55,8 @@ const POINTER_MARKS: u64 = 7;
 pub(super) const PAGE: u64 = 4096;
 /// `PROT_EXEC`.
 const EXECUTABLE: u64 = 4;
+/// `BPF_RB_AVAIL_DATA`.
+const AVAILABLE_DATA: u64 = 0;
 /// `BPF_RB_FORCE_WAKEUP`.
 const FORCE_WAKEUP: u64 = 2;
 /// Words that a frame or a code object has room for, a power of two.
@@ -165,7 +168,7 @@ pub(super) fn poke(word: *mut u64, value: u64) {
 /// The thread's call has opened a file.
 #[inline(always)]
 pub fn opened(thread: &mut Thread) {
-    if LINES.is_set() && thread.file != 0 && !thread.key.io.file.is_none() {
+    if thread.keeps_lines() && thread.file != 0 && !thread.key.io.file.is_none() {
         by_line(thread);
     }
 }
@@ -195,7 +198,7 @@ fn by_line(thread: *mut Thread) {
 /// The thread's call did something with an open file, and moved so many bytes.
 #[inline(always)]
 pub fn used(thread: &Thread, bytes: u64) {
-    if LINES.is_set() && thread.file != 0 && thread.op() != op::OPEN {
+    if thread.keeps_lines() && thread.file != 0 && thread.op() != op::OPEN {
         by_file(ptr::from_ref(thread).cast_mut(), bytes);
     }
 }
@@ -220,13 +223,17 @@ fn by_file(thread: *mut Thread, bytes: u64) {
 /// When the thread's call began, for [`ended`]: what counts it may change that.
 #[inline(always)]
 pub fn began(thread: &Thread) -> u64 {
-    if LINES.is_set() { thread.entered } else { 0 }
+    if thread.keeps_lines() {
+        thread.entered
+    } else {
+        0
+    }
 }
 
 /// The thread's call has ended, which began then.
 #[inline(always)]
 pub fn ended(thread: &mut Thread, began: u64) {
-    if !LINES.is_set() {
+    if !thread.keeps_lines() {
         return;
     }
     let ns = thread.ended - began;
@@ -253,10 +260,10 @@ fn slow(thread: *mut Thread, ns: u64) {
     }
 }
 
-/// A process was made, which runs its parent's program.
+/// A process was made, which runs its parent's program and of which this is kept.
 #[inline(always)]
-pub fn forked(parent: u32, child: u32) {
-    if !LINES.is_set() {
+pub fn forked(parent: u32, child: u32, kept: u32) {
+    if !LINES.is_set() || kept & kept::LINES == 0 {
         return;
     }
     // SAFETY: the value is not kept.
@@ -269,7 +276,7 @@ pub fn forked(parent: u32, child: u32) {
 /// A process runs another program, or has ended.
 #[inline(always)]
 pub fn forget(process: u32) {
-    if LINES.is_set() {
+    if LINES.is_set() && SCOPE.get(0).is_some_and(|scope| scope.lines != 0) {
         // Most processes run no Python.
         let _ = PYTHONS.remove(process);
     }
@@ -278,7 +285,7 @@ pub fn forget(process: u32) {
 /// Tells of the thread's call, if it has mapped a file as code and the process has no interpreter yet.
 #[inline(always)]
 pub fn mapped(thread: &Thread) {
-    if LINES.is_set() && thread.op() == op::MMAP && thread.args[2] & EXECUTABLE != 0 {
+    if thread.keeps_lines() && thread.op() == op::MMAP && thread.args[2] & EXECUTABLE != 0 {
         code_mapped();
     }
 }
@@ -674,16 +681,16 @@ pub(super) fn header(kind: u32, payload: u32) -> Header {
     }
 }
 
-/// Sends an event, and wakes the daemon at once; whether there was room.
+/// Sends an event, and wakes the daemon at once; whether there was room. A program can make any number of stacks: half of the
+/// buffer is for other events.
 #[inline(always)]
 pub(super) fn send(event: *const c_void, size: u64) -> bool {
-    // SAFETY: `size` bytes stand at `event`, as the verifier checks.
-    unsafe {
-        generated::bpf_ringbuf_output(
-            (&raw const EVENTS).cast_mut().cast(),
-            event.cast_mut(),
-            size,
-            FORCE_WAKEUP,
-        ) == 0
+    let events = (&raw const EVENTS).cast_mut().cast();
+    // SAFETY: asks for a number.
+    let waiting = unsafe { generated::bpf_ringbuf_query(events, AVAILABLE_DATA) };
+    if waiting > u64::from(EVENT_RING_BYTES) / 2 {
+        return false;
     }
+    // SAFETY: `size` bytes stand at `event`, as the verifier checks.
+    unsafe { generated::bpf_ringbuf_output(events, event.cast_mut(), size, FORCE_WAKEUP) == 0 }
 }

@@ -3,6 +3,7 @@
 
 mod attacks;
 mod limits;
+mod lines;
 mod record;
 mod rights;
 mod service;

@@ -278,7 +278,7 @@ fn the_trace_of_a_busy_process_begins_and_ends_with_its_counters() {
 }
 
 /// Recordings that the service has begun.
-fn begun(service: &Service) -> u64 {
+pub fn begun(service: &Service) -> u64 {
     // The status is that of the last second or so.
     thread::sleep(Duration::from_millis(2500));
     service.status()["recordings"]["begun"].as_u64().unwrap()
@@ -352,9 +352,9 @@ fn what_the_service_does_not_give_is_recorded_without_it() {
         String::from_utf8_lossy(&out.stderr).into_owned()
     };
     const WITHOUT: &str = "recording without the service at";
-    let said = run("lines", &["--lines"]);
+    let said = run("stacks", &["--stacks"]);
     assert!(
-        said.contains(WITHOUT) && said.contains("it does not give --lines"),
+        said.contains(WITHOUT) && said.contains("it does not give --stacks"),
         "{said}"
     );
     let rules = dir.path().join("rules.toml");

@@ -51,7 +51,7 @@ pub mod lines {
     pub fn ended(_thread: &mut Thread, _began: u64) {}
 
     #[inline(always)]
-    pub fn forked(_parent: u32, _child: u32) {}
+    pub fn forked(_parent: u32, _child: u32, _kept: u32) {}
 
     #[inline(always)]
     pub fn forget(_process: u32) {}

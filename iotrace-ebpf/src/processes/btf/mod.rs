@@ -78,13 +78,14 @@ pub fn forked(parent: Address, child: Address) {
         return;
     }
     let recordings = recordings_of_child(parent_tgid);
-    waits::born(parent, child, kept_of(recordings));
+    let kept = kept_of(recordings);
+    waits::born(parent, child, kept);
     let is_target = !thread::all() || recordings != 0;
     if is_target && TARGETS.insert(child_tgid, recordings, 0).is_err() {
         diagnose::count(diag::TARGETS_FULL);
         return;
     }
-    lines::forked(parent_tgid, child_tgid);
+    lines::forked(parent_tgid, child_tgid, kept);
     let fork = Fork {
         header: header(event::FORK, parent, parent_tgid),
         rights: owner::rights(child),

@@ -248,6 +248,7 @@ mod tests {
             hook: "btf".into(),
             page_cache: true,
             lacks_waits: None,
+            lacks_lines: None,
         };
         let (socket, users) = Socket::open(&config, NO_PROGRAMS, table, counting)
             .unwrap()

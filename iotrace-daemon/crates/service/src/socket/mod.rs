@@ -100,6 +100,8 @@ pub struct Counting {
     pub page_cache: bool,
     /// Why they cannot keep waits, where they cannot.
     pub lacks_waits: Option<String>,
+    /// The same of lines.
+    pub lacks_lines: Option<String>,
 }
 
 /// A question for the side that counts.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, os::fd::AsFd, path::PathBuf};
 
-use iotrace_common::ABI_VERSION;
+use iotrace_common::{ABI_VERSION, lines::Python};
 use rustix::net::{SendFlags, send};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,9 @@ pub struct Record {
     /// Whether each operation is told by itself.
     #[serde(default)]
     pub trace: bool,
+    /// Whether it is told what opened each file, of Python programs that the client finds ([`Wish::Python`]).
+    #[serde(default)]
+    pub lines: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
@@ -90,6 +93,7 @@ impl Record {
             latencies: self.latencies,
             waits: self.waits,
             trace: self.trace,
+            lines: self.lines,
         }
     }
 
@@ -104,6 +108,7 @@ impl Record {
             latencies: false,
             waits: false,
             trace: false,
+            lines: false,
             pids,
         }
     }
@@ -126,6 +131,29 @@ pub enum Wish {
     All,
     /// As `All`, and the end: [`Answer::End`].
     Stop,
+    /// A process of the recording runs this interpreter; [`Answer::Python`].
+    Python(Interpreter),
+}
+
+/// The interpreter of a process, as the client found it in the process's files and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interpreter {
+    pub pid: u32,
+    /// When the process began, as /proc has it, nanoseconds since boot.
+    pub start: u64,
+    /// Without its number, which the service gives.
+    pub python: Python,
+}
+
+/// Which interpreter the lines of a process are found by from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbered {
+    pub pid: u32,
+    /// [`Python::number`] in what is told of the process. None: the service does not take it.
+    pub number: Option<u64>,
+    /// The number before, of the same program.
+    pub replaces: Option<u64>,
 }
 
 /// A line of the service.
@@ -140,6 +168,8 @@ pub enum Answer {
     LogsEnded { directories: Vec<PathBuf> },
     /// The processes are traced from here on.
     Begun(Begun),
+    /// The lines of a process are found by another interpreter, also where another recording asked for it.
+    Python(Numbered),
     /// So many bytes of this kind follow.
     Batch { kind: Kind, bytes: u32 },
     /// Everything that was done until it was asked for has come.
@@ -195,6 +225,9 @@ pub enum Code {
 
 /// How the message begins of a refusal of waits, where the kernel has none; the recording can be asked for without them.
 pub const NO_WAITS: &str = "no recording has waits here";
+
+/// The same of lines.
+pub const NO_LINES: &str = "no recording has lines here";
 
 /// A refusal.
 #[derive(Clone, Debug, thiserror::Error)]

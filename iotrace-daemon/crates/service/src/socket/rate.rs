@@ -1,4 +1,5 @@
-//! How often a user may start a recording: each start loads programs and patches the kernel, which all users feel.
+//! How often something may be done: a user's recordings, of which each start loads programs and patches the kernel, and what else
+//! all users feel.
 
 use std::{
     collections::HashMap,
@@ -9,6 +10,23 @@ use std::{
 const BURST: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// Takes one from a bucket that is full at `full` again, holds `burst`, and gets one more after each `interval`; the time until
+/// there is one if there is none.
+pub fn take(
+    full: &mut Instant,
+    now: Instant,
+    burst: u32,
+    interval: Duration,
+) -> Result<(), Duration> {
+    let next = (*full).max(now) + interval;
+    let over = next.saturating_duration_since(now + interval * burst);
+    if !over.is_zero() {
+        return Err(over);
+    }
+    *full = next;
+    Ok(())
+}
+
 /// When each user's bucket is full again.
 #[derive(Debug, Default)]
 pub struct Rates(HashMap<u32, Instant>);
@@ -17,13 +35,7 @@ impl Rates {
     /// Takes one start of a user; the time until there is one if there is none.
     pub fn take(&mut self, uid: u32, now: Instant) -> Result<(), Duration> {
         self.0.retain(|_, full| *full > now);
-        let full = self.0.get(&uid).copied().unwrap_or(now) + INTERVAL;
-        let over = full.saturating_duration_since(now + INTERVAL * BURST);
-        if !over.is_zero() {
-            return Err(over);
-        }
-        self.0.insert(uid, full);
-        Ok(())
+        take(self.0.entry(uid).or_insert(now), now, BURST, INTERVAL)
     }
 }
 

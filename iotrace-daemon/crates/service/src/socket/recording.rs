@@ -15,7 +15,7 @@ use std::{
 use super::{
     Counting,
     peer::{Peer, Process},
-    protocol::{Answer, Begun, Code, Record, Refusal, Sums, Wish},
+    protocol::{Answer, Begun, Code, NO_LINES, Record, Refusal, Sums, Wish},
     shared,
     wire::{Limits, Over, Wire},
 };
@@ -69,7 +69,7 @@ pub fn run(mut wire: Wire, peer: Peer, record: &Record, settings: &Settings, mad
         }
         Ok(Err(Over::Garbage)) => Refusal::new(
             Code::BadRequest,
-            "a recording is told \"all\" or \"stop\", a line each",
+            "a recording is told \"all\", \"stop\" or the interpreter of a process, a line each",
         ),
         Ok(Err(Over::Kernel(error))) => Refusal::new(Code::Failed, error.to_string()),
         Err(refusal) => refusal,
@@ -97,6 +97,10 @@ struct Recording {
 impl Recording {
     /// Loads, attaches, tests, and traces the processes; what to tell the client.
     fn start(peer: Peer, record: &Record, settings: &Settings) -> Result<(Self, Answer), Refusal> {
+        if record.lines {
+            let message = format!("{NO_LINES}: the service loads programs for this recording");
+            return Err(Refusal::new(Code::Failed, message));
+        }
         collector::hurry();
         let processes = processes(peer, record)?;
         pause();
@@ -166,6 +170,9 @@ impl Recording {
                 Wake::Look if !wire.has_heard() => vec![],
                 _ => wire.listen()?,
             };
+            if wishes.iter().any(|wish| matches!(wish, Wish::Python(_))) {
+                return Err(Over::Garbage);
+            }
             let fill = send_events(&mut self.drain, wire)?;
             if wishes.contains(&Wish::Stop) {
                 break None;

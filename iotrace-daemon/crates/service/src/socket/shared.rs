@@ -15,7 +15,10 @@ use rustix::{
 use super::{
     Counting,
     peer::Peer,
-    protocol::{Answer, Begun, Code, NO_WAITS, Record, Refusal, Wish},
+    protocol::{
+        Answer, Begun, Code, Interpreter, NO_LINES, NO_WAITS, Numbered, Record, Refusal, Wish,
+    },
+    rate,
     recording::{Settings, pause, processes},
     wire::{Limits, Over, Wire},
 };
@@ -34,6 +37,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same once the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Interpreters that a client may tell of at once, and the time after which it may tell of one more.
+const INTERPRETERS: u32 = 1000;
+const INTERPRETER_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Whether the programs of the service count what is asked.
 pub fn can_be(record: &Record, counting: &Counting) -> bool {
     // Without type information they do not know who may look into a process.
@@ -46,6 +53,8 @@ pub struct Recording<'a> {
     queue: Arc<Queue>,
     /// Of the client; none: of root, who may learn all names.
     sight: Option<Sight>,
+    /// When the client may tell of as many interpreters as ever.
+    interpreters: Instant,
 }
 
 /// Has the processes told of; what to say to the client.
@@ -56,9 +65,14 @@ pub fn start<'a>(
     settings: &Settings,
 ) -> Result<(Recording<'a>, Answer), Refusal> {
     let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
-    if let (true, Some(reason)) = (record.waits, &counting.lacks_waits) {
-        let message = format!("{NO_WAITS}: {reason}");
-        return Err(Refusal::new(Code::Failed, message));
+    for (is_wanted, without, lacks) in [
+        (record.waits, NO_WAITS, &counting.lacks_waits),
+        (record.lines, NO_LINES, &counting.lacks_lines),
+    ] {
+        if let (true, Some(reason)) = (is_wanted, lacks) {
+            let message = format!("{without}: {reason}");
+            return Err(Refusal::new(Code::Failed, message));
+        }
     }
     let processes = processes(peer, record)?;
     pause();
@@ -67,6 +81,7 @@ pub fn start<'a>(
         counting,
         queue,
         sight: (!peer.is_root()).then(|| Sight::of(peer.rights.uid, peer.rights.gid, peer.pid)),
+        interpreters: Instant::now(),
     };
     let start_unix_ns = host::realtime().map_err(failed)?;
     recording
@@ -120,6 +135,7 @@ impl Recording<'_> {
                             ends_by.get_or_insert(Instant::now() + DRAIN_TIMEOUT);
                             self.order(What::End(None))?;
                         }
+                        Wish::Python(interpreter) => self.tell(wire, interpreter)?,
                     }
                 }
             }
@@ -127,6 +143,7 @@ impl Recording<'_> {
                 match item {
                     Item::Begun => {}
                     Item::Batch(batch) => wire.batch(&self.limit(batch))?,
+                    Item::Python(numbered) => wire.say(&Answer::Python(numbered))?,
                     Item::All(sums) => wire.say(&Answer::All(sums))?,
                     Item::End(sums, reason) => return Ok(wire.say(&Answer::End { sums, reason })?),
                 }
@@ -142,6 +159,24 @@ impl Recording<'_> {
             if ends_by.is_some_and(|by| Instant::now() > by) {
                 return Err(io::Error::from(ErrorKind::TimedOut).into());
             }
+        }
+    }
+
+    /// Has the side that counts look at an interpreter, unless the client tells of too many.
+    fn tell(&mut self, wire: &mut Wire, interpreter: Interpreter) -> io::Result<()> {
+        let interval = INTERPRETER_INTERVAL;
+        match rate::take(
+            &mut self.interpreters,
+            Instant::now(),
+            INTERPRETERS,
+            interval,
+        ) {
+            Ok(()) => self.order(What::Python(interpreter)),
+            Err(_) => wire.say(&Answer::Python(Numbered {
+                pid: interpreter.pid,
+                number: None,
+                replaces: None,
+            })),
         }
     }
 

@@ -20,6 +20,7 @@ use iotrace_common::{diag, key::FileId};
 use iotrace_model::{
     Model,
     input::{Event, FileName, ProcessId},
+    targets,
 };
 use iotrace_tracer::{
     drain::{Batch, Stats},
@@ -29,7 +30,10 @@ use iotrace_tracer::{
     },
 };
 
-use crate::{losses, socket::protocol::Sums};
+use crate::{
+    losses,
+    socket::protocol::{Interpreter, Numbered, Sums},
+};
 pub use queue::{Item, Queue};
 use scope::Scope;
 pub use scope::Wanted;
@@ -49,6 +53,8 @@ pub enum What {
     All,
     /// The same, and no more for this reason; [`Item::End`].
     End(Option<String>),
+    /// Lines of a process; [`Item::Python`] is the answer.
+    Python(Interpreter),
 }
 
 /// A subscription that begins.
@@ -121,7 +127,10 @@ impl Subscriptions {
             return;
         }
         // These may come between two drains.
-        self.is_counting |= !matches!(batch, Batch::WaitRecords(_) | Batch::Operations(_));
+        self.is_counting |= !matches!(
+            batch,
+            Batch::WaitRecords(_) | Batch::Operations(_) | Batch::LineRecords(_)
+        );
         for one in &mut self.all {
             one.counters(batch, model, &mut self.told_from_memory);
         }
@@ -146,6 +155,8 @@ impl Subscriptions {
                         before: (losses.clone(), stats),
                     });
                 }
+                // Carried out at once.
+                What::Python(_) => {}
                 What::All => {
                     if let Some(one) = self.all.iter().find(|one| one.is_of(&queue)) {
                         queue.answer(Item::All(one.sums(losses, stats)));
@@ -160,6 +171,39 @@ impl Subscriptions {
                 }
             }
         }
+    }
+
+    /// Has an interpreter of a process put to use, if the recording of `queue` has lines of it, and tells all recordings that have.
+    /// `put` is handed whether that recording has them now.
+    pub fn python<E>(
+        &self,
+        queue: &Arc<Queue>,
+        interpreter: &Interpreter,
+        put: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<(u64, Option<u64>)>, E>,
+    ) -> Result<(), E> {
+        let Interpreter { pid, start, .. } = *interpreter;
+        let has_lines = |one: &&Subscription| {
+            let about = || targets::identify(pid).filter(|about| about.start_boottime == start);
+            one.kept.lines && about().is_some_and(|about| one.scope.has_now(pid, &about))
+        };
+        let asks = self.all.iter().find(|one| one.is_of(queue));
+        let tell = |queue: &Queue, number, replaces| {
+            queue.answer(Item::Python(Numbered {
+                pid,
+                number,
+                replaces,
+            }));
+        };
+        match put(&|| asks.as_ref().is_some_and(has_lines))? {
+            None => tell(queue, None, None),
+            Some((number, replaces)) => {
+                let others = self.all.iter().filter(|one| !one.is_of(queue));
+                let others = others.filter(has_lines).map(|one| &one.queue);
+                let told = others.chain([queue]);
+                told.for_each(|queue| tell(queue, Some(number), replaces));
+            }
+        }
+        Ok(())
     }
 
     /// Ends all: everything that was done has been handed on.
@@ -270,6 +314,8 @@ impl Subscription {
             (diag::LOST_BYTES, lost.bytes),
             (diag::EVENTS_DROPPED, lost.events),
             (diag::WAITS_LOST, lost.waits),
+            (diag::LINES_UNSENT, lost.line_records),
+            (diag::LINES_LOST, lost.line_counts),
             (diag::PRIVILEGED, self.scope.left_out()),
         ];
         for (reason, count) in own {

@@ -13,7 +13,7 @@ use rustix::{
 
 use iotrace_tracer::drain::{Batch, Traced};
 
-use crate::socket::protocol::{Refusal, Sums};
+use crate::socket::protocol::{Numbered, Refusal, Sums};
 
 /// Bytes that may wait for a subscriber.
 const MAX_BYTES: usize = 8 << 20;
@@ -23,6 +23,7 @@ pub enum Item {
     /// The processes are counted from here on.
     Begun,
     Batch(Batch),
+    Python(Numbered),
     /// Everything that was done until it was asked for has come.
     All(Sums),
     /// As `All`, and nothing more comes; why, where the subscriber did not ask for it.
@@ -37,6 +38,9 @@ pub struct Lost {
     pub bytes: u64,
     pub events: u64,
     pub waits: u64,
+    /// Stacks and code of Python programs, and counts by stack.
+    pub line_records: u64,
+    pub line_counts: u64,
 }
 
 /// One subscriber's queue.
@@ -77,6 +81,8 @@ impl Queue {
                 Batch::Events(events) => inner.lost.events += events.len() as u64,
                 Batch::WaitRecords(records) => inner.lost.waits += records.waits.len() as u64,
                 Batch::Operations(traced) => self.missing(&mut inner, traced.lost()),
+                Batch::LineRecords(records) => inner.lost.line_records += records.len() as u64,
+                Batch::LineCounts((keys, _)) => inner.lost.line_counts += keys.len() as u64,
                 _ => {}
             }
             return;

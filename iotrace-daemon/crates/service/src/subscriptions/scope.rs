@@ -132,6 +132,16 @@ impl Scope {
         members.chain(self.expected.keys().copied()).collect()
     }
 
+    /// Whether the process with this pid, which /proc says this about, is in it.
+    pub fn has_now(&self, pid: u32, about: &About) -> bool {
+        let mut members = self.members.keys();
+        let is_member = members.any(|one| one.pid == pid && targets::is_of(about, *one));
+        let expected = self.expected.get(&pid);
+        let is_expected = expected.is_some_and(|one| one.start_boottime == about.start_boottime);
+        let rights = about.rights.map(with_known_namespace);
+        (is_member || is_expected) && self.is_open(rights.as_ref())
+    }
+
     /// Whether counters of a process are told.
     pub fn has(&mut self, process: ProcessId, model: &Model) -> bool {
         if self.knows(process) {

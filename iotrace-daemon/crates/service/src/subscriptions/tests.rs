@@ -1,8 +1,16 @@
 //! Whom a subscriber is told of, and what it gets of a drain.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem::offset_of};
 
-use iotrace_common::{key::IoKey, rights::Rights, trace::Operation, value::Io, waits::Wait};
+use iotrace_common::{
+    event::Header,
+    key::IoKey,
+    lines::{LineCounts, LineKey},
+    rights::Rights,
+    trace::Operation,
+    value::Io,
+    waits::Wait,
+};
 use iotrace_model::input::FileName;
 use iotrace_tracer::drain::{Records, Traced};
 
@@ -320,4 +328,79 @@ fn operations_are_told_to_who_asked_for_them_and_may_know_them() {
     let sum = |process| lost[&process].0 + lost[&process].1;
     assert_eq!((lost.len(), sum(one), sum(two)), (2, 150_001, 50_001));
     assert!(lost[&one].1 > 0, "the queue has a bound: {lost:?}");
+}
+
+/// A record of the lines of each process, and a count.
+fn lines(processes: &[ProcessId]) -> [Batch; 2] {
+    let record = |process: &ProcessId| {
+        let mut record = vec![0; size_of::<Header>()];
+        let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
+        put(offset_of!(Header, tgid), &process.pid.to_ne_bytes());
+        let start = u64::from(process.start) << 20;
+        put(offset_of!(Header, start), &start.to_ne_bytes());
+        record
+    };
+    let key = |process: &ProcessId| LineKey {
+        tgid: process.pid,
+        start: process.start,
+        ..LineKey::default()
+    };
+    let keys: Vec<LineKey> = processes.iter().map(key).collect();
+    let counts = vec![LineCounts::default(); keys.len()];
+    [
+        Batch::LineRecords(processes.iter().map(record).collect()),
+        Batch::LineCounts((keys, counts)),
+    ]
+}
+
+#[test]
+fn lines_are_told_to_who_asked_for_them_and_may_know_them() {
+    let mut subscriptions = Subscriptions::default();
+    let kept = Kept {
+        lines: true,
+        ..Kept::default()
+    };
+    let client = Client::with(&mut subscriptions, USER, kept);
+    let slow = Client::with(&mut subscriptions, USER, kept);
+    let without = Client::of(&mut subscriptions, USER);
+    let (own, foreign) = (process(1), process(2));
+    let got = |client: &Client| {
+        let mut lines = (0, Vec::new());
+        for item in client.queue.take() {
+            match item {
+                Item::Batch(Batch::LineRecords(records)) => lines.0 += records.len(),
+                Item::Batch(Batch::LineCounts((keys, _))) => {
+                    lines.1.extend(keys.iter().map(|key| key.tgid));
+                }
+                _ => {}
+            }
+        }
+        lines
+    };
+    let events = vec![
+        fork(process(9), own, USER),
+        fork(process(9), foreign, OTHER),
+    ];
+    let [records, counts] = lines(&[own, foreign]);
+    drain(&mut subscriptions, events, &records);
+    subscriptions.take(&counts, &model());
+    assert_eq!(got(&client), (1, vec![own.pid]));
+    assert_eq!(got(&without), (0, vec![]));
+    let [records, counts] = lines(&vec![own; 100_000]);
+    for _ in 0..3 {
+        subscriptions.take(&records, &model());
+        subscriptions.take(&counts, &model());
+    }
+    let lost = slow.queue.lost();
+    assert!(lost.line_records > 0 && lost.line_counts > 0, "{lost:?}");
+    // It leaves with other rights, and what is told of it then is of another program.
+    let privileged = Rights {
+        uid: 0,
+        ..Rights::of_user(USER)
+    };
+    let [records, counts] = lines(&[own]);
+    got(&client);
+    drain(&mut subscriptions, vec![exec(own, privileged)], &records);
+    subscriptions.take(&counts, &model());
+    assert_eq!(got(&client), (0, vec![]));
 }

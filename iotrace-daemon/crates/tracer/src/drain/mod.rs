@@ -34,6 +34,7 @@ use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
     latency::{self, Latencies},
     library::{CallKey, Calls},
+    lines::{LineCounts, LineKey},
     value::{Failures, Io, IoFull, kind},
 };
 
@@ -61,15 +62,17 @@ use iotrace_model::{
     timeline::Segment,
     waits::Waited,
 };
-use lines::Lines;
+use lines::OwnLines;
+pub use lines::{Lines, Program};
 pub use nobtf::Counts as Resolved;
 use nobtf::Resolver;
 use threads::{Look, Watch};
 use waits::Waits;
 pub use waits::{Records, Resolution};
 
-/// Events handed on at a time.
+/// Events, and records of lines, handed on at a time.
 const EVENTS: usize = 1024;
+const LINE_RECORDS: usize = 256;
 
 /// What was taken, on its way to the model.
 pub enum Batch {
@@ -104,6 +107,10 @@ pub enum Batch {
     Lines(Vec<Lined>),
     /// Source text of these lines.
     Sources(Vec<SourceLine>),
+    /// What the kernel side tells of Python programs and their stacks, as it does: a client of the service interprets it.
+    LineRecords(Vec<Vec<u8>>),
+    /// What was done by stack, for the same.
+    LineCounts(Entries<LineKey, LineCounts>),
     /// Requests to block devices.
     Devices(Vec<(Device, Classes)>),
     /// Bytes moved between devices and files, by process and file.
@@ -194,7 +201,10 @@ impl Batch {
                 .for_each(|line| model.sources_mut().add(line)),
             Self::Waits(all) => all.iter().for_each(|waited| model.add_waited(waited)),
             // Who asked a service for them has them resolved, or written.
-            Self::WaitRecords(_) | Self::Operations(_) => {}
+            Self::WaitRecords(_)
+            | Self::Operations(_)
+            | Self::LineRecords(_)
+            | Self::LineCounts(_) => {}
             Self::Timeline(segments) => model.timeline_mut().add(segments),
             Self::GlobalMerged(times) => model.global_merged_mut().add(&times),
             Self::Devices(devices) => {
@@ -245,6 +255,27 @@ struct Full {
     overflow: Generations<IoKey, IoFull>,
 }
 
+/// What is done with lines.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
+enum KeptLines {
+    Own(OwnLines),
+    /// They are handed on to recordings as they are counted.
+    Handed(Generations<LineKey, LineCounts>),
+}
+
+impl KeptLines {
+    /// Takes the maps out of the loaded programs, where lines are wanted.
+    fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
+        Ok(if kernel.hands_on_lines() {
+            Some(Self::Handed(Generations::take(kernel, maps::LINE_COUNTS)?))
+        } else if kernel.lines().are_some() {
+            Some(Self::Own(OwnLines::take(kernel)?))
+        } else {
+            None
+        })
+    }
+}
+
 /// Empties the maps and the ring buffer.
 pub struct Drain {
     halves: Halves,
@@ -263,7 +294,7 @@ pub struct Drain {
     waits: Option<Waits>,
     /// Where recordings may have them.
     operations: Option<HandedOperations>,
-    lines: Option<Lines>,
+    lines: Option<KeptLines>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
     ring: RingBuf<MapData>,
@@ -359,7 +390,7 @@ impl Drain {
             true => rings::Operations::take(kernel)?.map(HandedOperations::new),
             false => None,
         };
-        let lines = Lines::take(kernel)?;
+        let lines = KeptLines::take(kernel)?;
         let ring = kernel.take(maps::EVENTS)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
@@ -438,7 +469,7 @@ impl Drain {
 
     /// Looks for Python in processes that run already.
     pub fn begin_lines(&mut self, pids: &[u32]) {
-        if let Some(lines) = &mut self.lines {
+        if let Some(KeptLines::Own(lines)) = &mut self.lines {
             pids.iter().for_each(|pid| lines.look(*pid));
         }
     }
@@ -507,7 +538,16 @@ impl Drain {
 
     /// Takes all events off the ring buffer; true: a generation is half full, drain it now.
     pub fn events(&mut self, sink: &mut impl FnMut(Batch)) -> bool {
-        let mut events = Vec::new();
+        // Of a process it is first told what it runs, and with what rights.
+        let mut flush = |events: &mut Vec<Event>, records: &mut Vec<Vec<u8>>| {
+            if !events.is_empty() {
+                sink(Batch::Events(std::mem::take(events)));
+            }
+            if !records.is_empty() {
+                sink(Batch::LineRecords(std::mem::take(records)));
+            }
+        };
+        let (mut events, mut records) = (Vec::new(), Vec::new());
         let mut fill = false;
         while let Some(record) = self.ring.next() {
             let decoded = match &mut self.resolver {
@@ -519,16 +559,18 @@ impl Drain {
             };
             match decoded {
                 Decoded::Event(event) => {
-                    if let (Some(lines), Event::Exec { process, .. }) = (&mut self.lines, &event) {
+                    if let (Some(KeptLines::Own(lines)), Event::Exec { process, .. }) =
+                        (&mut self.lines, &event)
+                    {
                         lines.look(process.pid);
                     }
                     events.push(event);
                 }
-                Decoded::Lines(told) => {
-                    if let Some(lines) = &mut self.lines {
-                        lines.tell(told);
-                    }
-                }
+                Decoded::Lines(told) => match &mut self.lines {
+                    Some(KeptLines::Own(lines)) => lines.tell(told),
+                    Some(KeptLines::Handed(_)) => records.push(record.to_vec()),
+                    None => {}
+                },
                 Decoded::Fill => fill = true,
                 Decoded::ThreadEnd(end) => {
                     if let Some(waits) = &mut self.waits {
@@ -541,13 +583,11 @@ impl Drain {
                 Decoded::Pending => {}
                 Decoded::Damaged => self.stats.damaged += 1,
             }
-            if events.len() >= EVENTS {
-                sink(Batch::Events(std::mem::take(&mut events)));
+            if events.len() >= EVENTS || records.len() >= LINE_RECORDS {
+                flush(&mut events, &mut records);
             }
         }
-        if !events.is_empty() {
-            sink(Batch::Events(events));
-        }
+        flush(&mut events, &mut records);
         fill
     }
 
@@ -558,13 +598,14 @@ impl Drain {
 
     /// As [`Self::sweep`]. Where the programs know no files, what they count is of handles, each of which they told of before.
     fn resolved(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
-        if self.lines.is_some() {
+        if matches!(self.lines, Some(KeptLines::Own(_))) {
             self.sweep(sink, last)?;
             // Stacks are told of before they are counted.
             self.events(sink);
-            if let Some(lines) = &mut self.lines {
-                sink(Batch::Lines(lines.sums(last)));
-                sink(Batch::Sources(lines.take_sources(last)));
+            if let Some(KeptLines::Own(lines)) = &mut self.lines {
+                let (lines, sources) = lines.news(last);
+                sink(Batch::Lines(lines));
+                sink(Batch::Sources(sources));
             }
             return Ok(());
         }
@@ -597,8 +638,11 @@ impl Drain {
 
     /// Drains all that is left, when the hooks are off.
     pub fn rest(&mut self, sink: &mut impl FnMut(Batch)) -> Result<(), KernelError> {
-        self.rest_of_counters(sink)?;
+        // Names, and stacks that are counted, come first.
+        let mut counted = Vec::new();
+        self.rest_of_counters(&mut |batch| counted.push(batch))?;
         self.events(sink);
+        counted.into_iter().for_each(&mut *sink);
         if let Some(watch) = &mut self.watch {
             tell_look(watch.rest(), self.resolves_waits(), sink);
         }
@@ -659,9 +703,13 @@ impl Drain {
         entries += self
             .library
             .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
-        if let Some(lines) = &mut self.lines {
-            entries += lines.sweep(last)?;
-        }
+        entries += match &mut self.lines {
+            Some(KeptLines::Own(lines)) => lines.sweep(last)?,
+            Some(KeptLines::Handed(counts)) => {
+                counts.sweep_if_used(last, |entries| sink(Batch::LineCounts(entries)))?
+            }
+            None => 0,
+        };
         if let Some(block) = &mut self.block {
             entries += block.sweep(last, sink)?;
         }

@@ -1,12 +1,13 @@
 //! The part of a batch that is of some processes, for those who asked for these alone.
 
 use iotrace_common::{
-    key::{FailureKey, FileId, IoKey, LookKey},
+    key::{FailureKey, FileId, IoKey, LookKey, start_key},
+    lines::LineKey,
     value::Io,
 };
 use iotrace_model::input::{Event, ProcessId};
 
-use super::{Batch, batch::Entries};
+use super::{Batch, batch::Entries, events::header};
 use crate::kernel::recordings::Kept;
 
 /// A key that says whose counters these are.
@@ -48,6 +49,28 @@ impl Key for LookKey {
     }
 }
 
+impl Key for LineKey {
+    fn process(&self) -> ProcessId {
+        ProcessId {
+            pid: self.tgid,
+            start: self.start,
+        }
+    }
+
+    fn file(&self) -> FileId {
+        FileId::NONE
+    }
+}
+
+/// Whose record of lines this is.
+pub(super) fn process_of(record: &[u8]) -> Option<ProcessId> {
+    let header = header(record)?;
+    Some(ProcessId {
+        pid: header.tgid,
+        start: start_key(header.start),
+    })
+}
+
 impl Batch {
     /// The counters of processes and files that `is_wanted` accepts; `None` if there are none. Counters of the whole machine
     /// are no process's, and events are divided by who knows what each means.
@@ -68,6 +91,14 @@ impl Batch {
                 let part = traced.part(wanted);
                 Self::Operations((!part.is_empty()).then_some(part)?)
             }
+            Self::LineRecords(records) => {
+                let is_wanted = |record: &&Vec<u8>| {
+                    process_of(record).is_some_and(|process| wanted(process, FileId::NONE))
+                };
+                let part: Vec<_> = records.iter().filter(is_wanted).cloned().collect();
+                Self::LineRecords((!part.is_empty()).then_some(part)?)
+            }
+            Self::LineCounts(entries) => Self::LineCounts(part(entries, wanted)?),
             _ => return None,
         })
     }
@@ -93,6 +124,7 @@ impl Batch {
             Self::Latencies(_) => kept.latencies,
             Self::WaitRecords(_) => kept.waits,
             Self::Operations(_) => kept.trace,
+            Self::LineRecords(_) | Self::LineCounts(_) => kept.lines,
             _ => true,
         }
     }
@@ -113,6 +145,8 @@ impl Batch {
             Self::Operations(traced) => {
                 size_of_val(&traced.operations[..]) + size_of_val(&traced.missing[..])
             }
+            Self::LineRecords(records) => records.iter().map(Vec::len).sum(),
+            Self::LineCounts(entries) => bytes(entries),
             _ => 0,
         }
     }

@@ -6,6 +6,7 @@
 use aya::Pod;
 use iotrace_common::{
     key::{FailureKey, IoKey, LookKey},
+    lines::LineKey,
     trace::Owner,
 };
 use iotrace_model::input::Event;
@@ -31,6 +32,8 @@ pub enum Kind {
     Threads,
     Waits,
     Operations,
+    LineRecords,
+    LineCounts,
 }
 
 /// What was drained as bytes, without what is of process `own`; `None` for what no recording through the service has.
@@ -50,6 +53,8 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
         }
         Batch::WaitRecords(records) => (Kind::Waits, pack_waits(records, own)),
         Batch::Operations(traced) => (Kind::Operations, pack_operations(traced, own)),
+        Batch::LineRecords(records) => (Kind::LineRecords, postcard::to_stdvec(records).ok()?),
+        Batch::LineCounts(entries) => (Kind::LineCounts, pack_entries(entries, own)),
         // The service has no uprobes, and keeps no merged time over processes. What devices do is for its own metrics: it is
         // of all users.
         Batch::Library(_)
@@ -83,6 +88,12 @@ impl Key for FailureKey {
 }
 
 impl Key for LookKey {
+    fn pid(&self) -> u32 {
+        self.tgid
+    }
+}
+
+impl Key for LineKey {
     fn pid(&self) -> u32 {
         self.tgid
     }
@@ -208,6 +219,8 @@ pub fn unpack(kind: Kind, bytes: &[u8]) -> Option<Batch> {
         Kind::Threads => Batch::Threads(postcard::from_bytes(bytes).ok()?),
         Kind::Waits => Batch::WaitRecords(unpack_waits(bytes)?),
         Kind::Operations => Batch::Operations(unpack_operations(bytes)?),
+        Kind::LineRecords => Batch::LineRecords(postcard::from_bytes(bytes).ok()?),
+        Kind::LineCounts => Batch::LineCounts(entries(bytes)?),
     })
 }
 

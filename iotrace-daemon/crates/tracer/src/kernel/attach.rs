@@ -154,6 +154,10 @@ impl Kernel {
                 self.load_waits(btf);
                 continue;
             }
+            // A part of other programs, for recordings.
+            if hook.id == Id::Lines && self.recordings.is_some() {
+                continue;
+            }
             let reason = match self.hooks.of(hook.id).clone() {
                 Availability::Off => match hook.when {
                     When::Unless(_) if !is_record => Some("it is turned off".into()),

@@ -428,6 +428,10 @@ impl Hooks {
             hooks.0[Id::Block as usize] = hooks.of(Id::BlockFiles).clone();
         }
         for hook in &HOOKS {
+            // A service does without, and refuses recordings that want lines.
+            if hook.id == Id::Lines && options.recordings.is_some() {
+                continue;
+            }
             if let (Some(what), Availability::Missing(reason)) =
                 (hook.option(options.waits), hooks.of(hook.id))
             {

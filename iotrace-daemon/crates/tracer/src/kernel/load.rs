@@ -36,7 +36,7 @@ use super::{
     fdinfo,
     histograms::Counted,
     hooks::{self, Hooks},
-    lines::WantedLines,
+    lines::{Pythons, WantedLines},
     maps as loaded, nobtf, offsets,
     preemption::Preemption,
     probe,
@@ -123,10 +123,10 @@ pub struct Options {
     /// Of which threads waits are kept.
     pub waits: KeepWaits,
     /// Entries of a generation of what detail full adds, where more may be kept of the processes of some recordings:
-    /// detail full, look-ups that found nothing, CPU time, latencies, waits, each operation. Of the others only what `detail`,
+    /// detail full, look-ups that found nothing, CPU time, latencies, waits, each operation, lines. Of the others only what `detail`,
     /// `negative_lookups` and `latencies` say.
     pub recordings: Option<u32>,
-    /// Whether the lines of Python programs are found.
+    /// What the lines of Python programs or functions are found of: all in scope, or the processes of `recordings` that want it.
     pub lines: WantedLines,
 }
 
@@ -204,6 +204,7 @@ impl Options {
                 KeepWaits::Always | KeepWaits::IfPossible
             )),
             trace: all(self.trace.is_some() && self.recordings.is_none()),
+            lines: all(self.lines.are_some() && self.recordings.is_none()),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
         }
@@ -247,9 +248,10 @@ pub(crate) fn load(
     let no_btf = variant == Variant::NoBtf;
     if no_btf {
         options.detail = Detail::Basic;
-        options.recordings = None;
+        if options.recordings.take().is_some() {
+            options.lines = WantedLines::default();
+        }
     }
-    let options = &options;
     let object = variant.object(programs);
     let object = &object[..];
     check_abi(object)?;
@@ -277,7 +279,11 @@ pub(crate) fn load(
             reason: NO_WALKS.into(),
         });
     }
-    let hooks = Hooks::find(options, types, variant)?;
+    let hooks = Hooks::find(&options, types, variant)?;
+    if !hooks.of(hooks::Id::Lines).is_ready() {
+        options.lines = WantedLines::default();
+    }
+    let options = &options;
     let waits = waits::State::new(options, hooks.of(hooks::Id::Waits));
     let preemptible = Preemption::of(types).is_possible;
     let layout = options
@@ -302,6 +308,7 @@ pub(crate) fn load(
     let traced = trace.and_then(|trace| trace.filter.table());
     let rules = rules::put(&mut ebpf, rules, traced)?;
     let targets = loaded::take(&mut ebpf, maps::TARGETS)?;
+    let pythons = Pythons::take(&mut ebpf, options)?;
     let named = loaded::take(&mut ebpf, maps::NAMED)?;
     let scope_map = loaded::take(&mut ebpf, maps::SCOPE)?;
     let diagnostics = Diagnostics::take(&mut ebpf)?;
@@ -314,6 +321,7 @@ pub(crate) fn load(
         variant,
         _rules: rules,
         targets,
+        pythons,
         named,
         scope_map,
         scope: options.scope(),

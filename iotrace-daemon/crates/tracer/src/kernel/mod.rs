@@ -79,6 +79,7 @@ pub use error::KernelError;
 pub use histograms::ByPhase;
 use histograms::Counted;
 use hooks::Hooks;
+use lines::Pythons;
 pub use lines::WantedLines;
 pub use load::{Detail, KeepWaits, Options};
 use recordings::Slots;
@@ -97,6 +98,8 @@ pub struct Kernel {
     /// Held: the programs find it by its descriptor when they are loaded.
     _rules: Rules,
     targets: HashMap<MapData, u32, Recordings>,
+    /// The interpreters of processes, where recordings may have their lines.
+    pythons: Option<Pythons>,
     named: HashMap<MapData, FileId, Named>,
     scope_map: Array<MapData, CurrentScope>,
     scope: CurrentScope,
@@ -149,6 +152,11 @@ impl Kernel {
     /// Whose opens are counted by what made them.
     pub fn lines(&self) -> WantedLines {
         self.lines
+    }
+
+    /// Whether lines are kept of the processes of recordings alone.
+    pub fn hands_on_lines(&self) -> bool {
+        self.pythons.is_some()
     }
 
     /// Whether the programs keep merged time over all processes.

@@ -24,11 +24,13 @@ pub struct Kept {
     pub waits: bool,
     /// Each operation by itself.
     pub trace: bool,
+    /// What opened each file.
+    pub lines: bool,
 }
 
 impl Kept {
     /// All that proves itself in the self-test: waits need hooks of their own, which are on only as long as they are kept, and
-    /// operations go to rings that nobody reads yet.
+    /// operations go to rings that nobody reads yet. It runs no Python.
     pub const TESTED: Self = Self {
         full: true,
         negative_lookups: true,
@@ -36,6 +38,7 @@ impl Kept {
         latencies: true,
         waits: false,
         trace: false,
+        lines: false,
     };
 
     /// Whether that is more than of all.
@@ -58,7 +61,7 @@ pub struct Slots {
 }
 
 /// The sets of a scope, each with whether a recording that keeps this, and perhaps follows children, is in it.
-fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 7] {
+fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 8] {
     [
         (&mut scope.full, kept.full),
         (&mut scope.negative_lookups, kept.negative_lookups),
@@ -66,6 +69,7 @@ fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool)
         (&mut scope.latencies, kept.latencies),
         (&mut scope.waits, kept.waits),
         (&mut scope.trace, kept.trace),
+        (&mut scope.lines, kept.lines),
         (&mut scope.follow, follow),
     ]
 }
@@ -104,6 +108,7 @@ impl Kernel {
             latencies: is_of_all(scope.latencies),
             waits: is_of_all(scope.waits),
             trace: is_of_all(scope.trace),
+            lines: is_of_all(scope.lines),
         }
     }
 
@@ -193,7 +198,7 @@ impl Kernel {
                 _ => {}
             }
         }
-        Ok(())
+        self.sweep_pythons()
     }
 
     /// A process that has ended meanwhile stays gone.

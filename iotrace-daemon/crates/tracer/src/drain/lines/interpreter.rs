@@ -88,7 +88,7 @@ pub struct Interpreters(BTreeMap<(u64, u64), Option<Result<Interpreter, String>>
 
 impl Interpreters {
     /// The interpreter that a process has mapped; why it is not understood.
-    pub fn of(&mut self, pid: u32, number: u64) -> Option<Result<Found, String>> {
+    pub fn of(&mut self, pid: u32) -> Option<Result<Found, String>> {
         let mapped = mapped_by(pid)?;
         let is_code = |path: &str| {
             let mut code = mapped.iter().filter(|part| part.is_code);
@@ -103,7 +103,7 @@ impl Interpreters {
                 None => {}
                 Some(Err(reason)) => return Some(Err(format!("{}: {reason}", part.path))),
                 Some(Ok(interpreter)) => {
-                    return Some(Ok(interpreter.at(part.addresses.start, number)));
+                    return Some(Ok(interpreter.at(part.addresses.start)));
                 }
             }
         }
@@ -136,7 +136,7 @@ fn may_be_python(path: &str) -> bool {
 
 impl Interpreter {
     /// In a process that has mapped the file's begin at `start`.
-    fn at(&self, start: u64, number: u64) -> Found {
+    fn at(&self, start: u64) -> Found {
         let moved = if self.is_fixed {
             0
         } else {
@@ -146,7 +146,7 @@ impl Interpreter {
             python: Python {
                 interpreter: self.main.wrapping_add(moved),
                 code_type: self.code_type.wrapping_add(moved),
-                number,
+                number: 0,
                 layout: self.layout,
             },
             string_type: self.string_type.wrapping_add(moved),

@@ -1,5 +1,8 @@
-//! What opened files. Lines of Python programs: tells the kernel programs which interpreter each process runs, and finds out which
-//! line a stack of frames is at. Functions of native programs ([`native`]).
+//! What opened files. Lines of Python programs: finds the interpreter that a process runs, and the line that a stack of frames is
+//! at. Functions of native programs ([`native`]).
+//!
+//! [`Lines`] interprets what the kernel programs tell, wherever they were loaded: by this process ([`OwnLines`]) or by a service,
+//! which hands it on.
 //!
 //! Nothing is taken for a name or a table of lines that is not an object of the interpreter's own types, and no line that is
 //! behind the end of its table: where an interpreter is not built as its version says, its lines are refused.
@@ -7,6 +10,7 @@
 mod interpreter;
 mod mapped;
 mod native;
+mod own;
 mod reader;
 mod sources;
 mod table;
@@ -17,9 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use aya::maps::{self, MapData};
 use iotrace_common::{
-    abi::maps::{LINE_COUNTS, PYTHONS},
     event::{self, Header},
     lines::{Code, Frame, LineCounts, LineKey, NativeStack, Piece, Python, STRING_BYTES, Stack},
 };
@@ -31,12 +33,13 @@ use iotrace_model::{
 };
 
 use super::{
-    events::{Fixed, payload, read},
-    generations::Generations,
+    batch::Entries,
+    events::{Fixed, header, payload, read},
 };
-use crate::kernel::{Kernel, KernelError};
+use crate::kernel::WantedLines;
 use interpreter::{Found, Interpreters};
 use native::{Natives, NewStack};
+pub use own::OwnLines;
 use sources::{Running, Sources};
 
 // SAFETY: `repr(C)`, integers and arrays of them only; so for the following.
@@ -62,7 +65,11 @@ const UNIT: u64 = 2;
 pub enum Told {
     /// A process has mapped code.
     Mapped(u32),
-    Code(Box<NewCode>),
+    Code {
+        /// The process that ran it first.
+        pid: u32,
+        code: Box<NewCode>,
+    },
     Piece {
         code: u64,
         offset: u64,
@@ -94,14 +101,17 @@ pub fn decode(header: &Header, record: &[u8]) -> Option<Told> {
         event::CODE_MAPPED => Told::Mapped(header.tgid),
         event::CODE => {
             let code: Code = read(record)?;
-            Told::Code(Box::new(NewCode {
-                number: code.number,
-                python: code.python,
-                table_type: code.table_type,
-                first_line: code.first_line,
-                filename: code.filename,
-                qualname: code.qualname,
-            }))
+            Told::Code {
+                pid: header.tgid,
+                code: Box::new(NewCode {
+                    number: code.number,
+                    python: code.python,
+                    table_type: code.table_type,
+                    first_line: code.first_line,
+                    filename: code.filename,
+                    qualname: code.qualname,
+                }),
+            }
         }
         event::LINE_TABLE => {
             let piece: Piece = read(record)?;
@@ -176,13 +186,30 @@ struct At {
     via: Option<Arc<Place>>,
 }
 
+/// A Python program that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    found: Found,
+    by: Running,
+}
+
+impl Program {
+    /// The process, and its start as /proc has it.
+    pub fn process(&self) -> (u32, u64) {
+        (self.by.pid, self.by.start)
+    }
+
+    /// What the kernel programs are told of it, without a number.
+    pub fn python(&self) -> Python {
+        self.found.python
+    }
+}
+
 /// The lines of a run.
 pub struct Lines {
-    pythons: maps::HashMap<MapData, u32, Python>,
-    counts: Generations<LineKey, LineCounts>,
     interpreters: Interpreters,
-    /// What the programs were told, by [`Python::number`], and of which process.
-    told: BTreeMap<u64, (Found, Running)>,
+    /// What the programs were told, by [`Python::number`].
+    told: BTreeMap<u64, Program>,
     codes: HashMap<u64, Known>,
     places: BTreeSet<Arc<Place>>,
     stacks: HashMap<u64, At>,
@@ -199,15 +226,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes the maps out of the loaded programs, where lines are wanted.
-    pub fn take(kernel: &mut Kernel) -> Result<Option<Self>, KernelError> {
-        let wanted = kernel.lines();
-        if !wanted.are_some() {
-            return Ok(None);
-        }
-        Ok(Some(Self {
-            pythons: kernel.take(PYTHONS)?,
-            counts: Generations::take(kernel, LINE_COUNTS)?,
+    /// Of a run that has not begun.
+    pub fn new(wanted: WantedLines) -> Self {
+        Self {
             interpreters: Interpreters::default(),
             told: BTreeMap::new(),
             codes: HashMap::new(),
@@ -226,41 +247,58 @@ impl Lines {
             },
             pending: Vec::new(),
             said: BTreeSet::new(),
-        }))
+        }
     }
 
-    /// Looks for the interpreter of a process, and tells the programs of it.
-    pub fn look(&mut self, pid: u32) {
+    /// Looks for the interpreter of a process.
+    pub fn find(&mut self, pid: u32) -> Option<Program> {
         if !self.wants_python {
-            return;
+            return None;
         }
-        let number = self.told.len() as u64 + 1;
-        match self.interpreters.of(pid, number) {
-            None => {}
-            Some(Err(reason)) => self.say(format!(
+        let found = self.interpreters.of(pid)?;
+        let found = found.map_err(|reason| {
+            self.say(format!(
                 "lines of {reason}: its I/O is counted, without lines"
-            )),
-            Some(Ok(found)) => match self.pythons.insert(pid, found.python, 0) {
-                Ok(()) => {
-                    let start = targets::identify(pid).map_or(0, |about| about.start_boottime);
-                    self.told.insert(number, (found, Running { pid, start }));
-                }
-                Err(error) => self.say(format!("lines of a process are not found: {error}")),
-            },
-        }
+            ));
+        });
+        let (found, about) = (found.ok()?, targets::identify(pid)?);
+        let start = about.start_boottime;
+        Some(Program {
+            found,
+            by: Running { pid, start },
+        })
     }
 
-    fn say(&mut self, what: String) {
+    /// The kernel programs were told of this program, by this number.
+    pub fn know(&mut self, number: u64, program: Program) {
+        self.told.insert(number, program);
+    }
+
+    /// The program of this number.
+    pub fn known(&self, number: u64) -> Option<Program> {
+        self.told.get(&number).copied()
+    }
+
+    /// Says what lines are missing, once.
+    pub fn say(&mut self, what: String) {
         if self.said.insert(what.clone()) {
             log::warn!("{what}");
         }
     }
 
-    /// Takes what the programs tell.
-    pub fn tell(&mut self, told: Told) {
+    /// Takes a record of the kernel programs. The process whose interpreter is to be looked for, if it tells of one.
+    pub fn record(&mut self, record: &[u8]) -> Option<u32> {
+        let header = header(record)?;
+        self.tell(decode(&header, record)?)
+    }
+
+    /// As [`Self::record`].
+    pub fn tell(&mut self, told: Told) -> Option<u32> {
         match told {
-            Told::Mapped(pid) => self.look(pid),
-            Told::Code(code) => self.meet(&code),
+            Told::Mapped(pid) => return Some(pid),
+            // Of a program that somebody else found.
+            Told::Code { pid, code } if !self.told.contains_key(&code.python) => return Some(pid),
+            Told::Code { code, .. } => self.meet(&code),
             Told::Piece {
                 code,
                 offset,
@@ -285,6 +323,7 @@ impl Lines {
                 }
             }
         }
+        None
     }
 
     /// Takes what was found of native stacks; `last`: waits for what is missing.
@@ -304,7 +343,7 @@ impl Lines {
         if self.codes.contains_key(&code.number) {
             return;
         }
-        let Some((found, _)) = self.told.get(&code.python) else {
+        let Some(Program { found, .. }) = self.told.get(&code.python) else {
             return;
         };
         let name = |object| text(object, found.string_type, found.string_head);
@@ -350,10 +389,8 @@ impl Lines {
     fn want_source(&mut self, at: &At, frames: &[Frame], by: Running) {
         let code = frames.first().and_then(|frame| self.codes.get(&frame.code));
         let program = code.and_then(|code| self.told.get(&code.python));
-        if let (Some(sources), Some(own), Some((_, program))) =
-            (&mut self.sources, &at.own, program)
-        {
-            sources.want(own, by, *program);
+        if let (Some(sources), Some(own), Some(program)) = (&mut self.sources, &at.own, program) {
+            sources.want(own, by, program.by);
         }
     }
 
@@ -383,12 +420,9 @@ impl Lines {
         })
     }
 
-    /// Takes the counters; `last`: of both generations, in place. How many there were.
-    pub fn sweep(&mut self, last: bool) -> Result<usize, KernelError> {
-        let pending = &mut self.pending;
-        self.counts.sweep_if_used(last, |(keys, counts)| {
-            pending.extend(keys.into_iter().zip(counts));
-        })
+    /// Takes counters.
+    pub fn count(&mut self, (keys, counts): Entries<LineKey, LineCounts>) {
+        self.pending.extend(keys.into_iter().zip(counts));
     }
 
     /// What was taken, when all has been told that the programs told before. What is of a stack whose function is being looked for
