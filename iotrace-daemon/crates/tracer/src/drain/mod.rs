@@ -34,6 +34,7 @@ use iotrace_common::{
     key::{FailureKey, FileId, IoKey, LookKey},
     latency::{self, Latencies},
     library::{CallKey, Calls},
+    limits::EVENT_RING_BYTES,
     lines::{LineCounts, LineKey},
     value::{Failures, Io, IoFull, kind},
 };
@@ -536,7 +537,8 @@ impl Drain {
         })
     }
 
-    /// Takes all events off the ring buffer; true: a generation is half full, drain it now.
+    /// Takes the events off the ring buffer that are there, and of those that come meanwhile no more than it holds: a program may
+    /// make them as fast as they are taken. True: a generation is half full, drain it now.
     pub fn events(&mut self, sink: &mut impl FnMut(Batch)) -> bool {
         // Of a process it is first told what it runs, and with what rights.
         let mut flush = |events: &mut Vec<Event>, records: &mut Vec<Vec<u8>>| {
@@ -548,8 +550,11 @@ impl Drain {
             }
         };
         let (mut events, mut records) = (Vec::new(), Vec::new());
-        let mut fill = false;
-        while let Some(record) = self.ring.next() {
+        let (mut fill, mut taken) = (false, 0);
+        while taken < EVENT_RING_BYTES as usize
+            && let Some(record) = self.ring.next()
+        {
+            taken += record.len();
             let decoded = match &mut self.resolver {
                 Some(resolver) => match resolver.decode(&record, &mut events) {
                     Some(decoded) => decoded,
