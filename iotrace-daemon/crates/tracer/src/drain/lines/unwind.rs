@@ -8,28 +8,29 @@ use iotrace_common::lines::REGISTERS;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, read::ReadCache};
 use std::fs::File;
 
-/// Tables of a file that are read, bytes.
-const MAX_TABLES: u64 = 64 << 20;
-/// Calls that are followed.
+/// Largest table of a file that is read, bytes.
+const MAX_TABLE_BYTES: u64 = 64 << 20;
+/// Most calls of a stack that are followed.
 const MAX_CALLS: usize = 128;
-/// Numbers that DWARF gives registers here are smaller.
-const NUMBERS: usize = 32;
+/// The DWARF numbers of registers on these machines are smaller.
+const DWARF_NUMBERS: usize = 32;
 
-/// Where `struct pt_regs` has what: words of the next instruction and of the stack's top, and for each register that a
-/// function keeps its word and its number in DWARF.
+/// Places in `struct pt_regs`, by word: the next instruction, the top of the stack, and each register that a function saves for
+/// its caller, with its DWARF number.
 #[cfg(target_arch = "x86_64")]
 mod machine {
     pub const INSTRUCTION: usize = 16;
-    pub const TOP: usize = 19;
-    pub const KEPT: [(usize, u16); 6] = [(5, 3), (4, 6), (3, 12), (2, 13), (1, 14), (0, 15)];
+    pub const STACK_TOP: usize = 19;
+    pub const SAVED_REGISTERS: [(usize, u16); 6] =
+        [(5, 3), (4, 6), (3, 12), (2, 13), (1, 14), (0, 15)];
     pub const DWARF_TOP: u16 = 7;
     pub const DWARF_RETURN: u16 = 16;
 }
 #[cfg(target_arch = "aarch64")]
 mod machine {
     pub const INSTRUCTION: usize = 32;
-    pub const TOP: usize = 31;
-    pub const KEPT: [(usize, u16); 12] = [
+    pub const STACK_TOP: usize = 31;
+    pub const SAVED_REGISTERS: [(usize, u16); 12] = [
         (19, 19),
         (20, 20),
         (21, 21),
@@ -67,7 +68,7 @@ struct Section {
 }
 
 impl Tables {
-    /// Reads an ELF file. Without tables of its own nothing is unwound in it.
+    /// Reads an ELF file. The stack of a function in a file without these tables is not followed.
     pub fn read(file: &File) -> Option<Self> {
         let cache = ReadCache::new(file);
         let elf = object::File::parse(&cache).ok()?;
@@ -77,7 +78,7 @@ impl Tables {
         });
         let section = |name| {
             let section = elf.section_by_name(name)?;
-            if section.size() > MAX_TABLES {
+            if section.size() > MAX_TABLE_BYTES {
                 return None;
             }
             Some(Section {
@@ -97,7 +98,7 @@ impl Tables {
         self.has_lines
     }
 
-    /// The address, in the file's own terms, of what stands at an offset in the file.
+    /// The virtual address at which the file itself places this offset.
     fn address(&self, at: u64) -> Option<u64> {
         let mut loaded = self.loaded.iter();
         let found = loaded.find(|[offset, bytes, _]| (*offset..offset + bytes).contains(&at));
@@ -141,7 +142,7 @@ impl Tables {
         }
         let mut caller = *registers;
         caller.set(Register(machine::DWARF_TOP), Some(frame));
-        for number in 0..NUMBERS as u16 {
+        for number in 0..DWARF_NUMBERS as u16 {
             let register = Register(number);
             let value = match row.register(register) {
                 None | Some(RegisterRule::SameValue) => continue,
@@ -161,7 +162,7 @@ impl Tables {
 #[derive(Clone, Copy, Debug)]
 struct Registers {
     instruction: u64,
-    values: [Option<u64>; NUMBERS],
+    values: [Option<u64>; DWARF_NUMBERS],
 }
 
 impl Registers {
@@ -169,12 +170,15 @@ impl Registers {
     fn new(words: &[u64; REGISTERS]) -> Self {
         let mut registers = Self {
             instruction: words[machine::INSTRUCTION],
-            values: [None; NUMBERS],
+            values: [None; DWARF_NUMBERS],
         };
-        for (word, number) in machine::KEPT {
+        for (word, number) in machine::SAVED_REGISTERS {
             registers.set(Register(number), Some(words[word]));
         }
-        registers.set(Register(machine::DWARF_TOP), Some(words[machine::TOP]));
+        registers.set(
+            Register(machine::DWARF_TOP),
+            Some(words[machine::STACK_TOP]),
+        );
         registers
     }
 
@@ -212,7 +216,7 @@ pub fn follow<'a>(
     mut each: impl FnMut(u64) -> Option<(&'a Tables, u64)>,
 ) -> bool {
     let stack = Stack {
-        from: words[machine::TOP],
+        from: words[machine::STACK_TOP],
         bytes,
     };
     let mut registers = Registers::new(words);
