@@ -40,11 +40,11 @@ fn compare(iotrace: Iotrace) {
         "{sum} of {waiting}: {found}"
     );
     let leaf = |name: &str| ns(&leaves[name]);
-    // What the child did is what it waited for, but for the time that it ran itself, or was ready to.
+    // What the child did is what it waited for, but for the time that it ran itself, or was ready to. It loads no data.
     let own = told("cpu_ns") + leaf("run_queue");
     for (least, most, leaf) in [
         ("slept_ns", "slept_ns", leaf("sleep")),
-        ("computed_ns", "child_ran_ns", leaf("loader_cpu")),
+        ("computed_ns", "child_ran_ns", leaf("other")),
     ] {
         let near = |told: f64| NEAR_NS.max(told * NEAR_SHARE);
         let (least, most) = (told(least), told(most));

@@ -298,6 +298,8 @@ pub struct Drain {
     lines: Option<KeptLines>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
+    /// Whether the current generation is half full. The programs say so once.
+    is_half_full: bool,
     ring: RingBuf<MapData>,
     decoder: Decoder,
     /// Where the programs know no files.
@@ -410,6 +412,7 @@ impl Drain {
             operations,
             lines,
             flipped: 0,
+            is_half_full: false,
             ring,
             decoder,
             resolver,
@@ -538,7 +541,7 @@ impl Drain {
     }
 
     /// Takes the events off the ring buffer that are there, and of those that come meanwhile no more than it holds: a program may
-    /// make them as fast as they are taken. True: a generation is half full, drain it now.
+    /// make them as fast as they are taken. True: the current generation is half full, drain it now.
     pub fn events(&mut self, sink: &mut impl FnMut(Batch)) -> bool {
         // Of a process it is first told what it runs, and with what rights.
         let mut flush = |events: &mut Vec<Event>, records: &mut Vec<Vec<u8>>| {
@@ -550,7 +553,7 @@ impl Drain {
             }
         };
         let (mut events, mut records) = (Vec::new(), Vec::new());
-        let (mut fill, mut taken) = (false, 0);
+        let mut taken = 0;
         while taken < EVENT_RING_BYTES as usize
             && let Some(record) = self.ring.next()
         {
@@ -576,7 +579,7 @@ impl Drain {
                     Some(KeptLines::Handed(_)) => records.push(record.to_vec()),
                     None => {}
                 },
-                Decoded::Fill => fill = true,
+                Decoded::Fill => self.is_half_full = true,
                 Decoded::ThreadEnd(end) => {
                     if let Some(waits) = &mut self.waits {
                         waits.ended(&end);
@@ -593,7 +596,7 @@ impl Drain {
             }
         }
         flush(&mut events, &mut records);
-        fill
+        self.is_half_full
     }
 
     /// Drains the counters of the current generation.
@@ -680,6 +683,7 @@ impl Drain {
         self.flipped = host::monotonic();
         let halves = &mut self.halves;
         halves.flip()?;
+        self.is_half_full = false;
         self.overflow.wait_for_programs()?;
         merged(&mut self.global_merged, sink)?;
         let mut entries = self
