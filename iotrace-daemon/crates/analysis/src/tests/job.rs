@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotrace_common::{key::FileId, phases::code};
+use iotrace_common::key::FileId;
 
 use crate::{
     Analysis,
@@ -16,7 +16,7 @@ use iotrace_model::{
     input::{Event, FileName, Place, ProcessId},
     run::{Clock, Run, Target},
 };
-use iotrace_phases::{Classifier, context::sort, copies::Copies};
+use iotrace_phases::{Classifier, context::sort, copies::Copies, phase::Phase};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -284,13 +284,14 @@ impl Job {
             .find(|finding| finding.code == code)
     }
 
-    /// Lets a process read training data, as the kernel side sorts them.
-    pub fn reads_data(&mut self, pid: u32) {
+    /// Lets a process read bytes of files that the kernel side sorts into a phase.
+    pub fn reads(&mut self, pid: u32, phase: Phase, bytes_read: u64) {
         let done = IoTotals {
             operations: 1,
+            bytes_read,
             ..IoTotals::default()
         };
-        self.model.add_done(id(pid), code::TRAINING, &done);
+        self.model.add_done(id(pid), phase.code().into(), &done);
     }
 
     /// Fails unless this code is found, with a subject where there are any to name, and advice.

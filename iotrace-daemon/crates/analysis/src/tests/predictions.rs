@@ -10,6 +10,7 @@ use iotrace_model::{
     timeline::{Cause, Segment},
     waits::{Leaf, Waited},
 };
+use iotrace_phases::phase::Phase;
 
 use super::{
     job::{Job, id},
@@ -43,7 +44,7 @@ fn waiting_for(leaf: Leaf) -> Job {
 }
 
 fn waited(job: &mut Job, pid: u32, leaf: Leaf) {
-    job.reads_data(WORKER);
+    job.reads(WORKER, Phase::Training, 1);
     let ran = 10 * SAMPLES * MS;
     for (leaf, by, ns) in [
         (Leaf::Running, None, ran),
