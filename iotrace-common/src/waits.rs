@@ -24,6 +24,9 @@ pub mod flag {
     pub const WAKER_READS_DATA: u32 = 64;
 }
 
+/// So many bytes of files that may be anything are data, bytes: compilers read what they wrote for the GPU.
+pub const DATA_BYTES: u32 = 16 << 20;
+
 /// In place of a system call's number: none. The thread was in a page fault, or it was interrupted.
 pub const NO_CALL: i32 = -1;
 

@@ -106,7 +106,6 @@ enum Over {
 
 enum Heard {
     Batch(Batch),
-    Python(Numbered),
     /// With the moment at which it was heard.
     All(Sums, u64),
     Over(Sums, Over),
@@ -218,7 +217,6 @@ impl Remote {
     fn take(&mut self, heard: Heard) -> Option<Taken> {
         match heard {
             Heard::Batch(batch) => Some(Taken::Batch(batch)),
-            Heard::Python(_) => None,
             Heard::All(sums, until) => {
                 let stats = sums.drains;
                 self.sums = sums;
@@ -240,6 +238,13 @@ impl Remote {
     }
 }
 
+/// What the service says.
+enum Said {
+    Heard(Heard),
+    /// To who finds lines.
+    Python(Numbered),
+}
+
 /// Takes in what the service says.
 struct Ear {
     reader: BufReader<UnixStream>,
@@ -258,8 +263,8 @@ impl Ear {
         let found = targets::descendants(running);
         found.into_iter().for_each(|pid| lines.look(pid));
         while self.lines.as_ref().is_some_and(RemoteLines::are_asked) {
-            let heard = hear_one(&mut self.reader)?;
-            self.take(heard);
+            let said = hear_one(&mut self.reader)?;
+            self.take(said);
         }
         Ok(())
     }
@@ -268,15 +273,21 @@ impl Ear {
     fn hear(mut self) {
         let mut is_over = false;
         while !is_over {
-            let heard = hear_one(&mut self.reader).unwrap_or_else(|error| {
-                Heard::Over(Sums::default(), Over::Lost(format!("{error:#}")))
+            let said = hear_one(&mut self.reader).unwrap_or_else(|error| {
+                let over = Over::Lost(format!("{error:#}"));
+                Said::Heard(Heard::Over(Sums::default(), over))
             });
-            is_over = matches!(heard, Heard::Over(..));
-            self.take(heard);
+            is_over = matches!(said, Said::Heard(Heard::Over(..)));
+            self.take(said);
         }
     }
 
-    fn take(&mut self, heard: Heard) {
+    fn take(&mut self, said: Said) {
+        let heard = match (said, &mut self.lines) {
+            (Said::Heard(heard), _) => heard,
+            (Said::Python(numbered), Some(lines)) => return lines.number(numbered),
+            (Said::Python(_), None) => return,
+        };
         // The other end is there until the recording is over.
         let send = |what| drop(self.heard.send(what));
         match (heard, &mut self.lines) {
@@ -284,8 +295,6 @@ impl Ear {
                 let traced = bounded(traced, &self.waiting);
                 send(Heard::Batch(Batch::Operations(traced)));
             }
-            (Heard::Python(numbered), Some(lines)) => lines.number(numbered),
-            (Heard::Python(_), None) => {}
             (Heard::Batch(batch), Some(lines)) => {
                 lines.take(batch).map(Heard::Batch).for_each(send);
             }
@@ -308,8 +317,8 @@ fn bounded(traced: Traced, waiting: &AtomicUsize) -> Traced {
     traced
 }
 
-fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
-    Ok(match answer(reader)? {
+fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Said> {
+    Ok(Said::Heard(match answer(reader)? {
         Answer::Batch { kind, bytes } => {
             anyhow::ensure!(bytes <= BYTES, "the service sends more than can be");
             let mut body = vec![0; bytes as usize];
@@ -319,7 +328,7 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
             let batch = unpack(kind, &body);
             Heard::Batch(batch.context("what the service sends breaks off")?)
         }
-        Answer::Python(numbered) => Heard::Python(numbered),
+        Answer::Python(numbered) => return Ok(Said::Python(numbered)),
         Answer::All(sums) => Heard::All(sums, host::monotonic()),
         Answer::End { sums, reason } => Heard::Over(sums, Over::Ended(reason)),
         Answer::Error { .. }
@@ -328,5 +337,5 @@ fn hear_one(reader: &mut BufReader<UnixStream>) -> anyhow::Result<Heard> {
         | Answer::LogsEnded { .. } => {
             anyhow::bail!("the service says what does not belong here")
         }
-    })
+    }))
 }

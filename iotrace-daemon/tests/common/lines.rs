@@ -11,28 +11,30 @@ use serde_json::Value;
 
 use super::export::python_directory;
 
-pub const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
+pub const PROGRAM_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/lines.py");
 /// A call that takes longer counts as slow (docs/guide/lines.md), nanoseconds.
 const SLOW_NS: u64 = 100_000;
 /// By what the program's clock may see a call longer than the kernel does.
 const SLACK_NS: u64 = 200_000;
 /// Where interpreters lie that are not on the path.
-const INSTALLED: &str = ".pyenv/versions";
+const PYENV_DIRECTORY: &str = ".pyenv/versions";
 
 /// Versions of Python whose lines are known.
-pub const KNOWN: std::ops::RangeInclusive<u32> = 11..=15;
+pub const KNOWN_MINOR_VERSIONS: std::ops::RangeInclusive<u32> = 11..=15;
 
 /// The interpreters of a version whose lines are known, by their files.
 pub fn interpreters() -> Vec<PathBuf> {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let own = fs::read_dir(home.join(INSTALLED)).into_iter().flatten();
+    let own = fs::read_dir(home.join(PYENV_DIRECTORY))
+        .into_iter()
+        .flatten();
     let own = own.flatten().map(|entry| entry.path().join("bin/python3"));
     let directories = ["/usr/bin", "/usr/local/bin"]
         .map(PathBuf::from)
         .into_iter();
     let directories = directories.chain([python_directory().join("debian/usr/bin")]);
     let others = directories.flat_map(|directory| {
-        let versions = KNOWN.map(|minor| format!("python3.{minor}"));
+        let versions = KNOWN_MINOR_VERSIONS.map(|minor| format!("python3.{minor}"));
         let names = versions.chain(["python3".into()]);
         names
             .map(move |name| directory.join(name))
@@ -47,7 +49,9 @@ pub fn interpreters() -> Vec<PathBuf> {
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         let words: Vec<&str> = told.split_whitespace().collect();
         if let ["cpython", "3", minor, file] = words[..]
-            && minor.parse().is_ok_and(|minor| KNOWN.contains(&minor))
+            && minor
+                .parse()
+                .is_ok_and(|minor| KNOWN_MINOR_VERSIONS.contains(&minor))
         {
             found.insert(file.to_owned(), path);
         }
@@ -112,7 +116,7 @@ pub fn agree(python: &Path, truth: &Path, report: &Value) {
         let text = place.split_once(':').map(|(file, _)| match file {
             "lines.py" => {
                 let number = line["line"].as_u64().unwrap() as usize;
-                let program = fs::read_to_string(PROGRAM).unwrap();
+                let program = fs::read_to_string(PROGRAM_PATH).unwrap();
                 Value::from(program.lines().nth(number - 1).unwrap().trim())
             }
             // Made by the program from a text.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::common::{
     Iotrace, directory,
     export::report_of,
-    lines::{KNOWN, PROGRAM, agree, found, interpreters},
+    lines::{KNOWN_MINOR_VERSIONS, PROGRAM_PATH, agree, found, interpreters},
     run::Finished,
     turn,
 };
@@ -24,7 +24,7 @@ use crate::common::{
 fn lines_are_those_of_the_audit_hook() {
     turn::alone();
     let interpreters = interpreters();
-    let newest = format!("python3.{}", KNOWN.end());
+    let newest = format!("python3.{}", KNOWN_MINOR_VERSIONS.end());
     assert!(
         interpreters.iter().any(|python| python.ends_with(&newest)),
         "no {newest}: `cargo xtask setup` installs it"
@@ -36,7 +36,7 @@ fn lines_are_those_of_the_audit_hook() {
         let truth = dir.join("truth.json");
         // A native program beside it.
         let script = format!(
-            "cat /etc/hostname > /dev/null; '{}' {PROGRAM} {} {}",
+            "cat /etc/hostname > /dev/null; '{}' {PROGRAM_PATH} {} {}",
             python.display(),
             truth.display(),
             data.display()
@@ -173,7 +173,7 @@ fn lines_of_a_running_process_are_found() {
     let interpreters = interpreters();
     let python = interpreters.first().expect("a CPython 3.11 or newer");
     let mut program = Command::new(python)
-        .arg(PROGRAM)
+        .arg(PROGRAM_PATH)
         .args([&truth, &data, &go])
         .spawn()
         .unwrap();

@@ -338,7 +338,7 @@ fn lines_are_kept_of_the_processes_of_recordings_alone() {
     }
     assert!(during.lines[0] > 0, "{during:?}");
     assert_eq!((during.lines[1], during.others), (0, 0), "{during:?}");
-    // Each is told apart from the one before, and of the same process.
+    // Each interpreter of a process has a number of its own, and the answer names the one that it replaces.
     let (number, replaced) = put(&mut kernel, || true).expect("a number");
     assert_eq!(replaced, None);
     assert_eq!(put(&mut kernel, || true), Some((number + 1, Some(number))));

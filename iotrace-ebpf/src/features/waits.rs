@@ -18,7 +18,7 @@ use iotrace_common::{
     op,
     phases::code,
     scope::kept,
-    waits::{NO_CALL, Wait, flag},
+    waits::{DATA_BYTES, NO_CALL, Wait, flag},
 };
 
 use crate::{
@@ -38,8 +38,6 @@ use crate::{
 
 /// `PF_KTHREAD`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
-/// So many bytes of files that no rule matches are data, bytes: compilers read what they wrote for the GPU.
-const DATA_BYTES: u32 = 16 << 20;
 /// A waker that comes so shortly before the switch, nanoseconds, woke the thread while it was on its way off the CPU.
 const JUST_BEFORE_NS: u64 = 50_000;
 

@@ -77,6 +77,10 @@ impl Event {
         u64::try_from(self.end - self.start).unwrap_or(0)
     }
 
+    fn span(&self) -> (i64, i64) {
+        (self.start, self.end)
+    }
+
     /// Longest pause within the event, nanoseconds: after so long nothing comes to it.
     pub fn longest_pause(&self) -> i64 {
         if self.is_step {
@@ -323,7 +327,7 @@ fn group(
         let mut rounds = rounds(model, uses, &key, &main, training, save_ends);
         // A manifest is written more than once in a save, before or after the data.
         for part in small {
-            let distance = |event: &Event| distance(&part.touch, event.start, event.end);
+            let distance = |event: &Event| distance(part.touch.span(), event.span());
             // A pointer belongs to the nearest save: of a step, or without a number.
             let near_steps = steps.get(&key.directory).filter(|_| !key.is_step);
             let to_step = near_steps.and_then(|steps| nearest(steps, &part.touch));
@@ -351,9 +355,9 @@ fn group(
     events
 }
 
-/// The time between a touch and what lasted from `start` to `end`, nanoseconds; 0 if they overlap.
-fn distance(touch: &Touch, start: i64, end: i64) -> i64 {
-    (touch.start - end).max(start - touch.end).max(0)
+/// The time between what lasted from a start to an end each, nanoseconds; 0 if they overlap.
+fn distance(one: (i64, i64), other: (i64, i64)) -> i64 {
+    (one.0 - other.1).max(other.0 - one.1).max(0)
 }
 
 /// The time between a touch and the nearest of the steps, by their starts and ends, nanoseconds.
@@ -361,7 +365,7 @@ fn nearest(steps: &BTreeSet<(i64, i64)>, touch: &Touch) -> Option<i64> {
     let before = steps.range(..=(touch.end, i64::MAX)).next_back();
     let behind = steps.range((touch.end, i64::MAX)..).next();
     let near = before.into_iter().chain(behind);
-    near.map(|(start, end)| distance(touch, *start, *end)).min()
+    near.map(|step| distance(touch.span(), *step)).min()
 }
 
 /// Longest pause within an event.
@@ -493,7 +497,17 @@ fn are_whole_states(uses: &Uses, written: [(u32, u64); 2]) -> bool {
     let [one, other] = written.map(|(file, _)| uses.sizes[file as usize]);
     let is_whole =
         |(file, bytes): &(u32, u64)| *bytes >= uses.sizes[*file as usize] / MAX_STATE_RATIO;
-    one.max(other) / MAX_STATE_RATIO <= one.min(other) && written.iter().all(is_whole)
+    are_alike(one, other) && written.iter().all(is_whole)
+}
+
+/// Whether two states of one training may have these sizes.
+fn are_alike(one: u64, other: u64) -> bool {
+    one.max(other) / MAX_STATE_RATIO <= one.min(other)
+}
+
+/// Whether a pause is longer than preparing the next file of a save takes, which took so long itself; nanoseconds.
+fn is_long(pause: i64, length: i64) -> bool {
+    pause > MAX_PREPARATION_NS.max(length)
 }
 
 /// Whether a whole state, which a process wrote after a save of another one, is the next save: training data were read between
@@ -504,7 +518,7 @@ fn is_next_state(save: &Event, next: &Touch, training: &Training<'_>) -> Option<
     if pause <= AT_ONCE_NS.max(length / 4) {
         return Some(false);
     }
-    let is_next = pause > MAX_PREPARATION_NS.max(length) || training.has_reads_between(save, next);
+    let is_next = is_long(pause, length) || training.has_reads_between(save, next);
     is_next.then_some(true)
 }
 
@@ -550,7 +564,7 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
             continue;
         }
         let is_beside = |step: &&mut Event| {
-            let near = pause(&event, step) <= MAX_DISTANCE_NS;
+            let near = distance(event.span(), step.span()) <= MAX_DISTANCE_NS;
             near && step.directory.starts_with(&event.directory)
                 && !is_state_of_its_own(model, uses, &event, step)
         };
@@ -571,22 +585,14 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
     events.sort_by_key(|event| (event.start, event.end));
 }
 
-/// Between two events, nanoseconds; negative where they overlap.
-fn pause(a: &Event, b: &Event) -> i64 {
-    (a.start - b.end).max(b.start - a.end)
-}
-
-/// Whether an event without a step is a save of its own some time before or after that of a step: of a state as large, under
-/// a name by which a training chose it.
+/// Whether an event without a step is a save of its own, apart from that of a step: of a state as large, under a name by which a
+/// training chose it, and after or before a long pause.
 fn is_state_of_its_own(model: &Model, uses: &Uses, event: &Event, step: &Event) -> bool {
     let is_chosen = |file: &u32| Choice::new(uses.path(model, *file)).is_some();
-    let are_alike = event.bytes.max(step.bytes) / MAX_STATE_RATIO <= event.bytes.min(step.bytes);
-    let longest = [event, step]
-        .map(|event| event.end - event.start)
-        .into_iter()
-        .max();
-    let is_later = pause(event, step) > longest.unwrap_or(0).max(MAX_PREPARATION_NS);
-    are_alike && is_later && event.files.iter().any(is_chosen)
+    let longest = (event.end - event.start).max(step.end - step.start);
+    are_alike(event.bytes, step.bytes)
+        && is_long(distance(event.span(), step.span()), longest)
+        && event.files.iter().any(is_chosen)
 }
 
 /// Puts saves that `may_be_one` into one, which a process wrote one at once behind the other, into different directories, while

@@ -78,6 +78,11 @@ pub struct Touch {
 }
 
 impl Touch {
+    /// Start and end.
+    pub fn span(&self) -> (i64, i64) {
+        (self.start, self.end)
+    }
+
     /// A use that nothing goes on with.
     fn alone(self) -> Self {
         Self {

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
 };
 
-use iotrace_common::{diag, phases::COUNT};
+use iotrace_common::{diag, phases::COUNT, waits::DATA_BYTES};
 
 use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
 use iotrace_model::{
@@ -29,8 +29,6 @@ const LAUNCHER_SHARE: f64 = 0.9;
 /// Share of the run that a thread must be known for to judge the run by it, and of its time that may be unresolved.
 const MIN_SEEN_SHARE: f64 = 0.5;
 const MAX_UNRESOLVED_SHARE: f64 = 0.1;
-/// Bytes of files from which on a process reads data, programs and libraries left out.
-const DATA_BYTES: u64 = 16 << 20;
 const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
 /// What a thread can wait for.
@@ -131,12 +129,12 @@ impl<'a> Workers<'a> {
     pub fn new(model: &Model, groups: &'a Groups) -> Self {
         let processes = (0..).zip(model.processes());
         let readers = processes.filter(|(_, process)| {
-            // What a file is by its name alone may not be what the run shows it to be.
+            // By its name alone, a file of data may be of any phase but that of programs and libraries.
             let read = (0..COUNT as u16)
                 .filter(|code| *code != Phase::Startup.code())
                 .map(|code| process.phases.total(code).bytes_read);
             let training = process.phases.total(Phase::Training.code());
-            training.operations > 0 || saturating_sum(read) >= DATA_BYTES
+            training.operations > 0 || saturating_sum(read) >= DATA_BYTES.into()
         });
         Self {
             groups,

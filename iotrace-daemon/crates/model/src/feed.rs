@@ -130,10 +130,7 @@ impl Model {
 
     /// Adds calls of a library, by a thread.
     pub fn add_library_calls(&mut self, key: &CallKey, calls: &Calls) {
-        let process = self.processes.intern(ProcessId {
-            pid: key.tgid,
-            start: key.start,
-        });
+        let process = self.processes.intern(key.into());
         let file = (!key.file.is_none()).then(|| self.files.intern(key.file));
         self.libraries
             .add(process, key.function as u16, file, key.object, calls);

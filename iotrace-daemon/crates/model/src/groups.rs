@@ -149,8 +149,8 @@ mod tests {
 
     use super::*;
 
-    /// Groups of processes of these ids, each with its parent's and whether multiprocessing started it; else it was forked.
-    fn groups(processes: &[(u32, u32, bool)]) -> Groups {
+    /// Processes of these ids, each with its parent's and whether multiprocessing started it; else it was forked.
+    fn model(processes: &[(u32, u32, bool)]) -> Model {
         let mut model = Model::default();
         for (pid, parent, is_spawned) in processes {
             let arg: &[u8] = b"from multiprocessing.spawn import spawn_main; spawn_main()";
@@ -167,7 +167,12 @@ mod tests {
             };
             model.restore_process(id, about);
         }
-        Groups::new(&model)
+        model
+    }
+
+    /// Their groups.
+    fn groups(processes: &[(u32, u32, bool)]) -> Groups {
+        Groups::new(&model(processes))
     }
 
     #[test]
@@ -192,23 +197,12 @@ mod tests {
     /// Groups of a program, 10, that starts 20 and 30 by multiprocessing and forks 40. Bytes that each of them saved and read of
     /// training data, in this order.
     fn groups_of_savers(moved: [(u64, u64); 4]) -> Groups {
-        let mut model = Model::default();
-        let spawned: &[u8] = b"from multiprocessing.spawn import spawn_main; spawn_main()";
-        for (pid, parent, args) in [
-            (10, 0, None),
-            (20, 10, Some(spawned)),
-            (30, 10, Some(spawned)),
-            (40, 10, None),
-        ] {
-            let about = About {
-                start_boottime: pid.into(),
-                parent,
-                execs: args.is_some().into(),
-                args: args.map(<[u8]>::to_vec).into_iter().collect(),
-                ..About::default()
-            };
-            model.restore_process(ProcessId { pid, start: pid }, about);
-        }
+        let mut model = model(&[
+            (10, 0, false),
+            (20, 10, true),
+            (30, 10, true),
+            (40, 10, false),
+        ]);
         for (process, (saved, read)) in model.processes.all_mut().iter_mut().zip(moved) {
             let bytes = |bytes_written, bytes_read| IoTotals {
                 bytes_written,
@@ -226,7 +220,8 @@ mod tests {
         let are_ranks = |moved| [1, 2].map(|index| groups_of_savers(moved).is_spawned_rank(index));
         assert_eq!(are_ranks([(0, 0), (0, 5), (9, 5), (0, 0)]), [true; 2]);
         assert!(groups_of_savers([(0, 0), (0, 5), (9, 5), (0, 0)]).is_launcher(0));
-        // Workers that load, and one that writes what the program trained by data of its own or of a worker that it forked.
+        // A program that saves itself, with workers that load. A worker that writes the saves of a program that reads data itself,
+        // or by another worker, which it forked.
         for moved in [
             [(9, 0), (0, 5), (0, 5), (0, 0)],
             [(0, 5), (0, 0), (9, 0), (0, 0)],

@@ -3,9 +3,14 @@
 //! Pure data; `drain` makes these from the maps and the ring buffer, the reader of recordings from its parts.
 
 use iotrace_common::{
-    key::{FileId, IoKey},
+    block::TransferKey,
+    event::Header,
+    key::{FileId, IoKey, LookKey, start_key},
+    library::CallKey,
+    lines::LineKey,
     rights::Rights,
     trace::Owner,
+    waits::Wait,
 };
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -21,20 +26,27 @@ pub struct ProcessId {
     pub start: u32,
 }
 
-impl From<&IoKey> for ProcessId {
-    fn from(key: &IoKey) -> Self {
-        Self {
-            pid: key.tgid,
-            start: key.start,
-        }
-    }
+/// The process of each kind of record or key that has its pid and start.
+macro_rules! process_of {
+    ($($of:ty),*) => {
+        $(impl From<&$of> for ProcessId {
+            fn from(of: &$of) -> Self {
+                Self {
+                    pid: of.tgid,
+                    start: of.start,
+                }
+            }
+        })*
+    };
 }
 
-impl From<Owner> for ProcessId {
-    fn from(owner: Owner) -> Self {
+process_of!(IoKey, LookKey, LineKey, CallKey, TransferKey, Owner, Wait);
+
+impl From<&Header> for ProcessId {
+    fn from(header: &Header) -> Self {
         Self {
-            pid: owner.tgid,
-            start: owner.start,
+            pid: header.tgid,
+            start: start_key(header.start),
         }
     }
 }

@@ -33,12 +33,12 @@ use super::{
 use crate::common::{
     self, Iotrace,
     compare::nothing_lost,
-    lines::{PROGRAM, agree, found, interpreters},
+    lines::{PROGRAM_PATH, agree, found, interpreters},
     turn,
 };
 
 /// A program whose only function opens a file, ten times a second, until it has done so as often as it is told.
-const OPENER: &str = r#"
+const OPENER_SOURCE: &str = r#"
 import os, sys, time
 
 def FUNCTION(name):
@@ -51,6 +51,9 @@ for _ in range(int(sys.argv[1])):
     time.sleep(0.1)
 "#;
 
+/// More than an opener makes while a test runs.
+const MANY_OPENS: u32 = 100_000;
+
 /// An interpreter that every user may run.
 fn python() -> PathBuf {
     let mut all = interpreters().into_iter();
@@ -61,9 +64,16 @@ fn python() -> PathBuf {
 /// The opener as a user's file, with a function of this name.
 fn opener(home: &Path, uid: u32, function: &str) -> PathBuf {
     let file = home.join(format!("{function}.py"));
-    fs::write(&file, OPENER.replace("FUNCTION", function)).unwrap();
+    fs::write(&file, OPENER_SOURCE.replace("FUNCTION", function)).unwrap();
     chown(&file, Some(uid), Some(uid)).unwrap();
     file
+}
+
+/// Runs the opener, as this user, for so many opens.
+fn open_as(python: &Path, program: &Path, uid: u32, opens: u32) -> Process {
+    let mut command = Command::new(python);
+    command.arg(program).arg(opens.to_string());
+    Process::new(command.uid(uid).gid(uid))
 }
 
 /// The functions of a report's lines, and the opens of each.
@@ -78,7 +88,7 @@ fn functions(report: &Value) -> BTreeMap<String, u64> {
 
 /// What was done by each line that the program says to have opened files.
 fn table(report: &Value, truth: &Path) -> BTreeMap<String, Vec<Value>> {
-    const COUNTERS: [&str; 6] = [
+    const COUNTER_KEYS: [&str; 6] = [
         "opens",
         "reads",
         "writes",
@@ -89,7 +99,7 @@ fn table(report: &Value, truth: &Path) -> BTreeMap<String, Vec<Value>> {
     let truth: Value = serde_json::from_slice(&fs::read(truth).unwrap()).unwrap();
     let found = found(report);
     let places = truth["opens"].as_object().unwrap().keys();
-    let counts = |place: &String| COUNTERS.map(|key| found[place][key].clone()).to_vec();
+    let counts = |place: &String| COUNTER_KEYS.map(|key| found[place][key].clone()).to_vec();
     places.map(|place| (place.clone(), counts(place))).collect()
 }
 
@@ -109,7 +119,7 @@ fn lines_through_the_service_are_those_without_it() {
                 .env("IOTRACE_SOCKET", service.socket.to_str().unwrap())
                 .args(["--lines"])
                 .args(way)
-                .command([&python, Path::new(PROGRAM), &truth, &data]);
+                .command([&python, Path::new(PROGRAM_PATH), &truth, &data]);
             assert_eq!(finished.code(), 0, "{}", finished.stderr);
             assert_eq!(begun(&service), before + recordings);
             let report = finished.report();
@@ -127,7 +137,7 @@ fn a_user_has_lines_with_their_text() {
     let service = Service::start(&[]);
     let (python, home) = (python(), service.home(USER));
     let program = home.path().join("lines.py");
-    fs::copy(PROGRAM, &program).unwrap();
+    fs::copy(PROGRAM_PATH, &program).unwrap();
     let data = home.path().join("data");
     fs::create_dir(&data).unwrap();
     chown(&data, Some(USER), Some(USER)).unwrap();
@@ -159,9 +169,7 @@ fn each_recording_has_the_lines_of_its_own_processes() {
     ];
     // Nobody records it.
     let program = opener(homes[0].path(), USER, "alone");
-    let mut command = Command::new(&python);
-    command.args([&program, Path::new("30")]);
-    let _alone = Process::new(command.uid(USER).gid(USER));
+    let _alone = open_as(&python, &program, USER, 30);
     let [user, other, without] = running.map(|one| one.wait().report());
     for (report, own) in [(&user, "of_the_user"), (&other, "of_the_other")] {
         let functions = functions(report);
@@ -180,11 +188,9 @@ fn a_process_that_was_recorded_before_has_lines_again() {
     let service = Service::start(&[]);
     let (python, home) = (python(), service.home(USER));
     let program = opener(home.path(), USER, "again");
-    let mut command = Command::new(&python);
-    command.args([&program, Path::new("100000")]);
-    let process = Process::new(command.uid(USER).gid(USER));
+    let process = open_as(&python, &program, USER, MANY_OPENS);
     let pid = process.pid().to_string();
-    // While it starts it looks in vain for files, and a recording begins in the middle of that.
+    // A recording that began while the interpreter starts would count a part of its failed look-ups.
     thread::sleep(Duration::from_secs(1));
     let record = |uid: u32| {
         let iotrace = match uid {
@@ -294,9 +300,7 @@ fn stacks_of_other_processes_never_reach_a_client() {
     let homes = [USER, OTHER].map(|uid| service.home(uid));
     let start = |index: usize, uid: u32| {
         let program = opener(homes[index].path(), uid, "opens");
-        let mut command = Command::new(&python);
-        command.args([&program, Path::new("100000")]);
-        Process::new(command.uid(uid).gid(uid))
+        open_as(&python, &program, uid, MANY_OPENS)
     };
     let processes = [start(0, USER), start(1, OTHER), start(0, USER)];
     thread::sleep(Duration::from_secs(1));
@@ -366,14 +370,12 @@ fn absurd(pid: u32, word: u64) -> Interpreter {
 
 #[test]
 fn absurd_interpreters_harm_nobody() {
-    const TOLD: usize = 100_000;
+    const TOLD_INTERPRETERS: usize = 100_000;
     turn::alone();
     let service = Service::start(&[]);
     let (python, home) = (python(), service.home(USER));
     let program = opener(home.path(), USER, "own");
-    let mut command = Command::new(&python);
-    command.args([&program, Path::new("100000")]);
-    let own = Process::new(command.uid(USER).gid(USER));
+    let own = open_as(&python, &program, USER, MANY_OPENS);
     let (unrecorded, others) = (Process::of(USER), Process::of(OTHER));
     let mut client = Client::new(&service, USER, &[own.pid()]);
     for pid in [unrecorded.pid(), others.pid(), 1, 0, u32::MAX] {
@@ -396,10 +398,11 @@ fn absurd_interpreters_harm_nobody() {
         reader: BufReader::new(client.stream.try_clone().unwrap()),
     };
     let interpreter = absurd(own.pid(), 8);
-    let telling = thread::spawn(move || (0..TOLD).for_each(|_| teller.tell(interpreter)));
+    let telling =
+        thread::spawn(move || (0..TOLD_INTERPRETERS).for_each(|_| teller.tell(interpreter)));
     let started = Instant::now();
     let (mut answers, mut taken) = (0, 0);
-    while answers < TOLD {
+    while answers < TOLD_INTERPRETERS {
         if let (Answer::Python(numbered), _) = client.hear() {
             answers += 1;
             taken += u32::from(numbered.number.is_some());

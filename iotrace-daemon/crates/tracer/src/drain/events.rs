@@ -49,10 +49,7 @@ impl Decoder {
 
     fn try_decode(&mut self, record: &[u8]) -> Option<Decoded> {
         let header: Header = read(record)?;
-        let process = ProcessId {
-            pid: header.tgid,
-            start: start_key(header.start),
-        };
+        let process = ProcessId::from(&header);
         Some(match header.kind {
             event::FILE => Decoded::Event(Event::File(file_name(record)?)),
             event::EXE => Decoded::Event(Event::Exe {

@@ -170,10 +170,7 @@ impl Batch {
             }
             Self::NegativeLookups((keys, values)) => {
                 for (key, looks) in keys.iter().zip(&values) {
-                    let process = ProcessId {
-                        pid: key.tgid,
-                        start: key.start,
-                    };
+                    let process = key.into();
                     let searched = Searched {
                         base: key.base,
                         hash: key.directory,
@@ -215,11 +212,7 @@ impl Batch {
             }
             Self::Transfers((keys, values)) => {
                 for (key, transfers) in keys.iter().zip(&values) {
-                    let process = ProcessId {
-                        pid: key.tgid,
-                        start: key.start,
-                    };
-                    let process = (key.tgid != 0).then_some(process);
+                    let process = (key.tgid != 0).then(|| key.into());
                     let file = (!key.file.is_none()).then_some(key.file);
                     model.add_transfers(process, file, transfers);
                 }

@@ -1,7 +1,7 @@
 //! The part of a batch that is of some processes, for those who asked for these alone.
 
 use iotrace_common::{
-    key::{FailureKey, FileId, IoKey, LookKey, start_key},
+    key::{FailureKey, FileId, IoKey, LookKey},
     lines::LineKey,
     value::Io,
 };
@@ -11,9 +11,12 @@ use super::{Batch, batch::Entries, events::header};
 use crate::kernel::recordings::Kept;
 
 /// A key that says whose counters these are.
-trait Key: Copy {
+pub(super) trait Key: Copy {
     fn process(&self) -> ProcessId;
-    fn file(&self) -> FileId;
+
+    fn file(&self) -> FileId {
+        FileId::NONE
+    }
 }
 
 impl Key for IoKey {
@@ -38,37 +41,14 @@ impl Key for FailureKey {
 
 impl Key for LookKey {
     fn process(&self) -> ProcessId {
-        ProcessId {
-            pid: self.tgid,
-            start: self.start,
-        }
-    }
-
-    fn file(&self) -> FileId {
-        FileId::NONE
+        self.into()
     }
 }
 
 impl Key for LineKey {
     fn process(&self) -> ProcessId {
-        ProcessId {
-            pid: self.tgid,
-            start: self.start,
-        }
+        self.into()
     }
-
-    fn file(&self) -> FileId {
-        FileId::NONE
-    }
-}
-
-/// Whose record of lines this is.
-pub(super) fn process_of(record: &[u8]) -> Option<ProcessId> {
-    let header = header(record)?;
-    Some(ProcessId {
-        pid: header.tgid,
-        start: start_key(header.start),
-    })
 }
 
 impl Batch {
@@ -93,7 +73,7 @@ impl Batch {
             }
             Self::LineRecords(records) => {
                 let is_wanted = |record: &&Vec<u8>| {
-                    process_of(record).is_some_and(|process| wanted(process, FileId::NONE))
+                    header(record).is_some_and(|header| wanted((&header).into(), FileId::NONE))
                 };
                 let part: Vec<_> = records.iter().filter(is_wanted).cloned().collect();
                 Self::LineRecords((!part.is_empty()).then_some(part)?)

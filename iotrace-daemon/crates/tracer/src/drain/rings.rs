@@ -177,7 +177,7 @@ impl Operations {
         for entry in self.missing.iter() {
             let (owner, missing) =
                 entry.map_err(|error| map_error(TRACE_MISSING.name, "lookup", &error))?;
-            all.push((ProcessId::from(owner), missing));
+            all.push((ProcessId::from(&owner), missing));
         }
         Ok(all)
     }

@@ -4,15 +4,11 @@
 //! one side, [`unpack`] on the other; both are of one version of the shared types.
 
 use aya::Pod;
-use iotrace_common::{
-    key::{FailureKey, IoKey, LookKey},
-    lines::LineKey,
-    trace::Owner,
-};
+use iotrace_common::trace::Owner;
 use iotrace_model::input::Event;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, Records, Traced, batch::Entries};
+use super::{Batch, Records, Traced, batch::Entries, part::Key};
 
 /// Bytes that are left out together where all are 0.
 const WORD: usize = 8;
@@ -70,38 +66,10 @@ pub fn pack(batch: &Batch, own: u32) -> Option<(Kind, Vec<u8>)> {
     })
 }
 
-/// A key that says whose counters these are.
-trait Key: Pod {
-    fn pid(&self) -> u32;
-}
-
-impl Key for IoKey {
-    fn pid(&self) -> u32 {
-        self.tgid
-    }
-}
-
-impl Key for FailureKey {
-    fn pid(&self) -> u32 {
-        self.io.tgid
-    }
-}
-
-impl Key for LookKey {
-    fn pid(&self) -> u32 {
-        self.tgid
-    }
-}
-
-impl Key for LineKey {
-    fn pid(&self) -> u32 {
-        self.tgid
-    }
-}
-
-fn pack_entries<K: Key, V: Pod>((keys, values): &Entries<K, V>, own: u32) -> Vec<u8> {
+fn pack_entries<K: Key + Pod, V: Pod>((keys, values): &Entries<K, V>, own: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    for (key, value) in keys.iter().zip(values).filter(|(key, _)| key.pid() != own) {
+    let both = keys.iter().zip(values);
+    for (key, value) in both.filter(|(key, _)| key.process().pid != own) {
         put(key, &mut out);
         put(value, &mut out);
     }
@@ -188,7 +156,7 @@ fn unpack_operations(bytes: &[u8]) -> Option<Traced> {
     let mut traced = Traced::default();
     for _ in 0..u64::from_ne_bytes(*count) {
         let owner: Owner = take(&mut rest)?;
-        traced.missing.push((owner.into(), take(&mut rest)?));
+        traced.missing.push(((&owner).into(), take(&mut rest)?));
     }
     while !rest.is_empty() {
         traced.operations.push(take(&mut rest)?);
@@ -236,6 +204,7 @@ fn entries<K: Pod, V: Pod>(mut bytes: &[u8]) -> Option<Entries<K, V>> {
 #[cfg(test)]
 mod tests {
     use iotrace_common::{
+        key::IoKey,
         trace::{Missing, Operation},
         value::Io,
         waits::Wait,

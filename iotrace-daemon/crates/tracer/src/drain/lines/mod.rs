@@ -440,10 +440,7 @@ impl Lines {
         let known = pending.map(|(key, counts)| {
             let At { own, via } = self.stacks.get(&key.stack).cloned().unwrap_or_default();
             Lined {
-                process: ProcessId {
-                    pid: key.tgid,
-                    start: key.start,
-                },
+                process: ProcessId::from(&key),
                 own,
                 via,
                 phase: key.phase as u16,

@@ -27,7 +27,7 @@ use aya::maps::{HashMap as Map, MapData};
 use iotrace_common::{
     abi::maps,
     event::{self, Name, name_flags},
-    key::{FileId, start_key},
+    key::FileId,
     nobtf::{Descriptor, HANDLE, Key, Opened, Process, origin},
 };
 use zeroize::Zeroizing;
@@ -314,10 +314,7 @@ impl Resolver {
         let header = name.header;
         let given = payload::<Name>(record, &header)?;
         let given = given.strip_suffix(b"\0").unwrap_or(given);
-        let process = ProcessId {
-            pid: header.tgid,
-            start: start_key(header.start),
-        };
+        let process = ProcessId::from(&header);
         // Where the directory is not known, neither is the name.
         let path = self.absolute(header.tgid, name.file.inode, given);
         let path = path.unwrap_or_else(|| given.to_vec());

@@ -41,7 +41,7 @@ impl Records {
     ) -> Self {
         let mut waits = Vec::new();
         for wait in &self.waits {
-            if !is_wanted(process_of(wait)) {
+            if !is_wanted(wait.into()) {
                 continue;
             }
             let mut wait = *wait;
@@ -54,14 +54,6 @@ impl Records {
             until: self.until,
             waits,
         }
-    }
-}
-
-/// The process of the thread that waited.
-fn process_of(wait: &Wait) -> ProcessId {
-    ProcessId {
-        pid: wait.tgid,
-        start: wait.start,
     }
 }
 

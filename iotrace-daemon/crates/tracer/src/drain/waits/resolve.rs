@@ -14,7 +14,7 @@ use iotrace_common::{
 };
 
 use super::{
-    calls, process_of,
+    calls,
     retries::{Held, Meaning},
 };
 use iotrace_model::{
@@ -122,7 +122,7 @@ impl Resolver {
 
     /// Takes the next wait. They come by [`Wait::on`].
     pub fn add(&mut self, wait: &Wait) {
-        let process = process_of(wait);
+        let process = ProcessId::from(wait);
         let ran_from = self.meet(wait, process);
         let Some(ran_from) = ran_from else { return };
         // A record that comes too late has its time taken from it by those before.
@@ -444,7 +444,7 @@ impl Resolver {
         let source = match leaf {
             Leaf::Storage => Source {
                 leaf,
-                by: Some(process_of(wait)),
+                by: Some(ProcessId::from(wait)),
                 file: (!wait.file.is_none()).then_some(wait.file),
                 phase: wait.phase,
             },
@@ -540,7 +540,7 @@ fn segment(wait: &Wait, leaf: Option<Leaf>) -> Segment {
     };
     let file = (cause == Cause::Storage && !wait.file.is_none()).then_some(wait.file);
     Segment {
-        process: process_of(wait),
+        process: ProcessId::from(wait),
         tid: wait.tid,
         off: wait.off,
         woken: wait.woken,
