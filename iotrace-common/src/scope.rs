@@ -22,14 +22,16 @@ pub mod kept {
     pub const WAITS: u32 = 1 << 5;
     /// [`crate::trace::Operation`].
     pub const TRACE: u32 = 1 << 6;
-    /// [`crate::lines::LineCounts`].
+    /// [`crate::lines::LineCounts`] by the lines of Python programs.
     pub const LINES: u32 = 1 << 7;
+    /// The same by the stacks of native programs.
+    pub const STACKS: u32 = 1 << 8;
 }
 
 /// In a thread's verdict: it is in scope.
 pub const IN_SCOPE: u32 = 1;
 /// Bits of a verdict below the epoch that it was taken in.
-pub const VERDICT_BITS: u32 = 8;
+pub const VERDICT_BITS: u32 = 9;
 
 /// Value of the scope map.
 #[repr(C)]
@@ -43,9 +45,12 @@ pub struct Scope {
     pub owned: u32,
     /// Raised each time that the programs of waits are attached. What is known of a thread's wait is of one such time.
     pub waits_round: u32,
+    /// Raised each time that somebody else is to have the stacks. Each is sent once in such a round.
+    pub stacks_round: u64,
     pub client: Rights,
     /// Recordings whose processes are kept at detail full, with look-ups that found nothing, with CPU time, with latencies,
-    /// with waits, with each operation by itself, with what opened each file.
+    /// with waits, with each operation by itself, with the line of a Python program or the stack of a native one that opened each
+    /// file.
     pub full: Recordings,
     pub negative_lookups: Recordings,
     pub cpu: Recordings,
@@ -53,6 +58,7 @@ pub struct Scope {
     pub waits: Recordings,
     pub trace: Recordings,
     pub lines: Recordings,
+    pub stacks: Recordings,
     /// Recordings that have the children of their processes, too.
     pub follow: Recordings,
 }
@@ -69,10 +75,11 @@ impl Scope {
             | bit(self.waits, kept::WAITS)
             | bit(self.trace, kept::TRACE)
             | bit(self.lines, kept::LINES)
+            | bit(self.stacks, kept::STACKS)
     }
 }
 
-const _: () = assert!(size_of::<Scope>() == 112);
+const _: () = assert!(size_of::<Scope>() == 128);
 
 #[cfg(feature = "user")]
 mod pod {

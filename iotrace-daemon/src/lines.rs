@@ -27,12 +27,9 @@ pub struct RemoteLines {
 
 impl RemoteLines {
     /// Of a recording that has begun; the service listens at `stream`.
-    pub fn new(stream: UnixStream) -> Self {
+    pub fn new(wanted: WantedLines, stream: UnixStream) -> Self {
         Self {
-            lines: Lines::new(WantedLines {
-                python: true,
-                native: false,
-            }),
+            lines: Lines::new(wanted),
             stream,
             found: HashMap::new(),
             asked: HashSet::new(),

@@ -387,6 +387,7 @@ impl Service {
                 waits,
                 trace: args.trace,
                 lines: args.lines,
+                stacks: args.stacks,
                 ..Record::new(args.detail, !args.no_follow, pids)
             };
             Remote::start(socket, record, &args.pid)
@@ -460,7 +461,6 @@ fn only_without_service(args: &Args) -> Option<&'static str> {
         ("--no-page-cache", args.no_page_cache),
         ("--block", args.block),
         ("--uprobe", !args.uprobe.is_empty()),
-        ("--stacks", args.stacks),
     ];
     let found = given.into_iter().find(|(_, is_given)| *is_given);
     found.map(|(flag, _)| flag)

@@ -114,7 +114,7 @@ enum Heard {
 impl Remote {
     /// Asks for a recording; returns when the processes are traced. `running`: those of them that run their programs already.
     pub fn start(path: &Path, record: Record, running: &[u32]) -> anyhow::Result<Self> {
-        let (keeps_waits, has_lines) = (record.waits, record.lines);
+        let (keeps_waits, lines) = (record.waits, record.kept().lines);
         let mut reader = ask(path, Ask::Record(record))?;
         let Answer::Begun(begun) = answer(&mut reader)? else {
             anyhow::bail!("the service does not begin with what it should");
@@ -123,8 +123,8 @@ impl Remote {
         let (sender, heard) = unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();
         let mut ear = Ear {
-            lines: match has_lines {
-                true => Some(RemoteLines::new(stream.try_clone()?)),
+            lines: match lines.are_some() {
+                true => Some(RemoteLines::new(lines, stream.try_clone()?)),
                 false => None,
             },
             reader,

@@ -101,6 +101,9 @@ impl Daemon {
         for slot in self.subscriptions.take_ended() {
             self.kernel.end_recording(slot)?;
         }
+        if self.subscriptions.take_new_stacks() {
+            self.kernel.send_stacks_again()?;
+        }
         self.want_records();
         let names = self.subscriptions.take_told_from_memory();
         self.kernel.forget_names_of(&names)

@@ -461,7 +461,7 @@ fn options(config: &Config, verbose: u8) -> Options {
         }),
         lines: WantedLines {
             python: has_socket,
-            native: false,
+            native: has_socket,
         },
         ..Options::least()
     }

@@ -18,6 +18,7 @@ pub mod lines;
 pub mod quiet;
 pub mod run;
 pub mod slow;
+pub mod stacks;
 pub mod trace;
 pub mod truth;
 pub mod turn;

@@ -3,11 +3,16 @@
 use std::{
     collections::BTreeSet,
     io::{BufRead as _, BufReader, Write as _},
+    mem::offset_of,
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use iotrace_common::{lines::Python, op};
+use iotrace_common::{
+    event::{self, Header},
+    lines::Python,
+    op,
+};
 use iotrace_model::input::Event;
 use iotrace_phases::Classifier;
 use iotrace_tracer::{
@@ -21,7 +26,7 @@ use iotrace_tracer::{
 
 use crate::common;
 
-/// A shell that writes a file and looks for one in vain, by children, whenever it is told to.
+/// A shell that opens a file, and writes one and looks for one in vain by children, whenever it is told to.
 struct Shell {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -31,7 +36,7 @@ impl Shell {
     fn new(dir: &Path) -> Self {
         let dir = dir.display();
         let script = format!(
-            "while read go; do head -c 5000 /dev/zero > {dir}/of-$$-$go; cat {dir}/none/$go 2>&-; echo done; done"
+            "while read go; do : < /dev/null; head -c 5000 /dev/zero > {dir}/of-$$-$go; cat {dir}/none/$go 2>&-; echo done; done"
         );
         let mut child = Command::new("sh")
             .args(["-c", &script])
@@ -67,6 +72,8 @@ struct Seen {
     sorted: [u64; 2],
     lookups: [u64; 2],
     lines: [u64; 2],
+    /// Stacks of the shells themselves that were sent.
+    stacks: [u64; 2],
     /// Of other processes.
     others: u64,
 }
@@ -80,19 +87,31 @@ fn round(drain: &mut Drain, shells: &mut [Shell; 2], word: &str) -> Seen {
     let mut of = shells
         .each_ref()
         .map(|shell| BTreeSet::from([shell.child.id()]));
-    drain.events(&mut |batch| {
-        let Batch::Events(events) = batch else { return };
-        for event in events {
-            if let Event::Fork { parent, child, .. } = event {
-                for pids in &mut of {
-                    if pids.contains(&parent.pid) {
-                        pids.insert(child.pid);
+    let mut seen = Seen::default();
+    drain.events(&mut |batch| match batch {
+        Batch::Events(events) => {
+            for event in events {
+                if let Event::Fork { parent, child, .. } = event {
+                    for pids in &mut of {
+                        if pids.contains(&parent.pid) {
+                            pids.insert(child.pid);
+                        }
                     }
                 }
             }
         }
+        Batch::LineRecords(records) => {
+            for record in records {
+                let [kind, tgid] = [offset_of!(Header, kind), offset_of!(Header, tgid)]
+                    .map(|at| u32::from_ne_bytes(record[at..at + 4].try_into().unwrap()));
+                let shell = shells.iter().position(|shell| shell.child.id() == tgid);
+                if let (event::NATIVE_STACK, Some(shell)) = (kind, shell) {
+                    seen.stacks[shell] += 1;
+                }
+            }
+        }
+        _ => {}
     });
-    let mut seen = Seen::default();
     let whose = |pid: u32| of.iter().position(|pids| pids.contains(&pid));
     for batch in batches {
         match batch {
@@ -142,7 +161,7 @@ fn load_programs() -> (Kernel, Drain) {
         cpu: true,
         lines: WantedLines {
             python: true,
-            native: false,
+            native: true,
         },
         map_entries: Some(8192),
         waits: KeepWaits::OnDemand,
@@ -318,7 +337,10 @@ fn lines_are_kept_of_the_processes_of_recordings_alone() {
     let before = round(&mut drain, &mut shells, "before");
     assert_eq!(before.lines, [0; 2], "{before:?}");
     let kept = Kept {
-        lines: true,
+        lines: WantedLines {
+            python: true,
+            native: false,
+        },
         ..Kept::default()
     };
     let begin = |kernel: &mut Kernel| {
@@ -353,5 +375,48 @@ fn lines_are_kept_of_the_processes_of_recordings_alone() {
     let second = begin(&mut kernel);
     assert_eq!(put(&mut kernel, || true), Some((number + 2, None)));
     kernel.end_recording(second).unwrap();
+    kernel.detach().unwrap();
+}
+
+#[test]
+fn stacks_are_sent_once_to_each_recording() {
+    const MANY_ROUNDS: usize = 20;
+    let (mut kernel, mut drain) = load_programs();
+    let dir = tempfile::tempdir().unwrap();
+    let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
+    let pids = shells.each_ref().map(|shell| shell.child.id());
+    let kept = |native: bool| Kept {
+        lines: WantedLines {
+            python: !native,
+            native,
+        },
+        ..Kept::default()
+    };
+    // Of this one the lines of Python alone are kept.
+    let other = kernel
+        .begin_recording(kept(false), &pids[1..], true)
+        .unwrap();
+    let mut next = |drain: &mut Drain| round(drain, &mut shells, "go");
+    let before = next(&mut drain);
+    assert_eq!(before.stacks, [0; 2], "{before:?}");
+    let mut recordings = Vec::new();
+    for _ in 0..2 {
+        let begun = kernel.begin_recording(kept(true), &pids[..1], true);
+        recordings.extend(begun.unwrap());
+        kernel.send_stacks_again().unwrap();
+        let first = next(&mut drain);
+        if kernel.lacks_lines().is_some() {
+            assert_eq!(first.stacks, [0; 2], "{first:?}");
+            return kernel.detach().map(drop).unwrap();
+        }
+        assert!(first.stacks[0] > 0, "{first:?}");
+        let mut further = (0..MANY_ROUNDS).map(|_| next(&mut drain));
+        assert!(further.any(|round| round.stacks == [0; 2] && round.lines[0] > 0));
+    }
+    for recording in recordings.into_iter().chain(other) {
+        kernel.end_recording(recording).unwrap();
+    }
+    let after = next(&mut drain);
+    assert_eq!((after.stacks, after.lines), ([0; 2], [0; 2]), "{after:?}");
     kernel.detach().unwrap();
 }

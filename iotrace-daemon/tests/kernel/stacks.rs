@@ -1,10 +1,16 @@
 //! Functions of native programs, and their lines, against what the programs say themselves.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::common::{Iotrace, compiled, directory, export::report_of, number, workload};
+use crate::common::{
+    Iotrace, compiled, directory,
+    export::report_of,
+    number,
+    stacks::{LIBRARIES, Opens, found, truth},
+    workload,
+};
 
 /// Ways to compile the program: what is known of its frames and of its lines differs.
 const WAYS: [&[&str]; 5] = [
@@ -14,42 +20,6 @@ const WAYS: [&[&str]; 5] = [
     &["-O3", "-g", "-no-pie"],
     &["-O2", "-g", "-fcf-protection=full", "-Wl,-z,now"],
 ];
-const LIBRARIES: [&str; 1] = ["-pthread"];
-
-/// Opens by function and line.
-type Opens = BTreeMap<(String, u64), u64>;
-
-/// What the program printed.
-fn truth(printed: &str) -> Opens {
-    let lines = printed
-        .lines()
-        .filter(|line| line.starts_with("{\"function\""));
-    let mut opens = Opens::new();
-    for line in lines {
-        let line: Value = serde_json::from_str(line).expect("JSON");
-        let number = |key: &str| line[key].as_u64().expect("a number");
-        let function = line["function"].as_str().expect("a name").to_owned();
-        *opens.entry((function, number("line"))).or_default() += number("opens");
-    }
-    assert!(opens.len() > 6, "{printed}");
-    opens
-}
-
-/// What the report says of the program's source, or of its executable.
-fn found(report: &Value, file: &str) -> Opens {
-    let lines = report["lines"]["lines"].as_array().expect("lines").iter();
-    let of_file = lines.filter(|line| line["file"].as_str().expect("a file").ends_with(file));
-    let opens = of_file.map(|line| {
-        let function = line["function"].as_str().expect("a name").to_owned();
-        let number = line["line"].as_u64().unwrap_or(0);
-        (
-            (function, number),
-            line["opens"].as_u64().expect("a number"),
-        )
-    });
-    opens.collect()
-}
-
 /// Records the program with `options`; what it printed, and the report.
 fn record(program: &Path, dir: &Path, more: &[&str]) -> (Opens, Value) {
     let file = dir.join("data");

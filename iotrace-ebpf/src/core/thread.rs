@@ -13,7 +13,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        config::{FULL, LINES, REGS_ARG0, SELF_TGID, TRACE},
+        config::{FULL, LINES, REGS_ARG0, SELF_TGID, STACKS, TRACE},
         maps::{SCOPE, TARGETS},
         memory::{Address, load, pid_tgid},
     },
@@ -168,7 +168,19 @@ impl Thread {
     /// Whether it is kept what opened its files.
     #[inline(always)]
     pub fn keeps_lines(&self) -> bool {
+        LINES.is_set() && self.verdict & (kept::LINES | kept::STACKS) != 0
+    }
+
+    /// Whether that is kept by the lines of a Python program.
+    #[inline(always)]
+    pub fn keeps_python(&self) -> bool {
         LINES.is_set() && self.verdict & kept::LINES != 0
+    }
+
+    /// Whether it is kept by the stack of a native program, where no Python runs.
+    #[inline(always)]
+    pub fn keeps_stacks(&self) -> bool {
+        STACKS.is_set() && self.verdict & kept::STACKS != 0
     }
 
     /// Nanoseconds inside the call.

@@ -285,7 +285,7 @@ pub fn forget(process: u32) {
 /// Tells of the thread's call, if it has mapped a file as code and the process has no interpreter yet.
 #[inline(always)]
 pub fn mapped(thread: &Thread) {
-    if thread.keeps_lines() && thread.op() == op::MMAP && thread.args[2] & EXECUTABLE != 0 {
+    if thread.keeps_python() && thread.op() == op::MMAP && thread.args[2] & EXECUTABLE != 0 {
         code_mapped();
     }
 }
@@ -368,8 +368,12 @@ fn stack_of(thread: &mut Thread) -> u64 {
     let copy = thread.copy >> 1;
     let (tgid, _) = pid_tgid();
     // SAFETY: the value is not kept.
-    if unsafe { PYTHONS.get(tgid) }.is_none() {
-        return stacks::iotrace_native_stack(copy);
+    let runs_python = thread.keeps_python() && unsafe { PYTHONS.get(tgid) }.is_some();
+    if !runs_python {
+        return match thread.keeps_stacks() {
+            true => stacks::iotrace_native_stack(copy),
+            false => 0,
+        };
     }
     let stack = iotrace_stack(copy, thread.python_state);
     if let Some(walk) = walk(copy) {

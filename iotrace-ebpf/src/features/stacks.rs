@@ -21,6 +21,7 @@ use crate::{
             TASK_EXECS, TASK_MM,
         },
         diagnose,
+        maps::SCOPE,
         memory::{load, pid_tgid},
     },
     platform::{current, load_of, registers_of, repeat, running::start_of},
@@ -81,7 +82,8 @@ pub extern "C" fn iotrace_native_stack(copy: u32) -> u64 {
     };
     let (tgid, _) = pid_tgid();
     let process = mixed(HASH_START ^ u64::from(tgid), start_of(current()));
-    top.hash = mixed(mixed(process, top.stack.execs), instruction);
+    let round = SCOPE.get(0).map_or(0, |scope| scope.stacks_round);
+    top.hash = mixed(mixed(mixed(process, round), top.stack.execs), instruction);
     let mut context = copy;
     // SAFETY: the callback has the signature that the helper calls, and its context lives on this stack.
     unsafe { repeat(WORDS as u32, hash_callback, (&raw mut context).cast()) };

@@ -9,6 +9,7 @@ mod rights;
 mod service;
 mod share;
 mod snapshot;
+mod stacks;
 mod top;
 
 use std::{

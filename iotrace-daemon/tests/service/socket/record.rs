@@ -352,9 +352,9 @@ fn what_the_service_does_not_give_is_recorded_without_it() {
         String::from_utf8_lossy(&out.stderr).into_owned()
     };
     const WITHOUT: &str = "recording without the service at";
-    let said = run("stacks", &["--stacks"]);
+    let said = run("trace-buffer", &["--trace", "--trace-buffer", "1MiB"]);
     assert!(
-        said.contains(WITHOUT) && said.contains("it does not give --stacks"),
+        said.contains(WITHOUT) && said.contains("it does not give --trace-buffer"),
         "{said}"
     );
     let rules = dir.path().join("rules.toml");

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot as Done;
 use iotrace_tracer::drain::{Stats, wire::Kind};
-use iotrace_tracer::kernel::{Detail, recordings::Kept};
+use iotrace_tracer::kernel::{Detail, WantedLines, recordings::Kept};
 
 /// Version of what is said. It rises when an older side would misunderstand.
 pub const VERSION: u32 = 1;
@@ -70,6 +70,9 @@ pub struct Record {
     /// Whether it is told what opened each file, of Python programs that the client finds ([`Wish::Python`]).
     #[serde(default)]
     pub lines: bool,
+    /// Whether it is told what opened each file, of native programs.
+    #[serde(default)]
+    pub stacks: bool,
     /// The processes; none: all of the user who asks.
     pub pids: Vec<u32>,
 }
@@ -93,7 +96,10 @@ impl Record {
             latencies: self.latencies,
             waits: self.waits,
             trace: self.trace,
-            lines: self.lines,
+            lines: WantedLines {
+                python: self.lines,
+                native: self.stacks,
+            },
         }
     }
 
@@ -109,6 +115,7 @@ impl Record {
             waits: false,
             trace: false,
             lines: false,
+            stacks: false,
             pids,
         }
     }

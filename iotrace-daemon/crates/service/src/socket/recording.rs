@@ -97,7 +97,7 @@ struct Recording {
 impl Recording {
     /// Loads, attaches, tests, and traces the processes; what to tell the client.
     fn start(peer: Peer, record: &Record, settings: &Settings) -> Result<(Self, Answer), Refusal> {
-        if record.lines {
+        if record.kept().lines.are_some() {
             let message = format!("{NO_LINES}: the service loads programs for this recording");
             return Err(Refusal::new(Code::Failed, message));
         }

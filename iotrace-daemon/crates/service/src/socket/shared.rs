@@ -67,7 +67,11 @@ pub fn start<'a>(
     let failed = |error: io::Error| Refusal::new(Code::Failed, format!("no recording: {error}"));
     for (is_wanted, without, lacks) in [
         (record.waits, NO_WAITS, &counting.lacks_waits),
-        (record.lines, NO_LINES, &counting.lacks_lines),
+        (
+            record.kept().lines.are_some(),
+            NO_LINES,
+            &counting.lacks_lines,
+        ),
     ] {
         if let (true, Some(reason)) = (is_wanted, lacks) {
             let message = format!("{without}: {reason}");

@@ -75,6 +75,8 @@ pub struct Subscriptions {
     told_from_memory: Vec<FileId>,
     /// Recordings of the kernel side that have ended.
     ended: Vec<Slot>,
+    /// Whether somebody has stacks of native programs who had none of what was sent before.
+    has_new_stacks: bool,
     /// Whether counters came last. What comes next is of another drain.
     is_counting: bool,
 }
@@ -146,6 +148,7 @@ impl Subscriptions {
             match what {
                 What::Begin(Begin { wanted, kept, slot }) => {
                     queue.answer(Item::Begun);
+                    self.has_new_stacks |= kept.lines.native;
                     self.all.push(Subscription {
                         queue,
                         scope: Scope::new(wanted),
@@ -184,7 +187,7 @@ impl Subscriptions {
         let Interpreter { pid, start, .. } = *interpreter;
         let has_lines = |one: &&Subscription| {
             let about = || targets::identify(pid).filter(|about| about.start_boottime == start);
-            one.kept.lines && about().is_some_and(|about| one.scope.has_now(pid, &about))
+            one.kept.lines.python && about().is_some_and(|about| one.scope.has_now(pid, &about))
         };
         let asks = self.all.iter().find(|one| one.is_of(queue));
         let tell = |queue: &Queue, number, replaces| {
@@ -212,6 +215,11 @@ impl Subscriptions {
             let sums = one.sums(losses, stats);
             one.queue.answer(Item::End(sums, Some(reason.into())));
         }
+    }
+
+    /// Whether the kernel is to send stacks again.
+    pub fn take_new_stacks(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_stacks)
     }
 
     /// Files whose names the kernel is to send again.

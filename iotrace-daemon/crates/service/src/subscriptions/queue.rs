@@ -38,7 +38,7 @@ pub struct Lost {
     pub bytes: u64,
     pub events: u64,
     pub waits: u64,
-    /// Stacks and code of Python programs, and counts by stack.
+    /// Stacks, code of Python programs, and counts by stack.
     pub line_records: u64,
     pub line_counts: u64,
 }

@@ -12,7 +12,10 @@ use iotrace_common::{
     waits::Wait,
 };
 use iotrace_model::input::FileName;
-use iotrace_tracer::drain::{Records, Traced};
+use iotrace_tracer::{
+    drain::{Records, Traced},
+    kernel::WantedLines,
+};
 
 use super::*;
 
@@ -357,7 +360,10 @@ fn lines(processes: &[ProcessId]) -> [Batch; 2] {
 fn lines_are_told_to_who_asked_for_them_and_may_know_them() {
     let mut subscriptions = Subscriptions::default();
     let kept = Kept {
-        lines: true,
+        lines: WantedLines {
+            python: true,
+            native: false,
+        },
         ..Kept::default()
     };
     let client = Client::with(&mut subscriptions, USER, kept);

@@ -104,7 +104,7 @@ impl Batch {
             Self::Latencies(_) => kept.latencies,
             Self::WaitRecords(_) => kept.waits,
             Self::Operations(_) => kept.trace,
-            Self::LineRecords(_) | Self::LineCounts(_) => kept.lines,
+            Self::LineRecords(_) | Self::LineCounts(_) => kept.lines.are_some(),
             _ => true,
         }
     }

@@ -204,7 +204,8 @@ impl Options {
                 KeepWaits::Always | KeepWaits::IfPossible
             )),
             trace: all(self.trace.is_some() && self.recordings.is_none()),
-            lines: all(self.lines.are_some() && self.recordings.is_none()),
+            lines: all(self.lines.python && self.recordings.is_none()),
+            stacks: all(self.lines.native && self.recordings.is_none()),
             follow: all(self.recordings.is_none()),
             ..CurrentScope::default()
         }

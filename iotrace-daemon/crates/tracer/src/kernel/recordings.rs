@@ -11,7 +11,7 @@ use iotrace_common::{
 };
 use iotrace_model::targets;
 
-use super::{Kernel, KernelError, error::errno_of, map_error};
+use super::{Kernel, KernelError, error::errno_of, lines::WantedLines, map_error};
 
 /// What is kept of the processes of a recording beyond what is kept of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Kept {
     /// Each operation by itself.
     pub trace: bool,
     /// What opened each file.
-    pub lines: bool,
+    pub lines: WantedLines,
 }
 
 impl Kept {
@@ -38,7 +38,7 @@ impl Kept {
         latencies: true,
         waits: false,
         trace: false,
-        lines: false,
+        lines: WantedLines::NONE,
     };
 
     /// Whether that is more than of all.
@@ -61,7 +61,7 @@ pub struct Slots {
 }
 
 /// The sets of a scope, each with whether a recording that keeps this, and perhaps follows children, is in it.
-fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 8] {
+fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool); 9] {
     [
         (&mut scope.full, kept.full),
         (&mut scope.negative_lookups, kept.negative_lookups),
@@ -69,7 +69,8 @@ fn sets(scope: &mut Scope, kept: Kept, follow: bool) -> [(&mut Recordings, bool)
         (&mut scope.latencies, kept.latencies),
         (&mut scope.waits, kept.waits),
         (&mut scope.trace, kept.trace),
-        (&mut scope.lines, kept.lines),
+        (&mut scope.lines, kept.lines.python),
+        (&mut scope.stacks, kept.lines.native),
         (&mut scope.follow, follow),
     ]
 }
@@ -108,7 +109,10 @@ impl Kernel {
             latencies: is_of_all(scope.latencies),
             waits: is_of_all(scope.waits),
             trace: is_of_all(scope.trace),
-            lines: is_of_all(scope.lines),
+            lines: WantedLines {
+                python: is_of_all(scope.lines),
+                native: is_of_all(scope.stacks),
+            },
         }
     }
 
@@ -137,6 +141,12 @@ impl Kernel {
             return Err(error);
         }
         Ok(Some(slot))
+    }
+
+    /// Has the stacks of native programs sent again, to a recording that has them from here on.
+    pub fn send_stacks_again(&mut self) -> Result<(), KernelError> {
+        self.scope.stacks_round += 1;
+        self.publish_scope()
     }
 
     fn mark_all(&mut self, bit: Recordings, pids: &[u32], follow: bool) -> Result<(), KernelError> {

@@ -3,8 +3,11 @@
 use std::{
     fs::{self, File},
     ops::Range,
+    os::unix::fs::MetadataExt as _,
     path::PathBuf,
 };
+
+use rustix::fs::{Mode, OFlags, open};
 
 /// A part of a file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +52,18 @@ impl Mapping {
         format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
     }
 
-    /// Opens the file.
+    /// Opens the file. Who may not follow the link opens it by its name, if that still leads to it.
     pub fn open(&self, pid: u32) -> Option<File> {
-        let file = File::open(self.link(pid)).ok()?;
+        let opened = |path: PathBuf| {
+            // A pipe that has the name now is not waited for.
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            Some(File::from(open(path, flags, Mode::empty()).ok()?))
+        };
+        let named = || {
+            let file = opened(format!("/proc/{pid}/root{}", self.path).into())?;
+            (file.metadata().ok()?.ino() == self.file.1).then_some(file)
+        };
+        let file = opened(self.link(pid)).or_else(named)?;
         file.metadata().ok()?.is_file().then_some(file)
     }
 }
