@@ -115,6 +115,12 @@ fn epochs_and_checkpoints_are_those_that_the_program_printed() {
     agrees(&truth, &live);
     agrees(&truth, &read);
     assert_eq!(live["training_data"]["files"], 16);
+    // Where waits are known, what the main thread waited for while workers computed is the loader's.
+    for waiter in live["waits"].as_array().into_iter().flatten() {
+        let leaf = |name: &str| waiter["leaves"][name].as_f64().expect("seconds");
+        let [loader, other] = ["loader_cpu", "other"].map(leaf);
+        assert!(loader > other, "{waiter:#}");
+    }
     for key in [
         "checkpoints",
         "restores",

@@ -419,6 +419,8 @@ fn epochs_are_passes_over_the_data() {
             "tried_before",
             "broken_off",
             "stopped_early",
+            "one_epoch",
+            "unknown_kept_in_memory",
             "unknown_two_trainings",
             "unknown_parts",
             "halves",

@@ -18,6 +18,7 @@ use super::{
     },
     preparation,
     ranks::strangers,
+    saves::Event,
     uses::{Uses, Visit},
 };
 use iotrace_model::{
@@ -226,11 +227,40 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     found
 }
 
+impl Epochs {
+    /// Has no epochs if passes may have made no call: over files that were `mapped`, so many bytes, and over what a program keeps
+    /// in memory, of which the saves tell.
+    pub fn doubt(&mut self, mapped: u64, saves: &[Event]) {
+        let is_mapped = mapped as f64 > self.bytes as f64 * MAPPED_SHARE;
+        let reason = match (is_mapped, self.is_followed_by(saves)) {
+            (true, _) => MAPPED,
+            (false, true) => KEPT,
+            (false, false) => return,
+        };
+        self.epochs.clear();
+        self.untold = Some(reason);
+    }
+
+    /// Whether there was one pass over all data, and then several saves, for longer than it took.
+    fn is_followed_by(&self, saves: &[Event]) -> bool {
+        let [only] = &self.epochs[..] else {
+            return false;
+        };
+        let mut later = saves.iter().filter(|save| save.start >= only.end);
+        let last = later.clone().map(|save| save.start).max();
+        let lasted = last.map_or(0, |last| last - only.end);
+        only.is_complete() && later.nth(1).is_some() && lasted > only.end - only.start
+    }
+}
+
+/// Why one pass is not known to be the only epoch.
+const KEPT: &str = "the files were read once, and saves followed for longer than that took: the job may keep the data in memory";
+
 /// Why passes over mapped files are not detected.
 pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";
 
 /// Share of the bytes of the training files that were read from which on mapped ones make passes unknown.
-pub const MAPPED_SHARE: f64 = 0.1;
+const MAPPED_SHARE: f64 = 0.1;
 
 /// Bytes of the training files that were mapped, and not read as a whole too.
 pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
@@ -269,9 +299,13 @@ fn below_home(path: &[u8]) -> &[u8] {
 
 /// Whether one of these words is in a name, in lower or upper case, with or without digits after it.
 fn has_word(name: &[u8], words: &[&str]) -> bool {
-    let text = String::from_utf8_lossy(name).to_ascii_lowercase();
-    let mut parts = text.split(['.', '_', '-']);
-    parts.any(|part| words.contains(&part.trim_end_matches(|c: char| c.is_ascii_digit())))
+    let mut parts = name.split(|byte| b"._-".contains(byte));
+    parts.any(|part| {
+        let digits = part.iter().rev().take_while(|byte| byte.is_ascii_digit());
+        let word = &part[..part.len() - digits.count()];
+        let mut words = words.iter();
+        words.any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+    })
 }
 
 /// What a name says that data are for: `Some(true)` for validation, `Some(false)` for training, `None` for neither or both.

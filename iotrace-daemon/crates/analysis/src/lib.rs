@@ -102,10 +102,7 @@ impl Analysis {
         let saves = &mut analysis.checkpoints;
         durable::judge(model, run, &uses, &analysis.copies, saves);
         let mapped = epochs::mapped_bytes(model, &uses, sorted);
-        if mapped as f64 > analysis.epochs.bytes as f64 * epochs::MAPPED_SHARE {
-            analysis.epochs.epochs.clear();
-            analysis.epochs.untold = Some(epochs::MAPPED);
-        }
+        analysis.epochs.doubt(mapped, &analysis.checkpoints);
         analysis.waits.split(model, run, &analysis.epochs);
         let data = findings::Data {
             model,

@@ -388,6 +388,30 @@ def unknown_two_trainings(truth):
     truth.epochs = None
 
 
+def unknown_kept_in_memory(truth):
+    for path in FILES:
+        read(path)
+    for epoch in range(4):
+        train(0.5)
+        with truth.save():
+            write(f"out/epoch_{epoch}.pt", 4, 0.02)
+    truth.epochs = None
+
+
+def one_epoch(truth):
+    """Saves on the way and at the end, where a final model is made of the last checkpoint."""
+    for index, path in enumerate(FILES):
+        read(path)
+        train(0.05)
+        if index % 20 == 19:
+            with truth.save():
+                write(f"out/step_{index}.pt", 4, 0.02)
+    truth.epochs += 1
+    train(0.7)
+    with truth.save():
+        write("out/model.pt", 4, 0.02)
+
+
 def stopped_early(truth):
     passes(truth, 3, FILES)
     passes(truth, 1, FILES[:25])
@@ -431,6 +455,7 @@ def one_large():
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
+    **{name: [images] for name in ("unknown_kept_in_memory", "one_epoch")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},

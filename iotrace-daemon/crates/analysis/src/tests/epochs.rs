@@ -1,7 +1,7 @@
 //! Epochs, balance and the series.
 
 use super::job::{Job, ms, used};
-use crate::epochs::{Epoch, Order, is_of_evaluation};
+use crate::epochs::{Epoch, Epochs, Order, is_of_evaluation};
 use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
 use iotrace_phases::phase::Phase;
 
@@ -74,6 +74,32 @@ fn passes_over_mapped_files_are_not_told() {
     let found = job.analysis().epochs;
     assert_eq!((found.files, found.epochs.len()), (0, 0));
     assert!(found.untold.is_some_and(|reason| reason.contains("mapped")));
+}
+
+/// A pass over all data within its first second, and then so many saves, so many milliseconds apart.
+fn read_once_and_saved(saves: u64, apart: u64) -> Epochs {
+    let mut job = Job::new(10_000);
+    known(&mut job, 10);
+    job.program(1, 0);
+    pass(&mut job, &[1], &shuffled(10, 1), 0);
+    for save in 1..=saves {
+        let from = 1_000 + save * apart;
+        let path = format!("/out/epoch_{save}.pt");
+        job.write(used(1, &path, from, from + 50), 4 * MIB, 0);
+    }
+    job.analysis().epochs
+}
+
+#[test]
+fn data_that_may_be_kept_in_memory_make_no_epoch() {
+    let found = |saves, apart| {
+        let found = read_once_and_saved(saves, apart);
+        (found.epochs.len(), found.untold.is_some())
+    };
+    assert_eq!(found(4, 1_000), (0, true));
+    // The checkpoint of the epoch and the final model, and one much later.
+    assert_eq!(found(2, 300), (1, false));
+    assert_eq!(found(1, 8_000), (1, false));
 }
 
 #[test]
