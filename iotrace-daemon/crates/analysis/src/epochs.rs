@@ -356,6 +356,17 @@ struct Filling {
     by_process: BTreeMap<u32, f64>,
 }
 
+impl Filling {
+    /// Adds what was read in a pass.
+    fn take(&mut self, file: u32, pass: &Pass) {
+        self.files.insert(file);
+        self.bytes += pass.bytes;
+        self.fetched += pass.fetched;
+        self.read_ns += pass.read_ns;
+        *self.by_process.entry(pass.process).or_default() += pass.bytes;
+    }
+}
+
 /// Which epoch the k-th pass over a file belongs to.
 enum Numbering<'a> {
     /// The k-th.
@@ -407,11 +418,58 @@ fn number_by_time(epochs: &[i64], passes: &mut [Pass]) {
 }
 
 impl Sum {
-    /// Sums up passes. Files that were read once more than the others were so before the last pass if that puts one pass after the
-    /// other: a trial, or an epoch that was broken off. Files that were read once less were left out by one of the epochs if
-    /// that does.
+    /// Sums up passes. A few files that were read more often than the others, as in a trial, are of the epoch of that time.
     fn of(all: &[FileReads<'_>]) -> Self {
-        let sum = Self::with(all, &Numbering::AsCounted);
+        let all: Vec<&FileReads<'_>> = all.iter().collect();
+        let sum = Self::with(&all, &Numbering::AsCounted);
+        let usual = sum.usual_passes();
+        if usual == sum.epochs.len() {
+            return sum.in_order(&all);
+        }
+        let is_usual = |reads: &&FileReads<'_>| {
+            let passes = passes(reads);
+            passes.iter().all(|pass| (pass.number as usize) < usual)
+        };
+        let (rest, often): (Vec<_>, Vec<_>) = all.into_iter().partition(is_usual);
+        let mut sum = Self::with(&rest, &Numbering::AsCounted).in_order(&rest);
+        often.into_iter().for_each(|reads| sum.add_by_time(reads));
+        sum
+    }
+
+    /// How often nearly all files were passed over at most.
+    fn usual_passes(&self) -> usize {
+        let epochs = self.epochs.values().rev();
+        let few = epochs.take_while(|epoch| epoch.covered < self.bytes * TOLERATED_SHARE);
+        match self.epochs.len() - few.count() {
+            0 => self.epochs.len(),
+            usual => usual,
+        }
+    }
+
+    /// Adds what was read of a file to the epochs of that time, which begin and end as they do without it.
+    fn add_by_time(&mut self, reads: &FileReads<'_>) {
+        let Some(file) = reads.visits.first().map(|visit| visit.file) else {
+            return;
+        };
+        self.bytes += reads.size.max(1) as f64;
+        let mut covered = BTreeSet::new();
+        for pass in passes(reads) {
+            let begun = self.epochs.iter_mut().rev();
+            let mut begun = begun.filter(|(_, epoch)| epoch.start <= pass.start);
+            if let Some((number, epoch)) = begun.next() {
+                epoch.take(file, &pass);
+                if covered.insert(*number) {
+                    epoch.covered += reads.size.max(1) as f64;
+                }
+            }
+        }
+    }
+
+    /// The sum itself, unless its passes overlap and do not with other numbers. Files that were read once more than the others were
+    /// so before the last pass if that puts one pass after the other: a trial, or an epoch that was broken off. Files that were
+    /// read once less were left out by one of the epochs if that does.
+    fn in_order(self, all: &[&FileReads<'_>]) -> Self {
+        let sum = self;
         if !sum.is_one_behind_the_other() {
             let mut latest = i64::MIN;
             let starts = sum.epochs.values().map(|epoch| {
@@ -441,7 +499,7 @@ impl Sum {
         ordered.unwrap_or(sum)
     }
 
-    fn with(all: &[FileReads<'_>], numbering: &Numbering<'_>) -> Self {
+    fn with(all: &[&FileReads<'_>], numbering: &Numbering<'_>) -> Self {
         let mut sum = Self::default();
         all.iter().for_each(|reads| sum.add(reads, numbering));
         sum
@@ -471,12 +529,8 @@ impl Sum {
             });
             epoch.start = epoch.start.min(pass.start);
             epoch.end = epoch.end.max(pass.end);
-            epoch.files.insert(first.file);
-            epoch.bytes += pass.bytes;
-            epoch.fetched += pass.fetched;
-            epoch.read_ns += pass.read_ns;
             epoch.is_exact &= pass.is_exact;
-            *epoch.by_process.entry(pass.process).or_default() += pass.bytes;
+            epoch.take(first.file, &pass);
             if pass.is_exact {
                 let of_process = self.order.entry(pass.number).or_default();
                 of_process

@@ -15,6 +15,8 @@ pub(crate) const TOLERATED_SHARE: f64 = 0.05;
 pub(crate) const WHOLE_SHARE: f64 = 0.75;
 /// Share of the bytes of a file from which on a part is no sample.
 const MIN_PART_SHARE: f64 = 0.25;
+/// Maximum number of calls by which a process looks into a file.
+const MAX_LOOK_READS: u64 = 4;
 /// Share of the reads that jump, or go back, from which on a file is read so.
 const MIN_JUMPS_SHARE: f64 = 0.2;
 /// Share of a file by which each of several passes over it may be longer or shorter than the file, by its header and footer.
@@ -65,7 +67,8 @@ pub(crate) struct Pass {
 /// read about the whole of it.
 pub(crate) fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
     let mut shares: Vec<f64> = visits.iter().map(|visit| share(visit, size)).collect();
-    for chain in chains(visits) {
+    let chains = chains(visits);
+    for chain in &chains {
         let total: f64 = chain.iter().map(|index| shares[*index]).sum();
         let opens = saturating_sum(chain.iter().map(|index| visits[*index].opens));
         if let Some(passes) = passes_of_opens(total, opens) {
@@ -73,7 +76,26 @@ pub(crate) fn shares(visits: &[&Visit], size: u64) -> Vec<f64> {
             chain.iter().for_each(|index| shares[*index] *= factor);
         }
     }
+    leave_out_looks(&mut shares, visits, chains);
     shares
+}
+
+/// Leaves out small parts that a process read by few calls from an open to its close, where the rest is whole passes and with
+/// them is not: a footer, of which the schema of a table is known.
+fn leave_out_looks(shares: &mut [f64], visits: &[&Visit], mut chains: Vec<Vec<usize>>) {
+    let read = |chain: &[usize]| chain.iter().map(|index| shares[*index]).sum::<f64>();
+    chains.retain(|chain| {
+        let reads = chain.iter().map(|index| u64::from(visits[*index].reads));
+        read(chain) < MIN_PART_SHARE && saturating_sum(reads) <= MAX_LOOK_READS
+    });
+    let parts: f64 = chains.iter().map(|chain| read(chain)).sum();
+    let all: f64 = shares.iter().sum();
+    let rest = all - parts;
+    let from_whole = |passes: f64| (passes - passes.round()).abs();
+    if parts <= rest.floor() * MIN_PART_SHARE && from_whole(rest) < from_whole(all) {
+        let parts = chains.into_iter().flatten();
+        parts.for_each(|index| shares[index] = 0.0);
+    }
 }
 
 /// How often a file was passed over that was opened so often, where what was read of it is `total` times its size.

@@ -20,6 +20,8 @@ const MAX_DISTANCE_NS: i64 = 2 * SECOND;
 /// Longest pause before what is written at once: a manifest in a step's directory is written again (there also after a quarter
 /// of the save's time so far), and a second directory gets its part.
 const AT_ONCE_NS: i64 = SECOND / 50;
+/// Longest pause in which nobody trains, whatever is read meanwhile by threads that fetch the next samples.
+const INSTANT_NS: i64 = SECOND / 500;
 /// Longest pause that preparing the next file of one save takes, whatever the save took so far: weights are gathered for it.
 const MAX_PREPARATION_NS: i64 = SECOND / 2;
 /// Two whole states of one training differ in size by no more than this factor.
@@ -596,7 +598,8 @@ fn is_state_of_its_own(model: &Model, uses: &Uses, event: &Event, step: &Event) 
 }
 
 /// Puts saves that `may_be_one` into one, which a process wrote one at once behind the other, into different directories, while
-/// no training data were read: Keras saves a model, and the state from which it resumes.
+/// nobody trained: Keras saves a model, and the state from which it resumes. So is what it wrote into a directory while it wrote
+/// what is above: the parts of TensorFlow's `variables`.
 fn together(
     model: &Model,
     uses: &Uses,
@@ -612,11 +615,13 @@ fn together(
         };
         let is_one = |last: &Event| {
             let pause = event.start - last.end;
+            let is_during = pause < 0 && event.directory.starts_with(&last.directory);
+            let is_at_once = (0..=AT_ONCE_NS).contains(&pause)
+                && (pause <= INSTANT_NS || training.is_idle(last.end, event.start));
             may_be_one(last, &event)
-                && (0..=AT_ONCE_NS).contains(&pause)
+                && (is_during || is_at_once)
                 && last.processes == event.processes
                 && last.directory != event.directory
-                && training.is_idle(last.end, event.start)
                 && paths(last).is_disjoint(&paths(&event))
         };
         match joined.last_mut() {

@@ -48,6 +48,8 @@ pub struct Visit {
     /// Opens and closes in it, and those of intervals in which nothing was read: an open before it, a close after it.
     pub opens: u64,
     pub closes: u64,
+    /// Calls that read.
+    pub reads: u32,
     /// Whether the times are known, not put between the known ones.
     pub is_exact: bool,
 }
@@ -551,6 +553,7 @@ impl Pass<'_> {
             read_ns: v[READ_NS],
             opens,
             closes: closes - u64::from(is_closed_before),
+            reads: u32::try_from(counters.calls(op::is_read)).unwrap_or(u32::MAX),
             is_exact: opens <= 1,
         };
         if is_closed_before {
@@ -603,6 +606,7 @@ impl Pass<'_> {
                 read_ns: v[READ_NS] / opens,
                 opens: 1,
                 closes: 1,
+                reads: whole.reads / u32::try_from(opens).unwrap_or(u32::MAX),
                 is_exact: v[FIRST_CLOSE] != 0 && (index == 0 || index == opens - 1),
                 ..whole
             });

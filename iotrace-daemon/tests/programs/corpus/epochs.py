@@ -424,6 +424,38 @@ def tried_before(truth):
     passes(truth, 3, FILES)
 
 
+def tried_several_times(truth):
+    """As libraries do that look what a sample is."""
+    for path in FILES[:1]:
+        read(path)
+        read(path)
+    train(0.1)
+    passes(truth, 3, FILES)
+
+
+def streamed_tables(truth):
+    """The schema is read first; workers read the end of a table, and then all of it but that."""
+    size = 420 << 10
+    with open(FILES[0], "rb", buffering=0) as table:
+        os.pread(table.fileno(), 1 << 16, size - (1 << 16))
+    for _ in range(2):
+        children = []
+        for worker in range(2):
+            child = os.fork()
+            if child == 0:
+                for path in FILES[worker:4:2]:
+                    with open(path, "rb", buffering=0) as table:
+                        os.pread(table.fileno(), 1 << 16, size - (1 << 16))
+                        os.pread(table.fileno(), 400 << 10, 4)
+                        os.pread(table.fileno(), 1 << 12, 400 << 10)
+                os._exit(0)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        truth.epochs += 1
+        train(0.6)
+
+
 def broken_off(truth):
     """The second epoch breaks off and begins again: a pass over some files more."""
     for part in (FILES, FILES[:20], FILES, FILES):
@@ -455,7 +487,7 @@ def one_large():
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
-    **{name: [images] for name in ("unknown_kept_in_memory", "one_epoch")},
+    **{name: [images] for name in ("unknown_kept_in_memory", "one_epoch", "tried_several_times")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
@@ -464,6 +496,7 @@ BEFORE = {
     **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
     **{name: [images] for name in ("best_and_last", "saved_during_passes", "row_groups")},
     "unknown_indexed_with_small_members": [one_large],
+    "streamed_tables": [lambda: prepare(FILES[:4], 420 << 10)],
     "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }

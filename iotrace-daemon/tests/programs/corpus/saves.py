@@ -228,6 +228,47 @@ def saved_model(truth):
         write("out/saved_model/saved_model.pb", 1)
 
 
+def saved_model_by_parts(truth):
+    """As TensorFlow writes it, below another name than the model's."""
+    with truth.save():
+        directory = "out/export/variables"
+        part = f"{directory}/variables_temp/part-00000-of-00001"
+        write(f"{part}.data-00000-of-00001", 4, 0.02)
+        note(f"{part}.index", "i" * 600)
+        os.rename(f"{part}.data-00000-of-00001", f"{directory}/variables.data-00000-of-00001")
+        read(f"{part}.index")
+        note(f"{directory}/variables.index", "i" * 600)
+        os.unlink(f"{part}.index")
+        os.rmdir(f"{directory}/variables_temp")
+        write("out/export/saved_model.pb.tmp", 1)
+        os.rename("out/export/saved_model.pb.tmp", "out/export/saved_model.pb")
+
+
+def state_while_samples_are_fetched(truth):
+    """Keras saves a model and the state to resume from while tf.data reads on."""
+    write("data/train.bin", 40)
+    truth.saves.clear()
+    stops = threading.Event()
+
+    def fetch():
+        while not stops.is_set():
+            with open("data/train.bin", "rb", buffering=0) as data:
+                while data.read(1 << 16):
+                    train(0.002)
+
+    fetcher = threading.Thread(target=fetch)
+    fetcher.start()
+    for epoch in (1, 2, 3):
+        train(0.5)
+        with truth.save():
+            write(f"out/ck-{epoch:02}.keras", 4, 0.02)
+            write("out/backup/latest.weights.h5", 4, 0.02)
+            note("out/backup/training_metadata.json")
+    stops.set()
+    fetcher.join()
+    truth.epochs = None
+
+
 def final_beside_the_last(truth):
     for step in (100, 200):
         with truth.save():

@@ -352,6 +352,11 @@ fn headers_that_are_read_before_the_members_are_no_epoch() {
     // A part that is read in one go may have been trained on, and so may all of it.
     assert_eq!(opens(&[(14, 100, 99), pass, pass, pass]).len(), 4);
     assert_eq!(opens(&[(97, 100, 0), pass, pass]), [0, 5_000, 10_000]);
+    // The end of a table, of which its schema is known, by one call.
+    assert_eq!(opens(&[(15, 1, 0), pass, pass]), [0, 10_000]);
+    assert_eq!(opens(&[pass, (15, 1, 0), pass]), [0, 5_000]);
+    // As many bytes as a pass has.
+    assert_eq!(opens(&[(20, 1, 0), (80, 20, 20), pass]), [0, 10_000]);
     // What is read last was the begin of a pass, if more is read than headers are.
     assert_eq!(opens(&[pass, pass, (30, 8, 7)]).len(), 3);
 }
