@@ -420,6 +420,7 @@ fn epochs_are_passes_over_the_data() {
             "saved_during_passes",
             "tried_before",
             "tried_several_times",
+            "validated_by_a_part",
             "streamed_tables",
             "broken_off",
             "stopped_early",

@@ -241,15 +241,20 @@ impl Epochs {
         self.untold = Some(reason);
     }
 
-    /// Whether there was one pass over all data, and then several saves, for longer than it took.
+    /// Whether there was one pass over all data, and at most a part of another one, and saves after it for longer than it took.
     fn is_followed_by(&self, saves: &[Event]) -> bool {
-        let [only] = &self.epochs[..] else {
-            return false;
+        let (whole, rest) = match &self.epochs[..] {
+            [whole] => (whole, None),
+            [whole, rest] => (whole, Some(rest)),
+            _ => return false,
         };
-        let mut later = saves.iter().filter(|save| save.start >= only.end);
+        let mut later = saves.iter().filter(|save| save.start >= whole.end);
         let last = later.clone().map(|save| save.start).max();
-        let lasted = last.map_or(0, |last| last - only.end);
-        only.is_complete() && later.nth(1).is_some() && lasted > only.end - only.start
+        let lasted = last.map_or(0, |last| last - whole.end);
+        whole.is_complete()
+            && !rest.is_some_and(Epoch::is_complete)
+            && later.nth(1).is_some()
+            && lasted > whole.end - whole.start
     }
 }
 
@@ -341,6 +346,8 @@ struct Sum {
     epochs: BTreeMap<u32, Filling>,
     /// Visits of whole files by epoch and process: when, and which file.
     order: BTreeMap<u32, BTreeMap<u32, Vec<(i64, u32)>>>,
+    /// Files that were left out, with their bytes.
+    evaluated: BTreeMap<u32, u64>,
 }
 
 struct Filling {
@@ -418,10 +425,16 @@ fn number_by_time(epochs: &[i64], passes: &mut [Pass]) {
 }
 
 impl Sum {
-    /// Sums up passes. A few files that were read more often than the others, as in a trial, are of the epoch of that time.
+    /// Sums up passes. Files that the training was tried on between its epochs are left out. A few files that were read more often
+    /// than the others, as in a trial, are of the epoch of that time.
     fn of(all: &[FileReads<'_>]) -> Self {
         let all: Vec<&FileReads<'_>> = all.iter().collect();
         let sum = Self::with(&all, &Numbering::AsCounted);
+        if sum.epochs.values().any(|epoch| sum.is_partial(epoch))
+            && let Some(trained) = Self::without_evaluation(&all)
+        {
+            return trained;
+        }
         let usual = sum.usual_passes();
         if usual == sum.epochs.len() {
             return sum.in_order(&all);
@@ -434,6 +447,46 @@ impl Sum {
         let mut sum = Self::with(&rest, &Numbering::AsCounted).in_order(&rest);
         often.into_iter().for_each(|reads| sum.add_by_time(reads));
         sum
+    }
+
+    /// The sum of the files that most bytes are of, if these were all read equally often, and the others less than half as many bytes,
+    /// more or less often, at other times: before, between and after the passes over those.
+    fn without_evaluation(all: &[&FileReads<'_>]) -> Option<Self> {
+        let passed: Vec<Vec<Pass>> = all.iter().map(|reads| passes(reads)).collect();
+        let number = |passes: &[Pass]| passes.iter().map(|pass| pass.number).max();
+        let mut by_number: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        for (reads, passes) in all.iter().zip(&passed) {
+            saturating_add(by_number.entry(number(passes)).or_default(), reads.size);
+        }
+        let bytes = saturating_sum(by_number.values().copied());
+        let (usual, trained) = by_number.iter().max_by_key(|(_, bytes)| **bytes)?;
+        if bytes - trained >= trained / 2 {
+            return None;
+        }
+        let is_trained = |passes: &[Pass]| number(passes) == *usual;
+        let both = all.iter().zip(&passed);
+        let of_training = both.clone().filter(|(_, passes)| is_trained(passes));
+        let of_training: Vec<&FileReads<'_>> = of_training.map(|(reads, _)| *reads).collect();
+        let mut sum = Self::with(&of_training, &Numbering::AsCounted);
+        let spans: Vec<(i64, i64)> = sum.epochs.values().map(|e| (e.start, e.end)).collect();
+        let (mut is_apart, mut is_between) = (true, false);
+        for (reads, passes) in both.filter(|(_, passes)| !is_trained(passes)) {
+            for pass in passes {
+                let before = spans.partition_point(|(_, end)| *end <= pass.start);
+                is_apart &= spans
+                    .get(before)
+                    .is_none_or(|(start, _)| pass.end <= *start);
+                is_between |= (1..spans.len()).contains(&before);
+            }
+            let file = reads.visits.first()?.file;
+            sum.evaluated.insert(file, reads.size);
+        }
+        (is_apart && is_between && sum.is_one_behind_the_other()).then_some(sum)
+    }
+
+    /// Whether an epoch has a part of the data only.
+    fn is_partial(&self, epoch: &Filling) -> bool {
+        (TOLERATED_SHARE..1.0 - TOLERATED_SHARE).contains(&(epoch.covered / self.bytes))
     }
 
     /// How often nearly all files were passed over at most.
@@ -571,10 +624,10 @@ impl Sum {
 
     fn finish(mut self, model: &Model, found: &mut Epochs) {
         let coverage = |epoch: &Filling| epoch.covered / self.bytes;
-        let partial = self
-            .epochs
-            .values()
-            .filter(|epoch| (TOLERATED_SHARE..1.0 - TOLERATED_SHARE).contains(&coverage(epoch)));
+        found.files -= self.evaluated.len() as u64;
+        found.bytes -= saturating_sum(self.evaluated.values().copied()).min(found.bytes);
+        let epochs = self.epochs.values();
+        let partial = epochs.filter(|epoch| self.is_partial(epoch));
         if partial.count() > 1 {
             found.untold = Some("the files were read unevenly, some often and some seldom");
             return;

@@ -424,6 +424,16 @@ def tried_before(truth):
     passes(truth, 3, FILES)
 
 
+def validated_by_a_part(truth):
+    """A part of the data is for validation, which is tried before the first epoch."""
+    passes(truth, 1, FILES[30:])
+    truth.epochs = 0
+    for _ in range(3):
+        passes(truth, 1, FILES[:30])
+        for path in FILES[30:]:
+            read(path)
+
+
 def tried_several_times(truth):
     """As libraries do that look what a sample is."""
     for path in FILES[:1]:
@@ -487,7 +497,7 @@ def one_large():
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
-    **{name: [images] for name in ("unknown_kept_in_memory", "one_epoch", "tried_several_times")},
+    **{name: [images] for name in ("unknown_kept_in_memory", "one_epoch", "tried_several_times", "validated_by_a_part")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},

@@ -102,6 +102,36 @@ fn data_that_may_be_kept_in_memory_make_no_epoch() {
     assert_eq!(found(1, 8_000), (1, false));
 }
 
+/// Three epochs over shards 0 to 9, one every two seconds, and a pass over shards 10 to 12 at each of these moments: the starts of the
+/// epochs, and what files they have.
+fn with_evaluations(at: &[u64]) -> (Vec<i64>, Option<&'static str>, u64, u64) {
+    let mut job = Job::new(10_000);
+    known(&mut job, 13);
+    job.program(1, 0);
+    let epochs = (0..3).map(|epoch| (1_000 + epoch * 2_000, shuffled(10, epoch)));
+    let mut passes: Vec<_> = epochs.collect();
+    passes.extend(at.iter().map(|from| (*from, vec![10, 11, 12])));
+    passes.sort();
+    for (from, shards) in passes {
+        pass(&mut job, &[1], &shards, from);
+        job.flush(from + shards.len() as u64 * 100);
+    }
+    let found = job.analysis().epochs;
+    let starts = found.epochs.iter().map(|epoch| ms(epoch.start));
+    (starts.collect(), found.untold, found.files, found.bytes)
+}
+
+#[test]
+fn what_is_read_between_the_epochs_alone_is_for_evaluation() {
+    let evaluated = (vec![1_000, 3_000, 5_000], None, 10, 40 * MIB);
+    // Tried before the first epoch, and after each; after each second one.
+    assert_eq!(with_evaluations(&[0, 2_100, 4_100, 6_100]), evaluated);
+    assert_eq!(with_evaluations(&[2_100, 4_100]), evaluated);
+    // A test after the training alone; reads during an epoch, which may be of it.
+    assert_ne!(with_evaluations(&[6_100]), evaluated);
+    assert_ne!(with_evaluations(&[1_500, 4_100]), evaluated);
+}
+
 #[test]
 fn workers_that_live_on_read_everything_again() {
     let mut job = Job::new(20_000);

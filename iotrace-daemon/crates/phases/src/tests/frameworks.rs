@@ -412,6 +412,9 @@ fn what_a_job_makes_to_train_on_is_no_checkpoint() {
         ("/out/train.pt", "training", "checkpoint"),
         ("/out/trainable.bin", "restore", "checkpoint"),
         ("/out/rl_model_1000_steps.zip", "restore", "checkpoint"),
+        ("/out/final.zip", "restore", "checkpoint"),
+        ("/out/ppo_cartpole.zip", "restore", "checkpoint"),
+        ("/out/sac.zip", "restore", "checkpoint"),
         ("/out/images.zip", "other", "other"),
     ]);
 }
