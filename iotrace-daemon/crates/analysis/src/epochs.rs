@@ -241,6 +241,11 @@ impl Epochs {
         self.untold = Some(reason);
     }
 
+    /// Whether passes may have made no call ([`Self::doubt`]).
+    pub fn may_be_unseen(&self) -> bool {
+        matches!(self.untold, Some(MAPPED | KEPT))
+    }
+
     /// Whether there was one pass over all data, and at most a part of another one, and saves after it for longer than it took.
     fn is_followed_by(&self, saves: &[Event]) -> bool {
         let (whole, rest) = match &self.epochs[..] {
@@ -449,8 +454,9 @@ impl Sum {
         sum
     }
 
-    /// The sum of the files that most bytes are of, if these were all read equally often, and the others less than half as many bytes,
-    /// more or less often, at other times: before, between and after the passes over those.
+    /// The sum of the files that most bytes are of, if these were all read equally often, and the others, with less than half as many
+    /// bytes, more or less often, by other processes, and before, between and after the passes over those. Processes that read both
+    /// may stop in an epoch, or resume in one.
     fn without_evaluation(all: &[&FileReads<'_>]) -> Option<Self> {
         let passed: Vec<Vec<Pass>> = all.iter().map(|reads| passes(reads)).collect();
         let number = |passes: &[Pass]| passes.iter().map(|pass| pass.number).max();
@@ -468,14 +474,17 @@ impl Sum {
         let of_training = both.clone().filter(|(_, passes)| is_trained(passes));
         let of_training: Vec<&FileReads<'_>> = of_training.map(|(reads, _)| *reads).collect();
         let mut sum = Self::with(&of_training, &Numbering::AsCounted);
+        let visits = of_training.iter().flat_map(|reads| &reads.visits);
+        let trainers: BTreeSet<u32> = visits.map(|visit| visit.process).collect();
         let spans: Vec<(i64, i64)> = sum.epochs.values().map(|e| (e.start, e.end)).collect();
         let (mut is_apart, mut is_between) = (true, false);
         for (reads, passes) in both.filter(|(_, passes)| !is_trained(passes)) {
             for pass in passes {
                 let before = spans.partition_point(|(_, end)| *end <= pass.start);
-                is_apart &= spans
-                    .get(before)
-                    .is_none_or(|(start, _)| pass.end <= *start);
+                is_apart &= !trainers.contains(&pass.process)
+                    && spans
+                        .get(before)
+                        .is_none_or(|(start, _)| pass.end <= *start);
                 is_between |= (1..spans.len()).contains(&before);
             }
             let file = reads.visits.first()?.file;

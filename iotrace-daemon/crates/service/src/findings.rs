@@ -16,7 +16,7 @@ use super::{
     totals::{Finding, OTHER, UnitId},
     undecided::Undecided,
 };
-use iotrace_analysis::{Analysis, epochs::MAPPED, findings::thresholds::Thresholds};
+use iotrace_analysis::{Analysis, findings::thresholds::Thresholds};
 use iotrace_model::{
     Model, Process,
     input::Place,
@@ -153,7 +153,7 @@ impl Looks {
             let analysis = Analysis::new(&part, &run, &sorted, copies, &thresholds);
             let mut found = Found {
                 // Whether files were read unevenly, a model without intervals does not tell; the passes do.
-                epochs_untold: analysis.epochs.untold == Some(MAPPED),
+                epochs_untold: analysis.epochs.may_be_unseen(),
                 ..Found::default()
             };
             for finding in &analysis.findings {

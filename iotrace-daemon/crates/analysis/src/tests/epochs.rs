@@ -102,18 +102,19 @@ fn data_that_may_be_kept_in_memory_make_no_epoch() {
     assert_eq!(found(1, 8_000), (1, false));
 }
 
-/// Three epochs over shards 0 to 9, one every two seconds, and a pass over shards 10 to 12 at each of these moments: the starts of the
-/// epochs, and what files they have.
-fn with_evaluations(at: &[u64]) -> (Vec<i64>, Option<&'static str>, u64, u64) {
+/// Three epochs over shards 0 to 9, one every two seconds, and a pass over shards 10 to 12 by this process at each of these moments:
+/// the starts of the epochs, and what files they have.
+fn with_evaluations(evaluator: u32, at: &[u64]) -> (Vec<i64>, Option<&'static str>, u64, u64) {
     let mut job = Job::new(10_000);
     known(&mut job, 13);
     job.program(1, 0);
-    let epochs = (0..3).map(|epoch| (1_000 + epoch * 2_000, shuffled(10, epoch)));
+    job.worker(2, 1);
+    let epochs = (0..3).map(|epoch| (1_000 + epoch * 2_000, 1, shuffled(10, epoch)));
     let mut passes: Vec<_> = epochs.collect();
-    passes.extend(at.iter().map(|from| (*from, vec![10, 11, 12])));
+    passes.extend(at.iter().map(|from| (*from, evaluator, vec![10, 11, 12])));
     passes.sort();
-    for (from, shards) in passes {
-        pass(&mut job, &[1], &shards, from);
+    for (from, pid, shards) in passes {
+        pass(&mut job, &[pid], &shards, from);
         job.flush(from + shards.len() as u64 * 100);
     }
     let found = job.analysis().epochs;
@@ -125,11 +126,12 @@ fn with_evaluations(at: &[u64]) -> (Vec<i64>, Option<&'static str>, u64, u64) {
 fn what_is_read_between_the_epochs_alone_is_for_evaluation() {
     let evaluated = (vec![1_000, 3_000, 5_000], None, 10, 40 * MIB);
     // Tried before the first epoch, and after each; after each second one.
-    assert_eq!(with_evaluations(&[0, 2_100, 4_100, 6_100]), evaluated);
-    assert_eq!(with_evaluations(&[2_100, 4_100]), evaluated);
-    // A test after the training alone; reads during an epoch, which may be of it.
-    assert_ne!(with_evaluations(&[6_100]), evaluated);
-    assert_ne!(with_evaluations(&[1_500, 4_100]), evaluated);
+    assert_eq!(with_evaluations(2, &[0, 2_100, 4_100, 6_100]), evaluated);
+    assert_eq!(with_evaluations(2, &[2_100, 4_100]), evaluated);
+    // A test after the training alone; reads during an epoch, which may be of it; a training that stops in an epoch.
+    assert_ne!(with_evaluations(2, &[6_100]), evaluated);
+    assert_ne!(with_evaluations(2, &[1_500, 4_100]), evaluated);
+    assert_ne!(with_evaluations(1, &[2_100, 4_100]), evaluated);
 }
 
 #[test]
