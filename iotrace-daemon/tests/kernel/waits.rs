@@ -42,7 +42,7 @@ fn check_at(program: &str, verdict: &str, is_cached: bool, flush: &str) -> (Valu
     let of_storage = ["storage-bound", "input-bound", "mapped-input-waits"];
     for (codes, ns) in [
         (&of_storage[..], leaf("storage") + leaf("page_fault")),
-        (&["decode-bound"], leaf("loader_cpu")),
+        (&["decode-bound", "workers-start-again"], leaf("loader_cpu")),
         (&["too-few-cpus"], leaf("run_queue")),
     ] {
         let is_bound = ns >= WAITED_SHARE * whole;
@@ -136,6 +136,21 @@ fn epochs(truth: &Value, found: &Value) -> Vec<(f64, f64)> {
     let storage = |of: &Value| leaf(of, "storage");
     let bounds = |epoch: &Value| (storage(&epoch["at_least"]), storage(&epoch["at_most"]));
     epochs.iter().map(bounds).collect()
+}
+
+#[test]
+fn workers_that_start_again_are_told_from_those_that_decode() {
+    let [again, decode] = ["workers-start-again", "decode-bound"];
+    for (program, found, other) in [
+        ("workers_anew", again, decode),
+        ("one_worker", decode, again),
+    ] {
+        let (_, waiter, report) = waited(Iotrace::record(), program, true, "250ms");
+        let findings = report["findings"].as_array().expect("findings");
+        let codes: Vec<&str> = findings.iter().map(|one| text(one, "code")).collect();
+        let is_right = codes.contains(&found) && !codes.contains(&other);
+        assert!(is_right, "{program}: {codes:?}\n{waiter:#}");
+    }
 }
 
 #[test]

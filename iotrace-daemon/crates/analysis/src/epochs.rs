@@ -522,6 +522,8 @@ impl Sum {
                 epoch.take(file, &pass);
                 if covered.insert(*number) {
                     epoch.covered += reads.size.max(1) as f64;
+                    let number = *number;
+                    self.note(number, &pass, file);
                 }
             }
         }
@@ -593,13 +595,7 @@ impl Sum {
             epoch.end = epoch.end.max(pass.end);
             epoch.is_exact &= pass.is_exact;
             epoch.take(first.file, &pass);
-            if pass.is_exact {
-                let of_process = self.order.entry(pass.number).or_default();
-                of_process
-                    .entry(pass.process)
-                    .or_default()
-                    .push((pass.start, first.file));
-            }
+            self.note(pass.number, &pass, first.file);
         }
         for (number, bytes) in covered {
             if let Some(epoch) = self.epochs.get_mut(&number) {
@@ -607,6 +603,15 @@ impl Sum {
                 let share = if share > WHOLE_SHARE { 1.0 } else { share };
                 epoch.covered += weight * share;
             }
+        }
+    }
+
+    /// Keeps when a process read a file in an epoch.
+    fn note(&mut self, epoch: u32, pass: &Pass, file: u32) {
+        if pass.is_exact {
+            let of_process = self.order.entry(epoch).or_default();
+            let visits = of_process.entry(pass.process).or_default();
+            visits.push((pass.start, file));
         }
     }
 

@@ -281,7 +281,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     }
     findings.extend(waits::storage_bound(data));
     findings.extend(waits::slow_start(data));
-    findings.extend(waits::decode_bound(data));
+    findings.extend(waits::of_loader(data));
     findings.extend(waits::too_few_cpus(data));
     findings.retain(|finding: &Finding| !finding.saving.is_hidden);
     let mut findings = causes::merge(data, findings);

@@ -9,6 +9,9 @@ use iotrace_model::{
 use iotrace_phases::phase::Phase;
 use std::collections::BTreeMap;
 
+/// Share of the time of a loader's workers from which on it is their start that the job waits for.
+const MIN_RESTART_SHARE: f64 = 0.5;
+
 /// The job waited for storage while it ran: not at its start, nor for saves.
 pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
     let waited = waited(data, Waiter::input)?;
@@ -64,17 +67,89 @@ fn by_file(data: &Data<'_>, is_chosen: impl Fn(Phase) -> bool) -> BTreeMap<u32, 
     by_file
 }
 
-/// The job waited for its loader's computing.
-pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
-    let waited = waited(data, |waiter| waiter.spent.of(Leaf::Computing))?;
+/// The job waited for its loader's computing: for each sample, or for workers that start again and again.
+pub fn of_loader(data: &Data<'_>) -> Option<Finding> {
+    let waited = waited(data, of_computing)?;
+    let most = data
+        .analysis
+        .waits
+        .judged()
+        .iter()
+        .max_by_key(|waiter| of_computing(waiter))?;
+    let share = share_of_restarts(data, most);
+    Some(match share >= MIN_RESTART_SHARE {
+        true => workers_start_again(data, &waited, share),
+        false => decode_bound(data, &waited),
+    })
+}
+
+fn of_computing(waiter: &Waiter) -> u64 {
+    waiter.spent.of(Leaf::Computing)
+}
+
+fn loaders(data: &Data<'_>) -> Value {
     let judged = data.analysis.waits.judged();
-    let loaders: usize = judged.iter().map(|waiter| waiter.loaders.len()).sum();
-    Some(Finding {
+    Value::Count(
+        judged
+            .iter()
+            .map(|waiter| waiter.loaders.len() as u64)
+            .sum(),
+    )
+}
+
+/// Of the time from the start of each of a main thread's loaders to its last read of training data, the share before the first
+/// read of those that began when another had read its last: that one could have gone on.
+fn share_of_restarts(data: &Data<'_>, waiter: &Waiter) -> f64 {
+    let mut reads: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+    for visit in &data.uses.visits {
+        if waiter.loaders.contains(&visit.process) {
+            let (first, last) = reads
+                .entry(visit.process)
+                .or_insert((visit.start, visit.end));
+            *first = visit.start.min(*first);
+            *last = visit.end.max(*last);
+        }
+    }
+    let Some(over) = reads.values().map(|(_, last)| *last).min() else {
+        return 0.0;
+    };
+    let (mut starting, mut living) = (0, 0);
+    for (process, (first, last)) in reads {
+        let Some(began) = data.uses.began[process as usize] else {
+            continue;
+        };
+        living += last - began;
+        if began >= over {
+            starting += first - began;
+        }
+    }
+    starting as f64 / living.max(1) as f64
+}
+
+fn workers_start_again(data: &Data<'_>, waited: &Waited, share: f64) -> Finding {
+    Finding {
+        code: "workers-start-again",
+        saving: data.saving(waited.most_ns, Confidence::Medium, &[]),
+        title: waited.title("loader workers that start again and again"),
+        evidence: waited.evidence([
+            ("loader_processes", loaders(data)),
+            ("share_of_starts", Value::Share(share)),
+        ]),
+        subjects: Vec::new(),
+        advice: "Keep the workers from one epoch to the next (PyTorch: persistent_workers=True). Each new worker imports the program again if \
+                 it is spawned: import less in it, or fork it (multiprocessing_context='fork')."
+            .into(),
+        also: Vec::new(),
+    }
+}
+
+fn decode_bound(data: &Data<'_>, waited: &Waited) -> Finding {
+    Finding {
         code: "decode-bound",
         saving: data.saving(waited.most_ns, Confidence::Medium, &["whether there are CPUs for more workers"]),
         title: waited.title("the computing of the loader"),
         evidence: waited.evidence([
-            ("loader_processes", Value::Count(loaders as u64)),
+            ("loader_processes", loaders(data)),
             ("run_queue_seconds", seconds(waited.exposed.spent.of(Leaf::RunQueue))),
         ]),
         subjects: Vec::new(),
@@ -82,7 +157,7 @@ pub fn decode_bound(data: &Data<'_>) -> Option<Finding> {
                  the size that is needed, store decoded samples, or decode on the GPU."
             .into(),
         also: Vec::new(),
-    })
+    }
 }
 
 /// The job, or what it waited for, was ready to run and had no CPU.

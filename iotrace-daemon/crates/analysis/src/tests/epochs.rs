@@ -102,6 +102,35 @@ fn data_that_may_be_kept_in_memory_make_no_epoch() {
     assert_eq!(found(1, 8_000), (1, false));
 }
 
+#[test]
+fn a_sample_that_is_tried_several_times_is_of_no_epoch() {
+    let mut job = Job::new(10_000);
+    known(&mut job, 30);
+    job.program(1, 0);
+    for from in [0, 200] {
+        pass(&mut job, &[1], &[3], from);
+        job.flush(from + 100);
+    }
+    for epoch in 0..2 {
+        let from = 1_000 + epoch * 4_000;
+        pass(&mut job, &[1], &shuffled(30, epoch), from);
+        job.flush(from + 3_000);
+    }
+    let found = job.analysis().epochs;
+    let epochs: Vec<_> = found
+        .epochs
+        .iter()
+        .map(|e| (ms(e.start), e.files))
+        .collect();
+    assert_eq!(epochs, [(1_000, 30), (5_000, 30)]);
+    assert!(
+        found
+            .epochs
+            .iter()
+            .all(|epoch| epoch.is_complete() && epoch.sequences.is_some())
+    );
+}
+
 /// Three epochs over shards 0 to 9, one every two seconds, and a pass over shards 10 to 12 by this process at each of these moments:
 /// the starts of the epochs, and what files they have.
 fn with_evaluations(evaluator: u32, at: &[u64]) -> (Vec<i64>, Option<&'static str>, u64, u64) {

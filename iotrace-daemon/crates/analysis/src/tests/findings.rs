@@ -1230,3 +1230,38 @@ fn threads_that_compute_for_the_main_thread_are_no_loader() {
     let found = job.finds("decode-bound");
     assert_eq!(found.saving.at_most_ns, 2_000_000_000);
 }
+
+/// A main thread waits 0.7 s for each of three workers, which live 1 s each and read their first data after so many milliseconds. Each begins
+/// so many milliseconds after the one before.
+fn with_starting_workers(starting: u64, apart: u64) -> Job {
+    let mut job = waiting_for(Leaf::ComputeThreads, Phase::UNMATCHED);
+    for worker in 0..3 {
+        let (pid, from) = (20 + worker as u32, 1_000 + worker * apart);
+        job.worker_later(pid, 10, from);
+        job.reads(pid, Phase::Training, 64 * MIB);
+        job.model.add_waited(&Waited {
+            process: id(10),
+            leaf: Leaf::Computing,
+            by: Some(id(pid)),
+            file: None,
+            phase: 0,
+            ns: 700_000_000,
+        });
+        let path = format!("/data/train/{worker}.tar");
+        job.read(used(pid, &path, from + starting, from + 950), 64 * MIB);
+        job.ends(pid, from + 1_000);
+    }
+    job
+}
+
+#[test]
+fn workers_that_start_again() {
+    // The first one has to start.
+    let found = with_starting_workers(900, 1_500).finds("workers-start-again");
+    assert_eq!(found.saving.at_most_ns, 2_100_000_000);
+    with_starting_workers(900, 1_500).finds_no("decode-bound");
+    for (starting, apart) in [(300, 1_500), (900, 100)] {
+        with_starting_workers(starting, apart).finds("decode-bound");
+        with_starting_workers(starting, apart).finds_no("workers-start-again");
+    }
+}

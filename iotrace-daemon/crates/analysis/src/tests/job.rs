@@ -151,10 +151,19 @@ impl Job {
 
     /// A worker that is forked.
     pub fn worker(&mut self, pid: u32, parent: u32) {
+        self.worker_at(pid, parent, u64::from(pid));
+    }
+
+    /// A worker that is forked `ms` milliseconds after the start of the run.
+    pub fn worker_later(&mut self, pid: u32, parent: u32, ms: u64) {
+        self.worker_at(pid, parent, START + ms * MS);
+    }
+
+    fn worker_at(&mut self, pid: u32, parent: u32, child_start_boottime: u64) {
         self.model.event(Event::Fork {
             parent: id(parent),
             child: id(pid),
-            child_start_boottime: u64::from(pid),
+            child_start_boottime,
             rights: iotrace_common::rights::Rights::of_user(0),
             comm: b"python3".to_vec(),
         });
