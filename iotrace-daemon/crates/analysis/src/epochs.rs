@@ -51,6 +51,9 @@ const TRAINING_NAMES: [&str; 2] = ["train", "training"];
 /// Names of a path, from the file's on, that may say what data are for: further out are projects and machines.
 const DATA_LEVELS: usize = 4;
 
+/// Shortest time from the end of a pass to the last save after it in which a job may have trained on what it keeps in memory.
+const MIN_KEPT_NS: i64 = 1_000_000_000;
+
 /// How the files of an epoch were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -259,7 +262,7 @@ impl Epochs {
         whole.is_complete()
             && !rest.is_some_and(Epoch::is_complete)
             && later.nth(1).is_some()
-            && lasted > whole.end - whole.start
+            && lasted > MIN_KEPT_NS.max(whole.end - whole.start)
     }
 }
 
