@@ -233,8 +233,10 @@ def saved_model_by_parts(truth):
     with truth.save():
         directory = "out/export/variables"
         part = f"{directory}/variables_temp/part-00000-of-00001"
-        write(f"{part}.data-00000-of-00001", 4, 0.02)
-        note(f"{part}.index", "i" * 600)
+        write(f"{part}.data-00000-of-00001.tempstate1", 4, 0.02)
+        note(f"{part}.index.tempstate1", "i" * 600)
+        os.rename(f"{part}.data-00000-of-00001.tempstate1", f"{part}.data-00000-of-00001")
+        os.rename(f"{part}.index.tempstate1", f"{part}.index")
         os.rename(f"{part}.data-00000-of-00001", f"{directory}/variables.data-00000-of-00001")
         read(f"{part}.index")
         note(f"{directory}/variables.index", "i" * 600)
