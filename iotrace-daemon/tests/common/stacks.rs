@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// What `stacks.c` is linked with.
-pub const LIBRARIES: [&str; 1] = ["-pthread"];
+pub const LINK_OPTIONS: [&str; 1] = ["-pthread"];
 
 /// Opens by function and line.
 pub type Opens = BTreeMap<(String, u64), u64>;

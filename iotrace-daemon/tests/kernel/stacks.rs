@@ -8,7 +8,7 @@ use crate::common::{
     Iotrace, compiled, directory,
     export::report_of,
     number,
-    stacks::{LIBRARIES, Opens, found, truth},
+    stacks::{LINK_OPTIONS, Opens, found, truth},
     workload,
 };
 
@@ -38,7 +38,7 @@ fn record(program: &Path, dir: &Path, more: &[&str]) -> (Opens, Value) {
 fn functions_and_lines_are_those_of_the_program() {
     for way in WAYS {
         let (_keep, dir) = directory();
-        let args = [way, &LIBRARIES].concat();
+        let args = [way, &LINK_OPTIONS].concat();
         let program = compiled("stacks.c", &dir, &args);
         let (opens, report) = record(&program, &dir, &[]);
         let found = found(&report, "/stacks.c");
@@ -49,7 +49,7 @@ fn functions_and_lines_are_those_of_the_program() {
 #[test]
 fn without_debugging_information_functions_are_known() {
     let (_keep, dir) = directory();
-    let program = compiled("stacks.c", &dir, &[&["-O0"][..], &LIBRARIES].concat());
+    let program = compiled("stacks.c", &dir, &[&["-O0"][..], &LINK_OPTIONS].concat());
     let (opens, report) = record(&program, &dir, &[]);
     let mut by_function = Opens::new();
     for ((function, _), opens) in opens {
@@ -67,10 +67,10 @@ fn without_debugging_information_functions_are_known() {
 #[test]
 fn a_program_that_a_process_runs_later_is_another() {
     let (_keep, dir) = directory();
-    let args = [&["-O0", "-g", "-no-pie"][..], &LIBRARIES].concat();
+    let args = [&["-O0", "-g", "-no-pie"][..], &LINK_OPTIONS].concat();
     let first = compiled("stacks.c", &dir, &args);
     let (_keep, elsewhere) = directory();
-    let args = [&["-O2", "-g", "-no-pie"][..], &LIBRARIES].concat();
+    let args = [&["-O2", "-g", "-no-pie"][..], &LINK_OPTIONS].concat();
     let second = compiled("stacks.c", &elsewhere, &args);
     let (opens, report) = record(&first, &dir, &[second.to_str().unwrap()]);
     assert_eq!(found(&report, "/stacks.c"), opens, "{:#}", report["lines"]);

@@ -231,13 +231,13 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
 }
 
 impl Epochs {
-    /// Has no epochs if passes may have made no call: over files that were `mapped`, so many bytes, and over what a program keeps
-    /// in memory, of which the saves tell.
+    /// Drops the epochs if later passes may have made no call: the training files were mapped (`mapped` bytes of them), or the saves
+    /// show that the job may keep the data in memory.
     pub fn doubt(&mut self, mapped: u64, saves: &[Event]) {
         let is_mapped = mapped as f64 > self.bytes as f64 * MAPPED_SHARE;
         let reason = match (is_mapped, self.is_followed_by(saves)) {
             (true, _) => MAPPED,
-            (false, true) => KEPT,
+            (false, true) => KEPT_IN_MEMORY,
             (false, false) => return,
         };
         self.epochs.clear();
@@ -246,7 +246,7 @@ impl Epochs {
 
     /// Whether passes may have made no call ([`Self::doubt`]).
     pub fn may_be_unseen(&self) -> bool {
-        matches!(self.untold, Some(MAPPED | KEPT))
+        matches!(self.untold, Some(MAPPED | KEPT_IN_MEMORY))
     }
 
     /// Whether there was one pass over all data, and at most a part of another one, and saves after it for longer than it took.
@@ -267,7 +267,7 @@ impl Epochs {
 }
 
 /// Why one pass is not known to be the only epoch.
-const KEPT: &str = "the files were read once, and saves followed for longer than that took: the job may keep the data in memory";
+const KEPT_IN_MEMORY: &str = "the files were read once, and saves followed for longer than that took: the job may keep the data in memory";
 
 /// Why passes over mapped files are not detected.
 pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";
@@ -461,50 +461,54 @@ impl Sum {
     /// bytes, more or less often, by other processes, and before, between and after the passes over those. Processes that read both
     /// may stop in an epoch, or resume in one.
     fn without_evaluation(all: &[&FileReads<'_>]) -> Option<Self> {
-        let passed: Vec<Vec<Pass>> = all.iter().map(|reads| passes(reads)).collect();
-        let number = |passes: &[Pass]| passes.iter().map(|pass| pass.number).max();
-        let mut by_number: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        for (reads, passes) in all.iter().zip(&passed) {
-            saturating_add(by_number.entry(number(passes)).or_default(), reads.size);
+        let passed: Vec<(&FileReads<'_>, Vec<Pass>)> =
+            all.iter().map(|reads| (*reads, passes(reads))).collect();
+        let count = |passes: &[Pass]| passes.iter().map(|pass| pass.number).max();
+        let mut by_count: BTreeMap<Option<u32>, u64> = BTreeMap::new();
+        for (reads, passes) in &passed {
+            saturating_add(by_count.entry(count(passes)).or_default(), reads.size);
         }
-        let bytes = saturating_sum(by_number.values().copied());
-        let (usual, trained) = by_number.iter().max_by_key(|(_, bytes)| **bytes)?;
+        let bytes = saturating_sum(by_count.values().copied());
+        let (usual, trained) = by_count.into_iter().max_by_key(|(_, bytes)| *bytes)?;
         if bytes - trained >= trained / 2 {
             return None;
         }
-        let is_trained = |passes: &[Pass]| number(passes) == *usual;
-        let both = all.iter().zip(&passed);
-        let of_training = both.clone().filter(|(_, passes)| is_trained(passes));
-        let of_training: Vec<&FileReads<'_>> = of_training.map(|(reads, _)| *reads).collect();
-        let mut sum = Self::with(&of_training, &Numbering::AsCounted);
-        let visits = of_training.iter().flat_map(|reads| &reads.visits);
+        let is_trained = |(_, passes): &(&FileReads<'_>, Vec<Pass>)| count(passes) == usual;
+        let (training, others): (Vec<_>, Vec<_>) = passed.into_iter().partition(is_trained);
+        let training: Vec<&FileReads<'_>> = training.into_iter().map(|(reads, _)| reads).collect();
+        let mut sum = Self::with(&training, &Numbering::AsCounted);
+        let visits = training.iter().flat_map(|reads| &reads.visits);
         let trainers: BTreeSet<u32> = visits.map(|visit| visit.process).collect();
         let spans: Vec<(i64, i64)> = sum.epochs.values().map(|e| (e.start, e.end)).collect();
         let (mut is_apart, mut is_between) = (true, false);
-        for (reads, passes) in both.filter(|(_, passes)| !is_trained(passes)) {
-            for pass in passes {
-                let before = spans.partition_point(|(_, end)| *end <= pass.start);
-                is_apart &= !trainers.contains(&pass.process)
-                    && spans
-                        .get(before)
-                        .is_none_or(|(start, _)| pass.end <= *start);
-                is_between |= (1..spans.len()).contains(&before);
-            }
-            let file = reads.visits.first()?.file;
-            sum.evaluated.insert(file, reads.size);
+        for pass in others.iter().flat_map(|(_, passes)| passes) {
+            let before = spans.partition_point(|(_, end)| *end <= pass.start);
+            let next = spans.get(before);
+            is_apart &= next.is_none_or(|(start, _)| pass.end <= *start);
+            is_apart &= !trainers.contains(&pass.process);
+            is_between |= (1..spans.len()).contains(&before);
         }
+        let evaluated = others
+            .iter()
+            .map(|(reads, _)| Some((reads.file()?, reads.size)));
+        sum.evaluated = evaluated.collect::<Option<_>>()?;
         (is_apart && is_between && sum.is_one_behind_the_other()).then_some(sum)
+    }
+
+    /// Of the bytes of all files, the share that an epoch has.
+    fn coverage(&self, epoch: &Filling) -> f64 {
+        epoch.covered / self.bytes
     }
 
     /// Whether an epoch has a part of the data only.
     fn is_partial(&self, epoch: &Filling) -> bool {
-        (TOLERATED_SHARE..1.0 - TOLERATED_SHARE).contains(&(epoch.covered / self.bytes))
+        (TOLERATED_SHARE..1.0 - TOLERATED_SHARE).contains(&self.coverage(epoch))
     }
 
     /// How often nearly all files were passed over at most.
     fn usual_passes(&self) -> usize {
         let epochs = self.epochs.values().rev();
-        let few = epochs.take_while(|epoch| epoch.covered < self.bytes * TOLERATED_SHARE);
+        let few = epochs.take_while(|epoch| self.coverage(epoch) < TOLERATED_SHARE);
         match self.epochs.len() - few.count() {
             0 => self.epochs.len(),
             usual => usual,
@@ -513,21 +517,21 @@ impl Sum {
 
     /// Adds what was read of a file to the epochs of that time, which begin and end as they do without it.
     fn add_by_time(&mut self, reads: &FileReads<'_>) {
-        let Some(file) = reads.visits.first().map(|visit| visit.file) else {
+        let Some(file) = reads.file() else {
             return;
         };
-        self.bytes += reads.size.max(1) as f64;
+        self.bytes += reads.weight();
         let mut covered = BTreeSet::new();
         for pass in passes(reads) {
-            let begun = self.epochs.iter_mut().rev();
-            let mut begun = begun.filter(|(_, epoch)| epoch.start <= pass.start);
-            if let Some((number, epoch)) = begun.next() {
-                epoch.take(file, &pass);
-                if covered.insert(*number) {
-                    epoch.covered += reads.size.max(1) as f64;
-                    let number = *number;
-                    self.note(number, &pass, file);
-                }
+            let mut epochs = self.epochs.iter_mut().rev();
+            let Some((number, epoch)) = epochs.find(|(_, epoch)| epoch.start <= pass.start) else {
+                continue;
+            };
+            epoch.take(file, &pass);
+            let number = *number;
+            if covered.insert(number) {
+                epoch.covered += reads.weight();
+                self.note(number, &pass, file);
             }
         }
     }
@@ -536,10 +540,9 @@ impl Sum {
     /// so before the last pass if that puts one pass after the other: a trial, or an epoch that was broken off. Files that were
     /// read once less were left out by one of the epochs if that does.
     fn in_order(self, all: &[&FileReads<'_>]) -> Self {
-        let sum = self;
-        if !sum.is_one_behind_the_other() {
+        if !self.is_one_behind_the_other() {
             let mut latest = i64::MIN;
-            let starts = sum.epochs.values().map(|epoch| {
+            let starts = self.epochs.values().map(|epoch| {
                 latest = latest.max(epoch.start);
                 latest
             });
@@ -549,21 +552,21 @@ impl Sum {
                 return by_time;
             }
         }
-        let Some((last, partial)) = sum.epochs.last_key_value() else {
-            return sum;
+        let Some((last, partial)) = self.epochs.last_key_value() else {
+            return self;
         };
-        if partial.covered >= sum.bytes * (1.0 - TOLERATED_SHARE)
+        if partial.covered >= self.bytes * (1.0 - TOLERATED_SHARE)
             || *last > MAX_PLACES
-            || sum.is_one_behind_the_other()
+            || self.is_one_behind_the_other()
         {
-            return sum;
+            return self;
         }
         let files = &partial.files;
         let earlier = (0..*last)
             .rev()
             .map(|number| Self::with(all, &Numbering::Partial { number, files }));
         let ordered = earlier.into_iter().find(Self::is_one_behind_the_other);
-        ordered.unwrap_or(sum)
+        ordered.unwrap_or(self)
     }
 
     fn with(all: &[&FileReads<'_>], numbering: &Numbering<'_>) -> Self {
@@ -573,12 +576,12 @@ impl Sum {
     }
 
     fn add(&mut self, reads: &FileReads<'_>, numbering: &Numbering<'_>) {
-        let Some(first) = reads.visits.first() else {
+        let Some(file) = reads.file() else {
             return;
         };
         let mut passes = passes(reads);
-        numbering.number(first.file, &mut passes);
-        let weight = (reads.size.max(1)) as f64;
+        numbering.number(file, &mut passes);
+        let weight = reads.weight();
         self.bytes += weight;
         let mut covered: BTreeMap<u32, f64> = BTreeMap::new();
         for pass in passes {
@@ -597,8 +600,8 @@ impl Sum {
             epoch.start = epoch.start.min(pass.start);
             epoch.end = epoch.end.max(pass.end);
             epoch.is_exact &= pass.is_exact;
-            epoch.take(first.file, &pass);
-            self.note(pass.number, &pass, first.file);
+            epoch.take(file, &pass);
+            self.note(pass.number, &pass, file);
         }
         for (number, bytes) in covered {
             if let Some(epoch) = self.epochs.get_mut(&number) {
@@ -640,7 +643,6 @@ impl Sum {
     }
 
     fn finish(mut self, model: &Model, found: &mut Epochs) {
-        let coverage = |epoch: &Filling| epoch.covered / self.bytes;
         found.files -= self.evaluated.len() as u64;
         found.bytes -= saturating_sum(self.evaluated.values().copied()).min(found.bytes);
         let epochs = self.epochs.values();
@@ -656,9 +658,9 @@ impl Sum {
         let has_whole = self
             .epochs
             .values()
-            .any(|epoch| coverage(epoch) >= 1.0 - TOLERATED_SHARE);
+            .any(|epoch| self.coverage(epoch) >= 1.0 - TOLERATED_SHARE);
         for (number, epoch) in std::mem::take(&mut self.epochs) {
-            let coverage = epoch.covered / self.bytes;
+            let coverage = self.coverage(&epoch);
             // The little that was read before the first pass belongs to none.
             if has_whole && found.epochs.is_empty() && coverage < TOLERATED_SHARE {
                 continue;

@@ -35,6 +35,16 @@ pub(crate) struct FileReads<'a> {
 }
 
 impl<'a> FileReads<'a> {
+    /// The file, by index; `None` if nobody read it.
+    pub(crate) fn file(&self) -> Option<u32> {
+        self.visits.first().map(|visit| visit.file)
+    }
+
+    /// How much it counts among others: its bytes.
+    pub(crate) fn weight(&self) -> f64 {
+        self.size.max(1) as f64
+    }
+
     pub(crate) fn new(visits: Vec<&'a Visit>, size: u64, jumped: &BTreeMap<u32, Jumps>) -> Self {
         let is_jumped = visits
             .first()

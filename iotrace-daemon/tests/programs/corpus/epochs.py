@@ -102,18 +102,27 @@ def staged_by_read_and_write(truth):
     passes(truth, 3, ["local/train.bin"])
 
 
+def read_all(paths):
+    for path in paths:
+        read(path)
+
+
+def fork(work, *parts):
+    """Does the work with each part, in a process of its own at the same time."""
+    children = []
+    for part in parts:
+        child = os.fork()
+        if child == 0:
+            work(part)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+
+
 def workers(truth):
     for _ in range(3):
-        children = []
-        for worker in range(2):
-            child = os.fork()
-            if child == 0:
-                for path in FILES[worker::2]:
-                    read(path)
-                os._exit(0)
-            children.append(child)
-        for child in children:
-            os.waitpid(child, 0)
+        fork(read_all, FILES[::2], FILES[1::2])
         truth.epochs += 1
         train(0.1)
 
@@ -196,15 +205,7 @@ def arrays_of_any_name(truth):
 
 def tokenized_in_workers(truth):
     os.makedirs("shards")
-    children = []
-    for worker in range(2):
-        child = os.fork()
-        if child == 0:
-            encode(TEXTS[worker::2], SHARDS[worker::2])
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
+    fork(lambda worker: encode(TEXTS[worker::2], SHARDS[worker::2]), 0, 1)
     passes(truth, 3, SHARDS)
 
 
@@ -426,20 +427,12 @@ def tried_before(truth):
 
 def validated_by_a_part(truth):
     """A part of the data is for validation, which is tried before the first epoch."""
-
-    def worker(paths):
-        if os.fork() == 0:
-            for path in paths:
-                read(path)
-            os._exit(0)
-        os.wait()
-
-    worker(FILES[30:])
+    fork(read_all, FILES[30:])
     for _ in range(3):
-        worker(random.sample(FILES[:30], 30))
+        fork(read_all, random.sample(FILES[:30], 30))
         truth.epochs += 1
         train(0.1)
-        worker(FILES[30:])
+        fork(read_all, FILES[30:])
 
 
 def tried_several_times(truth):
@@ -454,22 +447,21 @@ def tried_several_times(truth):
 def streamed_tables(truth):
     """The schema is read first; workers read the end of a table, and then all of it but that."""
     size = 420 << 10
-    with open(FILES[0], "rb", buffering=0) as table:
+
+    def read_end(table):
         os.pread(table.fileno(), 1 << 16, size - (1 << 16))
+
+    def read_tables(paths):
+        for path in paths:
+            with open(path, "rb", buffering=0) as table:
+                read_end(table)
+                os.pread(table.fileno(), 400 << 10, 4)
+                os.pread(table.fileno(), 1 << 12, 400 << 10)
+
+    with open(FILES[0], "rb", buffering=0) as table:
+        read_end(table)
     for _ in range(2):
-        children = []
-        for worker in range(2):
-            child = os.fork()
-            if child == 0:
-                for path in FILES[worker:4:2]:
-                    with open(path, "rb", buffering=0) as table:
-                        os.pread(table.fileno(), 1 << 16, size - (1 << 16))
-                        os.pread(table.fileno(), 400 << 10, 4)
-                        os.pread(table.fileno(), 1 << 12, 400 << 10)
-                os._exit(0)
-            children.append(child)
-        for child in children:
-            os.waitpid(child, 0)
+        fork(read_tables, FILES[:4:2], FILES[1:4:2])
         truth.epochs += 1
         train(0.6)
 

@@ -31,7 +31,7 @@ use super::{
     service::{OTHER, Process, Service, USER},
 };
 use crate::common::{
-    self, Iotrace,
+    self,
     compare::nothing_lost,
     lines::{PROGRAM_PATH, agree, found, interpreters},
     turn,
@@ -52,7 +52,7 @@ for _ in range(int(sys.argv[1])):
 "#;
 
 /// More than an opener makes while a test runs.
-const MANY_OPENS: u32 = 100_000;
+pub(super) const MANY_OPENS: u32 = 100_000;
 
 /// An interpreter that every user may run.
 fn python() -> PathBuf {
@@ -77,7 +77,7 @@ fn open_as(python: &Path, program: &Path, uid: u32, opens: u32) -> Process {
 }
 
 /// The functions of a report's lines, and the opens of each.
-fn functions(report: &Value) -> BTreeMap<String, u64> {
+pub(super) fn functions(report: &Value) -> BTreeMap<String, u64> {
     let mut opens = BTreeMap::new();
     for line in found(report).values() {
         let function = line["function"].as_str().unwrap().to_owned();
@@ -114,9 +114,9 @@ fn lines_through_the_service_are_those_without_it() {
             fs::create_dir(&data).unwrap();
             let truth = dir.join("truth.json");
             let before = begun(&service);
-            let finished = Iotrace::bare()
+            let finished = service
+                .record(0)
                 .flush("250ms")
-                .env("IOTRACE_SOCKET", service.socket.to_str().unwrap())
                 .args(["--lines"])
                 .args(way)
                 .command([&python, Path::new(PROGRAM_PATH), &truth, &data]);
@@ -192,14 +192,16 @@ fn a_process_that_was_recorded_before_has_lines_again() {
     let pid = process.pid().to_string();
     // A recording that began while the interpreter starts would count a part of its failed look-ups.
     thread::sleep(Duration::from_secs(1));
+    have_functions_again(&service, &pid, "--lines");
+}
+
+/// Fails unless recordings of a process that calls `again`, by a user and by root, each have this function: one after another, and
+/// two at the same time. `option`: what finds it.
+pub(super) fn have_functions_again(service: &Service, pid: &str, option: &str) {
     let record = |uid: u32| {
-        let iotrace = match uid {
-            0 => Iotrace::bare().env("IOTRACE_SOCKET", service.socket.to_str().unwrap()),
-            uid => service.record(uid),
-        };
-        iotrace.args(["--lines", "--duration", "3", "--pid", &pid])
+        let iotrace = service.record(uid);
+        iotrace.args([option, "--duration", "3", "--pid", pid])
     };
-    // One after another, and two at the same time.
     let first = record(USER).run();
     let second = record(USER).start();
     thread::sleep(Duration::from_secs(1));
@@ -209,7 +211,7 @@ fn a_process_that_was_recorded_before_has_lines_again() {
         let report = finished.report();
         let opens = functions(&report)["again"];
         assert!(opens >= 20, "{opens} opens in 3 s");
-        // What was done before the interpreter was found.
+        // What was done before the interpreter was found, or the stack was sent again.
         let without = report["lines"]["opens_without_line"].as_u64().unwrap();
         assert!(without <= 1, "{without}");
     }

@@ -36,10 +36,7 @@ const BY_CHANCE: [&str; 7] = [
 /// Records a mode of the counting program.
 fn record(service: &Service, mode: &[&str], way: &[&str]) -> (tempfile::TempDir, Finished) {
     let (keep, dir) = common::directory();
-    let iotrace = Iotrace::bare()
-        .flush("1h")
-        .env("IOTRACE_SOCKET", service.socket.to_str().unwrap())
-        .args(way);
+    let iotrace = service.record(0).flush("1h").args(way);
     let mut words = vec![mode[0], dir.to_str().unwrap()];
     words.extend(&mode[1..]);
     let finished = iotrace.workload(words);
@@ -185,12 +182,9 @@ fn operations_through_the_service_are_those_that_are_counted() {
         for user in users.iter().copied() {
             let home = service.home(user);
             let dir = home.path().to_owned().into_os_string();
-            let iotrace = match user {
-                0 => Iotrace::bare().env("IOTRACE_SOCKET", service.socket.to_str().unwrap()),
-                user => service.record(user),
-            };
             let before = begun(&service);
-            let run = iotrace.args(["--trace"]).workload([mode.into(), dir]);
+            let iotrace = service.record(user).args(["--trace"]);
+            let run = iotrace.workload([mode.into(), dir]);
             assert_eq!(run.code(), 0, "{}", run.stderr);
             assert_eq!(begun(&service), before + 1);
             let trace = trace::open(&run.recording);
@@ -262,7 +256,7 @@ fn the_trace_of_a_busy_process_begins_and_ends_with_its_counters() {
     let busy = Process::new(Command::new("/usr/bin/python3").args(["-c", busy]));
     let pid = busy.pid().to_string();
     for _ in 0..3 {
-        let iotrace = Iotrace::bare().env("IOTRACE_SOCKET", service.socket.to_str().unwrap());
+        let iotrace = service.record(0);
         let iotrace = iotrace.args(["--trace", "--duration", "2", "--pid", &pid]);
         let run = iotrace.start().wait();
         let trace = trace::open(&run.recording);

@@ -105,9 +105,12 @@ impl Service {
         dir
     }
 
-    /// `iotrace record` of a user.
+    /// `iotrace record` of a user, or of root, through the service.
     pub fn record(&self, uid: u32) -> Iotrace {
-        Iotrace::of_user(&self.iotrace, uid, &self.socket)
+        match uid {
+            0 => Iotrace::bare().env("IOTRACE_SOCKET", self.socket.to_str().unwrap()),
+            uid => Iotrace::of_user(&self.iotrace, uid, &self.socket),
+        }
     }
 
     /// `iotrace` of a user.

@@ -76,7 +76,7 @@ fn passes_over_mapped_files_are_not_told() {
     assert!(found.untold.is_some_and(|reason| reason.contains("mapped")));
 }
 
-/// A pass over all data within its first second, and then so many saves, so many milliseconds apart.
+/// A job that reads all data within its first second, and then makes `saves` saves, one every `apart` milliseconds.
 fn read_once_and_saved(saves: u64, apart: u64) -> Epochs {
     let mut job = Job::new(10_000);
     known(&mut job, 10);

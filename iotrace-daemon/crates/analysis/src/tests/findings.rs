@@ -1231,8 +1231,8 @@ fn threads_that_compute_for_the_main_thread_are_no_loader() {
     assert_eq!(found.saving.at_most_ns, 2_000_000_000);
 }
 
-/// A main thread waits 0.7 s for each of three workers, which live 1 s each and read their first data after so many milliseconds. Each begins
-/// so many milliseconds after the one before.
+/// A main thread waits 0.7 s for each of three workers. A worker lives for 1 s and reads its first data after `starting` milliseconds.
+/// The workers begin `apart` milliseconds after each other.
 fn with_starting_workers(starting: u64, apart: u64) -> Job {
     let mut job = waiting_for(Leaf::ComputeThreads, Phase::UNMATCHED);
     for worker in 0..3 {

@@ -36,11 +36,6 @@ pub struct WantedLines {
 }
 
 impl WantedLines {
-    pub const NONE: Self = Self {
-        python: false,
-        native: false,
-    };
-
     /// Whether anything is.
     pub fn are_some(self) -> bool {
         self.python || self.native

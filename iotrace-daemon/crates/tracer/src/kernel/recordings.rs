@@ -38,7 +38,10 @@ impl Kept {
         latencies: true,
         waits: false,
         trace: false,
-        lines: WantedLines::NONE,
+        lines: WantedLines {
+            python: false,
+            native: false,
+        },
     };
 
     /// Whether that is more than of all.

@@ -1,6 +1,6 @@
 //! The Python interpreter of a process: which file it is, of which version, and where its structs have their fields.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{collections::BTreeMap, io::Read as _, os::unix::fs::MetadataExt as _};
 
 use iotrace_common::lines::{CODE_WORDS, FRAME_BYTES, Layout, NO_CFRAME, Python};
 use object::{Object as _, ObjectKind, ObjectSegment as _, ObjectSymbol as _};
@@ -111,16 +111,14 @@ impl Interpreters {
     }
 
     fn file(&mut self, pid: u32, part: &Mapping) -> Option<&Result<Interpreter, String>> {
-        // As the process has it mapped, also where the file was replaced; else as the process sees it.
-        let mapped = part.link(pid);
-        let inside = PathBuf::from(format!("/proc/{pid}/root{}", part.path));
-        let metadata = fs::metadata(&mapped).or_else(|_| fs::metadata(&inside));
-        let metadata = metadata.ok()?;
+        let mut file = part.open_or_successor(pid)?;
+        let metadata = file.metadata().ok()?;
         let read = || {
-            if !metadata.is_file() || metadata.len() > MOST_BYTES {
+            if metadata.len() > MOST_BYTES {
                 return None;
             }
-            let data = fs::read(&mapped).or_else(|_| fs::read(&inside)).ok()?;
+            let mut data = Vec::new();
+            file.read_to_end(&mut data).ok()?;
             interpreter(&data)
         };
         let key = (metadata.dev(), metadata.ino());

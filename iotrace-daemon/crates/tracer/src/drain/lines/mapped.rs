@@ -4,7 +4,6 @@ use std::{
     fs::{self, File},
     ops::Range,
     os::unix::fs::MetadataExt as _,
-    path::PathBuf,
 };
 
 use rustix::fs::{Mode, OFlags, open};
@@ -46,26 +45,35 @@ impl Mapping {
         self.offset.wrapping_add(address - self.addresses.start)
     }
 
-    /// Leads to the file itself, also where it has no name any more.
-    pub fn link(&self, pid: u32) -> PathBuf {
-        let Range { start, end } = self.addresses;
-        format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
+    /// Opens the file. Who may not follow the link to it opens it by its name, if that still leads to it.
+    pub fn open(&self, pid: u32) -> Option<File> {
+        let is_same = |file: &File| file.metadata().is_ok_and(|now| now.ino() == self.file.1);
+        let named = || self.open_by_name(pid).filter(is_same);
+        self.open_by_link(pid).or_else(named)
     }
 
-    /// Opens the file. Who may not follow the link opens it by its name, if that still leads to it.
-    pub fn open(&self, pid: u32) -> Option<File> {
-        let opened = |path: PathBuf| {
-            // A pipe that has the name now is not waited for.
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            Some(File::from(open(path, flags, Mode::empty()).ok()?))
-        };
-        let named = || {
-            let file = opened(format!("/proc/{pid}/root{}", self.path).into())?;
-            (file.metadata().ok()?.ino() == self.file.1).then_some(file)
-        };
-        let file = opened(self.link(pid)).or_else(named)?;
-        file.metadata().ok()?.is_file().then_some(file)
+    /// Opens the file, or without a right to the link to it what has its name now.
+    pub fn open_or_successor(&self, pid: u32) -> Option<File> {
+        self.open_by_link(pid).or_else(|| self.open_by_name(pid))
     }
+
+    /// Opens the file itself, also where it has no name any more.
+    fn open_by_link(&self, pid: u32) -> Option<File> {
+        let Range { start, end } = self.addresses;
+        open_regular(&format!("/proc/{pid}/map_files/{start:x}-{end:x}"))
+    }
+
+    /// Opens what has the file's name now, as the process sees it.
+    fn open_by_name(&self, pid: u32) -> Option<File> {
+        open_regular(&format!("/proc/{pid}/root{}", self.path))
+    }
+}
+
+/// Opens a regular file. A pipe is not waited for.
+fn open_regular(path: &str) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = File::from(open(path, flags, Mode::empty()).ok()?);
+    file.metadata().ok()?.is_file().then_some(file)
 }
 
 /// What a process has mapped of files now; none if it has ended.
