@@ -336,6 +336,7 @@ fn pauses_and_syncs_are_part_of_a_save() {
             "slow_parts",
             "computed_before_the_first_write",
             "synced",
+            "beside_a_database",
             "removed_at_the_end",
         ],
     );
@@ -429,6 +430,8 @@ fn epochs_are_passes_over_the_data() {
             "unknown_two_trainings",
             "unknown_parts",
             "halves",
+            "clips",
+            "next_rows_in_turns",
             "records_in_random_order",
             "indexed_then_in_random_order",
             "indexed_then_in_order",

@@ -46,6 +46,9 @@ const CORPUS: [(&str, &[&str]); 3] = [
             "staged_by_its_maker",
             "workers",
             "with_saves",
+            "clips",
+            "one_epoch",
+            "unknown_kept_in_memory",
         ],
     ),
 ];

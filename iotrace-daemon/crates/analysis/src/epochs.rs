@@ -13,8 +13,8 @@ use std::{
 use super::{
     page_cache,
     passes::{
-        FileReads, Jumps, Pass, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts,
-        is_part_read_again, passes, read_in_jumps, shares, whole_number,
+        Clips, FileReads, Jumps, Pass, TOLERATED_SHARE, WHOLE_SHARE, is_in_equal_parts,
+        is_in_odd_parts, is_part_read_again, passes, read_in_jumps, shares, whole_number,
     },
     preparation,
     ranks::strangers,
@@ -150,9 +150,16 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     if files.iter().any(|reads| !is_evaluation(reads)) {
         files.retain(|reads| !is_evaluation(reads));
     }
+    let clips = clips(&files, uses);
+    let size = |reads: &&&[&Visit]| {
+        let of_clip = clips.as_ref().and_then(|clips| clips.get(&reads[0].file));
+        of_clip
+            .copied()
+            .unwrap_or(uses.sizes[reads[0].file as usize])
+    };
     let mut found = Epochs {
         files: files.len() as u64,
-        bytes: saturating_sum(files.iter().map(|reads| uses.sizes[reads[0].file as usize])),
+        bytes: saturating_sum(files.iter().map(|reads| size(&reads))),
         copies: 1,
         knows_cache: page_cache::is_known_of(model, files.iter().map(|reads| reads[0].file)),
         ..Epochs::default()
@@ -170,13 +177,12 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
             Some("some of the files were made from others, which may have been trained on too");
         return found;
     }
-    let size = |reads: &&&[&Visit]| uses.sizes[reads[0].file as usize];
     let in_parts = files
         .iter()
         .filter(|reads| is_in_equal_parts(reads, size(reads)));
-    if saturating_sum(in_parts.map(|reads| size(&reads))) > found.bytes / 2 {
+    if clips.is_none() || saturating_sum(in_parts.map(|reads| size(&reads))) > found.bytes / 2 {
         found.untold = Some(
-            "the files were opened again and again for an equal part, which may be the same or the next",
+            "the files were opened again and again for a part, which may be the same or the next",
         );
         return found;
     }
@@ -264,6 +270,32 @@ impl Epochs {
             && later.nth(1).is_some()
             && lasted > MIN_KEPT_NS.max(whole.end - whole.start)
     }
+}
+
+/// Bytes of a clip, by file, if each pass over the files reads one of each: there the clips are the data. Empty where files are read
+/// otherwise; `None` if they are read in parts of which passes are not known.
+fn clips(files: &[&[&Visit]], uses: &Uses) -> Option<HashMap<u32, u64>> {
+    let about = |reads: &&[&Visit]| {
+        let file = reads[0].file;
+        (file, uses.sizes[file as usize], uses.reached[file as usize])
+    };
+    let of_file = |reads: &&[&Visit]| {
+        let (file, size, reached) = about(reads);
+        Some((file, Clips::of(reads, size, reached)?))
+    };
+    let are_most = |number: usize| {
+        number >= MIN_ORDERED_FILES && number as f64 >= files.len() as f64 * (1.0 - TOLERATED_SHARE)
+    };
+    let found = files.iter().filter_map(of_file);
+    let (known, clips): (Vec<u32>, Vec<Clips>) = found.unzip();
+    let may_follow = clips.iter().filter(|clips| clips.may_follow).count();
+    if are_most(known.len()) && may_follow <= known.len() / 2 && Clips::are_in_rounds(&clips) {
+        let bytes = clips.into_iter().map(|clips| clips.bytes);
+        return Some(known.into_iter().zip(bytes).collect());
+    }
+    let is_odd = |reads: &&&[&Visit]| is_in_odd_parts(reads, about(reads).1);
+    let is_unknown = are_most(files.iter().filter(is_odd).count());
+    (!is_unknown).then(HashMap::new)
 }
 
 /// Why one pass is not known to be the only epoch.

@@ -14,6 +14,7 @@ from truth import main, note, read, train, write
 FILES = [f"data/train/sample_{index:03}.jpg" for index in range(40)]
 TEXTS = [f"raw/part_{index:02}.txt" for index in range(16)]
 SHARDS = [f"shards/tokens_{index:02}.bin" for index in range(16)]
+VIDEOS = [f"data/video_{index:02}.mp4" for index in range(12)]
 VALIDATION = [path.replace("/train/", "/val/") for path in FILES[:8]]
 
 
@@ -382,6 +383,29 @@ def halves(truth):
         truth.epochs += 1
 
 
+def clips(truth):
+    """A part of each video in each epoch, anywhere in it."""
+    for _ in range(5):
+        for path in random.sample(VIDEOS, len(VIDEOS)):
+            with open(path, "rb", buffering=0) as video:
+                video.read(4096)
+                video.seek(random.randrange(700 << 10))
+                video.read(100 << 10)
+            train(0.1)
+        truth.epochs += 1
+
+
+def next_rows_in_turns(truth):
+    """A part of each file, then the next part of each."""
+    for part in range(6):
+        for path in VIDEOS:
+            with open(path, "rb", buffering=0) as rows:
+                rows.seek(part * (1 << 20) // 6)
+                rows.read((1 << 20) // 6 + 1)
+            train(0.02)
+    truth.epochs = 1
+
+
 def unknown_two_trainings(truth):
     """One after the other, each with data of its own."""
     passes(truth, 2, FILES[:20])
@@ -507,6 +531,7 @@ BEFORE = {
     **{name: [images] for name in ("best_and_last", "saved_during_passes", "row_groups")},
     "unknown_indexed_with_small_members": [one_large],
     "streamed_tables": [lambda: prepare(FILES[:4], 420 << 10)],
+    **{name: [lambda: prepare(VIDEOS, 1 << 20)] for name in ("clips", "next_rows_in_turns")},
     "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }

@@ -276,6 +276,48 @@ fn reads(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), ns: u64) {
     model.add(process(pid), place(inode), &counters);
 }
 
+/// One pass over the data in each 2 s, for so long.
+fn passes(ns: u64) -> Model {
+    const EVERY: u64 = 2_000_000_000;
+    let mut model = Model::with_history();
+    model.event(name(1, name_of("/data/train/a.bin"), 0o100_644));
+    for pass in 0..5 {
+        let mut counters = counted(&[(OPENS, 1), (READS, 2), (BYTES_READ, 110_000), (READ_NS, ns)]);
+        let start = SECOND_OF_START + pass * EVERY;
+        for (index, at) in [
+            (FIRST_OPERATION, start),
+            (LAST_OPERATION, start + ns),
+            (FIRST_READ, start),
+            (LAST_READ, start + ns),
+        ] {
+            counters.v[index] = at;
+        }
+        model.add(process(1), place(1), &counters);
+        let start = run().start_unix_ns + (pass * EVERY) as i64;
+        model.settle(iotrace_model::history::Bounds {
+            start,
+            end: start + EVERY as i64,
+        });
+    }
+    model
+}
+
+#[test]
+fn a_pass_at_once_is_not_an_epochs_length() {
+    let at_once = screen(&passes(30_000_000), &run(), 80);
+    says(
+        &at_once,
+        &["Epochs: 5 of", "each read in 30.0 ms, one every 2.00 s"],
+        &["30.0 ms each"],
+    );
+    let all_the_time = screen(&passes(1_500_000_000), &run(), 80);
+    says(
+        &all_the_time,
+        &["Epochs: 5 of", "1.50 s each"],
+        &["one every"],
+    );
+}
+
 fn settled(mut model: Model) -> Model {
     let run = run();
     model.settle(iotrace_model::history::Bounds {

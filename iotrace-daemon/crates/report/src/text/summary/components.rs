@@ -26,6 +26,8 @@ const BAR_COLUMNS: usize = 12;
 const MIN_SHOWN_SHARE: f64 = 0.01;
 /// A first epoch that takes this many times as long as the median of the others is named.
 const MIN_SLOW_EPOCH: f64 = 1.5;
+/// Epochs that are this many times as far apart as their reads take have both times named.
+const MIN_REST: u64 = 10;
 
 /// What the time of the run went into.
 pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
@@ -233,6 +235,13 @@ fn saves_line(report: &Report<'_>) -> Option<String> {
     Some(format!(" Saves: {}", facts.join(", ")))
 }
 
+/// The upper one of the two in the middle; `None` of none.
+fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
+    let mut values: Vec<u64> = values.into_iter().collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}
+
 fn epochs_line(report: &Report<'_>) -> Option<String> {
     let epochs = &report.analysis.epochs;
     if epochs.files == 0 {
@@ -252,10 +261,17 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
         .iter()
         .map(|epoch| u64::try_from(epoch.end - epoch.start).unwrap_or(0))
         .collect();
-    let mut later = times.get(1..).unwrap_or_default().to_vec();
-    later.sort_unstable();
-    let median = later.get(later.len() / 2).copied();
-    let time = match (times.first(), median) {
+    let later = median(times.get(1..).unwrap_or_default().to_vec());
+    let starts = whole.windows(2).map(|pair| pair[1].start - pair[0].start);
+    let every = median(starts.map(|apart| u64::try_from(apart).unwrap_or(0)));
+    let time = match (times.first(), later) {
+        // Data that are read at once and then trained on: the read does not tell the epoch's length.
+        (Some(first), Some(median))
+            if every > Some(median.max(*first).saturating_mul(MIN_REST)) =>
+        {
+            let every = duration(every.unwrap_or_default());
+            format!(", each read in {}, one every {every}", duration(median))
+        }
         (Some(first), Some(median)) if *first as f64 >= median as f64 * MIN_SLOW_EPOCH => {
             let is_cold = epochs.knows_cache && whole[0].fetched > whole[0].bytes / 2;
             let why = if is_cold { " (from storage)" } else { "" };
