@@ -71,6 +71,8 @@ pub struct Event {
     /// What was written to each file, by index.
     pub(crate) written: BTreeMap<u32, Written>,
     is_step: bool,
+    /// Whether the directory is that of one step.
+    has_own_directory: bool,
 }
 
 impl Event {
@@ -120,6 +122,7 @@ impl Event {
             durability: Durability::default(),
             written: [(touch.file, Written::new(touch, part.is_exact))].into(),
             is_step: key.is_step,
+            has_own_directory: key.has_own_directory(),
         }
     }
 
@@ -659,12 +662,13 @@ fn add_renames(uses: &Uses, events: &mut [Event]) {
     }
 }
 
-/// Adds the syncs of a save's directory, or the one above it, that followed it closely.
+/// Adds the syncs of a save's directory that followed it closely, and those of the one above that of a step, which names it.
 fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
     for sync in &uses.directory_syncs {
         let path = model.file(sync.file).path;
         let is_behind = |event: &&mut Event| {
-            let is_place = event.directory == path || parent(&event.directory) == path;
+            let names_directory = event.has_own_directory && parent(&event.directory) == path;
+            let is_place = event.directory == path || names_directory;
             is_place && sync.start >= event.start && sync.start - event.end <= MAX_DISTANCE_NS
         };
         if let Some(event) = events.iter_mut().rev().find(is_behind) {

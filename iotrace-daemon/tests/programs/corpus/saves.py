@@ -1,9 +1,11 @@
 """Programs that save, each in a directory of its own."""
 
+import contextlib
 import mmap
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -388,6 +390,19 @@ def synced(truth):
         train()
 
 
+def beside_a_database(truth):
+    """Each trial's model, and what a database in the directory above syncs a moment later."""
+    with contextlib.closing(sqlite3.connect("study.db")) as study:
+        study.execute("create table trials (number)")
+        for trial in range(4):
+            train()
+            with truth.save():
+                write(f"trials/trial_{trial}.pt", 4, 0.02)
+            time.sleep(0.2)
+            with study:
+                study.execute("insert into trials values (?)", [trial])
+
+
 def removed_at_the_end(truth):
     for step in (1, 2, 3):
         with truth.save():
@@ -614,6 +629,8 @@ def data_of_its_own(truth):
     write("data/index.pkl")
     write("data/features.npz")
     write("train.bin")
+    write("tokens/meta.pkl")
+    write("out/label_encoder.joblib")
     for epoch in range(3):
         write(f"shuffled/epoch{epoch}.bin")
         write(f"out/replay_{epoch}.npz")
