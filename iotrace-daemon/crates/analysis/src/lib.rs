@@ -10,12 +10,15 @@
 //! defines each result, `docs/reference/findings.md` the findings. A result is left out if the data does not show it.
 
 pub mod balance;
+mod clips;
 pub mod durable;
 pub mod epoch_waits;
 pub mod epochs;
+pub mod evaluation;
 pub mod findings;
 pub mod merged;
 mod naming;
+pub mod order;
 pub mod page_cache;
 pub mod part;
 mod passes;

@@ -15,14 +15,12 @@ pub(crate) const TOLERATED_SHARE: f64 = 0.05;
 pub(crate) const WHOLE_SHARE: f64 = 0.75;
 /// Share of the bytes of a file from which on a part is no sample.
 const MIN_PART_SHARE: f64 = 0.25;
-/// Least bytes of a clip; fewer are a look, as at the size of an image.
-const MIN_CLIP_BYTES: u64 = 64 << 10;
 /// Maximum number of calls by which a process looks into a file.
 const MAX_LOOK_READS: u64 = 4;
 /// Share of the reads that jump, or go back, from which on a file is read so.
 const MIN_JUMPS_SHARE: f64 = 0.2;
 /// Share of a file by which each of several passes over it may be longer or shorter than the file, by its header and footer.
-const MAX_EXCESS: f64 = 0.1;
+pub(crate) const MAX_EXCESS: f64 = 0.1;
 /// Maximum distance of what was read in jumps from a number of whole passes.
 const MAX_DISTANCE: f64 = 0.2;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
@@ -123,7 +121,7 @@ fn passes_of_opens(total: f64, opens: u64) -> Option<f64> {
 }
 
 /// How often a visit read as many bytes as its file has; at most so often as is worth a place each.
-fn share(visit: &Visit, size: u64) -> f64 {
+pub(crate) fn share(visit: &Visit, size: u64) -> f64 {
     let share = match size {
         0 => 1.0,
         _ => visit.bytes as f64 / size as f64,
@@ -132,7 +130,7 @@ fn share(visit: &Visit, size: u64) -> f64 {
 }
 
 /// What a process read of a file from an open, or several, to the last close: visits, by index.
-fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
+pub(crate) fn chains(visits: &[&Visit]) -> Vec<Vec<usize>> {
     let mut chains = Vec::new();
     // By process: the visits since an open, and how many opens are not closed.
     let mut begun: HashMap<u32, (Vec<usize>, u64)> = HashMap::new();
@@ -174,86 +172,6 @@ pub(crate) fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
             && most - least <= TOLERATED_SHARE
     };
     parts.values().any(are_equal)
-}
-
-/// Whether a process opened a file several times for parts of it that make no whole passes: clips, whose times may not be known.
-pub(crate) fn is_in_odd_parts(visits: &[&Visit], size: u64) -> bool {
-    let mut opens: HashMap<u32, u64> = HashMap::new();
-    for visit in visits {
-        saturating_add(opens.entry(visit.process).or_default(), visit.opens);
-    }
-    let bytes = saturating_sum(visits.iter().map(|visit| visit.bytes));
-    let part = bytes / saturating_sum(opens.values().copied()).max(1);
-    let total: f64 = visits.iter().map(|visit| share(visit, size)).sum();
-    opens.values().any(|opens| *opens > 1)
-        && part >= MIN_CLIP_BYTES
-        && (part as f64) < size as f64 * WHOLE_SHARE
-        && (total - total.round()).abs() > MAX_EXCESS
-}
-
-/// What was read of a file that was opened again and again for a part of it: a clip of a video.
-pub(crate) struct Clips {
-    /// When it was opened for each, in order; or when it was read.
-    pub starts: Vec<i64>,
-    /// Mean bytes of one.
-    pub bytes: u64,
-    /// Whether each may be what follows the one before.
-    pub may_follow: bool,
-}
-
-impl Clips {
-    /// The clips of a file, unless it was opened for other reads too, but looks. `reached`: [`super::uses::Uses::reached`].
-    pub(crate) fn of(visits: &[&Visit], size: u64, reached: u64) -> Option<Self> {
-        let is_most = |bytes: u64| bytes as f64 >= size as f64 * WHOLE_SHARE;
-        let mut of_visits = visits.iter();
-        if of_visits.any(|visit| is_most(visit.bytes / visit.opens.max(1))) {
-            return None;
-        }
-        let (mut starts, mut all) = (Vec::new(), Vec::new());
-        for chain in chains(visits) {
-            let of_chain = || chain.iter().map(|index| visits[*index]);
-            let opens = saturating_sum(of_chain().map(|visit| visit.opens));
-            let bytes = saturating_sum(of_chain().map(|visit| visit.bytes)) / opens;
-            // Of two in one interval, the first begins as it does and the second ends so.
-            let begun = match (opens, &chain[..]) {
-                (1, [first, ..]) => vec![visits[*first].start],
-                (2, [both]) => vec![visits[*both].start, visits[*both].end],
-                _ => return None,
-            };
-            if bytes >= MIN_CLIP_BYTES {
-                all.extend(begun.iter().map(|_| bytes));
-                starts.extend(begun);
-            }
-        }
-        starts.sort_unstable();
-        let total = saturating_sum(all.iter().copied());
-        let bytes = total.checked_div(all.len() as u64)?;
-        let is_alike = |one: &u64| (WHOLE_SHARE..1.5).contains(&(*one as f64 / bytes as f64));
-        let are_clips = all.len() > 1 && all.iter().all(is_alike);
-        let from_reached = total.abs_diff(reached) as f64;
-        (are_clips && !is_most(bytes)).then(|| Self {
-            starts,
-            bytes,
-            may_follow: reached == 0 || from_reached <= reached as f64 * MAX_EXCESS,
-        })
-    }
-
-    /// Whether files were visited in rounds: nearly all of them before one is visited again.
-    pub(crate) fn are_in_rounds(all: &[Self]) -> bool {
-        let rounds = all.iter().map(|clips| clips.starts.len()).max();
-        let starts = |round: usize| {
-            let of_round = all.iter().filter_map(|clips| clips.starts.get(round));
-            let mut starts: Vec<i64> = of_round.copied().collect();
-            starts.sort_unstable();
-            starts
-        };
-        let few = |starts: &[i64]| (starts.len() as f64 * TOLERATED_SHARE) as usize;
-        (1..rounds.unwrap_or(0)).all(|round| {
-            let (before, next) = (starts(round - 1), starts(round));
-            let last = before.iter().rev().nth(few(&before));
-            last <= next.get(few(&next))
-        })
-    }
 }
 
 /// Whether a file was read up to a place far from its end, and some of that again. `reached`: [`super::uses::Uses::reached`].

@@ -4,8 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    epochs::{Order, Visited, is_of_evaluation, order_of, sort_visits},
+    evaluation::is_of_evaluation,
     naming::is_description,
+    order::{Order, Visited, order_of, sort_visits},
     passes::{TOLERATED_SHARE, WHOLE_SHARE},
     saves::MAX_DESCRIPTION_BYTES,
     uses::{Uses, Visit},

@@ -4,7 +4,7 @@
 use std::{cell::OnceCell, collections::HashSet};
 
 use super::{
-    epochs::is_of_evaluation,
+    evaluation::is_of_evaluation,
     passes::WHOLE_SHARE,
     saves::Event,
     uses::{Touch, Uses, Visit},

@@ -6,7 +6,7 @@ use super::{
     largest, seconds,
     thresholds::*,
 };
-use crate::epochs::Order;
+use crate::order::Order;
 use iotrace_model::{
     counters::{saturating_add, saturating_sum},
     paths::parent,

@@ -7,7 +7,9 @@ use super::{
     thresholds::*,
 };
 use crate::{
-    epochs::{Epoch, MAPPED, Order, is_named_for_evaluation, is_of_evaluation},
+    epochs::{Epoch, MAPPED},
+    evaluation::{is_named_for_evaluation, is_of_evaluation},
+    order::Order,
     passes::{WHOLE_SHARE, whole_passes},
     uses::{Visit, extent},
 };

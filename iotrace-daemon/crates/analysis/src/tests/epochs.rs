@@ -1,7 +1,11 @@
 //! Epochs, balance and the series.
 
 use super::job::{Job, ms, used};
-use crate::epochs::{Epoch, Epochs, Order, is_of_evaluation};
+use crate::{
+    epochs::{Epoch, Epochs},
+    evaluation::is_of_evaluation,
+    order::Order,
+};
 use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
 use iotrace_phases::phase::Phase;
 

@@ -44,7 +44,7 @@ use super::{
     totals::{Key, MountId, OTHER, Totals, UnitId, Value},
     undecided::{Decided, Undecided},
 };
-use iotrace_analysis::epochs::is_of_evaluation;
+use iotrace_analysis::evaluation::is_of_evaluation;
 use iotrace_analysis::phases::split;
 use iotrace_model::{
     IoTotals, Model, Moved,

@@ -1,0 +1,122 @@
+//! Clips: parts of files, of which each epoch reads one of each file.
+
+use std::collections::HashMap;
+
+use crate::{
+    passes::{MAX_EXCESS, TOLERATED_SHARE, WHOLE_SHARE, chains, share},
+    uses::{Uses, Visit},
+};
+use iotrace_model::counters::{saturating_add, saturating_sum};
+
+/// Least bytes of a clip; fewer are a look, as at the size of an image.
+const MIN_CLIP_BYTES: u64 = 64 << 10;
+/// Minimum number of files whose order tells passes from other reads.
+const MIN_FILES: usize = 8;
+
+/// Bytes of a clip, by file, if each pass over the files reads one of each: there the clips are the data. Empty where files are read
+/// otherwise; `None` if they are read in parts of which passes are not known.
+pub(crate) fn clips(files: &[&[&Visit]], uses: &Uses) -> Option<HashMap<u32, u64>> {
+    let about = |reads: &&[&Visit]| {
+        let file = reads[0].file;
+        (file, uses.sizes[file as usize], uses.reached[file as usize])
+    };
+    let of_file = |reads: &&[&Visit]| {
+        let (file, size, reached) = about(reads);
+        Some((file, Clips::of(reads, size, reached)?))
+    };
+    let are_most = |number: usize| {
+        number >= MIN_FILES && number as f64 >= files.len() as f64 * (1.0 - TOLERATED_SHARE)
+    };
+    let found = files.iter().filter_map(of_file);
+    let (known, clips): (Vec<u32>, Vec<Clips>) = found.unzip();
+    let may_follow = clips.iter().filter(|clips| clips.may_follow).count();
+    if are_most(known.len()) && may_follow <= known.len() / 2 && Clips::are_in_rounds(&clips) {
+        let bytes = clips.into_iter().map(|clips| clips.bytes);
+        return Some(known.into_iter().zip(bytes).collect());
+    }
+    let is_odd = |reads: &&&[&Visit]| is_in_odd_parts(reads, about(reads).1);
+    let is_unknown = are_most(files.iter().filter(is_odd).count());
+    (!is_unknown).then(HashMap::new)
+}
+
+/// Whether a process opened a file several times for parts of it that make no whole passes: clips, whose times may not be known.
+fn is_in_odd_parts(visits: &[&Visit], size: u64) -> bool {
+    let mut opens: HashMap<u32, u64> = HashMap::new();
+    for visit in visits {
+        saturating_add(opens.entry(visit.process).or_default(), visit.opens);
+    }
+    let bytes = saturating_sum(visits.iter().map(|visit| visit.bytes));
+    let part = bytes / saturating_sum(opens.values().copied()).max(1);
+    let total: f64 = visits.iter().map(|visit| share(visit, size)).sum();
+    opens.values().any(|opens| *opens > 1)
+        && part >= MIN_CLIP_BYTES
+        && (part as f64) < size as f64 * WHOLE_SHARE
+        && (total - total.round()).abs() > MAX_EXCESS
+}
+
+/// What was read of a file that was opened again and again for a part of it: a clip of a video.
+struct Clips {
+    /// When it was opened for each, in order; or when it was read.
+    starts: Vec<i64>,
+    /// Mean bytes of one.
+    bytes: u64,
+    /// Whether each may be what follows the one before.
+    may_follow: bool,
+}
+
+impl Clips {
+    /// The clips of a file, unless it was opened for other reads too, but looks. `reached`: [`Uses::reached`].
+    fn of(visits: &[&Visit], size: u64, reached: u64) -> Option<Self> {
+        let is_most = |bytes: u64| bytes as f64 >= size as f64 * WHOLE_SHARE;
+        let mut of_visits = visits.iter();
+        if of_visits.any(|visit| is_most(visit.bytes / visit.opens.max(1))) {
+            return None;
+        }
+        let (mut starts, mut all) = (Vec::new(), Vec::new());
+        for chain in chains(visits) {
+            let of_chain = || chain.iter().map(|index| visits[*index]);
+            let opens = saturating_sum(of_chain().map(|visit| visit.opens));
+            let bytes = saturating_sum(of_chain().map(|visit| visit.bytes)) / opens;
+            // Of two in one interval, the first begins as it does and the second ends so.
+            let begun = match (opens, &chain[..]) {
+                (1, [first, ..]) => vec![visits[*first].start],
+                (2, [both]) => vec![visits[*both].start, visits[*both].end],
+                _ => return None,
+            };
+            if bytes >= MIN_CLIP_BYTES {
+                all.extend(begun.iter().map(|_| bytes));
+                starts.extend(begun);
+            }
+        }
+        starts.sort_unstable();
+        let total = saturating_sum(all.iter().copied());
+        let bytes = total.checked_div(all.len() as u64)?;
+        let is_alike = |one: &u64| (WHOLE_SHARE..1.5).contains(&(*one as f64 / bytes as f64));
+        let are_clips = all.len() > 1 && all.iter().all(is_alike);
+        let from_reached = total.abs_diff(reached) as f64;
+        let may_follow = reached == 0 || from_reached <= reached as f64 * MAX_EXCESS;
+        let clips = Self {
+            starts,
+            bytes,
+            may_follow,
+        };
+        (are_clips && !is_most(bytes)).then_some(clips)
+    }
+
+    /// Whether files were visited in rounds: nearly all of them before one is visited again.
+    fn are_in_rounds(all: &[Self]) -> bool {
+        let rounds = all.iter().map(|clips| clips.starts.len()).max();
+        let starts = |round: usize| {
+            let of_round = all.iter().filter_map(|clips| clips.starts.get(round));
+            let mut starts: Vec<i64> = of_round.copied().collect();
+            starts.sort_unstable();
+            starts
+        };
+        let few = |starts: &[i64]| (starts.len() as f64 * TOLERATED_SHARE) as usize;
+        (1..rounds.unwrap_or(0)).all(|round| {
+            let (before, next) = (starts(round - 1), starts(round));
+            let last = before.iter().rev().nth(few(&before));
+            last <= next.get(few(&next))
+        })
+    }
+}
