@@ -37,6 +37,11 @@ pub mod uses;
 pub mod waits;
 pub mod whatif;
 
+use std::{
+    panic::resume_unwind,
+    thread::{self, ScopedJoinHandle},
+};
+
 use balance::Balance;
 use epochs::Epochs;
 use findings::{
@@ -54,7 +59,7 @@ use iotrace_model::{Model, groups::Groups, run::Run, timeline::Segment};
 use iotrace_phases::{context::Sorted, copies::Copies};
 
 /// What one run says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Analysis {
     /// Checkpoint events, by their start.
     pub checkpoints: Vec<Event>,
@@ -76,6 +81,12 @@ pub struct Analysis {
     suspect: Option<Suspect>,
 }
 
+/// What a thread has found.
+pub fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    let found = thread.join();
+    found.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
 impl Analysis {
     /// Analyses a run whose files are `sorted`, by their index.
     pub fn new(
@@ -89,10 +100,15 @@ impl Analysis {
         let groups = Groups::new(model);
         let startup = Startup::new(model, &uses, sorted);
         let waits = Waits::new(model, run, sorted, &groups, &startup);
+        let (epochs, checkpoints, restores) = thread::scope(|scope| {
+            let epochs = scope.spawn(|| epochs::epochs(model, run, sorted, &uses, &groups));
+            let (saves, loads) = (saves::saves(model, &uses), saves::loads(model, &uses));
+            (joined(epochs), saves, loads)
+        });
         let mut analysis = Self {
-            checkpoints: saves::saves(model, &uses),
-            restores: saves::loads(model, &uses),
-            epochs: epochs::epochs(model, run, sorted, &uses, &groups),
+            checkpoints,
+            restores,
+            epochs,
             knows_cache: page_cache::is_known(model),
             balance: balance::balance(model, run, &uses, &groups),
             startup,

@@ -28,7 +28,7 @@ mod verdict;
 pub mod view;
 pub mod whatif;
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, thread};
 
 use file_counts::{Share, SharedFiles, file_ns};
 use global_merged::Moved;
@@ -47,7 +47,7 @@ pub use text::{Extent, Layout, diff_text, escape, scale_text, shorten, text, uni
 use iotrace_analysis::{
     Analysis,
     findings::thresholds::{INPUT_SHARE, Thresholds},
-    uses,
+    joined, uses,
 };
 use iotrace_model::{
     FailureCount, FailureKey, IoTotals, Model, Row,
@@ -73,7 +73,7 @@ pub struct Report<'a> {
     run: &'a Run,
     classifier: &'a Classifier,
     /// What each file is, by its index.
-    sorted: Vec<Sorted>,
+    sorted: Arc<[Sorted]>,
     /// Over all files.
     phases: PhaseSums,
     /// Over everything.
@@ -155,10 +155,14 @@ impl<'a> Report<'a> {
         thresholds: &Thresholds,
     ) -> Self {
         let copies = Copies::of(model, run.clock);
-        let sorted = sort(model, classifier, &copies);
-        let analysis = Analysis::new(model, run, &sorted, copies, thresholds);
-        let report = Self::sum_up(model, run, classifier, sorted, analysis, None);
+        let sorted: Arc<[Sorted]> = sort(model, classifier, &copies).into();
+        let (report, analysis) = thread::scope(|scope| {
+            let analysis = scope.spawn(|| Analysis::new(model, run, &sorted, copies, thresholds));
+            let report = Self::sum_up(model, run, classifier, Arc::clone(&sorted), None);
+            (report, joined(analysis))
+        });
         Self {
+            analysis,
             input_share: thresholds[INPUT_SHARE],
             ..report
         }
@@ -173,19 +177,20 @@ impl<'a> Report<'a> {
     ) -> Self {
         let Selection { about, part } = selection;
         let analysis = part.analysis(model, run);
-        Self::sum_up(model, run, classifier, part.sorted, analysis, Some(about))
+        let report = Self::sum_up(model, run, classifier, part.sorted.into(), Some(about));
+        Self { analysis, ..report }
     }
 
+    /// All but the analysis.
     fn sum_up(
         model: &'a Model,
         run: &'a Run,
         classifier: &'a Classifier,
-        sorted: Vec<Sorted>,
-        analysis: Analysis,
+        sorted: Arc<[Sorted]>,
         selection: Option<Selected>,
     ) -> Self {
         let mut report = Self {
-            analysis,
+            analysis: Analysis::default(),
             model,
             run,
             classifier,

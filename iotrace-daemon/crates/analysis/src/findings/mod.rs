@@ -21,7 +21,9 @@ pub mod thresholds;
 mod waits;
 mod workers;
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, thread};
+
+use crate::joined;
 
 use facts::Facts;
 use predictions::Predictions;
@@ -242,6 +244,24 @@ impl Saving {
 
 /// All findings, those that save the most time first; of one cause, one.
 pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
+    let (counted, audited) = thread::scope(|scope| {
+        let audited = scope.spawn(|| audited(data));
+        (counted(data), joined(audited))
+    });
+    let mut findings = counted;
+    findings.extend(audited);
+    findings.extend(waits::storage_bound(data));
+    findings.extend(waits::slow_start(data));
+    findings.extend(waits::of_loader(data));
+    findings.extend(waits::too_few_cpus(data));
+    findings.retain(|finding: &Finding| !finding.saving.is_hidden);
+    let mut findings = causes::merge(data, findings);
+    sort(&mut findings);
+    findings
+}
+
+/// What counts and times say.
+fn counted(data: &Data<'_>) -> Vec<Finding> {
     let facts = Facts::new(data);
     let usual = saving::usual_pause(data);
     let mut findings = Vec::new();
@@ -272,20 +292,18 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
     findings.extend(passes::cold_first_epoch(data));
     findings.extend(passes::read_again_by_ranks(data, &facts));
     findings.extend(passes::read_amplification(data));
-    // These look at the order of reads.
+    findings
+}
+
+/// What the order of reads says.
+fn audited(data: &Data<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
     if !data.uses.is_coarse {
         findings.extend(audit::same_order(data));
         findings.extend(audit::ranks_read_the_same(data));
         findings.extend(audit::samples_never_read(data));
         findings.extend(audit::validation_in_training(data));
     }
-    findings.extend(waits::storage_bound(data));
-    findings.extend(waits::slow_start(data));
-    findings.extend(waits::of_loader(data));
-    findings.extend(waits::too_few_cpus(data));
-    findings.retain(|finding: &Finding| !finding.saving.is_hidden);
-    let mut findings = causes::merge(data, findings);
-    sort(&mut findings);
     findings
 }
 
