@@ -431,6 +431,7 @@ fn epochs_are_passes_over_the_data() {
             "unknown_parts",
             "halves",
             "clips",
+            "clips_after_a_look",
             "next_rows_in_turns",
             "records_in_random_order",
             "indexed_then_in_random_order",

@@ -8,8 +8,10 @@ use crate::{
 };
 use iotrace_model::counters::{saturating_add, saturating_sum};
 
-/// Least bytes of a clip; fewer are a look, as at the size of an image.
+/// Least bytes of a clip: fewer are a look, as at the size of an image.
 const MIN_CLIP_BYTES: u64 = 64 << 10;
+/// A part is a look if another one of the file has this many times its bytes.
+const MIN_LOOK_RATIO: u64 = 8;
 /// Minimum number of files whose order tells passes from other reads.
 const MIN_FILES: usize = 8;
 
@@ -54,6 +56,52 @@ fn is_in_odd_parts(visits: &[&Visit], size: u64) -> bool {
         && (total - total.round()).abs() > MAX_EXCESS
 }
 
+/// What a process read of a file until it was closed.
+struct Part {
+    start: i64,
+    end: i64,
+    opens: u64,
+    bytes: u64,
+}
+
+impl Part {
+    fn of<'a>(visits: impl Iterator<Item = &'a Visit>) -> Self {
+        let mut part = Self {
+            start: i64::MAX,
+            end: i64::MIN,
+            opens: 0,
+            bytes: 0,
+        };
+        for visit in visits {
+            part.start = part.start.min(visit.start);
+            part.end = part.end.max(visit.end);
+            saturating_add(&mut part.opens, visit.opens);
+            saturating_add(&mut part.bytes, visit.bytes);
+        }
+        part
+    }
+
+    /// When the clips in it begin, of which one usually has so many bytes: one, or two in one interval, of which the first begins as
+    /// it does and the second ends so. `None` if it is neither. A clip may have an open of its own for a look.
+    fn starts_of_clips(&self, usual: u64) -> Option<Vec<i64>> {
+        let share = self.bytes as f64 / usual as f64;
+        let clips = match share.round() as u64 {
+            0 | 1 => 1,
+            clips => clips,
+        };
+        let of_one = share / clips as f64;
+        let is_alike = match self.opens == clips {
+            true => (WHOLE_SHARE..1.5).contains(&of_one),
+            false => self.opens > clips && (of_one - 1.0).abs() <= MAX_EXCESS,
+        };
+        match clips {
+            1 if is_alike => Some(vec![self.start]),
+            2 if is_alike => Some(vec![self.start, self.end]),
+            _ => None,
+        }
+    }
+}
+
 /// What was read of a file that was opened again and again for a part of it: a clip of a video.
 struct Clips {
     /// When it was opened for each, in order; or when it was read.
@@ -72,27 +120,24 @@ impl Clips {
         if of_visits.any(|visit| is_most(visit.bytes / visit.opens.max(1))) {
             return None;
         }
-        let (mut starts, mut all) = (Vec::new(), Vec::new());
-        for chain in chains(visits) {
-            let of_chain = || chain.iter().map(|index| visits[*index]);
-            let opens = saturating_sum(of_chain().map(|visit| visit.opens));
-            let bytes = saturating_sum(of_chain().map(|visit| visit.bytes)) / opens;
-            // Of two in one interval, the first begins as it does and the second ends so.
-            let begun = match (opens, &chain[..]) {
-                (1, [first, ..]) => vec![visits[*first].start],
-                (2, [both]) => vec![visits[*both].start, visits[*both].end],
-                _ => return None,
-            };
-            if bytes >= MIN_CLIP_BYTES {
-                all.extend(begun.iter().map(|_| bytes));
-                starts.extend(begun);
-            }
+        let mut parts: Vec<Part> = chains(visits)
+            .into_iter()
+            .map(|chain| Part::of(chain.iter().map(|index| visits[*index])))
+            .collect();
+        let largest = parts.iter().map(|part| part.bytes).max()?;
+        parts.retain(|part| part.bytes > largest / MIN_LOOK_RATIO);
+        let mut sizes: Vec<u64> = parts.iter().map(|part| part.bytes).collect();
+        sizes.sort_unstable();
+        // Few parts are two clips.
+        let usual = *sizes.get(sizes.len() / 3)?;
+        let mut starts = Vec::new();
+        for part in &parts {
+            starts.extend(part.starts_of_clips(usual)?);
         }
         starts.sort_unstable();
-        let total = saturating_sum(all.iter().copied());
-        let bytes = total.checked_div(all.len() as u64)?;
-        let is_alike = |one: &u64| (WHOLE_SHARE..1.5).contains(&(*one as f64 / bytes as f64));
-        let are_clips = all.len() > 1 && all.iter().all(is_alike);
+        let total = saturating_sum(parts.iter().map(|part| part.bytes));
+        let bytes = total.checked_div(starts.len() as u64)?;
+        let are_clips = starts.len() > 1 && bytes >= MIN_CLIP_BYTES;
         let from_reached = total.abs_diff(reached) as f64;
         let may_follow = reached == 0 || from_reached <= reached as f64 * MAX_EXCESS;
         let clips = Self {
