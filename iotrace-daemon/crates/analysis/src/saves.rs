@@ -667,8 +667,8 @@ fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
     for sync in &uses.directory_syncs {
         let path = model.file(sync.file).path;
         let is_behind = |event: &&mut Event| {
-            let names_directory = event.has_own_directory && parent(&event.directory) == path;
-            let is_place = event.directory == path || names_directory;
+            let is_above = event.has_own_directory && parent(&event.directory) == path;
+            let is_place = event.directory == path || is_above;
             is_place && sync.start >= event.start && sync.start - event.end <= MAX_DISTANCE_NS
         };
         if let Some(event) = events.iter_mut().rev().find(is_behind) {

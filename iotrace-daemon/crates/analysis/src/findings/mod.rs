@@ -244,12 +244,12 @@ impl Saving {
 
 /// All findings, those that save the most time first; of one cause, one.
 pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
-    let (counted, audited) = thread::scope(|scope| {
-        let audited = scope.spawn(|| audited(data));
-        (counted(data), joined(audited))
+    let mut findings = thread::scope(|scope| {
+        let of_order = scope.spawn(|| by_order(data));
+        let mut findings = by_counts(data);
+        findings.extend(joined(of_order));
+        findings
     });
-    let mut findings = counted;
-    findings.extend(audited);
     findings.extend(waits::storage_bound(data));
     findings.extend(waits::slow_start(data));
     findings.extend(waits::of_loader(data));
@@ -261,7 +261,7 @@ pub(super) fn find(data: &Data<'_>) -> Vec<Finding> {
 }
 
 /// What counts and times say.
-fn counted(data: &Data<'_>) -> Vec<Finding> {
+fn by_counts(data: &Data<'_>) -> Vec<Finding> {
     let facts = Facts::new(data);
     let usual = saving::usual_pause(data);
     let mut findings = Vec::new();
@@ -296,7 +296,7 @@ fn counted(data: &Data<'_>) -> Vec<Finding> {
 }
 
 /// What the order of reads says.
-fn audited(data: &Data<'_>) -> Vec<Finding> {
+fn by_order(data: &Data<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !data.uses.is_coarse {
         findings.extend(audit::same_order(data));
