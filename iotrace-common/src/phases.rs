@@ -16,6 +16,7 @@ pub const COUNT: usize = 10;
 
 /// Numbers of phases that the kernel programs tell from others.
 pub mod code {
+    pub const STARTUP: u32 = 1;
     pub const TRAINING: u32 = 2;
     pub const CHECKPOINT: u32 = 3;
     /// Phase `other` without a class: files that no rule names. Its classes follow.

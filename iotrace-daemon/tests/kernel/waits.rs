@@ -174,7 +174,7 @@ fn epochs_differ_in_what_was_waited_for() {
 
 #[test]
 fn ranks_may_be_started_by_multiprocessing() {
-    for program in ["by_spawned_rank", "by_saving_ranks"] {
+    for program in ["by_spawned_rank", "by_forked_rank", "by_saving_ranks"] {
         let found = check(program, "waits-for-storage", false);
         is_of_samples(&found);
     }

@@ -181,6 +181,15 @@ def by_spawned_rank(directory):
     return told
 
 
+def by_forked_rank(directory):
+    """A rank that the program forks, and its worker: the main thread waits for the rank's end."""
+    done = multiprocessing.SimpleQueue()
+    process = multiprocessing.Process(target=rank, args=(directory, done))
+    process.start()
+    process.join()
+    return done.get()
+
+
 def saving_rank(directory, number, done):
     told = measured(own_reads, directory)
     if number == 0:

@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
 };
 
-use iotrace_common::{diag, phases::COUNT, waits::DATA_BYTES};
+use iotrace_common::diag;
 
 use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
 use iotrace_model::{
@@ -17,15 +17,13 @@ use iotrace_model::{
     groups::Groups,
     input::ProcessId,
     run::{Run, Target},
-    waits::{Interval, Key, Leaf},
+    waits::{Interval, Key, LAUNCHER_SHARE, Leaf},
 };
 use iotrace_phases::{
     context::Sorted,
     phase::{Direction, Phase},
 };
 
-/// Share of a thread's time in calls that wait for a child's end from which its process is a launcher.
-const LAUNCHER_SHARE: f64 = 0.9;
 /// Share of the run that a thread must be known for to judge the run by it, and of its time that may be unresolved.
 const MIN_SEEN_SHARE: f64 = 0.5;
 const MAX_UNRESOLVED_SHARE: f64 = 0.1;
@@ -128,14 +126,7 @@ impl<'a> Workers<'a> {
     /// Finds out who read data.
     pub fn new(model: &Model, groups: &'a Groups) -> Self {
         let processes = (0..).zip(model.processes());
-        let readers = processes.filter(|(_, process)| {
-            // By its name alone, a file of data may be of any phase but that of programs and libraries.
-            let read = (0..COUNT as u16)
-                .filter(|code| *code != Phase::Startup.code())
-                .map(|code| process.phases.total(code).bytes_read);
-            let training = process.phases.total(Phase::Training.code());
-            training.operations > 0 || saturating_sum(read) >= DATA_BYTES.into()
-        });
+        let readers = processes.filter(|(_, process)| process.reads_data());
         Self {
             groups,
             with_data: readers.map(|(index, _)| groups.of(index)).collect(),

@@ -6,7 +6,9 @@
 //!
 //! `torch.multiprocessing.spawn` starts ranks as multiprocessing starts workers. But workers of a data loader or of a pool are
 //! daemonic, and those may have no workers of their own (`multiprocessing.Process.start`): one that has is a rank. Nor do
-//! workers save: where one of several does, and neither who started them nor another worker trains, all of them are ranks.
+//! workers save: where one of several does, and neither who started them nor another worker trains, all of them are ranks. Nor does
+//! who trains wait for nothing but the end of children, as a launcher does ([`super::waits::Waits::launchers`]): they train, or
+//! workers of theirs do.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,7 +21,7 @@ use super::{About, Model, Process};
 pub struct Groups {
     /// By index of the process: index of the rank's first process.
     leader: Vec<u32>,
-    /// Ranks that were started by multiprocessing, by index.
+    /// Ranks that their launcher's program forked, or started by multiprocessing, by index.
     spawned: HashSet<u32>,
     /// The processes that started them, by index.
     launchers: HashSet<u32>,
@@ -36,7 +38,9 @@ impl Groups {
         let with_workers = parents.iter().flatten().copied();
         let is_spawned = |index: &u32| has_arg(&processes[*index as usize].about, SPAWN_MODULE);
         let mut spawned: HashSet<u32> = with_workers.filter(is_spawned).collect();
-        spawned.extend(saving_ranks(processes, &parents, is_spawned));
+        let workers = workers(&parents);
+        spawned.extend(saving_ranks(processes, &workers, is_spawned));
+        spawned.extend(waited_for(model, &workers));
         let started = spawned.iter();
         let launchers = started
             .filter_map(|index| parents[*index as usize].take())
@@ -64,7 +68,7 @@ impl Groups {
         self.leader[process as usize]
     }
 
-    /// Whether a process is a rank that multiprocessing started.
+    /// Whether a process is a rank that its launcher's program forked, or started by multiprocessing.
     pub fn is_spawned_rank(&self, process: u32) -> bool {
         self.spawned.contains(&process)
     }
@@ -75,28 +79,58 @@ impl Groups {
     }
 }
 
-/// Ranks that are known by a save of one of them.
-fn saving_ranks(
-    processes: &[Process],
-    parents: &[Option<u32>],
-    is_spawned: impl Fn(&u32) -> bool,
-) -> Vec<u32> {
+/// The workers that each process has itself, by index.
+fn workers(parents: &[Option<u32>]) -> BTreeMap<u32, Vec<u32>> {
     let mut workers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (index, parent) in (0..).zip(parents) {
         if let Some(parent) = parent {
             workers.entry(*parent).or_default().push(index);
         }
     }
-    let phases = |index: &u32| &processes[*index as usize].phases;
-    let saves = |index: &u32| phases(index).total(code::CHECKPOINT as u16).bytes_written > 0;
-    let reads_data = |index: &u32| phases(index).total(code::TRAINING as u16).bytes_read > 0;
-    let ranks = workers.into_iter().filter_map(|(parent, workers)| {
-        let (ranks, others): (Vec<u32>, Vec<u32>) = workers.into_iter().partition(&is_spawned);
-        let trains = |index: &u32| saves(index) || reads_data(index);
-        let are_ranks = ranks.len() > 1 && ranks.iter().any(saves);
-        (are_ranks && !trains(&parent) && !others.iter().any(trains)).then_some(ranks)
+    workers
+}
+
+fn saves(process: &Process) -> bool {
+    let saved = process.phases.total(code::CHECKPOINT as u16);
+    saved.bytes_written > 0
+}
+
+/// Whether a process saves, or reads what is named as training data.
+fn trains(process: &Process) -> bool {
+    let read = process.phases.total(code::TRAINING as u16);
+    saves(process) || read.bytes_read > 0
+}
+
+/// Ranks that are known by a save of one of them.
+fn saving_ranks(
+    processes: &[Process],
+    workers: &BTreeMap<u32, Vec<u32>>,
+    is_spawned: impl Fn(&u32) -> bool,
+) -> Vec<u32> {
+    let process = |index: &u32| &processes[*index as usize];
+    let ranks = workers.iter().filter_map(|(parent, workers)| {
+        let (ranks, others): (Vec<u32>, Vec<u32>) = workers.iter().partition(|one| is_spawned(one));
+        let are_ranks = ranks.len() > 1 && ranks.iter().any(|index| saves(process(index)));
+        let mut others = [parent].into_iter().chain(&others);
+        (are_ranks && !others.any(|index| trains(process(index)))).then_some(ranks)
     });
     ranks.flatten().collect()
+}
+
+/// Ranks that are known by a launcher, which does not train and only waits for them.
+fn waited_for(model: &Model, workers: &BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
+    let process = |index: &u32| &model.processes()[*index as usize];
+    let launchers = model.waits().launchers();
+    let have_ranks = workers
+        .iter()
+        .filter(|(parent, _)| launchers.contains(parent) && !trains(process(parent)));
+    let has_data = |index: &u32| saves(process(index)) || process(index).reads_data();
+    let is_rank = |index: &u32| {
+        let mut own = workers.get(index).into_iter().flatten();
+        has_data(index) || own.any(has_data)
+    };
+    let ranks = have_ranks.flat_map(|(_, workers)| workers.iter().copied());
+    ranks.filter(is_rank).collect()
 }
 
 /// The parent of each process, by index; `None` if it is unknown.
@@ -145,7 +179,11 @@ fn has_arg(about: &About, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{IoTotals, input::ProcessId};
+    use crate::{
+        IoTotals,
+        input::ProcessId,
+        waits::{Key, Leaf},
+    };
 
     use super::*;
 
@@ -228,6 +266,53 @@ mod tests {
             [(0, 0), (0, 0), (9, 0), (0, 5)],
         ] {
             assert_eq!(are_ranks(moved), [false; 2], "{moved:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_all_that_others_train_is_a_launcher() {
+        // 10 forks 20, which forks 21, and 30; bytes of training data that 10, 20, 21 and 30 read, and seconds of 10's main thread in
+        // calls for a child's end, and else. Leaders.
+        let cases = [
+            ([0, 5, 0, 0], (95, 5), [0, 1, 1, 0]),
+            ([0, 0, 5, 5], (95, 5), [0, 1, 1, 3]),
+            // It computes too, or trains itself; or nobody does.
+            ([0, 5, 0, 0], (80, 20), [0; 4]),
+            ([5, 5, 0, 0], (95, 5), [0; 4]),
+            ([0; 4], (95, 5), [0; 4]),
+        ];
+        for (read, (for_children, rest), leaders) in cases {
+            let mut model = model(&[
+                (10, 0, false),
+                (20, 10, false),
+                (21, 20, false),
+                (30, 10, false),
+            ]);
+            for (process, bytes_read) in model.processes.all_mut().iter_mut().zip(read) {
+                let read = IoTotals {
+                    bytes_read,
+                    operations: bytes_read,
+                    ..IoTotals::default()
+                };
+                process.phases.add(code::TRAINING, &read);
+            }
+            for (leaf, seconds) in [
+                (Leaf::OfThatForChild, for_children),
+                (Leaf::Computing, for_children),
+                (Leaf::Running, rest),
+            ] {
+                let key = Key {
+                    process: 0,
+                    leaf,
+                    by: None,
+                    file: None,
+                    phase: 0,
+                };
+                model.waits.add(key, seconds * 1_000_000_000);
+            }
+            let groups = Groups::new(&model);
+            let found: Vec<u32> = (0..4).map(|index| groups.of(index)).collect();
+            assert_eq!(found, leaders, "{read:?} {for_children}");
         }
     }
 

@@ -2,9 +2,16 @@
 
 use std::collections::HashMap;
 
-use iotrace_common::rights::Rights;
+use iotrace_common::{
+    phases::{COUNT, code},
+    rights::Rights,
+    waits::DATA_BYTES,
+};
 
-use super::{environ::Role, forget::Moved, input::ProcessId, phases::ByPhase, rows::Cell};
+use super::{
+    counters::saturating_sum, environ::Role, forget::Moved, input::ProcessId, phases::ByPhase,
+    rows::Cell,
+};
 
 /// What is known of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +72,15 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it read data. By its name alone, a file of data may be of any phase but that of programs and libraries.
+    pub fn reads_data(&self) -> bool {
+        let read = (0..COUNT as u16)
+            .filter(|phase| *phase != code::STARTUP as u16)
+            .map(|phase| self.phases.total(phase).bytes_read);
+        self.phases.total(code::TRAINING as u16).operations > 0
+            || saturating_sum(read) >= DATA_BYTES.into()
+    }
+
     /// Whether something about it changed since the last flush.
     pub fn is_changed(&self) -> bool {
         self.changed

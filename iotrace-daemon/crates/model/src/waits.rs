@@ -1,10 +1,13 @@
 //! What the main threads of processes waited for, and how long they ran.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use iotrace_common::key::FileId;
 
 use super::{counters::saturating_add, history::Bounds, input::ProcessId};
+
+/// Share of a main thread's time in calls that wait for a child's end from which its process is a launcher.
+pub const LAUNCHER_SHARE: f64 = 0.9;
 
 /// What a thread did, or waited for. Each nanosecond has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,6 +154,24 @@ impl Waits {
     /// Settled intervals, of one node each.
     pub fn history(&self) -> &[Interval] {
         &self.history
+    }
+
+    /// Processes whose main threads did little but wait for the end of a child, by index.
+    pub fn launchers(&self) -> HashSet<u32> {
+        // All of its time, and that for children, nanoseconds.
+        let mut all: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for (key, ns) in self.all() {
+            let (whole, for_children) = all.entry(key.process).or_default();
+            match key.leaf {
+                Leaf::OfThatForChild => saturating_add(for_children, ns),
+                leaf if !leaf.is_of_others() => saturating_add(whole, ns),
+                _ => {}
+            }
+        }
+        let launchers = all.into_iter().filter(|(_, (whole, for_children))| {
+            *whole > 0 && *for_children as f64 >= *whole as f64 * LAUNCHER_SHARE
+        });
+        launchers.map(|(process, _)| process).collect()
     }
 
     /// Ends the interval, which had these bounds.

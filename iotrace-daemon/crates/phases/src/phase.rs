@@ -154,6 +154,7 @@ mod tests {
             assert_eq!(Phase::from_code(phase.code()), *phase);
         }
         for (phase, number) in [
+            (Phase::Startup, code::STARTUP),
             (Phase::Training, code::TRAINING),
             (Phase::Checkpoint, code::CHECKPOINT),
             (Phase::UNMATCHED, code::UNMATCHED),
