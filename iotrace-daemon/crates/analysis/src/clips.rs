@@ -43,17 +43,20 @@ pub(crate) fn clips(files: &[&[&Visit]], uses: &Uses) -> Option<HashMap<u32, u64
 
 /// Whether a process opened a file several times for parts of it that make no whole passes: clips, whose times may not be known.
 fn is_in_odd_parts(visits: &[&Visit], size: u64) -> bool {
+    let opens = saturating_sum(visits.iter().map(|visit| visit.opens));
+    let part = saturating_sum(visits.iter().map(|visit| visit.bytes)) / opens.max(1);
+    let total: f64 = visits.iter().map(|visit| share(visit, size)).sum();
+    if part < MIN_CLIP_BYTES
+        || part as f64 >= size as f64 * WHOLE_SHARE
+        || (total - total.round()).abs() <= MAX_EXCESS
+    {
+        return false;
+    }
     let mut opens: HashMap<u32, u64> = HashMap::new();
     for visit in visits {
         saturating_add(opens.entry(visit.process).or_default(), visit.opens);
     }
-    let bytes = saturating_sum(visits.iter().map(|visit| visit.bytes));
-    let part = bytes / saturating_sum(opens.values().copied()).max(1);
-    let total: f64 = visits.iter().map(|visit| share(visit, size)).sum();
     opens.values().any(|opens| *opens > 1)
-        && part >= MIN_CLIP_BYTES
-        && (part as f64) < size as f64 * WHOLE_SHARE
-        && (total - total.round()).abs() > MAX_EXCESS
 }
 
 /// What a process read of a file until it was closed.
@@ -81,8 +84,9 @@ impl Part {
         part
     }
 
-    /// When the clips in it begin, of which one usually has so many bytes: one, or two in one interval, of which the first begins as
-    /// it does and the second ends so. `None` if it is neither. A clip may have an open of its own for a look.
+    /// When its clips begin; `usual` is the size of a clip in bytes. A part has one clip, or two that fell into one interval: the
+    /// first begins with the part, and the second is taken to begin at its end. `None` if it has neither. The program may open a
+    /// file once more to look at it before it reads the clip.
     fn starts_of_clips(&self, usual: u64) -> Option<Vec<i64>> {
         let share = self.bytes as f64 / usual as f64;
         let clips = match share.round() as u64 {

@@ -17,7 +17,7 @@ use iotrace_model::{
     groups::Groups,
     input::ProcessId,
     run::{Run, Target},
-    waits::{Interval, Key, LAUNCHER_SHARE, Leaf},
+    waits::{Interval, Key, Leaf, is_launcher},
 };
 use iotrace_phases::{
     context::Sorted,
@@ -111,7 +111,7 @@ impl Spent {
 
     /// Whether a thread did little but wait for programs that it ran.
     pub fn is_launcher(&self) -> bool {
-        self.of(Leaf::OfThatForChild) as f64 >= self.whole() as f64 * LAUNCHER_SHARE
+        is_launcher(self.whole(), self.of(Leaf::OfThatForChild))
     }
 }
 

@@ -7,7 +7,12 @@ use iotrace_common::key::FileId;
 use super::{counters::saturating_add, history::Bounds, input::ProcessId};
 
 /// Share of a main thread's time in calls that wait for a child's end from which its process is a launcher.
-pub const LAUNCHER_SHARE: f64 = 0.9;
+const LAUNCHER_SHARE: f64 = 0.9;
+
+/// Whether a main thread did little but wait for the end of a child: all of its time, and that for children, nanoseconds.
+pub fn is_launcher(whole: u64, for_children: u64) -> bool {
+    for_children as f64 >= whole as f64 * LAUNCHER_SHARE
+}
 
 /// What a thread did, or waited for. Each nanosecond has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,9 +173,9 @@ impl Waits {
                 _ => {}
             }
         }
-        let launchers = all.into_iter().filter(|(_, (whole, for_children))| {
-            *whole > 0 && *for_children as f64 >= *whole as f64 * LAUNCHER_SHARE
-        });
+        let launchers = all
+            .into_iter()
+            .filter(|(_, (whole, for_children))| *whole > 0 && is_launcher(*whole, *for_children));
         launchers.map(|(process, _)| process).collect()
     }
 

@@ -278,12 +278,12 @@ fn reads(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), ns: u64) {
 
 /// One pass over the data in each 2 s, for so long.
 fn passes(ns: u64) -> Model {
-    const EVERY: u64 = 2_000_000_000;
+    const EPOCH_INTERVAL_NS: u64 = 2_000_000_000;
     let mut model = Model::with_history();
     model.event(name(1, name_of("/data/train/a.bin"), 0o100_644));
     for pass in 0..5 {
         let mut counters = counted(&[(OPENS, 1), (READS, 2), (BYTES_READ, 110_000), (READ_NS, ns)]);
-        let start = SECOND_OF_START + pass * EVERY;
+        let start = SECOND_OF_START + pass * EPOCH_INTERVAL_NS;
         for (index, at) in [
             (FIRST_OPERATION, start),
             (LAST_OPERATION, start + ns),
@@ -293,10 +293,10 @@ fn passes(ns: u64) -> Model {
             counters.v[index] = at;
         }
         model.add(process(1), place(1), &counters);
-        let start = run().start_unix_ns + (pass * EVERY) as i64;
+        let start = run().start_unix_ns + (pass * EPOCH_INTERVAL_NS) as i64;
         model.settle(iotrace_model::history::Bounds {
             start,
-            end: start + EVERY as i64,
+            end: start + EPOCH_INTERVAL_NS as i64,
         });
     }
     model

@@ -261,7 +261,7 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
         .iter()
         .map(|epoch| u64::try_from(epoch.end - epoch.start).unwrap_or(0))
         .collect();
-    let later = median(times.get(1..).unwrap_or_default().to_vec());
+    let later = median(times.iter().skip(1).copied());
     let starts = whole.windows(2).map(|pair| pair[1].start - pair[0].start);
     let every = median(starts.map(|apart| u64::try_from(apart).unwrap_or(0)));
     let time = match (times.first(), later) {
