@@ -7,7 +7,11 @@ use iotrace_common::{
     block::{DeviceKey, Requests, TransferKey, Transfers},
 };
 
-use super::{Batch, batch::Entries, generations::Generations};
+use super::{
+    Batch,
+    batch::Entries,
+    generations::{Generations, Slot},
+};
 use crate::kernel::{Kernel, KernelError};
 use iotrace_model::block::{Classes, Device};
 
@@ -31,6 +35,10 @@ impl Block {
         }))
     }
 
+    pub fn slots(&mut self) -> [&mut dyn Slot; 2] {
+        [&mut self.devices, &mut self.files]
+    }
+
     /// Empties them; how many entries there were.
     pub fn sweep(
         &mut self,
@@ -40,7 +48,7 @@ impl Block {
         let mut sums = BTreeMap::new();
         let devices = self
             .devices
-            .sweep_if_used(last, |entries| add(&mut sums, &entries))?;
+            .sweep(last, |entries| add(&mut sums, &entries))?;
         let named = sums.into_iter().map(|(number, classes)| {
             let name = self.names.entry(number).or_insert_with(|| name_of(number));
             let device = Device {
@@ -55,7 +63,7 @@ impl Block {
         }
         let files = self
             .files
-            .sweep_if_used(last, |entries| sink(Batch::Transfers(entries)))?;
+            .sweep(last, |entries| sink(Batch::Transfers(entries)))?;
         Ok(devices + files)
     }
 }

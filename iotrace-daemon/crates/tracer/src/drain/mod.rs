@@ -8,6 +8,7 @@ mod batch;
 mod block;
 mod cells;
 pub mod collector;
+mod event_ring;
 mod events;
 mod generations;
 mod global_merged;
@@ -27,7 +28,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aya::maps::{MapData, RingBuf};
 use iotrace_common::{
     abi::maps,
     block::{TransferKey, Transfers},
@@ -45,8 +45,9 @@ use crate::kernel::{Kernel, KernelError, cpu::Threads};
 use batch::Entries;
 use block::Block;
 use cells::{Cells, Halves};
+use event_ring::EventRing;
 use events::{Decoded, Decoder};
-use generations::Generations;
+use generations::{Generations, Slot};
 use global_merged::GlobalMerged;
 use handed_operations::HandedOperations;
 pub use handed_operations::Traced;
@@ -243,12 +244,6 @@ fn place_of(key: &IoKey) -> Place {
     }
 }
 
-/// What detail full adds to the counters, and its overflow.
-struct Full {
-    cells: Cells<IoFull>,
-    overflow: Generations<IoKey, IoFull>,
-}
-
 /// What is done with lines.
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 enum KeptLines {
@@ -268,32 +263,79 @@ impl KeptLines {
             None
         })
     }
+
+    fn slot(&mut self) -> &mut dyn Slot {
+        match self {
+            Self::Own(lines) => lines.slot(),
+            Self::Handed(counts) => counts,
+        }
+    }
+}
+
+/// Maps in two generations.
+struct Maps {
+    overflow: Generations<IoKey, Io>,
+    /// Of what detail full adds.
+    overflow_full: Option<Generations<IoKey, IoFull>>,
+    failures: Generations<FailureKey, Failures>,
+    negative_lookups: Generations<LookKey, Failures>,
+    library: Generations<CallKey, Calls>,
+    lines: Option<KeptLines>,
+    block: Option<Block>,
+}
+
+impl Maps {
+    fn take(kernel: &mut Kernel) -> Result<Self, KernelError> {
+        let overflow_full = match kernel.full_entries() {
+            Some(_) => Some(Generations::take(kernel, maps::OVERFLOW_FULL)?),
+            None => None,
+        };
+        let mut all = Self {
+            overflow: Generations::take(kernel, maps::OVERFLOW)?,
+            overflow_full,
+            failures: Generations::take(kernel, maps::FAILURES)?,
+            negative_lookups: Generations::take(kernel, maps::MISSING)?,
+            library: Generations::take(kernel, maps::LIBRARY)?,
+            lines: KeptLines::take(kernel)?,
+            block: Block::take(kernel)?,
+        };
+        generations::begin(all.slots())?;
+        Ok(all)
+    }
+
+    fn slots(&mut self) -> Vec<&mut dyn Slot> {
+        let mut slots: Vec<&mut dyn Slot> = vec![
+            &mut self.overflow,
+            &mut self.failures,
+            &mut self.negative_lookups,
+            &mut self.library,
+        ];
+        slots.extend(self.overflow_full.as_mut().map(|map| map as _));
+        slots.extend(self.lines.as_mut().map(KeptLines::slot));
+        slots.extend(self.block.iter_mut().flat_map(Block::slots));
+        slots
+    }
 }
 
 /// Empties the maps and the ring buffer.
 pub struct Drain {
     halves: Halves,
     cells: Cells<Io>,
-    overflow: Generations<IoKey, Io>,
-    /// Where some processes may be kept at it.
-    full: Option<Full>,
+    maps: Maps,
+    /// Of what detail full adds, where some processes may be kept at it.
+    cells_full: Option<Cells<IoFull>>,
     /// Where they may be kept of some processes.
     latencies: Option<Cells<Latencies>>,
-    failures: Generations<FailureKey, Failures>,
-    negative_lookups: Generations<LookKey, Failures>,
-    library: Generations<CallKey, Calls>,
     global_merged: Option<GlobalMerged>,
-    block: Option<Block>,
     watch: Option<Watch>,
     waits: Option<Waits>,
     /// Where recordings may have them.
     operations: Option<HandedOperations>,
-    lines: Option<KeptLines>,
     /// Just before the generations last changed places, `CLOCK_MONOTONIC` nanoseconds.
     flipped: u64,
     /// Whether the current generation is half full. The programs say so once.
     is_half_full: bool,
-    ring: RingBuf<MapData>,
+    ring: EventRing,
     decoder: Decoder,
     /// Where the programs know no files.
     resolver: Option<Resolver>,
@@ -357,12 +399,8 @@ impl Drain {
     pub fn new(kernel: &mut Kernel) -> Result<Self, KernelError> {
         let halves = Halves::take(kernel)?;
         let cells = Cells::take(kernel, maps::CELLS, kernel.map_entries(), kind::BASIC)?;
-        let overflow = Generations::take(kernel, maps::OVERFLOW)?;
-        let full = match kernel.full_entries() {
-            Some(each) => Some(Full {
-                cells: Cells::take(kernel, maps::CELLS_FULL, each, kind::FULL)?,
-                overflow: Generations::take(kernel, maps::OVERFLOW_FULL)?,
-            }),
+        let cells_full = match kernel.full_entries() {
+            Some(each) => Some(Cells::take(kernel, maps::CELLS_FULL, each, kind::FULL)?),
             None => None,
         };
         let latencies = match kernel.latency_entries() {
@@ -374,11 +412,8 @@ impl Drain {
             )?),
             None => None,
         };
-        let failures = Generations::take(kernel, maps::FAILURES)?;
-        let negative_lookups = Generations::take(kernel, maps::MISSING)?;
-        let library = Generations::take(kernel, maps::LIBRARY)?;
+        let maps = Maps::take(kernel)?;
         let global_merged = GlobalMerged::take(kernel)?;
-        let block = Block::take(kernel)?;
         let resolver = Resolver::take(kernel)?;
         let is_shared = kernel.waits().is_on_demand();
         let waits = rings::waits(kernel)?.map(|rings| Waits::new(rings, is_shared));
@@ -386,24 +421,18 @@ impl Drain {
             true => rings::Operations::take(kernel)?.map(HandedOperations::new),
             false => None,
         };
-        let lines = KeptLines::take(kernel)?;
-        let ring = kernel.take(maps::EVENTS)?;
+        let ring = EventRing::take(kernel)?;
         let (decoder, stats) = (Decoder::default(), Stats::default());
         Ok(Self {
             halves,
             cells,
-            overflow,
-            full,
+            maps,
+            cells_full,
             latencies,
-            failures,
-            negative_lookups,
-            library,
             global_merged,
-            block,
             watch: None,
             waits,
             operations,
-            lines,
             flipped: 0,
             is_half_full: false,
             ring,
@@ -420,7 +449,7 @@ impl Drain {
 
     /// Lets what is counted of block devices begin now: until here it is not of this run.
     pub fn begin_block(&mut self) -> Result<(), KernelError> {
-        if let Some(block) = &mut self.block {
+        if let Some(block) = &mut self.maps.block {
             block.sweep(false, &mut |_| ())?;
         }
         Ok(())
@@ -466,7 +495,7 @@ impl Drain {
 
     /// Looks for Python in processes that run already.
     pub fn begin_lines(&mut self, pids: &[u32]) {
-        if let Some(KeptLines::Own(lines)) = &mut self.lines {
+        if let Some(KeptLines::Own(lines)) = &mut self.maps.lines {
             pids.iter().for_each(|pid| lines.look(*pid));
         }
     }
@@ -507,6 +536,10 @@ impl Drain {
 
     /// Waits until the kernel side wants a look, something is asked through `asked`, or time is up.
     pub fn wait(&self, asked: BorrowedFd<'_>, limit: Duration) -> io::Result<Wake> {
+        let limit = match self.ring.has_early() {
+            true => Duration::ZERO,
+            false => limit,
+        };
         let watch = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -561,13 +594,13 @@ impl Drain {
             match decoded {
                 Decoded::Event(event) => {
                     if let (Some(KeptLines::Own(lines)), Event::Exec { process, .. }) =
-                        (&mut self.lines, &event)
+                        (&mut self.maps.lines, &event)
                     {
                         lines.look(process.pid);
                     }
                     events.push(event);
                 }
-                Decoded::Lines(told) => match &mut self.lines {
+                Decoded::Lines(told) => match &mut self.maps.lines {
                     Some(KeptLines::Own(lines)) => lines.tell(told),
                     Some(KeptLines::Handed(_)) => records.push(record.to_vec()),
                     None => {}
@@ -599,11 +632,11 @@ impl Drain {
 
     /// As [`Self::sweep`]. Where the programs know no files, what they count is of handles, each of which they told of before.
     fn resolved(&mut self, sink: &mut impl FnMut(Batch), last: bool) -> Result<(), KernelError> {
-        if matches!(self.lines, Some(KeptLines::Own(_))) {
+        if matches!(self.maps.lines, Some(KeptLines::Own(_))) {
             self.sweep(sink, last)?;
             // Stacks are told of before they are counted.
             self.events(sink);
-            if let Some(KeptLines::Own(lines)) = &mut self.lines {
+            if let Some(KeptLines::Own(lines)) = &mut self.maps.lines {
                 let (lines, sources) = lines.news(last);
                 sink(Batch::Lines(lines));
                 sink(Batch::Sources(sources));
@@ -677,52 +710,61 @@ impl Drain {
         let halves = &mut self.halves;
         halves.flip()?;
         self.is_half_full = false;
-        self.overflow.wait_for_programs()?;
-        merged(&mut self.global_merged, sink)?;
-        let mut entries = self
-            .cells
-            .sweep(halves, last, |entries| sink(Batch::Basic(entries)))?;
-        entries += self
-            .overflow
-            .sweep_if_used(last, |entries| sink(Batch::BasicOverflow(entries)))?;
-        if let Some(full) = &mut self.full {
-            entries += full
-                .cells
-                .sweep(halves, last, |entries| sink(Batch::Full(entries)))?;
-            entries += full
-                .overflow
-                .sweep_if_used(last, |entries| sink(Batch::FullOverflow(entries)))?;
-        }
-        if let Some(latencies) = &mut self.latencies {
-            entries += latencies.sweep(halves, last, |entries| sink(Batch::Latencies(entries)))?;
-        }
-        entries += self
-            .failures
-            .sweep_if_used(last, |entries| sink(Batch::Failures(entries)))?;
-        entries += self
-            .negative_lookups
-            .sweep_if_used(last, |entries| sink(Batch::NegativeLookups(entries)))?;
-        entries += self
-            .library
-            .sweep_if_used(last, |entries| sink(Batch::Library(entries)))?;
-        entries += match &mut self.lines {
-            Some(KeptLines::Own(lines)) => lines.sweep(last)?,
-            Some(KeptLines::Handed(counts)) => {
-                counts.sweep_if_used(last, |entries| sink(Batch::LineCounts(entries)))?
+        let entries = self.ring.read_while(|| {
+            match last {
+                true => generations::wait_for_programs(&mut self.maps.overflow)?,
+                false => generations::swap_used(self.maps.slots())?,
             }
-            None => 0,
-        };
-        if let Some(block) = &mut self.block {
-            entries += block.sweep(last, sink)?;
-        }
-        if let Some(waits) = &mut self.waits {
-            waits.look();
-            waits.batches().into_iter().for_each(&mut *sink);
-        }
-        if let Some(operations) = &mut self.operations {
-            let current = (!last).then(|| self.halves.current());
-            operations.batch(current)?.into_iter().for_each(&mut *sink);
-        }
+            merged(&mut self.global_merged, sink)?;
+            let mut entries = self
+                .cells
+                .sweep(halves, last, |entries| sink(Batch::Basic(entries)))?;
+            entries += self
+                .maps
+                .overflow
+                .sweep(last, |entries| sink(Batch::BasicOverflow(entries)))?;
+            if let Some(cells) = &mut self.cells_full {
+                entries += cells.sweep(halves, last, |entries| sink(Batch::Full(entries)))?;
+            }
+            if let Some(overflow) = &mut self.maps.overflow_full {
+                entries += overflow.sweep(last, |entries| sink(Batch::FullOverflow(entries)))?;
+            }
+            if let Some(latencies) = &mut self.latencies {
+                entries +=
+                    latencies.sweep(halves, last, |entries| sink(Batch::Latencies(entries)))?;
+            }
+            entries += self
+                .maps
+                .failures
+                .sweep(last, |entries| sink(Batch::Failures(entries)))?;
+            entries += self
+                .maps
+                .negative_lookups
+                .sweep(last, |entries| sink(Batch::NegativeLookups(entries)))?;
+            entries += self
+                .maps
+                .library
+                .sweep(last, |entries| sink(Batch::Library(entries)))?;
+            entries += match &mut self.maps.lines {
+                Some(KeptLines::Own(lines)) => lines.sweep(last)?,
+                Some(KeptLines::Handed(counts)) => {
+                    counts.sweep(last, |entries| sink(Batch::LineCounts(entries)))?
+                }
+                None => 0,
+            };
+            if let Some(block) = &mut self.maps.block {
+                entries += block.sweep(last, sink)?;
+            }
+            if let Some(waits) = &mut self.waits {
+                waits.look();
+                waits.batches().into_iter().for_each(&mut *sink);
+            }
+            if let Some(operations) = &mut self.operations {
+                let current = (!last).then(|| halves.current());
+                operations.batch(current)?.into_iter().for_each(&mut *sink);
+            }
+            Ok(entries)
+        })?;
         let ns = started.elapsed().as_nanos() as u64;
         self.stats.drains += 1;
         self.stats.entries += entries as u64;
