@@ -12,7 +12,7 @@ use crate::{
     kernel::{
         Cost, Hook, HookChoice, HookState, Kernel, KernelError, Options, Programs,
         btf::Types,
-        load::{self, read_types, types_if_any},
+        load::{self, Reading, read_types, types_if_any},
         measure_uprobes, selftest,
     },
 };
@@ -26,12 +26,9 @@ pub struct Loaded {
 impl Loaded {
     /// Loads the programs, and the rules by which they sort files.
     pub fn new(options: &Options, programs: &Programs, rules: &Table) -> Result<Self, KernelError> {
-        Self::of(
-            &read_types(options.btf.as_deref())?,
-            options,
-            programs,
-            rules,
-        )
+        let reading = Reading::begin(options);
+        let types = read_types(options.btf.as_deref())?;
+        Self::of(reading, &types, options, programs, rules)
     }
 
     /// As [`Loaded::new`]; where the kernel has no type information, the programs do without.
@@ -40,21 +37,19 @@ impl Loaded {
         programs: &Programs,
         rules: &Table,
     ) -> Result<Self, KernelError> {
-        Self::of(
-            &types_if_any(options.btf.as_deref())?,
-            options,
-            programs,
-            rules,
-        )
+        let reading = Reading::begin(options);
+        let types = types_if_any(options.btf.as_deref())?;
+        Self::of(reading, &types, options, programs, rules)
     }
 
     fn of(
+        reading: Reading,
         types: &Types,
         options: &Options,
         programs: &Programs,
         rules: &Table,
     ) -> Result<Self, KernelError> {
-        let mut kernel = load::load(options, programs, types, rules)?;
+        let mut kernel = load::load(reading, options, programs, types, rules)?;
         let drain = Drain::new(&mut kernel)?;
         Ok(Self { kernel, drain })
     }

@@ -87,7 +87,7 @@ impl Kernel {
             self.hook = Some(Hook::Raw);
             return Ok(Hook::Raw);
         }
-        let btf = kernel_btf(self.btf.as_deref())?;
+        let btf = self.attach_btf()?;
         self.load_together(choice, &btf);
         for (hook, reason) in self.attach_optional(&btf, true)? {
             if let Some(reason) = reason {
@@ -102,7 +102,7 @@ impl Kernel {
         &mut self,
         choice: HookChoice,
     ) -> Result<(Hook, Vec<HookState>), KernelError> {
-        let btf = kernel_btf(self.btf.as_deref())?;
+        let btf = self.attach_btf()?;
         self.load_together(choice, &btf);
         let optional = self.attach_optional(&btf, false)?;
         let mut hooks: Vec<HookState> = optional
@@ -125,6 +125,13 @@ impl Kernel {
             reason: None,
         }));
         Ok((hook, hooks))
+    }
+
+    /// The type information that programs attach by.
+    fn attach_btf(&mut self) -> Result<Btf, KernelError> {
+        let reading = self.reading_btf.take();
+        let read = reading.and_then(|reading| reading.join().ok());
+        read.unwrap_or_else(|| kernel_btf(self.btf.as_deref()))
     }
 
     /// Loads what will be attached, as far as it attaches by types.

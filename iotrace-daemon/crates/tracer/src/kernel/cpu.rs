@@ -13,7 +13,7 @@ use super::{
     KernelError,
     bpf::bpf,
     btf::Types,
-    program::{load, program},
+    program::{TASKS, load, program},
 };
 
 /// `BPF_LINK_CREATE`, `BPF_ITER_CREATE`, `BPF_TRACE_ITER`.
@@ -44,7 +44,9 @@ impl Threads {
         btf: &Btf,
     ) -> Result<Self, KernelError> {
         let iterator: &mut Iter = program(ebpf, name)?;
-        load(name, hook, || iterator.load("task", btf))?;
+        if iterator.fd().is_err() {
+            load(name, hook, || iterator.load(TASKS, btf))?;
+        }
         let failed = |reason| KernelError::Attach {
             hook: hook.into(),
             reason,

@@ -4,10 +4,11 @@ use std::{
     fs, io,
     os::fd::{AsFd as _, AsRawFd as _},
     path::{Path, PathBuf},
+    thread::{self, JoinHandle},
 };
 
 use aya::{
-    Ebpf, EbpfLoader, Pod,
+    Btf, Ebpf, EbpfLoader, Pod,
     maps::Map,
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
@@ -40,6 +41,7 @@ use super::{
     maps as loaded, nobtf, offsets,
     preemption::Preemption,
     probe,
+    program::kernel_btf,
     recordings::Slots,
     rules,
     trace::{Filter, Layout, TraceOptions},
@@ -236,9 +238,32 @@ pub fn types_if_any(file: Option<&Path>) -> Result<Types, KernelError> {
     }
 }
 
+/// The kernel's type information as aya reads it, twice: its loader does in any case, and programs attach by it. Both take
+/// long, and are read by threads of their own.
+pub(crate) struct Reading {
+    loader: Option<JoinHandle<EbpfLoader<'static>>>,
+    btf: Option<ReadingBtf>,
+}
+
+/// What programs attach by.
+pub(super) type ReadingBtf = JoinHandle<Result<Btf, KernelError>>;
+
+impl Reading {
+    /// Begins to read it. What has no thread is read where it is used.
+    pub fn begin(options: &Options) -> Self {
+        let file = options.btf.clone();
+        let read = move || kernel_btf(file.as_deref());
+        Self {
+            loader: thread::Builder::new().spawn(EbpfLoader::new).ok(),
+            btf: thread::Builder::new().spawn(read).ok(),
+        }
+    }
+}
+
 /// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet. Without types
 /// the detail is [`Detail::Basic`].
 pub(crate) fn load(
+    reading: Reading,
     options: &Options,
     programs: &Programs,
     types: &Types,
@@ -291,7 +316,9 @@ pub(crate) fn load(
         .trace
         .as_ref()
         .map(|trace| Layout::of(trace.buffer_bytes, preemptible));
+    let loader = reading.loader.and_then(|loader| loader.join().ok());
     let mut ebpf = open(
+        loader.unwrap_or_default(),
         (variant, object),
         options,
         types,
@@ -331,6 +358,7 @@ pub(crate) fn load(
         histograms,
         misses: Misses::new(preemptible),
         btf: options.btf.clone(),
+        reading_btf: reading.btf,
         hooks,
         uprobes: Uprobes::new(&options.uprobes),
         hook: None,
@@ -350,6 +378,7 @@ pub(crate) fn load(
 }
 
 fn open(
+    loader: EbpfLoader<'static>,
     (variant, object): (Variant, &[u8]),
     options: &Options,
     types: &Types,
@@ -417,7 +446,7 @@ fn open(
     let actions = nobtf::actions();
     let requests = iotrace_common::uring::table();
     let log_level: u8 = if options.program_log { 5 } else { 0 };
-    let mut loader = EbpfLoader::new();
+    let mut loader = loader;
     loader
         .allow_unsupported_maps()
         // The programs for kernels without type information have no messages.

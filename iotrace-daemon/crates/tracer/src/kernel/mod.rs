@@ -110,6 +110,8 @@ pub struct Kernel {
     misses: Misses,
     /// A copy of the kernel's type information, where it is not to show its own.
     btf: Option<PathBuf>,
+    /// What programs attach by, until they are attached.
+    reading_btf: Option<load::ReadingBtf>,
     /// What this kernel has of the optional hooks.
     hooks: Hooks,
     uprobes: uprobes::Uprobes,

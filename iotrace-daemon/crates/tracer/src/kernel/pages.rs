@@ -77,7 +77,9 @@ pub fn attach_fault_ends(
         hint: "",
     };
     let ended: &mut PerfEvent = program(ebpf, name)?;
-    load(name, event, || ended.load())?;
+    if ended.fd().is_err() {
+        load(name, event, || ended.load())?;
+    }
     let cpus = online_cpus().map_err(|(path, error)| refused(format!("{path}: {error}")))?;
     for cpu in cpus {
         let attached = ended.attach(

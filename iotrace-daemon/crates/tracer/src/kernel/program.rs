@@ -8,7 +8,7 @@ use std::{
 
 use aya::{
     Btf, Ebpf, Endianness,
-    programs::{BtfTracePoint, ProgramError, ProgramInfo, tp_btf::BtfTracePointLinkId},
+    programs::{BtfTracePoint, Program, ProgramError, ProgramInfo, tp_btf::BtfTracePointLinkId},
 };
 
 use super::{
@@ -16,6 +16,8 @@ use super::{
     error::{chain, errno_of, hint},
 };
 
+/// What an iterator over tasks is loaded for.
+pub const TASKS: &str = "task";
 /// Hooks of all system calls.
 const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 /// How often a program is loaded at most while signals come.
@@ -34,11 +36,10 @@ pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
 }
 
 /// Loads the programs at the same time, on as many CPUs as there are: the verifier takes up to half a second for one.
-/// A program that cannot be loaded is left out, and [`attach_raw`] finds its error.
+/// A program that cannot be loaded is left out, and who attaches it finds its error.
 pub fn load_together(ebpf: &mut Ebpf, wanted: &[(&'static str, &str)], btf: &Btf) {
     let programs = ebpf.programs_mut().filter_map(|(name, program)| {
         let (_, hook) = wanted.iter().find(|(wanted, _)| *wanted == name)?;
-        let program: &mut BtfTracePoint = program.try_into().ok()?;
         Some((program, *hook))
     });
     let mut programs: Vec<_> = programs.collect();
@@ -53,7 +54,13 @@ pub fn load_together(ebpf: &mut Ebpf, wanted: &[(&'static str, &str)], btf: &Btf
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((program, hook)) = next() {
-                    let _ = undisturbed(|| program.load(hook, btf));
+                    let _ = undisturbed(|| match program {
+                        Program::BtfTracePoint(program) => program.load(hook, btf),
+                        Program::PerfEvent(program) => program.load(),
+                        Program::Iter(program) => program.load(TASKS, btf),
+                        // It is loaded where it is attached.
+                        _ => Ok(()),
+                    });
                 }
             });
         }
@@ -132,7 +139,7 @@ pub fn log_size(name: &str, info: Result<ProgramInfo, ProgramError>) {
 /// The program of this name and type.
 pub fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, KernelError>
 where
-    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
 {
     let missing = KernelError::Missing {
         kind: "program",
