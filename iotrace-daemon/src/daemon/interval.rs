@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Daemon;
 use iotrace_model::host;
-use iotrace_service::{intake::Intake, shared::Service};
+use iotrace_service::{intake::Intake, jobs, shared::Service};
 use iotrace_tracer::{
     drain::Stats,
     in_flight,
@@ -132,6 +132,12 @@ fn warnings(service: &Service, intake: &Intake, unmeasured: bool) -> Vec<String>
     }
     if let Some(error) = service.jobs.as_ref().and_then(|jobs| jobs.error.as_ref()) {
         warnings.push(format!("job logs are not written: {error}"));
+    }
+    if service.jobs.is_some() && !jobs::may_give() {
+        warnings.push(
+            "users cannot read their job logs: give the service the capabilities of job-logs.conf"
+                .into(),
+        );
     }
     let refused = intake.processes().refused();
     if refused > 0 {

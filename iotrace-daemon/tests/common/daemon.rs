@@ -2,9 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    path::PathBuf,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -93,6 +95,59 @@ pub fn command() -> Command {
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     command
+}
+
+/// The capabilities that a unit or a drop-in of `deploy/systemd` gives, without `CAP_`, in lower case.
+pub fn capabilities(file: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/systemd");
+    let text = fs::read_to_string(path.join(file)).expect("a file of deploy/systemd");
+    let mut lines = text.lines();
+    let names = lines.find_map(|line| line.strip_prefix("AmbientCapabilities="));
+    let names = names.expect("the capabilities").split(' ');
+    names
+        .map(|name| name.trim_start_matches("CAP_").to_lowercase())
+        .collect()
+}
+
+/// The program at a place that another user can reach.
+pub struct Unprivileged {
+    dir: tempfile::TempDir,
+}
+
+impl Unprivileged {
+    /// The user.
+    pub const USER: u32 = 65534;
+
+    pub fn new() -> Self {
+        let mut builder = tempfile::Builder::new();
+        let dir = builder.permissions(fs::Permissions::from_mode(0o755));
+        let dir = dir.tempdir().expect("a directory");
+        fs::copy(env!("CARGO_BIN_EXE_iotrace"), dir.path().join("iotrace")).expect("a copy");
+        Self { dir }
+    }
+
+    /// `iotrace daemon` as the user, with these capabilities and no others.
+    pub fn command(&self, capabilities: &[&String]) -> Command {
+        let kept: String = capabilities
+            .iter()
+            .map(|name| format!(",+{name}"))
+            .collect();
+        let sets = ["inh-caps", "ambient-caps", "bounding-set"];
+        let mut command = Command::new(tool("setpriv"));
+        command
+            .args([
+                format!("--reuid={}", Self::USER),
+                format!("--regid={}", Self::USER),
+            ])
+            .args(["--clear-groups", "--no-new-privs"])
+            .args(sets.map(|set| format!("--{set}=-all{kept}")))
+            .arg(self.dir.path().join("iotrace"))
+            .arg("daemon")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
 }
 
 impl Daemon {

@@ -6,14 +6,14 @@ use std::{
     net::TcpStream,
     os::unix::net::UnixDatagram,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use crate::common::{
     self,
     compare::Counts,
-    daemon::{self, Answer, Daemon, Mounted, Sample, sum},
+    daemon::{self, Answer, Daemon, Mounted, Sample, Unprivileged, sum},
     tool, truth, turn,
 };
 use serde_json::Value;
@@ -213,51 +213,18 @@ fn a_checkpoint_is_counted_when_it_is_complete() {
 
 #[test]
 fn needs_the_capabilities_of_its_unit_and_names_those_that_are_missing() {
-    const UNIT: &str = include_str!("../../../deploy/systemd/iotrace.service");
-    let line = UNIT
-        .lines()
-        .find_map(|line| line.strip_prefix("AmbientCapabilities="));
-    let all: Vec<String> = line
-        .expect("the capabilities")
-        .split(' ')
-        .map(|name| name.trim_start_matches("CAP_").to_lowercase())
-        .collect();
-    // A place that another user can reach.
-    let dir = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .tempdir()
-        .unwrap();
-    let program = dir.path().join("iotrace");
-    fs::copy(env!("CARGO_BIN_EXE_iotrace"), &program).unwrap();
+    let all = daemon::capabilities("iotrace.service");
+    let program = Unprivileged::new();
     let with = |capabilities: &[&String]| {
-        let kept: String = capabilities
-            .iter()
-            .map(|name| format!(",+{name}"))
-            .collect();
-        let mut command = Command::new(tool("setpriv"));
-        command
-            .args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                "--no-new-privs",
-            ])
-            .args(
-                ["inh-caps", "ambient-caps", "bounding-set"]
-                    .map(|set| format!("--{set}=-all{kept}")),
-            )
-            .arg(&program)
-            .args(["daemon", "--listen", "127.0.0.1:0", "--map-entries", "4096"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        let mut command = program.command(capabilities);
+        command.args(["--listen", "127.0.0.1:0", "--map-entries", "4096"]);
         command
     };
     let without = |name: &str| with(&all.iter().filter(|kept| *kept != name).collect::<Vec<_>>());
     // Root's, of a job, and there before the service: it starts no program that the service could see.
     let mounted = Mounted::new();
     let script = "while echo x; do read -t 0.2 <>\"$1\"; done >\"$2\"";
-    let fifo = dir.path().join("fifo");
+    let fifo = mounted.path.join("fifo");
     assert!(
         Command::new(tool("mkfifo"))
             .arg(&fifo)

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::common::{
     self,
-    daemon::{self, Daemon, Mounted},
+    daemon::{self, Daemon, Mounted, Unprivileged},
     run::wait_for,
     slow::{Slow, Speed},
     tool, turn,
@@ -256,6 +256,61 @@ fn jobs_at_one_time_have_exact_logs_of_their_own() {
         .iter()
         .map(|of| of.about.args.len());
     assert_eq!(args.max(), Some(0), "only the path of the program");
+}
+
+#[test]
+fn a_service_that_is_not_root_gives_logs_to_their_users() {
+    const USER: u32 = 4711;
+    let program = Unprivileged::new();
+    let unit = daemon::capabilities("iotrace.service");
+    let drop_in = daemon::capabilities("job-logs.conf");
+    let mounted = Mounted::new();
+    open_to_all(&mounted.path);
+    for is_complete in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let logs = dir.path().join("logs");
+        fs::create_dir(&logs).unwrap();
+        chown(&logs, Some(Unprivileged::USER), None).unwrap();
+        let config = dir.path().join("iotrace.toml");
+        let keys =
+            "flush = \"1s\"\nleast = \"0s\"\nkeep = \"30s\"\nformats = [\"recording\", \"json\"]";
+        fs::write(&config, format!("[jobs]\ndirectory = {logs:?}\n{keys}\n")).unwrap();
+        let capabilities = unit.iter().chain(drop_in.iter().filter(|_| is_complete));
+        let mut command = program.command(&capabilities.collect::<Vec<_>>());
+        command.args(["--listen", "127.0.0.1:0", "--config"]);
+        let daemon = Daemon::start(command.arg(&config));
+        let file = mounted.path.join(format!("{is_complete}"));
+        job("8801", &file, 300, "2", Some(USER)).wait().unwrap();
+        let log = examined(&logs, "slurm:8801");
+        assert_eq!(written_to(&log, &file), 300_000, "{log:#?}");
+        let directory = PathBuf::from(log["directory"].as_str().unwrap());
+        let owner = if is_complete {
+            USER
+        } else {
+            Unprivileged::USER
+        };
+        for path in [directory.clone(), directory.with_extension("json")] {
+            let about = fs::metadata(&path).unwrap();
+            assert_eq!(about.uid(), owner, "{}", path.display());
+            assert_eq!(about.mode() & 0o077, 0, "{}", path.display());
+        }
+        let read = Command::new("cat")
+            .arg(directory.join("meta.json"))
+            .uid(USER)
+            .gid(USER)
+            .output();
+        assert_eq!(read.unwrap().status.success(), is_complete);
+        assert_eq!(state(&daemon)["not_examined"], 0);
+        if is_complete {
+            wait_until("the log is removed", || !directory.exists());
+        } else {
+            wait_until("the warning", || {
+                daemon.get("/status").body.contains("job-logs.conf")
+            });
+        }
+        drop(daemon);
+    }
 }
 
 #[test]

@@ -39,10 +39,16 @@ impl Part {
 }
 
 /// Files of the repository, where they go, their modes, and the part that has them.
-const FILES: [(&str, &str, u32, Part); 13] = [
+const FILES: [(&str, &str, u32, Part); 14] = [
     (
         "deploy/systemd/iotrace.service",
         "usr/lib/systemd/system/iotrace.service",
+        0o644,
+        Part::Service,
+    ),
+    (
+        "deploy/systemd/job-logs.conf",
+        "usr/share/iotrace/systemd/job-logs.conf",
         0o644,
         Part::Service,
     ),

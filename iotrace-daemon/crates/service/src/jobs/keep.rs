@@ -9,7 +9,10 @@ use std::{
 };
 
 use iotrace_recording::directory::effective_user;
-use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid},
+    thread::{CapabilitySet, capabilities},
+};
 
 use super::{about::About, examine::format_files};
 
@@ -134,9 +137,17 @@ fn remove(path: &Path) -> bool {
     true
 }
 
+/// Whether this process may give a log to its user.
+pub fn may_give() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
+}
+
 /// Gives the logs to their users that a service ended and did not come to give, because it was killed. Those that it was
 /// writing stay root's: their last counts may be of a process that would have made them root's.
 pub fn give_to_users(directory: &Path) {
+    if !may_give() {
+        return;
+    }
     let own = effective_user();
     for path in logs(directory) {
         let is_own = fs::symlink_metadata(&path).is_ok_and(|about| about.uid() == own);

@@ -290,7 +290,8 @@ impl Log {
         self.about.complete = true;
         self.about.write(&directory).map_err(fail)?;
         let own = iotrace_recording::directory::effective_user();
-        if let Some(user) = self.about.user.filter(|user| *user != own && own == 0) {
+        let user = self.about.user.filter(|user| *user != own);
+        if let Some(user) = user.filter(|_| keep::may_give()) {
             keep::give(directory.path(), user).map_err(|error| fail(error.into()))?;
         }
         Ok(())

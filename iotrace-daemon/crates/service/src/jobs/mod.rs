@@ -41,7 +41,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 pub use feed::Feed;
-pub use keep::logs;
+pub use keep::{logs, may_give};
 
 use crate::{
     config,
@@ -61,6 +61,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const EXAMINE_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause between two removals of old logs.
 const KEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// How long no write may have failed until logs count as written again.
+const SETTLED: Duration = Duration::from_secs(20);
 /// How long the end of the service waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the thread examines logs then; the others are examined after the next start.
@@ -83,7 +85,7 @@ pub struct State {
     pub merged: u64,
     /// Logs that were removed because of their age or the size of all.
     pub removed: u64,
-    /// Why the last write failed.
+    /// Why a write failed, until none has for 20 seconds.
     pub error: Option<String>,
 }
 
@@ -97,7 +99,8 @@ struct Counts {
     not_examined: AtomicU64,
     merged: AtomicU64,
     removed: AtomicU64,
-    error: Mutex<Option<String>>,
+    /// Why the last failed write failed, and when.
+    error: Mutex<Option<(String, Instant)>>,
 }
 
 impl Counts {
@@ -114,19 +117,29 @@ impl Counts {
                 .error
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+                .as_ref()
+                .map(|(error, _)| error.clone()),
         }
     }
 
-    /// Takes down how a write ended; says the first failure and the first success after it.
+    /// Takes down how a write ended; says the first failure, and that there was none for a while: on a disk that is nearly full,
+    /// some logs are written and others are not.
     fn outcome(&self, error: Option<String>) {
         let mut last = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*last, &error) {
-            (None, Some(error)) => ::log::warn!("job logs: {error}; counts are kept in memory"),
-            (Some(_), None) => ::log::warn!("job logs are written again"),
-            _ => {}
+        match (&*last, error) {
+            (None, None) => {}
+            (Some((_, at)), None) if at.elapsed() < SETTLED => {}
+            (Some(_), None) => {
+                ::log::warn!("job logs are written again");
+                *last = None;
+            }
+            (before, Some(error)) => {
+                if before.is_none() {
+                    ::log::warn!("job logs: {error}; counts are kept in memory");
+                }
+                *last = Some((error, Instant::now()));
+            }
         }
-        *last = error;
     }
 }
 
@@ -172,7 +185,7 @@ pub fn start(
     let Some(directory) = &config.directory else {
         return Ok(None);
     };
-    make_directory(directory)?;
+    make_directory(directory).map_err(|error| explained(error, directory))?;
     let counts = Arc::new(Counts::default());
     let (sender, receiver) = sync_channel(QUEUE_INTERVALS);
     let rules = rules.map(std::path::absolute).transpose()?;
@@ -211,6 +224,20 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Says what to do where the directory cannot be made.
+fn explained(error: std::io::Error, directory: &Path) -> std::io::Error {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    if !matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) {
+        return error;
+    }
+    let text = format!(
+        "if systemd runs the service, copy /usr/share/iotrace/systemd/job-logs.conf to \
+         /etc/systemd/system/iotrace.service.d; cannot make {}: {error}",
+        directory.display()
+    );
+    std::io::Error::new(error.kind(), text)
 }
 
 /// What the thread works on.

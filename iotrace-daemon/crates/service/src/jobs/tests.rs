@@ -170,6 +170,14 @@ fn has_names(note: &Note) -> bool {
 }
 
 #[test]
+fn a_log_that_is_written_does_not_hide_one_that_is_not() {
+    let counts = Counts::default();
+    counts.outcome(Some("the disk is full".into()));
+    counts.outcome(None);
+    assert_eq!(counts.state().error.as_deref(), Some("the disk is full"));
+}
+
+#[test]
 fn a_process_of_a_millisecond_decides() {
     for group in [SERVICE, BATCH] {
         for (rights, is_users) in [
