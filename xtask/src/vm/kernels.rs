@@ -20,7 +20,7 @@ const SUFFIX: &str = "-cloud-";
 const IMAGES: [&str; 3] = ["linux-image-", "linux-binary-", "linux-binary-unsigned-"];
 const MODULES: &str = "linux-modules-";
 /// Modules that tests need, what one needs before it. One that is not there is built in.
-const WANTED: [&str; 4] = ["libcrc32c", "xfs", "overlay", "loop"];
+pub const OF_TESTS: [&str; 4] = ["libcrc32c", "xfs", "overlay", "loop"];
 
 /// A release by its two numbers, such as 6.12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,13 +153,13 @@ fn packages_of(version: &str, suffix: &str, names: &[String]) -> Vec<String> {
 }
 
 impl Packages {
-    /// Fetches and unpacks them.
-    pub fn fetch(&self, apt: &Apt) -> Result<Kernel> {
+    /// Fetches and unpacks them; of the modules, these are chosen.
+    pub fn fetch(&self, apt: &Apt, modules: &[&str]) -> Result<Kernel> {
         let directory = apt.unpacked(&format!("linux-{}", self.version), &self.names)?;
         let mut files = Vec::new();
         collect(&directory, &mut files)?;
         let image = find(&files, |name| name.starts_with("vmlinuz"));
-        let modules = WANTED.iter().filter_map(|wanted| {
+        let modules = modules.iter().filter_map(|wanted| {
             find(&files, |name| {
                 name.split_once(".ko")
                     .is_some_and(|(stem, _)| stem == *wanted)

@@ -9,18 +9,22 @@
 //! - [`qemu`], [`guest`]: the machine, and what it says
 //! - [`table`], [`kept`], [`docs`]: what came out, now and before
 //! - [`self_check`]: whether they find what they must find
-//! - [`service`], `service.sh`: the Debian package in a small Debian, whose systemd runs the unit
+//! - [`debian`]: a small Debian with the packages, which runs checks
+//! - [`service`], `service.sh`: the unit, run by its systemd
+//! - [`power_cuts`], `power_cuts.py`: checkpoints saved on a logged disk
 //!
 //! A kernel that does not boot and a test that does not run are failures, never left out.
 
 mod apt;
 mod arch;
+mod debian;
 mod docs;
 mod guest;
 mod initramfs;
 mod kept;
 mod kernels;
 mod plan;
+mod power_cuts;
 mod programs;
 mod qemu;
 mod self_check;
@@ -67,8 +71,11 @@ pub struct Options {
     /// runs the service.
     #[arg(long, conflicts_with_all = ["self_check", "write_docs", "tests"])]
     service: bool,
-    /// With `--service`: package what cargo built in this directory, rather than building with optimizations.
-    #[arg(long, value_name = "DIR", requires = "service")]
+    /// Cut the power of that Debian while PyTorch saves checkpoints instead, and see whether iotrace says which survive.
+    #[arg(long, conflicts_with_all = ["service", "self_check", "write_docs", "tests"])]
+    power_cuts: bool,
+    /// With `--service` or `--power-cuts`: package what cargo built in this directory, rather than building with optimizations.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["self_check", "write_docs", "tests"])]
     built: Option<PathBuf>,
     /// Only tests whose name, FILE::NAME, has one of these words in it.
     #[arg(last = true)]
@@ -86,15 +93,25 @@ pub fn task(options: &Options) -> Result<()> {
     let (own, arm64) = by_arch(&options.kernel);
     let kernels = kernels::choose(&apt, Arch::Amd64, own)?;
     let qemu = qemu::find(&apt, Arch::Amd64)?;
-    if options.service {
-        return service::run(&apt, &qemu, &kernels, options.built.as_deref());
+    let debian = match options {
+        Options { service: true, .. } => Some(service::debian()),
+        Options {
+            power_cuts: true, ..
+        } => Some(power_cuts::debian()?),
+        _ => None,
+    };
+    if let Some(debian) = debian {
+        return debian.run(&apt, &qemu, &kernels, options.built.as_deref());
     }
     if options.self_check {
         return self_check::run(&apt, &qemu, &programs::build(Arch::Amd64)?);
     }
     let mut fleets = Vec::new();
     if !kernels.is_empty() {
-        let kernels: Result<_> = kernels.iter().map(|kernel| kernel.fetch(&apt)).collect();
+        let kernels: Result<_> = kernels
+            .iter()
+            .map(|kernel| kernel.fetch(&apt, &kernels::OF_TESTS))
+            .collect();
         fleets.push(Fleet::new(&apt, qemu, kernels?)?);
     }
     if !arm64.is_empty() {
@@ -172,7 +189,10 @@ impl Fleet {
             .with_context(|| format!("cannot make {}", cache.display()))?;
         let apt = Apt::prepare(&cache, Arch::Arm64)?;
         let kernels = kernels::choose(&apt, Arch::Arm64, words.iter().copied())?;
-        let kernels: Result<_> = kernels.iter().map(|kernel| kernel.fetch(&apt)).collect();
+        let kernels: Result<_> = kernels
+            .iter()
+            .map(|kernel| kernel.fetch(&apt, &kernels::OF_TESTS))
+            .collect();
         Self::new(&apt, qemu, kernels?)
     }
 

@@ -68,7 +68,7 @@ impl Boot<'_> {
 pub enum System<'a> {
     /// An archive, and disks beside it.
     Archive(&'a Path),
-    /// A disk of its own, whose contents the machine may change.
+    /// A disk of its own, whose contents the machine may change; it may start again.
     Disk(&'a Path),
 }
 
@@ -173,13 +173,7 @@ impl Qemu {
         };
         qemu.args(["-machine", board, "-accel", self.accelerator, "-cpu", cpu]);
         qemu.args(["-smp", &boot.machine.cpus.to_string(), "-m", MEMORY]);
-        qemu.args([
-            "-nodefaults",
-            "-no-user-config",
-            "-no-reboot",
-            "-display",
-            "none",
-        ]);
+        qemu.args(["-nodefaults", "-no-user-config", "-display", "none"]);
         qemu.arg("-serial")
             .arg(format!("file:{}", boot.console.display()));
         qemu.args(["-serial", "stdio"]);
@@ -188,7 +182,7 @@ impl Qemu {
         let mut words = vec![console.as_str(), boot.machine.append, boot.append];
         match boot.system {
             System::Archive(archive) => {
-                qemu.arg("-initrd").arg(archive);
+                qemu.args(["-no-reboot", "-initrd"]).arg(archive);
                 for (number, disk) in self.disks.iter().enumerate() {
                     attach(&mut qemu, number, disk, "on");
                 }

@@ -77,7 +77,10 @@ fn boot(
     case: &Case,
 ) -> Result<Vec<Outcome>> {
     let kernels = kernels::choose(apt, Arch::Amd64, [case.kernel])?;
-    let kernel = kernels.first().context("no kernel")?.fetch(apt)?;
+    let kernel = kernels
+        .first()
+        .context("no kernel")?
+        .fetch(apt, &kernels::OF_TESTS)?;
     let jobs = case.jobs.iter().map(|(name, environment, test)| {
         let good = plan.job(EXACT, GOOD)?;
         Ok(Job {

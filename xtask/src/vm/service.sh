@@ -1,6 +1,7 @@
 #!/bin/bash
 # What is looked at in a booted Debian with the package of iotrace installed. Each function `check_NAME` is a check, run
-# in this order; what became of it is said on the second serial line, as `init.sh` says it of tests.
+# in this order; what became of it is said on the second serial line, as `init.sh` says it of tests. After a check that sets
+# `restart`, the machine is started again by that command, and the checks go on.
 
 config=/etc/iotrace/iotrace.toml
 drop_in=/run/systemd/system/iotrace.service.d
@@ -94,6 +95,8 @@ check_it_is_scraped_and_exact() {
 }
 check_a_user_has_a_command_recorded() {
     local dir
+    printf '[recordings]\nsocket = "/run/iotrace/iotrace.sock"\ngroup = "*"\n' >$config
+    systemctl restart iotrace.service || return
     dir=$(mktemp -d) && chown 1000:1000 "$dir" && cd "$dir" || return
     setpriv --reuid=1000 --regid=1000 --clear-groups iotrace record --output "$dir/recording" -- \
         dd if=/dev/zero of="$dir/written" bs=1000 count=120 status=none || return
@@ -179,12 +182,110 @@ check_systemd_rates_the_unit() {
         tr -cd '[:alnum:][:space:].:,-' | tee /run/measured
     grep -q 'Overall exposure level for iotrace.service: [0-3]\.' /run/rated
 }
+# job ID BLOCKS...: a job of a user, which writes these thousands of bytes, and those after the first when told to go on.
+job() {
+    local id=$1 first=$2 rest=$3
+    local write='dd if=/dev/zero bs=1000 status=none oflag=append conv=notrunc of=/var/tmp/jobs/$SLURM_JOB_ID'
+    SLURM_JOB_ID=$id setpriv --reuid=1000 --regid=1000 --clear-groups bash -c "$write count=$first
+        [ -z '$rest' ] || { read line </var/tmp/jobs/go; $write count=${rest:-0}; }"
+}
+go_on() { echo >/var/tmp/jobs/go; }
+# Of a job: the sum of a number over its logs; how many logs it has; where the last one is.
+logged() { iotrace jobs show "$2" | awk -F '[:,]' -v name="\"$1\"" '$1 ~ name { sum += $2 } END { printf "%d\n", sum }'; }
+logs_of() { iotrace jobs show "$1" | grep -c '"directory"'; }
+log_of() { iotrace jobs show "$1" | sed -n 's/.*"directory": "\(.*\)".*/\1/p' | tail -n 1; }
+has_logged() { is "bytes of $1" "$2" "$(logged bytes_written "$1")"; }
+# Logs of a job that are complete, and those that are not.
+completeness() { iotrace jobs show "$1" | sed -n 's/.*"complete": \([a-z]*\).*/\1/p' | sort | xargs; }
+has_logs() { is "completeness of $1" "$2" "$(completeness "$1")"; }
+is_examined() { iotrace jobs show "$1" | grep -q '"verdict": "[a-z]'; }
+says_why_logs_are_not_written() { get /status | grep -q 'job logs are not written'; }
+says_nothing_of_logs() { ! says_why_logs_are_not_written; }
+
+check_job_logs_without_a_place_name_the_drop_in() {
+    printf '[metrics]\nmax_series = 7000\n[jobs]\ndirectory = "/var/log/iotrace"\nleast = "0s"\nflush = "1s"\n' >$config
+    systemctl restart iotrace.service && fail 'it started' && return 1
+    until_ok journal_has 'job-logs.conf' || return
+    systemctl stop iotrace.service
+    systemctl reset-failed iotrace.service
+}
+check_a_job_leaves_its_log_to_its_user() {
+    install -D -m 644 /usr/share/iotrace/systemd/job-logs.conf -t /etc/systemd/system/iotrace.service.d || return
+    systemctl daemon-reload
+    systemctl start iotrace.service || return
+    mkdir -m 777 /var/tmp/jobs && mkfifo -m 666 /var/tmp/jobs/go || return
+    job 4301 100 || return
+    until_ok is_examined 4301 || return
+    has_logged 4301 100000 || return
+    local log
+    log=$(log_of 4301)
+    is 'owner and mode' '1000 700' "$(stat -c '%u %a' "$log")" || return
+    setpriv --reuid=1000 --regid=1000 --clear-groups iotrace report "$log" | grep -q 'writes' || fail 'no report' || return
+    ! setpriv --reuid=1001 --regid=1001 --clear-groups cat "$log/meta.json" || fail 'it is not of that user alone'
+}
+check_a_killed_service_loses_no_flushed_log() {
+    local pid
+    pid=$(main_pid)
+    job 4302 50 30 &
+    until_ok has_logged 4302 50000 || return
+    kill -KILL "$pid"
+    until_ok is_another "$pid" || return
+    go_on
+    until_ok has_logs 4302 'false true' || return
+    has_logged 4302 80000
+}
+check_a_full_disk_costs_logs_and_not_the_service() {
+    systemctl stop iotrace.service || return
+    mount -t tmpfs -o "size=8m,mode=755,uid=$(id -u iotrace),gid=$(id -g iotrace)" logs /var/log/iotrace || return
+    systemctl start iotrace.service || return
+    dd if=/dev/zero of=/var/log/iotrace/full bs=1000 status=none
+    job 4303 40
+    until_ok says_why_logs_are_not_written || return
+    is_active || return
+    until_ok sum_is 40000 'iotrace_bytes_total{' 'unit="slurm:4303"' 'operation="write"' || return
+    rm /var/log/iotrace/full
+    job 4304 40
+    until_ok has_logs 4304 true || return
+    has_logged 4304 40000 || return
+    until_ok says_nothing_of_logs || return
+    systemctl stop iotrace.service && umount /var/log/iotrace && systemctl start iotrace.service
+}
 check_an_upgrade_keeps_it_running_and_its_configuration() {
     local pid
     pid=$(main_pid)
+    job 4305 20 30 &
+    until_ok has_logged 4305 20000 || return
     dpkg --install /root/iotrace.deb /root/iotrace-daemon.deb || return
     until_ok is_another "$pid" || return
-    grep -q 7000 $config || fail "the configuration was changed: $(cat $config)"
+    grep -q 7000 $config || fail "the configuration was changed: $(cat $config)" || return
+    go_on
+    until_ok has_logs 4305 'true true' || return
+    has_logged 4305 50000
+}
+check_a_job_runs_before_a_reboot() {
+    job 4306 60 1 &
+    until_ok has_logged 4306 60000 || return
+    restart='systemctl reboot'
+}
+check_its_log_is_complete_after_the_reboot() {
+    until_ok is_active || return
+    has_logs 4306 true || return
+    has_logged 4306 60000
+}
+check_a_job_runs_before_a_power_cut() {
+    job 4307 70 1 &
+    until_ok has_logged 4307 70000 || return
+    restart='echo b >/proc/sysrq-trigger'
+}
+check_its_log_has_all_of_it_after_the_power_cut() {
+    until_ok is_active || return
+    has_logs 4307 false || return
+    has_logged 4307 70000 || return
+    iotrace report "$(log_of 4307)" | grep -q /var/tmp/jobs/4307 || fail 'the file is not in the report' || return
+    rm -r /etc/systemd/system/iotrace.service.d
+    printf '[metrics]\nmax_series = 7000\n' >$config
+    systemctl daemon-reload
+    systemctl restart iotrace.service
 }
 check_disabled_it_stays_so_over_an_upgrade() {
     systemctl disable --now iotrace.service || return
@@ -211,7 +312,12 @@ say() { echo "$*" >&3; }
 stty -F /dev/ttyS1 raw -echo
 say "kernel $(uname -r) $(uname -v), systemd $(systemctl --version | awk 'NR == 1 { print $2 }')"
 mapfile -t checks < <(sed -n 's/^\(check_[a-z_]*\)() {$/\1/p' "$0")
-for check in "${checks[@]}"; do
+# After a start of the machine, those that are left.
+done=$(cat /root/done 2>/dev/null || echo 0)
+for check in "${checks[@]:done}"; do
+    done=$((done + 1))
+    echo $done >/root/done
+    sync /root/done
     name=${check#check_}
     say "begin $name"
     start=$SECONDS
@@ -221,5 +327,9 @@ for check in "${checks[@]}"; do
         { tail -n 20 /run/out; journalctl --unit iotrace.service --output cat --lines 15; } | sed 's/^/out /' >&3
     fi
     say "end $((SECONDS - start)) $result $name"
+    if [ -n "$restart" ]; then
+        eval "$restart"
+        sleep infinity
+    fi
 done
 say finished
