@@ -41,6 +41,9 @@ FILESYSTEMS = {
     "ext4": (["-q", "-E", "nodiscard"], "noauto_da_alloc", 96 << 20),
     "xfs": (["-q", "-K"], "defaults", 320 << 20),
 }
+# Seconds in which the filesystems write on their own that a file was emptied: ext4 does after 5, XFS as SYNC_XFS says.
+PAUSE = 8
+SYNC_XFS = pathlib.Path("/proc/sys/fs/xfs/xfssyncd_centisecs")
 WORK = pathlib.Path("/var/tmp/cuts")
 DEVICE = "cuts"
 WITHOUT_UDEV = ["--noudevrules", "--noudevsync"]
@@ -71,8 +74,10 @@ def save(way, top):
 
     name, temporary = os.path.join(top, "model.pt"), os.path.join(top, "model.pt.tmp")
 
-    def write(path, synced, step=NEW):
+    def write(path, synced, step=NEW, pause=0):
         with open(path, "wb") as file:
+            # The time that a large save takes.
+            time.sleep(pause)
             torch.save({"step": step, "weights": tensors(step)}, file)
             if synced:
                 file.flush()
@@ -83,7 +88,7 @@ def save(way, top):
         os.fsync(fd)
         os.close(fd)
 
-    write(name, True, BEFORE)
+    write(os.path.join(top, "model-1.pt") if way == "new_name" else name, True, BEFORE)
     mark("start")
     if way == "all_synced":
         write(temporary, True)
@@ -99,11 +104,11 @@ def save(way, top):
         write(temporary, False)
         os.sync()
         os.rename(temporary, name)
-        os.sync()
+        sync(top)
     elif way == "in_place":
-        write(name, False)
+        write(name, False, pause=PAUSE)
     elif way == "in_place_synced":
-        write(name, True)
+        write(name, True, pause=PAUSE)
     elif way == "renamed_only":
         write(temporary, False)
         os.rename(temporary, name)
@@ -229,6 +234,7 @@ def main():
         say(f"kernel {os.uname().release} {os.uname().version}")
         for module in sorted(pathlib.Path("/root/modules").iterdir()):
             run("insmod", module)
+        SYNC_XFS.write_text("100")
         for name in names():
             say(f"begin {name}")
             start, out = time.monotonic(), pathlib.Path("/run/out")
