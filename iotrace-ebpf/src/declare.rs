@@ -27,9 +27,9 @@ declared! {
     <V; N> abi::PerCpuArray<V, N> => PerCpuArray<V, N>;
     <K, V; N, F> abi::Hash<K, V, N, F> => HashMap<K, V, N, F>;
     <K, V; N> abi::LruHash<K, V, N> => LruHashMap<K, V, N>;
-    // The slot's own type has one entry: the kernel compares key and value sizes only, and the loader makes and drops a
-    // map of that type.
-    <K, V; F> abi::Slot<K, V, F> => ArrayOfMaps<HashMap<K, V, 1, F>, 1>;
+    // The inner type has one entry: the kernel compares key and value sizes only, and the loader makes and drops a map of
+    // that type.
+    <K, V; F> abi::Halves<K, V, F> => ArrayOfMaps<HashMap<K, V, 1, F>, 2>;
     <; N> abi::RingBuffer<N> => RingBuf<u8, N>;
 }
 

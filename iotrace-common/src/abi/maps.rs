@@ -3,15 +3,15 @@
 //! Counters live in two generations: the programs write the current one, the daemon drains the other. So the kernel's
 //! memory is bounded, the number of files is not, and no count can fall between a read and a delete. Those of a thread
 //! and file are the cells of an array, of which an epoch says which half is current. Those that are seldom written are
-//! hashes, which the programs reach through an array of maps with one slot; the daemon puts the other generation there.
+//! hashes, which the programs reach through an array of both.
 //! Plain hashes, since an LRU would evict live counters silently. Those that are written often are preallocated, since a
 //! drain by lookup-and-delete is four times as fast then (293 ns an entry instead of 1,195).
 
 #![expect(non_camel_case_types, reason = "the type of a map has the map's name")]
 
 use super::{
-    Array, Generations, Hash, LruHash, MMAPABLE, Map, NO_PREALLOC, Opaque, PerCpuArray, RingBuffer,
-    Slot,
+    Array, Generations, Halves, Hash, LruHash, MMAPABLE, Map, NO_PREALLOC, Opaque, PerCpuArray,
+    RingBuffer,
 };
 use crate::{
     block::{DeviceKey, Requests, TransferKey, Transfers},
@@ -41,19 +41,19 @@ macro_rules! maps {
 }
 
 macro_rules! generations {
-    ($($(#[$doc:meta])* $slot:ident, $first:ident, $second:ident: $key:ty => $value:ty, $entries:expr, $flags:expr;)*) => {
+    ($($(#[$doc:meta])* $halves:ident, $first:ident, $second:ident: $key:ty => $value:ty, $entries:expr, $flags:expr;)*) => {
         $(
             $(#[$doc])*
-            pub const $slot: Generations<$key, $value, { $entries as usize }, { $flags }> = Generations {
-                slot: Map::new(stringify!($slot)),
+            pub const $halves: Generations<$key, $value, { $entries as usize }, { $flags }> = Generations {
+                halves: Map::new(stringify!($halves)),
                 maps: [Map::new(stringify!($first)), Map::new(stringify!($second))],
             };
-            pub type $slot = Slot<$key, $value, { $flags }>;
+            pub type $halves = Halves<$key, $value, { $flags }>;
             pub type $first = Hash<$key, $value, { $entries as usize }, { $flags }>;
             pub type $second = $first;
         )*
         /// Names of the maps of generations.
-        const PAIRED: &[&str] = &[$(stringify!($slot), stringify!($first), stringify!($second)),*];
+        const PAIRED: &[&str] = &[$(stringify!($halves), stringify!($first), stringify!($second)),*];
     };
 }
 
@@ -67,7 +67,7 @@ maps! {
     CELLS_LATENCY: Array<Cell<Latencies>, { 2 * limits::LATENCY_ENTRIES as usize }, MMAPABLE>;
     /// Which cell of any kind is whose, by the hash of its key.
     SETS: Array<[u64; limits::SET_WAYS], { limits::IO_ENTRIES_BASIC as usize / 2 }>;
-    /// Number of the current generation of cells; its lowest bit says which half they are in. The daemon raises it and
+    /// Number of the current generation; its lowest bit says which half of the cells it is, and which map of a pair. The daemon raises it and
     /// waits until no program runs that saw it before.
     EPOCH: Array<u64, 1>;
     /// Cells given out ([`value::fill_of`]). All threads add to it atomically, but only for a new entry; the daemon sets it back

@@ -138,9 +138,9 @@ pub struct Hash<K, V, const ENTRIES: usize, const FLAGS: usize = 0>(PhantomData<
 #[derive(Clone, Copy, Debug)]
 pub struct LruHash<K, V, const ENTRIES: usize>(PhantomData<(K, V)>);
 
-/// The place of the current one of two generations, through which the programs reach it.
+/// Both generations of a map, through which the programs reach the current one.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot<K, V, const FLAGS: usize>(PhantomData<(K, V)>);
+pub struct Halves<K, V, const FLAGS: usize>(PhantomData<(K, V)>);
 
 /// A ring buffer of so many bytes.
 #[derive(Clone, Copy, Debug)]
@@ -150,10 +150,10 @@ pub struct RingBuffer<const BYTES: usize>;
 #[derive(Clone, Copy, Debug)]
 pub struct Opaque;
 
-/// Counters in two generations: the programs write the one in the slot, the daemon empties the other.
+/// Counters in two generations: the programs write one, the daemon empties the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Generations<K, V, const ENTRIES: usize, const FLAGS: usize> {
-    pub slot: Map<Slot<K, V, FLAGS>>,
+    pub halves: Map<Halves<K, V, FLAGS>>,
     pub maps: [Map<Hash<K, V, ENTRIES, FLAGS>>; 2],
 }
 

@@ -35,7 +35,12 @@ const O_DSYNC: u32 = 0o10_000;
 /// `NAME`: whether the file is to be named; where it was before, what names it need not be in the chain of calls.
 #[inline(always)]
 pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
-    let epoch = cells::epoch();
+    entry_in::<NAME>(thread, cells::epoch())
+}
+
+/// The same in a generation.
+#[inline(always)]
+fn entry_in<const NAME: bool>(thread: &mut Thread, epoch: u64) -> *mut Io {
     let phase = thread.key.io.phase;
     thread.key.io.phase = phase | spans::of(thread) << PHASE_BITS;
     if thread.is_full() {
@@ -44,7 +49,7 @@ pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     let mut io = cells::last::<Io>(thread, epoch);
     if io.is_null() {
         io = match iotrace_find(thread, epoch) {
-            NO_CELL => overflow(&thread.key.io),
+            NO_CELL => overflow(&thread.key.io, cells::half(epoch)),
             found => {
                 // A file that was closed may be gone by now: it was named when the call began.
                 let may_name = NAME && thread.file != 0 && thread.op() != op::CLOSE;
@@ -63,6 +68,9 @@ pub fn entry<const NAME: bool>(thread: &mut Thread) -> *mut Io {
     io
 }
 
+/// Bit of [`Thread::generation`]: the entry is an overflow entry.
+pub const OVERFLOWN: u32 = 1 << 31;
+
 /// What [`iotrace_find`] found.
 const NO_CELL: u64 = 0;
 const KNOWN_CELL: u64 = 1;
@@ -77,7 +85,7 @@ checked_once! {
         }
         if cells::take::<Io>(thread, epoch).is_null() {
             // What detail full adds goes the same way.
-            thread.generation = 0;
+            thread.generation |= OVERFLOWN;
             return NO_CELL;
         }
         NEW_CELL
@@ -86,21 +94,17 @@ checked_once! {
 
 /// The overflow entry of the key's thread; null where there is no room for it.
 #[inline(never)]
-pub fn overflow<V: Overflowing>(key: &IoKey) -> *mut V {
+pub fn overflow<V: Overflowing>(key: &IoKey, half: u32) -> *mut V {
     let key = IoKey {
         file: FileId::NONE,
         phase: key.phase_code(),
         ..*key
     };
-    let mut found = V::overflow(&key);
-    // Twice: the generations may change places between the insert and the look, but not again before the end.
-    for _ in 0..2 {
-        if !found.is_null() {
-            return found;
-        }
+    let mut found = V::overflow(&key, half);
+    if found.is_null() {
         // Where the insert fails, the second look says so.
-        V::add_overflow(&key);
-        found = V::overflow(&key);
+        V::add_overflow(&key, half);
+        found = V::overflow(&key, half);
     }
     if found.is_null() {
         diagnose::count(V::NO_ROOM);
@@ -196,7 +200,8 @@ pub fn failure(thread: *mut Thread) {
 pub fn failure_here(thread: &mut Thread) {
     // What failed may have had no file, and a closed one may be gone: nothing is named.
     thread.file = 0;
-    let io = entry::<false>(thread);
+    let epoch = cells::epoch();
+    let io = entry_in::<false>(thread, epoch);
     if !io.is_null() {
         // SAFETY: as in `add`.
         unsafe {
@@ -208,7 +213,9 @@ pub fn failure_here(thread: &mut Thread) {
         histogram::failed(thread);
         latencies::failed(thread);
     }
-    let Some(map) = FAILURES.get(0) else { return };
+    let Some(map) = FAILURES.get(cells::half(epoch)) else {
+        return;
+    };
     let key = &thread.key;
     if let Some(failures) = map.get_ptr_mut(key) {
         // SAFETY: as in `add`.

@@ -57,9 +57,9 @@ pub trait Overflowing: Kept {
     const NO_ROOM: u32;
 
     /// The overflow entry of a key; null where there is none.
-    fn overflow(key: &IoKey) -> *mut Self;
+    fn overflow(key: &IoKey, half: u32) -> *mut Self;
     /// Makes it.
-    fn add_overflow(key: &IoKey);
+    fn add_overflow(key: &IoKey, half: u32);
 }
 
 macro_rules! kept {
@@ -96,14 +96,14 @@ macro_rules! overflowing {
             const NO_ROOM: u32 = diag::$no_room;
 
             #[inline(always)]
-            fn overflow(key: &IoKey) -> *mut Self {
-                let found = $overflow.get(0).and_then(|map| map.get_ptr_mut(key));
+            fn overflow(key: &IoKey, half: u32) -> *mut Self {
+                let found = $overflow.get(half).and_then(|map| map.get_ptr_mut(key));
                 found.unwrap_or(ptr::null_mut())
             }
 
             #[inline(always)]
-            fn add_overflow(key: &IoKey) {
-                if let (Some(map), Some(zero)) = ($overflow.get(0), ZERO.get(0)) {
+            fn add_overflow(key: &IoKey, half: u32) {
+                if let (Some(map), Some(zero)) = ($overflow.get(half), ZERO.get(0)) {
                     let _ = map.insert(key, &zero.$zero, BPF_NOEXIST);
                 }
             }
@@ -136,6 +136,18 @@ pub fn epoch() -> u64 {
         Some(epoch) => unsafe { ptr::read_volatile(epoch) },
         None => 0,
     }
+}
+
+/// Place of a generation in an array of maps.
+#[inline(always)]
+pub fn half(epoch: u64) -> u32 {
+    epoch as u32 & 1
+}
+
+/// Place of the current generation. As for [`epoch`], a program asks once for what belongs together.
+#[inline(always)]
+pub fn current_half() -> u32 {
+    half(epoch())
 }
 
 /// The counters of the thread's key, if they are the ones that it used last; null if not.

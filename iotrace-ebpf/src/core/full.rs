@@ -16,7 +16,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        account::overflow,
+        account::{OVERFLOWN, overflow},
         cells,
         config::{FILE_POS, TYPE_FILE},
         diagnose,
@@ -57,10 +57,11 @@ fn entry(thread: *mut Thread) -> *mut IoFull {
     let Some(thread) = (unsafe { thread.as_mut() }) else {
         return ptr::null_mut();
     };
-    if thread.generation == 0 {
-        return overflow(&thread.key.io);
+    let epoch = u64::from(thread.generation & !OVERFLOWN);
+    let half = cells::half(epoch);
+    if thread.generation & OVERFLOWN != 0 {
+        return overflow(&thread.key.io, half);
     }
-    let epoch = u64::from(thread.generation);
     let phase = thread.key.io.phase;
     thread.key.io.phase = thread.counted;
     let mut found = cells::last::<IoFull>(thread, epoch);
@@ -71,7 +72,7 @@ fn entry(thread: *mut Thread) -> *mut IoFull {
         found = cells::take(thread, epoch);
     }
     if found.is_null() {
-        found = overflow(&thread.key.io);
+        found = overflow(&thread.key.io, half);
     }
     thread.key.io.phase = phase;
     found

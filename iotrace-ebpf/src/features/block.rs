@@ -24,6 +24,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
+        cells,
         config::{
             BIO_DEVICE, BIO_END, BIO_FLAGS, BIO_INDEX, BIO_OPERATION, BIO_PRIVATE, BIO_SIZE,
             BIO_VECTORS, BLOCK_LEFT, BLOCK_OPERATION, BLOCK_QUEUE, DEVICE_DISK, DIRECT_END,
@@ -202,7 +203,7 @@ fn counts(device: u32, class: u16) -> *mut Requests {
         class,
         cpu: cpu() as u16,
     };
-    let Some(map) = BLOCK_DEVICES.get(0) else {
+    let Some(map) = BLOCK_DEVICES.get(cells::current_half()) else {
         return ptr::null_mut();
     };
     if let Some(found) = map.get_ptr_mut(key) {
@@ -344,7 +345,7 @@ fn known(inode: u64) -> Option<FileId> {
 /// Counts what is moved between a device and a file.
 #[inline(always)]
 fn transfer(key: &TransferKey, is_write: bool, bytes: u64) {
-    let Some(map) = BLOCK_FILES.get(0) else {
+    let Some(map) = BLOCK_FILES.get(cells::current_half()) else {
         return;
     };
     let found = match map.get_ptr_mut(key) {

@@ -30,6 +30,7 @@ use iotrace_common::{
 use super::stacks;
 use crate::{
     core::{
+        cells,
         config::{LINES, TASK_THREAD_POINTER},
         diagnose,
         maps::{BPF_NOEXIST, EVENTS, LINE_COUNTS, SCOPE},
@@ -346,19 +347,13 @@ fn count(thread: *mut Thread, stack: u64, bytes: u64) {
 /// The entry of a key, made if it is new.
 #[inline(always)]
 fn entry(key: &LineKey) -> Option<*mut LineCounts> {
-    // Twice: the generations may change places between the insert and the look, but not again before the end.
-    for _ in 0..2 {
-        let map = LINE_COUNTS.get(0)?;
-        if let Some(found) = map.get_ptr_mut(key) {
-            return Some(found);
-        }
-        // Where the insert fails, the next look says so.
-        let _ = map.insert(key, LineCounts::default(), BPF_NOEXIST);
-        if let Some(found) = map.get_ptr_mut(key) {
-            return Some(found);
-        }
+    let map = LINE_COUNTS.get(cells::current_half())?;
+    if let Some(found) = map.get_ptr_mut(key) {
+        return Some(found);
     }
-    None
+    // Where the insert fails, the look says so.
+    let _ = map.insert(key, LineCounts::default(), BPF_NOEXIST);
+    map.get_ptr_mut(key)
 }
 
 /// Number of the stack of the running thread; 0: none is known.

@@ -22,6 +22,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
+        cells,
         config::{COUNT_MISSING, DENTRY_INODE},
         diagnose,
         maps::{BPF_NOEXIST, MISSING, SCRATCH, Scratch},
@@ -117,14 +118,17 @@ pub extern "C" fn iotrace_missing(
         base: id_of(probe(start[1] as Address, &DENTRY_INODE)),
         directory: peek(&raw const scratch.look.directory),
     };
-    if count(&key, ns) {
+    let half = cells::current_half();
+    if count(&key, half, ns) {
         return 1;
     }
-    let Some(map) = MISSING.get(0) else { return 0 };
+    let Some(map) = MISSING.get(half) else {
+        return 0;
+    };
     let first = Failures { calls: 1, ns };
     if map.insert(key, first, BPF_NOEXIST).is_err() {
         // Another thread was first, or there is no room.
-        if !count(&key, ns) {
+        if !count(&key, half, ns) {
             diagnose::count(diag::UNLISTED_LOOKS);
         }
         return 1;
@@ -135,8 +139,8 @@ pub extern "C" fn iotrace_missing(
 
 /// Adds to an entry that is there; whether it is.
 #[inline(always)]
-fn count(key: &LookKey, ns: u64) -> bool {
-    let found = MISSING.get(0).and_then(|map| map.get_ptr_mut(key));
+fn count(key: &LookKey, half: u32, ns: u64) -> bool {
+    let found = MISSING.get(half).and_then(|map| map.get_ptr_mut(key));
     let Some(found) = found else { return false };
     // SAFETY: aligned words of a map value, which the threads of a process share.
     unsafe {

@@ -33,6 +33,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
+        cells,
         config::{
             FUNCTION_ARG0, FUNCTION_ARG3, REGS_ARG1, REGS_ARG2, REGS_ARG4, REGS_ARG5, REGS_RESULT,
             REGS_STACK, RETURN_POPS,
@@ -324,23 +325,17 @@ pub fn count(call: &Call, done: &Done) {
 /// The entry of a key, made if it is new; null where there is no room.
 #[inline(always)]
 fn entry(key: &CallKey) -> *mut Calls {
-    // Twice: the generations may change places between the insert and the look, but not again before the end.
-    for _ in 0..2 {
-        let Some(map) = LIBRARY.get(0) else {
-            return ptr::null_mut();
-        };
-        if let Some(found) = map.get_ptr_mut(key) {
-            return found;
-        }
-        if let Some(zero) = NO_CALLS.get(0) {
-            // Where the insert fails, the next look says so.
-            let _ = map.insert(key, zero, BPF_NOEXIST);
-        }
-        if let Some(found) = map.get_ptr_mut(key) {
-            return found;
-        }
+    let Some(map) = LIBRARY.get(cells::current_half()) else {
+        return ptr::null_mut();
+    };
+    if let Some(found) = map.get_ptr_mut(key) {
+        return found;
     }
-    ptr::null_mut()
+    if let Some(zero) = NO_CALLS.get(0) {
+        // Where the insert fails, the look says so.
+        let _ = map.insert(key, zero, BPF_NOEXIST);
+    }
+    map.get_ptr_mut(key).unwrap_or(ptr::null_mut())
 }
 
 /// The call of the running thread in flight in a library; none where it has no state and gets none.

@@ -10,7 +10,7 @@ use iotrace_common::{
 use super::{
     Batch,
     batch::Entries,
-    generations::{Generations, Slot},
+    generations::{Generations, Pair},
 };
 use crate::kernel::{Kernel, KernelError};
 use iotrace_model::block::{Classes, Device};
@@ -35,20 +35,21 @@ impl Block {
         }))
     }
 
-    pub fn slots(&mut self) -> [&mut dyn Slot; 2] {
+    pub fn pairs(&mut self) -> [&mut dyn Pair; 2] {
         [&mut self.devices, &mut self.files]
     }
 
     /// Empties them; how many entries there were.
     pub fn sweep(
         &mut self,
+        idle: usize,
         last: bool,
         sink: &mut impl FnMut(Batch),
     ) -> Result<usize, KernelError> {
         let mut sums = BTreeMap::new();
         let devices = self
             .devices
-            .sweep(last, |entries| add(&mut sums, &entries))?;
+            .sweep(idle, last, |entries| add(&mut sums, &entries))?;
         let named = sums.into_iter().map(|(number, classes)| {
             let name = self.names.entry(number).or_insert_with(|| name_of(number));
             let device = Device {
@@ -63,7 +64,7 @@ impl Block {
         }
         let files = self
             .files
-            .sweep(last, |entries| sink(Batch::Transfers(entries)))?;
+            .sweep(idle, last, |entries| sink(Batch::Transfers(entries)))?;
         Ok(devices + files)
     }
 }

@@ -63,6 +63,11 @@ impl Halves {
         self.current
     }
 
+    /// The half that the programs do not write.
+    pub fn idle(&self) -> usize {
+        (self.current as usize & 1) ^ 1
+    }
+
     /// Cells given out. The count may have run past the end, by those that found the last cell gone.
     fn used(&self, fill: u32) -> Result<u64, KernelError> {
         let fill = self.fill.get(&fill, 0);
@@ -116,7 +121,7 @@ where
         last: bool,
         mut take: impl FnMut(Entries<IoKey, V>),
     ) -> Result<usize, KernelError> {
-        let idle = (halves.current as u32 & 1) ^ 1;
+        let idle = halves.idle() as u32;
         let mut total = self.empty(halves, idle, &mut take)?;
         if last {
             total += self.empty(halves, idle ^ 1, &mut take)?;

@@ -47,7 +47,7 @@ use block::Block;
 use cells::{Cells, Halves};
 use event_ring::EventRing;
 use events::{Decoded, Decoder};
-use generations::{Generations, Slot};
+use generations::{Generations, Pair};
 use global_merged::GlobalMerged;
 use handed_operations::HandedOperations;
 pub use handed_operations::Traced;
@@ -264,9 +264,9 @@ impl KeptLines {
         })
     }
 
-    fn slot(&mut self) -> &mut dyn Slot {
+    fn pair(&mut self) -> &mut dyn Pair {
         match self {
-            Self::Own(lines) => lines.slot(),
+            Self::Own(lines) => lines.pair(),
             Self::Handed(counts) => counts,
         }
     }
@@ -299,21 +299,21 @@ impl Maps {
             lines: KeptLines::take(kernel)?,
             block: Block::take(kernel)?,
         };
-        generations::begin(all.slots())?;
+        generations::put_all(all.pairs())?;
         Ok(all)
     }
 
-    fn slots(&mut self) -> Vec<&mut dyn Slot> {
-        let mut slots: Vec<&mut dyn Slot> = vec![
+    fn pairs(&mut self) -> Vec<&mut dyn Pair> {
+        let mut pairs: Vec<&mut dyn Pair> = vec![
             &mut self.overflow,
             &mut self.failures,
             &mut self.negative_lookups,
             &mut self.library,
         ];
-        slots.extend(self.overflow_full.as_mut().map(|map| map as _));
-        slots.extend(self.lines.as_mut().map(KeptLines::slot));
-        slots.extend(self.block.iter_mut().flat_map(Block::slots));
-        slots
+        pairs.extend(self.overflow_full.as_mut().map(|map| map as _));
+        pairs.extend(self.lines.as_mut().map(KeptLines::pair));
+        pairs.extend(self.block.iter_mut().flat_map(Block::pairs));
+        pairs
     }
 }
 
@@ -449,10 +449,11 @@ impl Drain {
 
     /// Lets what is counted of block devices begin now: until here it is not of this run.
     pub fn begin_block(&mut self) -> Result<(), KernelError> {
-        if let Some(block) = &mut self.maps.block {
-            block.sweep(false, &mut |_| ())?;
+        match self.maps.block {
+            // Nothing else was counted yet.
+            Some(_) => self.sweep(&mut |_| (), false),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Lets what is told of waits begin now: until here it is of the self-test.
@@ -711,10 +712,8 @@ impl Drain {
         halves.flip()?;
         self.is_half_full = false;
         let entries = self.ring.read_while(|| {
-            match last {
-                true => generations::wait_for_programs(&mut self.maps.overflow)?,
-                false => generations::swap_used(self.maps.slots())?,
-            }
+            self.maps.overflow.wait_for_programs()?;
+            let idle = halves.idle();
             merged(&mut self.global_merged, sink)?;
             let mut entries = self
                 .cells
@@ -722,12 +721,13 @@ impl Drain {
             entries += self
                 .maps
                 .overflow
-                .sweep(last, |entries| sink(Batch::BasicOverflow(entries)))?;
+                .sweep(idle, last, |entries| sink(Batch::BasicOverflow(entries)))?;
             if let Some(cells) = &mut self.cells_full {
                 entries += cells.sweep(halves, last, |entries| sink(Batch::Full(entries)))?;
             }
             if let Some(overflow) = &mut self.maps.overflow_full {
-                entries += overflow.sweep(last, |entries| sink(Batch::FullOverflow(entries)))?;
+                entries +=
+                    overflow.sweep(idle, last, |entries| sink(Batch::FullOverflow(entries)))?;
             }
             if let Some(latencies) = &mut self.latencies {
                 entries +=
@@ -736,24 +736,24 @@ impl Drain {
             entries += self
                 .maps
                 .failures
-                .sweep(last, |entries| sink(Batch::Failures(entries)))?;
+                .sweep(idle, last, |entries| sink(Batch::Failures(entries)))?;
             entries += self
                 .maps
                 .negative_lookups
-                .sweep(last, |entries| sink(Batch::NegativeLookups(entries)))?;
+                .sweep(idle, last, |entries| sink(Batch::NegativeLookups(entries)))?;
             entries += self
                 .maps
                 .library
-                .sweep(last, |entries| sink(Batch::Library(entries)))?;
+                .sweep(idle, last, |entries| sink(Batch::Library(entries)))?;
             entries += match &mut self.maps.lines {
-                Some(KeptLines::Own(lines)) => lines.sweep(last)?,
+                Some(KeptLines::Own(lines)) => lines.sweep(idle, last)?,
                 Some(KeptLines::Handed(counts)) => {
-                    counts.sweep(last, |entries| sink(Batch::LineCounts(entries)))?
+                    counts.sweep(idle, last, |entries| sink(Batch::LineCounts(entries)))?
                 }
                 None => 0,
             };
             if let Some(block) = &mut self.maps.block {
-                entries += block.sweep(last, sink)?;
+                entries += block.sweep(idle, last, sink)?;
             }
             if let Some(waits) = &mut self.waits {
                 waits.look();

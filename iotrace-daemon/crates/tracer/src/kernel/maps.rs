@@ -30,7 +30,7 @@ impl<K: Pod, V: Pod, const N: usize> Kind for abi::LruHash<K, V, N> {
     type Open = HashMap<MapData, K, V>;
 }
 
-impl<K: Pod, V: Pod, const F: usize> Kind for abi::Slot<K, V, F> {
+impl<K: Pod, V: Pod, const F: usize> Kind for abi::Halves<K, V, F> {
     type Open = ArrayOfMaps<MapData, HashMap<MapData, K, V>>;
 }
 

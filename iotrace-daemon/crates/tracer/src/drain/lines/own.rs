@@ -9,7 +9,7 @@ use iotrace_model::{lines::Lined, sources::SourceLine};
 
 use super::{Lines, Told};
 use crate::{
-    drain::generations::{Generations, Slot},
+    drain::generations::{Generations, Pair},
     kernel::{Kernel, KernelError},
 };
 
@@ -62,14 +62,15 @@ impl OwnLines {
         }
     }
 
-    pub fn slot(&mut self) -> &mut dyn Slot {
+    pub fn pair(&mut self) -> &mut dyn Pair {
         &mut self.counts
     }
 
     /// Takes the counters; `last`: of both generations, in place. How many there were.
-    pub fn sweep(&mut self, last: bool) -> Result<usize, KernelError> {
+    pub fn sweep(&mut self, idle: usize, last: bool) -> Result<usize, KernelError> {
         let lines = &mut self.lines;
-        self.counts.sweep(last, |entries| lines.count(entries))
+        self.counts
+            .sweep(idle, last, |entries| lines.count(entries))
     }
 
     /// What was counted and read since the last call ([`Lines::sums`], [`Lines::take_sources`]).
