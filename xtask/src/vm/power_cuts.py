@@ -41,8 +41,10 @@ FILESYSTEMS = {
     "ext4": (["-q", "-E", "nodiscard"], "noauto_da_alloc", 96 << 20),
     "xfs": (["-q", "-K"], "defaults", 320 << 20),
 }
-# Seconds in which the filesystems write on their own that a file was emptied: ext4 does after 5, XFS as SYNC_XFS says.
+# Seconds in which the filesystems write by themselves that a file was emptied.
 PAUSE = 8
+# How often they do, seconds. A save whose rename is synced by nobody must not be helped so.
+OFTEN, SELDOM = 1, 72
 SYNC_XFS = pathlib.Path("/proc/sys/fs/xfs/xfssyncd_centisecs")
 WORK = pathlib.Path("/var/tmp/cuts")
 DEVICE = "cuts"
@@ -155,6 +157,10 @@ def record(filesystem, way):
     disk = f"/dev/dm-{run('dmsetup', 'info', '-c', '--noheadings', '-o', 'minor', DEVICE)}"
     try:
         run(f"mkfs.{filesystem}", *mkfs, disk)
+        interval = SELDOM if way == "no_directory_sync" else OFTEN
+        SYNC_XFS.write_text(str(100 * interval))
+        if filesystem == "ext4":
+            options += f",commit={interval}"
         run("mount", "-o", options, disk, top)
         try:
             own = [sys.executable, __file__, "save", way, top]
@@ -234,7 +240,6 @@ def main():
         say(f"kernel {os.uname().release} {os.uname().version}")
         for module in sorted(pathlib.Path("/root/modules").iterdir()):
             run("insmod", module)
-        SYNC_XFS.write_text("100")
         for name in names():
             say(f"begin {name}")
             start, out = time.monotonic(), pathlib.Path("/run/out")
