@@ -185,7 +185,7 @@ check_systemd_rates_the_unit() {
 # job ID BLOCKS...: a job of a user, which writes these thousands of bytes, and those after the first when told to go on.
 job() {
     local id=$1 first=$2 rest=$3
-    local write='dd if=/dev/zero bs=1000 status=none oflag=append conv=notrunc of=/var/tmp/jobs/$SLURM_JOB_ID'
+    local write="dd if=/dev/zero bs=1000 status=none oflag=append conv=notrunc of=/var/tmp/jobs/$id"
     SLURM_JOB_ID=$id setpriv --reuid=1000 --regid=1000 --clear-groups bash -c "$write count=$first
         [ -z '$rest' ] || { read line </var/tmp/jobs/go; $write count=${rest:-0}; }"
 }
