@@ -67,8 +67,8 @@ maps! {
     CELLS_LATENCY: Array<Cell<Latencies>, { 2 * limits::LATENCY_ENTRIES as usize }, MMAPABLE>;
     /// Which cell of any kind is whose, by the hash of its key.
     SETS: Array<[u64; limits::SET_WAYS], { limits::IO_ENTRIES_BASIC as usize / 2 }>;
-    /// Number of the current generation; its lowest bit says which half of the cells it is, and which map of a pair. The daemon raises it and
-    /// waits until no program runs that saw it before.
+    /// Number of the current generation; its lowest bit says which half of the cells it is, and which map of a pair. The
+    /// daemon raises it and waits until no program runs that saw it before.
     EPOCH: Array<u64, 1>;
     /// Cells given out ([`value::fill_of`]). All threads add to it atomically, but only for a new entry; the daemon sets it back
     /// when it has drained them.

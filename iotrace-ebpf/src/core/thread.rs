@@ -101,8 +101,8 @@ pub struct Thread {
     /// Where latencies are kept: the key of the call's, and the cell that it used last of each class.
     pub latency_key: IoKey,
     pub latency_cells: [u32; latency::CLASS_PLACES],
-    /// At detail full, of the entry that was found last: its generation, with [`crate::core::account::OVERFLOWN`] for an overflow entry,
-    /// and the phase in its key.
+    /// At detail full, of the entry that was found last: its generation, with [`crate::core::account::OVERFLOWN`] for an
+    /// overflow entry, and the phase in its key.
     pub generation: u32,
     pub counted: u32,
     /// Address of the `struct file` that was looked at last.
