@@ -328,6 +328,8 @@ for check in "${checks[@]:done}"; do
     fi
     say "end $((SECONDS - start)) $result $name"
     if [ -n "$restart" ]; then
+        # Until the line above has left the machine.
+        sleep 3
         eval "$restart"
         sleep infinity
     fi
