@@ -1,6 +1,6 @@
 //! A small Debian with the packages of iotrace, which boots with systemd and runs checks.
 //!
-//! A script does them, as a unit of its own; it speaks as `init.sh` does. Then the machine turns itself off.
+//! A systemd unit runs a script that does the checks and reports them as `init.sh` does. Then the machine turns itself off.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -31,11 +31,11 @@ const SUITE: &str = "bookworm";
 /// How long one check may take, in seconds. All is emulated.
 const LIMIT: u32 = 900;
 
-/// What is in it beside the packages, and what it does.
+/// What is installed in addition to the packages, and what is checked.
 pub struct Debian {
     /// What is checked, for messages and the names of files.
     pub name: &'static str,
-    /// Debian's packages beside those that every Debian has.
+    /// Debian's packages in addition to those that every Debian has.
     pub included: &'static str,
     /// Modules of the kernel, in the order in which they load.
     pub modules: &'static [&'static str],

@@ -69,13 +69,13 @@ pub struct Options {
     self_check: bool,
     /// Install the Debian package in a small Debian instead, on the first of the kernels, and see whether its systemd
     /// runs the service.
-    #[arg(long, conflicts_with_all = ["self_check", "write_docs", "tests"])]
+    #[arg(long, group = "debian", conflicts_with_all = ["self_check", "write_docs", "tests"])]
     service: bool,
     /// Cut the power of that Debian while PyTorch saves checkpoints instead, and see whether iotrace says which survive.
-    #[arg(long, conflicts_with_all = ["service", "self_check", "write_docs", "tests"])]
+    #[arg(long, group = "debian", conflicts_with_all = ["self_check", "write_docs", "tests"])]
     power_cuts: bool,
     /// With `--service` or `--power-cuts`: package what cargo built in this directory, rather than building with optimizations.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["self_check", "write_docs", "tests"])]
+    #[arg(long, value_name = "DIR", requires = "debian")]
     built: Option<PathBuf>,
     /// Only tests whose name, FILE::NAME, has one of these words in it.
     #[arg(last = true)]
