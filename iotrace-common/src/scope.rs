@@ -64,10 +64,10 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// What is kept of the threads of a process that these recordings have: [`kept`].
+    /// What is kept of the threads of a process that these recordings have: [`kept`]. `is_not_zero` gives 1 or 0.
     #[inline(always)]
-    pub fn kept(&self, recordings: Recordings) -> u32 {
-        let bit = |set: Recordings, bit: u32| if set & recordings != 0 { bit } else { 0 };
+    pub fn kept(&self, recordings: Recordings, is_not_zero: impl Fn(Recordings) -> u32) -> u32 {
+        let bit = |set: Recordings, bit: u32| is_not_zero(set & recordings) * bit;
         bit(self.full, kept::FULL)
             | bit(self.negative_lookups, kept::NEGATIVE_LOOKUPS)
             | bit(self.cpu, kept::CPU)

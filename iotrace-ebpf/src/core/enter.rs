@@ -56,7 +56,7 @@ pub fn enter(registers: Address, nr: u64, copy: u32) {
         diagnose::count(diag::NO_STATE);
         return;
     };
-    if !in_scope(thread, task) {
+    if !in_scope(thread) {
         return;
     }
     if compat {

@@ -46,7 +46,7 @@ pub fn exit(registers: Address, nr: u64, result: i64, copy: u32) {
     if thread.state == state::IDLE {
         // Where a copy before this one was there, the state is idle and not stale.
         let seen = copy > 0 && !stale;
-        if seen || !in_scope(thread, current()) {
+        if seen || !in_scope(thread) {
             return;
         }
         let began = match late_start(thread, registers, nr) {

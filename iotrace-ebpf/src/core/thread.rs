@@ -15,10 +15,10 @@ use crate::{
     core::{
         config::{FULL, LINES, REGS_ARG0, SELF_TGID, STACKS, TRACE},
         maps::{SCOPE, TARGETS},
-        memory::{Address, load, pid_tgid},
+        memory::{Address, is_not_zero, load, pid_tgid},
     },
     merged::global::Joined,
-    platform::{owner, pages::Faulted, phase, running::start_of, waits},
+    platform::{current, owner, pages::Faulted, phase, running::start_of, waits},
 };
 
 /// State of a thread's call.
@@ -193,7 +193,7 @@ impl Thread {
 
 /// Whether the running thread is in scope. Takes the verdict anew when the daemon has changed the scope.
 #[inline(always)]
-pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
+pub fn in_scope(thread: &mut Thread) -> bool {
     let epoch = match SCOPE.get(0) {
         Some(scope) => scope.epoch,
         None => return false,
@@ -201,20 +201,28 @@ pub fn in_scope(thread: &mut Thread, task: Address) -> bool {
     if thread.verdict >> VERDICT_BITS == epoch {
         return thread.verdict & IN_SCOPE != 0;
     }
-    let (tgid, tid) = pid_tgid();
-    (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
-    let mut verdict = verdict_of(tgid);
-    if verdict != 0 && !owner::may_trace_current() {
-        verdict = 0;
+    iotrace_take_verdict(thread, epoch) != 0
+}
+
+checked_once! {
+    /// Takes the verdict on the running thread; whether it is in scope.
+    pub fn iotrace_take_verdict(thread: &mut Thread, epoch: u32) -> u64 {
+        let (tgid, tid) = pid_tgid();
+        (thread.key.io.tgid, thread.key.io.tid) = (tgid, tid);
+        let mut verdict = verdict_of(tgid);
+        if verdict != 0 && !owner::may_trace_current() {
+            verdict = 0;
+        }
+        let task = current();
+        thread.key.io.start = start_key(start_of(task));
+        // What stands here may be of the thread that had this place before.
+        phase::forget(thread);
+        (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
+        thread.data_bytes = 0;
+        thread.verdict = epoch << VERDICT_BITS | verdict;
+        waits::follow(task, verdict);
+        u64::from(verdict != 0)
     }
-    thread.key.io.start = start_key(start_of(task));
-    // What stands here may be of the thread that had this place before.
-    phase::forget(thread);
-    (thread.place, thread.opened_phase, thread.wanted) = (0, 0, 0);
-    thread.data_bytes = 0;
-    thread.verdict = epoch << VERDICT_BITS | verdict;
-    waits::follow(task, verdict);
-    verdict != 0
 }
 
 /// Whether every process is in scope.
@@ -245,9 +253,9 @@ pub fn verdict_of(tgid: u32) -> u32 {
 /// What is kept of the threads of a process in scope that these recordings have: [`kept`].
 #[inline(always)]
 pub fn kept_of(recordings: Recordings) -> u32 {
-    SCOPE
-        .get(0)
-        .map_or(0, |scope| scope.kept(recordings | ALL_PROCESSES))
+    SCOPE.get(0).map_or(0, |scope| {
+        scope.kept(recordings | ALL_PROCESSES, is_not_zero)
+    })
 }
 
 /// The recordings that a child of process `tgid` is in, as its parent is.

@@ -90,7 +90,7 @@ pub fn running(task: Address) -> Option<&'static mut Thread> {
     }
     let thread = threads::of(registers_of(task), true)?;
     // The daemon's own pages would take room among the few known operations of the self-test.
-    if in_scope(thread, task) && u64::from(thread.key.io.tgid) != SELF_TGID.load() {
+    if in_scope(thread) && u64::from(thread.key.io.tgid) != SELF_TGID.load() {
         Some(thread)
     } else {
         None
