@@ -196,7 +196,7 @@ pub fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u3
 /// Sets the thread's file to the open file at `file`; 0: there is none.
 #[inline(always)]
 fn open_file(thread: &mut Thread, file: u64, call: Call, copy: u32) -> u32 {
-    if set_file(thread, file, call.direction, copy) != Kind::Other {
+    if set_rarer(thread, file, call.direction, copy) != Kind::Other {
         if call.source == source::MEMORY {
             mappings::through_overlay(thread);
         }
@@ -221,7 +221,11 @@ pub fn maybe_empty(thread: &mut Thread, task: Address, copy: u32) -> u32 {
     // glibc calls fstat with an empty path; from Linux 6.11 on a null pointer is one, too.
     let begins_with = if path == 0 { Some(0) } else { probe_user(path) };
     match begins_with {
-        Some(0u8) => return descriptor(thread, task, first as u32, direction::AS_OPENED, copy),
+        Some(0u8) => {
+            let file = of_descriptor(task, first as u32);
+            let kind = set_rarer(thread, file, direction::AS_OPENED, copy);
+            return state_on(thread, kind);
+        }
         Some(_) => {}
         // A page that the program has not touched yet, such as a constant's: the call itself will bring it in.
         None => thread.shape = UNREAD_PATH,
@@ -241,11 +245,40 @@ pub fn no_file(thread: &mut Thread) {
 /// Sets the thread's file from descriptor `fd`, and the phase of a call that uses it as `used`.
 #[inline(always)]
 fn descriptor(thread: &mut Thread, task: Address, fd: u32, used: u8, copy: u32) -> u32 {
-    if set_file(thread, of_descriptor(task, fd), used, copy) == Kind::Other {
+    let kind = set_file(thread, of_descriptor(task, fd), used, copy);
+    state_on(thread, kind)
+}
+
+/// State of a call on a descriptor that is a file of this kind.
+#[inline(always)]
+fn state_on(thread: &Thread, kind: Kind) -> u32 {
+    if kind == Kind::Other {
         diagnose::count(diag::skipped(thread.block));
         return state::SKIPPED;
     }
     state::RUNNING
+}
+
+/// As [`set_file`], for calls that are rarer than reads and writes.
+#[inline(always)]
+pub fn set_rarer(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
+    // An argument has to be a number.
+    let file = thread.forgotten(file);
+    match iotrace_set_file(thread, file, u32::from(used), copy) {
+        TRACED => Kind::Traced,
+        OTHER => Kind::Other,
+        _ => Kind::Closed,
+    }
+}
+
+const TRACED: u64 = Kind::Traced as u64;
+const OTHER: u64 = Kind::Other as u64;
+
+checked_once! {
+    /// See [`set_file`]; the [`Kind`].
+    pub fn iotrace_set_file(thread: &mut Thread, file: u64, used: u32, copy: u32) -> u64 {
+        set_file(thread, file, used as u8, copy) as u64
+    }
 }
 
 /// Sets the thread's file to the open file at `file` (0: none), and the phase of a call that uses it as `used`.
@@ -277,7 +310,7 @@ pub fn set_unsorted(thread: &mut Thread, file: u64) -> Kind {
 #[inline(always)]
 fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -> u32 {
     let target = identify(of_descriptor(task, to), false);
-    let source = set_file(thread, of_descriptor(task, from), direction::READ, copy);
+    let source = set_rarer(thread, of_descriptor(task, from), direction::READ, copy);
     thread.target = target.id;
     thread.target_file = target.file;
     if source == Kind::Other {

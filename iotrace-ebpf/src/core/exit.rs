@@ -10,7 +10,7 @@ use crate::{
         account,
         config::{PREEMPTIBLE, call},
         diagnose,
-        enter::{begin, indirect, maybe_empty, no_file, set_file},
+        enter::{begin, indirect, maybe_empty, no_file, set_rarer},
         full,
         maps::scratch,
         memory::{Address, now},
@@ -219,7 +219,7 @@ fn read_path(thread: *mut Thread) -> u32 {
 #[inline(always)]
 pub fn opened(thread: &mut Thread, fd: u64) {
     let file = of_descriptor(current(), fd as u32);
-    if set_file(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
+    if set_rarer(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
         diagnose::count(diag::skipped(thread.block));
         merged::abandon(thread);
         return;

@@ -102,7 +102,7 @@ checked_once! {
 checked_once! {
     /// Forgets what was known of the open file's address, and keeps the creation mode.
     pub fn iotrace_full_opened(thread: &mut Thread) {
-        open_files::begin(thread);
+        open_files::iotrace_begin(thread);
         let mode = creation_mode(thread);
         if mode == 0 {
             return;
@@ -136,6 +136,15 @@ checked_once! {
     /// Adds what a read or a write leaves.
     pub fn iotrace_full_access(thread: &mut Thread, bytes: u64) {
         let full = entry(thread);
+        if !full.is_null() {
+            iotrace_full_add(thread, full, bytes);
+        }
+    }
+}
+
+checked_once! {
+    /// Adds it to its entry, which may be of two maps.
+    pub fn iotrace_full_add(thread: &mut Thread, full: *mut IoFull, bytes: u64) {
         if full.is_null() {
             return;
         }
@@ -164,6 +173,7 @@ checked_once! {
             }
         }
         common_size(full, bytes);
+        let bytes = thread.forgotten(bytes);
         alignment(full, thread);
         place(full, thread, read, bytes);
         merge(full, thread, if read { MERGED_READ } else { MERGED_WRITE });
@@ -276,7 +286,7 @@ fn any_unaligned(vectors: u64, count: u64) -> u32 {
 
 /// Counts where in the file an access lies: its highest byte, alignment, and how it follows the one before.
 #[inline(always)]
-fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
+fn place(full: *mut IoFull, thread: &mut Thread, read: bool, bytes: u64) {
     let offset = offset(thread, bytes);
     let last = (offset + bytes).wrapping_sub(1);
     // SAFETY: a map value, whose one writer is this thread.
@@ -310,7 +320,8 @@ fn place(full: *mut IoFull, thread: &Thread, read: bool, bytes: u64) {
         );
     }
     diagnose::count(diag::STATE_MISSING);
-    let state = open_files::begin(thread);
+    open_files::iotrace_begin(thread);
+    let state = open_files::find(thread);
     if !state.is_null() {
         // SAFETY: as above.
         unsafe { leave(&mut *state, thread, direction, last) };

@@ -64,42 +64,38 @@ pub fn find(thread: &Thread) -> *mut OpenFile {
     ptr::null_mut()
 }
 
-/// The state of the thread's open file as it is before its first access; null where another thread takes the same place
-/// at this moment. Whatever was known of the address is forgotten.
-#[inline(never)]
-pub fn begin(thread: *const Thread) -> *mut OpenFile {
-    // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_ref() }) else {
-        return ptr::null_mut();
-    };
-    let mut state = find(thread);
-    let is_known = !state.is_null();
-    if !is_known {
-        state = oldest(thread);
-    }
-    if state.is_null() {
-        return state;
-    }
-    // SAFETY: a map value, and from the exchange on this thread's alone to write.
-    unsafe {
-        let file = &raw mut (*state).file;
-        let known = ptr::read_volatile(file);
-        if known == CHANGING || compare_exchange(file, known, CHANGING) != known {
-            return ptr::null_mut();
+checked_once! {
+    /// Makes the state of the thread's open file what it is before the first access. Whatever was known of the address is
+    /// forgotten. Makes none where another thread takes the same place at this moment.
+    pub fn iotrace_begin(thread: &mut Thread) {
+        let mut state = find(thread);
+        let is_known = !state.is_null();
+        if !is_known {
+            state = oldest(thread);
         }
-        (*state).owner = owner(thread);
-        (*state).last_read = 0;
-        (*state).last_write = 0;
-        (*state).used = thread.ended & !DIRECTION;
-        (*state).unknown = u32::from(thread.op() != op::OPEN);
-        // The address may have been that of another file, whose span is not this one's. Where spans are kept, the call was
-        // given its number before.
-        if !is_known || !spans::are_kept(thread) {
-            (*state).span = 0;
+        if state.is_null() {
+            return;
         }
-        ptr::write_volatile(file, identity(thread));
+        // SAFETY: a map value, and from the exchange on this thread's alone to write.
+        unsafe {
+            let file = &raw mut (*state).file;
+            let known = ptr::read_volatile(file);
+            if known == CHANGING || compare_exchange(file, known, CHANGING) != known {
+                return;
+            }
+            (*state).owner = owner(thread);
+            (*state).last_read = 0;
+            (*state).last_write = 0;
+            (*state).used = thread.ended & !DIRECTION;
+            (*state).unknown = u32::from(thread.op() != op::OPEN);
+            // The address may have been that of another file, whose span is not this one's. Where spans are kept, the call
+            // was given its number before.
+            if !is_known || !spans::are_kept(thread) {
+                (*state).span = 0;
+            }
+            ptr::write_volatile(file, identity(thread));
+        }
     }
-    state
 }
 
 /// The place of the thread's set that was used least lately.

@@ -2,7 +2,7 @@
 //!
 //! Reads `TARGETS` and `SCOPE`; where a thread's state stands is said in `variant::threads`.
 
-use core::mem::offset_of;
+use core::{mem::offset_of, ptr};
 
 use iotrace_common::{
     in_flight::{Head, RUNNING},
@@ -105,8 +105,8 @@ pub struct Thread {
     /// overflow entry, and the phase in its key.
     pub generation: u32,
     pub counted: u32,
-    /// Address of the `struct file` that was looked at last.
-    pub met: u64,
+    /// See [`Thread::forgotten`].
+    pub forgotten: u64,
     /// What the thread's last page fault and fault-around were of ([`crate::platform::pages`]).
     pub faulted: Faulted,
     /// Nanoseconds in calls that have ended, where CPU time is counted.
@@ -182,6 +182,18 @@ impl Thread {
     #[inline(always)]
     pub fn keeps_stacks(&self) -> bool {
         STACKS.is_set() && self.verdict & kept::STACKS != 0
+    }
+
+    /// The same number, of which the verifier knows nothing any more: it looks at what follows once, and not for each way
+    /// to it. Of an address it makes a number.
+    #[inline(always)]
+    pub fn forgotten(&mut self, number: u64) -> u64 {
+        let place = &raw mut self.forgotten;
+        // SAFETY: a field of this thread's own.
+        unsafe {
+            ptr::write_volatile(place, number);
+            ptr::read_volatile(place)
+        }
     }
 
     /// Nanoseconds inside the call.

@@ -40,7 +40,8 @@ checked_once! {
         let mut is_new = thread.op() == op::OPEN;
         if is_new || state.is_null() {
             is_new = true;
-            state = open_files::begin(thread);
+            open_files::iotrace_begin(thread);
+            state = open_files::find(thread);
         }
         if state.is_null() {
             return 0;

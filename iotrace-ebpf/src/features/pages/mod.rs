@@ -506,7 +506,7 @@ pub fn executed(file: u64) {
     }
     if let Some(id) = identify_inode(field(file, &TYPE_FILE, &FILE_INODE)) {
         let place = u64::from(id.device) << 32 | u64::from(id.generation);
-        path::iotrace_meet(file, id.inode, place, scratch::EXEC);
+        path::iotrace_meet(file, 0, id.inode, place, scratch::EXEC);
         mapped(file, &id);
     }
 }
@@ -530,7 +530,7 @@ fn name(inode: u64, id: &FileId, copy: u32) -> Option<u32> {
         if alias != 0 && mount != 0 && probe::<u64>(mount as Address, &VFSMOUNT_SB) == superblock {
             let place = u64::from(id.device) << 32 | u64::from(id.generation);
             let dentry = alias - DENTRY_ALIAS.load();
-            return Some(path::iotrace_meet_name(mount, dentry, id.inode, place, copy) as u32);
+            return Some(path::iotrace_meet(mount, dentry, id.inode, place, copy) as u32);
         }
     }
     // Shared memory is made of files that nobody can open.

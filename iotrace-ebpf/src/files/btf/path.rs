@@ -76,18 +76,18 @@ pub fn meet(thread: &mut Thread, file: u64, copy: u32) -> u64 {
         generation,
         inode,
     } = thread.key.io.file;
-    thread.met = file;
-    // SAFETY: the field that was just set. Read from a map an address is a number to the verifier, as it has to be for
-    // an argument, and no longer a pointer.
-    let file = unsafe { ptr::read_volatile(&raw const thread.met) };
+    // An argument has to be a number.
+    let file = thread.forgotten(file);
     let place = u64::from(device) << 32 | u64::from(generation);
-    iotrace_meet(file, inode, place, copy)
+    iotrace_meet(file, 0, inode, place, copy)
 }
 
+/// Meets a file: the open file at `of` or, where `dentry` is not 0, the one that has this name on the mount at `of`.
+///
 /// Global, with numbers for arguments: so the verifier looks at it once and not at each of its calls.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn iotrace_meet(file: u64, inode: u64, place: u64, copy: u32) -> u64 {
+pub extern "C" fn iotrace_meet(of: u64, dentry: u64, inode: u64, place: u64, copy: u32) -> u64 {
     let id = &FileId {
         device: (place >> 32) as u32,
         generation: place as u32,
@@ -104,28 +104,15 @@ pub extern "C" fn iotrace_meet(file: u64, inode: u64, place: u64, copy: u32) -> 
             kind = SORT_ONLY;
         }
     }
-    let became = send_open(kind, file, id, copy);
-    remember(became, id, now, copy)
-}
-
-/// As [`iotrace_meet`], of a file that is known by its name alone, and only if it has not been met since the last rename.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn iotrace_meet_name(
-    vfsmount: u64,
-    dentry: u64,
-    inode: u64,
-    place: u64,
-    copy: u32,
-) -> u64 {
-    let id = &FileId {
-        device: (place >> 32) as u32,
-        generation: place as u32,
-        inode,
+    let (own, path): (u64, Path) = if dentry == 0 {
+        let file = of as Address;
+        (probe(file, &FILE_INODE), probe(file, &FILE_PATH))
+    } else {
+        let own = probe(dentry as Address, &DENTRY_INODE);
+        (own, [of, dentry])
     };
-    let own = probe(dentry as Address, &DENTRY_INODE);
-    let became = send_name(event::FILE, own, [vfsmount, dentry], id, copy);
-    remember(became, id, stamp(), copy)
+    let became = send_name(kind, own, path, id, copy);
+    remember(became, id, now, copy)
 }
 
 /// Keeps what became of a name, and what its file was sorted as.
@@ -161,26 +148,13 @@ fn remember(became: u32, id: &FileId, now: u32, copy: u32) -> u64 {
 /// Sends the path of the executable at `file` of the running process.
 #[inline(never)]
 pub fn name_executable(file: u64) {
-    let id = id_of(probe(file as Address, &FILE_INODE));
-    if matches!(
-        send_open(event::EXE, file, &id, scratch::EXEC),
-        DROPPED | GONE
-    ) {
+    let file = file as Address;
+    let inode = probe(file, &FILE_INODE);
+    let path = probe(file, &FILE_PATH);
+    let became = send_name(event::EXE, inode, path, &id_of(inode), scratch::EXEC);
+    if matches!(became, DROPPED | GONE) {
         diagnose::count(diag::EVENTS_DROPPED);
     }
-}
-
-/// Sends the path of an open file as an event of `kind`; what became of it.
-#[inline(always)]
-fn send_open(kind: u32, file: u64, id: &FileId, copy: u32) -> u32 {
-    let file = file as Address;
-    send_name(
-        kind,
-        probe(file, &FILE_INODE),
-        probe(file, &FILE_PATH),
-        id,
-        copy,
-    )
 }
 
 /// Sends a path to the inode at `inode` as an event of `kind`; what became of it.

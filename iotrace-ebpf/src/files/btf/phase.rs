@@ -155,31 +155,56 @@ fn by_table(which: u32, scratch: &mut Scratch, copy: u32) -> u32 {
 /// Puts the walk to the end of the path: behind the slash that a directory has there.
 #[inline(always)]
 fn begin(table: &Table, which: u32, scratch: &mut Scratch) {
-    let (mut state, base) = (0, base(table, scratch.name.magic));
-    let mut found = said(table, base, state).sure;
-    let directory = scratch.name.mode & MODE_TYPE == MODE_DIRECTORY;
-    // The root is a slash alone, whether it has no name or a slash for one.
-    let is_root = scratch.length == 0 || scratch.length == 2 && scratch.bytes[1] == b'/';
-    if directory {
-        state = step(table, base, state, b'/', &mut found);
-    }
-    if is_root {
-        state = step(table, base, state, b'/', &mut found);
-    }
+    let base = base(table, scratch.name.magic);
     scratch.walk = Walk {
-        state,
+        state: 0,
         base,
-        found,
+        found: 0,
         table: which,
         place: 0,
         left: u64::from(scratch.bytes[0]),
-        bytes: if is_root { 0 } else { scratch.length },
+        bytes: scratch.length,
     };
+    let base = peek(&raw const scratch.walk.base);
+    poke(&raw mut scratch.walk.found, said(table, base, 0).sure);
+    if scratch.name.mode & MODE_TYPE == MODE_DIRECTORY {
+        slash(table, &mut scratch.walk);
+    }
+    // The root is a slash alone, whether it has no name or a slash for one.
+    if scratch.length == 0 || scratch.length == 2 && scratch.bytes[1] == b'/' {
+        slash(table, &mut scratch.walk);
+        scratch.walk.bytes = 0;
+    }
 }
 
-/// Where what is said of files of a filesystem type stands.
+/// Takes the walk over a slash.
 #[inline(always)]
-fn base(table: &Table, magic: u64) -> u64 {
+fn slash(table: &Table, walk: &mut Walk) {
+    let class = u64::from(table.classes[usize::from(b'/')]);
+    let state = peek(&raw const walk.state);
+    let entry = table.next[place(state * table.stride + class, MAX_TRANSITIONS)];
+    poke(&raw mut walk.state, u64::from(entry >> 1));
+    if entry & 1 != 0 {
+        find(table, walk, u64::from(entry >> 1));
+    }
+}
+
+/// Keeps what a state is sure of.
+#[inline(always)]
+fn find(table: &Table, walk: &mut Walk, state: u64) {
+    let sure = said(table, peek(&raw const walk.base), state).sure;
+    let found = phases::first(peek(&raw const walk.found), sure);
+    poke(&raw mut walk.found, found);
+}
+
+/// Where what is said of files of a filesystem type stands. In a frame of its own, with which the verifier forgets by which
+/// way it was found.
+#[inline(never)]
+fn base(table: *const Table, magic: u64) -> u64 {
+    // SAFETY: the caller's own reference.
+    let Some(table) = (unsafe { table.as_ref() }) else {
+        return 0;
+    };
     for start in &table.starts[..MAX_STARTS] {
         if start.magic == magic {
             return start.base;
@@ -236,26 +261,12 @@ unsafe extern "C" fn walk_callback(_index: u32, copy: *mut c_void) -> i64 {
         let entry = table.next[place(state * table.stride + class, MAX_TRANSITIONS)];
         state = u64::from(entry >> 1);
         if entry & 1 != 0 {
-            let sure = said(table, peek(&raw const walk.base), state).sure;
-            let found = phases::first(peek(&raw const walk.found), sure);
-            poke(&raw mut walk.found, found);
+            find(table, walk, state);
         }
     }
     walk.bytes = all - STEP;
     walk.state = state;
     0
-}
-
-/// The state behind a byte, and what it is sure of.
-#[inline(always)]
-fn step(table: &Table, base: u64, state: u64, byte: u8, found: &mut u32) -> u64 {
-    let class = u64::from(table.classes[usize::from(byte)]);
-    let entry = table.next[place(state * table.stride + class, MAX_TRANSITIONS)];
-    let state = u64::from(entry >> 1);
-    if entry & 1 != 0 {
-        *found = phases::first(*found, said(table, base, state).sure);
-    }
-    state
 }
 
 /// An index within a power of two, which the verifier sees.
