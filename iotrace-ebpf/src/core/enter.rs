@@ -310,16 +310,17 @@ pub fn set_unsorted(thread: &mut Thread, file: u64) -> Kind {
 #[inline(always)]
 fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -> u32 {
     let target = identify(of_descriptor(task, to), false);
-    let source = set_rarer(thread, of_descriptor(task, from), direction::READ, copy);
     thread.target = target.id;
     thread.target_file = target.file;
+    let is_traced = target.kind == Kind::Traced;
+    let source = set_rarer(thread, of_descriptor(task, from), direction::READ, copy);
     if source == Kind::Other {
         diagnose::count(diag::skipped(thread.block));
-        if target.kind != Kind::Traced {
+        if !is_traced {
             return state::SKIPPED;
         }
-        thread.key.io.file = target.id;
-        sort(thread, target.file, direction::WRITE, copy);
+        thread.key.io.file = thread.target;
+        sort(thread, thread.target_file, direction::WRITE, copy);
         thread.key.io.file = FileId::NONE;
         thread.file = 0;
     }

@@ -3,7 +3,9 @@
 //! aya reads BTF as well, but gives no field offsets, and Rust has no relocations for them. The format is that of
 //! the kernel's `Documentation/bpf/btf.rst`. Pure: bytes in, offsets out.
 
-use std::collections::HashMap;
+use std::{ffi::CStr, hash::BuildHasher as _};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_INT: u32 = 1;
@@ -29,18 +31,14 @@ pub struct Types {
     data: Vec<u8>,
     strings: usize,
     /// Byte position of each type, by type id; id 0 is void.
-    positions: Vec<usize>,
-    /// Type ids of the structs and unions of each name.
-    structs: HashMap<String, Vec<u32>>,
-    /// Positions of the enums of each name.
-    enums: HashMap<String, usize>,
-    /// Type ids of the functions that have one.
-    functions: HashMap<String, u32>,
-    /// Type ids of all typedefs: the kernel has one, `btf_trace_NAME`, for every tracepoint.
-    typedefs: HashMap<String, u32>,
-    /// Type ids of the variables that it tells of: at least those that every CPU has.
-    variables: HashMap<String, u32>,
+    positions: Vec<u32>,
+    /// Type ids by [`class`] and name.
+    named: HashTable<u32>,
+    hasher: DefaultHashBuilder,
 }
+
+/// Bytes of types for each that has a name, roughly.
+const TYPICAL_BYTES: usize = 40;
 
 struct Member {
     bits: u64,
@@ -71,11 +69,8 @@ impl Types {
             data,
             strings,
             positions: vec![0],
-            structs: HashMap::new(),
-            enums: HashMap::new(),
-            functions: HashMap::new(),
-            typedefs: HashMap::new(),
-            variables: HashMap::new(),
+            named: HashTable::with_capacity(end.saturating_sub(start) / TYPICAL_BYTES),
+            hasher: DefaultHashBuilder::default(),
         };
         let mut position = start;
         while position < end {
@@ -88,25 +83,34 @@ impl Types {
     fn index(&mut self, position: usize) -> Option<usize> {
         let (kind, members) = self.kind(position)?;
         let id = u32::try_from(self.positions.len()).ok()?;
-        self.positions.push(position);
-        if matches!(
-            kind,
-            KIND_STRUCT | KIND_UNION | KIND_ENUM | KIND_TYPEDEF | KIND_FUNC | KIND_VAR
-        ) {
-            let name = self.string(u32_at(&self.data, position)?)?.to_owned();
-            if kind == KIND_TYPEDEF {
-                self.typedefs.insert(name, id);
-            } else if kind == KIND_FUNC {
-                self.functions.insert(name, id);
-            } else if kind == KIND_VAR {
-                self.variables.insert(name, id);
-            } else if kind == KIND_ENUM {
-                self.enums.insert(name, position);
-            } else if !name.is_empty() {
-                self.structs.entry(name).or_default().push(id);
+        self.positions.push(u32::try_from(position).ok()?);
+        if let Some(class) = class(kind) {
+            let name = self.string(u32_at(&self.data, position)?)?;
+            if !name.is_empty() {
+                let hash = self.hasher.hash_one((class, name));
+                let mut named = std::mem::take(&mut self.named);
+                named.insert_unique(hash, id, |id| {
+                    self.hasher.hash_one(self.name(*id).unwrap_or_default())
+                });
+                self.named = named;
             }
         }
         Some(12 + extra_bytes(kind, members))
+    }
+
+    /// Class and name of a type that has both.
+    fn name(&self, id: u32) -> Option<(u32, &[u8])> {
+        let position = *self.positions.get(id as usize)? as usize;
+        let class = class(self.kind(position)?.0)?;
+        Some((class, self.string(u32_at(&self.data, position)?)?))
+    }
+
+    /// Type ids of a class with this name.
+    fn ids<'a>(&'a self, class: u32, name: &'a str) -> impl Iterator<Item = u32> {
+        let wanted = (class, name.as_bytes());
+        let hash = self.hasher.hash_one(wanted);
+        let ids = self.named.iter_hash(hash).copied();
+        ids.filter(move |id| self.name(*id) == Some(wanted))
     }
 
     fn kind(&self, position: usize) -> Option<(u32, usize)> {
@@ -114,17 +118,18 @@ impl Types {
         Some((info >> 24 & 0x1f, (info & 0xffff) as usize))
     }
 
-    fn string(&self, offset: u32) -> Option<&str> {
+    fn string(&self, offset: u32) -> Option<&[u8]> {
         let bytes = self.data.get(self.strings + offset as usize..)?;
-        let end = bytes.iter().position(|byte| *byte == 0)?;
-        std::str::from_utf8(&bytes[..end]).ok()
+        Some(CStr::from_bytes_until_nul(bytes).ok()?.to_bytes())
     }
 
     /// Offset of a field, bytes. `path` may go through nested structs ("f_path.dentry"); anonymous structs and unions
     /// need no name.
     pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
-        self.structs.get(structure)?.iter().find_map(|id| {
-            let mut current = *id;
+        let mut structures: Vec<u32> = self.ids(KIND_STRUCT, structure).collect();
+        structures.sort_unstable();
+        structures.into_iter().find_map(|id| {
+            let mut current = id;
             let mut bits = 0;
             for name in path.split('.') {
                 let member = self.member(current, name)?;
@@ -137,34 +142,35 @@ impl Types {
 
     /// Value of a constant of an enum of 32 bits.
     pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u64> {
-        let position = *self.enums.get(enumeration)?;
+        let id = self.ids(KIND_ENUM, enumeration).max()?;
+        let position = *self.positions.get(id as usize)? as usize;
         let (_, constants) = self.kind(position)?;
         (0..constants).find_map(|index| {
             let at = position + 12 + 8 * index;
             let own = self.string(u32_at(&self.data, at)?)?;
             let value = u32_at(&self.data, at + 4)?;
-            (own == name).then_some(value.into())
+            (own == name.as_bytes()).then_some(value.into())
         })
     }
 
     /// Type id of a struct.
     pub fn structure(&self, name: &str) -> Option<u32> {
-        self.structs.get(name)?.first().copied()
+        self.ids(KIND_STRUCT, name).min()
     }
 
     /// Type id of a function; the kernel's own functions that programs may call are among them.
     pub fn function(&self, name: &str) -> Option<u32> {
-        self.functions.get(name).copied()
+        self.ids(KIND_FUNC, name).max()
     }
 
     /// Type id of a variable that every CPU has.
     pub fn variable(&self, name: &str) -> Option<u32> {
-        self.variables.get(name).copied()
+        self.ids(KIND_VAR, name).max()
     }
 
     /// Type id of a tracepoint.
     pub fn tracepoint(&self, name: &str) -> Option<u32> {
-        self.typedefs.get(&format!("btf_trace_{name}")).copied()
+        self.ids(KIND_TYPEDEF, &format!("btf_trace_{name}")).max()
     }
 
     /// Whether the kernel has this tracepoint.
@@ -198,7 +204,7 @@ impl Types {
             } else {
                 offset
             });
-            if own == name {
+            if own == name.as_bytes() {
                 return Some(Member { bits, of });
             }
             if !own.is_empty() {
@@ -216,7 +222,7 @@ impl Types {
     fn resolve(&self, mut id: u32) -> Option<usize> {
         // A chain is a handful long; the bound keeps damaged data from looping.
         for _ in 0..32 {
-            let position = *self.positions.get(id as usize)?;
+            let position = *self.positions.get(id as usize)? as usize;
             if position == 0 {
                 return None;
             }
@@ -228,6 +234,15 @@ impl Types {
             }
         }
         None
+    }
+}
+
+/// Kinds that are looked up by name, structs and unions together; `None` for others.
+fn class(kind: u32) -> Option<u32> {
+    match kind {
+        KIND_STRUCT | KIND_UNION => Some(KIND_STRUCT),
+        KIND_ENUM | KIND_TYPEDEF | KIND_FUNC | KIND_VAR => Some(kind),
+        _ => None,
     }
 }
 
