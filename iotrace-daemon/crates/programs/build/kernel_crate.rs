@@ -101,6 +101,8 @@ pub fn cargo(
 /// Small copies and fills are stores in the program. In order, which the linker would ask for, LLVM leaves all but copies
 /// to functions that go byte by byte: slow to run, and slow for the kernel to check.
 ///
+/// Arithmetic wraps, whatever the profile says: a check of a product needs 128 bits, which BPF does not have.
+///
 /// Blocks of instructions stay in the order of the source: older kernels (6.1 is one) refuse a loop that is entered in its
 /// middle and falls through to its beginning, which LLVM may make of any loop.
 fn rustflags(machine: &Machine) -> String {
@@ -110,6 +112,7 @@ fn rustflags(machine: &Machine) -> String {
         arch.as_str(),
         cpu.as_str(),
         "-Cdebuginfo=2",
+        "-Coverflow-checks=off",
         "-Clink-arg=--btf",
         "-Clink-arg=--disable-expand-memcpy-in-order",
         "-Clink-arg=--llvm-args=-disable-block-placement",
