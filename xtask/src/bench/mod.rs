@@ -133,6 +133,15 @@ fn unless_brief<T>(usual: T, brief: T) -> T {
     }
 }
 
+/// Installs the tracers that iotrace is compared with, as far as they can be.
+fn install_tracers() {
+    if !is_brief()
+        && let Err(error) = setup::ensure(&[Purpose::Tracers])
+    {
+        eprintln!("other tracers cannot be installed, and are left out: {error:#}");
+    }
+}
+
 /// A program of the same build as this one.
 fn built(name: &str) -> Result<PathBuf> {
     let own = env::current_exe().context("cannot find this program's own file")?;

@@ -81,6 +81,7 @@ struct Figures {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
+    super::install_tracers();
     machine::print();
     let scratch = super::scratch()?;
     for job in &JOBS {

@@ -16,8 +16,7 @@ use clap::Args;
 
 use super::stats::Spread;
 use super::worker::cpus;
-use super::{Common, is_brief, machine, scratch, table, unless_brief};
-use crate::setup::{self, Purpose};
+use super::{Common, machine, scratch, table, unless_brief};
 use program::{Pattern, Work};
 use tracers::{Traced, Tracer};
 
@@ -56,11 +55,7 @@ struct Costs {
 
 /// Measures and prints.
 pub fn run(options: &Options) -> Result<()> {
-    if !is_brief()
-        && let Err(error) = setup::ensure(&[Purpose::Tracers])
-    {
-        eprintln!("other tracers cannot be installed, and are left out: {error:#}");
-    }
+    super::install_tracers();
     machine::print();
     let scratch = scratch()?;
     let tracers: Vec<Tracer> = Tracer::ALL
