@@ -84,6 +84,8 @@ pub mod name_flags {
     pub const DELETED: u32 = 2;
     /// Of the second half of a rename: the two names changed places (RENAME_EXCHANGE).
     pub const EXCHANGED: u32 = 4;
+    /// The open that it was first seen by did not make it.
+    pub const EXISTED: u32 = 8;
 }
 
 /// Fixed part of every event that carries a path.

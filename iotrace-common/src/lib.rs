@@ -35,7 +35,7 @@ pub mod waits;
 ///
 /// Operations and diagnostics are part of it; [`REVISION`] is for all else.
 pub const ABI_VERSION: u64 = REVISION * 1_000_000 + op::COUNT as u64 * 1_000 + diag::COUNT as u64;
-const REVISION: u64 = 24;
+const REVISION: u64 = 25;
 
 /// Helper number that stands for the kernel function `bpf_rdonly_cast` in the built object; no kernel has this helper.
 pub const CAST_MARKER: i32 = 0x7f00_0001;

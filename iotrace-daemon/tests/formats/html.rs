@@ -643,6 +643,7 @@ fn large(directory: &Path, files: u64) {
                 block_size: 4096,
                 truncated: false,
                 deleted: false,
+                existed: false,
             }));
             let mut counters = Counters::ZERO;
             for (counter, value) in [
@@ -747,6 +748,7 @@ fn long_lists_are_folded_and_their_sums_are_whole() {
                 block_size: 4096,
                 truncated: false,
                 deleted: false,
+                existed: false,
             }));
             let mut counters = Counters::ZERO;
             counters.v[counters::READS] = 1;

@@ -253,6 +253,7 @@ fn recorded(directory: &Path, count: u64) {
             block_size: 4096,
             truncated: false,
             deleted: false,
+            existed: false,
         }));
         // No time in calls: the heat map has no row for it.
         let mut counters = Counters::ZERO;

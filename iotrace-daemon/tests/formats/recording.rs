@@ -68,6 +68,7 @@ fn named(inode: u64, path: &[u8]) -> Event {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     })
 }
 

@@ -26,7 +26,7 @@ use crate::{
         aio, current, devices,
         identity::{Kind, identify, of_descriptor},
         mappings, path,
-        phase::{self, sort},
+        phase::{self, sort, sort_here},
         running::is_compat,
         threads, uprobe,
     },
@@ -277,16 +277,22 @@ const OTHER: u64 = Kind::Other as u64;
 checked_once! {
     /// See [`set_file`]; the [`Kind`].
     pub fn iotrace_set_file(thread: &mut Thread, file: u64, used: u32, copy: u32) -> u64 {
-        set_file(thread, file, used as u8, copy) as u64
+        let used = used as u8;
+        set_file_by(thread, file, |thread| sort_here(thread, file, used, copy)) as u64
     }
 }
 
 /// Sets the thread's file to the open file at `file` (0: none), and the phase of a call that uses it as `used`.
 #[inline(always)]
 pub fn set_file(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
+    set_file_by(thread, file, |thread| sort(thread, file, used, copy))
+}
+
+#[inline(always)]
+fn set_file_by(thread: &mut Thread, file: u64, sort: impl FnOnce(&mut Thread)) -> Kind {
     let kind = set_unsorted(thread, file);
     if kind == Kind::Traced {
-        sort(thread, file, used, copy);
+        sort(thread);
     } else {
         (thread.key.io.phase, thread.direction) = (0, direction::READ);
     }

@@ -207,7 +207,10 @@ impl<'a> Judge<'a> {
             let is_judged = lacks.is_some();
             has_unknown |= !is_judged;
             let mut missing: BTreeSet<Missing> = lacks.into_iter().flatten().collect();
-            let is_over = saved_before.contains(file) && self.is_written_over(*file);
+            let is_over = match saved_before.contains(file) {
+                true => self.is_written_over(*file),
+                false => self.is_replaced(*file, written.bytes),
+            };
             let is_small = written.bytes.saturating_mul(MIN_SHARE) < largest.unwrap_or(0);
             if is_judged && is_over && !is_small && !missing.contains(&Missing::Storage) {
                 missing.insert(Missing::NewFile);
@@ -336,6 +339,15 @@ impl<'a> Judge<'a> {
         let size = self.uses.sizes[file as usize];
         let written = self.bytes_written.get(&file).copied().unwrap_or(0);
         size > 0 && written > size.saturating_add(size / MAX_EXCESS_PARTS)
+    }
+
+    /// Whether the first save wrote a file in place that was there before the recording. One that is renamed had another
+    /// name for that.
+    fn is_replaced(&self, file: u32, bytes: u64) -> bool {
+        let size = self.uses.sizes[file as usize];
+        let is_whole =
+            bytes.saturating_mul(MAX_EXCESS_PARTS) >= size.saturating_mul(MAX_EXCESS_PARTS - 1);
+        is_whole && self.model.file(file).existed && !self.renames.contains_key(&file)
     }
 
     /// Whether what a process wrote to the target of a copy is on storage, or on a server, which may keep it.

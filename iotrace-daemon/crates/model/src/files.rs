@@ -21,6 +21,8 @@ mod flag {
     pub const DELETED: u16 = 2;
     /// Something about the file changed since the last flush.
     pub const CHANGED: u16 = 4;
+    /// The open that it was first seen by did not make it.
+    pub const EXISTED: u16 = 8;
     /// The bits from here on are the phases of its operations, a `PhaseSet`.
     pub const PHASES: u32 = 6;
     /// What a name does not change.
@@ -82,6 +84,8 @@ pub struct File<'a> {
     pub truncated: bool,
     /// The name is gone: unlinked, or replaced by a rename.
     pub deleted: bool,
+    /// The open that it was first seen by did not make it; false if that is not known.
+    pub existed: bool,
     /// Phases that the kernel side sorted operations on it into.
     pub phases: PhaseSet,
 }
@@ -103,6 +107,7 @@ impl File<'_> {
             block_size: self.block_size,
             truncated: self.truncated,
             deleted: self.deleted,
+            existed: self.existed,
         }
     }
 }
@@ -167,6 +172,7 @@ impl Files {
             block_size: filesystem.block_size,
             truncated: entry.flags & flag::TRUNCATED != 0,
             deleted: entry.flags & flag::DELETED != 0,
+            existed: entry.flags & flag::EXISTED != 0,
             phases: PhaseSet(entry.flags >> flag::PHASES),
         }
     }
@@ -447,6 +453,9 @@ fn state(name: &FileName) -> u16 {
     }
     if name.deleted {
         flags |= flag::DELETED;
+    }
+    if name.existed {
+        flags |= flag::EXISTED;
     }
     flags
 }

@@ -118,6 +118,7 @@ mod tests {
             block_size: 4096,
             truncated: false,
             deleted: false,
+            existed: false,
         })
     }
 

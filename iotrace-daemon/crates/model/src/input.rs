@@ -199,4 +199,6 @@ pub struct FileName {
     pub truncated: bool,
     /// It had no name any more when it was first seen.
     pub deleted: bool,
+    /// The open that it was first seen by did not make it; false if that is not known.
+    pub existed: bool,
 }

@@ -28,6 +28,7 @@ fn named(inode: u64, path: &str) -> Event {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     })
 }
 

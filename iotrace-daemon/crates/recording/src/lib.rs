@@ -44,7 +44,7 @@ pub const FORMAT_VERSION: u32 = 1;
 /// It rises when something is added that an older reader ignores (a table, a column, a key of `meta.json`) or names as unknown
 /// (an operation, a phase and the like); it is 0 again when [`FORMAT_VERSION`] rises. Recordings of an older minor version are
 /// read; what they lack is null, 0 or empty.
-pub const FORMAT_MINOR_VERSION: u32 = 8;
+pub const FORMAT_MINOR_VERSION: u32 = 9;
 
 pub const META: &str = "meta.json";
 const PART: &str = "part-";

@@ -62,6 +62,7 @@ pub fn seen(file: FileId, path: Vec<u8>, size: u64) -> Event {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     })
 }
 

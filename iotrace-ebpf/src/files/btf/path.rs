@@ -22,13 +22,13 @@ use iotrace_common::{
 use crate::{
     core::{
         config::{
-            DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_PATH, FS_PWD, FS_ROOT,
-            HAS_LOOP, INODE_INO, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT, MOUNT_VFSMOUNT,
-            SB_BLOCK_SIZE, SB_MAGIC, TASK_FS, VFSMOUNT_ROOT,
+            DENTRY_HASHED, DENTRY_INODE, DENTRY_PARENT, FILE_INODE, FILE_MODE, FILE_PATH, FS_PWD,
+            FS_ROOT, HAS_LOOP, INODE_INO, INODE_MODE, INODE_SB, INODE_SIZE, MOUNT_PARENT,
+            MOUNT_VFSMOUNT, SB_BLOCK_SIZE, SB_MAGIC, TASK_FS, TYPE_FILE, VFSMOUNT_ROOT,
         },
         diagnose,
         maps::{EVENTS, NAMED, RENAMES, SCRATCH, Scratch, scratch},
-        memory::{Address, now, pid_tgid, probe},
+        memory::{Address, field, now, pid_tgid, probe},
         thread::Thread,
     },
     platform::{
@@ -49,6 +49,9 @@ pub const AT_FDCWD: i32 = -100;
 const RENAME_EXCHANGE: u64 = 2;
 /// Where an event's flags stand beside its kind.
 const FLAGS_SHIFT: u32 = 16;
+const KIND: u32 = (1 << FLAGS_SHIFT) - 1;
+/// Number of the bit in the mode of an open file that says that the open made the file.
+const FMODE_CREATED: u32 = 20;
 pub const MODE_DIRECTORY: u32 = 0x4000;
 /// Steps of a walk where the kernel has no `bpf_loop`.
 const BOUNDED_STEPS: u32 = 64;
@@ -105,6 +108,9 @@ pub extern "C" fn iotrace_meet(of: u64, dentry: u64, inode: u64, place: u64, cop
         }
     }
     let (own, path): (u64, Path) = if dentry == 0 {
+        let mode: u32 = field(of, &TYPE_FILE, &FILE_MODE);
+        // By arithmetic: the verifier looks once at what follows.
+        kind |= (!mode >> FMODE_CREATED & 1) * (name_flags::EXISTED << FLAGS_SHIFT);
         let file = of as Address;
         (probe(file, &FILE_INODE), probe(file, &FILE_PATH))
     } else {
@@ -157,7 +163,7 @@ pub fn name_executable(file: u64) {
     }
 }
 
-/// Sends a path to the inode at `inode` as an event of `kind`; what became of it.
+/// Sends a path to the inode at `inode` as an event of `kind`, whose upper half has flags; what became of it.
 #[inline(always)]
 fn send_name(kind: u32, inode: u64, path: Path, id: &FileId, copy: u32) -> u32 {
     let Some(scratch) = SCRATCH.get_ptr_mut(copy) else {
@@ -168,12 +174,12 @@ fn send_name(kind: u32, inode: u64, path: Path, id: &FileId, copy: u32) -> u32 {
     let inode = inode as Address;
     let superblock = probe::<u64>(inode, &INODE_SB) as Address;
     scratch.name = Name {
-        header: header(kind),
+        header: header(kind & KIND),
         file: *id,
         size: probe(inode, &INODE_SIZE),
         magic: probe(superblock, &SB_MAGIC),
         mode: u32::from(probe::<u16>(inode, &INODE_MODE)),
-        flags: 0,
+        flags: kind >> FLAGS_SHIFT,
         components: 0,
         block_size: probe::<u64>(superblock, &SB_BLOCK_SIZE) as u32,
     };
@@ -390,7 +396,7 @@ pub extern "C" fn iotrace_send_given(kind: u32, directory: u64, path: u64, copy:
     // SAFETY: this CPU's and this program's own scratch.
     let scratch = unsafe { &mut *scratch };
     scratch.name = Name {
-        header: header(kind & ((1 << FLAGS_SHIFT) - 1)),
+        header: header(kind & KIND),
         mode: MODE_DIRECTORY,
         flags: kind >> FLAGS_SHIFT,
         ..Name::NONE

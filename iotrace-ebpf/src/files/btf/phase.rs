@@ -55,6 +55,19 @@ pub fn stamp() -> u32 {
 /// uses it.
 #[inline(always)]
 pub fn sort(thread: &mut Thread, file: u64, used: u8, copy: u32) {
+    sort_by(thread, file, used, |thread| remember(thread, file, copy));
+}
+
+/// As [`sort`], without a frame of its own for a file that the thread does not remember.
+#[inline(always)]
+pub fn sort_here(thread: &mut Thread, file: u64, used: u8, copy: u32) {
+    sort_by(thread, file, used, |thread| {
+        remember_here(thread, file, copy)
+    });
+}
+
+#[inline(always)]
+fn sort_by(thread: &mut Thread, file: u64, used: u8, remember: impl FnOnce(&mut Thread) -> u32) {
     let id = thread.key.io.file;
     let now = stamp();
     let [last, other] = &thread.known;
@@ -63,7 +76,7 @@ pub fn sort(thread: &mut Thread, file: u64, used: u8, copy: u32) {
     } else if other.id == id && other.stamp | 1 == now | 1 {
         other.sorted
     } else {
-        remember(thread, file, copy)
+        remember(thread)
     };
     oplog::mark(thread, sorted);
     thread.direction = match used {
@@ -80,9 +93,14 @@ pub fn sort(thread: &mut Thread, file: u64, used: u8, copy: u32) {
 #[inline(never)]
 fn remember(thread: *mut Thread, file: u64, copy: u32) -> u32 {
     // SAFETY: the caller's own reference.
-    let Some(thread) = (unsafe { thread.as_mut() }) else {
-        return 0;
-    };
+    match unsafe { thread.as_mut() } {
+        Some(thread) => remember_here(thread, file, copy),
+        None => 0,
+    }
+}
+
+#[inline(always)]
+fn remember_here(thread: &mut Thread, file: u64, copy: u32) -> u32 {
     let now = stamp();
     let found = path::meet(thread, file, copy);
     thread.known[1] = thread.known[0];

@@ -56,6 +56,8 @@ pub mod phase {
         (thread.key.io.phase, thread.direction) = (0, used);
     }
 
+    pub use self::sort as sort_here;
+
     /// Names are sent with the descriptors.
     #[inline(always)]
     pub fn is_named(_thread: &Thread) -> bool {

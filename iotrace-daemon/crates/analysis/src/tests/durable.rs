@@ -46,6 +46,11 @@ fn job(path: &str, steps: &[Step]) -> Job {
     let mut job = Job::with_spans(60_000);
     job.program(1, 0);
     let file = job.file(path, 0);
+    save(job, file, path, steps)
+}
+
+/// The same, of a file that is known.
+fn save(mut job: Job, file: FileId, path: &str, steps: &[Step]) -> Job {
     let directory = directory(&mut job);
     let (mut span, mut is_opened) = (1, false);
     for (index, step) in steps.iter().enumerate() {
@@ -141,6 +146,7 @@ fn directory(job: &mut Job) -> FileId {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     }));
     file
 }
@@ -241,6 +247,25 @@ fn each_order_of_a_save() {
         ],
         &[],
     );
+}
+
+#[test]
+fn a_first_save_over_a_file_from_before() {
+    let in_place = [Write(1_000), Sync(1_010)];
+    let of = |path: &str, size: u64, steps: &[Step]| {
+        let mut job = Job::with_spans(60_000);
+        job.program(1, 0);
+        let file = job.existing_file(path, size);
+        durability(&save(job, file, path, steps)).missing
+    };
+    // Truncated by its open, and not.
+    assert_eq!(of(NAME, 0, &in_place), [Missing::NewFile].into());
+    assert_eq!(of(NAME, MIB, &in_place), [Missing::NewFile].into());
+    // Continued, and not replaced.
+    assert_eq!(of(NAME, 100 * MIB, &in_place), [].into());
+    // A temporary file that another run left.
+    let renamed = [Write(1_000), Sync(1_010), Rename(1_020), Directory(1_030)];
+    assert_eq!(of(TEMPORARY, MIB, &renamed), [].into());
 }
 
 #[test]

@@ -171,6 +171,15 @@ impl Job {
 
     /// Makes a file known with its size.
     pub fn file(&mut self, path: &str, size: u64) -> FileId {
+        self.file_that(path, size, false)
+    }
+
+    /// The same of one that was there before it was opened.
+    pub fn existing_file(&mut self, path: &str, size: u64) -> FileId {
+        self.file_that(path, size, true)
+    }
+
+    fn file_that(&mut self, path: &str, size: u64, existed: bool) -> FileId {
         let inode = self.files.len() as u64 + 1;
         let device = if path.starts_with("/lustre") {
             40
@@ -193,6 +202,7 @@ impl Job {
             block_size: 4096,
             truncated: false,
             deleted: false,
+            existed,
         }));
         self.files.insert(path.into(), file);
         file

@@ -20,6 +20,7 @@ fn name(inode: u64, path: &str) -> FileName {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     }
 }
 

@@ -19,5 +19,6 @@ fn named(file: FileId, path: &str, size: u64) -> Event {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     })
 }

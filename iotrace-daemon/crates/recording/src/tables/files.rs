@@ -34,6 +34,8 @@ row! {
         path_truncated: bool,
         /// the name is gone: unlinked, or replaced by a rename
         deleted: bool,
+        /// the open that it was first seen by did not make it; false if that is not known
+        existed: bool,
         /// size in bytes when first seen
         size: Option<Word>,
         /// `st_mode` when first seen
@@ -130,6 +132,7 @@ fn row<'a>(
         opened_as: Name(file.and_then(|file| file.opened_as).map(Cow::Borrowed)),
         path_truncated: file.is_some_and(|file| file.truncated),
         deleted: file.is_some_and(|file| file.deleted),
+        existed: file.is_some_and(|file| file.existed),
         size: named.map(|file| Word(file.size)),
         mode: named.map(|file| file.mode),
         file: file.map(|file| file.id),
@@ -154,6 +157,7 @@ pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
             block_size: row.block_size.unwrap_or_default(),
             truncated: row.path_truncated,
             deleted: row.deleted,
+            existed: row.existed,
         };
         into.model.restore_file(&name, row.opened_as.0.as_deref(), row.phases.0);
     }

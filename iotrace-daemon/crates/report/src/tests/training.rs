@@ -69,6 +69,7 @@ pub fn name(inode: u64, path: &[u8], mode: u32) -> Event {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     })
 }
 
@@ -207,6 +208,7 @@ fn read_shard(model: &mut Model, worker: u32, shard: u64) {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     }));
     let mut io = Io {
         bytes_read: 10 << 20,

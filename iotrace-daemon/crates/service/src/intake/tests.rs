@@ -46,6 +46,7 @@ fn named(model: &mut Model, file: FileId) {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     }));
 }
 
@@ -131,6 +132,7 @@ fn a_file_on_a_mount_that_came_back_has_its_label() {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     }));
     let now = Instant::now();
     let bytes = |totals: &Totals| -> Vec<(String, u64)> {

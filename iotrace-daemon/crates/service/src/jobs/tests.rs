@@ -51,6 +51,7 @@ impl Machine {
             block_size: 4096,
             truncated: false,
             deleted: false,
+            existed: false,
         }));
         Self {
             intake,

@@ -118,6 +118,7 @@ fn model() -> Model {
         block_size: 4096,
         truncated: false,
         deleted: false,
+        existed: false,
     }));
     model
 }

@@ -232,6 +232,7 @@ fn file_name(record: &[u8]) -> Option<FileName> {
         block_size: name.block_size,
         truncated: name.flags & name_flags::TRUNCATED != 0,
         deleted: name.flags & name_flags::DELETED != 0,
+        existed: name.flags & name_flags::EXISTED != 0,
     })
 }
 

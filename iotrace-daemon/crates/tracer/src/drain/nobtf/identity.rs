@@ -86,5 +86,6 @@ pub(super) fn unknown(opened: &Opened, path: Vec<u8>, device: u32) -> FileName {
         block_size: 0,
         truncated: false,
         deleted: false,
+        existed: false,
     }
 }

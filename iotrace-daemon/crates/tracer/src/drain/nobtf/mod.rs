@@ -256,6 +256,7 @@ impl Resolver {
             block_size: metadata.blksize() as u32,
             truncated: false,
             deleted,
+            existed: false,
         }
     }
 
