@@ -168,6 +168,7 @@ impl Copies {
             }
         }
         sources.values_mut().for_each(Sources::build);
+        let verified = verified(uses);
         for target in uses {
             let amounts = &target.amounts;
             let key = SourceKey::new(
@@ -190,14 +191,17 @@ impl Copies {
             });
             let Some(rank) = taken else { continue };
             let source = &uses[rank as usize];
-            // An average of checkpoints is as large as each: of several that were read before it, it is no copy.
+            // An average of checkpoints is as large as each: of several that were read before it, it is no copy. Neither is
+            // a shard of the one before it, where a process reads back each that it has written.
             let first = amounts.first_operation;
             let is_behind = key.is_inferable() && source.amounts.last_operation < first;
+            let is_verified = |file: u32| verified.contains(&(target.process, file));
+            let are_verified = is_verified(source.file) && is_verified(target.file);
             let another = || sources.find(target.file, first.saturating_sub(MAX_PAUSE_NS), first);
             let is_other = |rank: u32| uses[rank as usize].file != source.file;
             let name_of = |file: u32| name(model.file(file).path);
             if is_behind
-                && another().is_some_and(is_other)
+                && (are_verified || another().is_some_and(is_other))
                 && name_of(source.file) != name_of(target.file)
             {
                 continue;
@@ -355,6 +359,27 @@ fn is_told(source: &Amounts, target: &Amounts) -> bool {
     source.transfer_reads > 0
         && source.transfer_reads == target.transfer_writes
         && target.writes == 0
+}
+
+/// Processes and files that the process wrote, and then read whole by another open.
+fn verified(uses: &[Use]) -> HashSet<(u32, u32)> {
+    let mut in_order: Vec<&Use> = uses.iter().collect();
+    in_order.sort_by_key(|one| one.amounts.first_operation);
+    // Bytes that were written last, and when.
+    let mut written: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
+    let mut verified = HashSet::new();
+    for one in in_order {
+        let (key, amounts) = ((one.process, one.file), &one.amounts);
+        if amounts.bytes_written > 0 {
+            written.insert(key, (amounts.bytes_written, amounts.last_operation));
+        } else if let Some((bytes, end)) = written.get(&key)
+            && amounts.bytes_read == *bytes
+            && amounts.first_operation >= *end
+        {
+            verified.insert(key);
+        }
+    }
+    verified
 }
 
 /// What a source has in common with its copy.

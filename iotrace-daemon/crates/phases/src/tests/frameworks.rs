@@ -593,6 +593,21 @@ fn python_conda_cuda_and_the_linker() {
 }
 
 #[test]
+fn names_that_sound_like_models() {
+    sorts(&[
+        ("/data/checkpoint_inhibitors/3.png", "training", "-"),
+        ("/out/checkpoint-100/optimizer.pt", "restore", "checkpoint"),
+        ("/w/pretrained/ViT-B_16.npz", "restore", "-"),
+        ("/data/shapenet/models/chair.obj", "training", "-"),
+        ("/out/features/s000.pt", "-", "other"),
+        ("/out/activations.h5", "-", "other"),
+        ("/out/training_states/500.state", "restore", "checkpoint"),
+        ("/out/model.torchscript", "-", "checkpoint"),
+        ("/out/ema_state_dict", "-", "checkpoint"),
+    ]);
+}
+
+#[test]
 fn caches_and_logs() {
     sorts(&[
         ("/home/u/.triton/cache/ab/kernel.cubin", "cache", "cache"),
@@ -603,7 +618,10 @@ fn caches_and_logs() {
             "log",
             "log",
         ),
-        ("/out/mlruns/0/abc/metrics/loss", "log", "log"),
+        ("/out/mlruns/0/abc/params/lr", "log", "log"),
+        ("/out/wandb/run-1/files/config.yaml", "log", "log"),
+        ("/out/wandb/run-1/files/model-best.pt", "restore", "checkpoint"),
+        ("/out/mlruns/0/abc/artifacts/epoch.ckpt", "restore", "checkpoint"),
         ("/out/slurm-123.out", "log", "log"),
         ("/out/trace.json.gz", "log", "log"),
     ]);

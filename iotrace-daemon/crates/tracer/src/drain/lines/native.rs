@@ -149,7 +149,7 @@ impl Programs {
         let symbolizer = Symbolizer::builder()
             .enable_code_info(true)
             .enable_inlined_fns(true)
-            .enable_demangling(true)
+            .enable_demangling(false)
             .enable_auto_reload(false);
         Self {
             code: HashMap::new(),
@@ -275,7 +275,7 @@ fn places_of(symbol: &Sym<'_>, executable: &Arc<str>) -> Vec<Place> {
 
 /// Without debugging information it is in the executable, at line 0.
 fn place(name: Option<&Cow<'_, str>>, code: Option<&CodeInfo<'_>>, executable: &Arc<str>) -> Place {
-    let mut function = name.map_or_else(|| "?".to_owned(), ToString::to_string);
+    let mut function = name.map_or_else(|| "?".to_owned(), |name| demangled(name));
     cut(&mut function);
     let file = code.map(|code| code.to_path().to_string_lossy().into_owned());
     Place {
@@ -283,6 +283,17 @@ fn place(name: Option<&Cow<'_, str>>, code: Option<&CodeInfo<'_>>, executable: &
         line: code.and_then(|code| code.line).unwrap_or(0),
         function: function.into(),
     }
+}
+
+/// A function's name as its source has it. A name of C stays as it is: `rd` would be a type of C++.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    let cpp = name
+        .starts_with("_Z")
+        .then(|| cpp_demangle::Symbol::new(name).ok()?.demangle().ok());
+    cpp.flatten().unwrap_or_else(|| name.to_owned())
 }
 
 /// Whether it has a line that is not of a library.
@@ -305,6 +316,20 @@ fn chosen(places: Vec<Place>) -> Found {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_c_are_not_taken_for_types() {
+        for (name, in_source) in [
+            ("rd", "rd"),
+            ("f", "f"),
+            ("Pc", "Pc"),
+            ("_Z5writePKcm", "write(char const*, unsigned long)"),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+            ("_RNvC3foo3bar", "foo::bar"),
+        ] {
+            assert_eq!(demangled(name), in_source);
+        }
+    }
 
     fn place(file: &str, line: u32) -> Place {
         Place {
