@@ -297,6 +297,7 @@ fn the_files_of_a_step_are_one_save() {
             "numbered_by_epoch_and_batch",
             "numbered_by_fold_and_seed",
             "shards_of_an_epoch",
+            "verified_shards",
             "array_store",
         ],
     );

@@ -323,6 +323,17 @@ def numbered_by_fold_and_seed(truth):
         train(0.8)
 
 
+def verified_shards(truth):
+    """Each shard is as large as the others, and read back before the next one is written."""
+    for step in (100, 200, 300):
+        with truth.save():
+            for shard in range(3):
+                name = f"out/checkpoint-{step}/model-{shard:05}-of-00003.safetensors"
+                write(name, 4, 0.01)
+                read(name)
+        train()
+
+
 def shards_of_an_epoch(truth):
     for epoch in range(2):
         with truth.save():

@@ -87,7 +87,7 @@ pub enum CannotTell {
     #[error("the timeline has no main thread to predict: record the program from its start")]
     NoMainThread,
     #[error(
-        "the effect of other workers is not known: the main thread started nothing that waited for storage, and no processes that woke it"
+        "the effect of other workers is not known: the main thread started no processes or threads that waited for storage"
     )]
     NoWorkers,
     #[error(

@@ -1,6 +1,6 @@
 //! The recorded timeline as a program: for each thread, steps that can be replayed at other speeds.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use iotrace_common::key::FileId;
 use iotrace_model::{
@@ -213,43 +213,29 @@ impl Program {
         (!waits.is_empty()).then(|| *waits.select_nth_unstable(middle).1)
     }
 
-    /// Threads that a main thread started and that waited for storage: main threads of processes, or where there are none
-    /// threads of its own process. Where no such thread waited for storage, as with data in the page cache: main threads of
-    /// processes that woke a thread of the main one. `min_share`: of the storage or busy time of the one with most.
+    /// Threads that a main thread started and that read files: main threads of processes, or where there are none threads
+    /// of its own process. `min_share`: of the storage time of the one with most.
     pub fn workers(&self, root: usize, min_share: f64) -> Vec<usize> {
         let main = &self.threads[root];
-        let thread = |index: usize| &self.threads[index];
-        let is_started = |index: &usize| *index != root && thread(*index).parent == Some(main.tid);
-        let is_process = |index: &usize| thread(*index).process != main.process;
-        let started: Vec<usize> = (0..self.threads.len()).filter(is_started).collect();
-        let reads = |index: &usize| thread(*index).storage() > 0;
-        let mut workers: Vec<usize> = started.iter().copied().filter(reads).collect();
-        if workers.iter().any(is_process) {
-            workers.retain(is_process);
-        }
-        let mut time: fn(&Thread) -> u64 = Thread::storage;
+        let started = |(index, thread): (usize, &Thread)| {
+            let is_child = thread.parent == Some(main.tid) && index != root;
+            (is_child && thread.storage() > 0).then_some(index)
+        };
+        let all: Vec<usize> = self
+            .threads
+            .iter()
+            .enumerate()
+            .filter_map(started)
+            .collect();
+        let is_process = |index: &usize| self.threads[*index].process != main.process;
+        let mut workers: Vec<usize> = all.iter().copied().filter(is_process).collect();
         if workers.is_empty() {
-            let woke = self.processes_that_woke(main.process);
-            let feeds = |index: &usize| is_process(index) && woke.contains(&thread(*index).process);
-            workers = started.into_iter().filter(feeds).collect();
-            time = Thread::busy;
+            workers = all;
         }
-        let most = workers.iter().map(|index| time(thread(*index))).max();
-        let least = most.unwrap_or(0) as f64 * min_share;
-        workers.retain(|index| time(thread(*index)) as f64 >= least);
+        let storage = |worker: &usize| self.threads[*worker].storage();
+        let most = workers.iter().map(storage).max().unwrap_or(0);
+        workers.retain(|worker| storage(worker) as f64 >= most as f64 * min_share);
         workers
-    }
-
-    /// Processes of which a thread woke one of another process.
-    fn processes_that_woke(&self, process: ProcessId) -> HashSet<ProcessId> {
-        let own = self.threads.iter().filter(|thread| thread.process == process);
-        let awaited = own.flat_map(|thread| &thread.steps).filter_map(|step| match step {
-            Step::Await(signal) => self.senders.get(*signal as usize),
-            _ => None,
-        });
-        awaited
-            .map(|(sender, _)| self.threads[*sender as usize].process)
-            .collect()
     }
 
     /// How many of these threads were there at one time, at most.

@@ -620,8 +620,16 @@ fn caches_and_logs() {
         ),
         ("/out/mlruns/0/abc/params/lr", "log", "log"),
         ("/out/wandb/run-1/files/config.yaml", "log", "log"),
-        ("/out/wandb/run-1/files/model-best.pt", "restore", "checkpoint"),
-        ("/out/mlruns/0/abc/artifacts/epoch.ckpt", "restore", "checkpoint"),
+        (
+            "/out/wandb/run-1/files/model-best.pt",
+            "restore",
+            "checkpoint",
+        ),
+        (
+            "/out/mlruns/0/abc/artifacts/epoch.ckpt",
+            "restore",
+            "checkpoint",
+        ),
         ("/out/slurm-123.out", "log", "log"),
         ("/out/trace.json.gz", "log", "log"),
     ]);
