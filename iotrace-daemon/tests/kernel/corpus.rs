@@ -338,6 +338,7 @@ fn pauses_and_syncs_are_part_of_a_save() {
             "computed_before_the_first_write",
             "synced",
             "beside_a_database",
+            "in_the_directory_of_a_database",
             "removed_at_the_end",
         ],
     );

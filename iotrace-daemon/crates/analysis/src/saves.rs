@@ -6,7 +6,7 @@ use super::{
     durable::{Durability, Written},
     naming::{Choice, Key, differ_in_numbers, is_description, is_resumption, key},
     training::Training,
-    uses::{Touch, Uses, still_open},
+    uses::{FileSync, Touch, Uses, still_open},
 };
 use iotrace_model::{Model, counters::saturating_add, paths::parent};
 
@@ -662,16 +662,37 @@ fn add_renames(uses: &Uses, events: &mut [Event]) {
     }
 }
 
-/// Adds the syncs of a save's directory that followed it closely, and those of the one above that of a step, which names it.
+/// Adds the syncs of a save's directory that followed it closely, and those of the one above that of a step, which names it. What
+/// syncs a directory after another file in it, as a database does, syncs it for that file, unless it follows the save at once.
 fn add_directory_syncs(model: &Model, uses: &Uses, events: &mut [Event]) {
+    let mut file_syncs: HashMap<&[u8], Vec<(u32, FileSync)>> = HashMap::new();
+    let synced = uses.directory_syncs.iter();
+    let synced: HashSet<&[u8]> = synced.map(|sync| model.file(sync.file).path).collect();
+    for (file, syncs) in &uses.file_syncs {
+        let directory = parent(model.file(*file).path);
+        if synced.contains(directory) {
+            let of_directory = file_syncs.entry(directory).or_default();
+            of_directory.extend(syncs.iter().map(|sync| (*file, *sync)));
+        }
+    }
     for sync in &uses.directory_syncs {
         let path = model.file(sync.file).path;
+        // Of several syncs of a file only the last is known.
+        let is_of_other = |event: &Event| {
+            let mut syncs = file_syncs.get(path).into_iter().flatten();
+            syncs.any(|(file, own)| {
+                let is_between = own.at > event.end && (own.at <= sync.end || own.has_others);
+                is_between && !event.files.contains(file)
+            })
+        };
         let is_behind = |event: &&mut Event| {
             let is_above = event.has_own_directory && parent(&event.directory) == path;
             let is_place = event.directory == path || is_above;
             is_place && sync.start >= event.start && sync.start - event.end <= MAX_DISTANCE_NS
         };
-        if let Some(event) = events.iter_mut().rev().find(is_behind) {
+        if let Some(event) = events.iter_mut().rev().find(is_behind)
+            && (sync.start - event.end <= AT_ONCE_NS || !is_of_other(event))
+        {
             event.end = event.end.max(sync.end);
             saturating_add(&mut event.syncs, sync.syncs);
             saturating_add(&mut event.sync_ns, sync.ns);

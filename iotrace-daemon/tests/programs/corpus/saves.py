@@ -414,6 +414,20 @@ def beside_a_database(truth):
                 study.execute("insert into trials values (?)", [trial])
 
 
+def in_the_directory_of_a_database(truth):
+    """What a database in the same directory syncs a second later."""
+    os.makedirs("out")
+    with contextlib.closing(sqlite3.connect("out/metrics.db")) as metrics:
+        metrics.execute("create table losses (number)")
+        for epoch in range(3):
+            train()
+            with truth.save():
+                write("out/model.pt", 4, 0.02)
+            time.sleep(1)
+            with metrics:
+                metrics.execute("insert into losses values (?)", [epoch])
+
+
 def removed_at_the_end(truth):
     for step in (1, 2, 3):
         with truth.save():

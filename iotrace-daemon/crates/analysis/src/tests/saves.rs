@@ -1,7 +1,13 @@
 //! Checkpoint events and loads.
 
-use super::job::{Job, id, ms, used};
-use iotrace_model::input::Event;
+use super::{
+    durable::directory,
+    job::{Job, START_NS, id, ms, used},
+};
+use iotrace_model::{
+    counters::*,
+    input::{Event, Place},
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -249,7 +255,6 @@ fn a_save_that_lasts_over_flushes_is_one() {
         (10_000, 12_000, false, true),
     ];
     for (from, to, opens, closes) in parts {
-        use iotrace_model::counters::*;
         job.count(
             used(1, "/out/model.ckpt", from, to),
             &[
@@ -342,10 +347,7 @@ fn safetensors_that_are_read_are_a_load_and_no_save() {
 fn a_checkpoint_that_is_removed_later_ends_when_it_was_closed() {
     let mut job = Job::new(60_000);
     job.write(used(1, "/out/step_1.ckpt", 1_000, 1_200), MIB, 0);
-    job.count(
-        used(1, "/out/step_1.ckpt", 4_000, 4_100),
-        &[(iotrace_model::counters::UNLINKS, 1)],
-    );
+    job.count(used(1, "/out/step_1.ckpt", 4_000, 4_100), &[(UNLINKS, 1)]);
     assert_eq!(saves(&job), [(1_000, 1_200, 1, MIB)]);
 }
 
@@ -464,4 +466,48 @@ fn parts_of_one_state_are_one_save_after_a_pause() {
         job.write(used(process, "/out/last.pt", 3_000, 3_100), bytes, 0);
         assert_eq!(saves(&job).len(), 1);
     }
+}
+
+/// A job that saves `/out/model.pt` from 1,000 to 1,010 ms and syncs its directory within a millisecond from `at` on.
+fn with_directory_sync(at: u64) -> Job {
+    let mut job = Job::new(60_000);
+    let directory = directory(&mut job);
+    job.write(used(1, "/out/model.pt", 1_000, 1_010), MIB, 1);
+    let [from, to] = [at, at + 1].map(|ms| START_NS + ms * 1_000_000);
+    let mut counters = Counters::ZERO;
+    for (index, value) in [
+        (OPENS, 1),
+        (FSYNCS, 1),
+        (LAST_SYNC, from),
+        (FIRST_OPERATION, from),
+        (LAST_OPERATION, to),
+    ] {
+        counters.v[index] = value;
+    }
+    job.model.add(id(1), Place::File(directory), &counters);
+    job
+}
+
+#[test]
+fn a_database_syncs_the_directory_of_a_save_for_itself() {
+    let journal = "/out/study.db-journal";
+    let saved = [(1_000, 2_501, 1, MIB)];
+    assert_eq!(saves(&with_directory_sync(2_500)), saved);
+    let mut job = with_directory_sync(2_500);
+    job.write(used(1, journal, 2_480, 2_490), 4_096, 1);
+    assert_eq!(saves(&job), [(1_000, 1_010, 1, MIB)]);
+    // Of several commits only the last sync of a file is known.
+    let mut job = with_directory_sync(2_500);
+    job.write(used(1, journal, 2_480, 2_490), 4_096, 1);
+    job.write(used(1, journal, 4_480, 4_490), 4_096, 1);
+    assert_eq!(saves(&job), [(1_000, 1_010, 1, MIB)]);
+    // What it synced before the save, or in another directory, says nothing, and what follows a save at once is of it.
+    for (path, at) in [(journal, 900), ("/db/study.db-journal", 2_480)] {
+        let mut job = with_directory_sync(2_500);
+        job.write(used(1, path, at, at + 10), 4_096, 1);
+        assert_eq!(saves(&job), saved, "{path} {at}");
+    }
+    let mut job = with_directory_sync(1_022);
+    job.write(used(1, journal, 1_011, 1_021), 4_096, 1);
+    assert_eq!(saves(&job), [(1_000, 1_023, 1, MIB)]);
 }
