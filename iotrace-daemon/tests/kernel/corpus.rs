@@ -294,6 +294,8 @@ fn the_files_of_a_step_are_one_save() {
             "ocdbt_of_any_name",
             "exported_at_the_end",
             "averaged_too",
+            "adapter_beside_a_base",
+            "scheduler_beside_a_model",
             "numbered_by_epoch_and_batch",
             "numbered_by_fold_and_seed",
             "shards_of_an_epoch",

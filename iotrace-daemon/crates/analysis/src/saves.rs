@@ -85,6 +85,11 @@ impl Event {
         (self.start, self.end)
     }
 
+    /// Nanoseconds from start to end.
+    fn length(&self) -> i64 {
+        self.end - self.start
+    }
+
     /// Longest pause within the event, nanoseconds: after so long nothing comes to it.
     pub fn longest_pause(&self) -> i64 {
         if self.is_step {
@@ -329,19 +334,26 @@ fn group(
     for (key, mut parts) in of_steps.into_iter().chain(rest) {
         parts.sort_by_key(|part| (part.touch.start, part.touch.file));
         let (main, small) = divide(model, uses, &parts, is_save);
-        let mut rounds = rounds(model, uses, &key, &main, training, save_ends);
-        // A manifest is written more than once in a save, before or after the data.
-        for part in small {
-            let distance = |event: &Event| distance(part.touch.span(), event.span());
-            // A pointer belongs to the nearest save: of a step, or without a number.
-            let near_steps = steps.get(&key.directory).filter(|_| !key.is_step);
+        let mut rounds = in_rounds(model, uses, &key, &main, training, save_ends);
+        // A pointer belongs to the nearest save: of a step, or without a number.
+        let near_steps = steps.get(&key.directory).filter(|_| !key.is_step);
+        let is_nearest = |part: &Part, own: i64| {
             let to_step = near_steps.and_then(|steps| nearest(steps, &part.touch));
+            own <= gap_of(&key) && to_step.is_none_or(|to_step| own <= to_step)
+        };
+        let (of_others, small) = apart(model, uses, &key, &rounds, small, training);
+        if !of_others.is_empty() {
+            rounds.extend(in_rounds(
+                model, uses, &key, &of_others, training, save_ends,
+            ));
+        }
+        // A manifest is written more than once in a save, before or after the data.
+        for (part, is_exact) in small {
+            let distance = |event: &Event| distance(part.touch.span(), event.span());
             match rounds.iter_mut().min_by_key(|event| distance(event)) {
-                Some(event)
-                    if distance(event) <= gap_of(&key)
-                        && to_step.is_none_or(|to_step| distance(event) <= to_step) =>
-                {
+                Some(event) if is_nearest(part, distance(event)) => {
                     event.absorb(Event::of(part, &key));
+                    event.is_exact &= is_exact;
                 }
                 _ => rounds.push(Event::of(part, &key)),
             }
@@ -406,10 +418,63 @@ fn divide<'a>(
     })
 }
 
+/// Of the small parts of one key those that are saves of their own, and the rest, each with whether that is known. A model that
+/// is small beside another one, as an adapter beside its base, is as much of a save as that is: what parts two states parts them,
+/// too. A description is none, nor is what has the step of a save and is written once.
+fn apart<'a>(
+    model: &Model,
+    uses: &Uses,
+    key: &Key,
+    saves: &[Event],
+    small: Vec<&'a Part>,
+    training: Option<&Training<'_>>,
+) -> (Vec<&'a Part>, Vec<(&'a Part, bool)>) {
+    let Some(training) = training.filter(|_| !key.has_own_directory()) else {
+        return (
+            Vec::new(),
+            small.into_iter().map(|part| (part, true)).collect(),
+        );
+    };
+    let path = |part: &Part| uses.path(model, part.touch.file);
+    let mut times: HashMap<&[u8], u32> = HashMap::new();
+    for part in &small {
+        *times.entry(path(part)).or_default() += 1;
+    }
+    let files: HashSet<u32> = saves.iter().flat_map(|save| &save.files).copied().collect();
+    // Until when each save goes on with what is written at once.
+    let mut spans: Vec<(i64, i64)> = saves.iter().map(Event::span).collect();
+    let (mut others, mut rest) = (Vec::new(), Vec::new());
+    for part in small {
+        let own = part.touch.span();
+        let nearest = spans.iter_mut().zip(saves);
+        let Some((span, save)) = nearest.min_by_key(|(span, _)| distance(own, **span)) else {
+            rest.push((part, true));
+            continue;
+        };
+        let is_next = match span.0 <= own.0 {
+            true => is_next_save(*span, own, save.length(), training),
+            false => is_next_save(own, *span, save.length(), training),
+        };
+        if is_next != Some(true) {
+            *span = (span.0.min(own.0), span.1.max(own.1));
+        }
+        // Of a file that is large at another time this is a part, and so may be what another rank writes.
+        let may_be_apart = !is_description(path(part))
+            && (!key.is_step || times[path(part)] > 1)
+            && !files.contains(&part.touch.file)
+            && save.processes.contains(&part.touch.process);
+        match is_next {
+            Some(true) if may_be_apart => others.push(part),
+            known => rest.push((part, known.is_some() || !may_be_apart)),
+        }
+    }
+    (others, rest)
+}
+
 /// Puts the main parts of one key into events: a path that is saved again begins the next save, and a process that began
 /// since the last load the next load, as does a file that was saved since. A pass over the training data lies between two
 /// saves, or one over the data for validation if the names have the step.
-fn rounds(
+fn in_rounds(
     model: &Model,
     uses: &Uses,
     key: &Key,
@@ -475,7 +540,7 @@ fn rounds(
             });
         let of_next = event.as_ref().zip(training).filter(|_| is_other);
         let is_next = of_next.map_or(Some(false), |(event, training)| {
-            let is_next = is_next_state(event, &part.touch, training);
+            let is_next = is_next_save(event.span(), part.touch.span(), event.length(), training);
             // Parts of one save have numbers, too.
             is_next.or(choice.is_none().then_some(false))
         });
@@ -515,11 +580,16 @@ fn is_long(pause: i64, length: i64) -> bool {
     pause > MAX_PREPARATION_NS.max(length)
 }
 
-/// Whether a whole state, which a process wrote after a save of another one, is the next save: training data were read between
-/// them and during neither, or the pause is longer than the save. What is written at once is one save. `None` if that cannot be
+/// Whether what was written after a save, by start and end of both, is of the next save: training data were read between them and
+/// during neither, or the pause is longer than the save's length. What is written at once is one save. `None` if that cannot be
 /// known.
-fn is_next_state(save: &Event, next: &Touch, training: &Training<'_>) -> Option<bool> {
-    let (pause, length) = (next.start - save.end, save.end - save.start);
+fn is_next_save(
+    save: (i64, i64),
+    next: (i64, i64),
+    length: i64,
+    training: &Training<'_>,
+) -> Option<bool> {
+    let pause = next.0 - save.1;
     if pause <= AT_ONCE_NS.max(length / 4) {
         return Some(false);
     }

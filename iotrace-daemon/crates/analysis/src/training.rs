@@ -150,12 +150,12 @@ impl<'a> Training<'a> {
     }
 
     /// Whether training files are known to have been read between a save and what was written after it, and cannot have been
-    /// during either.
-    pub fn has_reads_between(&self, save: &Event, next: &Touch) -> bool {
+    /// during either; by start and end of both.
+    pub fn has_reads_between(&self, save: (i64, i64), next: (i64, i64)) -> bool {
         !self.uses.is_coarse
-            && self.reads().go_on(save.end, next.start)
-            && self.is_idle(save.start, save.end)
-            && self.is_idle(next.start, next.end)
+            && self.reads().go_on(save.1, next.0)
+            && self.is_idle(save.0, save.1)
+            && self.is_idle(next.0, next.1)
     }
 
     fn has_pass(&self, reads: &Reads, save: &Event, next: &Touch) -> Option<bool> {

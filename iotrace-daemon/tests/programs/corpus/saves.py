@@ -401,6 +401,26 @@ def synced(truth):
         train()
 
 
+def adapter_beside_a_base(truth):
+    """The base is saved once, and the adapter after each epoch; its description is part of it."""
+    with truth.save():
+        write("out/base_model.pt", 40, 0.005)
+    for _ in range(4):
+        train(0.9)
+        with truth.save():
+            write("out/adapter.pt", 1, 0.01)
+            note("out/adapter_config.json")
+
+
+def scheduler_beside_a_model(truth):
+    """The scheduler is small, and part of each save."""
+    for _ in range(4):
+        train(0.9)
+        with truth.save():
+            write("out/model.pt", 40, 0.005)
+            write("out/scheduler.pt", 1, 0.01)
+
+
 def beside_a_database(truth):
     """Each trial's model, and what a database in the directory above syncs a moment later."""
     with contextlib.closing(sqlite3.connect("study.db")) as study:

@@ -347,7 +347,10 @@ fn safetensors_that_are_read_are_a_load_and_no_save() {
 fn a_checkpoint_that_is_removed_later_ends_when_it_was_closed() {
     let mut job = Job::new(60_000);
     job.write(used(1, "/out/step_1.ckpt", 1_000, 1_200), MIB, 0);
-    job.count(used(1, "/out/step_1.ckpt", 4_000, 4_100), &[(UNLINKS, 1)]);
+    job.count(
+        used(1, "/out/step_1.ckpt", 4_000, 4_100),
+        &[(UNLINKS, 1)],
+    );
     assert_eq!(saves(&job), [(1_000, 1_200, 1, MIB)]);
 }
 
@@ -510,4 +513,68 @@ fn a_database_syncs_the_directory_of_a_save_for_itself() {
     let mut job = with_directory_sync(1_022);
     job.write(used(1, journal, 1_011, 1_021), 4_096, 1);
     assert_eq!(saves(&job), [(1_000, 1_023, 1, MIB)]);
+}
+
+#[test]
+fn an_adapter_beside_a_base_that_is_saved_once_is_a_save_each_time() {
+    for (base, adapter) in [
+        ("base_model.pt", "adapter.pt"),
+        ("stage1_base.pt", "stage1_adapter.pt"),
+    ] {
+        let paths = [base, adapter].map(|name| format!("/out/{name}"));
+        let [base, adapter] = paths.each_ref();
+        let mut job = Job::new(60_000);
+        job.write(used(1, base, 1_000, 1_100), 40 * MIB, 0);
+        for from in [1_400, 1_700, 2_000] {
+            pass(&mut job, from - 100);
+            job.write(used(1, adapter, from, from + 10), MIB, 0);
+            job.flush(from + 50);
+        }
+        assert_eq!(
+            saves(&job),
+            [
+                (1_000, 1_100, 1, 40 * MIB),
+                (1_400, 1_410, 1, MIB),
+                (1_700, 1_710, 1, MIB),
+                (2_000, 2_010, 1, MIB)
+            ],
+            "{adapter}"
+        );
+        let found = job.analysis().checkpoints;
+        assert!(found.iter().all(|save| save.is_exact));
+    }
+}
+
+#[test]
+fn what_is_small_beside_a_model_is_of_its_save() {
+    // A scheduler, after a pause; what another rank writes, when it is ready; and a description, whatever is read meanwhile.
+    for (name, process, pause, reads, is_exact) in [
+        ("scheduler.pt", 1, 20, false, true),
+        ("scheduler.pt", 1, 400, false, false),
+        ("rng_state_1.pth", 2, 900, true, true),
+        ("trainer_state.json", 1, 900, true, true),
+    ] {
+        let path = format!("/out/{name}");
+        let mut job = Job::new(60_000);
+        job.write(used(1, "/out/model.pt", 1_000, 1_100), 40 * MIB, 0);
+        let from = 1_100 + pause;
+        job.write(used(process, &path, from, from + 1), 1_000, 0);
+        if reads {
+            pass(&mut job, 1_200);
+        }
+        let found = job.analysis().checkpoints;
+        assert_eq!(found.len(), 1, "{name}");
+        assert_eq!(found[0].files.len(), 2, "{name}");
+        assert_eq!(found[0].is_exact, is_exact, "{name} {pause}");
+    }
+    // Of a step it is the part, and in the directory of a step.
+    for paths in [
+        ["/out/model_5.pt", "/out/scheduler_5.pt"],
+        ["/out/step-5/model.pt", "/out/step-5/scheduler.pt"],
+    ] {
+        let mut job = Job::new(60_000);
+        job.write(used(1, paths[0], 1_000, 1_100), 40 * MIB, 0);
+        job.write(used(1, paths[1], 2_000, 2_001), 1_000, 0);
+        assert_eq!(saves(&job).len(), 1, "{paths:?}");
+    }
 }
