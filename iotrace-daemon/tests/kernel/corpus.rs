@@ -298,6 +298,8 @@ fn the_files_of_a_step_are_one_save() {
             "scheduler_beside_a_model",
             "numbered_by_epoch_and_batch",
             "numbered_by_fold_and_seed",
+            "numbered_by_step_and_rank",
+            "numbered_state_beside_a_model",
             "shards_of_an_epoch",
             "verified_shards",
             "array_store",

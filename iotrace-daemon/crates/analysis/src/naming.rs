@@ -135,6 +135,26 @@ impl Choice {
     }
 }
 
+/// The last two numbers of a file's name: of a step and of a rank, if they are.
+pub struct StepAndRank {
+    /// The name without both.
+    pub rest: Vec<u8>,
+    pub step: u64,
+    pub rank: u64,
+}
+
+impl StepAndRank {
+    /// `None` if the name has less than two numbers.
+    pub fn new(path: &[u8]) -> Option<Self> {
+        let name = name(path);
+        let (before, rank, end) = around_last_number(stem(name))?;
+        let (begin, step, middle) = around_last_number(before)?;
+        let ending = &name[stem(name).len()..];
+        let rest = [begin, middle, end, ending].join(&b'/');
+        Some(Self { rest, step, rank })
+    }
+}
+
 /// Whether the names of two files differ in their numbers alone: `recovery-0-2.pt` and `recovery-1-2.pt`.
 pub fn differ_in_numbers(one: &[u8], other: &[u8]) -> bool {
     let without = |path| {
@@ -309,7 +329,10 @@ fn finished_name(name: &[u8]) -> &[u8] {
 fn stem(name: &[u8]) -> &[u8] {
     let mut stem = name;
     for mark in [
-        b".tmp".as_slice(),
+        // Of fairseq and metaseq.
+        b"-model_part-".as_slice(),
+        b"-shard",
+        b".tmp",
         b".part",
         b".incomplete",
         b".tempstate",
@@ -321,6 +344,7 @@ fn stem(name: &[u8]) -> &[u8] {
     ] {
         if let Some(at) = stem.windows(mark.len()).position(|part| part == mark)
             && at > 0
+            && (mark != b"-shard" || stem.get(at + mark.len()).is_some_and(u8::is_ascii_digit))
         {
             stem = &stem[..at];
             if mark == b"-of-" {
@@ -365,12 +389,18 @@ fn without_version(stem: &[u8]) -> &[u8] {
 }
 
 fn last_number(name: &[u8]) -> Option<u64> {
+    around_last_number(name).map(|(_, number, _)| number)
+}
+
+/// The last number in a name, and what is before and behind it.
+fn around_last_number(name: &[u8]) -> Option<(&[u8], u64, &[u8])> {
     let end = name.iter().rposition(u8::is_ascii_digit)? + 1;
     let start = name[..end]
         .iter()
         .rposition(|byte| !byte.is_ascii_digit())
         .map_or(0, |at| at + 1);
-    std::str::from_utf8(&name[start..end]).ok()?.parse().ok()
+    let number = std::str::from_utf8(&name[start..end]).ok()?.parse().ok()?;
+    Some((&name[..start], number, &name[end..]))
 }
 
 #[cfg(test)]
@@ -444,6 +474,24 @@ mod tests {
                 "/d",
                 None,
             ),
+            (
+                vec![
+                    "/d/checkpoint_1_500.pt",
+                    "/d/checkpoint_1_500-shard0.pt",
+                    "/d/checkpoint_2_500-model_part-1-shard3.pt",
+                ],
+                "/d",
+                Some(500),
+            ),
+            (
+                vec![
+                    "/d/checkpoint_last-shard0.pt",
+                    "/d/checkpoint_last-shard1.pt",
+                ],
+                "/d",
+                None,
+            ),
+            (vec!["/d/model-sharded-5.pt"], "/d", Some(5)),
             (vec!["/home/7/run/model.pt"], "/home/7/run", None),
             (
                 vec![

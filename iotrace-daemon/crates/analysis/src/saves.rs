@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
-    naming::{Choice, Key, differ_in_numbers, is_description, is_resumption, key},
+    naming::{Choice, Key, StepAndRank, differ_in_numbers, is_description, is_resumption, key},
     training::Training,
     uses::{FileSync, Touch, Uses, still_open},
 };
@@ -317,7 +317,7 @@ fn group(
     let mut keys: HashMap<u32, Key> = HashMap::new();
     for part in parts {
         let file = part.touch.file;
-        let key = keys.entry(file).or_insert_with(|| {
+        keys.entry(file).or_insert_with(|| {
             let mut key = key(uses.path(model, file));
             if !is_save {
                 // A load is of what lies together, whatever its names.
@@ -325,6 +325,12 @@ fn group(
             }
             key
         });
+    }
+    for (file, step) in steps_before_ranks(model, uses, parts, &keys) {
+        keys.entry(file).and_modify(|key| key.number = Some(step));
+    }
+    for part in parts {
+        let key = &keys[&part.touch.file];
         by_key.entry(key.clone()).or_default().push(part);
     }
     // By directory: start and end of each save of a step in it.
@@ -370,6 +376,81 @@ fn group(
     }
     events.sort_by_key(|event| (event.start, event.end));
     events
+}
+
+/// The steps of files whose names end in the number of a rank, by file: `ckpt_100_0.pt` and `ckpt_100_1.pt`. All steps have files
+/// with the same last numbers, what has one step is written at once, and what has different steps is not. A single rank has a
+/// file of the step beside it: `model_100.bin` and `state_100_0.bin`.
+fn steps_before_ranks(
+    model: &Model,
+    uses: &Uses,
+    parts: &[Part],
+    keys: &HashMap<u32, Key>,
+) -> Vec<(u32, u64)> {
+    #[derive(Default)]
+    struct Step {
+        ranks: BTreeSet<u64>,
+        files: Vec<u32>,
+        spans: Vec<(i64, i64)>,
+    }
+    // By directory and the rest of the name, by step.
+    let mut names: BTreeMap<(&[u8], Vec<u8>), BTreeMap<u64, Step>> = BTreeMap::new();
+    let mut without_rank: HashMap<(&[u8], u64), Vec<(i64, i64)>> = HashMap::new();
+    for part in parts {
+        let key = &keys[&part.touch.file];
+        let Some(number) = key.number else {
+            continue;
+        };
+        match StepAndRank::new(uses.path(model, part.touch.file)) {
+            Some(StepAndRank { rest, step, rank }) => {
+                let steps = names.entry((&key.directory, rest)).or_default();
+                let step = steps.entry(step).or_default();
+                step.ranks.insert(rank);
+                step.files.push(part.touch.file);
+                step.spans.push(part.touch.span());
+            }
+            None => {
+                let of_step = without_rank.entry((&key.directory, number)).or_default();
+                of_step.push(part.touch.span());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for ((directory, _), steps) in &names {
+        let ranks = steps.values().next().map(|step| &step.ranks);
+        let have_same_ranks = steps.values().all(|step| Some(&step.ranks) == ranks);
+        let whole = |step: &Step| whole_at_once(step.spans.iter().copied());
+        let is_one_save = |(number, step): (&u64, &Step)| {
+            let beside = without_rank.get(&(*directory, *number));
+            let is_beside =
+                |other| whole_at_once(step.spans.iter().chain([other]).copied()).is_some();
+            step.spans.len() == step.ranks.len()
+                && whole(step).is_some()
+                && (step.ranks.len() > 1 || beside.into_iter().flatten().any(is_beside))
+        };
+        let mut in_order: Vec<(i64, i64)> = steps.values().filter_map(whole).collect();
+        in_order.sort_unstable();
+        let mut pairs = in_order.windows(2);
+        let are_apart = pairs.all(|pair| whole_at_once(pair.iter().copied()).is_none());
+        if steps.len() > 1 && have_same_ranks && steps.iter().all(is_one_save) && are_apart {
+            for (number, step) in steps {
+                found.extend(step.files.iter().map(|file| (*file, *number)));
+            }
+        }
+    }
+    found
+}
+
+/// From when to when all of this lasted, if each began while the ones before lasted, or at once behind them.
+fn whole_at_once(spans: impl Iterator<Item = (i64, i64)>) -> Option<(i64, i64)> {
+    let mut spans: Vec<_> = spans.collect();
+    spans.sort_unstable();
+    let mut spans = spans.into_iter();
+    let first = spans.next()?;
+    spans.try_fold(first, |(start, end), next| {
+        let is_at_once = next.0 - end <= AT_ONCE_NS.max((end - start) / 4);
+        is_at_once.then_some((start, end.max(next.1)))
+    })
 }
 
 /// The time between what lasted from a start to an end each, nanoseconds; 0 if they overlap.

@@ -332,6 +332,21 @@ def verified_shards(truth):
                 write(name, 4, 0.01)
                 read(name)
         train()
+def numbered_by_step_and_rank(truth):
+    for step in (100, 200, 300):
+        with truth.save():
+            ranks = [fork(lambda rank=rank: write(f"out/ckpt_{step}_{rank}.pt", 4, 0.03)) for rank in range(2)]
+            for rank in ranks:
+                os.waitpid(rank, 0)
+        train(0.7)
+
+
+def numbered_state_beside_a_model(truth):
+    for step in (500, 1000, 1500):
+        with truth.save():
+            write(f"out/model_{step:08}.bin", 4, 0.01)
+            write(f"out/state_{step:08}_00000.bin", 8, 0.01)
+        train(0.7)
 
 
 def shards_of_an_epoch(truth):

@@ -347,10 +347,7 @@ fn safetensors_that_are_read_are_a_load_and_no_save() {
 fn a_checkpoint_that_is_removed_later_ends_when_it_was_closed() {
     let mut job = Job::new(60_000);
     job.write(used(1, "/out/step_1.ckpt", 1_000, 1_200), MIB, 0);
-    job.count(
-        used(1, "/out/step_1.ckpt", 4_000, 4_100),
-        &[(UNLINKS, 1)],
-    );
+    job.count(used(1, "/out/step_1.ckpt", 4_000, 4_100), &[(UNLINKS, 1)]);
     assert_eq!(saves(&job), [(1_000, 1_200, 1, MIB)]);
 }
 
@@ -576,5 +573,54 @@ fn what_is_small_beside_a_model_is_of_its_save() {
         job.write(used(1, paths[0], 1_000, 1_100), 40 * MIB, 0);
         job.write(used(1, paths[1], 2_000, 2_001), 1_000, 0);
         assert_eq!(saves(&job).len(), 1, "{paths:?}");
+    }
+}
+
+#[test]
+fn files_named_by_step_and_rank_are_one_save_of_all_ranks() {
+    let mut job = Job::new(60_000);
+    for (step, from) in [(100, 1_000), (200, 2_000), (300, 3_000)] {
+        for rank in 0..2_u32 {
+            let path = format!("/out/ckpt_{step}_{rank}.pt");
+            let from = from + u64::from(rank) * 8;
+            job.write(used(1 + rank, &path, from, from + 50), MIB, 0);
+        }
+    }
+    let expected = [1_000, 2_000, 3_000].map(|from| (from, from + 58, 2, 2 * MIB));
+    assert_eq!(saves(&job), expected);
+    // The same of one rank, with the model beside its state.
+    let mut job = Job::new(60_000);
+    for (step, from) in [(500, 1_000), (1_000, 2_000), (1_500, 3_000)] {
+        let [model, state] = [
+            format!("/out/model_{step:08}.bin"),
+            format!("/out/state_{step:08}_00000.bin"),
+        ];
+        job.write(used(1, &model, from, from + 20), MIB, 0);
+        job.write(used(1, &state, from + 20, from + 58), 2 * MIB, 0);
+    }
+    let expected = [1_000, 2_000, 3_000].map(|from| (from, from + 58, 2, 3 * MIB));
+    assert_eq!(saves(&job), expected);
+}
+
+#[test]
+fn other_names_with_two_numbers_are_saves_of_their_own() {
+    // Folds with several seeds, one after the other; steps of an epoch; batches of an epoch.
+    for names in [
+        ["fold0_seed1", "fold0_seed2", "fold1_seed1", "fold1_seed2"],
+        ["model_0_5", "model_0_10", "model_1_5", "model_1_10"],
+        [
+            "recovery-0-2",
+            "recovery-1-2",
+            "recovery-2-2",
+            "recovery-3-2",
+        ],
+    ] {
+        let mut job = Job::new(60_000);
+        for (name, from) in names.iter().zip((1_000..).step_by(1_000)) {
+            let path = format!("/out/{name}.pt");
+            job.file(&path, MIB);
+            job.write(used(1, &path, from, from + 50), MIB, 0);
+        }
+        assert_eq!(saves(&job).len(), 4, "{names:?}");
     }
 }
