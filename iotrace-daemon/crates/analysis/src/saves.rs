@@ -564,7 +564,9 @@ fn in_rounds(
     save_ends: &SaveEnds,
 ) -> Vec<Event> {
     let is_save = training.is_some();
-    let mut events = Vec::new();
+    // With each: whether it has a pause that is longer than what is written at once.
+    let mut events: Vec<(Event, bool)> = Vec::new();
+    let mut has_pause = false;
     // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
     let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
     let mut event: Option<Event> = None;
@@ -628,19 +630,48 @@ fn in_rounds(
         let again = again || is_next == Some(true);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
+                let is_at_once = whole_at_once([event.span(), part.touch.span()].into_iter());
+                has_pause |= is_at_once.is_none();
                 event.absorb(Event::of(part, key));
                 event.is_exact &= has_trained.is_some() && is_next.is_some();
             }
             _ => {
-                events.extend(event.replace(Event::of(part, key)));
+                let last = event.replace(Event::of(part, key));
+                events.extend(last.map(|last| (last, has_pause)));
+                has_pause = false;
                 used.clear();
             }
         }
         let before = used.get(path).map_or(0, |(_, _, before)| *before);
         used.insert(path, (process, file, bytes.saturating_add(before)));
     }
-    events.extend(event);
-    events
+    events.extend(event.map(|last| (last, has_pause)));
+    if is_save && !key.is_step {
+        doubt_together(model, uses, &mut events);
+    }
+    events.into_iter().map(|(event, _)| event).collect()
+}
+
+/// Makes saves inexact, if they have a pause and some of their files were saved without others at another time: two models may be
+/// saved each in its turn. With each event: whether it has a pause.
+fn doubt_together(model: &Model, uses: &Uses, events: &mut [(Event, bool)]) {
+    let files = events.iter().map(|(event, _)| {
+        let files = event.files.iter();
+        files.map(|file| uses.path(model, *file)).collect()
+    });
+    let files: Vec<BTreeSet<&[u8]>> = files.collect();
+    let mut beside: HashMap<&[u8], &BTreeSet<&[u8]>> = HashMap::new();
+    let mut varied: HashSet<&[u8]> = HashSet::new();
+    for of_event in &files {
+        for path in of_event {
+            if *beside.entry(path).or_insert(of_event) != of_event {
+                varied.insert(path);
+            }
+        }
+    }
+    for ((event, has_pause), files) in events.iter_mut().zip(&files) {
+        event.is_exact &= !*has_pause || !files.iter().any(|path| varied.contains(path));
+    }
 }
 
 /// Whether two files may be whole states of one training, by their sizes and the bytes that were written.

@@ -624,3 +624,27 @@ fn other_names_with_two_numbers_are_saves_of_their_own() {
         assert_eq!(saves(&job).len(), 4, "{names:?}");
     }
 }
+
+#[test]
+fn when_two_models_are_saved_in_turns_is_not_known() {
+    let [a, b] = ["/out/a.pth", "/out/b.pth"];
+    let job = |in_turns: &[(&str, u64)]| {
+        let mut job = Job::new(60_000);
+        for (path, from) in in_turns {
+            job.write(used(1, path, *from, *from + 6), MIB, 0);
+            job.flush(*from + 10);
+        }
+        job.analysis().checkpoints
+    };
+    let found = job(&[(a, 1_000), (b, 1_400), (a, 1_700), (a, 2_400), (b, 2_500)]);
+    let exact: Vec<_> = found.iter().map(|save| save.is_exact).collect();
+    assert_eq!(exact, [false, true, false]);
+    // Both are saved each time, or at once.
+    for in_turns in [
+        [(a, 1_000), (b, 1_400), (a, 2_700), (b, 3_000)].as_slice(),
+        &[(a, 1_000), (b, 1_010), (a, 1_700), (a, 2_400), (b, 2_410)],
+    ] {
+        let found = job(in_turns);
+        assert!(found.iter().all(|save| save.is_exact), "{in_turns:?}");
+    }
+}
