@@ -332,6 +332,8 @@ def verified_shards(truth):
                 write(name, 4, 0.01)
                 read(name)
         train()
+
+
 def numbered_by_step_and_rank(truth):
     for step in (100, 200, 300):
         with truth.save():
