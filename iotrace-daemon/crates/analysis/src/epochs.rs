@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     clips::clips,
     evaluation::is_of_evaluation,
+    once::read_at_once,
     order::Order,
     page_cache,
     passes::{
@@ -178,16 +179,26 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
         .collect();
-    let of_all = files
-        .iter()
-        .map(|reads| FileReads::new(reads.to_vec(), size(&reads), &jumped));
-    let shared = Sum::of(&of_all.collect::<Vec<_>>());
+    let sum_of_all = |size: &dyn Fn(&&&[&Visit]) -> u64| {
+        let of_all = files
+            .iter()
+            .map(|reads| FileReads::new(reads.to_vec(), size(&reads), &jumped));
+        Sum::of(&of_all.collect::<Vec<_>>())
+    };
+    let shared = sum_of_all(&size);
     // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
     let is_copied = ranks.len() > 1
         && are_copies(&files, uses, groups, ranks.len())
         && !shared.is_one_behind_the_other();
     if !is_copied {
-        shared.finish(model, &mut found);
+        // Files of which more than their size is read each time are passed over once each time, if that puts one pass after
+        // the other.
+        let at_once = shared.is_nested().then(|| read_at_once(&files, uses));
+        let again = at_once
+            .flatten()
+            .map(|bytes| sum_of_all(&|reads| bytes[&reads[0].file]))
+            .filter(Sum::is_of_whole_passes);
+        again.unwrap_or(shared).finish(model, &mut found);
         return found;
     }
     found.copies = ranks.len() as u32;

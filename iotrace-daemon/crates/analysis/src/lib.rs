@@ -18,6 +18,7 @@ pub mod evaluation;
 pub mod findings;
 pub mod merged;
 mod naming;
+mod once;
 pub mod order;
 pub mod page_cache;
 pub mod part;

@@ -68,6 +68,16 @@ pub(crate) struct Pass {
     pub read_ns: f64,
     pub process: u32,
     pub is_exact: bool,
+    /// The first moment at which it is known to have begun, and the last one at which it is known to have been under way; the
+    /// last and the first possible moment where neither is known.
+    pub known: (i64, i64),
+}
+
+impl Visit {
+    /// Whether it was put between known ones.
+    fn is_placed(&self) -> bool {
+        !self.is_exact && self.opens == 1
+    }
 }
 
 /// How often each visit passed over its file; at most so often as is worth a place each.
@@ -346,6 +356,21 @@ pub(crate) fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
                 read_ns: visit.read_ns as f64 * part,
                 process: visit.process,
                 is_exact: visit.is_exact && first == last,
+                known: match visit.is_placed() {
+                    true => (i64::MAX, i64::MIN),
+                    false => (
+                        if number == first {
+                            visit.start
+                        } else {
+                            visit.end
+                        },
+                        if number == last {
+                            visit.end
+                        } else {
+                            visit.start
+                        },
+                    ),
+                },
             });
             number += 1.0;
         }

@@ -38,6 +38,8 @@ struct Filling {
     /// Bytes of the files that were passed over, at most once each.
     covered: f64,
     is_exact: bool,
+    /// As of a pass: [`Pass::known`].
+    known: (i64, i64),
     by_process: BTreeMap<u32, f64>,
 }
 
@@ -265,11 +267,14 @@ impl Sum {
                 read_ns: 0.0,
                 covered: 0.0,
                 is_exact: true,
+                known: (i64::MAX, i64::MIN),
                 by_process: BTreeMap::new(),
             });
             epoch.start = epoch.start.min(pass.start);
             epoch.end = epoch.end.max(pass.end);
             epoch.is_exact &= pass.is_exact;
+            let (begun, under_way) = epoch.known;
+            epoch.known = (begun.min(pass.known.0), under_way.max(pass.known.1));
             epoch.take(file, &pass);
             self.note(pass.number, &pass, file);
         }
@@ -300,16 +305,28 @@ impl Sum {
         })
     }
 
-    /// Whether a complete pass is hardly half over when the next one begins, as of data for two trainings, one after the other.
-    /// Passes in one interval, which have no times of their own, may lie in each other by chance; behind one that is exact,
-    /// the next has its start from the first read of each file.
-    fn is_nested(&self) -> bool {
+    /// Whether a complete pass is known to be hardly half over when the next one begins, as of data for two trainings, one after
+    /// the other, or of files that are read twice each time. Passes that were put between others may lie in each other by chance.
+    pub fn is_nested(&self) -> bool {
         let is_complete = |epoch: &&Filling| epoch.covered >= self.bytes * (1.0 - TOLERATED_SHARE);
         let complete: Vec<&Filling> = self.epochs.values().filter(is_complete).collect();
         complete.windows(2).any(|pair| {
-            let is_early = pair[1].start - pair[0].start < (pair[0].end - pair[0].start) / 20 * 11;
-            is_early && pair[0].is_exact
+            let is_early = |start: i64, end: i64, next: i64| {
+                let length = end.saturating_sub(start);
+                length > 0 && next.saturating_sub(start) < length / 20 * 11
+            };
+            let ((begun, under_way), next) = (pair[0].known, pair[1].known.0);
+            // Behind an exact one the next has its start from the first read of each file.
+            is_early(begun, under_way, next)
+                || pair[0].is_exact && is_early(pair[0].start, pair[0].end, pair[1].start)
         })
+    }
+
+    /// Whether there are passes over nearly all files, one after the other, and nothing else.
+    pub fn is_of_whole_passes(&self) -> bool {
+        let mut epochs = self.epochs.values();
+        let is_whole = |epoch: &Filling| self.coverage(epoch) >= 1.0 - TOLERATED_SHARE;
+        epochs.all(is_whole) && self.is_one_behind_the_other()
     }
 
     pub fn finish(mut self, model: &Model, found: &mut Epochs) {

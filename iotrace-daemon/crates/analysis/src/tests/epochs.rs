@@ -627,3 +627,40 @@ fn a_part_that_is_read_again_and_again_is_no_pass_over_the_file() {
     // A footer is not read.
     assert_eq!(found(7, 2), (2, false));
 }
+
+/// Three epochs over 20 files of 4 MiB, one file every 100 ms, and each for so many milliseconds: opens, and MiB of all of them.
+/// The number of epochs; `None` where they are not told.
+fn read_at_once(opens: u64, mib: u64, length: u64) -> Option<usize> {
+    use iotrace_model::counters::*;
+    let mut job = Job::new(60_000);
+    known(&mut job, 20);
+    job.program(1, 0);
+    for epoch in 0..3 {
+        for (turn, shard) in (0..).zip(shuffled(20, epoch + 3)) {
+            let from = epoch * 5_000 + turn * 100;
+            let path = format!("/data/shard-{shard:03}.tar");
+            let counted = [
+                (OPENS, opens),
+                (CLOSES, opens),
+                (READS, mib),
+                (BYTES_READ, mib * MIB),
+            ];
+            job.count(used(1, &path, from, from + length), &counted);
+        }
+        job.flush(epoch * 5_000 + 4_000);
+    }
+    let found = job.analysis().epochs;
+    found.untold.is_none().then_some(found.epochs.len())
+}
+
+#[test]
+fn what_is_read_several_times_before_another_file_is_one_pass() {
+    assert_eq!(read_at_once(1, 4, 90), Some(3));
+    // A decoder that opens each file twice; headers that are read again.
+    for (opens, mib) in [(2, 8), (1, 9), (1, 8)] {
+        assert_eq!(read_at_once(opens, mib, 90), Some(3), "{opens} {mib}");
+        // Other files are read meanwhile: what is of one use is not known.
+        assert_eq!(read_at_once(opens, mib, 150), None, "{opens} {mib}");
+    }
+    assert_eq!(read_at_once(1, 4, 150), Some(3));
+}
