@@ -10,6 +10,7 @@
 //! defines each result, `docs/reference/findings.md` the findings. A result is left out if the data does not show it.
 
 pub mod balance;
+mod beside;
 mod clips;
 pub mod durable;
 pub mod epoch_waits;

@@ -664,3 +664,49 @@ fn what_is_read_several_times_before_another_file_is_one_pass() {
     }
     assert_eq!(read_at_once(1, 4, 150), Some(3));
 }
+
+/// Three epochs over 20 files, two seconds after other uses of a file: starts of epochs in ms, and files.
+fn with_small_file(path: &str, size: u64, uses: &[(u64, bool)]) -> (Vec<i64>, u64) {
+    let mut job = Job::new(60_000);
+    known(&mut job, 20);
+    job.file(path, size);
+    job.program(1, 0);
+    for second in 0..16 {
+        for (at, is_write) in uses.iter().filter(|(at, _)| at / 1_000 == second) {
+            match is_write {
+                true => job.write(used(1, path, *at, at + 2), size, 0),
+                false => job.read(used(1, path, *at, at + 2), size),
+            }
+        }
+        if [2, 6, 10].contains(&second) {
+            pass(&mut job, &[1], &shuffled(20, second), second * 1_000 + 10);
+        }
+        job.flush((second + 1) * 1_000);
+    }
+    let found = job.analysis().epochs;
+    let starts = found.epochs.iter().map(|epoch| ms(epoch.start));
+    (starts.collect(), found.files)
+}
+
+#[test]
+fn small_files_of_another_kind_that_are_read_before_begin_no_epoch() {
+    let epochs = vec![2_010, 6_010, 10_010];
+    // A list of labels that is read at the start; one that is read with each epoch is part of the data.
+    let found = with_small_file("/data/train.csv", 800, &[(0, false)]);
+    assert_eq!(found, (epochs.clone(), 20));
+    let each = [(2_001, false), (6_001, false), (10_001, false)];
+    let found = with_small_file("/data/train.csv", 800, &each);
+    assert_eq!(found, (vec![2_001, 6_001, 10_001], 21));
+    // What may be a sample, and what is no small part of the data.
+    let found = with_small_file("/data/first.tar", 800, &[(0, false)]);
+    assert_eq!(found.1, 21);
+    let found = with_small_file("/data/train.csv", 10 * MIB, &[(0, false)]);
+    assert_ne!(found, (epochs, 20));
+}
+
+#[test]
+fn small_files_that_the_run_writes_after_it_read_them_are_of_no_epoch() {
+    let uses = [(4_000, false), (4_100, true), (8_000, false), (8_100, true)];
+    let found = with_small_file("/data/history.csv", 800, &uses);
+    assert_eq!(found, (vec![2_010, 6_010, 10_010], 20));
+}
