@@ -17,8 +17,8 @@ use super::{
     order::Order,
     page_cache,
     passes::{
-        FileReads, Jumps, TOLERATED_SHARE, is_in_equal_parts, is_part_read_again, read_in_jumps,
-        shares, whole_number,
+        FileReads, Jumps, TOLERATED_SHARE, has_columns, is_in_equal_parts, is_in_one_open,
+        is_part_read_again, read_in_jumps, shares, whole_number,
     },
     preparation,
     ranks::strangers,
@@ -176,6 +176,16 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         found.untold = Some(
             "the files were read in random order, and not in whole passes: some parts may have been read again and again",
         );
+        return found;
+    }
+    let in_columns = files.iter().filter(|reads| {
+        let is_jumped = jumped.contains_key(&reads[0].file);
+        is_jumped
+            && has_columns(model.file(reads[0].file).path)
+            && is_in_one_open(reads, size(reads))
+    });
+    if saturating_sum(in_columns.map(|reads| size(&reads))) > found.bytes / 2 {
+        found.untold = Some("tables were kept open and read in jumps, maybe some columns alone");
         return found;
     }
     let ranks: BTreeSet<u32> = files

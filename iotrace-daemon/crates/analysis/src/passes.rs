@@ -184,6 +184,22 @@ pub(crate) fn is_in_equal_parts(visits: &[&Visit], size: u64) -> bool {
     parts.values().any(are_equal)
 }
 
+/// Extensions of tables that are stored by columns.
+const COLUMN_EXTENSIONS: [&[u8]; 4] = [b".parquet", b".orc", b".arrow", b".feather"];
+
+/// Whether the path is of a table of which some columns can be read alone.
+pub(crate) fn has_columns(path: &[u8]) -> bool {
+    COLUMN_EXTENSIONS.iter().any(|end| path.ends_with(end))
+}
+
+/// Whether a file was read for more than one pass, and more passes than it was opened: of parts of it that are read again it is
+/// not known how often each was.
+pub(crate) fn is_in_one_open(visits: &[&Visit], size: u64) -> bool {
+    let passes: f64 = visits.iter().map(|visit| share(visit, size)).sum();
+    let opens = saturating_sum(visits.iter().map(|visit| visit.opens));
+    passes > 1.0 + MAX_EXCESS && passes.round() > opens as f64
+}
+
 /// Whether a file was read up to a place far from its end, and some of that again. `reached`: [`super::uses::Uses::reached`].
 pub(crate) fn is_part_read_again(visits: &[&Visit], size: u64, reached: u64) -> bool {
     let read = saturating_sum(visits.iter().map(|visit| visit.bytes));

@@ -710,3 +710,34 @@ fn small_files_that_the_run_writes_after_it_read_them_are_of_no_epoch() {
     let found = with_small_file("/data/history.csv", 800, &uses);
     assert_eq!(found, (vec![2_010, 6_010, 10_010], 20));
 }
+
+#[test]
+fn tables_that_are_kept_open_may_be_read_for_some_columns() {
+    use iotrace_model::counters::*;
+    let found = |path: &str, opens_each: u64, sequential: u64| {
+        let mut job = Job::new(60_000);
+        job.file(path, 100 * MIB);
+        job.program(1, 0);
+        // As many bytes as two passes have.
+        for interval in 0..4 {
+            let from = interval * 5_000;
+            let counted = [
+                (OPENS, if interval == 0 { 1 } else { opens_each }),
+                (CLOSES, opens_each),
+                (READS, 50),
+                (SEQUENTIAL_READS, sequential),
+                (CONSECUTIVE_READS, sequential / 2),
+                (BYTES_READ, 50 * MIB),
+            ];
+            job.count(used(1, path, from, from + 4_900), &counted);
+            job.flush(from + 5_000);
+        }
+        let found = job.analysis().epochs;
+        (found.epochs.len(), found.untold.is_some())
+    };
+    // Row groups in random order, and columns that are left out.
+    assert_eq!(found("/data/day.parquet", 0, 25), (0, true));
+    assert_eq!(found("/data/day.parquet", 0, 46), (0, true));
+    // Samples in random order, and tables without jumps.
+    assert_eq!(found("/data/day.h5", 0, 25), (2, false));
+}
