@@ -13,6 +13,10 @@ use std::{
     thread::JoinHandle,
 };
 
+use rustix::{
+    process::{Pid, getpgrp},
+    termios::{tcgetpgrp, tcsetpgrp},
+};
 use tokio::sync::oneshot;
 
 use super::user::User;
@@ -50,14 +54,12 @@ pub struct Held {
     command: OsString,
     gate: io::PipeWriter,
     spawn: JoinHandle<io::Result<Child>>,
-    terminal: Option<Terminal>,
 }
 
 /// A program that runs.
 pub struct Running {
     pid: u32,
     ended: oneshot::Receiver<io::Result<ExitStatus>>,
-    terminal: Option<Terminal>,
 }
 
 impl Held {
@@ -80,7 +82,6 @@ impl Held {
             // SAFETY: between fork and exec it makes system calls alone.
             unsafe { child.pre_exec(move || user.assume()) };
         }
-        let terminal = Terminal::open();
         let (pid_fd, gate_fd) = (OwnedFd::from(pid_writer), OwnedFd::from(gate_reader));
         let parents = [pid_reader.as_raw_fd(), gate.as_raw_fd()];
         // SAFETY: between fork and exec only async-signal-safe calls are made: close, getpid, write, read.
@@ -100,7 +101,6 @@ impl Held {
             command: command[0].clone(),
             gate,
             spawn,
-            terminal,
         })
     }
 
@@ -115,18 +115,14 @@ impl Held {
             command: self.command.clone(),
             source,
         };
-        if let Some(terminal) = &self.terminal {
-            terminal.give_to(self.pid);
-        }
+        give_terminal(self.pid);
         self.gate.write_all(b"!").map_err(failed)?;
         let spawned = self
             .spawn
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")));
         let mut child = spawned.map_err(|source| {
-            if let Some(terminal) = &self.terminal {
-                terminal.take_back();
-            }
+            take_terminal(self.pid);
             NotStarted {
                 command: self.command.clone(),
                 source,
@@ -140,7 +136,6 @@ impl Held {
         Ok(Running {
             pid: self.pid,
             ended,
-            terminal: self.terminal,
         })
     }
 }
@@ -179,9 +174,7 @@ impl Running {
         let status = (&mut self.ended)
             .await
             .unwrap_or_else(|_| Err(io::Error::other("the waiting thread panicked")));
-        if let Some(terminal) = self.terminal.take() {
-            terminal.take_back();
-        }
+        take_terminal(self.pid);
         status
     }
 
@@ -199,29 +192,17 @@ pub fn exit_code(status: ExitStatus) -> i32 {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// The controlling terminal, where standard input is one.
-struct Terminal {
-    own_group: i32,
-}
-
-impl Terminal {
-    fn open() -> Option<Self> {
-        // SAFETY: plain calls on descriptor 0.
-        let (is_terminal, own_group) = unsafe { (libc::isatty(0) == 1, libc::getpgrp()) };
-        is_terminal.then_some(Self { own_group })
+/// Passes the terminal's foreground from one process group to another. Does nothing where `from` does not have it, or
+/// standard input is not the terminal: who runs in the background must not take the terminal from the shell.
+fn pass_foreground(from: Option<Pid>, to: Option<Pid>) -> bool {
+    let (Some(from), Some(to)) = (from, to) else {
+        return false;
+    };
+    let stdin = io::stdin();
+    if tcgetpgrp(&stdin) != Ok(from) {
+        return false;
     }
-
-    fn give_to(&self, pid: u32) {
-        set_foreground(pid as i32);
-    }
-
-    fn take_back(&self) {
-        set_foreground(self.own_group);
-    }
-}
-
-/// Puts a process group into the terminal's foreground. A background process would be stopped for it: hence the block.
-fn set_foreground(group: i32) {
+    // A group that is not in front would be stopped for this: hence the block.
     // SAFETY: the signal set is initialized by sigemptyset before use, and the old mask is put back.
     unsafe {
         let mut block: libc::sigset_t = std::mem::zeroed();
@@ -229,7 +210,18 @@ fn set_foreground(group: i32) {
         libc::sigemptyset(&raw mut block);
         libc::sigaddset(&raw mut block, libc::SIGTTOU);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const block, &raw mut old);
-        libc::tcsetpgrp(0, group);
+        let passed = tcsetpgrp(&stdin, to);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
+        passed.is_ok()
     }
+}
+
+/// Gives the terminal to the program's process group, if iotrace's has it.
+fn give_terminal(pid: u32) -> bool {
+    pass_foreground(Some(getpgrp()), Pid::from_raw(pid.cast_signed()))
+}
+
+/// Takes the terminal back, if the program's process group has it.
+fn take_terminal(pid: u32) -> bool {
+    pass_foreground(Pid::from_raw(pid.cast_signed()), Some(getpgrp()))
 }
