@@ -1,6 +1,7 @@
 //! The traced program: made and held before its exec until the hooks are on, then let go.
 //!
-//! It gets a process group of its own, in the terminal's foreground, so that Ctrl-C reaches it and not iotrace.
+//! It gets a process group of its own, in the terminal's foreground, so that Ctrl-C reaches it and not iotrace. Ctrl-Z
+//! reaches it, too, and iotrace stops with it: the shell waits for iotrace alone.
 
 use std::{
     ffi::OsString,
@@ -17,7 +18,7 @@ use rustix::{
     process::{Pid, getpgrp},
     termios::{tcgetpgrp, tcsetpgrp},
 };
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::user::User;
 
@@ -59,7 +60,9 @@ pub struct Held {
 /// A program that runs.
 pub struct Running {
     pid: u32,
-    ended: oneshot::Receiver<io::Result<ExitStatus>>,
+    /// Each of its stops, and its end.
+    statuses: mpsc::UnboundedReceiver<io::Result<ExitStatus>>,
+    is_stopped: bool,
 }
 
 impl Held {
@@ -121,21 +124,29 @@ impl Held {
             .spawn
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")));
-        let mut child = spawned.map_err(|source| {
+        spawned.map_err(|source| {
             take_terminal(self.pid);
             NotStarted {
                 command: self.command.clone(),
                 source,
             }
         })?;
-        let (sender, ended) = oneshot::channel();
+        let (sender, statuses) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            // Nobody listens any more if iotrace ends before the program does.
-            let _ = sender.send(child.wait());
+            loop {
+                let status = next_status(self.pid);
+                let has_stopped =
+                    matches!(&status, Ok(status) if status.stopped_signal().is_some());
+                // Nobody listens any more if iotrace ends before the program does.
+                if sender.send(status).is_err() || !has_stopped {
+                    return;
+                }
+            }
         });
         Ok(Running {
             pid: self.pid,
-            ended,
+            statuses,
+            is_stopped: false,
         })
     }
 }
@@ -168,14 +179,62 @@ fn hold(parents: [RawFd; 2], pid: &OwnedFd, gate: &OwnedFd) -> io::Result<()> {
     }
 }
 
+/// Waits until a child stops or ends.
+fn next_status(pid: u32) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the status lives for the call.
+        if unsafe { libc::waitpid(pid.cast_signed(), &raw mut status, libc::WUNTRACED) } >= 0 {
+            return Ok(ExitStatus::from_raw(status));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 impl Running {
-    /// Waits for its end, and takes the terminal back.
+    /// Waits for its end, and takes the terminal back. Stops with it meanwhile.
     pub async fn ended(&mut self) -> io::Result<ExitStatus> {
-        let status = (&mut self.ended)
-            .await
-            .unwrap_or_else(|_| Err(io::Error::other("the waiting thread panicked")));
-        take_terminal(self.pid);
-        status
+        loop {
+            let status = self
+                .statuses
+                .recv()
+                .await
+                .unwrap_or_else(|| Err(io::Error::other("the waiting thread panicked")));
+            if !matches!(&status, Ok(status) if status.stopped_signal().is_some()) {
+                take_terminal(self.pid);
+                return status;
+            }
+            self.is_stopped = true;
+            self.stop_too();
+        }
+    }
+
+    /// Stops iotrace's own process group, as Ctrl-Z would without the program's, until the shell lets it go on. Only where the
+    /// program had the terminal: else it was stopped by somebody who will let it go on, too.
+    fn stop_too(&mut self) {
+        if !take_terminal(self.pid) {
+            return;
+        }
+        // SAFETY: a plain call. It returns when the shell lets iotrace go on, or at once where no shell could: there the
+        // kernel ignores the signal.
+        unsafe { libc::kill(0, libc::SIGTSTP) };
+        give_terminal(self.pid);
+        self.go_on();
+    }
+
+    /// Gives it the terminal if the shell has put iotrace into the foreground meanwhile.
+    pub fn look(&mut self) {
+        if give_terminal(self.pid) && self.is_stopped {
+            self.go_on();
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.is_stopped = false;
+        self.signal(libc::SIGCONT);
     }
 
     /// Sends a signal to its process group.

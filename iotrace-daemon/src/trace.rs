@@ -189,6 +189,9 @@ impl Trace {
                 }
                 _ = look.tick() => {
                     self.source.look();
+                    if let Some(child) = &mut self.child {
+                        child.look();
+                    }
                     if !session.is_writing() {
                         session.ending.turn("reading /proc");
                         session.describe();
