@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM to `record`: before tracing begins they end it with a message, after that they end the trace.
+//! SIGINT, SIGTERM and SIGHUP to `record`: before tracing begins they end it with a message, after that they end the trace.
 
 use std::{
     io,
@@ -7,15 +7,34 @@ use std::{
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const MESSAGE: &[u8] = b"iotrace: interrupted before tracing began: nothing was run or recorded\n";
 
 static TRACING_BEGINS: AtomicBool = AtomicBool::new(false);
 
 /// Signals that end a trace.
 pub struct Signals {
-    pub interrupt: Signal,
-    pub terminate: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+    /// None where it is ignored, as nohup has it.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    /// Waits for one, and tells its number.
+    pub async fn next(&mut self) -> libc::c_int {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = hangup => libc::SIGHUP,
+        }
+    }
 }
 
 /// Lets a signal end iotrace at once and say so, while it loads its kernel programs. A signal that is ignored already,
@@ -34,13 +53,29 @@ pub fn end_before_tracing() {
 
 /// From here on signals are received by the trace.
 pub fn tracing_begins() -> io::Result<Signals> {
+    let hangup = match is_ignored(libc::SIGHUP)? {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
     let signals = Signals {
         interrupt: signal(SignalKind::interrupt())?,
         terminate: signal(SignalKind::terminate())?,
+        hangup,
     };
     // Not before: tokio's handler calls the one that was there, and in between no signal may be lost.
     TRACING_BEGINS.store(true, Ordering::SeqCst);
     Ok(signals)
+}
+
+fn is_ignored(number: libc::c_int) -> io::Result<bool> {
+    // SAFETY: all zeros are a valid action, and a null pointer sets none.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        match libc::sigaction(number, std::ptr::null(), &raw mut action) {
+            0 => Ok(action.sa_sigaction == libc::SIG_IGN),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 extern "C" fn end(number: libc::c_int) {

@@ -223,8 +223,7 @@ impl Trace {
                     session.run.exit_code = Some(child::exit_code(status?));
                     return Ok(());
                 }
-                _ = self.signals.interrupt.recv() => if self.interrupted(session, libc::SIGINT) { return Ok(()) },
-                _ = self.signals.terminate.recv() => if self.interrupted(session, libc::SIGTERM) { return Ok(()) },
+                signal = self.signals.next() => if self.interrupted(session, signal) { return Ok(()) },
                 () = until(next) => if self.time_is_up() { return Ok(()) },
             }
         }
