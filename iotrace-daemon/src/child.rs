@@ -20,7 +20,7 @@ use rustix::{
 };
 use tokio::sync::mpsc;
 
-use super::user::User;
+use super::{interrupt::end_at_file_limit, user::User};
 
 /// The program could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +87,7 @@ impl Held {
         }
         let (pid_fd, gate_fd) = (OwnedFd::from(pid_writer), OwnedFd::from(gate_reader));
         let parents = [pid_reader.as_raw_fd(), gate.as_raw_fd()];
-        // SAFETY: between fork and exec only async-signal-safe calls are made: close, getpid, write, read.
+        // SAFETY: between fork and exec only async-signal-safe calls are made: signal, close, getpid, write, read.
         unsafe { child.pre_exec(move || hold(parents, &pid_fd, &gate_fd)) };
         // `spawn` returns only after the exec, which waits: hence the thread.
         let spawn = std::thread::spawn(move || child.spawn());
@@ -154,6 +154,7 @@ impl Held {
 /// In the child: tells its pid, then waits for one byte. End of file instead means that iotrace gave up.
 /// `parents` are its copies of the parent's ends: while it has them open itself, no end of file comes.
 fn hold(parents: [RawFd; 2], pid: &OwnedFd, gate: &OwnedFd) -> io::Result<()> {
+    end_at_file_limit();
     // SAFETY: nothing in this process owns the parent's ends; the buffers live on this stack.
     unsafe {
         for fd in parents {

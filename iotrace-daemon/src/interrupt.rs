@@ -11,6 +11,7 @@ const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const MESSAGE: &[u8] = b"iotrace: interrupted before tracing began: nothing was run or recorded\n";
 
 static TRACING_BEGINS: AtomicBool = AtomicBool::new(false);
+static FILE_LIMIT_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 /// Signals that end a trace.
 pub struct Signals {
@@ -48,6 +49,24 @@ pub fn end_before_tracing() {
                 libc::signal(number, libc::SIG_IGN);
             }
         }
+    }
+}
+
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) an error that is told, and not the end of iotrace.
+pub fn fail_at_file_limit() {
+    // SAFETY: plain calls.
+    unsafe {
+        if libc::signal(libc::SIGXFSZ, libc::SIG_IGN) == libc::SIG_IGN {
+            FILE_LIMIT_WAS_IGNORED.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// In a program's process, before its exec: what [`fail_at_file_limit`] did is not for the program. Async-signal-safe.
+pub fn end_at_file_limit() {
+    if !FILE_LIMIT_WAS_IGNORED.load(Ordering::SeqCst) {
+        // SAFETY: a plain call.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
     }
 }
 

@@ -122,6 +122,7 @@ fn command() -> clap::Command {
 /// Runs iotrace with the arguments of this process.
 fn main() -> ExitCode {
     memory::configure();
+    interrupt::fail_at_file_limit();
     let cli = Cli::try_parse().unwrap_or_else(|error| hinted(error).exit());
     start_log(cli.verbose);
     let result = match cli.command {
