@@ -259,6 +259,8 @@ impl Session {
         if is_complete {
             report = report.of_nodes(&nodes);
             quote(&mut report, std::slice::from_ref(&self.directory));
+        } else {
+            report = report.cut();
         }
         let (format, extent) = (self.args.format(), self.args.text.extent());
         let place = self.args.place();

@@ -102,6 +102,8 @@ pub struct Report<'a> {
     shared: SharedFiles,
     /// Those that were read; none of a run that was not.
     nodes: &'a [Node],
+    /// Whether the recording of a run that was not read could not be completed.
+    is_cut: bool,
     /// What it is limited to, if it is of a part of the files.
     selection: Option<Selected>,
 }
@@ -207,6 +209,7 @@ impl<'a> Report<'a> {
             mounts: BTreeMap::new(),
             failures: BTreeMap::new(),
             nodes: &[],
+            is_cut: false,
             selection,
             input_share: Thresholds::default()[INPUT_SHARE],
             moved: Moved::default(),

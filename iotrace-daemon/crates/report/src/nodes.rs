@@ -27,6 +27,17 @@ impl<'a> Report<'a> {
         self
     }
 
+    /// The same report, of a run whose recording could not be completed.
+    pub fn cut(mut self) -> Self {
+        self.is_cut = true;
+        self
+    }
+
+    /// Whether a recording lacks its end: what is missing there, no count tells.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.is_cut || self.nodes.iter().any(|node| !node.complete)
+    }
+
     /// Whether there are several nodes: one alone needs no mention.
     pub(super) fn has_nodes(&self) -> bool {
         self.nodes.len() > 1
@@ -69,7 +80,7 @@ impl<'a> Report<'a> {
     pub(super) fn remarks(&self) -> Vec<String> {
         const MIN_CLOCK_STEP_NS: u64 = 100_000_000;
         let mut remarks = Vec::new();
-        let one = [(self.run.host.as_str(), self.run, true)];
+        let one = [(self.run.host.as_str(), self.run, !self.is_cut)];
         let nodes: Vec<_> = match self.nodes {
             [] => one.to_vec(),
             nodes => nodes

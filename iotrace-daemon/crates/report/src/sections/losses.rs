@@ -55,7 +55,10 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.section("Losses")?;
     let lost = report.losses(true);
     if lost.values().all(|count| *count == 0) {
-        page.line(Style::Good, "  Nothing lost: every operation is counted.")?;
+        match report.is_incomplete() {
+            true => page.line(Style::Plain, "  Nothing else lost.")?,
+            false => page.line(Style::Good, "  Nothing lost: every operation is counted.")?,
+        }
     }
     for (style, reasons) in [(Style::Warning, lost), (Style::Dim, report.losses(false))] {
         for (name, times) in reasons.into_iter().filter(|(_, times)| *times > 0) {

@@ -186,8 +186,8 @@ fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Line
         lines.push((Style::Warning, text));
     }
     let lost = match lost {
-        // What came after the last flush of a recorder that was killed is said above.
-        0 if report.nodes.iter().any(|node| !node.complete) => "Nothing else lost.".to_owned(),
+        // What came after the last flush is said above.
+        0 if report.is_incomplete() => "Nothing else lost.".to_owned(),
         0 => "Nothing lost.".to_owned(),
         lost => {
             let text = format!(
