@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     config::Sorting,
-    output::{Format, Place, TextJsonOrHtml, TextOptions},
+    output::{Format, Place, TextJsonOrHtml, TextOptions, check_outside},
 };
 use iotrace_analysis::findings::thresholds::Thresholds;
 use iotrace_phases::Classifier;
@@ -45,6 +45,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let format = Format::of(args.format.map(Format::from), args.output.as_deref());
     let place = args.output.clone().map_or(Place::Stdout, Place::File);
     format.check(&TextOptions::default(), &place, "--output")?;
+    if let Some(output) = &args.output {
+        check_outside(output, &[args.before.clone(), args.after.clone()])?;
+    }
     let (before, after) = (read(&args.before)?, read(&args.after)?);
     let before = report_of(&before, &classifier, &thresholds);
     let after = report_of(&after, &classifier, &thresholds);

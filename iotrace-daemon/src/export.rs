@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use super::{
     meter::Meter,
     newest,
-    output::{is_special, save},
+    output::{check_outside, is_special, save},
     phases,
     sizes::parse_size,
 };
@@ -121,6 +121,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut meter = Meter::new();
     let tell = |done, whole| meter.part("reading", done, whole);
     let recordings = newest::or_newest(&args.recordings)?;
+    if let Some(output) = &args.output {
+        check_outside(output, &recordings)?;
+    }
     let mut job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
     for node in job.nodes.iter().filter(|node| !node.complete) {
         log::warn!(

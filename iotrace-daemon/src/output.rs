@@ -240,6 +240,27 @@ fn try_save(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io:
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
+/// Refuses a file in a recording that is read: the file may replace a part of the recording.
+pub fn check_outside(output: &Path, recordings: &[PathBuf]) -> anyhow::Result<()> {
+    let parent = || directory::split(output).and_then(|(parent, _)| parent.canonicalize().ok());
+    // What is not there is nowhere: reading or writing it will say so.
+    let Some(output_is) = output.canonicalize().ok().or_else(parent) else {
+        return Ok(());
+    };
+    let is_around = |recording: &&PathBuf| {
+        let real = recording.canonicalize();
+        real.is_ok_and(|real| output_is.starts_with(real))
+    };
+    match recordings.iter().find(is_around) {
+        Some(recording) => bail!(
+            "name a file outside the recording {}: {} may replace a part of it",
+            recording.display(),
+            output.display()
+        ),
+        None => Ok(()),
+    }
+}
+
 /// Whether a path leads to a device or a pipe.
 pub fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
@@ -275,6 +296,33 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_file_in_a_recording_that_is_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (recording, other) = (dir.path().join("a.d"), dir.path().join("a.d.html"));
+        fs::create_dir(&recording).unwrap();
+        fs::write(recording.join("meta.json"), "{}").unwrap();
+        let link = dir.path().join("link");
+        symlink(recording.join("meta.json"), &link).unwrap();
+        let recordings = [recording.clone()];
+        for file in [
+            &recording.join("meta.json"),
+            &recording.join("new"),
+            &link,
+            &recording,
+        ] {
+            let error = check_outside(file, &recordings).unwrap_err().to_string();
+            assert!(error.contains("outside the recording"), "{error}");
+        }
+        for file in [
+            other.as_path(),
+            Path::new("/dev/null"),
+            Path::new("/no/such/file"),
+        ] {
+            check_outside(file, &recordings).unwrap();
+        }
+    }
 
     #[test]
     fn a_file_is_replaced_only_by_a_whole_one() {

@@ -14,7 +14,7 @@ use super::{
     jobs,
     meter::Meter,
     newest,
-    output::{self, Format, Place, TextOptions},
+    output::{self, Format, Place, TextOptions, check_outside},
     quote::quote,
     stage::{Tier, stage},
 };
@@ -93,6 +93,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let recordings = jobs::expand(recordings, args.dir.as_deref())?;
     let place = args.output.clone().map_or(Place::Stdout, Place::File);
     format.check(&args.text, &place, "--output")?;
+    if let Some(output) = &args.output {
+        check_outside(output, &recordings)?;
+    }
     if args.text.are_given() && args.choice().is_some() {
         bail!("leave out --full and --section: --by, --phase and --top make one table");
     }
