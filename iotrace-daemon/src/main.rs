@@ -60,9 +60,9 @@ const PROGRAMS: Programs = Programs {
 };
 #[cfg(not(feature = "programs"))]
 const PROGRAMS: Programs = Programs {
-    current: Vec::new,
-    compat_510: Vec::new,
-    nobtf: Vec::new,
+    current: || Ok(Vec::new()),
+    compat_510: || Ok(Vec::new()),
+    nobtf: || Ok(Vec::new()),
 };
 
 /// I/O tracing for deep-learning nodes, from the kernel, with no change to the job.

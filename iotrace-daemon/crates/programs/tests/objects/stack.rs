@@ -176,13 +176,13 @@ fn deepest(functions: &BTreeMap<Place, Function>, from: Place) -> (u64, Vec<Stri
 
 #[test]
 fn every_chain_of_calls_fits_the_stack_of_every_kernel() {
-    fits("current", &current(), 10);
-    fits("compat_510", &compat_510(), 10);
+    fits("current", &current().unwrap(), 10);
+    fits("compat_510", &compat_510().unwrap(), 10);
 }
 
 #[test]
 fn and_so_does_every_one_without_type_information() {
-    fits("nobtf", &nobtf(), 4);
+    fits("nobtf", &nobtf().unwrap(), 4);
 }
 
 /// Checks every chain of calls of an object, which has at least `least` programs.

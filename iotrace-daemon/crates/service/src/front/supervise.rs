@@ -220,9 +220,9 @@ mod tests {
 
     /// Nothing is recorded here.
     const NO_PROGRAMS: Programs = Programs {
-        current: Vec::new,
-        compat_510: Vec::new,
-        nobtf: Vec::new,
+        current: || Ok(Vec::new()),
+        compat_510: || Ok(Vec::new()),
+        nobtf: || Ok(Vec::new()),
     };
 
     /// How a front is served that does this with its end of the link, given a second descriptor of that end and the listeners.

@@ -278,7 +278,7 @@ pub(crate) fn load(
             options.lines = WantedLines::default();
         }
     }
-    let object = variant.object(programs);
+    let object = variant.object(programs)?;
     let object = &object[..];
     check_abi(object)?;
     if probe::is_confidential() {

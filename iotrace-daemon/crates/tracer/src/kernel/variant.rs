@@ -5,12 +5,14 @@
 //! kernels without type information (BTF), whose structs it does not read: which file a descriptor is it tells by following
 //! descriptors, and user space by /proc.
 
+use std::io;
+
 use aya::{
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
 
-use super::btf::Types;
+use super::{btf::Types, error::KernelError};
 
 /// An object of kernel programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +73,9 @@ const OVERRIDE: &str = "IOTRACE_TEST_PROGRAMS";
 /// The kernel programs: what makes the ELF object of each variant, at an address aligned to 8 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Programs {
-    pub current: fn() -> Vec<u8>,
-    pub compat_510: fn() -> Vec<u8>,
-    pub nobtf: fn() -> Vec<u8>,
+    pub current: fn() -> io::Result<Vec<u8>>,
+    pub compat_510: fn() -> io::Result<Vec<u8>>,
+    pub nobtf: fn() -> io::Result<Vec<u8>>,
 }
 
 impl Variant {
@@ -98,12 +100,17 @@ impl Variant {
     }
 
     /// Its programs.
-    pub fn object(self, programs: &Programs) -> Vec<u8> {
-        match self {
+    pub fn object(self, programs: &Programs) -> Result<Vec<u8>, KernelError> {
+        let object = match self {
             Self::Current => (programs.current)(),
             Self::Compat510 => (programs.compat_510)(),
             Self::NoBtf => (programs.nobtf)(),
-        }
+        };
+        object.map_err(|source| KernelError::Io {
+            what: "raise the limit on memory (ulimit -v): the kernel programs cannot be unpacked"
+                .into(),
+            source,
+        })
     }
 
     /// Whether it has programs for more than system calls and processes; or why not.
