@@ -178,6 +178,7 @@ pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let mut session = recorded.map_err(|error| live::explain(error, service.is_only()))?;
     runtime.shutdown_background();
     let recorded = session.finish();
+    session.name_those_left();
     // The report first: that the recording is incomplete is the last thing that is said.
     let outcome = session.print(recorded.is_ok()).and(recorded);
     match (outcome, session.run.exit_code) {

@@ -23,7 +23,7 @@ use super::{
 use iotrace_model::host;
 use iotrace_model::targets;
 use iotrace_model::{
-    About, Model,
+    About, Model, Process,
     run::{RAW, Run, Target, TimelineRun},
 };
 use iotrace_recording::{self, Directory, Node, Recorder, memory::disk};
@@ -223,6 +223,39 @@ impl Session {
                 .with_context(|| self.incomplete()),
             None => Ok(()),
         }
+    }
+
+    /// Names processes that the program left behind: what they do from here on is in no recording.
+    pub fn name_those_left(&self) {
+        const MAX_NAMES: usize = 3;
+        if self.args.command.is_empty() {
+            return;
+        }
+        // Only of one that has not begun to exit, control groups are known.
+        let is_left = |process: &&Process| {
+            process.about.end.is_none() && targets::cgroups(process.id).is_some()
+        };
+        let left: Vec<_> = self.model.processes().iter().filter(is_left).collect();
+        if left.is_empty() {
+            return;
+        }
+        let names = left.iter().take(MAX_NAMES);
+        let names = names.map(|process| {
+            format!(
+                "{} {}",
+                iotrace_report::escape(&process.about.comm),
+                process.id.pid
+            )
+        });
+        let mut names = names.collect::<Vec<_>>().join(", ");
+        if left.len() > MAX_NAMES {
+            names += ", ...";
+        }
+        log::warn!(
+            "the trace ends with the program, and {} of its processes still run: {names}; have the program wait for them, \
+             or record them with --pid",
+            left.len()
+        );
     }
 
     fn write_part(&mut self) -> Result<(), iotrace_recording::Error> {
