@@ -13,7 +13,7 @@ use crate::common::{
     self, Iotrace,
     compare::{self, Counts, same},
     directory, number,
-    run::wait_for,
+    run::{take_interrupts, wait_for},
     text, truth,
 };
 use serde_json::Value;
@@ -193,21 +193,19 @@ fn an_interrupt_reaches_the_program_and_the_report_comes() {
 
 #[test]
 fn an_interrupt_before_tracing_begins_is_told() {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let (_keep, dir) = directory();
         // It waits for a writer, so that the signal never comes too late.
         let (_other, other) = directory();
         let types = other.join("types");
         let made = Command::new("mkfifo").arg(&types).status().unwrap();
         assert!(made.success());
-        let child = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-            .args(["record", "-o", "recording", "--btf"])
-            .arg(&types)
-            .args(["--", "touch", "ran"])
-            .current_dir(&dir)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut iotrace = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+        iotrace.args(["record", "-o", "recording", "--btf"]);
+        iotrace.arg(&types).args(["--", "touch", "ran"]);
+        iotrace.current_dir(&dir).stderr(Stdio::piped());
+        take_interrupts(&mut iotrace);
+        let child = iotrace.spawn().unwrap();
         let status = format!("/proc/{}/status", child.id());
         let is_caught = || {
             let status = fs::read_to_string(&status).unwrap();
@@ -247,15 +245,35 @@ fn a_start_that_is_stopped_and_continued_loads_what_it_would() {
 }
 
 #[test]
-fn sigterm_ends_like_an_interrupt() {
+fn other_signals_end_like_an_interrupt() {
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let mut iotrace = Iotrace::record()
+            .flush("100ms")
+            .start_command(["sleep", "100"]);
+        iotrace.until_recording();
+        iotrace.signal(signal);
+        let finished = iotrace.wait();
+        assert_eq!(finished.code(), 128 + signal);
+        assert_eq!(finished.report()["exit_code"], 128 + signal);
+    }
+}
+
+#[test]
+fn a_hangup_that_is_ignored_ends_nothing() {
+    let (_keep, dir) = directory();
+    let go = dir.join("go");
+    let script = format!("until test -e {}; do sleep 0.1; done", go.display());
     let mut iotrace = Iotrace::record()
         .flush("100ms")
-        .start_command(["sleep", "100"]);
+        .ignoring_hangups()
+        .start_command(sh(&script));
     iotrace.until_recording();
-    iotrace.signal(libc::SIGTERM);
+    iotrace.signal(libc::SIGHUP);
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write(&go, "").unwrap();
     let finished = iotrace.wait();
-    assert_eq!(finished.code(), 128 + libc::SIGTERM);
-    assert_eq!(finished.report()["exit_code"], 128 + libc::SIGTERM);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    finished.report();
 }
 
 #[test]
@@ -747,4 +765,47 @@ fn the_start_of_a_run_is_flushed_often() {
         once == 1 && slices >= 3,
         "steps are no flushes: {slices} slices"
     );
+}
+
+#[test]
+fn a_process_that_outlives_the_program_is_named() {
+    let finished = Iotrace::record().command(sh("sleep 100 >/dev/null 2>&1 & echo $!"));
+    let (left, _) = finished.truth_and_report();
+    let left = left.as_i64().unwrap();
+    // SAFETY: a plain call; it is the program's child.
+    unsafe { libc::kill(left as i32, libc::SIGKILL) };
+    finished.says(&["1 of its processes still run", &format!("sleep {left}")]);
+
+    let finished = Iotrace::record().command(sh("sleep 0.1 & wait"));
+    let is_said = finished.stderr.contains("still run");
+    assert!(!is_said, "{}", finished.stderr);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_not_for_the_program() {
+    common::need_root();
+    let (_keep, dir) = directory();
+    let program = "grep SigIgn: /proc/self/status; seq 1000000 1005000 | xargs touch; exit 3";
+    let mut shell = Command::new("sh");
+    // In 512 bytes: the self-test writes a few pages.
+    shell.args(["-c", "ulimit -f 48; exec \"$@\"", "sh"]);
+    shell.args([env!("CARGO_BIN_EXE_iotrace"), "record", "-o", "recording"]);
+    shell
+        .args(["--map-entries", "16384", "--"])
+        .args(sh(program));
+    let out = shell.current_dir(&dir).output().unwrap();
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{errors}");
+    let ignored = String::from_utf8(out.stdout).unwrap();
+    let ignored = ignored.trim().strip_prefix("SigIgn:").unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    assert_eq!(ignored >> (libc::SIGXFSZ - 1) & 1, 0, "{ignored:x}");
+    for words in [
+        "File too large",
+        "recording is incomplete",
+        "Nothing else lost.",
+    ] {
+        assert!(errors.contains(words), "{words:?}: {errors}");
+    }
+    assert!(!errors.contains("Nothing lost."), "{errors}");
 }

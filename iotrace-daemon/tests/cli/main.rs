@@ -11,6 +11,7 @@ mod hostile_rules;
 mod output;
 mod pages;
 mod report_phases;
+mod terminal;
 
 /// Tests that share the machine at a time, at most: those that record load programs.
 const MAX_SHARING: u32 = 2;

@@ -65,6 +65,7 @@ impl Iotrace {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let recording = dir.path().join("recording");
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+        take_interrupts(&mut command);
         command.arg("record");
         command.arg("--report").arg(dir.path().join(REPORT));
         command.stdin(Stdio::null());
@@ -85,6 +86,7 @@ impl Iotrace {
         chown(dir.path(), Some(uid), Some(uid)).expect("the user's directory");
         let recording = dir.path().join("recording");
         let mut command = Command::new(program);
+        take_interrupts(&mut command);
         command.arg("record");
         command.arg("--report").arg(dir.path().join(REPORT));
         command.arg("--socket").arg(socket);
@@ -215,6 +217,18 @@ impl Iotrace {
         self
     }
 
+    /// As nohup starts it.
+    pub fn ignoring_hangups(mut self) -> Self {
+        let ignore = || {
+            // SAFETY: a plain call.
+            unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+            Ok(())
+        };
+        // SAFETY: between fork and exec it makes system calls alone.
+        unsafe { self.command.pre_exec(ignore) };
+        self
+    }
+
     /// Traces the counting program.
     pub fn workload<S: Into<OsString>>(self, args: impl IntoIterator<Item = S>) -> Finished {
         let args = args.into_iter().map(Into::into);
@@ -257,7 +271,6 @@ impl Iotrace {
         self.command.arg("--output").arg(&self.recording);
         self.command.args(command);
         self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        take_interrupts(&mut self.command);
         let child = self.command.spawn().expect("iotrace starts");
         Running {
             child: Recorder(child),
@@ -394,13 +407,14 @@ impl Running {
     }
 }
 
-/// Lets a command be interrupted: a shell starts what it runs in the background with the interrupt ignored, and what that
-/// starts inherits it.
+/// Lets a command be interrupted: a shell starts what it runs in the background with the interrupt ignored, and nohup with
+/// hangups, and what that starts inherits it.
 pub fn take_interrupts(command: &mut Command) {
     // SAFETY: signal(2) may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
             Ok(())
         })
     };
