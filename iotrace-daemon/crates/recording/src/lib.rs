@@ -98,6 +98,9 @@ impl Error {
     fn io(action: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         let hint = match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room there",
+            io::ErrorKind::PermissionDenied if action == "read" => {
+                "; read it as its owner or as root, or ask for permission to read it"
+            }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; name a directory that can be written"
             }
