@@ -8,8 +8,8 @@ use std::{
 };
 
 use aya::{
-    Btf, Ebpf, EbpfLoader, Pod,
-    maps::Map,
+    Btf, Ebpf, EbpfError, EbpfLoader, Pod,
+    maps::{Map, MapError},
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
 };
@@ -470,10 +470,25 @@ fn open(
             Some(libc::EPERM) => KernelError::Privilege(text),
             _ => KernelError::Load {
                 reason: text,
-                hint: hint(errno),
+                hint: map_hint(&error).unwrap_or_else(|| hint(errno)),
             },
         }
     })
+}
+
+/// What to do about a map that another option than `--map-entries` sizes.
+fn map_hint(error: &EbpfError) -> Option<&'static str> {
+    match error {
+        EbpfError::MapError(MapError::CreateError { name, io_error }) => {
+            let has_no_room = [libc::ENOMEM, libc::E2BIG].map(Some);
+            let is_of_trace =
+                [maps::TRACE_OPERATIONS.name, maps::TRACE_RINGS.name].contains(&name.as_str());
+            (is_of_trace && has_no_room.contains(&io_error.raw_os_error())).then_some(
+                "\nno memory for the operation trace: lower `--trace-buffer` or raise the memory cgroup's limit",
+            )
+        }
+        _ => None,
+    }
 }
 
 /// Entries of the maps that have another number than their table says. Those of what is not kept shrink to one.
