@@ -241,7 +241,8 @@ pub struct Evidence {
 impl Report<'_> {
     /// What findings do not rest on.
     pub(super) fn not_looked_at(&self) -> Vec<&'static str> {
-        let has_waits = !self.model.waits().is_empty();
+        // A part of the files has no waits even if they were recorded: what it is of says so.
+        let has_waits = self.is_selection() || !self.model.waits().is_empty();
         not_looked_at(&self.totals.counters, self.run, has_waits)
     }
 
