@@ -1,11 +1,12 @@
 //! Files of tables: row groups, written and read one after the other.
 
 use std::{
+    cell::Cell,
     fs::File,
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use iotrace_model::run::Clock;
@@ -190,11 +191,27 @@ pub fn read_group<S: Store>(
     decode(read).map_err(|cause| Error::damaged(path, cause))
 }
 
+thread_local! {
+    /// Whether this thread is in [`decode`]. The hook is one for all threads, and others may panic in earnest.
+    static DECODES: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Decodes a part of a file. On some damage the parquet crate panics where it should fail; what it worked on is given
-/// up with it.
+/// up with it. Such a panic prints nothing: the error says it.
 pub fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".into())))
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !DECODES.get() {
+                hook(info);
+            }
+        }));
+    });
+    let outer = DECODES.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    DECODES.set(outer);
+    done.unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".into())))
 }
 
 /// Fails if a row group claims more than may be held.
