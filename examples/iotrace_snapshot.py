@@ -7,7 +7,9 @@ workers of a DataLoader among them), and about other processes of the same user.
     for batch in loader:
         ...
         step = io.step()            # since the last step
-        print(step["phases"].get("training", {}).get("bytes_read", 0))
+        print(step["total"]["bytes_read"])
+
+`step["phases"]` has the same for each phase with any I/O; "training" is there only if the paths of the data tell what they are.
 
 With PyTorch Lightning:
 
