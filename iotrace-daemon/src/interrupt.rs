@@ -52,7 +52,7 @@ pub fn end_before_tracing() {
     }
 }
 
-/// Makes a write beyond the limit of a file's size (`ulimit -f`) an error that is told, and not the end of iotrace.
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) an error that iotrace reports, and not its end.
 pub fn fail_at_file_limit() {
     // SAFETY: plain calls.
     unsafe {

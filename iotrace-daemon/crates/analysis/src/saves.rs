@@ -378,6 +378,9 @@ fn group(
     events
 }
 
+/// From when to when something lasted.
+type Span = (i64, i64);
+
 /// The steps of files whose names end in the number of a rank, by file: `ckpt_100_0.pt` and `ckpt_100_1.pt`. All steps have files
 /// with the same last numbers, what has one step is written at once, and what has different steps is not. A single rank has a
 /// file of the step beside it: `model_100.bin` and `state_100_0.bin`.
@@ -391,11 +394,14 @@ fn steps_before_ranks(
     struct Step {
         ranks: BTreeSet<u64>,
         files: Vec<u32>,
-        spans: Vec<(i64, i64)>,
+        spans: Vec<Span>,
     }
-    // By directory and the rest of the name, by step.
-    let mut names: BTreeMap<(&[u8], Vec<u8>), BTreeMap<u64, Step>> = BTreeMap::new();
-    let mut without_rank: HashMap<(&[u8], u64), Vec<(i64, i64)>> = HashMap::new();
+    /// A directory, and what is beside the numbers in a name.
+    type Name<'a> = (&'a [u8], Vec<u8>);
+    /// A directory and a step.
+    type OneStep<'a> = (&'a [u8], u64);
+    let mut names: BTreeMap<Name<'_>, BTreeMap<u64, Step>> = BTreeMap::new();
+    let mut without_rank: HashMap<OneStep<'_>, Vec<Span>> = HashMap::new();
     for part in parts {
         let key = &keys[&part.touch.file];
         let Some(number) = key.number else {
@@ -428,7 +434,7 @@ fn steps_before_ranks(
                 && whole(step).is_some()
                 && (step.ranks.len() > 1 || beside.into_iter().flatten().any(is_beside))
         };
-        let mut in_order: Vec<(i64, i64)> = steps.values().filter_map(whole).collect();
+        let mut in_order: Vec<Span> = steps.values().filter_map(whole).collect();
         in_order.sort_unstable();
         let mut pairs = in_order.windows(2);
         let are_apart = pairs.all(|pair| whole_at_once(pair.iter().copied()).is_none());
@@ -442,7 +448,7 @@ fn steps_before_ranks(
 }
 
 /// From when to when all of this lasted, if each began while the ones before lasted, or at once behind them.
-fn whole_at_once(spans: impl Iterator<Item = (i64, i64)>) -> Option<(i64, i64)> {
+fn whole_at_once(spans: impl Iterator<Item = Span>) -> Option<Span> {
     let mut spans: Vec<_> = spans.collect();
     spans.sort_unstable();
     let mut spans = spans.into_iter();

@@ -129,6 +129,7 @@ fn named(inode: u64, path: &[u8]) -> Event {
         block_size: 4096,
         truncated: inode.is_multiple_of(3),
         deleted: inode.is_multiple_of(4),
+        existed: inode.is_multiple_of(7),
     })
 }
 
