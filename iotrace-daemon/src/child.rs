@@ -204,12 +204,17 @@ impl Running {
                 .recv()
                 .await
                 .unwrap_or_else(|| Err(io::Error::other("the waiting thread panicked")));
-            if !matches!(&status, Ok(status) if status.stopped_signal().is_some()) {
-                take_terminal(self.pid);
-                return status;
+            let stopped_by = status.as_ref().ok().and_then(ExitStatus::stopped_signal);
+            self.is_stopped = stopped_by.is_some();
+            match stopped_by {
+                None => {
+                    take_terminal(self.pid);
+                    return status;
+                }
+                // It wanted the terminal, and may have it by now.
+                Some(libc::SIGTTIN | libc::SIGTTOU) => self.look(),
+                Some(_) => self.stop_too(),
             }
-            self.is_stopped = true;
-            self.stop_too();
         }
     }
 
@@ -252,15 +257,17 @@ pub fn exit_code(status: ExitStatus) -> i32 {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Passes the terminal's foreground from one process group to another. Does nothing where `from` does not have it, or
-/// standard input is not the terminal: who runs in the background must not take the terminal from the shell.
+/// Passes the terminal's foreground from one process group to another, and tells whether that has it then. Does nothing where
+/// `from` does not have it, or standard input is not the terminal: who runs in the background must not take the terminal
+/// from the shell.
 fn pass_foreground(from: Option<Pid>, to: Option<Pid>) -> bool {
     let (Some(from), Some(to)) = (from, to) else {
         return false;
     };
     let stdin = io::stdin();
-    if tcgetpgrp(&stdin) != Ok(from) {
-        return false;
+    match tcgetpgrp(&stdin) {
+        Ok(has) if has == from => {}
+        has => return has == Ok(to),
     }
     // A group that is not in front would be stopped for this: hence the block.
     // SAFETY: the signal set is initialized by sigemptyset before use, and the old mask is put back.

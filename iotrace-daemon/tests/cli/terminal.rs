@@ -139,14 +139,14 @@ fn record_stops_with_the_program_and_goes_on_with_it() {
     const WRITE: &str = "dd if=/dev/zero bs=1 count=1000 status=none";
     let goes_on = [
         // `read` needs the terminal.
-        ("fg", "read word"),
-        ("bg; wait", "sleep 1"),
-        ("bg; sleep 1; fg", "read word"),
+        ("fg", "echo RUNS; read word"),
+        // Not `sleep` alone: what vforks cannot stop until its child has begun its program, and that stops before.
+        ("bg; wait", "sleep 1 & echo RUNS; wait"),
+        ("bg; sleep 1; fg", "echo RUNS; read word"),
     ];
     for (goes_on, between) in goes_on {
         let (_keep, dir) = directory();
-        let program =
-            format!("sh -c '{WRITE} of=before; echo RUNS; {between}; {WRITE} of=after; exit 7'");
+        let program = format!("sh -c '{WRITE} of=before; {between}; {WRITE} of=after; exit 7'");
         let script =
             format!("record {program}; echo \"stopped: $?\"; {goes_on}; echo \"ended: $?\"");
         let mut terminal = Terminal::run(&script, &dir);

@@ -554,7 +554,8 @@ fn an_export_draws_what_threads_waited_for_and_who_woke_them() {
     };
     let workers = lanes.iter().filter(|((pid, _), _)| *pid != main);
     let read: f64 = workers.map(|(_, spans)| sum(spans, &is_read)).sum();
-    let least = 80.0 * STORAGE_BOUND.read / 1000.0;
+    // A thread asks for a read some time before it leaves its CPU to wait for it.
+    let least = 0.98 * 80.0 * STORAGE_BOUND.read / 1000.0;
     assert!(
         (least..1.5 * least).contains(&read),
         "{read} s, not {least} s"
