@@ -202,6 +202,7 @@ fn a_recording_of_the_first_format_is_read() {
         counters,
         ops: op::SYNCFS,
         has_lines: false,
+        has_existed: false,
         leaves: leaves.collect(),
     };
     let mut recorded = sample::record(&directory, &form, OPERATIONS);

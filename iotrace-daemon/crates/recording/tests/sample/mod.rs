@@ -77,6 +77,8 @@ pub struct Form {
     pub ops: usize,
     /// Whether it counts by line of a program.
     pub has_lines: bool,
+    /// Whether it says which files were there before.
+    pub has_existed: bool,
     /// What threads can wait for.
     pub leaves: Vec<Leaf>,
 }
@@ -88,6 +90,7 @@ impl Form {
             counters: counters(),
             ops: op::NAMES.len(),
             has_lines: true,
+            has_existed: true,
             leaves: Leaf::ALL.to_vec(),
         }
     }
@@ -115,7 +118,7 @@ fn everything(seed: u64, columns: &[String]) -> Counters {
     counters
 }
 
-fn named(inode: u64, path: &[u8]) -> Event {
+fn named(inode: u64, path: &[u8], form: &Form) -> Event {
     Event::File(FileName {
         file: file(inode),
         path: path.to_vec(),
@@ -129,7 +132,7 @@ fn named(inode: u64, path: &[u8]) -> Event {
         block_size: 4096,
         truncated: inode.is_multiple_of(3),
         deleted: inode.is_multiple_of(4),
-        existed: inode.is_multiple_of(7),
+        existed: form.has_existed && inode.is_multiple_of(7),
     })
 }
 
@@ -176,7 +179,7 @@ pub fn interval(model: &mut Model, seed: u64, form: &Form) {
     ];
     for (inode, name) in (1..).zip(names) {
         if !name.is_empty() {
-            model.event(named(inode, name));
+            model.event(named(inode, name, form));
         }
         model.add_sorted(
             if inode.is_multiple_of(2) { P } else { Q },
