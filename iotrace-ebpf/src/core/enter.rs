@@ -196,7 +196,7 @@ pub fn indirect(thread: &mut Thread, task: Address, call: Call, copy: u32) -> u3
 /// Sets the thread's file to the open file at `file`; 0: there is none.
 #[inline(always)]
 fn open_file(thread: &mut Thread, file: u64, call: Call, copy: u32) -> u32 {
-    if set_rarer(thread, file, call.direction, copy) != Kind::Other {
+    if set_counted(thread, file, call.direction, copy) {
         if call.source == source::MEMORY {
             mappings::through_overlay(thread);
         }
@@ -223,8 +223,8 @@ pub fn maybe_empty(thread: &mut Thread, task: Address, copy: u32) -> u32 {
     match begins_with {
         Some(0u8) => {
             let file = of_descriptor(task, first as u32);
-            let kind = set_rarer(thread, file, direction::AS_OPENED, copy);
-            return state_on(thread, kind);
+            let is_counted = set_counted(thread, file, direction::AS_OPENED, copy);
+            return state_on(thread, is_counted);
         }
         Some(_) => {}
         // A page that the program has not touched yet, such as a constant's: the call itself will bring it in.
@@ -246,39 +246,33 @@ pub fn no_file(thread: &mut Thread) {
 #[inline(always)]
 fn descriptor(thread: &mut Thread, task: Address, fd: u32, used: u8, copy: u32) -> u32 {
     let kind = set_file(thread, of_descriptor(task, fd), used, copy);
-    state_on(thread, kind)
+    state_on(thread, kind != Kind::Other)
 }
 
-/// State of a call on a descriptor that is a file of this kind.
+/// State of a call on a descriptor.
 #[inline(always)]
-fn state_on(thread: &Thread, kind: Kind) -> u32 {
-    if kind == Kind::Other {
-        diagnose::count(diag::skipped(thread.block));
-        return state::SKIPPED;
+fn state_on(thread: &Thread, is_counted: bool) -> u32 {
+    if is_counted {
+        return state::RUNNING;
     }
-    state::RUNNING
+    diagnose::count(diag::skipped(thread.block));
+    state::SKIPPED
 }
 
-/// As [`set_file`], for calls that are rarer than reads and writes.
+/// As [`set_file`], for calls that are rarer than reads and writes; false if calls on it do not count ([`Kind::Other`]).
 #[inline(always)]
-pub fn set_rarer(thread: &mut Thread, file: u64, used: u8, copy: u32) -> Kind {
+pub fn set_counted(thread: &mut Thread, file: u64, used: u8, copy: u32) -> bool {
     // An argument has to be a number.
     let file = thread.forgotten(file);
-    match iotrace_set_file(thread, file, u32::from(used), copy) {
-        TRACED => Kind::Traced,
-        OTHER => Kind::Other,
-        _ => Kind::Closed,
-    }
+    iotrace_set_file(thread, file, u32::from(used), copy) != 0
 }
 
-const TRACED: u64 = Kind::Traced as u64;
-const OTHER: u64 = Kind::Other as u64;
-
 checked_once! {
-    /// See [`set_file`]; the [`Kind`].
+    /// See [`set_counted`].
     pub fn iotrace_set_file(thread: &mut Thread, file: u64, used: u32, copy: u32) -> u64 {
         let used = used as u8;
-        set_file_by(thread, file, |thread| sort_here(thread, file, used, copy)) as u64
+        let kind = set_file_by(thread, file, |thread| sort_here(thread, file, used, copy));
+        u64::from(kind != Kind::Other)
     }
 }
 
@@ -319,8 +313,7 @@ fn transfer(thread: &mut Thread, task: Address, from: u32, to: u32, copy: u32) -
     thread.target = target.id;
     thread.target_file = target.file;
     let is_traced = target.kind == Kind::Traced;
-    let source = set_rarer(thread, of_descriptor(task, from), direction::READ, copy);
-    if source == Kind::Other {
+    if !set_counted(thread, of_descriptor(task, from), direction::READ, copy) {
         diagnose::count(diag::skipped(thread.block));
         if !is_traced {
             return state::SKIPPED;

@@ -10,7 +10,7 @@ use crate::{
         account,
         config::{PREEMPTIBLE, call},
         diagnose,
-        enter::{begin, indirect, maybe_empty, no_file, set_rarer},
+        enter::{begin, indirect, maybe_empty, no_file, set_counted},
         full,
         maps::scratch,
         memory::{Address, now},
@@ -20,7 +20,7 @@ use crate::{
     merged::{self, global::NONE_JOINED},
     platform::{
         aio, cpu, current,
-        identity::{self, Kind, of_descriptor},
+        identity::{self, of_descriptor},
         lines, negative_lookups, pages, path,
         phase::sort,
         running::is_compat,
@@ -219,7 +219,7 @@ fn read_path(thread: *mut Thread) -> u32 {
 #[inline(always)]
 pub fn opened(thread: &mut Thread, fd: u64) {
     let file = of_descriptor(current(), fd as u32);
-    if set_rarer(thread, file, direction::AS_OPENED, thread.copy) == Kind::Other {
+    if !set_counted(thread, file, direction::AS_OPENED, thread.copy) {
         diagnose::count(diag::skipped(thread.block));
         merged::abandon(thread);
         return;

@@ -10,9 +10,9 @@ mod sum;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    beside::beside,
     clips::clips,
     evaluation::is_of_evaluation,
+    no_samples::no_samples,
     once::read_at_once,
     order::Order,
     page_cache,
@@ -119,8 +119,8 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     if files.iter().any(|reads| !is_evaluation(reads)) {
         files.retain(|reads| !is_evaluation(reads));
     }
-    let beside = beside(model, &files, uses);
-    files.retain(|reads| !beside.contains(&reads[0].file));
+    let no_samples = no_samples(model, &files, uses);
+    files.retain(|reads| !no_samples.contains(&reads[0].file));
     let clips = clips(&files, uses);
     let size = |reads: &&&[&Visit]| {
         let of_clip = clips.as_ref().and_then(|clips| clips.get(&reads[0].file));

@@ -10,7 +10,6 @@
 //! defines each result, `docs/reference/findings.md` the findings. A result is left out if the data does not show it.
 
 pub mod balance;
-mod beside;
 mod clips;
 pub mod durable;
 pub mod epoch_waits;
@@ -19,6 +18,7 @@ pub mod evaluation;
 pub mod findings;
 pub mod merged;
 mod naming;
+mod no_samples;
 mod once;
 pub mod order;
 pub mod page_cache;

@@ -12,7 +12,7 @@ use iotrace_model::counters::saturating_add;
 /// Minimum number of files whose order tells one use of a file from the next.
 const MIN_FILES: usize = 8;
 /// Share of the uses of a file from which on what they have in common is its use.
-const MOST: f64 = 0.9;
+const MIN_COMMON_SHARE: f64 = 0.9;
 
 /// One use of a file.
 struct Use {
@@ -54,7 +54,7 @@ pub(crate) fn read_at_once(files: &[&[&Visit]], uses: &Uses) -> Option<HashMap<u
     let all: usize = at_once.values().map(Vec::len).sum();
     let is_more = |(file, bytes): &(&u32, &u64)| **bytes > size(**file);
     let more = usual.iter().filter(is_more).count() as f64;
-    let are_most = |part: f64, all: usize| part >= all as f64 * MOST;
+    let are_most = |part: f64, all: usize| part >= all as f64 * MIN_COMMON_SHARE;
     (are_most(alike as f64, all) && are_most(more, files.len()) && usual.len() == files.len())
         .then_some(usual)
 }

@@ -7,6 +7,7 @@ use iotrace_common::op;
 use iotrace_model::{
     Model,
     counters::{CONSECUTIVE_READS, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum},
+    paths::suffix,
 };
 
 /// Share of the bytes of a file, and of all files, that a complete pass may lack.
@@ -189,7 +190,7 @@ const COLUMN_EXTENSIONS: [&[u8]; 4] = [b".parquet", b".orc", b".arrow", b".feath
 
 /// Whether the path is of a table of which some columns can be read alone.
 pub(crate) fn has_columns(path: &[u8]) -> bool {
-    COLUMN_EXTENSIONS.iter().any(|end| path.ends_with(end))
+    COLUMN_EXTENSIONS.contains(&suffix(path))
 }
 
 /// Whether a file was read for more than one pass, and more passes than it was opened: of parts of it that are read again it is

@@ -35,6 +35,9 @@ const MAX_SAVES: u64 = 1_000;
 /// Maximum number of paths in the name of an event.
 const MAX_NAMED_FILES: usize = 8;
 
+/// From when to when something lasted, nanoseconds since the start of the run.
+type Span = (i64, i64);
+
 /// One save, or one load.
 #[derive(Clone, Debug)]
 pub struct Event {
@@ -81,7 +84,7 @@ impl Event {
         u64::try_from(self.end - self.start).unwrap_or(0)
     }
 
-    fn span(&self) -> (i64, i64) {
+    fn span(&self) -> Span {
         (self.start, self.end)
     }
 
@@ -334,7 +337,7 @@ fn group(
         by_key.entry(key.clone()).or_default().push(part);
     }
     // By directory: start and end of each save of a step in it.
-    let mut steps: HashMap<Vec<u8>, BTreeSet<(i64, i64)>> = HashMap::new();
+    let mut steps: HashMap<Vec<u8>, BTreeSet<Span>> = HashMap::new();
     let mut events: Vec<Event> = Vec::new();
     let (of_steps, rest): (Vec<_>, Vec<_>) = by_key.into_iter().partition(|(key, _)| key.is_step);
     for (key, mut parts) in of_steps.into_iter().chain(rest) {
@@ -378,12 +381,9 @@ fn group(
     events
 }
 
-/// From when to when something lasted.
-type Span = (i64, i64);
-
 /// The steps of files whose names end in the number of a rank, by file: `ckpt_100_0.pt` and `ckpt_100_1.pt`. All steps have files
 /// with the same last numbers, what has one step is written at once, and what has different steps is not. A single rank has a
-/// file of the step beside it: `model_100.bin` and `state_100_0.bin`.
+/// file of the same step: `model_100.bin` and `state_100_0.bin`.
 fn steps_before_ranks(
     model: &Model,
     uses: &Uses,
@@ -396,7 +396,7 @@ fn steps_before_ranks(
         files: Vec<u32>,
         spans: Vec<Span>,
     }
-    /// A directory, and what is beside the numbers in a name.
+    /// A directory, and a name without its numbers.
     type Name<'a> = (&'a [u8], Vec<u8>);
     /// A directory and a step.
     type OneStep<'a> = (&'a [u8], u64);
@@ -427,12 +427,12 @@ fn steps_before_ranks(
         let have_same_ranks = steps.values().all(|step| Some(&step.ranks) == ranks);
         let whole = |step: &Step| whole_at_once(step.spans.iter().copied());
         let is_one_save = |(number, step): (&u64, &Step)| {
-            let beside = without_rank.get(&(*directory, *number));
-            let is_beside =
+            let others = without_rank.get(&(*directory, *number));
+            let is_of_it =
                 |other| whole_at_once(step.spans.iter().chain([other]).copied()).is_some();
             step.spans.len() == step.ranks.len()
                 && whole(step).is_some()
-                && (step.ranks.len() > 1 || beside.into_iter().flatten().any(is_beside))
+                && (step.ranks.len() > 1 || others.into_iter().flatten().any(is_of_it))
         };
         let mut in_order: Vec<Span> = steps.values().filter_map(whole).collect();
         in_order.sort_unstable();
@@ -460,12 +460,12 @@ fn whole_at_once(spans: impl Iterator<Item = Span>) -> Option<Span> {
 }
 
 /// The time between what lasted from a start to an end each, nanoseconds; 0 if they overlap.
-fn distance(one: (i64, i64), other: (i64, i64)) -> i64 {
+fn distance(one: Span, other: Span) -> i64 {
     (one.0 - other.1).max(other.0 - one.1).max(0)
 }
 
 /// The time between a touch and the nearest of the steps, by their starts and ends, nanoseconds.
-fn nearest(steps: &BTreeSet<(i64, i64)>, touch: &Touch) -> Option<i64> {
+fn nearest(steps: &BTreeSet<Span>, touch: &Touch) -> Option<i64> {
     let before = steps.range(..=(touch.end, i64::MAX)).next_back();
     let behind = steps.range((touch.end, i64::MAX)..).next();
     let near = before.into_iter().chain(behind);
@@ -506,7 +506,7 @@ fn divide<'a>(
 }
 
 /// Of the small parts of one key those that are saves of their own, and the rest, each with whether that is known. A model that
-/// is small beside another one, as an adapter beside its base, is as much of a save as that is: what parts two states parts them,
+/// is small compared with another one, as an adapter with its base, is as much of a save as that is: what parts two states parts them,
 /// too. A description is none, nor is what has the step of a save and is written once.
 fn apart<'a>(
     model: &Model,
@@ -529,7 +529,7 @@ fn apart<'a>(
     }
     let files: HashSet<u32> = saves.iter().flat_map(|save| &save.files).copied().collect();
     // Until when each save goes on with what is written at once.
-    let mut spans: Vec<(i64, i64)> = saves.iter().map(Event::span).collect();
+    let mut spans: Vec<Span> = saves.iter().map(Event::span).collect();
     let (mut others, mut rest) = (Vec::new(), Vec::new());
     for part in small {
         let own = part.touch.span();
@@ -666,11 +666,11 @@ fn doubt_together(model: &Model, uses: &Uses, events: &mut [(Event, bool)]) {
         files.map(|file| uses.path(model, *file)).collect()
     });
     let files: Vec<BTreeSet<&[u8]>> = files.collect();
-    let mut beside: HashMap<&[u8], &BTreeSet<&[u8]>> = HashMap::new();
+    let mut together: HashMap<&[u8], &BTreeSet<&[u8]>> = HashMap::new();
     let mut varied: HashSet<&[u8]> = HashSet::new();
     for of_event in &files {
         for path in of_event {
-            if *beside.entry(path).or_insert(of_event) != of_event {
+            if *together.entry(path).or_insert(of_event) != of_event {
                 varied.insert(path);
             }
         }
@@ -701,12 +701,7 @@ fn is_long(pause: i64, length: i64) -> bool {
 /// Whether what was written after a save, by start and end of both, is of the next save: training data were read between them and
 /// during neither, or the pause is longer than the save's length. What is written at once is one save. `None` if that cannot be
 /// known.
-fn is_next_save(
-    save: (i64, i64),
-    next: (i64, i64),
-    length: i64,
-    training: &Training<'_>,
-) -> Option<bool> {
+fn is_next_save(save: Span, next: Span, length: i64, training: &Training<'_>) -> Option<bool> {
     let pause = next.0 - save.1;
     if pause <= AT_ONCE_NS.max(length / 4) {
         return Some(false);

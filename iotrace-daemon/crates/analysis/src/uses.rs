@@ -5,7 +5,7 @@
 //! last open, read, write and close were. So one or two uses of a file in one interval are known with their times, and of
 //! more the number is known and the times of those between are not: [`Visit::is_exact`] says so.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use iotrace_common::op;
 use iotrace_model::{
@@ -157,6 +157,8 @@ pub struct Uses {
     pub sizes: Vec<u64>,
     /// By file: bytes up to the highest offset that was read; 0 where that was not measured.
     pub reached: Vec<u64>,
+    /// Files that the run wrote in place after it had read them.
+    pub rewritten: BTreeSet<u32>,
     /// Whether intervals had to be merged ([`Model::has_coarse_history`]): uses of a file may have no times of their own.
     pub is_coarse: bool,
 }
@@ -170,15 +172,16 @@ impl Uses {
         };
         // What a process did with a file on the whole says what each interval's part of it is.
         let mut stored = HashSet::new();
+        let mut files = Files::new(model);
         let rows = model.rows().iter().map(|row| {
             let total = row.cell.total();
             if total.v[MAPPED_BYTES_DIRTIED] > 0 {
                 stored.insert((row.process, row.file));
             }
+            files.add(row.file, &total);
             Used::new(&total, &sorted[row.file as usize])
         });
         let used: Vec<Used> = rows.collect();
-        let (sizes, reached) = sizes(model);
         let mut pass = Pass {
             model,
             run,
@@ -189,8 +192,9 @@ impl Uses {
             used,
             unread: Vec::new(),
             uses: Self {
-                sizes,
-                reached,
+                rewritten: files.rewritten(),
+                sizes: files.sizes,
+                reached: files.reached,
                 began: began(model, run),
                 is_coarse: model.has_coarse_history(),
                 ..Self::default()
@@ -263,19 +267,53 @@ fn began(model: &Model, run: &Run) -> Vec<Option<i64>> {
         .collect()
 }
 
-/// The size of each file, at first sight or as far as it was read and written since, and [`Uses::reached`].
-fn sizes(model: &Model) -> (Vec<u64>, Vec<u64>) {
-    let files = 0..model.file_count() as u32;
-    let mut sizes: Vec<u64> = files.map(|index| model.file(index).size).collect();
-    let mut reached = vec![0; sizes.len()];
-    for row in model.rows() {
-        let counters = row.cell.total();
-        let size = &mut sizes[row.file as usize];
-        *size = (*size).max(extent(&counters));
-        let read: &mut u64 = &mut reached[row.file as usize];
-        *read = (*read).max(bytes_up_to(counters.v[MAX_BYTE_READ]));
+/// What is known of each file by the sums of all processes.
+struct Files {
+    /// At first sight, or as far as it was read and written since.
+    sizes: Vec<u64>,
+    /// [`Uses::reached`].
+    reached: Vec<u64>,
+    /// `CLOCK_MONOTONIC` nanoseconds; the last moment if there is none.
+    first_reads: Vec<u64>,
+    /// Of those that were written.
+    last_writes: BTreeMap<u32, u64>,
+}
+
+impl Files {
+    fn new(model: &Model) -> Self {
+        let files = 0..model.file_count() as u32;
+        let sizes: Vec<u64> = files.map(|index| model.file(index).size).collect();
+        Self {
+            reached: vec![0; sizes.len()],
+            first_reads: vec![u64::MAX; sizes.len()],
+            last_writes: BTreeMap::new(),
+            sizes,
+        }
     }
-    (sizes, reached)
+
+    /// What one process did to a file.
+    fn add(&mut self, file: u32, counters: &Counters) {
+        let (v, index) = (&counters.v, file as usize);
+        let size = &mut self.sizes[index];
+        *size = (*size).max(extent(counters));
+        let reached = &mut self.reached[index];
+        *reached = (*reached).max(bytes_up_to(v[MAX_BYTE_READ]));
+        if v[FIRST_READ] > 0 {
+            let first = &mut self.first_reads[index];
+            *first = (*first).min(v[FIRST_READ]);
+        }
+        if v[LAST_WRITE] > 0 {
+            let last = self.last_writes.entry(file).or_default();
+            *last = (*last).max(v[LAST_WRITE]);
+        }
+    }
+
+    /// [`Uses::rewritten`].
+    fn rewritten(&self) -> BTreeSet<u32> {
+        let written = self.last_writes.iter();
+        let rewritten = written.filter(|(file, last)| self.first_reads[**file as usize] < **last);
+        rewritten.map(|(file, _)| *file).collect()
+    }
 }
 
 /// Bytes of the file up to the highest offset that was read or written.

@@ -12,6 +12,13 @@ pub fn name(path: &[u8]) -> &[u8] {
     &path[slash.map_or(0, |at| at + 1)..]
 }
 
+/// What a path's file name ends with, from its last dot on; empty without a dot.
+pub fn suffix(path: &[u8]) -> &[u8] {
+    let name = name(path);
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    &name[dot.unwrap_or(name.len())..]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ use iotrace_model::{
         BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS,
     },
     groups::Groups,
+    paths::{parent, suffix},
 };
 
 /// Rules that take a read for a load of weights, or for one of anything.
@@ -446,8 +447,5 @@ fn is_again(model: &Model, file: u32, bytes: u64) -> bool {
 
 /// Directory and extension of a path.
 fn family(path: &[u8]) -> (&[u8], &[u8]) {
-    let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    let (directory, name) = path.split_at(slash);
-    let dot = name.iter().rposition(|byte| *byte == b'.');
-    (directory, &name[dot.unwrap_or(name.len())..])
+    (parent(path), suffix(path))
 }

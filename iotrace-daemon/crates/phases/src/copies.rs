@@ -363,7 +363,13 @@ fn is_told(source: &Amounts, target: &Amounts) -> bool {
 
 /// Processes and files that the process wrote, and then read whole by another open.
 fn verified(uses: &[Use]) -> HashSet<(u32, u32)> {
-    let mut in_order: Vec<&Use> = uses.iter().collect();
+    // Most files of a job are only read.
+    let is_written = uses.iter().filter(|one| one.amounts.bytes_written > 0);
+    let files: HashSet<u32> = is_written.map(|one| one.file).collect();
+    let mut in_order: Vec<&Use> = uses
+        .iter()
+        .filter(|one| files.contains(&one.file))
+        .collect();
     in_order.sort_by_key(|one| one.amounts.first_operation);
     // Bytes that were written last, and when.
     let mut written: HashMap<(u32, u32), (u64, u64)> = HashMap::new();

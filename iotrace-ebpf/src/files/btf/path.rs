@@ -49,7 +49,7 @@ pub const AT_FDCWD: i32 = -100;
 const RENAME_EXCHANGE: u64 = 2;
 /// Where an event's flags stand beside its kind.
 const FLAGS_SHIFT: u32 = 16;
-const KIND: u32 = (1 << FLAGS_SHIFT) - 1;
+const KIND_MASK: u32 = (1 << FLAGS_SHIFT) - 1;
 /// Number of the bit in the mode of an open file that says that the open made the file.
 const FMODE_CREATED: u32 = 20;
 pub const MODE_DIRECTORY: u32 = 0x4000;
@@ -174,7 +174,7 @@ fn send_name(kind: u32, inode: u64, path: Path, id: &FileId, copy: u32) -> u32 {
     let inode = inode as Address;
     let superblock = probe::<u64>(inode, &INODE_SB) as Address;
     scratch.name = Name {
-        header: header(kind & KIND),
+        header: header(kind & KIND_MASK),
         file: *id,
         size: probe(inode, &INODE_SIZE),
         magic: probe(superblock, &SB_MAGIC),
@@ -396,7 +396,7 @@ pub extern "C" fn iotrace_send_given(kind: u32, directory: u64, path: u64, copy:
     // SAFETY: this CPU's and this program's own scratch.
     let scratch = unsafe { &mut *scratch };
     scratch.name = Name {
-        header: header(kind & KIND),
+        header: header(kind & KIND_MASK),
         mode: MODE_DIRECTORY,
         flags: kind >> FLAGS_SHIFT,
         ..Name::NONE

@@ -17,7 +17,7 @@ use iotrace_common::diag;
 use iotrace_model::{
     counters::{BYTES_READ, BYTES_WRITTEN, MMAPS, saturating_add, saturating_sum},
     groups::Groups,
-    paths::{name, parent},
+    paths::{parent, suffix},
 };
 use iotrace_phases::phase::Phase;
 
@@ -375,13 +375,6 @@ fn is_lossy(data: &Data<'_>) -> bool {
     let mut processes = data.model.processes().iter();
     losses.any(|(name, lost)| *lost > 0 && diag::is_loss(name))
         || processes.any(|process| process.overflow.total().operations() > 0)
-}
-
-/// What the name of a file ends with, from its last dot on.
-fn suffix(path: &[u8]) -> &[u8] {
-    let name = name(path);
-    let dot = name.iter().rposition(|byte| *byte == b'.');
-    &name[dot.unwrap_or(name.len())..]
 }
 
 /// Files of one directory that are given up in each epoch.

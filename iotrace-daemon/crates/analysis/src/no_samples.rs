@@ -1,4 +1,4 @@
-//! Small files beside the samples: lists of them that are read before all, and notes that the run keeps.
+//! Small files that are no samples: lists of them that are read before all, and notes that the run keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use crate::{
 };
 use iotrace_model::{
     Model,
-    counters::{FIRST_READ, LAST_WRITE, saturating_add, saturating_sum},
+    counters::{saturating_add, saturating_sum},
+    paths::suffix,
 };
 
 /// Files of few bytes that are no samples, by index. Without them epochs begin and end with the samples.
-pub(crate) fn beside(model: &Model, files: &[&[&Visit]], uses: &Uses) -> BTreeSet<u32> {
+pub(crate) fn no_samples(model: &Model, files: &[&[&Visit]], uses: &Uses) -> BTreeSet<u32> {
     let size = |reads: &&[&Visit]| uses.sizes[reads[0].file as usize];
     let all = saturating_sum(files.iter().map(size));
     let is_little = |bytes: u64| bytes as f64 <= all as f64 * TOLERATED_SHARE;
-    let rewritten = rewritten(model);
     let (notes, rest): (Vec<_>, Vec<_>) = files
         .iter()
         .copied()
-        .partition(|reads| rewritten.contains(&reads[0].file));
+        .partition(|reads| uses.rewritten.contains(&reads[0].file));
     let notes = match is_little(saturating_sum(notes.iter().map(size))) {
         true => notes,
         false => Vec::new(),
@@ -32,23 +32,6 @@ pub(crate) fn beside(model: &Model, files: &[&[&Visit]], uses: &Uses) -> BTreeSe
     };
     let found = notes.iter().chain(&lists);
     found.map(|reads| reads[0].file).collect()
-}
-
-/// Files that the run wrote in place after it had read them.
-fn rewritten(model: &Model) -> BTreeSet<u32> {
-    let mut moments: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for row in model.rows() {
-        let total = row.cell.total();
-        let (read, written) = moments.entry(row.file).or_insert((u64::MAX, 0));
-        if total.v[FIRST_READ] > 0 {
-            *read = total.v[FIRST_READ].min(*read);
-        }
-        *written = total.v[LAST_WRITE].max(*written);
-    }
-    let rewritten = moments
-        .into_iter()
-        .filter(|(_, (read, written))| read < written);
-    rewritten.map(|(file, _)| file).collect()
 }
 
 /// What is known of the files with one extension.
@@ -73,7 +56,7 @@ fn lists<'a>(model: &Model, files: &[&'a [&'a Visit]], uses: &Uses) -> Vec<&'a [
     for reads in files {
         let size = uses.sizes[reads[0].file as usize];
         let kind = kinds
-            .entry(extension(model.file(reads[0].file).path))
+            .entry(suffix(model.file(reads[0].file).path))
             .or_insert(Kind {
                 start: i64::MAX,
                 end: i64::MIN,
@@ -100,11 +83,4 @@ fn lists<'a>(model: &Model, files: &[&'a [&'a Visit]], uses: &Uses) -> Vec<&'a [
     let before = before.into_iter();
     let lists = before.filter(|kind| begun.is_some_and(|begun| kind.end <= begun));
     lists.flat_map(|kind| kind.files).collect()
-}
-
-/// What follows the last dot of a name.
-fn extension(path: &[u8]) -> &[u8] {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-    let dot = name.iter().rposition(|byte| *byte == b'.');
-    dot.map_or(&[], |dot| &name[dot + 1..])
 }
