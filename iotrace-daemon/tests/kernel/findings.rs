@@ -929,7 +929,8 @@ fn a_job_that_stages_its_data() {
         ),
     );
     assert_eq!(report["copies"].as_array().expect("copies").len(), 8);
-    assert_eq!(report["epochs"].as_array().expect("epochs").len(), 6);
+    let epochs = report["epochs"].as_array().expect("epochs");
+    assert_eq!(epochs.len(), 6, "{}", report["training_data"]);
     for code in [
         "stage-the-data-set",
         "slow-mount",

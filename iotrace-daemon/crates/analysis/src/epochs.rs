@@ -148,6 +148,16 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
             Some("some of the files were made from others, which may have been trained on too");
         return found;
     }
+    let read = |reads: &&[&Visit]| saturating_sum(reads.iter().map(|visit| visit.bytes));
+    let opens = |reads: &[&Visit]| saturating_sum(reads.iter().map(|visit| visit.opens));
+    let unmeasured = files
+        .iter()
+        .filter(|reads| size(reads) == 0 && (reads.len() > 1 || opens(reads) > 1));
+    if saturating_sum(unmeasured.map(read)) > saturating_sum(files.iter().map(read)) / 2 {
+        found.untold =
+            Some("the run made the files, and detail basic does not measure the sizes of such");
+        return found;
+    }
     let in_parts = files
         .iter()
         .filter(|reads| is_in_equal_parts(reads, size(reads)));

@@ -218,36 +218,40 @@ impl Uses {
     }
 }
 
-/// Adds opens to the visit of the file by the process that follows them, and closes to the one before them.
+/// Adds opens that were not closed before the next visit of the file by the process to that visit, and closes of others to the one
+/// before them. `unread`: in the order of time.
 fn add_unread(visits: &mut [Visit], unread: &[Visit]) {
-    let place = |visit: &Visit| (visit.process, visit.file);
-    let mut known: HashMap<(u32, u32), Vec<usize>> = unread
-        .iter()
-        .map(|visit| (place(visit), Vec::new()))
-        .collect();
-    for (index, visit) in visits.iter().enumerate() {
-        if let Some(of_place) = known.get_mut(&place(visit)) {
-            of_place.push(index);
-        }
-    }
-    for of_place in known.values_mut() {
-        of_place.sort_by_key(|index| visits[*index].start);
-    }
+    let mut unread_at: HashMap<(u32, u32), Vec<&Visit>> = HashMap::new();
     for one in unread {
-        let of_place = &known[&place(one)];
-        let next = of_place.partition_point(|index| visits[*index].start <= one.start);
-        let before = next.checked_sub(1).map(|before| of_place[before]);
-        if let Some(before) = before {
-            saturating_add(
-                &mut visits[before].closes,
-                one.closes.saturating_sub(one.opens),
-            );
+        let of_place = unread_at.entry((one.process, one.file)).or_default();
+        of_place.push(one);
+    }
+    let mut known: HashMap<(u32, u32), Vec<usize>> = HashMap::new();
+    for (index, visit) in visits.iter().enumerate() {
+        let place = (visit.process, visit.file);
+        if unread_at.contains_key(&place) {
+            known.entry(place).or_default().push(index);
         }
-        if let Some(next) = of_place.get(next) {
-            saturating_add(
-                &mut visits[*next].opens,
-                one.opens.saturating_sub(one.closes),
-            );
+    }
+    for (place, mut indices) in known {
+        indices.sort_by_key(|index| visits[*index].start);
+        let next_of = |one: &Visit| indices.partition_point(|at| visits[*at].start <= one.start);
+        let nexts: Vec<usize> = unread_at[&place].iter().map(|one| next_of(one)).collect();
+        let mut open = 0;
+        for (position, one) in unread_at[&place].iter().enumerate() {
+            let next = nexts[position];
+            open = saturating_sum([open, one.opens]);
+            let of_before = one.closes.saturating_sub(open);
+            open = open.saturating_sub(one.closes);
+            if let Some(before) = next.checked_sub(1) {
+                saturating_add(&mut visits[indices[before]].closes, of_before);
+            }
+            if nexts.get(position + 1) != Some(&next) {
+                if let Some(next) = indices.get(next) {
+                    saturating_add(&mut visits[*next].opens, open);
+                }
+                open = 0;
+            }
         }
     }
 }
@@ -573,11 +577,17 @@ impl Pass<'_> {
             .first_of([v[LAST_READ], v[LAST_OPERATION], 0])
             .max(start);
         let size = self.uses.sizes[file as usize];
-        // The open that wrote the file is none of those that read it, nor is its close.
-        let of_writer = u64::from(v[BYTES_WRITTEN] > 0 && v[OPENS] > 1);
+        let is_before_open = |moment: u64| v[OPENS] > 0 && (1..v[FIRST_OPEN]).contains(&moment);
+        // The open that wrote the file, if it is of this interval, is none of those that read it, nor is its close. What is
+        // written by sendfile has no first write.
+        let written = match v[FIRST_WRITE] {
+            0 => v[FIRST_CLOSE],
+            first => first,
+        };
+        let is_of_writer = v[BYTES_WRITTEN] > 0 && v[OPENS] > 1 && !is_before_open(written);
+        let of_writer = u64::from(is_of_writer);
         let opens = v[OPENS] - of_writer;
         let closes = v[CLOSES].saturating_sub(of_writer);
-        let is_before_open = |moment: u64| opens > 0 && (1..v[FIRST_OPEN]).contains(&moment);
         let has_rest = is_before_open(v[FIRST_READ]);
         // A close before the first open ends the use before, whose last reads are not here.
         let is_closed_before = is_before_open(v[FIRST_CLOSE]) && closes > 0 && !has_rest;
@@ -603,7 +613,7 @@ impl Pass<'_> {
             });
         }
         if bytes == 0 {
-            if v[BYTES_WRITTEN] == 0 && (opens > 0 || whole.closes > 0) {
+            if opens > 0 || whole.closes > 0 {
                 self.unread.push(whole);
             }
             return;

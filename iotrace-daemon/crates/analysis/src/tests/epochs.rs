@@ -255,6 +255,45 @@ fn the_last_epoch_may_be_a_part() {
 }
 
 #[test]
+fn an_epoch_that_was_broken_off_puts_no_pass_into_another() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 40);
+    job.program(1, 0);
+    let all: Vec<u64> = (0..40).collect();
+    // The second breaks off: of three uses of a file in one interval only the first and the last are known.
+    pass(&mut job, &[1], &all, 0);
+    pass(&mut job, &[1], &all[..20], 4_100);
+    pass(&mut job, &[1], &all, 6_200);
+    job.flush(10_250);
+    pass(&mut job, &[1], &all, 10_300);
+    let found = job.analysis().epochs;
+    assert_eq!((found.epochs.len(), found.untold), (4, None));
+}
+
+#[test]
+fn passes_of_which_only_the_number_is_known_lie_in_no_other() {
+    let mut job = Job::new(20_000);
+    job.program(1, 0);
+    // Copies that are read slowly once and quickly four times, all in one interval.
+    let mut from = 0;
+    for (duration, is_write) in [(50, true), (100, false)]
+        .into_iter()
+        .chain([(10, false); 4])
+    {
+        for shard in 0..8 {
+            let path = format!("/data/shard-{shard:03}.tar");
+            match is_write {
+                true => job.write(used(1, &path, from, from + duration - 1), 4 * MIB, 0),
+                false => job.read(used(1, &path, from, from + duration - 1), 4 * MIB),
+            }
+            from += duration;
+        }
+    }
+    let found = job.analysis().epochs;
+    assert_eq!((found.epochs.len(), found.untold), (5, None));
+}
+
+#[test]
 fn an_epoch_may_leave_some_files_out_and_the_next_others() {
     let mut job = Job::new(20_000);
     known(&mut job, 40);
@@ -491,6 +530,35 @@ fn the_close_of_the_writer_ends_no_pass() {
 }
 
 #[test]
+fn a_writer_that_opened_in_an_earlier_interval_takes_no_open_of_a_reader() {
+    use iotrace_model::counters::*;
+    let path = "/data/train.tar";
+    // What sendfile writes has no first write.
+    for [first, last] in [[FIRST_WRITE, LAST_WRITE], [FIRST_OPERATION, LAST_OPERATION]] {
+        let mut job = Job::new(1_000);
+        job.program(1, 0);
+        job.add(used(1, path, 0, 240), &[(OPENS, 1)], first, last);
+        job.flush(250);
+        let written = [
+            (WRITES, 10),
+            (BYTES_WRITTEN, 10 * MIB),
+            (CLOSES, 1),
+            (MAX_BYTE_WRITTEN, 10 * MIB - 1),
+        ];
+        job.add(used(1, path, 250, 300), &written, first, last);
+        let read = [(OPENS, 1), (CLOSES, 1), (READS, 10), (BYTES_READ, 10 * MIB)];
+        for pass in 0..6 {
+            let from = 300 + pass * 30;
+            job.count(used(1, path, from, from + 29), &read);
+        }
+        job.flush(500);
+        let found = job.analysis().epochs.epochs;
+        let bytes: Vec<u64> = found.iter().map(|epoch| epoch.bytes / MIB).collect();
+        assert_eq!(bytes, [10; 6]);
+    }
+}
+
+#[test]
 fn validation_is_no_part_of_an_epoch() {
     let mut job = Job::new(20_000);
     known(&mut job, 10);
@@ -663,6 +731,31 @@ fn what_is_read_several_times_before_another_file_is_one_pass() {
         assert_eq!(read_at_once(opens, mib, 150), None, "{opens} {mib}");
     }
     assert_eq!(read_at_once(1, 4, 150), Some(3));
+}
+
+#[test]
+fn files_without_a_size_have_no_known_epochs() {
+    use iotrace_model::counters::*;
+    // At detail basic the size of a file that the run makes is not measured.
+    let found = |size: u64| {
+        let mut job = Job::new(20_000);
+        job.program(1, 0);
+        for shard in 0..8 {
+            job.file(&format!("/data/shard-{shard:03}.tar"), size);
+        }
+        for epoch in 0..2 {
+            for shard in 0..8 {
+                let path = format!("/data/shard-{shard:03}.tar");
+                let from = epoch * 5_000 + shard * 100;
+                let read = [(OPENS, 1), (READS, 4), (BYTES_READ, 4 * MIB), (CLOSES, 1)];
+                job.count(used(1, &path, from, from + 90), &read);
+            }
+            job.flush(epoch * 5_000 + 4_000);
+        }
+        let found = job.analysis().epochs;
+        (found.epochs.len(), found.untold.is_some())
+    };
+    assert_eq!((found(4 * MIB), found(0)), ((2, false), (0, true)));
 }
 
 /// Three epochs over 20 files, two seconds after other uses of a file: starts of epochs in ms, and files.

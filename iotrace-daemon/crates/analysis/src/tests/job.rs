@@ -208,8 +208,8 @@ impl Job {
         file
     }
 
-    /// Counters of a use: `values`, and the stamps of an open, of reads or writes, and of a close.
-    fn add(&mut self, used: Use<'_>, values: &[(usize, u64)], first: usize, last: usize) {
+    /// Counters of a use: `values`, and the moments of an open, of a close, and, as `first` and `last`, of what lies between.
+    pub fn add(&mut self, used: Use<'_>, values: &[(usize, u64)], first: usize, last: usize) {
         let file = self.files.get(used.path).copied();
         let file = file.unwrap_or_else(|| self.file(used.path, 0));
         let mut counters = Counters::ZERO;
