@@ -65,9 +65,9 @@ pub struct Args {
     /// Replace an existing file.
     #[arg(long, requires = "output")]
     force: bool,
-    /// What one row of csv and json is of.
-    #[arg(long, value_enum, default_value_t = By::File)]
-    by: By,
+    /// What one row of csv and json is of [default: file]
+    #[arg(long, value_enum)]
+    by: Option<By>,
     /// Most records of files in a darshan log: readers get slow with many. The files with the fewest bytes beyond are
     /// folded by directory.
     #[arg(long, value_name = "NUMBER", default_value_t = darshan::MOST_RECORDS, value_parser = most_records)]
@@ -106,6 +106,12 @@ fn most_records(text: &str) -> Result<usize, String> {
 
 /// Runs `iotrace export`.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.by.is_some() && args.format.is_binary() {
+        bail!(
+            "leave out --by, or export --format csv or json: it chooses what a row is of, and darshan, chrome and \
+             tensorboard have no rows"
+        );
+    }
     if let Some(output) = &args.output {
         if args.format != Format::Tensorboard {
             check_place(output, args.force)?;
@@ -132,8 +138,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             node.directory.display()
         );
     }
-    if args.by == By::Operation {
-        needs_trace(args.format, &job)?;
+    let by = args.by.unwrap_or(By::File);
+    if by == By::Operation {
+        needs_trace(&job)?;
     }
     let there = job.model.processes();
     for pid in selection.pids() {
@@ -167,8 +174,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Format::Darshan => out.write_all(&log)?,
             Format::Chrome => chrome::write(&export, &mut out)?,
             Format::Tensorboard => tensorboard::write(&export, &mut out)?,
-            Format::Csv => table::write(&export, args.by, Encoding::Csv, &mut out)?,
-            Format::Json => table::write(&export, args.by, Encoding::Json, &mut out)?,
+            Format::Csv => table::write(&export, by, Encoding::Csv, &mut out)?,
+            Format::Json => table::write(&export, by, Encoding::Json, &mut out)?,
         }
         out.flush()
     };
@@ -207,12 +214,7 @@ fn part(choice: &FileChoice, job: &mut Job, classifier: &Classifier) -> anyhow::
 }
 
 /// Fails where operations are asked for that nobody can have.
-fn needs_trace(format: Format, job: &Job) -> anyhow::Result<()> {
-    if !matches!(format, Format::Csv | Format::Json) {
-        bail!(
-            "--by is for csv and json: darshan and chrome have the operations wherever a recording has them"
-        );
-    }
+fn needs_trace(job: &Job) -> anyhow::Result<()> {
     match job.nodes.iter().find(|node| node.run.trace.is_none()) {
         Some(node) => bail!(
             "{} has no operation trace: `iotrace record --trace` keeps one",

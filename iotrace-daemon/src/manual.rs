@@ -39,6 +39,9 @@ Success. With \\fBiotrace record \\-\\- COMMAND\\fR the exit status is the comma
 77
 A privilege or a kernel feature is missing; the message names it.
 .TP
+124
+With \\fBiotrace record \\-\\-duration\\fR, the time was over before the command ended.
+.TP
 126, 127
 The command to record cannot be run, or is not there.
 .TP

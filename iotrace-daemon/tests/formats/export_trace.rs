@@ -200,7 +200,7 @@ fn operations_that_nobody_kept_are_refused() {
     refused(&export_all(&[with, without], &args), &words);
     assert!(!file.exists(), "nothing is written");
     let args = ["-f", "darshan", "--by", "operation"];
-    refused(&export(with, &args), &["--by is for csv and json"]);
+    refused(&export(with, &args), &["leave out --by", "csv or json"]);
 }
 
 #[test]

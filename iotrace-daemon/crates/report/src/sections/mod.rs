@@ -38,6 +38,8 @@ use iotrace_model::run::Target;
 pub struct Section {
     pub name: &'static str,
     pub(crate) text: fn(&Report<'_>, &mut Page<'_>) -> io::Result<()>,
+    /// The options of `record` that keep what it is about, if one must be given.
+    kept_by: Option<&'static str>,
     /// Its tables on the page, if the page needs no script for it.
     page: fn(&Report<'_>) -> Option<PageSection>,
 }
@@ -47,8 +49,10 @@ pub const SECTIONS: &[Section] = &[
     section("findings", findings::text),
     section("in-flight", in_flight::text),
     section("nodes", nodes::text),
-    section("waits", waits::text),
-    section("lines", lines::text).with_page(lines::page),
+    section("waits", waits::text).kept_by("--waits"),
+    section("lines", lines::text)
+        .kept_by("--lines or --stacks")
+        .with_page(lines::page),
     section("phases", phases::text),
     section("checkpoints", checkpoints::text),
     section("epochs", epochs::text),
@@ -59,11 +63,15 @@ pub const SECTIONS: &[Section] = &[
     section("file-counts", file_counts::text),
     section("operations", operations::text),
     section("sizes", sizes::text),
-    section("latencies", latencies::text).with_page(latencies::page),
+    section("latencies", latencies::text)
+        .kept_by("--latencies")
+        .with_page(latencies::page),
     section("failures", failures::text),
     section("mounts", mounts::text).with_page(mounts::page),
-    section("block", block::text).with_page(block::page),
-    section("libraries", libraries::text),
+    section("block", block::text)
+        .kept_by("--block")
+        .with_page(block::page),
+    section("libraries", libraries::text).kept_by("--uprobe"),
     section("unseen", unseen::text),
     section("losses", losses::text),
 ];
@@ -140,6 +148,7 @@ const fn section(
     Section {
         name,
         text,
+        kept_by: None,
         page: |_| None,
     }
 }
@@ -147,5 +156,21 @@ const fn section(
 impl Section {
     const fn with_page(self, page: fn(&Report<'_>) -> Option<PageSection>) -> Self {
         Self { page, ..self }
+    }
+
+    const fn kept_by(self, options: &'static str) -> Self {
+        Self {
+            kept_by: Some(options),
+            ..self
+        }
+    }
+
+    /// What is said instead of it where there is nothing to say.
+    pub(crate) fn absent(&self) -> String {
+        let name = self.name;
+        match self.kept_by {
+            Some(options) => format!("{name}: none; record with {options} to keep them"),
+            None => format!("{name}: none"),
+        }
     }
 }

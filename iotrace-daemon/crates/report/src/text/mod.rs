@@ -56,7 +56,11 @@ pub fn text(
             head::head(report, &mut page)?;
             let is_chosen = |section: &&Section| names.iter().any(|name| name == section.name);
             for section in SECTIONS.iter().filter(is_chosen) {
+                let lines = page.lines();
                 (section.text)(report, &mut page)?;
+                if page.lines() == lines {
+                    page.section(&section.absent())?;
+                }
             }
         }
     }

@@ -62,6 +62,7 @@ impl Style {
 pub struct Page<'a> {
     out: BufWriter<Box<dyn Write + 'a>>,
     layout: Layout,
+    lines: usize,
 }
 
 impl<'a> Page<'a> {
@@ -69,6 +70,7 @@ impl<'a> Page<'a> {
         Self {
             out: BufWriter::new(Box::new(out)),
             layout,
+            lines: 0,
         }
     }
 
@@ -77,9 +79,15 @@ impl<'a> Page<'a> {
         self.layout.width
     }
 
+    /// Lines that were written.
+    pub fn lines(&self) -> usize {
+        self.lines
+    }
+
     /// One line. It is not cut at the edge of the page: callers keep it short.
     pub fn line(&mut self, style: Style, text: &str) -> io::Result<()> {
         let text = self.styled(style, text);
+        self.lines += 1;
         writeln!(self.out, "{}", text.trim_end())
     }
 
