@@ -4,12 +4,13 @@
 //! reaches it, too, and iotrace stops with it: the shell waits for iotrace alone.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
+    path::Path,
     process::{Child, Command, ExitStatus},
     thread::JoinHandle,
 };
@@ -24,7 +25,7 @@ use super::{interrupt::end_at_file_limit, user::User};
 
 /// The program could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot run {}: {source}{}", command.display(), hint(source))]
+#[error("cannot run {}: {source}{}", command.display(), hint(command, source))]
 pub struct NotStarted {
     command: OsString,
     source: io::Error,
@@ -41,8 +42,12 @@ impl NotStarted {
     }
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(command: &OsStr, error: &io::Error) -> &'static str {
     match error.kind() {
+        io::ErrorKind::NotFound if Path::new(command).exists() => {
+            "\ninstall the interpreter that its first line names, or the loader of a program for another system: the file \
+             itself is there"
+        }
         io::ErrorKind::NotFound => "\nname a program in PATH, or give its path",
         io::ErrorKind::PermissionDenied => "\nthe file must be executable",
         _ => "",

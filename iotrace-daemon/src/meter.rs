@@ -1,10 +1,11 @@
-//! How far long work is: a line on a terminal's standard error, written over, and nothing elsewhere.
+//! How far long work is, on the line of its state.
 
 use std::{
-    io::{self, IsTerminal as _, Write},
+    io::{self, Write},
     time::{Duration, Instant},
 };
 
+use super::status_line::StatusLine;
 use iotrace_report::units;
 
 /// Columns of the bar.
@@ -13,27 +14,24 @@ const BAR: usize = 30;
 const PATIENCE: Duration = Duration::from_millis(500);
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// The line.
+/// The line, by how much is done.
 pub struct Meter {
-    on: bool,
-    shown: bool,
+    line: StatusLine,
     next: Instant,
 }
 
 impl Meter {
-    /// Off where standard error is no terminal.
+    /// As [`StatusLine::new`].
     pub fn new() -> Self {
         Self {
-            on: io::stderr().is_terminal(),
-            shown: false,
+            line: StatusLine::new(),
             next: Instant::now() + PATIENCE,
         }
     }
 
     /// Shows nothing any more.
     pub fn off(&mut self) {
-        self.clear();
-        self.on = false;
+        self.line.off();
     }
 
     /// So many of so many are done.
@@ -52,19 +50,9 @@ impl Meter {
 
     fn show(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
-        if self.on && now >= self.next {
+        if self.line.is_on() && now >= self.next {
             self.next = now + BETWEEN;
-            self.shown = true;
-            // A terminal that is gone is no reason to stop.
-            let _ = io::stderr().write_all(format!("\r\x1b[K{}", line()).as_bytes());
-        }
-    }
-
-    /// Takes the line away.
-    fn clear(&mut self) {
-        if self.shown {
-            let _ = io::stderr().write_all(b"\r\x1b[K");
-            self.shown = false;
+            self.line.show(line());
         }
     }
 
@@ -81,7 +69,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        self.clear();
+        self.line.clear();
     }
 }
 

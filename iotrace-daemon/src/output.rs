@@ -194,12 +194,22 @@ pub fn layout(stream: &(impl AsFd + IsTerminal), extent: &Extent) -> Layout {
     if !stream.is_terminal() {
         return Layout::plain(columns(extent));
     }
-    let size = tcgetwinsize(stream).ok().filter(|size| size.ws_col > 0);
-    let width = size.map_or_else(|| columns(extent), |size| usize::from(size.ws_col));
+    let width = terminal_columns(stream).unwrap_or_else(|| columns(extent));
     Layout {
-        color: std::env::var_os("NO_COLOR").is_none(),
+        color: std::env::var_os("NO_COLOR").is_none() && !is_dumb(),
         ..Layout::plain(width)
     }
+}
+
+/// Columns of a terminal that tells them.
+pub fn terminal_columns(stream: &impl AsFd) -> Option<usize> {
+    let columns = tcgetwinsize(stream).ok()?.ws_col;
+    (columns > 0).then(|| usize::from(columns))
+}
+
+/// Whether a terminal shows escape sequences instead of doing what they say.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
 /// Columns of a page that is for no terminal: as COLUMNS says.

@@ -5,6 +5,7 @@
 
 use crate::PROGRAMS;
 use std::{
+    collections::HashSet,
     ffi::OsString,
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
@@ -160,6 +161,8 @@ pub enum Waits {
 pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     interrupt::end_before_tracing();
     args.find_report()?;
+    let mut given = HashSet::new();
+    args.pid.retain(|pid| given.insert(*pid));
     for pid in &args.pid {
         targets::check(*pid)?;
     }

@@ -15,10 +15,10 @@ use super::{
     config::Sorting,
     ending::Ending,
     output::{self, Place},
-    progress::Progress,
     quote::quote,
     record::{Args, Waits},
     report::next_steps,
+    status_line::StatusLine,
 };
 use iotrace_model::host;
 use iotrace_model::targets;
@@ -27,7 +27,7 @@ use iotrace_model::{
     run::{RAW, Run, Target, TimelineRun},
 };
 use iotrace_recording::{self, Directory, Node, Recorder, memory::disk};
-use iotrace_report::Report;
+use iotrace_report::{Report, units};
 use iotrace_tracer::in_flight::{self, Earlier};
 
 /// What is kept while recording, and after the hooks are off.
@@ -42,7 +42,7 @@ pub struct Session {
     writing: Option<JoinHandle<Written>>,
     pub directory: PathBuf,
     pub started: Instant,
-    pub progress: Progress,
+    pub status_line: StatusLine,
     /// Processes given by pid and their descendants, as they were at the start: they may be gone when first asked for.
     pub known: HashMap<u32, About>,
     /// Calls that had begun before.
@@ -84,7 +84,7 @@ impl Session {
             writing: None,
             directory,
             started: Instant::now(),
-            progress: Progress::new(),
+            status_line: StatusLine::new(),
             known: HashMap::new(),
             earlier: Earlier::default(),
             lost: None,
@@ -156,12 +156,31 @@ impl Session {
         }
     }
 
+    /// Shows how much was seen so far.
+    pub fn show_progress(&mut self) {
+        if !self.status_line.is_on() {
+            return;
+        }
+        let tally = self.model.io_totals();
+        let seconds = self.started.elapsed().as_secs();
+        self.status_line.show(format!(
+            "{:02}:{:02}:{:02}  {} operations  {} files  {} read  {} written",
+            seconds / 3600,
+            seconds / 60 % 60,
+            seconds % 60,
+            tally.operations,
+            self.model.file_count(),
+            units::bytes(tally.bytes_read),
+            units::bytes(tally.bytes_written),
+        ));
+    }
+
     /// Has a thread write what came since the last flush: the disk may be slow, and must hold up neither a signal nor the
     /// end of the time. Until [`Session::written`] returns, the model is empty.
     pub fn flush(&mut self) {
         self.tick();
         self.take_timeline();
-        self.progress.clear();
+        self.status_line.clear();
         let Some(mut recorder) = self.recorder.take() else {
             return;
         };
@@ -206,7 +225,7 @@ impl Session {
 
     /// Writes the last part.
     pub fn finish(&mut self) -> anyhow::Result<()> {
-        self.progress.clear();
+        self.status_line.clear();
         self.ending.turn(self.writing());
         self.run.room_bytes = host::room(&self.model);
         self.take_timeline();

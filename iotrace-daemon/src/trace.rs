@@ -196,7 +196,7 @@ impl Trace {
                         session.ending.turn("reading /proc");
                         session.describe();
                         session.ending.turn(COUNTING);
-                        session.progress.show(session.started.elapsed(), &session.model);
+                        session.show_progress();
                     }
                     if targets_ended(session) {
                         return Ok(());
@@ -260,7 +260,7 @@ impl Trace {
         let Some(reason) = self.source.reason() else {
             return true;
         };
-        session.progress.clear();
+        session.status_line.clear();
         log::warn!("the recording ends here: {reason}");
         self.child.is_none()
     }

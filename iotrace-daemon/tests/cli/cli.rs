@@ -97,7 +97,8 @@ fn a_program_without_its_interpreter_is_named() {
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let finished = Iotrace::record().command([&script]);
-    finished.refused(127, &["cannot run", "script"]);
+    let words = ["cannot run", "script", "install the interpreter"];
+    finished.refused(127, &words);
 }
 
 #[test]
@@ -696,6 +697,12 @@ fn the_first_screen_is_one_screen_and_the_newest_recording_is_reported() {
     assert!(
         section.contains("Losses\n") && !section.contains("Totals\n"),
         "{section}"
+    );
+    let (absent, _) = iotrace_in(&dir, &["report", "--section", "lines,nodes", "older"]);
+    let said = "lines: none; record with --lines or --stacks to keep them";
+    assert!(
+        absent.contains(said) && absent.contains("nodes: none\n"),
+        "{absent}"
     );
     let (full, _) = iotrace_in(&dir, &["report", "--full", "older"]);
     assert!(
