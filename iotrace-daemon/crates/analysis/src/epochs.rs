@@ -198,6 +198,17 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         found.untold = Some("tables were kept open and read in jumps, maybe some columns alone");
         return found;
     }
+    let in_one_open = files
+        .iter()
+        .filter(|reads| is_in_one_open(reads, size(reads)));
+    if run.detail != "full"
+        && saturating_sum(in_one_open.map(|reads| size(&reads))) > found.bytes / 2
+    {
+        found.untold = Some(
+            "files were kept open and read again, and detail basic does not measure in which order",
+        );
+        return found;
+    }
     let ranks: BTreeSet<u32> = files
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
