@@ -260,9 +260,12 @@ impl Part {
 
 /// The saves in one interval of a file that was written over: as often as its bytes are there, if it was opened so often.
 fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
+    // At detail basic it is not measured whether a file grew or was written over.
+    let may_be_several =
+        is_save && touch.extent == 0 && touch.bytes > 0 && (touch.has_pause || touch.opens > 1);
     let whole = Part {
         touch: *touch,
-        is_exact: true,
+        is_exact: !may_be_several,
     };
     let times = if is_save && touch.extent > 0 {
         touch.bytes.saturating_add(touch.extent / 2) / touch.extent

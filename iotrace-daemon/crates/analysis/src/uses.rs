@@ -77,6 +77,8 @@ pub struct Touch {
     pub extent: u64,
     /// End of the last write.
     pub last_write: Option<i64>,
+    /// Whether it was written again after a pause.
+    pub has_pause: bool,
 }
 
 impl Touch {
@@ -136,6 +138,9 @@ const OPEN_WITHIN_NS: u64 = 1_000_000_000;
 const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
 const MAX_PAUSE_NS: u64 = 10_000_000_000;
+
+/// Longest pause in writes behind which no other save of the file begins, nanoseconds.
+const SHORT_PAUSE_NS: u64 = 250_000_000;
 
 /// What the pass found.
 #[derive(Default)]
@@ -216,6 +221,12 @@ impl Uses {
         let saved_as = self.renames.saved_as.get(&file);
         saved_as.map_or(model.file(file).path, |path| path)
     }
+}
+
+/// The writes of one use of a file for one save.
+struct Round {
+    counters: Counters,
+    has_pause: bool,
 }
 
 /// Adds opens that were not closed before the next visit of the file by the process to that visit, and closes of others to the one
@@ -438,9 +449,12 @@ impl Pass<'_> {
             }
             let sorted = &self.sorted[one.file as usize];
             if sorted.phase(Direction::Write) == Phase::Checkpoint {
-                for counters in self.rounds((one.process, one.file), &pieces) {
-                    let touch = self.written(one.file, one.process, &counters);
-                    self.uses.saved.extend(touch.map(Touch::alone));
+                for round in self.rounds((one.process, one.file), &pieces) {
+                    let touch = self.written(one.file, one.process, &round.counters);
+                    self.uses.saved.extend(touch.map(|touch| Touch {
+                        has_pause: round.has_pause,
+                        ..touch.alone()
+                    }));
                 }
             }
             // What its own writer reads back is no load, and neither is what is copied.
@@ -455,7 +469,7 @@ impl Pass<'_> {
 
     /// The writes of one use of a file, by save: a file that is kept open is written again for the next one, from its
     /// beginning or after a long while. What comes after the last write or sync is left out, but for a close soon after.
-    fn rounds(&self, place: (u32, u32), pieces: &[Counters]) -> Vec<Counters> {
+    fn rounds(&self, place: (u32, u32), pieces: &[Counters]) -> Vec<Round> {
         let is_stored = self.stored.contains(&place);
         let moves = |counters: &Counters| {
             counters.calls(op::is_write) > 0
@@ -465,7 +479,7 @@ impl Pass<'_> {
         let size = self.uses.sizes[place.1 as usize];
         let written = saturating_sum(pieces.iter().map(|piece| piece.v[BYTES_WRITTEN]));
         let is_rewritten = size > 0 && written > size.saturating_add(size / 10);
-        let mut rounds: Vec<Counters> = Vec::new();
+        let mut rounds: Vec<Round> = Vec::new();
         // What came before the first write since the last round: an open, mostly.
         let mut before: Option<Counters> = None;
         for piece in pieces {
@@ -479,10 +493,10 @@ impl Pass<'_> {
                         if !is_rewritten
                             && piece.v[CLOSES] > 0
                             && piece.v[FIRST_OPERATION]
-                                < last.v[LAST_OPERATION] + CLOSE_WITHIN_NS =>
+                                < last.counters.v[LAST_OPERATION] + CLOSE_WITHIN_NS =>
                     {
-                        counters.absorb(last);
-                        *last = counters;
+                        counters.absorb(&last.counters);
+                        last.counters = counters;
                     }
                     _ => before = Some(counters),
                 }
@@ -492,12 +506,18 @@ impl Pass<'_> {
                 Some(last)
                     if !is_rewritten
                         && piece.v[FIRST_OPERATION]
-                            < last.v[LAST_OPERATION].saturating_add(MAX_PAUSE_NS) =>
+                            < last.counters.v[LAST_OPERATION].saturating_add(MAX_PAUSE_NS) =>
                 {
-                    counters.absorb(last);
-                    *last = counters;
+                    let pause =
+                        piece.v[FIRST_OPERATION].saturating_sub(last.counters.v[LAST_OPERATION]);
+                    last.has_pause |= pause > SHORT_PAUSE_NS;
+                    counters.absorb(&last.counters);
+                    last.counters = counters;
                 }
-                _ => rounds.push(counters),
+                _ => rounds.push(Round {
+                    counters,
+                    has_pause: false,
+                }),
             }
         }
         rounds
@@ -684,6 +704,7 @@ impl Pass<'_> {
             sync_ns: v[SYNC_NS],
             extent: extent(counters),
             last_write: self.moment(v[LAST_WRITE]),
+            has_pause: false,
         }
     }
 

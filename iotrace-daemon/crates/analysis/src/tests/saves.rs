@@ -192,6 +192,39 @@ fn keras_a_file_written_over_in_place_is_as_many_saves() {
 }
 
 #[test]
+fn where_a_file_was_written_is_not_known_at_detail_basic() {
+    let is_exact = |pause_ms: u64, is_measured: bool| {
+        let mut job = Job::with_spans(60_000);
+        job.program(1, 0);
+        let file = job.file("/out/model.ckpt", 0);
+        for piece in 0..2 {
+            let at = START_NS + (1_000 + piece * pause_ms) * 1_000_000;
+            let highest = MIB * (piece + 1) - 1;
+            let mut counters = Counters::ZERO;
+            for (index, value) in [
+                (OPENS, 1 - piece),
+                (WRITES, 1),
+                (BYTES_WRITTEN, MIB),
+                (MAX_BYTE_WRITTEN, if is_measured { highest } else { 0 }),
+                (FIRST_OPERATION, at),
+                (LAST_OPERATION, at + 100),
+            ] {
+                counters.v[index] = value;
+            }
+            job.model.add(id(1), Place::File(file), &counters);
+            let number = piece as u32 + 1;
+            job.model.add_span(id(1), file, number, &counters);
+        }
+        let saves = job.analysis().checkpoints;
+        assert_eq!(saves.len(), 1);
+        saves[0].is_exact
+    };
+    // It may be two saves of one file, or one that grows.
+    assert!(!is_exact(400, false));
+    assert!(is_exact(400, true) && is_exact(10, false));
+}
+
+#[test]
 fn keras_a_model_and_the_state_to_resume_from_are_one_save() {
     let (model, state) = ("/out/model.keras", "/out/backup/latest.weights.h5");
     let mut job = Job::new(60_000);
