@@ -50,9 +50,9 @@ impl Meter {
 
     fn show(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
-        if self.line.is_on() && now >= self.next {
+        if now >= self.next {
             self.next = now + BETWEEN;
-            self.line.show(line());
+            self.line.show(line);
         }
     }
 

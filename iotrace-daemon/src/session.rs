@@ -158,21 +158,20 @@ impl Session {
 
     /// Shows how much was seen so far.
     pub fn show_progress(&mut self) {
-        if !self.status_line.is_on() {
-            return;
-        }
-        let tally = self.model.io_totals();
-        let seconds = self.started.elapsed().as_secs();
-        self.status_line.show(format!(
-            "{:02}:{:02}:{:02}  {} operations  {} files  {} read  {} written",
-            seconds / 3600,
-            seconds / 60 % 60,
-            seconds % 60,
-            tally.operations,
-            self.model.file_count(),
-            units::bytes(tally.bytes_read),
-            units::bytes(tally.bytes_written),
-        ));
+        self.status_line.show(|| {
+            let tally = self.model.io_totals();
+            let seconds = self.started.elapsed().as_secs();
+            format!(
+                "{:02}:{:02}:{:02}  {} operations  {} files  {} read  {} written",
+                seconds / 3600,
+                seconds / 60 % 60,
+                seconds % 60,
+                tally.operations,
+                self.model.file_count(),
+                units::bytes(tally.bytes_read),
+                units::bytes(tally.bytes_written),
+            )
+        });
     }
 
     /// Has a thread write what came since the last flush: the disk may be slow, and must hold up neither a signal nor the

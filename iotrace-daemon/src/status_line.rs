@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use super::output::{is_dumb, terminal_columns};
 
 /// Goes to the start of the line and empties it.
-const EMPTY: &str = "\r\x1b[K";
+const CLEAR_LINE: &str = "\r\x1b[K";
 
 /// The line.
 pub struct StatusLine {
@@ -22,10 +22,6 @@ impl StatusLine {
         }
     }
 
-    pub fn is_on(&self) -> bool {
-        self.is_on
-    }
-
     /// Shows nothing any more.
     pub fn off(&mut self) {
         self.clear();
@@ -33,22 +29,23 @@ impl StatusLine {
     }
 
     /// Shows as much of an ASCII text as the terminal has columns for: a line that wraps cannot be written over.
-    pub fn show(&mut self, mut text: String) {
+    pub fn show(&mut self, text: impl FnOnce() -> String) {
         if !self.is_on {
             return;
         }
+        let mut text = text();
         if let Some(columns) = terminal_columns(&io::stderr()) {
             text.truncate(columns.saturating_sub(1));
         }
         self.is_shown = true;
         // A terminal that is gone is no reason to stop.
-        let _ = io::stderr().write_all([EMPTY, &text].concat().as_bytes());
+        let _ = io::stderr().write_all([CLEAR_LINE, &text].concat().as_bytes());
     }
 
     /// Takes the line away.
     pub fn clear(&mut self) {
         if self.is_shown {
-            let _ = io::stderr().write_all(EMPTY.as_bytes());
+            let _ = io::stderr().write_all(CLEAR_LINE.as_bytes());
             self.is_shown = false;
         }
     }

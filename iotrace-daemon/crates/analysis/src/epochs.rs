@@ -122,7 +122,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     let no_samples = no_samples(model, &files, uses);
     files.retain(|reads| !no_samples.contains(&reads[0].file));
     let clips = clips(&files, uses);
-    let size = |reads: &&&[&Visit]| {
+    let size = |reads: &[&Visit]| {
         let of_clip = clips.as_ref().and_then(|clips| clips.get(&reads[0].file));
         of_clip
             .copied()
@@ -130,7 +130,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     };
     let mut found = Epochs {
         files: files.len() as u64,
-        bytes: saturating_sum(files.iter().map(|reads| size(&reads))),
+        bytes: saturating_sum(files.iter().map(|reads| size(reads))),
         copies: 1,
         knows_cache: page_cache::is_known_of(model, files.iter().map(|reads| reads[0].file)),
         ..Epochs::default()
@@ -158,52 +158,48 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
             Some("the run made the files, and detail basic does not measure the sizes of such");
         return found;
     }
-    let in_parts = files
-        .iter()
-        .filter(|reads| is_in_equal_parts(reads, size(reads)));
-    if clips.is_none() || saturating_sum(in_parts.map(|reads| size(&reads))) > found.bytes / 2 {
+    // Whether more than half of the bytes are of such files.
+    let are_most = |is_such: &dyn Fn(&[&Visit]) -> bool| {
+        let such = files.iter().filter(|reads| is_such(reads));
+        saturating_sum(such.map(|reads| size(reads))) > found.bytes / 2
+    };
+    if clips.is_none() || are_most(&|reads| is_in_equal_parts(reads, size(reads))) {
         found.untold = Some(
             "the files were opened again and again for a part, which may be the same or the next",
         );
         return found;
     }
-    let reached = |reads: &[&Visit]| uses.reached[reads[0].file as usize];
-    let again = files
-        .iter()
-        .filter(|reads| is_part_read_again(reads, size(reads), reached(reads)));
-    if saturating_sum(again.map(|reads| size(&reads))) > found.bytes / 2 {
+    let is_again = |reads: &[&Visit]| {
+        let reached = uses.reached[reads[0].file as usize];
+        is_part_read_again(reads, size(reads), reached)
+    };
+    if are_most(&is_again) {
         found.untold = Some(
             "only a part of the files was read, and some of it again: it may be all that is used",
         );
         return found;
     }
     let jumped = read_in_jumps(model);
-    let at_random = files.iter().filter(|reads| {
+    let is_at_random = |reads: &[&Visit]| {
         let is_random = jumped.get(&reads[0].file) == Some(&Jumps::Random);
         is_random && whole_number(reads, size(reads)).is_none()
-    });
-    if saturating_sum(at_random.map(|reads| size(&reads))) > found.bytes / 2 {
+    };
+    if are_most(&is_at_random) {
         found.untold = Some(
             "the files were read in random order, and not in whole passes: some parts may have been read again and again",
         );
         return found;
     }
-    let in_columns = files.iter().filter(|reads| {
+    let is_in_one_open = |reads: &[&Visit]| is_in_one_open(reads, size(reads));
+    let is_in_columns = |reads: &[&Visit]| {
         let is_jumped = jumped.contains_key(&reads[0].file);
-        is_jumped
-            && has_columns(model.file(reads[0].file).path)
-            && is_in_one_open(reads, size(reads))
-    });
-    if saturating_sum(in_columns.map(|reads| size(&reads))) > found.bytes / 2 {
+        is_jumped && has_columns(model.file(reads[0].file).path) && is_in_one_open(reads)
+    };
+    if are_most(&is_in_columns) {
         found.untold = Some("tables were kept open and read in jumps, maybe some columns alone");
         return found;
     }
-    let in_one_open = files
-        .iter()
-        .filter(|reads| is_in_one_open(reads, size(reads)));
-    if run.detail != "full"
-        && saturating_sum(in_one_open.map(|reads| size(&reads))) > found.bytes / 2
-    {
+    if run.detail != "full" && are_most(&is_in_one_open) {
         found.untold = Some(
             "files were kept open and read again, and detail basic does not measure in which order",
         );
@@ -213,10 +209,10 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
         .collect();
-    let sum_of_all = |size: &dyn Fn(&&&[&Visit]) -> u64| {
+    let sum_of_all = |size: &dyn Fn(&[&Visit]) -> u64| {
         let of_all = files
             .iter()
-            .map(|reads| FileReads::new(reads.to_vec(), size(&reads), &jumped));
+            .map(|reads| FileReads::new(reads.to_vec(), size(reads), &jumped));
         Sum::of(&of_all.collect::<Vec<_>>())
     };
     let shared = sum_of_all(&size);
@@ -241,7 +237,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         ranks.iter().map(move |rank| {
             let of_rank = |visit: &&Visit| groups.of(visit.process) == *rank;
             let visits = reads.iter().copied().filter(of_rank).collect();
-            FileReads::new(visits, size(&reads), jumped)
+            FileReads::new(visits, size(reads), jumped)
         })
     });
     Sum::of(&of_ranks.collect::<Vec<_>>()).finish(model, &mut found);

@@ -246,22 +246,21 @@ fn add_unread(visits: &mut [Visit], unread: &[Visit]) {
     }
     for (place, mut indices) in known {
         indices.sort_by_key(|index| visits[*index].start);
-        let next_of = |one: &Visit| indices.partition_point(|at| visits[*at].start <= one.start);
-        let nexts: Vec<usize> = unread_at[&place].iter().map(|one| next_of(one)).collect();
-        let mut open = 0;
-        for (position, one) in unread_at[&place].iter().enumerate() {
-            let next = nexts[position];
-            open = saturating_sum([open, one.opens]);
-            let of_before = one.closes.saturating_sub(open);
-            open = open.saturating_sub(one.closes);
+        let starts: Vec<i64> = indices.iter().map(|index| visits[*index].start).collect();
+        let next_of = |one: &Visit| starts.partition_point(|start| *start <= one.start);
+        for gap in unread_at[&place].chunk_by(|a, b| next_of(a) == next_of(b)) {
+            let (mut open, mut of_before) = (0, 0);
+            for one in gap {
+                saturating_add(&mut open, one.opens);
+                saturating_add(&mut of_before, one.closes.saturating_sub(open));
+                open = open.saturating_sub(one.closes);
+            }
+            let next = next_of(gap[0]);
             if let Some(before) = next.checked_sub(1) {
                 saturating_add(&mut visits[indices[before]].closes, of_before);
             }
-            if nexts.get(position + 1) != Some(&next) {
-                if let Some(next) = indices.get(next) {
-                    saturating_add(&mut visits[*next].opens, open);
-                }
-                open = 0;
+            if let Some(next) = indices.get(next) {
+                saturating_add(&mut visits[*next].opens, open);
             }
         }
     }
