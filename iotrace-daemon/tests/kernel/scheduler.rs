@@ -42,14 +42,13 @@ fn compare(iotrace: Iotrace) {
     let leaf = |name: &str| ns(&leaves[name]);
     // What the child did is what it waited for, but for the time that it ran itself, or was ready to. It loads no data.
     let own = told("cpu_ns") + leaf("run_queue");
-    for (least, most, leaf) in [
-        ("slept_ns", "slept_ns", leaf("sleep")),
-        ("computed_ns", "child_ran_ns", leaf("other")),
+    for (told, leaf) in [
+        (told("slept_ns"), leaf("sleep")),
+        (told("computed_ns"), leaf("other")),
     ] {
-        let near = |told: f64| NEAR_NS.max(told * NEAR_SHARE);
-        let (least, most) = (told(least), told(most));
-        let range = least - own - near(least)..=most + near(most);
-        assert!(range.contains(&leaf), "{leaf} of {least}: {found} {truth}");
+        let near = NEAR_NS.max(told * NEAR_SHARE);
+        let range = told - own - near..=told + near;
+        assert!(range.contains(&leaf), "{leaf} of {told}: {found} {truth}");
     }
     // What it ran since its birth, a part of which was before it was traced. Interrupts are in it, and not in its CPU time.
     let least = told("cpu_ns") - NEAR_NS;

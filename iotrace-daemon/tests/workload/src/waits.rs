@@ -34,8 +34,8 @@ pub fn run() {
             computed += middle.elapsed();
             writer.write_all(&[0]).expect("a byte");
         }
-        let [slept, computed] = [slept, computed].map(|time| time.as_nanos() as u64);
-        for ns in [slept, computed, scheduled().0] {
+        for time in [slept, computed] {
+            let ns = time.as_nanos() as u64;
             writer.write_all(&ns.to_ne_bytes()).expect("a time");
         }
         process::exit(0);
@@ -45,7 +45,7 @@ pub fn run() {
     for _ in 0..ROUNDS {
         reader.read_exact(&mut byte).expect("a byte");
     }
-    let [slept, computed, ran] = [0; 3].map(|_| {
+    let [slept, computed] = [0; 2].map(|_| {
         let mut ns = [0; 8];
         reader.read_exact(&mut ns).expect("a time");
         u64::from_ne_bytes(ns)
@@ -57,7 +57,6 @@ pub fn run() {
         "pid": process::id(),
         "slept_ns": slept,
         "computed_ns": computed,
-        "child_ran_ns": ran,
         "whole_ns": began.elapsed().as_nanos() as u64,
         "cpu_ns": after.0 - before.0,
         "cpu_ns_since_birth": after.0,
