@@ -7,14 +7,14 @@
 //! `torch.multiprocessing.spawn` starts ranks as multiprocessing starts workers. But workers of a data loader or of a pool are
 //! daemonic, and those may have no workers of their own (`multiprocessing.Process.start`): one that has is a rank. Nor do
 //! workers save: where one of several does, and neither who started them nor another worker trains, all of them are ranks. Nor does
-//! who trains wait for nothing but the end of children, as a launcher does ([`super::waits::Waits::launchers`]): they train, or
+//! who trains wait for nothing but the end of children, as a launcher does ([`is_launcher`]): they train, or
 //! workers of theirs do.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iotrace_common::phases::code;
 
-use super::{About, Model, Process};
+use super::{About, Model, Process, counters::saturating_sum, waits::is_launcher};
 
 /// The processes of each rank.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ impl Groups {
     /// Groups the processes of a model.
     pub fn new(model: &Model) -> Self {
         let processes = model.processes();
-        let mut parents = parents(model);
+        let all_parents = parents(model);
+        let mut parents = all_parents.clone();
         for (parent, process) in parents.iter_mut().zip(processes) {
             parent.take_if(|parent| !is_worker(&process.about, &processes[*parent as usize].about));
         }
@@ -40,7 +41,7 @@ impl Groups {
         let mut spawned: HashSet<u32> = with_workers.filter(is_spawned).collect();
         let workers = workers(&parents);
         spawned.extend(saving_ranks(processes, &workers, is_spawned));
-        spawned.extend(waited_for(model, &workers));
+        spawned.extend(waited_for(model, &all_parents, &workers));
         let started = spawned.iter();
         let launchers = started
             .filter_map(|index| parents[*index as usize].take())
@@ -118,19 +119,62 @@ fn saving_ranks(
 }
 
 /// Ranks that are known by a launcher, which does not train and only waits for them.
-fn waited_for(model: &Model, workers: &BTreeMap<u32, Vec<u32>>) -> Vec<u32> {
+fn waited_for(
+    model: &Model,
+    parents: &[Option<u32>],
+    workers: &BTreeMap<u32, Vec<u32>>,
+) -> Vec<u32> {
     let process = |index: &u32| &model.processes()[*index as usize];
-    let launchers = model.waits().launchers();
-    let have_ranks = workers
-        .iter()
-        .filter(|(parent, _)| launchers.contains(parent) && !trains(process(parent)));
     let has_data = |index: &u32| saves(process(index)) || process(index).reads_data();
     let is_rank = |index: &u32| {
         let mut own = workers.get(index).into_iter().flatten();
         has_data(index) || own.any(has_data)
     };
-    let ranks = have_ranks.flat_map(|(_, workers)| workers.iter().copied());
-    ranks.filter(is_rank).collect()
+    let times = model.waits().by_process();
+    let ranks = workers.iter().filter_map(|(parent, workers)| {
+        let ranks: Vec<u32> = workers.iter().copied().filter(is_rank).collect();
+        let are_known =
+            !trains(process(parent)) && only_waits(model, parents, &times, *parent, &ranks);
+        are_known.then_some(ranks)
+    });
+    ranks.flatten().collect()
+}
+
+/// Whether a process did little but wait for the end of `ranks` since it started the first of them.
+fn only_waits(
+    model: &Model,
+    parents: &[Option<u32>],
+    times: &BTreeMap<u32, (u64, u64)>,
+    parent: u32,
+    ranks: &[u32],
+) -> bool {
+    let processes = model.processes();
+    let start = |index: u32| processes[index as usize].about.start_boottime;
+    let time = |index: u32| times.get(&index).copied().unwrap_or_default();
+    let Some(first) = ranks.iter().map(|rank| start(*rank)).min() else {
+        return false;
+    };
+    let lived = ranks
+        .iter()
+        .map(|rank| start(*rank) - first + time(*rank).0);
+    let lived = lived.max().unwrap_or(0);
+    let (whole, for_children) = time(parent);
+    if for_children == 0 || !is_launcher(lived, for_children) {
+        return false;
+    }
+    // Of who reads nothing, what came before is its imports, which end sooner than a training does.
+    let before = match (start(parent), processes[parent as usize].reads_data()) {
+        (0, _) | (_, true) => 0,
+        (began, false) => first.saturating_sub(began).min(lived),
+    };
+    // It may have waited for programs that it ran before: compilers, for example.
+    let children = (0..).zip(parents).filter(|(_, of)| **of == Some(parent));
+    let older = children.filter(|(index, _)| (1..first).contains(&start(*index)));
+    let for_older = older.map(|(index, _)| time(index).0.min(first - start(index)));
+    is_launcher(
+        whole.saturating_sub(before).max(lived),
+        for_children.saturating_sub(saturating_sum(for_older)),
+    )
 }
 
 /// The parent of each process, by index; `None` if it is unknown.
@@ -186,6 +230,8 @@ mod tests {
     };
 
     use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
 
     /// Processes of these ids, each with its parent's and whether multiprocessing started it; else it was forked.
     fn model(processes: &[(u32, u32, bool)]) -> Model {
@@ -269,6 +315,66 @@ mod tests {
         }
     }
 
+    /// Adds seconds of a process's main thread in calls for a child's end, and else.
+    fn spend(model: &mut Model, process: u32, for_children: u64, rest: u64) {
+        for (leaf, seconds) in [
+            (Leaf::OfThatForChild, for_children),
+            (Leaf::Computing, for_children),
+            (Leaf::Running, rest),
+        ] {
+            let key = Key {
+                process,
+                leaf,
+                by: None,
+                file: None,
+                phase: 0,
+            };
+            model.waits.add(key, seconds * SECOND);
+        }
+    }
+
+    #[test]
+    fn what_comes_before_the_ranks_is_no_part_of_the_wait_for_them() {
+        // 10 runs a compiler, 11, and forks 20, which reads training data. Seconds of 10's main thread in calls for a child's end, and
+        // else; of 11 and of 20; from 10's start to that of 20; bytes that 10 reads.
+        let cases = [
+            ((60, 21), 0, 60, 20, 0, true),
+            ((60, 21), 0, 60, 20, 1 << 30, false),
+            // What it did first takes longer than its child lives: it trained, perhaps.
+            ((60, 101), 0, 60, 100, 0, false),
+            // It works on after its child's end.
+            ((60, 41), 0, 60, 20, 0, false),
+            // It waits for the compiler. The child lives as long as it computes, or until it waits for that, too.
+            ((90, 61), 90, 60, 100, 0, false),
+            ((90, 5), 30, 60, 35, 0, true),
+        ];
+        for ((for_children, rest), compiled, lived, begins, read, is_launcher) in cases {
+            let mut model = model(&[(10, 0, false), (11, 10, false), (20, 10, false)]);
+            let starts = [1, 2, 1 + begins];
+            for (process, seconds) in model.processes.all_mut().iter_mut().zip(starts) {
+                process.about.start_boottime = seconds * SECOND;
+            }
+            model.processes.all_mut()[1].about.execs = 1;
+            let bytes = |bytes_read| IoTotals {
+                bytes_read,
+                operations: bytes_read,
+                ..IoTotals::default()
+            };
+            model.processes.all_mut()[0]
+                .phases
+                .add(code::UNMATCHED, &bytes(read));
+            model.processes.all_mut()[2]
+                .phases
+                .add(code::TRAINING, &bytes(5));
+            spend(&mut model, 0, for_children, rest);
+            spend(&mut model, 1, 0, compiled);
+            spend(&mut model, 2, 0, lived);
+            let groups = Groups::new(&model);
+            let found = groups.is_launcher(0);
+            assert_eq!(found, is_launcher, "{for_children} {rest} {compiled}");
+        }
+    }
+
     #[test]
     fn who_waits_for_all_that_others_train_is_a_launcher() {
         // 10 forks 20, which forks 21, and 30; bytes of training data that 10, 20, 21 and 30 read, and seconds of 10's main thread in
@@ -296,20 +402,7 @@ mod tests {
                 };
                 process.phases.add(code::TRAINING, &read);
             }
-            for (leaf, seconds) in [
-                (Leaf::OfThatForChild, for_children),
-                (Leaf::Computing, for_children),
-                (Leaf::Running, rest),
-            ] {
-                let key = Key {
-                    process: 0,
-                    leaf,
-                    by: None,
-                    file: None,
-                    phase: 0,
-                };
-                model.waits.add(key, seconds * 1_000_000_000);
-            }
+            spend(&mut model, 0, for_children, rest);
             let groups = Groups::new(&model);
             let found: Vec<u32> = (0..4).map(|index| groups.of(index)).collect();
             assert_eq!(found, leaders, "{read:?} {for_children}");

@@ -1,6 +1,6 @@
 //! What the main threads of processes waited for, and how long they ran.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use iotrace_common::key::FileId;
 
@@ -161,22 +161,18 @@ impl Waits {
         &self.history
     }
 
-    /// Processes whose main threads did little but wait for the end of a child, by index.
-    pub fn launchers(&self) -> HashSet<u32> {
-        // All of its time, and that for children, nanoseconds.
-        let mut all: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    /// Time of main threads by index of the process: all of it, and that in calls that wait for the end of a child, nanoseconds.
+    pub fn by_process(&self) -> BTreeMap<u32, (u64, u64)> {
+        let mut by_process: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for (key, ns) in self.all() {
-            let (whole, for_children) = all.entry(key.process).or_default();
+            let (whole, for_children) = by_process.entry(key.process).or_default();
             match key.leaf {
                 Leaf::OfThatForChild => saturating_add(for_children, ns),
                 leaf if !leaf.is_of_others() => saturating_add(whole, ns),
                 _ => {}
             }
         }
-        let launchers = all
-            .into_iter()
-            .filter(|(_, (whole, for_children))| *whole > 0 && is_launcher(*whole, *for_children));
-        launchers.map(|(process, _)| process).collect()
+        by_process
     }
 
     /// Ends the interval, which had these bounds.
