@@ -1,21 +1,19 @@
 //! Histograms hold what the counters hold: operation for operation, nanosecond for nanosecond, byte for byte.
 
-use iotrace_tracer::kernel::Programs;
 use std::{
     io::Write as _,
     process::{Command, Stdio},
 };
 
-use crate::common;
+use crate::{common, engine::loaded};
 use iotrace_common::{
     bucket::SIZES,
     histogram::Histograms,
     op::{self, class, class_of},
     value::{Io, IoFull},
 };
-use iotrace_phases::Classifier;
 use iotrace_tracer::drain::Batch;
-use iotrace_tracer::engine::{Engine, Loaded};
+use iotrace_tracer::engine::Engine;
 use iotrace_tracer::kernel::{ByPhase, Detail, HookChoice, Options};
 
 /// What the counters of all threads hold, as a histogram would show it: all operations of a class in its first bucket.
@@ -61,7 +59,6 @@ impl Counted {
 
 /// Traces a mode of the counting program with histograms: what the counters say, and the histograms.
 fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
-    common::need_root();
     let (_keep, dir) = common::directory();
     let options = Options {
         detail: Detail::Full,
@@ -69,14 +66,7 @@ fn trace(hook: HookChoice, mode: &[&str]) -> (Counted, ByPhase) {
         map_entries: Some(4096),
         ..Options::least()
     };
-    let programs = Programs {
-        current: iotrace_programs::current,
-        compat_510: iotrace_programs::compat_510,
-        nobtf: iotrace_programs::nobtf,
-    };
-    let rules = Classifier::builtin();
-    let loaded = Loaded::new(&options, &programs, rules.table()).unwrap();
-    let attached = loaded.attach_what_there_is(hook).unwrap();
+    let attached = loaded(&options).attach_what_there_is(hook).unwrap();
     let Engine {
         mut kernel,
         mut drain,

@@ -9,6 +9,7 @@ mod corpus;
 mod darshan;
 mod disk;
 mod documented;
+mod engine;
 mod exact;
 mod experiments;
 mod findings;

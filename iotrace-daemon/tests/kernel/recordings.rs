@@ -14,17 +14,16 @@ use iotrace_common::{
     op,
 };
 use iotrace_model::input::Event;
-use iotrace_phases::Classifier;
 use iotrace_tracer::{
     drain::{Batch, Drain},
-    engine::{Engine, Loaded},
+    engine::Engine,
     kernel::{
-        HookChoice, KeepWaits, Kernel, Options, Programs, TraceOptions, WantedLines,
-        recordings::Kept, trace::Filter,
+        HookChoice, KeepWaits, Kernel, Options, TraceOptions, WantedLines, recordings::Kept,
+        trace::Filter,
     },
 };
 
-use crate::common;
+use crate::engine::loaded;
 
 /// A shell that opens a file, and writes one and looks for one in vain by children, whenever it is told to.
 struct Shell {
@@ -156,7 +155,6 @@ fn round(drain: &mut Drain, shells: &mut [Shell; 2], word: &str) -> Seen {
 }
 
 fn load_programs() -> (Kernel, Drain) {
-    common::need_root();
     let options = Options {
         cpu: true,
         lines: WantedLines {
@@ -172,14 +170,7 @@ fn load_programs() -> (Kernel, Drain) {
         recordings: Some(512),
         ..Options::least()
     };
-    let programs = Programs {
-        current: iotrace_programs::current,
-        compat_510: iotrace_programs::compat_510,
-        nobtf: iotrace_programs::nobtf,
-    };
-    let rules = Classifier::builtin();
-    let loaded = Loaded::new(&options, &programs, rules.table()).unwrap();
-    let attached = loaded.attach(HookChoice::Btf).unwrap();
+    let attached = loaded(&options).attach(HookChoice::Btf).unwrap();
     let Engine {
         mut kernel, drain, ..
     } = attached.prove().unwrap();

@@ -13,7 +13,7 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        config::{FULL, LINES, REGS_ARG0, SELF_TGID, STACKS, TRACE},
+        config::{FOLLOW, FULL, LINES, REGS_ARG0, SELF_TGID, STACKS, TRACE},
         maps::{SCOPE, TARGETS},
         memory::{Address, is_not_zero, load, pid_tgid},
     },
@@ -249,6 +249,13 @@ pub fn process_in_scope(tgid: u32) -> bool {
     // SAFETY: the value is not kept.
     let target = unsafe { TARGETS.get(tgid) }.is_some();
     target || all() && u64::from(tgid) != SELF_TGID.load()
+}
+
+/// Whether the children of process `tgid`, which is in scope, are in scope as well. Those of iotrace itself are not: it is in
+/// scope for its self-test alone, while its other threads may start programs.
+#[inline(always)]
+pub fn is_followed(tgid: u32) -> bool {
+    FOLLOW.is_set() && u64::from(tgid) != SELF_TGID.load()
 }
 
 /// What a verdict says of process `tgid`, without the epoch: [`IN_SCOPE`] and [`kept`]; 0: it is not in scope.

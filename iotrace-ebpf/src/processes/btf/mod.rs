@@ -26,15 +26,15 @@ use iotrace_common::{
 use crate::{
     core::{
         config::{
-            CGROUP, ENVIRONMENT, FOLLOW, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START,
-            MM_EXE_FILE, SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_EXIT_CODE, TASK_MM,
-            TASK_PID, TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
+            CGROUP, ENVIRONMENT, MM_ARG_END, MM_ARG_START, MM_ENV_END, MM_ENV_START, MM_EXE_FILE,
+            SIGNAL_EXIT_CODE, SIGNAL_LIVE, TASK_COMM, TASK_EXIT_CODE, TASK_MM, TASK_PID,
+            TASK_REAL_PARENT, TASK_SIGNAL, TASK_START, TASK_TGID,
         },
         diagnose,
         events::send,
         maps::TARGETS,
         memory::{Address, now, probe},
-        thread::{self, kept_of, process_in_scope, recordings_of_child, verdict_of},
+        thread::{self, is_followed, kept_of, process_in_scope, recordings_of_child, verdict_of},
     },
     features::cgroup,
     merged,
@@ -74,7 +74,7 @@ pub fn forked(parent: Address, child: Address) {
     if thread {
         return waits::born(parent, child, verdict_of(parent_tgid));
     }
-    if !FOLLOW.is_set() {
+    if !is_followed(parent_tgid) {
         return;
     }
     let recordings = recordings_of_child(parent_tgid);

@@ -25,12 +25,12 @@ use iotrace_common::{
 
 use crate::{
     core::{
-        config::{FOLLOW, NEWTASK_FLAGS, NEWTASK_PID, REGS_STACK},
+        config::{NEWTASK_FLAGS, NEWTASK_PID, REGS_STACK},
         diagnose,
         events::send,
         maps::{BPF_NOEXIST, TARGETS},
         memory::{Address, now, pid_tgid, probe, probe_at, probe_user},
-        thread::{self, process_in_scope, recordings_of_child},
+        thread::{self, is_followed, process_in_scope, recordings_of_child},
     },
     merged,
     platform::{current, threads},
@@ -97,7 +97,7 @@ fn since_boot() -> u64 {
 #[inline(always)]
 pub fn forked(pid: u32, flags: u64) {
     let (parent_tgid, tid) = pid_tgid();
-    if flags & CLONE_THREAD != 0 || !FOLLOW.is_set() || !process_in_scope(parent_tgid) {
+    if flags & CLONE_THREAD != 0 || !is_followed(parent_tgid) || !process_in_scope(parent_tgid) {
         return;
     }
     let recordings = recordings_of_child(parent_tgid);
