@@ -436,7 +436,7 @@ impl Daemon {
 fn options(config: &Config, verbose: u8) -> Options {
     let has_socket = config.recordings.socket != Path::new(NO_SOCKET);
     Options {
-        detail: config.trace.detail,
+        detail: config.detail(),
         environment: true,
         cgroup: true,
         cpu: has_socket,

@@ -404,7 +404,7 @@ fn formats_and_findings_are_made_at_the_end() {
     open_to_all(&mounted.path);
     let (_dir, base) = common::directory();
     let logs = base.join("logs");
-    let keys = "least = \"1s\"\nformats = [\"darshan\", \"html\", \"json\", \"recording\"]\n[trace]\ndetail = \"full\"";
+    let keys = "least = \"1s\"\nformats = [\"darshan\", \"html\", \"json\", \"recording\"]";
     let (daemon, _config) = service(&logs, keys);
     let mut job = job("8141", &mounted.path.join("file"), 3000, "3", Some(12_345));
     assert!(job.wait().unwrap().success());

@@ -348,6 +348,11 @@ keys! {
         /// At most this much is lost if the service is killed.
         flush: Span = seconds(5), in seconds(1)..;
 
+        /// How much the logs keep per file: "full" (Darshan's counters, too) or "basic" (calls, bytes, time, failures).
+        /// All that the service traces has it then. What "basic" does not measure, a report cannot tell: of files that a job
+        /// makes or keeps open, most of all.
+        detail: Detail = Detail::Full;
+
         /// Command lines in the logs: "full" (all arguments), "executable" (the path of the program) or "none".
         command_lines: CommandLines = CommandLines::Executable;
 
@@ -360,7 +365,7 @@ keys! {
         max_open: usize = 256;
 
         /// What is made of a log at its end: "recording", and in files next to it "darshan", "html" and "json".
-        /// "darshan" needs `detail = "full"`; "json" is the summary of the report. Without "recording" only `job.json` stays
+        /// "darshan" needs detail "full"; "json" is the summary of the report. Without "recording" only `job.json` stays
         /// of the log.
         formats: Vec<JobFormat> = vec![JobFormat::Recording];
     }

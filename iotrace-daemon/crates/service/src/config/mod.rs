@@ -109,11 +109,19 @@ impl Config {
             let message = "formats names at least one of recording, darshan, html, json";
             return Err(("formats", message.into()));
         }
-        if formats.contains(&JobFormat::Darshan) && self.trace.detail != Detail::Full {
-            let message = "the format darshan needs detail = \"full\" under [trace]";
+        if formats.contains(&JobFormat::Darshan) && self.detail() != Detail::Full {
+            let message = "the format darshan needs detail = \"full\"";
             return Err(("formats", message.into()));
         }
         Ok(())
+    }
+
+    /// How much is kept of all processes: what the metrics need, or the job logs.
+    pub fn detail(&self) -> Detail {
+        match self.jobs.directory {
+            Some(_) => self.trace.detail.max(self.jobs.detail),
+            None => self.trace.detail,
+        }
     }
 
     /// Whether it is kept how long operations took, of all processes: somebody is told of it.

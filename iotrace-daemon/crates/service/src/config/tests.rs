@@ -95,6 +95,21 @@ fn errors_name_the_line() {
 }
 
 #[test]
+fn job_logs_say_how_much_is_kept() {
+    use iotrace_tracer::kernel::Detail;
+    let detail = |text: &str| parse(text).map(|config| config.detail());
+    let jobs = |keys: &str| format!("[jobs]\ndirectory = \"/log\"\n{keys}");
+    let basic = jobs("detail = \"basic\"\n");
+    assert_eq!(detail(""), Ok(Detail::Basic));
+    assert_eq!(detail(&jobs("")), Ok(Detail::Full));
+    assert_eq!(detail(&basic), Ok(Detail::Basic));
+    let traced = format!("{basic}[trace]\ndetail = \"full\"\n");
+    assert_eq!(detail(&traced), Ok(Detail::Full));
+    assert_eq!(detail("[jobs]\ndetail = \"full\"\n"), Ok(Detail::Basic));
+    assert!(detail(&format!("{basic}formats = [\"darshan\"]\n")).is_err());
+}
+
+#[test]
 fn a_flag_wins_over_the_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(

@@ -54,8 +54,8 @@ use iotrace_phases::{dfa::Table, phase::Phase};
 /// Where the kernel shows its own type information.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// How much is kept per file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// How much is kept per file, in increasing order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
     /// Calls, bytes, time and failures.
