@@ -54,7 +54,7 @@ use iotrace_tracer::{
     drain::collector::{Collector, Taken},
     engine::{Engine, Loaded},
     kernel::{
-        KeepWaits, Kernel, Measuring, Options, TraceOptions, WantedLines, block, load,
+        Detail, KeepWaits, Kernel, Measuring, Options, TraceOptions, WantedLines, block, load,
         trace::Filter,
     },
 };
@@ -435,14 +435,18 @@ impl Daemon {
 
 fn options(config: &Config, verbose: u8) -> Options {
     let has_socket = config.recordings.socket != Path::new(NO_SOCKET);
+    let detail = config.detail();
     Options {
-        detail: config.detail(),
+        detail,
         environment: true,
         cgroup: true,
         cpu: has_socket,
         histograms: config.metrics.histograms,
         latencies: config.keeps_latencies(),
-        map_entries: Some(config.trace.map_entries),
+        map_entries: Some(match detail {
+            Detail::Basic => config.trace.map_entries,
+            Detail::Full => config.trace.map_entries.div_ceil(2),
+        }),
         btf: config.trace.btf.clone(),
         program_log: verbose > 1,
         page_cache: config.trace.page_cache,

@@ -187,7 +187,8 @@ keys! {
         hook: HookChoice = HookChoice::Auto, flag hook: HookChoice [];
 
         /// Entries of each of the two generations of kernel counters.
-        /// One is needed for each thread and file that are used together between two drains.
+        /// One is needed for each thread and file that are used together between two drains. At detail "full" there are half
+        /// as many.
         map_entries: u32 = iotrace_common::limits::IO_ENTRIES_BASIC, in 3..=1 << 24,
             flag map_entries: u32 [value_name = "N"];
 

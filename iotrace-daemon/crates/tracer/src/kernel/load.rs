@@ -55,7 +55,9 @@ use iotrace_phases::{dfa::Table, phase::Phase};
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// How much is kept per file, in increasing order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
     /// Calls, bytes, time and failures.
