@@ -194,6 +194,12 @@ impl Operations {
             read.as_micros(),
             written.as_micros()
         );
+        if summary.operations == 0 && !self.filter.is_empty() {
+            let filter = self.filter.join(" ");
+            log::warn!(
+                "the operation trace is empty: no operation matched --trace-filter {filter}"
+            );
+        }
         Ok(TraceRun {
             filter: self.filter,
             ..summary.clone()

@@ -384,6 +384,17 @@ fn filters_choose_durations() {
 }
 
 #[test]
+fn a_filter_that_matches_nothing_is_named() {
+    for (filter, is_empty) in [("path=/none/*", true), ("path=/**", false)] {
+        let record = Iotrace::record().args(["--trace", "--trace-filter", filter]);
+        let finished = record.command(["cat", "/proc/self/stat"]);
+        let warning = format!("no operation matched --trace-filter {filter}");
+        let stderr = &finished.stderr;
+        assert_eq!(stderr.contains(&warning), is_empty, "{stderr}");
+    }
+}
+
+#[test]
 fn filters_choose_programs_by_their_name() {
     let (_keep, dir) = directory();
     trace::filters_choose_names(&Iotrace::record, &dir);
