@@ -20,6 +20,26 @@ impl Key {
     }
 }
 
+impl Key {
+    /// Whether the files lie in a directory that is called by a number alone.
+    pub fn has_bare_number(&self) -> bool {
+        let name = self.directory.rsplit(|byte| *byte == b'/').next();
+        let is_bare = |name: &[u8]| !name.is_empty() && name.iter().all(u8::is_ascii_digit);
+        self.has_own_directory() && name.is_some_and(is_bare)
+    }
+
+    /// The key of this file in that directory, if the directory's number is that of a run; `None` if it lies deeper.
+    pub fn in_directory_of_run(&self, path: &[u8]) -> Option<Self> {
+        let name = path.strip_prefix(&*self.directory)?.strip_prefix(b"/")?;
+        let number = last_number(stem(name));
+        (!name.contains(&b'/')).then(|| Self {
+            directory: self.directory.clone(),
+            number,
+            is_step: number.is_some(),
+        })
+    }
+}
+
 /// Words that name a step where a number follows, with or without one of `-_=.` between.
 const STEP_WORDS: [&str; 14] = [
     "checkpoint",
@@ -155,6 +175,14 @@ impl StepAndRank {
     }
 }
 
+/// A file's name without its last number, and that; `None` if it has none.
+pub fn without_last_number(path: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let name = name(path);
+    let (before, number, behind) = around_last_number(stem(name))?;
+    let ending = &name[stem(name).len()..];
+    Some(([before, behind, ending].join(&b'/'), number))
+}
+
 /// Whether the names of two files differ in their numbers alone: `recovery-0-2.pt` and `recovery-1-2.pt`.
 pub fn differ_in_numbers(one: &[u8], other: &[u8]) -> bool {
     let without = |path| {
@@ -282,19 +310,21 @@ fn is_step_directory(name: &[u8], next: &[u8], is_last: bool) -> bool {
     let text = String::from_utf8_lossy(name).to_ascii_lowercase();
     if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
         // The number is that of a run where the files in it name steps of their own.
-        let is_of_run = || {
-            let own = String::from_utf8_lossy(stem(next)).to_ascii_lowercase();
-            let mut words = own.match_indices(['-', '_']).map(|(at, _)| &own[at + 1..]);
-            names_step(&own) || words.any(names_step)
-        };
         let next_name = String::from_utf8_lossy(next);
-        return is_last && !is_of_run() || IN_A_NUMBER.contains(&next_name.as_ref());
+        return is_last && !names_own_step(next) || IN_A_NUMBER.contains(&next_name.as_ref());
     }
     names_step(&text)
         || ["epoch=", "step=", "-epoch", "-step"].iter().any(|word| {
             text.split_once(word)
                 .is_some_and(|(_, rest)| is_number(rest))
         })
+}
+
+/// Whether a file's name has a word that names a step, and its number.
+pub fn names_own_step(path: &[u8]) -> bool {
+    let own = String::from_utf8_lossy(stem(name(path))).to_ascii_lowercase();
+    let mut words = own.match_indices(['-', '_']).map(|(at, _)| &own[at + 1..]);
+    names_step(&own) || words.any(names_step)
 }
 
 /// Whether lower-case text begins with a word that names a step, and its number.

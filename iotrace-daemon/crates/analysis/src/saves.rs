@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
-    naming::{Choice, Key, StepAndRank, differ_in_numbers, is_description, is_resumption, key},
+    naming::{
+        Choice, Key, StepAndRank, differ_in_numbers, is_description, is_resumption, key,
+        names_own_step, without_last_number,
+    },
     training::Training,
     uses::{FileSync, Touch, Uses, still_open},
 };
@@ -332,8 +335,17 @@ fn group(
             key
         });
     }
+    if is_save {
+        let in_runs = steps_in_directories_of_runs(model, uses, parts, &keys);
+        keys.extend(in_runs);
+    }
+    let of_parts = numbered_parts(model, uses, parts, &keys);
     for (file, step) in steps_before_ranks(model, uses, parts, &keys) {
         keys.entry(file).and_modify(|key| key.number = Some(step));
+    }
+    for file in of_parts {
+        keys.entry(file)
+            .and_modify(|key| (key.number, key.is_step) = (None, false));
     }
     for part in parts {
         let key = &keys[&part.touch.file];
@@ -382,6 +394,93 @@ fn group(
     }
     events.sort_by_key(|event| (event.start, event.end));
     events
+}
+
+/// The keys of files in directories whose number is that of a run, and not of a step: `7/model_1.pt` and `7/model_2.pt`. What
+/// has one number of its own is written at once, and what has different ones is not.
+fn steps_in_directories_of_runs(
+    model: &Model,
+    uses: &Uses,
+    parts: &[Part],
+    keys: &HashMap<u32, Key>,
+) -> Vec<(u32, Key)> {
+    let mut directories: BTreeMap<&[u8], Vec<&Part>> = BTreeMap::new();
+    for part in parts {
+        let key = &keys[&part.touch.file];
+        if key.has_bare_number() {
+            directories.entry(&key.directory).or_default().push(part);
+        }
+    }
+    let of_run = |parts: &Vec<&Part>| {
+        let mut found = Vec::with_capacity(parts.len());
+        let mut numbers: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+        for part in parts {
+            let file = part.touch.file;
+            let key = keys[&file].in_directory_of_run(uses.path(model, file))?;
+            if let Some(number) = key.number {
+                numbers.entry(number).or_default().push(part.touch.span());
+            }
+            found.push((file, key));
+        }
+        let whole = |spans: Vec<Span>| whole_at_once(spans.into_iter());
+        let steps: Option<Vec<Span>> = numbers.into_values().map(whole).collect();
+        let steps = steps?;
+        (steps.len() > 1 && are_apart(steps)).then_some(found)
+    };
+    directories.values().filter_map(of_run).flatten().collect()
+}
+
+/// Whether none of these began while the one before lasted, nor at once behind it.
+fn are_apart(mut spans: Vec<Span>) -> bool {
+    spans.sort_unstable();
+    let mut pairs = spans.windows(2);
+    pairs.all(|pair| whole_at_once(pair.iter().copied()).is_none())
+}
+
+/// The files whose numbers are those of parts, and not of steps: `layer_0.pt` and `layer_1.pt`. All of one name are written at
+/// once, each time.
+fn numbered_parts(
+    model: &Model,
+    uses: &Uses,
+    parts: &[Part],
+    keys: &HashMap<u32, Key>,
+) -> Vec<u32> {
+    let mut names: BTreeMap<(&[u8], Vec<u8>), Vec<(Span, u64, u32)>> = BTreeMap::new();
+    for part in parts {
+        let (file, span) = (part.touch.file, part.touch.span());
+        let key = &keys[&file];
+        if let Some((name, number)) = without_last_number(uses.path(model, file))
+            && key.number == Some(number)
+        {
+            let of_name = names.entry((&key.directory, name)).or_default();
+            of_name.push((span, number, file));
+        }
+    }
+    let are_parts = |written: &mut Vec<(Span, u64, u32)>| {
+        written.sort_unstable();
+        let all: BTreeSet<u64> = written.iter().map(|(_, number, _)| *number).collect();
+        let rounds: Vec<Vec<u64>> = written
+            .chunk_by(|(one, ..), (next, ..)| whole_at_once([*one, *next].into_iter()).is_some())
+            .map(|round| round.iter().map(|(_, number, _)| *number).collect())
+            .collect();
+        let is_whole = |round: &Vec<u64>| {
+            round.len() == all.len() && round.iter().all(|number| all.contains(number))
+        };
+        // Steps may be saved in a row, once.
+        let (first, last) = (all.first().copied(), all.last().copied());
+        let are_counted = first.is_some_and(|first| first <= 1)
+            && first
+                .zip(last)
+                .is_some_and(|(first, last)| last - first + 1 == all.len() as u64)
+            && !names_own_step(uses.path(model, written[0].2));
+        all.len() > 1 && rounds.iter().all(is_whole) && (rounds.len() > 1 || are_counted)
+    };
+    let of_parts = names
+        .values_mut()
+        .filter_map(|written| are_parts(written).then_some(written));
+    of_parts
+        .flat_map(|written| written.iter().map(|(.., file)| *file))
+        .collect()
 }
 
 /// The steps of files whose names end in the number of a rank, by file: `ckpt_100_0.pt` and `ckpt_100_1.pt`. All steps have files
@@ -437,10 +536,7 @@ fn steps_before_ranks(
                 && whole(step).is_some()
                 && (step.ranks.len() > 1 || others.into_iter().flatten().any(is_of_it))
         };
-        let mut in_order: Vec<Span> = steps.values().filter_map(whole).collect();
-        in_order.sort_unstable();
-        let mut pairs = in_order.windows(2);
-        let are_apart = pairs.all(|pair| whole_at_once(pair.iter().copied()).is_none());
+        let are_apart = are_apart(steps.values().filter_map(whole).collect());
         if steps.len() > 1 && have_same_ranks && steps.iter().all(is_one_save) && are_apart {
             for (number, step) in steps {
                 found.extend(step.files.iter().map(|file| (*file, *number)));

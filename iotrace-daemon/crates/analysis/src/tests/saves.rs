@@ -635,6 +635,68 @@ fn files_named_by_step_and_rank_are_one_save_of_all_ranks() {
     assert_eq!(saves(&job), expected);
 }
 
+/// Saves of 1 MiB in turn, a second apart, of these names, each of all its files within 10 ms.
+fn saves_in_turn(rounds: &[&[&str]]) -> usize {
+    let mut job = Job::new(60_000);
+    for (round, from) in rounds.iter().zip((1_000..).step_by(1_000)) {
+        for (name, from) in round.iter().zip((from..).step_by(10)) {
+            let path = format!("/out/{name}");
+            job.write(used(1, &path, from, from + 10), MIB, 0);
+        }
+    }
+    saves(&job).len()
+}
+
+#[test]
+fn the_number_of_a_run_is_no_step() {
+    for (rounds, count) in [
+        // Files of steps in a directory of a run, and what is saved next to them.
+        (
+            &[
+                &["7/model_0.pth"][..],
+                &["7/model_1.pth"],
+                &["7/model_2.pth"],
+            ][..],
+            3,
+        ),
+        (&[&["7/g_0.pt", "7/d_0.pt"], &["7/g_5.pt", "7/d_5.pt"]], 2),
+        (&[&["7/m_1.pt", "7/last.pt"], &["7/m_2.pt", "7/last.pt"]], 2),
+        // Parts of a step, and models of a step that have their own numbers within.
+        (
+            &[&["100/m_0.pt", "100/m_1.pt"], &["200/m_0.pt", "200/m_1.pt"]],
+            2,
+        ),
+        (&[&["100/unet/m_0.pt", "100/vae/m_1.pt"]], 1),
+    ] {
+        assert_eq!(saves_in_turn(rounds), count, "{rounds:?}");
+    }
+}
+
+#[test]
+fn parts_with_numbers_are_one_save() {
+    let layers = ["layer_0.pt", "layer_1.pt", "layer_2.pt"];
+    let critics = ["critic1.pth", "critic2.pth", "actor.pth"];
+    for (rounds, count) in [
+        (&[&layers[..]; 3][..], 3),
+        (&[&critics[..]; 3], 3),
+        (&[&["consolidated.00.pth", "consolidated.01.pth"]], 1),
+        // Two files in turn, and steps that follow at once.
+        (
+            &[
+                &["slot_0.pt"],
+                &["slot_1.pt"],
+                &["slot_0.pt"],
+                &["slot_1.pt"],
+            ],
+            4,
+        ),
+        (&[&["epoch_0.pt", "epoch_1.pt", "epoch_2.pt"]], 3),
+        (&[&["model_500.pt", "model_1000.pt"]], 2),
+    ] {
+        assert_eq!(saves_in_turn(rounds), count, "{rounds:?}");
+    }
+}
+
 #[test]
 fn other_names_with_two_numbers_are_saves_of_their_own() {
     // Folds with several seeds, one after the other; steps of an epoch; batches of an epoch.
