@@ -34,6 +34,8 @@ const LOCAL: [&str; 9] = [
 ];
 /// A file that is written over belongs to the state that is saved if it has at least this share of the largest one.
 const MIN_SHARE: u64 = 16;
+/// Two saves are of as much if their bytes differ by no more than one of so many parts.
+const KEPT_SHARE: u64 = 16;
 /// A file is written over if this much more was written to it than it has, in parts of its size.
 const MAX_EXCESS_PARTS: u64 = 10;
 /// Of losses, those that hide no write, sync or rename: what their names begin with.
@@ -119,10 +121,23 @@ impl Written {
 pub fn judge(model: &Model, run: &Run, uses: &Uses, copies: &Copies, events: &mut [Event]) {
     let judge = Judge::new(model, run, uses);
     let mut saved_before: BTreeSet<u32> = BTreeSet::new();
-    for event in events {
-        event.durability = judge.event(event, &saved_before, copies);
+    for index in 0..events.len() {
+        let (before, event) = events.split_at_mut(index);
+        let event = &mut event[0];
+        let is_kept = before.last().is_some_and(|before| is_kept(before, event));
+        event.durability = judge.event(event, &saved_before, is_kept, copies);
         saved_before.extend(event.written.keys());
     }
+}
+
+/// Whether the save before is still whole while another one writes over an older one: saves in turn to a few files, as much each.
+fn is_kept(before: &Event, event: &Event) -> bool {
+    let is_as_large = before.bytes.abs_diff(event.bytes) <= event.bytes / KEPT_SHARE;
+    is_as_large
+        && event
+            .written
+            .keys()
+            .all(|file| !before.written.contains_key(file))
 }
 
 struct Judge<'a> {
@@ -190,7 +205,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn event(&self, event: &Event, saved_before: &BTreeSet<u32>, copies: &Copies) -> Durability {
+    /// `is_kept`: the save before is whole, if this one is not.
+    fn event(
+        &self,
+        event: &Event,
+        saved_before: &BTreeSet<u32>,
+        is_kept: bool,
+        copies: &Copies,
+    ) -> Durability {
         let mut durability = Durability::default();
         let written = || {
             event
@@ -208,7 +230,7 @@ impl<'a> Judge<'a> {
             has_unknown |= !is_judged;
             let mut missing: BTreeSet<Missing> = lacks.into_iter().flatten().collect();
             let is_over = match saved_before.contains(file) {
-                true => self.is_written_over(*file),
+                true => !is_kept && self.is_written_over(*file),
                 false => self.is_replaced(*file, written.bytes),
             };
             let is_small = written.bytes.saturating_mul(MIN_SHARE) < largest.unwrap_or(0);

@@ -183,6 +183,32 @@ impl Waiter {
         self.spent.storage().saturating_sub(others)
     }
 
+    /// What saves held it up at most: its waits for their storage and for pages, and its own calls on them, of which there were
+    /// `calls` nanoseconds; where others save, too, what it waited for without knowing what they did.
+    pub fn saving(&self, calls: u64, do_others_save: bool) -> u64 {
+        let own = calls.min(self.spent.of(Leaf::OfThatInCalls));
+        let faults = self.spent.of(Leaf::PageFault);
+        let faults = faults.saturating_sub(self.startup_faults);
+        let others = [
+            Leaf::Computing,
+            Leaf::Other,
+            Leaf::Network,
+            Leaf::Unresolved,
+        ];
+        let others = others.map(|leaf| {
+            if do_others_save {
+                self.spent.of(leaf)
+            } else {
+                0
+            }
+        });
+        saturating_sum(
+            [self.operations(Phase::Checkpoint), own, faults]
+                .into_iter()
+                .chain(others),
+        )
+    }
+
     /// Its waits for operations on files of a phase.
     fn operations(&self, phase: Phase) -> u64 {
         let of_phase = self.files.iter().filter(|(_, known, _)| *known == phase);

@@ -157,7 +157,19 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
         (ns > 0).then_some((save, ns))
     });
     let (stopped, each): (Vec<&Event>, Vec<u64>) = stalled.unzip();
-    let ns = saturating_sum(each);
+    let mut ns = saturating_sum(each);
+    if data.exposed().is_some() {
+        // Saves in the background hold nothing up, whatever the training does meanwhile.
+        let calls = stopped
+            .iter()
+            .flat_map(|save| [save.data_ns, save.sync_ns, save.meta_ns]);
+        let calls = saturating_sum(calls);
+        let held_up = data.analysis.waits.judged().iter().map(|waiter| {
+            let mut savers = stopped.iter().flat_map(|save| &save.processes);
+            waiter.saving(calls, savers.any(|saver| *saver != waiter.process))
+        });
+        ns = ns.min(held_up.max().unwrap_or(0));
+    }
     let share = data.share_of_run(ns);
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
         return None;

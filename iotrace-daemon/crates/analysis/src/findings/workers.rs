@@ -1,9 +1,17 @@
 //! Findings on workers and ranks.
 
+use std::collections::BTreeMap;
+
 use super::{Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, seconds, thresholds::*};
 use crate::balance::Cohort;
-use iotrace_model::counters::saturating_sum;
+use iotrace_model::{
+    counters::{saturating_add, saturating_sum},
+    waits::Leaf,
+};
 use iotrace_phases::phase::Phase;
+
+/// A worker decodes if it computes at least one of so many parts of what workers compute on average.
+const DECODER_PARTS: u64 = 2;
 
 /// Workers of one rank, or ranks, of which one reads far more than the mean.
 pub fn unbalanced(data: &Data<'_>) -> Vec<Finding> {
@@ -107,23 +115,44 @@ fn finding(
     }
 }
 
+/// How long each process computed while a main thread waited for it, nanoseconds.
+fn computed(data: &Data<'_>) -> BTreeMap<u32, u64> {
+    let mut computed = BTreeMap::new();
+    for (key, ns) in data.model.waits().all() {
+        if let (Leaf::Computing | Leaf::ComputeThreads, Some(by)) = (key.leaf, key.by) {
+            saturating_add(computed.entry(by).or_default(), ns);
+        }
+    }
+    computed
+}
+
 /// Workers that read next to nothing while others read.
 pub fn idle(data: &Data<'_>) -> Option<Finding> {
     let cohorts = &data.analysis.balance.workers;
     let is_large = |cohort: &&Cohort| cohort.bytes() as f64 >= data.limit(BALANCE_BYTES);
     let large: Vec<&Cohort> = cohorts.iter().filter(is_large).collect();
-    let idle: Vec<&&Cohort> = large
+    let computed = computed(data);
+    let of = |process: u32| computed.get(&process).copied().unwrap_or(0);
+    // One that decodes what others read is not idle.
+    let decodes = |cohort: &Cohort, process: u32| {
+        let all = saturating_sum(cohort.shares.iter().map(|share| of(share.process)));
+        let mean = all / cohort.shares.len().max(1) as u64;
+        of(process) > mean / DECODER_PARTS
+    };
+    let idle_of = |cohort: &&Cohort| -> Vec<u32> {
+        let idle = cohort.idle.iter().copied();
+        idle.filter(|process| !decodes(cohort, *process)).collect()
+    };
+    let idle: Vec<(&Cohort, Vec<u32>)> = large
         .iter()
-        .filter(|cohort| !cohort.idle.is_empty())
+        .map(|cohort| (*cohort, idle_of(cohort)))
+        .filter(|(_, idle)| !idle.is_empty())
         .collect();
     if idle.is_empty() || idle.len() * 2 <= large.len() {
         return None;
     }
-    let workers: usize = idle.iter().map(|cohort| cohort.shares.len()).sum();
-    let without: Vec<u32> = idle
-        .iter()
-        .flat_map(|cohort| cohort.idle.iter().copied())
-        .collect();
+    let workers: usize = idle.iter().map(|(cohort, _)| cohort.shares.len()).sum();
+    let without: Vec<u32> = idle.into_iter().flat_map(|(_, idle)| idle).collect();
     let busy = large.iter().flat_map(|cohort| &cohort.shares);
     let wall = data.wall(
         Phase::Training,

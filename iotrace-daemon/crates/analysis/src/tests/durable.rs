@@ -347,6 +347,31 @@ fn a_file_that_is_written_over_is_no_whole_one_meanwhile() {
 }
 
 #[test]
+fn the_save_before_is_whole_where_two_files_are_written_in_turn() {
+    let in_turn = |files: [usize; 3]| {
+        let paths = ["/out/ckpt_0.pt", "/out/ckpt_1.pt"];
+        let mut job = Job::with_spans(600_000);
+        job.program(1, 0);
+        let known = paths.map(|path| job.file(path, 0));
+        for (from, file) in [(1_000, files[0]), (11_000, files[1]), (21_000, files[2])] {
+            let steps = [Write(from), Sync(from + 10), Reopen];
+            // The first use of a file has the first of these.
+            let skipped = vec![Reopen; (from / 10_000) as usize];
+            let steps = [skipped.as_slice(), &steps].concat();
+            job = save(job, known[file], paths[file], &steps);
+        }
+        let saves = job.analysis().checkpoints;
+        saves
+            .into_iter()
+            .map(|save| save.durability.missing)
+            .collect::<Vec<_>>()
+    };
+    let in_place = || BTreeSet::from([Missing::NewFile]);
+    assert_eq!(in_turn([0, 1, 0]), [[].into(), [].into(), [].into()]);
+    assert_eq!(in_turn([0, 1, 1]), [[].into(), [].into(), in_place()]);
+}
+
+#[test]
 fn a_save_that_was_cut_short_is_not_judged() {
     let killed = |at: u64, status: u32| {
         let mut job = job(NAME, &[Write(1_000)]);

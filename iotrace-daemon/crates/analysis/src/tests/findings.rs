@@ -7,7 +7,7 @@ use crate::findings::{Confidence, Severity, Subject, Value, thresholds};
 use iotrace_model::{
     Model,
     counters::*,
-    input::Place,
+    input::{Place, ProcessId},
     run::CallInFlight,
     waits::{Leaf, Waited},
 };
@@ -325,6 +325,21 @@ fn training_stalled_by_checkpoints() {
             .evidence
             .contains(&("share_of_run", Value::Share(0.2)))
     );
+    // It is known that the main thread waited for nothing of the save, or for a part of it.
+    for (held_up, is_found) in [(0, false), (300, false), (900, true)] {
+        let mut known = with_pause(1_000, false);
+        known
+            .model
+            .add_waited(&waited(1, Leaf::Running, None, 9_000));
+        known
+            .model
+            .add_waited(&waited(1, Leaf::OfThatInCalls, None, held_up));
+        let found = known.analysis().findings;
+        let is_stalled = found
+            .iter()
+            .any(|found| found.code == "training-stalled-by-checkpoints");
+        assert_eq!(is_stalled, is_found, "{held_up}");
+    }
     // Nothing is read after the last save.
     let mut last = Job::new(10_000);
     last.read(used(2, "/data/a.tar", 0, 900), 16 * MIB);
@@ -351,14 +366,7 @@ fn main_threads_that_write_checkpoints_are_held_up_by_them() {
             job.write(used(10, &path, start, start + 1_000), 64 * MIB, 0);
         }
         for (leaf, ms) in [(Leaf::Running, 9_500), (Leaf::OfThatInCalls, in_calls)] {
-            job.model.add_waited(&Waited {
-                process: id(10),
-                leaf,
-                by: None,
-                file: None,
-                phase: 0,
-                ns: ms * 1_000_000,
-            });
+            job.model.add_waited(&waited(10, leaf, None, ms));
         }
         job
     };
@@ -402,6 +410,29 @@ fn idle_workers() {
     assert_eq!(found.subjects.len(), 2);
     with_workers([50, 50, 20, 20]).finds_no("idle-workers");
     with_workers([50, 50, 0, 0]).finds_no("unbalanced-workers");
+    // They decode what the others read, or have no share in that.
+    let decoded = |ms: [u64; 4]| {
+        let mut job = with_workers([50, 50, 0, 0]);
+        for (pid, ms) in (2..).zip(ms) {
+            job.model
+                .add_waited(&waited(1, Leaf::Computing, Some(id(pid)), ms));
+        }
+        job
+    };
+    decoded([0, 0, 900, 900]).finds_no("idle-workers");
+    decoded([900, 900, 20, 20]).finds("idle-workers");
+}
+
+/// What the main thread of a program did for so many milliseconds.
+fn waited(pid: u32, leaf: Leaf, by: Option<ProcessId>, ms: u64) -> Waited {
+    Waited {
+        process: id(pid),
+        leaf,
+        by,
+        file: None,
+        phase: 0,
+        ns: ms * 1_000_000,
+    }
 }
 
 #[test]
