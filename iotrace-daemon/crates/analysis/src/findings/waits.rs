@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Share of the time of a loader's workers from which on it is their start that the job waits for.
 const MIN_RESTART_SHARE: f64 = 0.5;
+/// Other threads hardly ran if they have no more than one of so many parts of the job's CPU time.
+const OTHER_THREADS_PARTS: u64 = 10;
 
 /// The job waited for storage while it ran: not at its start, nor for saves.
 pub fn storage_bound(data: &Data<'_>) -> Option<Finding> {
@@ -163,17 +165,34 @@ fn decode_bound(data: &Data<'_>, waited: &Waited) -> Finding {
 /// The job, or what it waited for, was ready to run and had no CPU.
 pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
     let waited = waited(data, |waiter| waiter.spent.of(Leaf::RunQueue))?;
+    let advice = match is_alone(data, &waited.exposed) {
+        true => {
+            "Other programs, or the limit of a cgroup (cpu.max), took the CPU from it, since no other thread of the job ran much: \
+                 give the job CPUs of its own, or run it where less else runs."
+        }
+        false => {
+            "Give the job more CPUs (--cpus-per-task, the cgroup's quota, the affinity), or run fewer workers and fewer threads in \
+                  each (OMP_NUM_THREADS, torch.set_num_threads)."
+        }
+    };
     Some(Finding {
         code: "too-few-cpus",
         saving: data.saving(waited.most_ns, Confidence::Medium, &[]),
         title: waited.title("a CPU"),
         evidence: waited.evidence([]),
         subjects: Vec::new(),
-        advice: "Give the job more CPUs (--cpus-per-task, the cgroup's quota, the affinity), or run fewer workers and fewer threads in \
-                 each (OMP_NUM_THREADS, torch.set_num_threads)."
-            .into(),
+        advice: advice.into(),
         also: Vec::new(),
     })
+}
+
+/// Whether the one main thread of a job used almost all of its CPU time: no other thread of it can have been in its way.
+fn is_alone(data: &Data<'_>, exposed: &Exposed) -> bool {
+    let processes = 0..data.model.processes().len() as u32;
+    let all = data.model.computing().of_processes(processes);
+    let ran = exposed.spent.of(Leaf::Running);
+    exposed.threads == 1
+        && all.is_some_and(|all| all.saturating_sub(ran) <= all / OTHER_THREADS_PARTS)
 }
 
 /// What the job waited for one kind of thing, where that is enough for a finding.

@@ -6,6 +6,7 @@ use super::job::{Job, id, used};
 use crate::findings::{Confidence, Severity, Subject, Value, thresholds};
 use iotrace_model::{
     Model,
+    computing::CpuTime,
     counters::*,
     input::{Place, ProcessId},
     run::CallInFlight,
@@ -421,6 +422,24 @@ fn idle_workers() {
     };
     decoded([0, 0, 900, 900]).finds_no("idle-workers");
     decoded([900, 900, 20, 20]).finds("idle-workers");
+}
+
+#[test]
+fn too_few_cpus_for_the_job_or_beside_others() {
+    for (other_threads, advice) in [(50, "Other programs"), (4_000, "Give the job more CPUs")] {
+        let mut job = Job::new(10_000);
+        job.program(1, 0);
+        for (leaf, ms) in [(Leaf::Running, 6_000), (Leaf::RunQueue, 4_000)] {
+            job.model.add_waited(&waited(1, leaf, None, ms));
+        }
+        let time = CpuTime {
+            cpu_ns: (6_000 + other_threads) * 1_000_000,
+            ..CpuTime::default()
+        };
+        job.model.add_cpu(id(1), &time);
+        let found = job.finds("too-few-cpus");
+        assert!(found.advice.starts_with(advice), "{}", found.advice);
+    }
 }
 
 /// What the main thread of a program did for so many milliseconds.

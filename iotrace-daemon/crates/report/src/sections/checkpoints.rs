@@ -126,8 +126,8 @@ pub fn inexact(page: &mut Page<'_>, is_inexact: bool) -> io::Result<()> {
     if !is_inexact {
         return Ok(());
     }
-    let text = "Files were used several times between two flushes: how often is exact, some of the times stand evenly between \
-                known ones.";
+    let text = "Files were used several times between two flushes, so some times stand evenly between known ones. Where parts of \
+                files are used again, the number may differ, too.";
     page.prose(Style::Dim, text)
 }
 

@@ -265,6 +265,12 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
     let starts = whole.windows(2).map(|pair| pair[1].start - pair[0].start);
     let every = median(starts.map(|apart| u64::try_from(apart).unwrap_or(0)));
     let time = match (times.first(), later) {
+        // Of each, start and end are put between known moments, and may overlap: all of them together are known.
+        (Some(_), Some(_)) if whole.iter().any(|epoch| !epoch.is_exact) => {
+            let all = whole[whole.len() - 1].end - whole[0].start;
+            let every = u64::try_from(all).unwrap_or(0) / whole.len() as u64;
+            format!(", about one every {}", duration(every))
+        }
         // Data that are read at once and then trained on: the read does not tell the epoch's length.
         (Some(first), Some(median))
             if every > Some(median.max(*first).saturating_mul(MIN_REST)) =>
