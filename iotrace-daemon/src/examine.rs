@@ -65,6 +65,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for (format, file) in files {
         match write(format, file, &job, &report, &sorting) {
             Ok(()) => println!("{}", format.name()),
+            // A job that used no file has no Darshan log.
+            Err(error) if matches!(error.downcast_ref(), Some(darshan::Error::Empty)) => {}
             Err(error) => {
                 are_all_made = false;
                 eprintln!("{}: {error:#}", format.name());

@@ -1,7 +1,7 @@
 //! `iotrace jobs`: the job logs that the service writes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -39,9 +39,18 @@ enum Action {
     /// Print what is known of the logs of one job.
     Show(Named),
     /// Remove the logs of one job that are complete.
-    Rm(Named),
+    Rm(Rm),
     /// Have the running service end the logs of one job now, and print where they are: for epilogs.
     End(End),
+}
+
+#[derive(Debug, clap::Args)]
+struct Rm {
+    #[command(flatten)]
+    named: Named,
+    /// Also those that are not complete, such as those of a service that was killed.
+    #[arg(long)]
+    unfinished: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -129,18 +138,22 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             some(&all, &named.id)?;
             print(&all, TextOrJson::Json)?;
         }
-        Some(Action::Rm(named)) => {
+        Some(Action::Rm(Rm { named, unfinished })) => {
             all.retain(|log| is_of(&log.about, &named.id));
             some(&all, &named.id)?;
-            for log in &all {
-                if !log.about.complete {
-                    bail!(
-                        "{} is not complete: the service may be writing it",
-                        log.directory.display()
-                    );
-                }
+            let (complete, others): (Vec<_>, Vec<_>) = all
+                .iter()
+                .partition(|log| log.about.complete || *unfinished);
+            for log in complete {
                 remove(&log.directory)
                     .with_context(|| format!("cannot remove {}", log.directory.display()))?;
+            }
+            if !others.is_empty() {
+                bail!(
+                    "`iotrace jobs end` ends what the service still writes; --unfinished removes what a killed service left. Not \
+                     complete, and not removed: {}",
+                    directories(&others)
+                );
             }
         }
     }
@@ -182,7 +195,7 @@ fn remove(log: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces `job:ID` by the logs of that job, the newest of each node.
+/// Replaces `job:ID` by the logs of that job, the longest of each node.
 pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let mut expanded = Vec::new();
     for path in named {
@@ -200,18 +213,53 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
                  its sums, and other formats lie next to its directory"
             );
         }
-        let count = all.len();
-        // The newest are the last.
-        let by_host = all
-            .into_iter()
-            .map(|log| (log.about.host, log.directory))
-            .collect::<BTreeMap<_, _>>();
-        if by_host.len() < count {
-            log::warn!("job {id} has several logs of one node; the newest of each node is used");
+        let mut by_host: BTreeMap<String, Vec<Log>> = BTreeMap::new();
+        for log in all {
+            let of_host = by_host.entry(log.about.host.clone()).or_default();
+            of_host.push(log);
         }
-        expanded.extend(by_host.into_values());
+        for (host, logs) in by_host {
+            expanded.push(longest(id, &host, &logs)?);
+        }
     }
     Ok(expanded)
+}
+
+/// The longest of a job's logs of one node: a restart of the service, and each day, begins a new one. Those of other users may be of
+/// anybody who claims to be of the job.
+fn longest(id: &str, host: &str, logs: &[Log]) -> anyhow::Result<PathBuf> {
+    let all: Vec<&Log> = logs.iter().collect();
+    let users: BTreeSet<u32> = all.iter().filter_map(|log| log.about.user).collect();
+    if users.len() > 1 {
+        bail!(
+            "choose the directory of one of the logs: job {id} has some of several users on {host}: {}",
+            directories(&all)
+        );
+    }
+    let longest = all.iter().max_by_key(|log| log.about.duration_ns);
+    let longest = longest.context("a node has a log")?;
+    if all.len() > 1 {
+        log::warn!(
+            "job {id} has {} logs on {host}: this is the report of the longest, {}. All of them: {}",
+            all.len(),
+            longest.directory.display(),
+            directories(&all)
+        );
+    }
+    Ok(longest.directory.clone())
+}
+
+/// Their directories, with users and lengths.
+fn directories(logs: &[&Log]) -> String {
+    let described = logs.iter().map(|log| {
+        let user = log
+            .about
+            .user
+            .map_or("root".into(), |user| format!("user {user}"));
+        let seconds = log.about.duration_ns as f64 / 1e9;
+        format!("{} ({user}, {seconds:.1} s)", log.directory.display())
+    });
+    described.collect::<Vec<_>>().join(", ")
 }
 
 fn some(logs: &[Log], id: &str) -> anyhow::Result<()> {
@@ -239,6 +287,8 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
             &configured
         }
     };
+    fs::read_dir(directory)
+        .with_context(|| format!("cannot read the logs in {}", directory.display()))?;
     let found = logs(directory).into_iter().filter_map(|directory| {
         let about = About::read(&directory)?;
         Some(Log { directory, about })

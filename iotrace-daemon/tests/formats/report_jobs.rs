@@ -359,3 +359,66 @@ fn thresholds_of_a_file_hold() {
         0
     );
 }
+
+/// A log of job 4242 as the service leaves it.
+fn job_log(
+    logs: &Path,
+    name: &str,
+    host: &str,
+    user: u32,
+    seconds: u64,
+    complete: bool,
+) -> PathBuf {
+    let directory = logs.join("2026/01/02").join(format!("{name}.d"));
+    fs::create_dir_all(directory.parent().unwrap()).unwrap();
+    record(&directory, &run(host, 1_700_000_000), 40, 0);
+    let about = serde_json::json!({
+        "unit": "slurm:4242", "kind": "job", "job": "4242", "step": "", "user": user, "host": host,
+        "executable": "python3", "start_unix_ns": 1_700_000_000_000_000_000_i64,
+        "duration_ns": seconds * SECOND, "bytes_read": 0, "bytes_written": 0, "operations": 0,
+        "merged": 0, "complete": complete,
+    });
+    fs::write(directory.join("job.json"), about.to_string()).unwrap();
+    directory
+}
+
+/// Runs `iotrace` on these logs.
+fn on_logs(logs: &Path, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrace"));
+    let output = command.args(words).arg("--dir").arg(logs).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_job_may_have_several_logs_of_a_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let (code, said) = on_logs(&logs, &["jobs"]);
+    assert!(
+        code == Some(1) && said.contains("cannot read the logs in"),
+        "{said}"
+    );
+    let report = || on_logs(&logs, &["report", "job:4242"]);
+    let all = [
+        job_log(&logs, "first", "gpu-1", 7, 30, true),
+        job_log(&logs, "killed", "gpu-1", 7, 90, false),
+        job_log(&logs, "last", "gpu-1", 7, 2, true),
+    ];
+    let (code, said) = report();
+    let longest = format!("the longest, {}", all[1].display());
+    assert!(code == Some(0) && said.contains(&longest), "{said}");
+    // Somebody else who says that he is of the job.
+    job_log(&logs, "other", "gpu-1", 8, 500, true);
+    let (code, said) = report();
+    assert!(
+        code == Some(1) && said.contains("user 8, 500.0 s"),
+        "{said}"
+    );
+    // What may be being written stays.
+    let (code, said) = on_logs(&logs, &["jobs", "rm", "4242"]);
+    assert!(code == Some(1) && said.contains("--unfinished"), "{said}");
+    assert_eq!(all.each_ref().map(|log| log.exists()), [false, true, false]);
+    let (code, said) = on_logs(&logs, &["jobs", "rm", "4242", "--unfinished"]);
+    assert!(code == Some(0) && !all[1].exists(), "{said}");
+}

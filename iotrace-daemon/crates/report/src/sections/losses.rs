@@ -80,8 +80,8 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let overflow = report.overflow.operations();
     if overflow > 0 {
         let text = format!(
-            "{} overflow: Operations counted exactly to their process, but to no file, because the \
-             counters of files were full.",
+            "{} overflow: Operations counted exactly to their process, but to no file. The counters of files were full, or, in a \
+             job log, it was not known yet whether the job's user may see the names.",
             count(overflow)
         );
         page.prose(Style::Warning, &text)?;
