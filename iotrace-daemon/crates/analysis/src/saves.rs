@@ -24,7 +24,7 @@ const MAX_DISTANCE_NS: i64 = 2 * SECOND;
 /// of the save's time so far), and a second directory gets its part.
 const AT_ONCE_NS: i64 = SECOND / 50;
 /// Longest pause in which nobody trains, whatever is read meanwhile by threads that fetch the next samples.
-const INSTANT_NS: i64 = SECOND / 500;
+const INSTANT_NS: i64 = SECOND / 200;
 /// Longest pause that preparing the next file of one save takes, whatever the save took so far: weights are gathered for it.
 const MAX_PREPARATION_NS: i64 = SECOND / 2;
 /// Two whole states of one training differ in size by no more than this factor.
@@ -445,7 +445,9 @@ fn numbered_parts(
     parts: &[Part],
     keys: &HashMap<u32, Key>,
 ) -> Vec<u32> {
-    let mut names: BTreeMap<(&[u8], Vec<u8>), Vec<(Span, u64, u32)>> = BTreeMap::new();
+    /// Files by directory and name without the number.
+    type Names<'a> = BTreeMap<(&'a [u8], Vec<u8>), Vec<(Span, u64, u32)>>;
+    let mut names = Names::new();
     for part in parts {
         let (file, span) = (part.touch.file, part.touch.span());
         let key = &keys[&file];
