@@ -133,11 +133,15 @@ pub fn judge(model: &Model, run: &Run, uses: &Uses, copies: &Copies, events: &mu
 /// Whether the save before is still whole while another one writes over an older one: saves in turn to a few files, as much each.
 fn is_kept(before: &Event, event: &Event) -> bool {
     let is_as_large = before.bytes.abs_diff(event.bytes) <= event.bytes / KEPT_SHARE;
-    is_as_large
-        && event
-            .written
-            .keys()
-            .all(|file| !before.written.contains_key(file))
+    let is_written_again = |(file, written): (&u32, &Written)| {
+        before.written.contains_key(file) && !is_small(written.bytes, event.bytes)
+    };
+    is_as_large && !event.written.iter().any(is_written_again)
+}
+
+/// Whether a file of a save is no part of the state that is saved: the largest has, or all have, so many bytes.
+fn is_small(bytes: u64, most: u64) -> bool {
+    bytes.saturating_mul(MIN_SHARE) < most
 }
 
 struct Judge<'a> {
@@ -233,7 +237,7 @@ impl<'a> Judge<'a> {
                 true => !is_kept && self.is_written_over(*file),
                 false => self.is_replaced(*file, written.bytes),
             };
-            let is_small = written.bytes.saturating_mul(MIN_SHARE) < largest.unwrap_or(0);
+            let is_small = is_small(written.bytes, largest.unwrap_or(0));
             if is_judged && is_over && !is_small && !missing.contains(&Missing::Storage) {
                 missing.insert(Missing::NewFile);
             }

@@ -18,9 +18,7 @@ impl Key {
     pub fn has_own_directory(&self) -> bool {
         self.is_step && self.number.is_none()
     }
-}
 
-impl Key {
     /// Whether the files lie in a directory that is called by a number alone.
     pub fn has_bare_number(&self) -> bool {
         let name = self.directory.rsplit(|byte| *byte == b'/').next();

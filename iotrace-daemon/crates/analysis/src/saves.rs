@@ -465,8 +465,15 @@ fn numbered_parts(
             .chunk_by(|(one, ..), (next, ..)| whole_at_once([*one, *next].into_iter()).is_some())
             .map(|round| round.iter().map(|(_, number, _)| *number).collect())
             .collect();
-        let is_whole = |round: &Vec<u64>| {
-            round.len() == all.len() && round.iter().all(|number| all.contains(number))
+        let is_once_each = |round: &Vec<u64>| {
+            let numbers: BTreeSet<u64> = round.iter().copied().collect();
+            numbers.len() == round.len()
+        };
+        let is_whole = |round: &Vec<u64>| round.len() == all.len();
+        // A job may have been killed in its last save.
+        let are_whole = match &rounds[..] {
+            [rest @ .., _] if !rest.is_empty() => rest.iter().all(is_whole),
+            all => all.iter().all(is_whole),
         };
         // Steps may be saved in a row, once.
         let (first, last) = (all.first().copied(), all.last().copied());
@@ -475,7 +482,10 @@ fn numbered_parts(
                 .zip(last)
                 .is_some_and(|(first, last)| last - first + 1 == all.len() as u64)
             && !names_own_step(uses.path(model, written[0].2));
-        all.len() > 1 && rounds.iter().all(is_whole) && (rounds.len() > 1 || are_counted)
+        all.len() > 1
+            && are_whole
+            && rounds.iter().all(is_once_each)
+            && (rounds.len() > 1 || are_counted)
     };
     let of_parts = names
         .values_mut()

@@ -158,7 +158,9 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
     });
     let (stopped, each): (Vec<&Event>, Vec<u64>) = stalled.unzip();
     let mut ns = saturating_sum(each);
+    let mut not_known = &["whether training went on with data that it had read before"][..];
     if data.exposed().is_some() {
+        not_known = &[];
         // Saves in the background hold nothing up, whatever the training does meanwhile.
         let calls = stopped
             .iter()
@@ -176,11 +178,7 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
     }
     Some(Finding {
         code: "training-stalled-by-checkpoints",
-        saving: data.saving(
-            ns,
-            Confidence::Medium,
-            &["whether training went on with data that it had read before"],
-        ),
+        saving: data.saving(ns, Confidence::Medium, not_known),
         title: format!(
             "Training reads stand still during checkpoints, {:.0} % of the run",
             share * 100.0

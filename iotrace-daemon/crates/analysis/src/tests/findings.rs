@@ -425,7 +425,7 @@ fn idle_workers() {
 }
 
 #[test]
-fn too_few_cpus_for_the_job_or_beside_others() {
+fn too_few_cpus_for_its_threads_or_because_of_others() {
     for (other_threads, advice) in [(50, "Other programs"), (4_000, "Give the job more CPUs")] {
         let mut job = Job::new(10_000);
         job.program(1, 0);

@@ -679,6 +679,9 @@ fn parts_with_numbers_are_one_save() {
     for (rounds, count) in [
         (&[&layers[..]; 3][..], 3),
         (&[&critics[..]; 3], 3),
+        // Killed in the last one.
+        (&[&layers[..], &layers, &layers[..2]], 3),
+        (&[&["model_0.pt"][..], &["model_1.pt"], &["model_2.pt"]], 3),
         (&[&["consolidated.00.pth", "consolidated.01.pth"]], 1),
         // Two files in turn, and steps that follow at once.
         (
