@@ -749,8 +749,11 @@ fn in_rounds(
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 let is_at_once = whole_at_once([event.span(), part.touch.span()].into_iter());
                 has_pause |= is_at_once.is_none();
+                // Of another model, perhaps, which was trained on what is in memory.
+                let pause = part.touch.start - event.end;
+                let may_be_next = is_save && !key.is_step && is_long(pause, event.length());
                 event.absorb(Event::of(part, key));
-                event.is_exact &= has_trained.is_some() && is_next.is_some();
+                event.is_exact &= has_trained.is_some() && is_next.is_some() && !may_be_next;
             }
             _ => {
                 let last = event.replace(Event::of(part, key));

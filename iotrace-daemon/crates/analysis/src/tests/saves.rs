@@ -724,6 +724,25 @@ fn other_names_with_two_numbers_are_saves_of_their_own() {
 }
 
 #[test]
+fn models_of_other_names_after_a_long_pause_may_be_of_other_saves() {
+    let is_exact = |pause: u64| {
+        let mut job = Job::new(60_000);
+        for (name, from) in ["mlp", "cnn", "lstm"]
+            .iter()
+            .zip((1_000..).step_by(pause as usize + 20))
+        {
+            let path = format!("/out/{name}.pt");
+            job.write(used(1, &path, from, from + 20), 8 * MIB, 0);
+        }
+        let found = job.analysis().checkpoints;
+        assert_eq!(found.len(), 1);
+        found[0].is_exact
+    };
+    assert!(is_exact(10) && is_exact(400));
+    assert!(!is_exact(1_500));
+}
+
+#[test]
 fn when_two_models_are_saved_in_turns_is_not_known() {
     let [a, b] = ["/out/a.pth", "/out/b.pth"];
     let job = |in_turns: &[(&str, u64)]| {
