@@ -470,6 +470,26 @@ fn formats_and_findings_are_made_at_the_end() {
 }
 
 #[test]
+fn a_job_is_named_by_its_busiest_program_not_by_its_first() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let (daemon, _config) = service(&logs, "least = \"1s\"");
+    let work = format!(
+        "sleep 3; {} if=/dev/zero of=\"$1\" bs=1000 count=3000 status=none; exec sleep 1",
+        tool("dd").display()
+    );
+    let mut job = Command::new("sh");
+    job.args(["-c", &work, "sh"]).arg(mounted.path.join("file"));
+    let status = job.env("SLURM_JOB_ID", "8161").status().unwrap();
+    assert!(status.success());
+    let log = complete(&logs, "slurm:8161");
+    let executable = log["executable"].as_str().unwrap();
+    assert!(executable.ends_with("/dd"), "{executable}");
+    daemon.end(libc::SIGTERM);
+}
+
+#[test]
 fn a_recording_that_is_not_wanted_goes() {
     let mounted = Mounted::new();
     let (_dir, base) = common::directory();

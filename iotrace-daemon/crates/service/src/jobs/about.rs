@@ -21,7 +21,7 @@ pub struct About {
     /// Who gets the log; `None`: root.
     pub user: Option<u32>,
     pub host: String,
-    /// Program of the process with the most operations when the log was made.
+    /// Program of the process with the most operations in an interval.
     pub executable: String,
     pub start_unix_ns: i64,
     pub duration_ns: u64,

@@ -39,6 +39,8 @@ pub struct Log {
     config: config::Jobs,
     run: Run,
     about: About,
+    /// Of the program that it names, in one interval.
+    most_operations: u64,
     model: Model,
     /// Whose it will be, unless a process makes it root's.
     candidate: Option<u32>,
@@ -95,6 +97,7 @@ impl Log {
             gone: HashSet::new(),
             ended: None,
             is_done: false,
+            most_operations: 0,
         }
     }
 
@@ -247,8 +250,12 @@ impl Log {
                 .insert(MERGED_LOSS.into(), self.about.merged);
         }
         let is_end = self.ended.is_some();
+        if let Some((operations, program)) = self.busiest_program()
+            && (operations > self.most_operations || self.about.executable.is_empty())
+        {
+            (self.most_operations, self.about.executable) = (operations, program);
+        }
         if self.recorder.is_none() {
-            self.about.executable = self.executable();
             self.create()?;
         }
         if is_end {
@@ -321,8 +328,8 @@ impl Log {
         Ok(())
     }
 
-    /// The program of the process with the most operations.
-    fn executable(&self) -> String {
+    /// The program of the process with the most operations of the interval, and their number.
+    fn busiest_program(&self) -> Option<(u64, String)> {
         let mut operations: HashMap<u32, u64> = HashMap::new();
         for row in self.model.dirty_rows() {
             let count = IoTotals::of(&row.cell.interval()).operations;
@@ -330,10 +337,10 @@ impl Log {
         }
         let processes = self.model.processes().iter().zip(0..);
         let named = processes.filter(|(process, _)| !process.about.exe.is_empty());
-        let most = named.max_by_key(|(_, index)| operations.get(index).copied().unwrap_or(0));
-        most.map_or(String::new(), |(process, _)| {
-            String::from_utf8_lossy(&process.about.exe).into_owned()
-        })
+        let counted = named.map(|(process, index)| (operations.get(&index), process));
+        let (operations, process) = counted.max_by_key(|(operations, _)| *operations)?;
+        let program = String::from_utf8_lossy(&process.about.exe).into_owned();
+        Some((operations.copied().unwrap_or(0), program))
     }
 
     /// Forgets what is written: files, whose names come with their counts, and processes that have gone.
