@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use super::{
     durable::{Durability, Written},
     naming::{
-        Choice, Key, StepAndRank, differ_in_numbers, is_description, is_resumption, key,
-        names_own_step, without_last_number,
+        Choice, Key, StepAndRank, differ_in_numbers, is_description, is_of_state, is_resumption,
+        key, names_own_step, without_last_number,
     },
     training::Training,
     uses::{FileSync, Touch, Uses, still_open},
@@ -751,7 +751,10 @@ fn in_rounds(
                 has_pause |= is_at_once.is_none();
                 // Of another model, perhaps, which was trained on what is in memory.
                 let pause = part.touch.start - event.end;
-                let may_be_next = is_save && !key.is_step && is_long(pause, event.length());
+                let is_model = |path: &[u8]| !is_of_state(path);
+                let are_models = is_model(path) && used.keys().any(|other| is_model(other));
+                let is_long = is_long(pause, event.length());
+                let may_be_next = is_save && !key.is_step && are_models && is_long;
                 event.absorb(Event::of(part, key));
                 event.is_exact &= has_trained.is_some() && is_next.is_some() && !may_be_next;
             }

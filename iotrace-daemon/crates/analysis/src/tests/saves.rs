@@ -725,12 +725,9 @@ fn other_names_with_two_numbers_are_saves_of_their_own() {
 
 #[test]
 fn models_of_other_names_after_a_long_pause_may_be_of_other_saves() {
-    let is_exact = |pause: u64| {
+    let is_exact = |names: &[&str], pause: usize| {
         let mut job = Job::new(60_000);
-        for (name, from) in ["mlp", "cnn", "lstm"]
-            .iter()
-            .zip((1_000..).step_by(pause as usize + 20))
-        {
+        for (name, from) in names.iter().zip((1_000..).step_by(pause + 20)) {
             let path = format!("/out/{name}.pt");
             job.write(used(1, &path, from, from + 20), 8 * MIB, 0);
         }
@@ -738,8 +735,12 @@ fn models_of_other_names_after_a_long_pause_may_be_of_other_saves() {
         assert_eq!(found.len(), 1);
         found[0].is_exact
     };
-    assert!(is_exact(10) && is_exact(400));
-    assert!(!is_exact(1_500));
+    let models = ["mlp", "cnn", "lstm"];
+    assert!(is_exact(&models, 10) && is_exact(&models, 400));
+    assert!(!is_exact(&models, 1_500));
+    // A state of the same training, which was gathered meanwhile.
+    assert!(is_exact(&["model", "optimizer"], 1_500));
+    assert!(is_exact(&["optim_state", "model"], 1_500));
 }
 
 #[test]
