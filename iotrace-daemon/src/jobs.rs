@@ -213,13 +213,12 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
                  its sums, and other formats lie next to its directory"
             );
         }
-        let mut by_host: BTreeMap<String, Vec<Log>> = BTreeMap::new();
-        for log in all {
-            let of_host = by_host.entry(log.about.host.clone()).or_default();
-            of_host.push(log);
+        let mut by_host: BTreeMap<&str, Vec<&Log>> = BTreeMap::new();
+        for log in &all {
+            by_host.entry(&log.about.host).or_default().push(log);
         }
         for (host, logs) in by_host {
-            expanded.push(longest(id, &host, &logs)?);
+            expanded.push(longest(id, host, &logs)?);
         }
     }
     Ok(expanded)
@@ -227,13 +226,12 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
 
 /// The longest of a job's logs of one node: a restart of the service, and each day, begins a new one. Those of other users may be of
 /// anybody who claims to be of the job.
-fn longest(id: &str, host: &str, logs: &[Log]) -> anyhow::Result<PathBuf> {
-    let all: Vec<&Log> = logs.iter().collect();
+fn longest(id: &str, host: &str, all: &[&Log]) -> anyhow::Result<PathBuf> {
     let users: BTreeSet<u32> = all.iter().filter_map(|log| log.about.user).collect();
     if users.len() > 1 {
         bail!(
             "choose the directory of one of the logs: job {id} has some of several users on {host}: {}",
-            directories(&all)
+            directories(all)
         );
     }
     let longest = all.iter().max_by_key(|log| log.about.duration_ns);
@@ -243,7 +241,7 @@ fn longest(id: &str, host: &str, logs: &[Log]) -> anyhow::Result<PathBuf> {
             "job {id} has {} logs on {host}: this is the report of the longest, {}. All of them: {}",
             all.len(),
             longest.directory.display(),
-            directories(&all)
+            directories(all)
         );
     }
     Ok(longest.directory.clone())

@@ -34,7 +34,7 @@ const LOCAL: [&str; 9] = [
 ];
 /// A file that is written over belongs to the state that is saved if it has at least this share of the largest one.
 const MIN_SHARE: u64 = 16;
-/// Two saves are of as much if their bytes differ by no more than one of so many parts.
+/// Two saves have about the same size if they differ by at most one of this many parts of it.
 const KEPT_SHARE: u64 = 16;
 /// A file is written over if this much more was written to it than it has, in parts of its size.
 const MAX_EXCESS_PARTS: u64 = 10;
@@ -130,7 +130,8 @@ pub fn judge(model: &Model, run: &Run, uses: &Uses, copies: &Copies, events: &mu
     }
 }
 
-/// Whether the save before is still whole while another one writes over an older one: saves in turn to a few files, as much each.
+/// Whether the previous save stays intact while this one overwrites an older one: saves of the same size that take turns in a few
+/// files.
 fn is_kept(before: &Event, event: &Event) -> bool {
     let is_as_large = before.bytes.abs_diff(event.bytes) <= event.bytes / KEPT_SHARE;
     let is_written_again = |(file, written): (&u32, &Written)| {
@@ -139,7 +140,7 @@ fn is_kept(before: &Event, event: &Event) -> bool {
     is_as_large && !event.written.iter().any(is_written_again)
 }
 
-/// Whether a file of a save is no part of the state that is saved: the largest has, or all have, so many bytes.
+/// Whether a file is too small to belong to the saved state, whose largest file, or all of it, has `most` bytes.
 fn is_small(bytes: u64, most: u64) -> bool {
     bytes.saturating_mul(MIN_SHARE) < most
 }

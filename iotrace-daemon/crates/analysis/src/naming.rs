@@ -119,12 +119,12 @@ pub fn is_resumption(path: &[u8]) -> bool {
 
 /// Whether a file is a part of a training's state next to its model, by its name.
 pub fn is_of_state(path: &[u8]) -> bool {
-    const PARTS: [&[u8]; 9] = [
+    const STATE_WORDS: [&[u8]; 9] = [
         b"optim", b"sched", b"scaler", b"ema", b"rng", b"random", b"state", b"trainer", b"args",
     ];
     let name = name(path).to_ascii_lowercase();
     let has = |part: &&[u8]| name.windows(part.len()).any(|found| found == *part);
-    PARTS.iter().any(has)
+    STATE_WORDS.iter().any(has)
 }
 
 /// Whether a file is not finished yet, by its name.

@@ -396,8 +396,8 @@ fn group(
     events
 }
 
-/// The keys of files in directories whose number is that of a run, and not of a step: `7/model_1.pt` and `7/model_2.pt`. What
-/// has one number of its own is written at once, and what has different ones is not.
+/// The keys of files in directories whose number names a run, and not a step: `7/model_1.pt` and `7/model_2.pt`. Files with the
+/// same number of their own are written at once, those with different numbers are not.
 fn steps_in_directories_of_runs(
     model: &Model,
     uses: &Uses,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Share of the time of a loader's workers from which on it is their start that the job waits for.
 const MIN_RESTART_SHARE: f64 = 0.5;
-/// Other threads hardly ran if they have no more than one of so many parts of the job's CPU time.
+/// Other threads hardly ran if they used at most one of this many parts of the job's CPU time.
 const OTHER_THREADS_PARTS: u64 = 10;
 
 /// The job waited for storage while it ran: not at its start, nor for saves.

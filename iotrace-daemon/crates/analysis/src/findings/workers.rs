@@ -10,7 +10,7 @@ use iotrace_model::{
 };
 use iotrace_phases::phase::Phase;
 
-/// A worker decodes if it computes at least one of so many parts of what workers compute on average.
+/// A worker decodes if it computes more than one of this many parts of the workers' mean.
 const DECODER_PARTS: u64 = 2;
 
 /// Workers of one rank, or ranks, of which one reads far more than the mean.

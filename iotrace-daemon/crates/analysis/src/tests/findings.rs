@@ -442,7 +442,7 @@ fn too_few_cpus_for_its_threads_or_because_of_others() {
     }
 }
 
-/// What the main thread of a program did for so many milliseconds.
+/// `ms` milliseconds of a program's main thread.
 fn waited(pid: u32, leaf: Leaf, by: Option<ProcessId>, ms: u64) -> Waited {
     Waited {
         process: id(pid),
