@@ -1,5 +1,5 @@
 //! Builds the kernel crate and puts its objects into `OUT_DIR`. The crate embeds a copy of each, compressed and without what
-//! the loader does not read.
+//! no run needs.
 
 use std::env;
 use std::fs;
@@ -11,8 +11,8 @@ use std::process::ExitCode;
 mod kernel_crate;
 #[path = "build/toolchain.rs"]
 mod toolchain;
-#[path = "build/unread.rs"]
-mod unread;
+#[path = "build/unneeded.rs"]
+mod unneeded;
 
 use kernel_crate::{Machine, OBJECTS, PACKAGE};
 use toolchain::Toolchain;
@@ -98,10 +98,9 @@ fn build_object(
     copied.map_err(|error| format!("cannot copy {}: {error}", object.display()))
 }
 
-/// Writes a compressed copy of an object, without what the loader does not read, in the same directory.
+/// Writes a compressed copy of an object, without what no run needs, in the same directory.
 fn compress(file: &Path) -> std::io::Result<()> {
-    let mut object = fs::read(file)?;
-    unread::remove(&mut object);
+    let object = unneeded::without(fs::read(file)?);
     let compressed = fs::File::create(file.with_added_extension("gz"))?;
     let mut encoder = flate2::write::GzEncoder::new(compressed, flate2::Compression::best());
     encoder.write_all(&object)?;

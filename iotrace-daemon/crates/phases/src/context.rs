@@ -18,7 +18,7 @@ use iotrace_model::{
         BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS,
     },
     groups::Groups,
-    paths::{parent, suffix},
+    paths::{name, parent, suffix},
 };
 
 /// Rules that take a read for a load of weights, or for one of anything.
@@ -31,6 +31,43 @@ const TAKEN_FOR_TENSORFLOW: [&str; 1] = ["tensorflow"];
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
 /// Minimum number of files of one kind in a directory that makes them data; weights in as many parts have other names.
 const MIN_FAMILY_FILES: usize = 16;
+/// What a file holds that is one sample, or what a model made of one, if its name or its directory's begins with the word.
+const SAMPLE_WORDS: [&str; 34] = [
+    "audio",
+    "caption",
+    "captions",
+    "clip",
+    "dataset",
+    "doc",
+    "emb",
+    "embed",
+    "embedding",
+    "embeddings",
+    "encoding",
+    "encodings",
+    "example",
+    "feat",
+    "feats",
+    "feature",
+    "features",
+    "frame",
+    "image",
+    "images",
+    "img",
+    "latent",
+    "latents",
+    "logits",
+    "mask",
+    "masks",
+    "mel",
+    "pred",
+    "prediction",
+    "predictions",
+    "sample",
+    "samples",
+    "spectrogram",
+    "video",
+];
 
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +281,7 @@ fn is_read(total: &Counters) -> bool {
 }
 
 /// Files that were taken for saves of weights, and whose reads are of data; and their siblings that were not read: what is
-/// written to a replay buffer last.
+/// written to a replay buffer last. Also samples, and what a model made of them, one in each of many files that nobody reads.
 fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
     let rules = classifier.rules().all();
     let is_guess = |file: &Sorted| {
@@ -265,12 +302,26 @@ fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSe
     let large: HashSet<(&[u8], &[u8])> = families(model, prepared.iter().copied())
         .map(|members| family(model.file(members[0]).path))
         .collect();
-    if !large.is_empty() {
-        let unread = (0..model.file_count() as u32)
-            .filter(|file| guessed[*file as usize] && !read.contains(file));
-        prepared.extend(unread.filter(|file| large.contains(&family(model.file(*file).path))));
-    }
+    let unread = (0..model.file_count() as u32)
+        .filter(|file| guessed[*file as usize] && !read.contains(file));
+    let (siblings, others): (Vec<u32>, Vec<u32>) =
+        unread.partition(|file| large.contains(&family(model.file(*file).path)));
+    prepared.extend(siblings);
+    let is_sample = |file: &u32| is_named_as_sample(model.file(*file).path);
+    prepared.extend(families(model, others.into_iter().filter(is_sample)).flatten());
     prepared
+}
+
+/// Whether a file's name, or that of its directory if the file's is a number, begins with a word for a sample.
+fn is_named_as_sample(path: &[u8]) -> bool {
+    let begins = |name: &[u8]| {
+        let letters = name.iter().take_while(|byte| byte.is_ascii_alphabetic());
+        let word: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
+        SAMPLE_WORDS.iter().any(|known| known.as_bytes() == word)
+    };
+    let own = name(path);
+    let is_number = own.first().is_some_and(u8::is_ascii_digit);
+    begins(if is_number { name(parent(path)) } else { own })
 }
 
 /// Files whose reads may be of another phase.

@@ -12,7 +12,7 @@ use crate::{
     kernel::{
         Cost, Hook, HookChoice, HookState, Kernel, KernelError, Options, Programs,
         btf::Types,
-        load::{self, Reading, read_types, types_if_any},
+        load::{self, Making, read_types, types_if_any},
         measure_uprobes, selftest,
     },
 };
@@ -26,9 +26,9 @@ pub struct Loaded {
 impl Loaded {
     /// Loads the programs, and the rules by which they sort files.
     pub fn new(options: &Options, programs: &Programs, rules: &Table) -> Result<Self, KernelError> {
-        let reading = Reading::begin(options);
+        let loader = Making::begin();
         let types = read_types(options.btf.as_deref())?;
-        Self::of(reading, &types, options, programs, rules)
+        Self::of(loader, &types, options, programs, rules)
     }
 
     /// As [`Loaded::new`]; where the kernel has no type information, the programs do without.
@@ -37,19 +37,19 @@ impl Loaded {
         programs: &Programs,
         rules: &Table,
     ) -> Result<Self, KernelError> {
-        let reading = Reading::begin(options);
+        let loader = Making::begin();
         let types = types_if_any(options.btf.as_deref())?;
-        Self::of(reading, &types, options, programs, rules)
+        Self::of(loader, &types, options, programs, rules)
     }
 
     fn of(
-        reading: Reading,
+        loader: Making,
         types: &Types,
         options: &Options,
         programs: &Programs,
         rules: &Table,
     ) -> Result<Self, KernelError> {
-        let mut kernel = load::load(reading, options, programs, types, rules)?;
+        let mut kernel = load::load(loader, options, programs, types, rules)?;
         let drain = Drain::new(&mut kernel)?;
         Ok(Self { kernel, drain })
     }

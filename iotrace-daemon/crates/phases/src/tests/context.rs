@@ -137,6 +137,31 @@ fn shards_that_this_run_wrote_and_reads_as_data_are_no_checkpoint() {
 }
 
 #[test]
+fn one_of_many_samples_that_nobody_reads_is_no_checkpoint() {
+    let written_as = |name: &dyn Fn(u32) -> String, count| {
+        let paths: Vec<String> = (0..count).map(name).collect();
+        let files: Vec<_> = paths.iter().map(|path| (path.as_str(), 0, SIZE)).collect();
+        sorted(&files)[0].phase(Direction::Write)
+    };
+    let sample = Phase::Other(Some(Class::Cache));
+    let latents = |index| format!("/x/out/Latent_{index:04}.pt");
+    let of_dataset = |index| format!("/x/dataset_256/{index:04}.pt");
+    assert_eq!(written_as(&latents, 16), sample);
+    assert_eq!(written_as(&of_dataset, 16), sample);
+    assert_eq!(written_as(&latents, 15), Phase::Checkpoint);
+    for models in [
+        &|index| format!("/x/out/generator_{index:04}.pt") as String,
+        &|index| format!("/x/out/{index:04}.pt"),
+        &|index| format!("/x/dataset_256/net_{index}.pt"),
+        &|index| format!("/x/out/sampler_{index}.pt"),
+        &|index| format!("/x/out/sample_epoch_{index}.pth"),
+    ] as [&dyn Fn(u32) -> String; 5]
+    {
+        assert_eq!(written_as(models, 40), Phase::Checkpoint, "{}", models(7));
+    }
+}
+
+#[test]
 fn megatron_bin_with_an_index_beside_it_is_data() {
     let files = sorted(&[
         ("/x/corpus.bin", SIZE, 0),

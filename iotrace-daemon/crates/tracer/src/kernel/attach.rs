@@ -13,8 +13,9 @@ use super::{
     cpu::Threads,
     error::chain,
     hooks::{Availability, Found, HOOKS, Id, Kind, OptionalHook, RequiredBy, When},
+    load::read_types,
     nobtf, pages,
-    program::{attach_error, attach_raw, kernel_btf, load, load_together, log_size, program},
+    program::{attach_error, attach_points, attach_raw, load, load_together, log_size, program},
     variant,
 };
 use iotrace_model::run::RAW;
@@ -129,9 +130,10 @@ impl Kernel {
 
     /// The type information that programs attach by.
     fn attach_btf(&mut self) -> Result<Btf, KernelError> {
-        let reading = self.reading_btf.take();
-        let read = reading.and_then(|reading| reading.join().ok());
-        read.unwrap_or_else(|| kernel_btf(self.btf.as_deref()))
+        match self.attach_points.take() {
+            Some(btf) => Ok(btf),
+            None => attach_points(&read_types(self.btf.as_deref())?),
+        }
     }
 
     /// Loads what will be attached, as far as it attaches by types.

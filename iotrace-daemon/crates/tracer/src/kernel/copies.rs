@@ -15,8 +15,9 @@ use iotrace_common::{diag, limits::COPIES};
 use super::{
     KernelError, fdinfo,
     hooks::{HOOKS, OptionalHook, Purpose},
+    load::read_types,
     nobtf,
-    program::{attach_raw, kernel_btf, program},
+    program::{attach_points, attach_raw, program},
 };
 
 /// Programs and hook of a pair.
@@ -87,7 +88,11 @@ impl Misses {
         }
         // An error leaves it so.
         self.has_failed = true;
-        attach_raw(ebpf, &PAIRS[self.copies], &kernel_btf(btf)?)?;
+        attach_raw(
+            ebpf,
+            &PAIRS[self.copies],
+            &attach_points(&read_types(btf)?)?,
+        )?;
         self.has_failed = false;
         // Only now: it takes the verifier a while, and what was missed meanwhile is lost.
         self.settle(ebpf);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use aya::{
-    Btf, Ebpf, EbpfError, EbpfLoader, Pod,
+    Ebpf, EbpfError, EbpfLoader, Pod,
     maps::{Map, MapError},
     programs::ProgramType,
     sys::{BpfHelper, is_helper_supported},
@@ -41,7 +41,7 @@ use super::{
     maps as loaded, nobtf, offsets,
     preemption::Preemption,
     probe,
-    program::kernel_btf,
+    program::attach_points,
     recordings::Slots,
     rules,
     trace::{Filter, Layout, TraceOptions},
@@ -240,32 +240,20 @@ pub fn types_if_any(file: Option<&Path>) -> Result<Types, KernelError> {
     }
 }
 
-/// The kernel's type information as aya reads it, twice: its loader does in any case, and programs attach by it. Both take
-/// long, and are read by threads of their own.
-pub(crate) struct Reading {
-    loader: Option<JoinHandle<EbpfLoader<'static>>>,
-    btf: Option<ReadingBtf>,
-}
+/// A loader, while a thread makes it: aya reads all of the kernel's type information for each, and does not use it.
+pub(crate) struct Making(Option<JoinHandle<EbpfLoader<'static>>>);
 
-/// What programs attach by.
-pub(super) type ReadingBtf = JoinHandle<Result<Btf, KernelError>>;
-
-impl Reading {
-    /// Begins to read it. What has no thread is read where it is used.
-    pub fn begin(options: &Options) -> Self {
-        let file = options.btf.clone();
-        let read = move || kernel_btf(file.as_deref());
-        Self {
-            loader: thread::Builder::new().spawn(EbpfLoader::new).ok(),
-            btf: thread::Builder::new().spawn(read).ok(),
-        }
+impl Making {
+    /// Begins. What has no thread is made where it is used.
+    pub fn begin() -> Self {
+        Self(thread::Builder::new().spawn(EbpfLoader::new).ok())
     }
 }
 
 /// Loads the programs with their maps, and the rules that sort files into phases; nothing is attached yet. Without types
 /// the detail is [`Detail::Basic`].
 pub(crate) fn load(
-    reading: Reading,
+    loader: Making,
     options: &Options,
     programs: &Programs,
     types: &Types,
@@ -318,7 +306,7 @@ pub(crate) fn load(
         .trace
         .as_ref()
         .map(|trace| Layout::of(trace.buffer_bytes, preemptible));
-    let loader = reading.loader.and_then(|loader| loader.join().ok());
+    let loader = loader.0.and_then(|loader| loader.join().ok());
     let mut ebpf = open(
         loader.unwrap_or_default(),
         (variant, object),
@@ -360,7 +348,7 @@ pub(crate) fn load(
         histograms,
         misses: Misses::new(preemptible),
         btf: options.btf.clone(),
-        reading_btf: reading.btf,
+        attach_points: attach_points(types).ok().filter(|_| !no_btf),
         hooks,
         uprobes: Uprobes::new(&options.uprobes),
         hook: None,

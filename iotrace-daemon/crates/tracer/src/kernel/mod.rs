@@ -56,7 +56,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf,
+    Btf, Ebpf,
     maps::{Array, HashMap, MapData, MapError},
 };
 use iotrace_common::{
@@ -111,7 +111,7 @@ pub struct Kernel {
     /// A copy of the kernel's type information, where it is not to show its own.
     btf: Option<PathBuf>,
     /// What programs attach by, until they are attached.
-    reading_btf: Option<load::ReadingBtf>,
+    attach_points: Option<Btf>,
     /// What this kernel has of the optional hooks.
     hooks: Hooks,
     uprobes: uprobes::Uprobes,

@@ -1,7 +1,6 @@
 //! One program of an object: loaded and attached, and the errors of both.
 
 use std::{
-    path::Path,
     sync::Mutex,
     thread::{self, available_parallelism},
 };
@@ -13,6 +12,7 @@ use aya::{
 
 use super::{
     KernelError,
+    btf::Types,
     error::{chain, errno_of, hint},
 };
 
@@ -23,13 +23,9 @@ const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 /// How often a program is loaded at most while signals come.
 const MAX_LOADS: u32 = 50;
 
-/// The running kernel's type information, by which BTF programs attach: its own, or a copy in `file`.
-pub fn kernel_btf(file: Option<&Path>) -> Result<Btf, KernelError> {
-    let read = match file {
-        Some(file) => Btf::parse_file(file, Endianness::default()),
-        None => Btf::from_sys_fs(),
-    };
-    read.map_err(|error| KernelError::Load {
+/// What BTF programs attach by, of the running kernel's type information.
+pub fn attach_points(types: &Types) -> Result<Btf, KernelError> {
+    Btf::parse(&types.of_hooks(), Endianness::default()).map_err(|error| KernelError::Load {
         reason: chain(&error),
         hint: "\niotrace attaches by the kernel's type information",
     })
