@@ -30,6 +30,9 @@ impl Renames {
         all.sort_unstable_by_key(|(file, _, at)| (*file, *at));
         let saves = Saves::new(saved);
         let mut renames = Self::default();
+        // Files that were set aside, and the name that others have which were written under the same name at first.
+        let mut aside: Vec<u32> = Vec::new();
+        let mut final_names: HashMap<&[u8], &[u8]> = HashMap::new();
         for of_file in all.chunk_by(|one, other| one.0 == other.0) {
             let index = of_file[0].0;
             let (file, sorted) = (model.file(index), &sorted[index as usize]);
@@ -43,9 +46,20 @@ impl Renames {
             if sorted.is_by_first_name || is_final && !has_ends {
                 renames.saved_as.insert(index, first.to_vec());
             } else if renames.ends.len() - ends < of_file.len() {
-                let saved_as = without_aside_mark(file.path).map(|path| (index, path));
-                renames.saved_as.extend(saved_as);
+                match without_aside_mark(file.path) {
+                    Some(path) => drop(renames.saved_as.insert(index, path)),
+                    None => aside.push(index),
+                }
+            } else if is_unfinished(name(first)) {
+                final_names.insert(first, file.path);
             }
+        }
+        for index in aside {
+            let first = model.file(index).opened_as;
+            let saved_as = first.and_then(|first| final_names.get(first));
+            renames
+                .saved_as
+                .extend(saved_as.map(|path| (index, path.to_vec())));
         }
         renames.ends.sort_unstable_by_key(|(_, _, at)| *at);
         renames

@@ -6,12 +6,16 @@ use super::{
     durable::{Durability, Written},
     naming::{
         Choice, Key, StepAndRank, differ_in_numbers, is_description, is_of_state, is_resumption,
-        key, names_own_step, without_last_number,
+        is_unfinished, key, names_own_step, without_last_number,
     },
     training::Training,
     uses::{FileSync, Touch, Uses, still_open},
 };
-use iotrace_model::{Model, counters::saturating_add, paths::parent};
+use iotrace_model::{
+    Model,
+    counters::saturating_add,
+    paths::{name, parent},
+};
 
 const SECOND: i64 = 1_000_000_000;
 /// Maximum pause within the save of one step.
@@ -170,9 +174,10 @@ struct Part {
 
 /// The saves of a run, in order.
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
-    let parts = parts(&uses.saved, true);
+    let mut parts = parts(&uses.saved, true);
+    remove_failed(model, uses, &mut parts);
     let training = Training::new(uses);
-    let mut events = group(model, uses, &parts, Some(&training), &HashMap::new());
+    let mut events = group(model, uses, &parts, &training, None);
     let is_state = |event: &Event| {
         let mut files = event.files.iter();
         files.all(|file| is_resumption(uses.path(model, *file)))
@@ -209,7 +214,8 @@ pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     {
         save_ends.entry(touch.file).or_default().push(touch.end);
     }
-    let mut events = group(model, uses, &parts, None, &save_ends);
+    let training = Training::new(uses);
+    let mut events = group(model, uses, &parts, &training, Some(&save_ends));
     events.retain(|event| !is_of_descriptions(model, uses, event));
     finish(model, uses, &mut events);
     events
@@ -243,6 +249,40 @@ fn parts(touches: &[Touch], is_save: bool) -> Vec<Part> {
         }
     }
     parts
+}
+
+/// Removes attempts that failed: what was written under the name of an unfinished file, and written again from its beginning before
+/// the file was renamed. `parts`: by file.
+fn remove_failed(model: &Model, uses: &Uses, parts: &mut Vec<Part>) {
+    let mut renames: HashMap<u32, Vec<i64>> = HashMap::new();
+    for (file, _, at) in &uses.renames.ends {
+        let first = model.file(*file).opened_as;
+        if first.is_some_and(|path| is_unfinished(name(path))) {
+            renames.entry(*file).or_default().push(*at);
+        }
+    }
+    let mut failed: HashSet<(u32, i64)> = HashSet::new();
+    for of_file in parts.chunk_by(|one, other| one.touch.file == other.touch.file) {
+        let file = of_file[0].touch.file;
+        let Some(renames) = renames.get(&file) else {
+            continue;
+        };
+        let mut touches: Vec<&Touch> = of_file.iter().map(|part| &part.touch).collect();
+        touches.sort_by_key(|touch| touch.start);
+        for pair in touches.windows(2) {
+            let (own, next) = (pair[0], pair[1]);
+            let size = uses.sizes[file as usize];
+            let is_whole = next.bytes >= size - size / SMALL_PART_RATIO;
+            let is_renamed = renames
+                .iter()
+                .any(|at| (own.start..next.start).contains(at));
+            let is_renamed_later = renames.iter().any(|at| *at >= next.start);
+            if own.bytes > 0 && is_whole && !is_renamed && is_renamed_later {
+                failed.insert((file, own.start));
+            }
+        }
+    }
+    parts.retain(|part| !failed.contains(&(part.touch.file, part.touch.start)));
 }
 
 impl Part {
@@ -313,15 +353,15 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
     (0..times).map(part).collect()
 }
 
-/// Puts parts with one key into events, in time: loads, where there is no training.
+/// Puts parts with one key into events, in time. Of loads, `save_ends` has when the files had been saved.
 fn group(
     model: &Model,
     uses: &Uses,
     parts: &[Part],
-    training: Option<&Training<'_>>,
-    save_ends: &SaveEnds,
+    training: &Training<'_>,
+    save_ends: Option<&SaveEnds>,
 ) -> Vec<Event> {
-    let is_save = training.is_some();
+    let is_save = save_ends.is_none();
     let mut by_key: BTreeMap<Key, Vec<&Part>> = BTreeMap::new();
     let mut keys: HashMap<u32, Key> = HashMap::new();
     for part in parts {
@@ -625,14 +665,12 @@ fn apart<'a>(
     key: &Key,
     saves: &[Event],
     small: Vec<&'a Part>,
-    training: Option<&Training<'_>>,
+    training: &Training<'_>,
 ) -> (Vec<&'a Part>, Vec<(&'a Part, bool)>) {
-    let Some(training) = training.filter(|_| !key.has_own_directory()) else {
-        return (
-            Vec::new(),
-            small.into_iter().map(|part| (part, true)).collect(),
-        );
-    };
+    if key.has_own_directory() {
+        let rest = small.into_iter().map(|part| (part, true));
+        return (Vec::new(), rest.collect());
+    }
     let path = |part: &Part| uses.path(model, part.touch.file);
     let mut times: HashMap<&[u8], u32> = HashMap::new();
     for part in &small {
@@ -671,19 +709,18 @@ fn apart<'a>(
 
 /// Puts the main parts of one key into events: a path that is saved again begins the next save, and a process that began
 /// since the last load the next load, as does a file that was saved since. A pass over the training data lies between two
-/// saves, or one over the data for validation if the names have the step.
+/// saves or loads, or one over the data for validation between saves whose names have the step.
 fn in_rounds(
     model: &Model,
     uses: &Uses,
     key: &Key,
     parts: &[&Part],
-    training: Option<&Training<'_>>,
-    save_ends: &SaveEnds,
+    training: &Training<'_>,
+    save_ends: Option<&SaveEnds>,
 ) -> Vec<Event> {
-    let is_save = training.is_some();
-    // With each: whether it has a pause that is longer than what is written at once.
-    let mut events: Vec<(Event, bool)> = Vec::new();
-    let mut has_pause = false;
+    let is_save = save_ends.is_none();
+    let mut events: Vec<(Event, Pauses)> = Vec::new();
+    let mut pauses = Pauses::default();
     // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
     let mut used: HashMap<&[u8], (u32, u32, u64)> = HashMap::new();
     let mut event: Option<Event> = None;
@@ -710,19 +747,22 @@ fn in_rounds(
         };
         let again = again && !event.as_ref().is_some_and(is_at_once);
         let is_behind = |event: &Event| begins_behind(model, uses, process, event);
-        // Files in the directory of one step are one save, whatever is read meanwhile.
-        let trained = event.as_ref().zip(training);
-        let has_trained = match trained.filter(|_| !again && !key.has_own_directory()) {
+        // Files in the directory of one step are one save, whatever is read meanwhile. Data may be read between the loads of a
+        // model and of the state to resume from.
+        let is_whole = key.has_own_directory() || !is_save && is_of_state(path);
+        let trained = event.as_ref().filter(|_| !again && !is_whole);
+        let has_trained = match trained {
             // Of several ranks each may save when it is ready.
-            Some((event, _)) if key.is_step && !event.processes.contains(&process) => Some(false),
-            Some((event, training)) if key.is_step => {
+            Some(event) if key.is_step && !event.processes.contains(&process) => Some(false),
+            Some(event) if key.is_step => {
                 training.has_validation_between(model, event, &part.touch)
             }
-            Some((event, training)) => training.has_pass_between(event, &part.touch),
+            Some(event) => training.has_pass_between(event, &part.touch),
             None => Some(false),
         };
         let is_saved_since = |event: &Event| {
-            let mut ends = save_ends.get(&file).into_iter().flatten();
+            let ends = save_ends.and_then(|ends| ends.get(&file));
+            let mut ends = ends.into_iter().flatten();
             ends.any(|end| event.end < *end && *end <= part.touch.start)
         };
         let is_next_load = |event: &Event| !is_save && (is_behind(event) || is_saved_since(event));
@@ -738,8 +778,8 @@ fn in_rounds(
                 let written = [(*of, *before), (file, bytes)];
                 *by == process && are_whole_states(uses, written) && is_other_state(other)
             });
-        let of_next = event.as_ref().zip(training).filter(|_| is_other);
-        let is_next = of_next.map_or(Some(false), |(event, training)| {
+        let of_next = event.as_ref().filter(|_| is_other);
+        let is_next = of_next.map_or(Some(false), |event| {
             let is_next = is_next_save(event.span(), part.touch.span(), event.length(), training);
             // Parts of one save have numbers, too.
             is_next.or(choice.is_none().then_some(false))
@@ -748,36 +788,48 @@ fn in_rounds(
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 let is_at_once = whole_at_once([event.span(), part.touch.span()].into_iter());
-                has_pause |= is_at_once.is_none();
+                pauses.is_any |= is_at_once.is_none();
                 // Of another model, perhaps, which was trained on what is in memory.
                 let pause = part.touch.start - event.end;
                 let is_model = |path: &[u8]| !is_of_state(path);
-                let are_models = is_model(path) && used.keys().any(|other| is_model(other));
+                let mut others = used.keys().filter(|other| is_model(other));
                 let is_long = is_long(pause, event.length());
-                let may_be_next = is_save && !key.is_step && are_models && is_long;
+                let may_be_model = is_save && !key.is_step && is_model(path);
+                let may_be_next = may_be_model && is_long && others.clone().next().is_some();
+                // Weights in parts have names that differ in numbers.
+                pauses.is_between_models |= may_be_model
+                    && is_at_once.is_none()
+                    && others.any(|other| !differ_in_numbers(path, other));
                 event.absorb(Event::of(part, key));
                 event.is_exact &= has_trained.is_some() && is_next.is_some() && !may_be_next;
             }
             _ => {
                 let last = event.replace(Event::of(part, key));
-                events.extend(last.map(|last| (last, has_pause)));
-                has_pause = false;
+                events.extend(last.map(|last| (last, std::mem::take(&mut pauses))));
                 used.clear();
             }
         }
         let before = used.get(path).map_or(0, |(_, _, before)| *before);
         used.insert(path, (process, file, bytes.saturating_add(before)));
     }
-    events.extend(event.map(|last| (last, has_pause)));
+    events.extend(event.map(|last| (last, pauses)));
     if is_save && !key.is_step {
         doubt_together(model, uses, &mut events);
     }
     events.into_iter().map(|(event, _)| event).collect()
 }
 
+/// What pauses a save has that are longer than those of what is written at once.
+#[derive(Clone, Copy, Default)]
+struct Pauses {
+    is_any: bool,
+    /// Whether a model with another name than those before was written after one.
+    is_between_models: bool,
+}
+
 /// Makes saves inexact, if they have a pause and some of their files were saved without others at another time: two models may be
-/// saved each in its turn. With each event: whether it has a pause.
-fn doubt_together(model: &Model, uses: &Uses, events: &mut [(Event, bool)]) {
+/// saved each in its turn; or if another model was written after the pause, and no other save has the same files.
+fn doubt_together(model: &Model, uses: &Uses, events: &mut [(Event, Pauses)]) {
     let files = events.iter().map(|(event, _)| {
         let files = event.files.iter();
         files.map(|file| uses.path(model, *file)).collect()
@@ -785,15 +837,19 @@ fn doubt_together(model: &Model, uses: &Uses, events: &mut [(Event, bool)]) {
     let files: Vec<BTreeSet<&[u8]>> = files.collect();
     let mut together: HashMap<&[u8], &BTreeSet<&[u8]>> = HashMap::new();
     let mut varied: HashSet<&[u8]> = HashSet::new();
+    let mut times: HashMap<&BTreeSet<&[u8]>, u32> = HashMap::new();
     for of_event in &files {
+        *times.entry(of_event).or_default() += 1;
         for path in of_event {
             if *together.entry(path).or_insert(of_event) != of_event {
                 varied.insert(path);
             }
         }
     }
-    for ((event, has_pause), files) in events.iter_mut().zip(&files) {
-        event.is_exact &= !*has_pause || !files.iter().any(|path| varied.contains(path));
+    for ((event, pauses), files) in events.iter_mut().zip(&files) {
+        let are_varied = files.iter().any(|path| varied.contains(path));
+        let is_single = pauses.is_between_models && times[files] == 1;
+        event.is_exact &= !(pauses.is_any && are_varied || is_single);
     }
 }
 

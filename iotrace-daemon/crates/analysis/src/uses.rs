@@ -134,7 +134,7 @@ pub struct WideSync {
 
 /// Longest time from an open until the first write or read of the same save or load, but for what calls took, nanoseconds.
 const OPEN_WITHIN_NS: u64 = 1_000_000_000;
-/// Longest time after the last write until a close that is of the same save, nanoseconds.
+/// Longest time after the last write, or read, until a close that is of the same save, or load, nanoseconds.
 const CLOSE_WITHIN_NS: u64 = 1_000_000_000;
 /// Longest pause in the writes of one save to a file that is kept open, nanoseconds.
 const MAX_PAUSE_NS: u64 = 10_000_000_000;
@@ -196,6 +196,7 @@ impl Uses {
             stored,
             used,
             unread: Vec::new(),
+            begun: HashMap::new(),
             uses: Self {
                 rewritten: files.rewritten(),
                 sizes: files.sizes,
@@ -357,6 +358,8 @@ struct Pass<'a> {
     used: Vec<Used>,
     /// Intervals in which a training file was opened or closed, and nothing of it was read, and closes before anything was.
     unread: Vec<Visit>,
+    /// By process and training file: bytes that were read since an open in an earlier interval, until the close.
+    begun: HashMap<(u32, u32), u64>,
     uses: Uses,
     filling: Filling,
 }
@@ -621,8 +624,21 @@ impl Pass<'_> {
             opens,
             closes: closes - u64::from(is_closed_before),
             reads: u32::try_from(counters.calls(op::is_read)).unwrap_or(u32::MAX),
-            is_exact: opens <= 1,
+            is_exact: opens == 0 || opens == 1 && !has_rest,
         };
+        if has_rest
+            && opens == 1
+            && let Some([rest, next]) = self.in_two(&whole, counters)
+        {
+            self.note_begun(&next);
+            self.uses.visits.push(rest);
+            match next.bytes {
+                0 => self.unread.push(next),
+                _ => self.uses.visits.push(next),
+            }
+            return;
+        }
+        self.note_begun(&whole);
         if is_closed_before {
             self.unread.push(Visit {
                 start: self.at(v[FIRST_CLOSE]),
@@ -678,6 +694,77 @@ impl Pass<'_> {
                 ..whole
             });
         }
+    }
+
+    /// Notes how much was read of a use that goes on in the next interval.
+    fn note_begun(&mut self, visit: &Visit) {
+        let place = (visit.process, visit.file);
+        match (visit.opens, visit.closes) {
+            (0, 0) if self.begun.contains_key(&place) => {
+                saturating_add(self.begun.entry(place).or_default(), visit.bytes);
+            }
+            (1, 0) => drop(self.begun.insert(place, visit.bytes)),
+            _ => drop(self.begun.remove(&place)),
+        }
+    }
+
+    /// The rest of a use that began in an earlier interval, and the next use, if the file was closed in between. How many bytes
+    /// are of the rest is known if it was read whole; else they are divided as the time is.
+    fn in_two(&self, whole: &Visit, counters: &Counters) -> Option<[Visit; 2]> {
+        let v = &counters.v;
+        let is_closed = (1..v[FIRST_OPEN]).contains(&v[FIRST_CLOSE]) && whole.closes > 0;
+        if !is_closed {
+            return None;
+        }
+        let has_next = v[LAST_READ] >= v[FIRST_OPEN];
+        let rest_end = self.at(if has_next {
+            v[FIRST_CLOSE]
+        } else {
+            v[LAST_READ]
+        });
+        let rest_end = rest_end.max(whole.start);
+        let next_start = self
+            .at(v[LAST_OPEN])
+            .clamp(rest_end, whole.end.max(rest_end));
+        let size = self.uses.sizes[whole.file as usize];
+        let begun = self.begun.get(&(whole.process, whole.file));
+        let lacks = begun.map(|begun| size.saturating_sub(*begun));
+        let part = |value: u64, of: u64, all: u64| match all {
+            0 => 0,
+            _ => (u128::from(value) * u128::from(of) / u128::from(all)) as u64,
+        };
+        let length = |from: i64, to: i64| u64::try_from(to - from).unwrap_or(0);
+        let times = [length(whole.start, rest_end), length(next_start, whole.end)];
+        let bytes = match lacks.filter(|lacks| (1..whole.bytes).contains(lacks)) {
+            _ if !has_next => whole.bytes,
+            Some(lacks) => lacks,
+            None => part(whole.bytes, times[0], saturating_sum(times)),
+        };
+        let share = |value: u64| part(value, bytes, whole.bytes);
+        let (read_ns, reads) = (share(whole.read_ns), share(whole.reads.into()) as u32);
+        let rest = Visit {
+            end: rest_end,
+            bytes,
+            fetched: share(whole.fetched),
+            read_ns,
+            opens: 0,
+            closes: 1,
+            reads,
+            is_exact: true,
+            ..*whole
+        };
+        let next = Visit {
+            start: next_start,
+            end: whole.end.max(next_start),
+            bytes: whole.bytes - bytes,
+            fetched: whole.fetched - rest.fetched,
+            read_ns: whole.read_ns - read_ns,
+            closes: whole.closes - 1,
+            reads: whole.reads - reads,
+            is_exact: true,
+            ..*whole
+        };
+        Some([rest, next])
     }
 
     /// What was done to the file, begun with its first write or read.
@@ -740,8 +827,8 @@ impl Pass<'_> {
         })
     }
 
-    /// A load of a file: from its first open, or from the first read where it was opened long before, to its last read or
-    /// close.
+    /// A load of a file: from its first open, or from the first read where it was opened long before, to its last read, or to a
+    /// close soon after it; of a mapped file the last read is not known.
     fn read(&self, file: u32, process: u32, counters: &Counters) -> Option<Touch> {
         let v = &counters.v;
         let calls = counters.calls(op::is_read);
@@ -751,7 +838,11 @@ impl Pass<'_> {
             return None;
         }
         let touch = self.touch(file, process, counters, v[FIRST_READ]);
-        let end = self.first_of([v[LAST_READ].max(v[LAST_CLOSE]), v[LAST_OPERATION], 0]);
+        let is_kept_open = v[MMAPS] == 0
+            && v[LAST_READ] > 0
+            && v[LAST_CLOSE] > v[LAST_READ].saturating_add(CLOSE_WITHIN_NS);
+        let closed = if is_kept_open { 0 } else { v[LAST_CLOSE] };
+        let end = self.first_of([v[LAST_READ].max(closed), v[LAST_OPERATION], 0]);
         Some(Touch {
             end: end.max(touch.start),
             bytes: v[BYTES_READ],

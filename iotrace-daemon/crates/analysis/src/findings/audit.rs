@@ -28,7 +28,15 @@ const MIN_DIRECTORY_CHANGES: f64 = 0.25;
 ///
 /// Workers interleave by chance, so the order of each process is compared, and not that over all. Files that all lie in one
 /// directory may be in the order of its listing, which is not known: nothing is said of them.
+///
+/// Nor of an evaluation, which loads a model for each pass and saves none: it needs no other order.
 pub fn same_order(data: &Data<'_>) -> Option<Finding> {
+    let analysis = data.analysis;
+    let is_evaluation =
+        analysis.checkpoints.is_empty() && analysis.restores.len() >= analysis.epochs.epochs.len();
+    if is_evaluation {
+        return None;
+    }
     let is_shuffled = |epoch: &&Epoch| {
         epoch.is_complete()
             && epoch.order == Some(Order::Shuffled)

@@ -178,6 +178,24 @@ fn lacks(steps: &[Step], missing: &[Missing]) {
 }
 
 #[test]
+fn a_failed_attempt_is_no_save_and_the_next_one_is_whole() {
+    let tries = [
+        Write(1_000),
+        Reopen,
+        Write(2_000),
+        Sync(2_010),
+        Rename(2_020),
+        Directory(2_030),
+    ];
+    lacks(&tries, &[]);
+    // Under its final name the first attempt is a save, and the second one overwrites it.
+    let in_place = [Write(1_000), Reopen, Write(2_000), Sync(2_010)];
+    let saves = job(NAME, &in_place).analysis().checkpoints;
+    assert_eq!(saves.len(), 2);
+    assert!(saves[1].durability.missing.contains(&Missing::NewFile));
+}
+
+#[test]
 fn each_order_of_a_save() {
     use Missing::*;
     lacks(
@@ -448,4 +466,33 @@ fn a_file_that_is_not_known_hides_no_other() {
             .sum();
         assert_eq!(unsynced, MIB);
     }
+}
+
+#[test]
+fn a_file_that_was_set_aside_has_the_name_of_the_later_saves() {
+    let mut job = Job::with_spans(60_000);
+    job.program(1, 0);
+    for start in [1_000, 2_000, 3_000] {
+        if start > 1_000 {
+            job.model.event(Event::Rename {
+                process: id(1),
+                time: START_NS + (start + 15) * 1_000_000,
+                from: NAME.as_bytes().to_vec(),
+                to: b"/out/prev.pt".to_vec(),
+                exchange: false,
+            });
+            let mut counters = Counters::ZERO;
+            counters.v[RENAMES] = 1;
+            job.model.add(id(1), Place::PathOnly, &counters);
+        }
+        let file = job.file(TEMPORARY, 0);
+        let steps = [Write(start), Sync(start + 10), Rename(start + 20)];
+        job = save(job, file, TEMPORARY, &steps);
+    }
+    let saves = job.analysis().checkpoints;
+    let names: Vec<_> = saves
+        .iter()
+        .map(|save| String::from_utf8_lossy(&save.name).into_owned())
+        .collect();
+    assert_eq!(names, [NAME; 3]);
 }

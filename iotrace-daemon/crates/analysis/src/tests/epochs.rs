@@ -1,12 +1,12 @@
 //! Epochs, balance and the series.
 
-use super::job::{Job, ms, used};
+use super::job::{Job, START_NS, id, ms, used};
 use crate::{
     epochs::{Epoch, Epochs},
     evaluation::is_of_evaluation,
     order::Order,
 };
-use iotrace_model::counters::{FAULTS, MAPPED_BYTES, MMAPS, OPENS};
+use iotrace_model::{counters::*, input::Place};
 use iotrace_phases::phase::Phase;
 
 const MIB: u64 = 1 << 20;
@@ -51,6 +51,74 @@ fn with_another(program: &str, from: u64) -> Job {
     pass(&mut job, &[1], &shuffled(10, 1), 1_000);
     pass(&mut job, &[1], &shuffled(10, 2), 2_000);
     job
+}
+
+/// One file of 150 MiB that a process opens, reads whole and closes from each of these moments on, for 1.5 s, in intervals of a
+/// second.
+fn in_intervals(starts: &[u64]) -> Job {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    let file = job.file("/data/train.jsonl", 150 * MIB);
+    let at = |ms: u64| START_NS + ms * 1_000_000;
+    for interval in 0..10_u64 {
+        let (begin, end) = (interval * 1_000, interval * 1_000 + 1_000);
+        let mut counters = Counters::ZERO;
+        for start in starts {
+            let (from, to) = ((*start).max(begin), (start + 1_500).min(end));
+            if from >= to {
+                continue;
+            }
+            counters.v[BYTES_READ] += (to - from) * 150 * MIB / 1_500;
+            counters.v[READS] += to - from;
+            counters.v[READ_NS] += (to - from) * 1_000_000;
+            let mut moment = |first: usize, last: usize, at: u64| {
+                if counters.v[first] == 0 {
+                    counters.v[first] = at;
+                }
+                counters.v[last] = at;
+            };
+            if from == *start {
+                moment(FIRST_OPEN, LAST_OPEN, at(from));
+            }
+            moment(FIRST_READ, LAST_READ, at(from) + 1);
+            moment(FIRST_READ, LAST_READ, at(to) - 2);
+            if to == start + 1_500 {
+                moment(FIRST_CLOSE, LAST_CLOSE, at(to) - 1);
+            }
+            moment(FIRST_OPERATION, LAST_OPERATION, at(from));
+            moment(FIRST_OPERATION, LAST_OPERATION, at(to) - 1);
+            counters.v[OPENS] += u64::from(from == *start);
+            counters.v[CLOSES] += u64::from(to == start + 1_500);
+        }
+        if counters.v[READS] > 0 {
+            job.model.add(id(1), Place::File(file), &counters);
+        }
+        job.flush(end);
+    }
+    job
+}
+
+#[test]
+fn a_file_that_is_read_over_the_ends_of_intervals_is_cut_where_it_was_closed() {
+    // The second opens 5 ms, 2 % and a third of an interval before its end.
+    for starts in [
+        [300, 1_995, 3_600],
+        [300, 1_970, 3_600],
+        [300, 2_666, 4_300],
+    ] {
+        let epochs = in_intervals(&starts).analysis().epochs.epochs;
+        assert_eq!(epochs.len(), 3, "{starts:?}");
+        for (epoch, start) in epochs.iter().zip(starts) {
+            let start = i64::try_from(start).unwrap();
+            let apart = [ms(epoch.start) - start, ms(epoch.end) - start - 1_499];
+            assert!(epoch.is_exact, "{starts:?}: {epoch:?}");
+            assert_eq!(apart, [0, 0], "{starts:?}: {epoch:?}");
+            assert!(
+                epoch.bytes.abs_diff(150 * MIB) <= 1,
+                "{starts:?}: {epoch:?}"
+            );
+        }
+    }
 }
 
 #[test]

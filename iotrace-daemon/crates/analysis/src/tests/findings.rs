@@ -964,6 +964,16 @@ fn epochs_in_the_same_order() {
     let mut sorted: Vec<u64> = (0..80).collect();
     sorted.sort_by_key(|file| (file % 4, file / 4));
     in_orders([&sorted, &sorted]).finds_no("epochs-in-the-same-order");
+    // An evaluation loads a model for each pass.
+    let mut evaluation = in_orders([&one, &one]);
+    for epoch in 0..2 {
+        let path = format!("/out/model_epoch{epoch}.pt");
+        let from = epoch * 50_000;
+        evaluation.read(used(1, &path, from, from + 10), 8 * MIB);
+    }
+    evaluation.finds_no("epochs-in-the-same-order");
+    evaluation.write(used(1, "/out/model_epoch9.pt", 99_000, 99_100), 8 * MIB, 0);
+    evaluation.finds("epochs-in-the-same-order");
 }
 
 /// What each of two ranks reads of 96 files of `size` bytes in directory `name`, epoch for epoch.

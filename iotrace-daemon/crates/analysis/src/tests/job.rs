@@ -29,6 +29,7 @@ pub struct Job {
     pub model: Model,
     pub run: Run,
     files: BTreeMap<String, FileId>,
+    inodes: u64,
     flushed: u64,
     pub thresholds: Thresholds,
 }
@@ -96,6 +97,7 @@ impl Job {
             model,
             run,
             files: BTreeMap::new(),
+            inodes: 0,
             flushed: 0,
             thresholds: Thresholds::default(),
         }
@@ -180,7 +182,7 @@ impl Job {
     }
 
     fn file_that(&mut self, path: &str, size: u64, existed: bool) -> FileId {
-        let inode = self.files.len() as u64 + 1;
+        self.inodes += 1;
         let device = if path.starts_with("/lustre") {
             40
         } else if path.starts_with("/dev/shm") {
@@ -191,7 +193,7 @@ impl Job {
         let file = FileId {
             device,
             generation: 1,
-            inode,
+            inode: self.inodes,
         };
         self.model.event(Event::File(FileName {
             file,

@@ -724,7 +724,7 @@ fn other_names_with_two_numbers_are_saves_of_their_own() {
 }
 
 #[test]
-fn models_of_other_names_after_a_long_pause_may_be_of_other_saves() {
+fn models_of_other_names_after_a_pause_may_be_of_other_saves() {
     let is_exact = |names: &[&str], pause: usize| {
         let mut job = Job::new(60_000);
         for (name, from) in names.iter().zip((1_000..).step_by(pause + 20)) {
@@ -736,8 +736,10 @@ fn models_of_other_names_after_a_long_pause_may_be_of_other_saves() {
         found[0].is_exact
     };
     let models = ["mlp", "cnn", "lstm"];
-    assert!(is_exact(&models, 10) && is_exact(&models, 400));
-    assert!(!is_exact(&models, 1_500));
+    assert!(is_exact(&models, 10));
+    assert!(!is_exact(&models, 400) && !is_exact(&models, 1_500));
+    // Weights in parts.
+    assert!(is_exact(&["w-1-of-3", "w-2-of-3", "w-3-of-3"], 400));
     // A state of the same training, which was gathered meanwhile.
     assert!(is_exact(&["model", "optimizer"], 1_500));
     assert!(is_exact(&["optim_state", "model"], 1_500));
@@ -764,5 +766,63 @@ fn when_two_models_are_saved_in_turns_is_not_known() {
     ] {
         let found = job(in_turns);
         assert!(found.iter().all(|save| save.is_exact), "{in_turns:?}");
+    }
+}
+
+#[test]
+fn models_that_are_evaluated_one_by_one_are_a_load_each() {
+    let mut job = Job::new(10_000);
+    job.program(1, 0);
+    job.file("/data/train-000.tar", 64 * MIB);
+    for model in 0..3_u64 {
+        let from = 1_000 + model * 1_000;
+        let path = format!("/out/model_epoch{model}.pt");
+        job.read(used(1, &path, from, from + 10), 8 * MIB);
+        job.read(
+            used(1, "/data/train-000.tar", from + 20, from + 500),
+            64 * MIB,
+        );
+        job.flush(from + 600);
+    }
+    // The state to resume from is of the last model.
+    job.read(used(1, "/out/optimizer.pt", 3_700, 3_720), 16 * MIB);
+    let loads = job.analysis().restores;
+    let found: Vec<_> = loads
+        .iter()
+        .map(|load| (ms(load.start), ms(load.end), load.files.len()))
+        .collect();
+    assert_eq!(
+        found,
+        [(1_000, 1_010, 1), (2_000, 2_010, 1), (3_000, 3_720, 2)]
+    );
+}
+
+#[test]
+fn a_load_ends_with_its_last_read_if_the_file_is_kept_open() {
+    for (closed, end) in [(1_400, 1_400), (5_000, 1_100)] {
+        let mut job = Job::new(10_000);
+        job.program(1, 0);
+        let file = job.file("/out/model_best.npz", 8 * MIB);
+        let at = |ms: u64| START_NS + ms * 1_000_000;
+        let mut counters = Counters::ZERO;
+        for (index, value) in [
+            (OPENS, 1),
+            (CLOSES, 1),
+            (READS, 8),
+            (BYTES_READ, 8 * MIB),
+            (FIRST_OPEN, at(1_000)),
+            (LAST_OPEN, at(1_000)),
+            (FIRST_READ, at(1_001)),
+            (LAST_READ, at(1_100)),
+            (FIRST_CLOSE, at(closed)),
+            (LAST_CLOSE, at(closed)),
+            (FIRST_OPERATION, at(1_000)),
+            (LAST_OPERATION, at(closed)),
+        ] {
+            counters.v[index] = value;
+        }
+        job.model.add(id(1), Place::File(file), &counters);
+        let loads = job.analysis().restores;
+        assert_eq!((ms(loads[0].start), ms(loads[0].end)), (1_000, end));
     }
 }

@@ -363,7 +363,7 @@ keys! {
 
         /// Maximum number of logs that are written at one time.
         /// Later jobs are counted and not logged.
-        max_open: usize = 256;
+        max_open: usize = 256, in 1..;
 
         /// What is made of a log at its end: "recording", and in files next to it "darshan", "html" and "json".
         /// "darshan" needs detail "full"; "json" is the summary of the report. Without "recording" only `job.json` stays

@@ -74,6 +74,11 @@ fn errors_name_the_line() {
             "[metrics]\nlinger = \"soon\"",
             "/x.toml:2: `soon` is no duration",
         ),
+        (
+            "[jobs]\nleast = 5",
+            "/x.toml:2: invalid type: integer `5`, expected a string such as \"30s\"",
+        ),
+        ("[jobs]\nmax_open = 0", "/x.toml:2: max_open is at least 1"),
         ("[metrics]\nmax_series = -1", "/x.toml:2: invalid value"),
         (
             "[metrics]\nmax_series = 5",

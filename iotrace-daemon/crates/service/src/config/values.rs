@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A duration, written `30s`, `10m`, `2h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -57,7 +57,7 @@ impl fmt::Debug for Password {
 }
 
 macro_rules! as_text {
-    ($type:ident, $write:expr) => {
+    ($type:ident, $write:expr, $such_as:literal) => {
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let write: fn(&Self) -> String = $write;
@@ -67,16 +67,21 @@ macro_rules! as_text {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                let text = String::deserialize(deserializer)
+                    .map_err(|error| D::Error::custom(format!("{error} {}", $such_as)))?;
+                text.parse().map_err(D::Error::custom)
             }
         }
     };
 }
 
-as_text!(Span, ToString::to_string);
+as_text!(Span, ToString::to_string, "such as \"30s\"");
 // A hash is never shown, by /status or in a log.
-as_text!(Password, |_| "********".into());
+as_text!(
+    Password,
+    |_| "********".into(),
+    "as `htpasswd -nBC 10 NAME` prints it behind the name"
+);
 
 #[cfg(test)]
 mod tests {
