@@ -14,6 +14,7 @@ use super::{
     newest,
     output::{check_outside, is_special, save},
     phases,
+    report::warn_incomplete,
     sizes::parse_size,
 };
 use iotrace_analysis::part::Part;
@@ -131,13 +132,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         check_outside(output, &recordings)?;
     }
     let mut job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
-    for node in job.nodes.iter().filter(|node| !node.complete) {
-        log::warn!(
-            "{} is not complete: it is still being written, or its recorder was killed; what is exported is what it \
-             holds",
-            node.directory.display()
-        );
-    }
+    warn_incomplete(&job.nodes, "what is exported is");
     let by = args.by.unwrap_or(By::File);
     if by == By::Operation {
         needs_trace(&job)?;

@@ -183,7 +183,8 @@ pub fn run(mut args: Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let recorded = session.finish();
     session.name_those_left();
     // The report first: that the recording is incomplete is the last thing that is said.
-    let outcome = session.print(recorded.is_ok()).and(recorded);
+    let is_complete = recorded.is_ok() && !session.is_cut;
+    let outcome = session.print(is_complete).and(recorded);
     match (outcome, session.run.exit_code) {
         (Ok(()), code) => Ok(ExitCode::from(code.unwrap_or(0) as u8)),
         (Err(error), None) => Err(error),

@@ -24,7 +24,7 @@ use iotrace_phases::{
     path_glob::{FileChoice, PathGlob},
     phase::Phase,
 };
-use iotrace_recording::memory::disk;
+use iotrace_recording::{Node, memory::disk};
 use iotrace_report::{
     self, Extent, Layout, Report, Selection,
     view::{By, Choice, View},
@@ -104,13 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut job = iotrace_recording::read_job_and_tell(&recordings, tell)?;
     drop(meter);
-    for node in job.nodes.iter().filter(|node| !node.complete) {
-        log::warn!(
-            "{} is not complete: it is still being written, or its recorder was killed; what follows is what it \
-             holds",
-            node.directory.display()
-        );
-    }
+    warn_incomplete(&job.nodes, "what follows is");
     let files = FileChoice {
         include: args.include.clone(),
         exclude: args.exclude.clone(),
@@ -184,6 +178,17 @@ fn scale(
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Warns of recordings without their end. `what`: what is done with what they hold.
+pub fn warn_incomplete(nodes: &[Node], what: &str) {
+    for node in nodes.iter().filter(|node| !node.complete) {
+        log::warn!(
+            "{} is not complete: it is still being written, its recorder was killed or had no room, or the service ended it; \
+             {what} what it holds",
+            node.directory.display()
+        );
+    }
 }
 
 /// Writes where the recording is, and what else can be done with it.

@@ -49,6 +49,8 @@ pub struct Session {
     pub earlier: Earlier,
     /// Why what came last is missing.
     pub lost: Option<anyhow::Error>,
+    /// Whether the service ended the recording before what it is of.
+    pub is_cut: bool,
     pub ending: Ending,
 }
 
@@ -88,6 +90,7 @@ impl Session {
             known: HashMap::new(),
             earlier: Earlier::default(),
             lost: None,
+            is_cut: false,
             ending: Ending::default(),
         })
     }
@@ -234,6 +237,9 @@ impl Session {
                 log::error!("{error}");
             }
             return Err(lost).with_context(|| self.incomplete());
+        }
+        if self.is_cut {
+            return self.write_part().with_context(|| self.incomplete());
         }
         match self.recorder.take() {
             Some(recorder) => recorder

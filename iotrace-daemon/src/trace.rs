@@ -262,6 +262,7 @@ impl Trace {
         };
         session.status_line.clear();
         log::warn!("the recording ends here: {reason}");
+        session.is_cut = true;
         self.child.is_none()
     }
 

@@ -76,6 +76,9 @@ pub struct Args {
     check_config: bool,
 }
 
+/// What errors of the job logs' directory are of.
+const LOGS_PLACE: &str = "the directory of job logs";
+
 /// Runs `iotrace daemon`.
 pub fn run(args: &Args, verbose: u8) -> anyhow::Result<ExitCode> {
     let config = args.flags.config()?;
@@ -106,6 +109,7 @@ fn check(flags: &Flags, config: &Config) -> anyhow::Result<()> {
             .map_err(|error| anyhow::anyhow!("{error}"))?;
     }
     socket::check(config)?;
+    jobs::check(&config.jobs).context(LOGS_PLACE)?;
     Ok(())
 }
 
@@ -206,7 +210,7 @@ impl Daemon {
         let looks = Looks::new(Arc::clone(&classifier), thresholds, run.clone());
         let mut intake = Intake::new(Arc::clone(&classifier), slurm_steps, looks, run.clone());
         let logs = jobs::start(&config.jobs, &run, named);
-        intake.set_jobs(logs.context("the directory of job logs")?);
+        intake.set_jobs(logs.context(LOGS_PLACE)?);
         let service = Service {
             version: env!("IOTRACE_VERSION"),
             host: run.host,

@@ -117,6 +117,9 @@ impl Judgement<'_> {
         let (verdict, run) = (self.verdict.label(), self.whole_ns);
         let taken = shares(self.at_least_ns, self.at_most_ns, run);
         match self.verdict {
+            Verdict::NothingRecorded if report.is_incomplete() => {
+                format!("{verdict}: the recording is not complete")
+            }
             Verdict::NothingRecorded => format!("{verdict}: no traced process used a file"),
             Verdict::CallsHang => {
                 let calls = &report.run.in_flight;

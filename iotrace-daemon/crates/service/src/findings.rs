@@ -18,7 +18,7 @@ use super::{
 };
 use iotrace_analysis::{Analysis, findings::thresholds::Thresholds};
 use iotrace_model::{
-    Model, Process,
+    Model, Process, host,
     input::Place,
     run::{CallInFlight, Run},
 };
@@ -145,7 +145,7 @@ impl Looks {
         let look = move || {
             let run = Run {
                 // May wait for a server that does not answer: this thread may, and no other.
-                room_bytes: iotrace_model::host::room(&part),
+                room_bytes: host::room(&part),
                 ..run
             };
             let copies = Copies::of(&part, run.clock);
@@ -175,9 +175,11 @@ impl Looks {
         }
     }
 
-    /// The unit's time: from its first operation to its last.
+    /// The unit's time, as far as the service has seen it: from the start of its first process, or its first operation, to the
+    /// end of its last process, or until now if one of them runs.
     fn run_of(&self, part: &Model) -> Run {
         use iotrace_model::counters::{FIRST_OPERATION, LAST_OPERATION};
+        let clock = &self.run.clock;
         let cells = part.rows().iter().map(|row| row.cell.total());
         let (first, last) = cells.fold((u64::MAX, 0), |(first, last), counters| {
             let started = Some(counters.v[FIRST_OPERATION]).filter(|first| *first > 0);
@@ -186,9 +188,21 @@ impl Looks {
                 last.max(counters.v[LAST_OPERATION]),
             )
         });
+        let (mut start, mut end) = match last {
+            0 => (i64::MAX, i64::MIN),
+            _ => (clock.unix_ns(first.min(last)), clock.unix_ns(last)),
+        };
+        for process in part.processes() {
+            let about = &process.about;
+            let started = clock.unix_ns_of_boottime(about.start_boottime);
+            if about.start_boottime > 0 {
+                start = start.min(started.max(self.run.start_unix_ns));
+            }
+            end = end.max(clock.unix_ns(about.end.unwrap_or_else(host::monotonic)));
+        }
         Run {
-            start_unix_ns: self.run.clock.unix_ns(first.min(last)),
-            duration_ns: last.saturating_sub(first),
+            start_unix_ns: start,
+            duration_ns: u64::try_from(end.saturating_sub(start)).unwrap_or(0),
             ..self.run.clone()
         }
     }
@@ -237,5 +251,63 @@ fn copy_process(process: &Process, part: &mut Model) {
     part.add(process.id, Place::Overflow, &process.overflow.total());
     for code in 0..phases::COUNT as u16 {
         part.add_done(process.id, code.into(), &process.phases.total(code));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotrace_common::{key::FileId, rights::Rights};
+    use iotrace_model::{
+        counters::{Counters, FIRST_OPERATION, LAST_OPERATION, OPENS},
+        input::{Event, ProcessId},
+        run::Target,
+    };
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// Seconds of a unit whose process started 100 s ago and had operations for a second.
+    fn seconds(ended_after: Option<i64>) -> i64 {
+        let mut run = host::run("0", Target::All(true), "btf", "basic").unwrap();
+        run.start_unix_ns -= 200 * SECOND;
+        let (clock, started) = (run.clock, run.start_unix_ns + 100 * SECOND);
+        let classifier = Arc::new(Classifier::new(Default::default()).unwrap());
+        let looks = Looks::new(classifier, Thresholds::default(), run);
+        let process = ProcessId { pid: 7, start: 7 };
+        let mut part = Model::default();
+        part.event(Event::Exec {
+            process,
+            start_boottime: (started - clock.realtime_minus_boottime_ns) as u64,
+            parent: 1,
+            rights: Rights::of_user(0),
+            comm: b"python3".to_vec(),
+            args: Vec::new(),
+        });
+        let file = FileId {
+            device: 1,
+            generation: 1,
+            inode: 1,
+        };
+        let mut counters = Counters::ZERO;
+        counters.v[OPENS] = 1;
+        counters.v[FIRST_OPERATION] = clock.monotonic_ns(started + SECOND);
+        counters.v[LAST_OPERATION] = clock.monotonic_ns(started + 2 * SECOND);
+        part.add(process, Place::File(file), &counters);
+        if let Some(after) = ended_after {
+            part.event(Event::Exit {
+                process,
+                time: clock.monotonic_ns(started + after * SECOND),
+                status: 0,
+            });
+        }
+        looks.run_of(&part).duration_ns as i64 / SECOND
+    }
+
+    #[test]
+    fn a_unit_lasts_as_long_as_its_processes() {
+        assert_eq!(seconds(Some(60)), 60);
+        assert_eq!(seconds(Some(2)), 2);
+        assert!((99..102).contains(&seconds(None)), "it still runs");
     }
 }

@@ -67,8 +67,10 @@ macro_rules! as_text {
 
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)
-                    .map_err(|error| D::Error::custom(format!("{error} {}", $such_as)))?;
+                let text = String::deserialize(deserializer).map_err(|error| {
+                    let error = error.to_string();
+                    D::Error::custom(format!("{} {}", error.trim_end(), $such_as))
+                })?;
                 text.parse().map_err(D::Error::custom)
             }
         }

@@ -211,18 +211,29 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     }
     match std::fs::create_dir(path) {
         Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let about = std::fs::symlink_metadata(path)?;
-            let is_own = about.uid() == iotrace_recording::directory::effective_user();
-            if !about.is_dir() || !is_own || about.mode() & 0o022 != 0 {
-                return Err(std::io::Error::other(format!(
-                    "{} is no directory of the service's user that only this user can write to",
-                    path.display()
-                )));
-            }
-            Ok(())
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => check_owner(path),
         Err(error) => Err(error),
+    }
+}
+
+/// Fails unless the path is of a directory of this user's that nobody else can write to.
+fn check_owner(path: &Path) -> std::io::Result<()> {
+    let about = std::fs::symlink_metadata(path)?;
+    let is_own = about.uid() == iotrace_recording::directory::effective_user();
+    if !about.is_dir() || !is_own || about.mode() & 0o022 != 0 {
+        return Err(std::io::Error::other(format!(
+            "{} is no directory of the service's user that only this user can write to",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Checks the directory of the logs, if it is there; the start of the service makes it otherwise.
+pub fn check(config: &config::Jobs) -> std::io::Result<()> {
+    match config.directory.as_deref().map(check_owner) {
+        Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -65,7 +65,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut events_lines: Lines = Vec::new();
     match judgement.verdict {
         Verdict::NothingRecorded => {
-            let text = nothing_advice(&report.run.target);
+            let text = nothing_advice(report);
             above.extend(wrapped(Style::Plain, text, columns, 1, 3));
         }
         Verdict::NotOneJob => above.extend(programs(report, columns)),
@@ -102,8 +102,11 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 /// What to do first if nothing was recorded.
-fn nothing_advice(target: &Target) -> &'static str {
-    match target {
+fn nothing_advice(report: &Report<'_>) -> &'static str {
+    match &report.run.target {
+        _ if report.is_incomplete() => {
+            "Make room where recordings are written, or name another directory with -o, and record again."
+        }
         Target::Pids(_) => {
             "Record for longer, or the program from its start: `iotrace record -- PROGRAM`. If another process does the work, \
              record that one, or all: `iotrace record --all`."
