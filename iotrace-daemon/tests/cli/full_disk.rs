@@ -1,6 +1,6 @@
 //! A recorder whose disk is full: it says so, leaves what was written whole, and goes on once there is room.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use iotrace_common::key::FileId;
 use iotrace_model::{
@@ -54,6 +54,17 @@ fn a_full_disk_loses_nothing() {
     let recording = disk.0.join("recording");
     let (mut model, mut run) = (Model::with_history(), made::run("gpu-7", 1_700_000_000, 0));
     let mut recorder = Recorder::create(&recording, &run).unwrap();
+    // As if nothing more could be written.
+    let said = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .arg("report")
+        .arg(&recording)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(
+        said.contains("NOTHING RECORDED: the recording is not complete"),
+        "{said}"
+    );
     use_files(&mut model, 100, 1..500);
     run.duration_ns = 5 * SECOND;
     recorder.flush(&mut model, &run).unwrap();

@@ -599,6 +599,10 @@ fn a_configuration_that_is_wrong_is_refused() {
             "/nowhere.pem",
         ),
         ("[recordings]\ngroup = \"nobody-s\"\n", "no group nobody-s"),
+        (
+            "[jobs]\ndirectory = \"/etc/passwd\"\n",
+            "/etc/passwd is no directory of the service's user",
+        ),
     ];
     for (text, word) in named {
         fs::write(&config, text).unwrap();

@@ -1,13 +1,16 @@
 //! Findings on what main threads waited for, where waits were kept: they rest on no bound.
 
 use super::{Confidence, Data, Finding, Subject, Value, largest, seconds, thresholds::*};
-use crate::waits::{Exposed, Waiter};
+use crate::{
+    uses::Visit,
+    waits::{Exposed, Waiter},
+};
 use iotrace_model::{
     counters::{saturating_add, saturating_sum},
     waits::Leaf,
 };
 use iotrace_phases::phase::Phase;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of the time of a loader's workers from which on it is their start that the job waits for.
 const MIN_RESTART_SHARE: f64 = 0.5;
@@ -155,11 +158,46 @@ fn decode_bound(data: &Data<'_>, waited: &Waited) -> Finding {
             ("run_queue_seconds", seconds(waited.exposed.spent.of(Leaf::RunQueue))),
         ]),
         subjects: Vec::new(),
-        advice: "Faster storage does not shorten this part. If there are idle CPUs, use more loader workers; else do less for a sample: decode to \
-                 the size that is needed, store decoded samples, or decode on the GPU."
-            .into(),
+        advice: match reads_from_memory(data) {
+            true => {
+                "The loader's CPU time is mostly in reads of files in the page cache, which copy them. If there are idle CPUs, use more loader \
+                 workers; else read fewer bytes for a sample, in larger calls, or map the files."
+            }
+            false => {
+                "Faster storage does not shorten this part. If there are idle CPUs, use more loader workers; else do less for a sample: decode \
+                 to the size that is needed, store decoded samples, or decode on the GPU."
+            }
+        }
+        .into(),
         also: Vec::new(),
     }
+}
+
+/// Whether loaders used most of their CPU time in reads of training data that were in the page cache.
+fn reads_from_memory(data: &Data<'_>) -> bool {
+    let (mut processes, mut ran_ns) = (BTreeSet::new(), 0);
+    for waiter in data.analysis.waits.judged() {
+        processes.extend(&waiter.loaders);
+        if waiter.loaders.is_empty() || waiter.loaders.contains(&waiter.process) {
+            // Threads of its own process load.
+            processes.insert(waiter.process);
+            saturating_add(&mut ran_ns, waiter.spent.of(Leaf::Running));
+        }
+    }
+    let Some(cpu_ns) = data
+        .model
+        .computing()
+        .of_processes(processes.iter().copied())
+    else {
+        return false;
+    };
+    let visits = data.uses.visits.iter();
+    let visits: Vec<&Visit> = visits
+        .filter(|visit| processes.contains(&visit.process))
+        .collect();
+    let sum = |of: fn(&Visit) -> u64| saturating_sum(visits.iter().map(|visit| of(visit)));
+    let are_cached = sum(|visit| visit.fetched) < sum(|visit| visit.bytes) / 2;
+    are_cached && sum(|visit| visit.read_ns) > cpu_ns.saturating_sub(ran_ns) / 2
 }
 
 /// The job, or what it waited for, was ready to run and had no CPU.

@@ -1291,6 +1291,22 @@ fn threads_that_compute_for_the_main_thread_are_no_loader() {
     assert_eq!(found.saving.at_most_ns, 2_000_000_000);
 }
 
+#[test]
+fn a_loader_that_reads_cached_files_is_not_told_to_decode_less() {
+    let advice = |read_ms: u64, fetched: u64| {
+        let mut job = waiting_for(Leaf::Computing, Phase::UNMATCHED);
+        job.computes(10, 12_000);
+        let file = used(10, "/data/train/a.jpg", 0, read_ms);
+        job.read_from_storage(file, 64 * MIB, fetched);
+        job.flush(10_000);
+        job.finds("decode-bound").advice
+    };
+    let [cached, stored, decoded] = [advice(4_000, 0), advice(4_000, 64 * MIB), advice(400, 0)];
+    assert!(cached.contains("page cache"), "{cached}");
+    assert!(!stored.contains("page cache"), "{stored}");
+    assert!(!decoded.contains("page cache"), "{decoded}");
+}
+
 /// A main thread waits 0.7 s for each of three workers. A worker lives for 1 s and reads its first data after `starting` milliseconds.
 /// The workers begin `apart` milliseconds after each other.
 fn with_starting_workers(starting: u64, apart: u64) -> Job {
