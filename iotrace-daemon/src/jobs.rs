@@ -195,7 +195,7 @@ fn remove(log: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces `job:ID` by the logs of that job, the longest of each node.
+/// Replaces `job:ID` by the logs of that job.
 pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     let mut expanded = Vec::new();
     for path in named {
@@ -218,33 +218,39 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
             by_host.entry(&log.about.host).or_default().push(log);
         }
         for (host, logs) in by_host {
-            expanded.push(longest(id, host, &logs)?);
+            expanded.extend(of_node(id, host, logs)?);
         }
     }
     Ok(expanded)
 }
 
-/// The longest of a job's logs of one node: a restart of the service, and each day, begins a new one. Those of other users may be of
-/// anybody who claims to be of the job.
-fn longest(id: &str, host: &str, all: &[&Log]) -> anyhow::Result<PathBuf> {
+/// The logs of a job on one node, which go on with each other: a restart of the service, and each day, begins a new one. If they do
+/// not, the longest. Those of other users may be of anybody who claims to be of the job.
+fn of_node(id: &str, host: &str, mut all: Vec<&Log>) -> anyhow::Result<Vec<PathBuf>> {
     let users: BTreeSet<u32> = all.iter().filter_map(|log| log.about.user).collect();
     if users.len() > 1 {
         bail!(
             "choose the directory of one of the logs: job {id} has some of several users on {host}: {}",
-            directories(all)
+            directories(&all)
         );
+    }
+    all.sort_by_key(|log| log.about.start_unix_ns);
+    let runs = all
+        .iter()
+        .map(|log| iotrace_recording::about(&log.directory));
+    let runs: Vec<_> = runs.collect::<Result<_, _>>()?;
+    if runs.windows(2).all(|pair| pair[0].0.may_go_on(&pair[1].0)) {
+        return Ok(all.iter().map(|log| log.directory.clone()).collect());
     }
     let longest = all.iter().max_by_key(|log| log.about.duration_ns);
     let longest = longest.context("a node has a log")?;
-    if all.len() > 1 {
-        log::warn!(
-            "job {id} has {} logs on {host}: this is the report of the longest, {}. All of them: {}",
-            all.len(),
-            longest.directory.display(),
-            directories(all)
-        );
-    }
-    Ok(longest.directory.clone())
+    log::warn!(
+        "job {id} has {} logs on {host}: this is the report of the longest, {}. All of them: {}",
+        all.len(),
+        longest.directory.display(),
+        directories(&all)
+    );
+    Ok(vec![longest.directory.clone()])
 }
 
 /// Their directories, with users and lengths.

@@ -1003,6 +1003,60 @@ fn logs_are_removed_at_their_age() {
 }
 
 #[test]
+fn a_job_goes_on_in_the_next_log_when_the_service_is_restarted() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let (logs, go) = (base.join("logs"), base.join("go"));
+    let file = mounted.path.join("file");
+    let write = format!(
+        "{} if=/dev/zero of=\"$1\" bs=1000 status=none",
+        tool("dd").display()
+    );
+    let work = format!(
+        "{write} count=3000; while ! test -e \"$2\"; do sleep 0.2; done; {write} count=7000"
+    );
+    let (daemon, _config) = service(&logs, "least = \"1s\"");
+    let mut job = Command::new("sh")
+        .args(["-c", &work, "sh"])
+        .args([&file, &go])
+        .env("SLURM_JOB_ID", "8202")
+        .spawn()
+        .unwrap();
+    until(&logs, "slurm:8202", |log| log["bytes_written"] == 3_000_000);
+    daemon.end(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(1500));
+    let (daemon, _config) = service(&logs, "least = \"1s\"");
+    fs::write(&go, "").unwrap();
+    job.wait().unwrap();
+    until(&logs, "slurm:8202", |log| {
+        log["bytes_written"] == 7_000_000 && log["complete"] == true
+    });
+    daemon.end(libc::SIGTERM);
+    let report = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["report", "job:8202", "--format", "json", "--dir"])
+        .arg(&logs)
+        .output()
+        .unwrap();
+    assert!(
+        report.status.success() && report.stderr.is_empty(),
+        "{report:?}"
+    );
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["totals"]["bytes_written"], 10_000_000);
+    let files = report["files"].as_array().unwrap();
+    let written: Vec<_> = files
+        .iter()
+        .filter(|row| row["path"] == file.to_str().unwrap())
+        .map(|row| [&row["inode"], &row["generation"], &row["device"]])
+        .collect();
+    assert!(written.len() == 2 && written[0] == written[1], "{written:?}");
+    let processes = report["processes"].as_array().unwrap();
+    let of_job = |process: &&Value| process["pid"] == job.id();
+    assert_eq!(processes.iter().filter(of_job).count(), 1);
+    assert!(report["losses"]["seconds_between_logs"].as_u64() >= Some(1));
+}
+
+#[test]
 fn the_logs_of_several_nodes_make_one_job() {
     let mounted = Mounted::new();
     let (_dir, base) = common::directory();

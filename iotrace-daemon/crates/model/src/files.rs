@@ -262,7 +262,10 @@ impl Files {
         if name.path.is_empty() {
             return;
         }
-        if self.get(index).path != name.path {
+        // A later log of a job finds files that an earlier one saw being made.
+        let known = self.get(index);
+        let is_made = !known.path.is_empty() && !known.existed;
+        if known.path != name.path {
             self.entries[index as usize].path = self.names.keep(&name.path);
         }
         if opened_as.is_some_and(|path| self.get(index).opened_as != Some(path)) {
@@ -273,6 +276,9 @@ impl Files {
         entry.size = name.size;
         entry.mode = name.mode as u16;
         entry.flags = (entry.flags & flag::KEPT) | state(name);
+        if is_made {
+            entry.flags &= !flag::EXISTED;
+        }
     }
 
     /// Takes down that an operation on a file was of a phase.

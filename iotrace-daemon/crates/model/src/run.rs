@@ -102,6 +102,50 @@ pub struct Run {
     pub uprobes: Vec<Probed>,
 }
 
+/// Seconds between two logs of one unit, in which nothing was recorded.
+pub const SECONDS_BETWEEN_LOGS: &str = "seconds_between_logs";
+
+impl Run {
+    /// Nanoseconds since the Unix epoch.
+    pub fn end_unix_ns(&self) -> i64 {
+        self.start_unix_ns.saturating_add_unsigned(self.duration_ns)
+    }
+
+    /// Whether the run of another log may go on with this one: it is of the same unit and boot, and does not begin before the end.
+    pub fn may_go_on(&self, later: &Self) -> bool {
+        /// A log is ended by a thread that may be held up.
+        const MAX_OVERLAP_NS: i64 = 10_000_000_000;
+        let is_same = (&self.boot_id, &self.host, &self.target)
+            == (&later.boot_id, &later.host, &later.target);
+        let overlap = self.end_unix_ns().saturating_sub(later.start_unix_ns);
+        is_same && matches!(self.target, Target::Unit(_)) && overlap < MAX_OVERLAP_NS
+    }
+
+    /// Whole seconds from the end to the start of the run of a later log; 0 where logs are ended each day.
+    pub fn seconds_until(&self, later: &Self) -> u64 {
+        let between = later.start_unix_ns.saturating_sub(self.end_unix_ns());
+        u64::try_from(between).unwrap_or(0) / 1_000_000_000
+    }
+
+    /// Goes on with the run of a later log of the same unit: what comes last holds, and losses add up.
+    pub fn go_on(&mut self, later: &Self) {
+        let between = self.seconds_until(later);
+        let duration = later.end_unix_ns().saturating_sub(self.start_unix_ns);
+        let mut losses = std::mem::take(&mut self.losses);
+        for (reason, count) in &later.losses {
+            *losses.entry(reason.clone()).or_default() += count;
+        }
+        *losses.entry(SECONDS_BETWEEN_LOGS.into()).or_default() += between;
+        *self = Self {
+            start_unix_ns: self.start_unix_ns,
+            duration_ns: u64::try_from(duration).unwrap_or(0),
+            clock: self.clock,
+            losses,
+            ..later.clone()
+        };
+    }
+}
+
 /// A call that had not returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallInFlight {

@@ -44,7 +44,7 @@ pub fn read_job_and_tell(
         .map(|path| Meta::read(path))
         .collect::<Result<_, _>>()?;
     let runs: Vec<&Run> = metas.iter().map(|meta| &meta.run).collect();
-    refuse_twins(directories, &runs)?;
+    let of_nodes = of_nodes(directories, &runs)?;
     // The clock that began first: no moment lies before it.
     let clock = runs
         .iter()
@@ -59,9 +59,10 @@ pub fn read_job_and_tell(
         tell(done, all);
     };
     let mut recorded = Vec::new();
-    for directory in directories {
-        let clock = (directories.len() > 1).then_some(clock.as_ref()).flatten();
-        recorded.push(read_by(directory, clock, &mut read_one)?);
+    for directories in &of_nodes {
+        let clock = (of_nodes.len() > 1).then_some(clock.as_ref()).flatten();
+        let (first, later) = (directories[0], &directories[1..]);
+        recorded.push(read_by(first, later, clock, &mut read_one)?);
     }
     if recorded.len() == 1
         && let Some(Recorded {
@@ -71,7 +72,7 @@ pub fn read_job_and_tell(
         }) = recorded.pop()
     {
         let nodes = vec![Node {
-            directory: directories[0].clone(),
+            directory: of_nodes[0][0].to_owned(),
             run: run.clone(),
             complete,
         }];
@@ -80,7 +81,7 @@ pub fn read_job_and_tell(
     let clock = clock.unwrap_or_default();
     let mut model = Model::read_back();
     let mut nodes = Vec::new();
-    for (index, (one, directory)) in recorded.into_iter().zip(directories).enumerate() {
+    for (index, (one, directories)) in recorded.into_iter().zip(&of_nodes).enumerate() {
         let own = one.run.clock;
         model.append(one.model, index as u32, |start| {
             let unix = own.unix_ns_of_boottime(start);
@@ -89,7 +90,7 @@ pub fn read_job_and_tell(
                 .max(1)
         });
         nodes.push(Node {
-            directory: directory.clone(),
+            directory: directories[0].to_owned(),
             run: one.run,
             complete: one.complete,
         });
@@ -99,19 +100,37 @@ pub fn read_job_and_tell(
     Ok(Job { model, run, nodes })
 }
 
-/// Two recordings of one node are not two nodes.
-fn refuse_twins(directories: &[PathBuf], runs: &[&Run]) -> Result<(), Error> {
-    let mut seen: BTreeMap<(&str, &str), &Path> = BTreeMap::new();
+/// The recordings of each node, in the order of time. Several of one node are logs of one unit: each
+/// start of the service, and each day, begins another one.
+fn of_nodes<'a>(directories: &'a [PathBuf], runs: &[&Run]) -> Result<Vec<Vec<&'a Path>>, Error> {
+    let mut nodes: Vec<Vec<(&Run, &Path)>> = Vec::new();
     for (directory, run) in directories.iter().zip(runs) {
-        if let Some(first) = seen.insert((&run.boot_id, &run.host), directory) {
-            return Err(Error::SameNode {
-                host: run.host.clone(),
-                first: first.into(),
-                second: directory.clone(),
-            });
+        let is_of = |node: &&mut Vec<(&Run, &Path)>| {
+            let first = node[0].0;
+            (&first.boot_id, &first.host) == (&run.boot_id, &run.host)
+        };
+        match nodes.iter_mut().find(is_of) {
+            Some(node) => node.push((run, directory)),
+            None => nodes.push(vec![(run, directory)]),
         }
     }
-    Ok(())
+    for node in &mut nodes {
+        node.sort_by_key(|(run, _)| run.start_unix_ns);
+        for pair in node.windows(2) {
+            let [(run, first), (next, second)] = [pair[0], pair[1]];
+            if !run.may_go_on(next) {
+                return Err(Error::SameNode {
+                    host: run.host.clone(),
+                    first: first.into(),
+                    second: second.into(),
+                });
+            }
+        }
+    }
+    let nodes = nodes.into_iter();
+    Ok(nodes
+        .map(|node| node.into_iter().map(|(_, path)| path).collect())
+        .collect())
 }
 
 /// The run of all nodes: from the first start to the last end.
@@ -121,11 +140,11 @@ fn whole(nodes: &[Node]) -> Run {
         unreachable!("a job has nodes");
     };
     let mut whole = first.clone();
-    let mut end = end_of(first);
+    let mut end = first.end_unix_ns();
     for run in runs {
         whole.host = format!("{}, {}", whole.host, run.host);
         whole.start_unix_ns = whole.start_unix_ns.min(run.start_unix_ns);
-        end = end.max(end_of(run));
+        end = end.max(run.end_unix_ns());
         for (own, others) in [
             (&mut whole.kernel, &run.kernel),
             (&mut whole.hook, &run.hook),
@@ -163,10 +182,6 @@ fn add_trace(sum: &mut Option<TraceRun>, one: Option<&TraceRun>) {
     sum.bytes += one.bytes;
     sum.parts += one.parts;
     sum.missing.extend(&one.missing);
-}
-
-fn end_of(run: &Run) -> i64 {
-    run.start_unix_ns.saturating_add_unsigned(run.duration_ns)
 }
 
 /// Room on the mounts that both nodes have: the smaller one.

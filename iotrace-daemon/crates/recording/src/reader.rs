@@ -29,7 +29,7 @@ pub struct Recorded {
 /// Reads the recording in `directory`. Parts that its recorder did not live to list are read too; what was not in
 /// its place yet is passed by.
 pub fn read(directory: &Path) -> Result<Recorded, Error> {
-    read_by(directory, None, &mut || ())
+    read_by(directory, &[], None, &mut || ())
 }
 
 /// What the recording in `directory` says of itself: its run, and whether its recorder ended well. No part is read.
@@ -38,54 +38,78 @@ pub fn about(directory: &Path) -> Result<(Run, bool), Error> {
     Ok((meta.run, meta.complete))
 }
 
-/// As [`read`]; moments are by `clock` where one is given, so that those of several hosts compare. `read_one` is called
-/// behind each part.
+/// As [`read`], with `later` recordings of the same processes, in the order of time. Moments are by `clock` where one is given, so
+/// that those of several hosts compare. `read_one` is called behind each part.
 pub fn read_by(
     directory: &Path,
+    later: &[&Path],
     clock: Option<&Clock>,
     read_one: &mut dyn FnMut(),
 ) -> Result<Recorded, Error> {
     for _ in 1..READ_ATTEMPTS {
-        match read_once(directory, clock, read_one) {
+        match read_once(directory, later, clock, read_one) {
             Err(Error::Replaced(_)) => {}
             read => return read,
         }
     }
-    read_once(directory, clock, read_one)
+    read_once(directory, later, clock, read_one)
 }
 
 fn read_once(
     directory: &Path,
+    later: &[&Path],
     clock: Option<&Clock>,
     read_one: &mut dyn FnMut(),
 ) -> Result<Recorded, Error> {
     let meta = Meta::read(directory)?;
-    let minor = meta.format_minor_version;
-    let clock = *clock.unwrap_or(&meta.run.clock);
-    let mut model = Model::read_back();
-    if minor < MINOR_WITH_SYNCS {
-        model.lack_syncs();
-    }
-    meta.mounts
-        .iter()
-        .filter_map(|entry| entry.mount())
-        .for_each(|mount| model.restore_mount(mount));
     let mut recorded = Recorded {
-        model,
+        model: Model::read_back(),
         run: meta.run.clone(),
         complete: meta.complete,
     };
-    let read = parts::each(directory, &meta, |part| {
-        read_part(part, &clock, minor, &mut recorded)?;
-        read_one();
-        Ok(true)
-    });
-    read.map_err(|cause| cause.of_minor(minor))?;
+    recorded.add(directory, 0, &meta, clock, read_one)?;
+    let mut restarts = 0;
+    for directory in later {
+        let meta = Meta::read(directory)?;
+        restarts += u32::from(recorded.run.seconds_until(&meta.run) > 0);
+        recorded.run.go_on(&meta.run);
+        recorded.complete &= meta.complete;
+        recorded.add(directory, restarts, &meta, clock, read_one)?;
+    }
     Ok(recorded)
+}
+
+impl Recorded {
+    /// Reads the parts of a recording, before which its service was restarted so many times.
+    fn add(
+        &mut self,
+        directory: &Path,
+        restarts: u32,
+        meta: &Meta,
+        clock: Option<&Clock>,
+        read_one: &mut dyn FnMut(),
+    ) -> Result<(), Error> {
+        let minor = meta.format_minor_version;
+        let clock = *clock.unwrap_or(&meta.run.clock);
+        if minor < MINOR_WITH_SYNCS {
+            self.model.lack_syncs();
+        }
+        meta.mounts
+            .iter()
+            .filter_map(|entry| entry.mount())
+            .for_each(|mount| self.model.restore_mount(mount));
+        let read = parts::each(directory, meta, |part| {
+            read_part(part, restarts, &clock, minor, self)?;
+            read_one();
+            Ok(true)
+        });
+        read.map_err(|cause| cause.of_minor(minor))
+    }
 }
 
 fn read_part(
     directory: &Path,
+    restarts: u32,
     clock: &Clock,
     minor: u32,
     recorded: &mut Recorded,
@@ -94,6 +118,7 @@ fn read_part(
     let mut restored = Restored {
         model,
         run,
+        restarts,
         minor,
         interval: None,
         step: None,

@@ -1,5 +1,6 @@
 //! The data that findings use, and what they do not cover.
 
+use iotrace_common::diag;
 use iotrace_model::{
     counters::{Counters, FAULTS, MMAPS, TIMED_MAJOR_FAULTS},
     run::{Run, Target},
@@ -18,6 +19,7 @@ pub const LOOKED_AT: [&str; 5] = [
 pub fn not_looked_at(totals: &Counters, run: &Run, waits: bool) -> Vec<&'static str> {
     let is_mapped = totals.v[MMAPS] > 0;
     let tells_faults = totals.v[FAULTS] > 0 || totals.v[TIMED_MAJOR_FAULTS] > 0;
+    let privileged = diag::NAMES[diag::PRIVILEGED as usize];
     let conditions = [
         (true, "the GPU"),
         (!waits, "what threads waited for (--waits)"),
@@ -28,6 +30,10 @@ pub fn not_looked_at(totals: &Counters, run: &Run, waits: bool) -> Vec<&'static 
         ),
         (is_mapped && !tells_faults, "waits for mapped files"),
         (!run.block, "how busy the devices were (--block)"),
+        (
+            run.losses.get(privileged).is_some_and(|count| *count > 0),
+            "programs with other rights (setuid)",
+        ),
         (
             !matches!(run.target, Target::All(_)),
             "other processes (--all)",

@@ -40,6 +40,8 @@ impl Part<'_> {
 pub struct Restored<'a> {
     pub model: &'a mut Model,
     pub run: &'a mut Run,
+    /// How often the service was restarted since the first recording of this node.
+    pub restarts: u32,
     /// Minor version of the recording's format.
     pub minor: u32,
     /// The interval of the part, once a row has it: those of steps have it only for a part without other rows.

@@ -43,7 +43,9 @@ pub fn rows<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Row<'a>> {
 
 pub fn restore(row: Row<'_>, into: &mut Restored<'_>) -> Result<(), Damage> {
     let file = row.file.ok_or("a span names no file")?;
+    // Each service counts them from the beginning.
+    let span = row.span.wrapping_add(into.restarts << 28);
     into.model
-        .add_span(row.process, file, row.span, &row.counters.0);
+        .add_span(row.process, file, span, &row.counters.0);
     Ok(())
 }

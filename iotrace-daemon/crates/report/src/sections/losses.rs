@@ -9,7 +9,7 @@ use crate::text::{
     units::{bytes, count},
 };
 use iotrace_common::diag;
-use iotrace_model::run::{TraceMissing, TraceRun};
+use iotrace_model::run::{SECONDS_BETWEEN_LOGS, TraceMissing, TraceRun};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,10 @@ fn meaning(name: &str) -> &'static str {
     let diagnostics = diag::NAMES.into_iter().zip(diag::MEANINGS);
     let known = diagnostics
         .chain(diag::MISSES)
+        .chain([(
+            SECONDS_BETWEEN_LOGS,
+            "Seconds in which the service did not run, between two logs of the job.",
+        )])
         .find(|(known, _)| *known == name);
     known.map_or("", |(_, meaning)| meaning)
 }
