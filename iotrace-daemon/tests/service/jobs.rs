@@ -1049,7 +1049,10 @@ fn a_job_goes_on_in_the_next_log_when_the_service_is_restarted() {
         .filter(|row| row["path"] == file.to_str().unwrap())
         .map(|row| [&row["inode"], &row["generation"], &row["device"]])
         .collect();
-    assert!(written.len() == 2 && written[0] == written[1], "{written:?}");
+    assert!(
+        written.len() == 2 && written[0] == written[1],
+        "{written:?}"
+    );
     let processes = report["processes"].as_array().unwrap();
     let of_job = |process: &&Value| process["pid"] == job.id();
     assert_eq!(processes.iter().filter(of_job).count(), 1);

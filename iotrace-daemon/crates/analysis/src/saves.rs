@@ -205,6 +205,9 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
 /// The loads of a run, in order.
 pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
+    if parts.is_empty() {
+        return Vec::new();
+    }
     let loaded: HashSet<u32> = parts.iter().map(|part| part.touch.file).collect();
     let mut save_ends = SaveEnds::new();
     for touch in uses

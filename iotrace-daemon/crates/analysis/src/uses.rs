@@ -704,6 +704,7 @@ impl Pass<'_> {
                 saturating_add(self.begun.entry(place).or_default(), visit.bytes);
             }
             (1, 0) => drop(self.begun.insert(place, visit.bytes)),
+            _ if self.begun.is_empty() => {}
             _ => drop(self.begun.remove(&place)),
         }
     }

@@ -105,7 +105,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 fn nothing_advice(report: &Report<'_>) -> &'static str {
     match &report.run.target {
         _ if report.is_incomplete() => {
-            "Make room where recordings are written, or name another directory with -o, and record again."
+            "If it is still being written, wait for its end; else record again, to a directory with room (-o)."
         }
         Target::Pids(_) => {
             "Record for longer, or the program from its start: `iotrace record -- PROGRAM`. If another process does the work, \
