@@ -177,6 +177,10 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     let mut parts = parts(&uses.saved, true);
     remove_failed(model, uses, &mut parts);
     let training = Training::new(uses);
+    // A file that is kept open may have been written for several saves.
+    for part in parts.iter_mut().filter(|part| part.touch.has_pause) {
+        part.is_exact &= training.is_idle(part.touch.start, part.touch.end);
+    }
     let mut events = group(model, uses, &parts, &training, None);
     let is_state = |event: &Event| {
         let mut files = event.files.iter();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::job::{Job, START_NS, id};
+use super::job::{Job, START_NS, id, used};
 use crate::{
     durable::{Durability, Missing},
     findings::Severity,
@@ -193,6 +193,35 @@ fn a_failed_attempt_is_no_save_and_the_next_one_is_whole() {
     let saves = job(NAME, &in_place).analysis().checkpoints;
     assert_eq!(saves.len(), 2);
     assert!(saves[1].durability.missing.contains(&Missing::NewFile));
+}
+
+#[test]
+fn a_save_with_a_pause_is_not_exact_if_data_were_read_in_it() {
+    for (from, is_exact) in [(100, true), (1_100, false)] {
+        let mut job = Job::with_spans(60_000);
+        job.program(1, 0);
+        let file = job.file(NAME, 2 * MIB);
+        job = save(job, file, NAME, &[Write(1_000)]);
+        let at = START_NS + 1_400 * 1_000_000;
+        let mut counters = Counters::ZERO;
+        for (index, value) in [
+            (WRITES, 1),
+            (BYTES_WRITTEN, MIB),
+            (MAX_BYTE_WRITTEN, 2 * MIB - 1),
+            (LAST_WRITE, at),
+            (FIRST_OPERATION, at),
+            (LAST_OPERATION, at),
+        ] {
+            counters.v[index] = value;
+        }
+        job.model.add(id(1), Place::File(file), &counters);
+        job.model.add_span(id(1), file, 2, &counters);
+        job.file("/data/train-000.tar", MIB);
+        job.read(used(1, "/data/train-000.tar", from, from + 200), MIB);
+        let saves = job.analysis().checkpoints;
+        assert_eq!(saves.len(), 1);
+        assert_eq!(saves[0].is_exact, is_exact);
+    }
 }
 
 #[test]
