@@ -278,9 +278,9 @@ fn given() -> &'static Given {
 
 /// Ends a step, or an interval, a moment after the last.
 fn end(model: &mut Model, run: &mut Run, is_step: bool) {
-    let start = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+    let start = run.end_unix_ns();
     run.duration_ns += 1_000_000;
-    let end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+    let end = run.end_unix_ns();
     let bounds = Bounds { start, end };
     if is_step {
         model.end_step(bounds);

@@ -731,7 +731,7 @@ fn long_lists_are_folded_and_their_sums_are_whole() {
     let mut run = run();
     let second = SECOND as i64;
     for interval in 0..INTERVALS {
-        let start = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let start = run.end_unix_ns();
         for index in (interval..FILES).step_by(INTERVALS as usize) {
             // As many directories as files, and more processes than are listed.
             let file = FileId {

@@ -110,6 +110,18 @@ fn listed(logs: &Path, unit: &str) -> Vec<Value> {
     of_unit.collect()
 }
 
+/// The report of a job, and what was said to standard error.
+fn report_of(logs: &Path, job: &str) -> (Value, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrace"))
+        .args(["report", &format!("job:{job}"), "--format", "json", "--dir"])
+        .arg(logs)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let report = serde_json::from_slice(&out.stdout).unwrap();
+    (report, String::from_utf8(out.stderr).unwrap())
+}
+
 /// Waits for the log of a job that is as it is wanted.
 fn until(logs: &Path, unit: &str, is_enough: impl Fn(&Value) -> bool) -> Value {
     let started = Instant::now();
@@ -1032,16 +1044,8 @@ fn a_job_goes_on_in_the_next_log_when_the_service_is_restarted() {
         log["bytes_written"] == 7_000_000 && log["complete"] == true
     });
     daemon.end(libc::SIGTERM);
-    let report = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "job:8202", "--format", "json", "--dir"])
-        .arg(&logs)
-        .output()
-        .unwrap();
-    assert!(
-        report.status.success() && report.stderr.is_empty(),
-        "{report:?}"
-    );
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let (report, said) = report_of(&logs, "8202");
+    assert_eq!(said, "");
     assert_eq!(report["totals"]["bytes_written"], 10_000_000);
     let files = report["files"].as_array().unwrap();
     let written: Vec<_> = files
@@ -1086,13 +1090,7 @@ fn the_logs_of_several_nodes_make_one_job() {
         });
         daemon.end(libc::SIGTERM);
     }
-    let report = Command::new(env!("CARGO_BIN_EXE_iotrace"))
-        .args(["report", "job:8201", "--format", "json", "--dir"])
-        .arg(&logs)
-        .output()
-        .unwrap();
-    assert!(report.status.success(), "{report:?}");
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let (report, _) = report_of(&logs, "8201");
     let nodes = report["nodes"].as_array().unwrap();
     let mut hosts: Vec<_> = nodes
         .iter()

@@ -8,7 +8,7 @@ use super::{
     epochs::Epoch,
     waits::{Spent, Step},
 };
-use iotrace_model::waits::Leaf;
+use iotrace_model::{counters::scaled, waits::Leaf};
 
 /// What one thread did in some time, as far as that is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,8 +122,7 @@ impl Within {
                 continue;
             }
             for (leaf, ns) in stretch.spent.parts() {
-                let share = u128::from(ns) * u128::from(within) / u128::from(length);
-                found.spent.add(leaf, share as u64);
+                found.spent.add(leaf, scaled(ns, within, length));
                 found.at_least.add(leaf, ns.saturating_sub(length - within));
                 found.at_most.add(leaf, ns.min(within));
             }

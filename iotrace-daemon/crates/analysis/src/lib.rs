@@ -104,7 +104,7 @@ impl Analysis {
         let waits = Waits::new(model, run, sorted, &groups, &startup);
         let (epochs, checkpoints, restores) = thread::scope(|scope| {
             let epochs = scope.spawn(|| epochs::epochs(model, run, sorted, &uses, &groups));
-            let (saves, loads) = (saves::saves(model, &uses), saves::loads(model, &uses));
+            let (saves, loads) = saves::saves_and_loads(model, &uses);
             (joined(epochs), saves, loads)
         });
         let mut analysis = Self {

@@ -13,7 +13,7 @@ use super::{
 };
 use iotrace_model::{
     Model,
-    counters::saturating_add,
+    counters::{saturating_add, scaled},
     paths::{name, parent},
 };
 
@@ -174,23 +174,35 @@ struct Part {
 
 /// The saves of a run, in order.
 pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
+    saves_by(model, uses, &Training::new(uses))
+}
+
+/// The saves and the loads of a run, in order.
+pub fn saves_and_loads(model: &Model, uses: &Uses) -> (Vec<Event>, Vec<Event>) {
+    let training = Training::new(uses);
+    (
+        saves_by(model, uses, &training),
+        loads(model, uses, &training),
+    )
+}
+
+fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
     let mut parts = parts(&uses.saved, true);
     remove_failed(model, uses, &mut parts);
-    let training = Training::new(uses);
     // A file that is kept open may have been written for several saves.
     for part in parts.iter_mut().filter(|part| part.touch.has_pause) {
         part.is_exact &= training.is_idle(part.touch.start, part.touch.end);
     }
-    let mut events = group(model, uses, &parts, &training, None);
+    let mut events = group(model, uses, &parts, training, None);
     let is_state = |event: &Event| {
         let mut files = event.files.iter();
         files.all(|file| is_resumption(uses.path(model, *file)))
     };
     let are_model_and_state = |a: &Event, b: &Event| is_state(a) != is_state(b);
-    events = together(model, uses, events, &training, are_model_and_state);
+    events = together(model, uses, events, training, are_model_and_state);
     attach(model, uses, &mut events);
     let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step;
-    events = together(model, uses, events, &training, have_no_step);
+    events = together(model, uses, events, training, have_no_step);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
@@ -206,12 +218,8 @@ pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
     events
 }
 
-/// The loads of a run, in order.
-pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
+fn loads(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
     let parts = parts(&uses.loaded, false);
-    if parts.is_empty() {
-        return Vec::new();
-    }
     let loaded: HashSet<u32> = parts.iter().map(|part| part.touch.file).collect();
     let mut save_ends = SaveEnds::new();
     for touch in uses
@@ -221,8 +229,7 @@ pub fn loads(model: &Model, uses: &Uses) -> Vec<Event> {
     {
         save_ends.entry(touch.file).or_default().push(touch.end);
     }
-    let training = Training::new(uses);
-    let mut events = group(model, uses, &parts, &training, Some(&save_ends));
+    let mut events = group(model, uses, &parts, training, Some(&save_ends));
     events.retain(|event| !is_of_descriptions(model, uses, event));
     finish(model, uses, &mut events);
     events
@@ -328,8 +335,7 @@ fn split(touch: &Touch, is_save: bool) -> Vec<Part> {
         return vec![whole];
     };
     let step = (last_start - first_end) / times as i64;
-    let upto =
-        |value: u64, index: u64| (u128::from(value) * u128::from(index) / u128::from(times)) as u64;
+    let upto = |value: u64, index: u64| scaled(value, index, times);
     let share = |value: u64, index: u64| upto(value, index + 1) - upto(value, index);
     let part = |index: u64| {
         let (start, end) = match index {

@@ -173,7 +173,7 @@ impl Uses {
     pub fn new(model: &Model, run: &Run, sorted: &[Sorted], copies: &Copies) -> Self {
         let bounds = Bounds {
             start: run.start_unix_ns,
-            end: run.start_unix_ns.saturating_add_unsigned(run.duration_ns),
+            end: run.end_unix_ns(),
         };
         // What a process did with a file on the whole says what each interval's part of it is.
         let mut stored = HashSet::new();
@@ -730,18 +730,14 @@ impl Pass<'_> {
         let size = self.uses.sizes[whole.file as usize];
         let begun = self.begun.get(&(whole.process, whole.file));
         let lacks = begun.map(|begun| size.saturating_sub(*begun));
-        let part = |value: u64, of: u64, all: u64| match all {
-            0 => 0,
-            _ => (u128::from(value) * u128::from(of) / u128::from(all)) as u64,
-        };
         let length = |from: i64, to: i64| u64::try_from(to - from).unwrap_or(0);
         let times = [length(whole.start, rest_end), length(next_start, whole.end)];
         let bytes = match lacks.filter(|lacks| (1..whole.bytes).contains(lacks)) {
             _ if !has_next => whole.bytes,
             Some(lacks) => lacks,
-            None => part(whole.bytes, times[0], saturating_sum(times)),
+            None => scaled(whole.bytes, times[0], saturating_sum(times)),
         };
-        let share = |value: u64| part(value, bytes, whole.bytes);
+        let share = |value: u64| scaled(value, bytes, whole.bytes);
         let (read_ns, reads) = (share(whole.read_ns), share(whole.reads.into()) as u32);
         let rest = Visit {
             end: rest_end,

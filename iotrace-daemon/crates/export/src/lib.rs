@@ -303,10 +303,7 @@ impl<'a> Export<'a> {
     fn bounds(&self) -> Bounds {
         Bounds {
             start: self.run.start_unix_ns,
-            end: self
-                .run
-                .start_unix_ns
-                .saturating_add_unsigned(self.run.duration_ns),
+            end: self.run.end_unix_ns(),
         }
     }
 }

@@ -131,18 +131,23 @@ impl Run {
     pub fn go_on(&mut self, later: &Self) {
         let between = self.seconds_until(later);
         let duration = later.end_unix_ns().saturating_sub(self.start_unix_ns);
-        let mut losses = std::mem::take(&mut self.losses);
-        for (reason, count) in &later.losses {
-            *losses.entry(reason.clone()).or_default() += count;
-        }
-        *losses.entry(SECONDS_BETWEEN_LOGS.into()).or_default() += between;
+        self.add_losses(later);
+        let seconds = self.losses.entry(SECONDS_BETWEEN_LOGS.into());
+        *seconds.or_default() += between;
         *self = Self {
             start_unix_ns: self.start_unix_ns,
             duration_ns: u64::try_from(duration).unwrap_or(0),
             clock: self.clock,
-            losses,
+            losses: std::mem::take(&mut self.losses),
             ..later.clone()
         };
+    }
+
+    /// Adds what another run lost.
+    pub fn add_losses(&mut self, other: &Self) {
+        for (reason, count) in &other.losses {
+            *self.losses.entry(reason.clone()).or_default() += count;
+        }
     }
 }
 

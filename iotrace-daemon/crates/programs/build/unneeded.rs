@@ -17,7 +17,7 @@ const LENGTH_OFFSET: usize = 32;
 const ENDIAN_OFFSET: usize = 5;
 /// Size of the header of the file, and what the contents of sections are aligned to, bytes.
 const HEADER_BYTES: usize = 64;
-const ALIGNMENT: usize = 16;
+const CONTENT_ALIGNMENT: usize = 16;
 /// Kind of a section without content in the file.
 const NO_CONTENT: usize = 8;
 /// Offsets of fields in `.BTF.ext`, by libbpf's `struct btf_ext_header`: the header's length, and where the lines and the
@@ -49,11 +49,11 @@ pub(crate) fn without(mut object: Vec<u8>) -> Vec<u8> {
             NO_CONTENT => 0..0,
             _ => content(&object, header),
         };
-        whole.resize(whole.len().next_multiple_of(ALIGNMENT), 0);
+        whole.resize(whole.len().next_multiple_of(CONTENT_ALIGNMENT), 0);
         put(&mut object, header + CONTENT_OFFSET, 8, whole.len());
         whole.extend_from_slice(&object[content]);
     }
-    whole.resize(whole.len().next_multiple_of(ALIGNMENT), 0);
+    whole.resize(whole.len().next_multiple_of(CONTENT_ALIGNMENT), 0);
     let start = whole.len();
     whole.extend_from_slice(&object[sections..header(count)]);
     put(&mut whole, SECTIONS_OFFSET, 8, start);

@@ -163,9 +163,7 @@ fn whole(nodes: &[Node]) -> Run {
             whole.clock_step_ns = run.clock_step_ns;
         }
         add_trace(&mut whole.trace, run.trace.as_ref());
-        for (reason, count) in &run.losses {
-            *whole.losses.entry(reason.clone()).or_default() += count;
-        }
+        whole.add_losses(run);
     }
     whole.duration_ns = u64::try_from(end - whole.start_unix_ns).unwrap_or(0);
     whole

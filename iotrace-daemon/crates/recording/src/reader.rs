@@ -80,7 +80,7 @@ fn read_once(
 }
 
 impl Recorded {
-    /// Reads the parts of a recording, before which its service was restarted so many times.
+    /// Reads the parts of a recording. `restarts`: how often the service was restarted since the first recording of the node.
     fn add(
         &mut self,
         directory: &Path,

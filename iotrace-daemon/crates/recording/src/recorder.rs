@@ -108,7 +108,7 @@ impl Recorder {
 
     /// Returns whether the interval has ended.
     fn write(&mut self, model: &mut Model, run: &Run, until: Until) -> Result<bool, Error> {
-        let interval_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let interval_end = run.end_unix_ns();
         let has_rest = model.dirty_rows().next().is_some();
         let lasted = interval_end.saturating_sub(self.interval_start);
         let lasted = Duration::from_nanos(u64::try_from(lasted).unwrap_or(0));

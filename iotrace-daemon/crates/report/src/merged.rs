@@ -159,7 +159,7 @@ impl Report<'_> {
             0 => run.start_unix_ns,
             start => run.clock.unix_ns_of_boottime(start).max(run.start_unix_ns),
         };
-        let run_end = run.start_unix_ns.saturating_add_unsigned(run.duration_ns);
+        let run_end = run.end_unix_ns();
         let end = about
             .end
             .map_or(run_end, |end| run.clock.unix_ns(end).min(run_end));

@@ -109,12 +109,10 @@ impl<'a> Report<'a> {
                 remarks.push(format!("The recording of {host} is not complete: what came after its last flush is missing."));
             }
         }
-        let end = |run: &iotrace_model::run::Run| {
-            run.start_unix_ns.saturating_add_unsigned(run.duration_ns)
-        };
         for (host, run, _) in &nodes {
             let is_apart = |other: &&(&str, &iotrace_model::run::Run, bool)| {
-                run.start_unix_ns > end(other.1) || other.1.start_unix_ns > end(run)
+                run.start_unix_ns > other.1.end_unix_ns()
+                    || other.1.start_unix_ns > run.end_unix_ns()
             };
             if nodes.len() > 1 && nodes.iter().filter(is_apart).count() == nodes.len() - 1 {
                 remarks.push(format!(

@@ -265,13 +265,13 @@ mod tests {
 
     use super::*;
 
-    const SECOND: i64 = 1_000_000_000;
+    const SECOND_NS: i64 = 1_000_000_000;
 
     /// Seconds of a unit whose process started 100 s ago and had operations for a second.
     fn seconds(ended_after: Option<i64>) -> i64 {
         let mut run = host::run("0", Target::All(true), "btf", "basic").unwrap();
-        run.start_unix_ns -= 200 * SECOND;
-        let (clock, started) = (run.clock, run.start_unix_ns + 100 * SECOND);
+        run.start_unix_ns -= 200 * SECOND_NS;
+        let (clock, started) = (run.clock, run.start_unix_ns + 100 * SECOND_NS);
         let classifier = Arc::new(Classifier::new(Default::default()).unwrap());
         let looks = Looks::new(classifier, Thresholds::default(), run);
         let process = ProcessId { pid: 7, start: 7 };
@@ -291,17 +291,17 @@ mod tests {
         };
         let mut counters = Counters::ZERO;
         counters.v[OPENS] = 1;
-        counters.v[FIRST_OPERATION] = clock.monotonic_ns(started + SECOND);
-        counters.v[LAST_OPERATION] = clock.monotonic_ns(started + 2 * SECOND);
+        counters.v[FIRST_OPERATION] = clock.monotonic_ns(started + SECOND_NS);
+        counters.v[LAST_OPERATION] = clock.monotonic_ns(started + 2 * SECOND_NS);
         part.add(process, Place::File(file), &counters);
         if let Some(after) = ended_after {
             part.event(Event::Exit {
                 process,
-                time: clock.monotonic_ns(started + after * SECOND),
+                time: clock.monotonic_ns(started + after * SECOND_NS),
                 status: 0,
             });
         }
-        looks.run_of(&part).duration_ns as i64 / SECOND
+        looks.run_of(&part).duration_ns as i64 / SECOND_NS
     }
 
     #[test]

@@ -179,7 +179,7 @@ fn reads_from_memory(data: &Data<'_>) -> bool {
     for waiter in data.analysis.waits.judged() {
         processes.extend(&waiter.loaders);
         if waiter.loaders.is_empty() || waiter.loaders.contains(&waiter.process) {
-            // Threads of its own process load.
+            // The loader is made of threads of the same process.
             processes.insert(waiter.process);
             saturating_add(&mut ran_ns, waiter.spent.of(Leaf::Running));
         }

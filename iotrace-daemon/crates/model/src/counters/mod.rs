@@ -122,6 +122,14 @@ pub fn saturating_sum(values: impl IntoIterator<Item = u64>) -> u64 {
     values.into_iter().fold(0, u64::saturating_add)
 }
 
+/// The share of a value that `part` is of `whole`, rounded down; 0 of nothing.
+pub fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    match whole {
+        0 => 0,
+        _ => (u128::from(value) * u128::from(part) / u128::from(whole)) as u64,
+    }
+}
+
 /// Puts `older` before the values of `top`, and returns the calls that found no slot.
 fn prepend(top: &mut Top, older: &[(u64, u64)]) -> u64 {
     if older.is_empty() {

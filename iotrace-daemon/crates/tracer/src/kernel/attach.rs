@@ -13,9 +13,10 @@ use super::{
     cpu::Threads,
     error::chain,
     hooks::{Availability, Found, HOOKS, Id, Kind, OptionalHook, RequiredBy, When},
-    load::read_types,
     nobtf, pages,
-    program::{attach_error, attach_points, attach_raw, load, load_together, log_size, program},
+    program::{
+        attach_error, attach_raw, load, load_together, log_size, program, read_attach_points,
+    },
     variant,
 };
 use iotrace_model::run::RAW;
@@ -132,7 +133,7 @@ impl Kernel {
     fn attach_btf(&mut self) -> Result<Btf, KernelError> {
         match self.attach_points.take() {
             Some(btf) => Ok(btf),
-            None => attach_points(&read_types(self.btf.as_deref())?),
+            None => read_attach_points(self.btf.as_deref()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{ffi::CStr, hash::BuildHasher as _};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 const MAGIC: u16 = 0xeb9f;
-const VERSION: u8 = 1;
+const FORMAT_VERSION: u8 = 1;
 const HEADER_BYTES: u32 = 24;
 const KIND_INT: u32 = 1;
 const KIND_ARRAY: u32 = 3;
@@ -210,7 +210,7 @@ impl Types {
         let [types_bytes, strings_bytes] = [types.len(), strings.len()].map(|bytes| bytes as u32);
         let mut data = Vec::with_capacity(types.len() + strings.len() + HEADER_BYTES as usize);
         data.extend_from_slice(&MAGIC.to_ne_bytes());
-        data.extend_from_slice(&[VERSION, 0]);
+        data.extend_from_slice(&[FORMAT_VERSION, 0]);
         for word in [HEADER_BYTES, 0, types_bytes, types_bytes, strings_bytes] {
             data.extend_from_slice(&word.to_ne_bytes());
         }
@@ -219,7 +219,7 @@ impl Types {
         data
     }
 
-    /// Kind and name of a type that stands for a tracepoint or an iterator.
+    /// Kind and name of a type, if it represents a tracepoint or an iterator.
     fn hook(&self, position: usize) -> Option<(u32, &[u8])> {
         let (kind, _) = self.kind(position)?;
         let prefix = match kind {

@@ -15,9 +15,8 @@ use iotrace_common::{diag, limits::COPIES};
 use super::{
     KernelError, fdinfo,
     hooks::{HOOKS, OptionalHook, Purpose},
-    load::read_types,
     nobtf,
-    program::{attach_points, attach_raw, program},
+    program::{attach_raw, program, read_attach_points},
 };
 
 /// Programs and hook of a pair.
@@ -88,11 +87,7 @@ impl Misses {
         }
         // An error leaves it so.
         self.has_failed = true;
-        attach_raw(
-            ebpf,
-            &PAIRS[self.copies],
-            &attach_points(&read_types(btf)?)?,
-        )?;
+        attach_raw(ebpf, &PAIRS[self.copies], &read_attach_points(btf)?)?;
         self.has_failed = false;
         // Only now: it takes the verifier a while, and what was missed meanwhile is lost.
         self.settle(ebpf);

@@ -348,7 +348,10 @@ pub(crate) fn load(
         histograms,
         misses: Misses::new(preemptible),
         btf: options.btf.clone(),
-        attach_points: attach_points(types).ok().filter(|_| !no_btf),
+        attach_points: match no_btf {
+            true => None,
+            false => attach_points(types).ok(),
+        },
         hooks,
         uprobes: Uprobes::new(&options.uprobes),
         hook: None,

@@ -1,6 +1,7 @@
 //! One program of an object: loaded and attached, and the errors of both.
 
 use std::{
+    path::Path,
     sync::Mutex,
     thread::{self, available_parallelism},
 };
@@ -14,6 +15,7 @@ use super::{
     KernelError,
     btf::Types,
     error::{chain, errno_of, hint},
+    load::read_types,
 };
 
 /// What an iterator over tasks is loaded for.
@@ -29,6 +31,11 @@ pub fn attach_points(types: &Types) -> Result<Btf, KernelError> {
         reason: chain(&error),
         hint: "\niotrace attaches by the kernel's type information",
     })
+}
+
+/// The same, of the kernel's own type information, or of a copy in `file`.
+pub fn read_attach_points(file: Option<&Path>) -> Result<Btf, KernelError> {
+    attach_points(&read_types(file)?)
 }
 
 /// Loads the programs at the same time, on as many CPUs as there are: the verifier takes up to half a second for one.
