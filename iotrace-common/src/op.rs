@@ -35,6 +35,7 @@ macro_rules! operations {
         }
 
         /// How an operation uses its file.
+        #[inline(always)]
         pub const fn direction_of(op: usize) -> u8 {
             match op {
                 $($index => direction::$direction,)*
@@ -117,6 +118,7 @@ pub mod class {
 }
 
 /// Whether an operation puts bytes into a file.
+#[inline(always)]
 pub const fn is_write(op: usize) -> bool {
     class_of(op) == class::WRITE
 }
@@ -141,6 +143,7 @@ pub const fn makes_durable(op: usize) -> bool {
 }
 
 /// Whether an operation syncs the file of a descriptor: all that sync but msync and sync.
+#[inline(always)]
 pub const fn is_file_sync(op: usize) -> bool {
     is_sync(op) && direction_of(op) == direction::WRITE
 }
@@ -157,6 +160,7 @@ pub const fn looks_up(op: usize) -> bool {
 }
 
 /// Whether an operation changes a file or its names, but does not write it.
+#[inline(always)]
 pub const fn changes(op: usize) -> bool {
     traits_of(op) & CHANGES != 0
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use iotrace_common::{diag, op};
 use iotrace_model::{
-    File, Model,
+    File, Model, Row,
     counters::{
         BYTES_WRITTEN, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS, saturating_add,
     },
@@ -170,7 +170,15 @@ impl<'a> Judge<'a> {
         let has_unplaced = model.processes().iter().any(has_unplaced);
         let (mut mapped, mut bytes_written) = (BTreeSet::new(), BTreeMap::new());
         let mut synced = BTreeSet::new();
-        for row in model.rows() {
+        let counted = [
+            BYTES_WRITTEN,
+            MAPPED_BYTES_DIRTIED,
+            MMAPS,
+            MSYNCS,
+            LAST_SYNC,
+        ];
+        let is_concerned = |row: &&Row| counted.iter().any(|index| row.cell.has(*index));
+        for row in model.rows().iter().filter(is_concerned) {
             let v = row.cell.total().v;
             let is_synced = v[MSYNCS] > 0 || (has_unplaced && v[MMAPS] > 0);
             // Writes to pages that are dirty already are not seen.

@@ -212,7 +212,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     let sum_of_all = |size: &dyn Fn(&[&Visit]) -> u64| {
         let of_all = files
             .iter()
-            .map(|reads| FileReads::new(reads.to_vec(), size(reads), &jumped));
+            .map(|reads| FileReads::new(*reads, size(reads), &jumped));
         Sum::of(&of_all.collect::<Vec<_>>())
     };
     let shared = sum_of_all(&size);
@@ -236,7 +236,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     let of_ranks = files.iter().flat_map(|reads| {
         ranks.iter().map(move |rank| {
             let of_rank = |visit: &&Visit| groups.of(visit.process) == *rank;
-            let visits = reads.iter().copied().filter(of_rank).collect();
+            let visits: Vec<&Visit> = reads.iter().copied().filter(of_rank).collect();
             FileReads::new(visits, size(reads), jumped)
         })
     });
@@ -292,11 +292,10 @@ const MAPPED_SHARE: f64 = 0.1;
 /// Bytes of the training files that were mapped, and not read as a whole too.
 pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
     let mut mapped: BTreeMap<u32, u64> = BTreeMap::new();
-    for row in model.rows() {
+    for row in model.rows().iter().filter(|row| row.cell.has(MMAPS)) {
         let phase = sorted[row.file as usize].phase(Direction::Read);
-        let total = row.cell.total();
         let size = uses.sizes[row.file as usize];
-        if phase == Phase::Training && total.v[MMAPS] > 0 && total.v[BYTES_READ] < size {
+        if phase == Phase::Training && row.cell.total().v[BYTES_READ] < size {
             mapped.insert(row.file, size);
         }
     }

@@ -2,7 +2,7 @@
 
 use iotrace_model::{
     Model,
-    counters::{BYTES_FETCHED, BYTES_READ, Counters, FAULTS},
+    counters::{BYTES_FETCHED, BYTES_READ, FAULTS},
 };
 
 /// Filesystems whose reads go through the page cache but for O_DIRECT, and those without storage. Not among them are
@@ -39,8 +39,7 @@ const THROUGH_PAGE_CACHE: [&str; 27] = [
 
 /// Whether it does for all that was read.
 pub fn is_known(model: &Model) -> bool {
-    let read = |counters: &Counters| counters.v[BYTES_READ] > 0;
-    let rows = model.rows().iter().filter(|row| read(&row.cell.total()));
+    let rows = model.rows().iter().filter(|row| row.cell.has(BYTES_READ));
     is_known_of(model, rows.map(|row| row.file))
 }
 
@@ -56,6 +55,6 @@ pub fn goes_through(model: &Model, file: u32) -> bool {
 
 /// Whether fetches from storage were counted: if so, at least the program itself was fetched or mapped.
 pub fn is_told(model: &Model) -> bool {
-    let is_counted = |counters: &Counters| counters.v[BYTES_FETCHED] > 0 || counters.v[FAULTS] > 0;
-    model.rows().iter().any(|row| is_counted(&row.cell.total()))
+    let mut rows = model.rows().iter();
+    rows.any(|row| row.cell.has(BYTES_FETCHED) || row.cell.has(FAULTS))
 }

@@ -1,6 +1,9 @@
 //! Passes over one file: how often what was read of it makes the whole file, and when.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use super::uses::{Visit, still_open};
 use iotrace_common::op;
@@ -29,7 +32,7 @@ const MAX_PASSES: f64 = 10_000.0;
 
 /// One file's reads in one rank.
 pub(crate) struct FileReads<'a> {
-    pub visits: Vec<&'a Visit>,
+    pub visits: Cow<'a, [&'a Visit]>,
     pub size: u64,
     /// Of a file that is read in jumps: the number of whole passes that all of it is.
     whole: Option<f64>,
@@ -46,7 +49,12 @@ impl<'a> FileReads<'a> {
         self.size.max(1) as f64
     }
 
-    pub(crate) fn new(visits: Vec<&'a Visit>, size: u64, jumped: &BTreeMap<u32, Jumps>) -> Self {
+    pub(crate) fn new(
+        visits: impl Into<Cow<'a, [&'a Visit]>>,
+        size: u64,
+        jumped: &BTreeMap<u32, Jumps>,
+    ) -> Self {
+        let visits = visits.into();
         let is_jumped = visits
             .first()
             .is_some_and(|visit| jumped.contains_key(&visit.file));
@@ -235,7 +243,7 @@ pub(crate) enum Jumps {
 
 /// Files of which many reads did not begin where the one before had ended, by index.
 pub(crate) fn read_in_jumps(model: &Model) -> BTreeMap<u32, Jumps> {
-    let mut reads: BTreeMap<u32, [u64; 4]> = BTreeMap::new();
+    let mut reads = vec![[0; 4]; model.file_count()];
     for row in model.rows() {
         let total = row.cell.total();
         let calls = [
@@ -244,12 +252,12 @@ pub(crate) fn read_in_jumps(model: &Model) -> BTreeMap<u32, Jumps> {
             total.v[CONSECUTIVE_READS],
             total.v[OPENS],
         ];
-        let of_file = reads.entry(row.file).or_default();
+        let of_file = &mut reads[row.file as usize];
         for (sum, value) in of_file.iter_mut().zip(calls) {
             saturating_add(sum, value);
         }
     }
-    let jumped = reads.into_iter();
+    let jumped = (0..).zip(reads);
     jumped
         .filter_map(|(file, calls)| Some((file, jumps(calls)?)))
         .collect()
@@ -303,7 +311,7 @@ pub(crate) fn whole_number(visits: &[&Visit], size: u64) -> Option<f64> {
 /// start.
 pub(crate) fn whole_passes(visits: &[&Visit], size: u64) -> Vec<(i64, i64)> {
     let reads = FileReads {
-        visits: visits.to_vec(),
+        visits: visits.into(),
         size,
         whole: None,
     };

@@ -11,7 +11,7 @@ use super::{
     saves::MAX_DESCRIPTION_BYTES,
     uses::{Uses, Visit},
 };
-use iotrace_model::{Model, counters::*, groups::Groups, run::Run};
+use iotrace_model::{Model, Row, counters::*, groups::Groups, run::Run};
 use iotrace_phases::{
     context::{Reason, Sorted},
     phase::Direction,
@@ -113,11 +113,10 @@ fn is_made_anew(files: &[&[&Visit]], made: &HashMap<u32, Made>) -> bool {
 /// Of these files, those that this run wrote whole.
 fn made(model: &Model, run: &Run, groups: &Groups, files: &HashSet<u32>) -> HashMap<u32, Made> {
     let mut made: HashMap<u32, Made> = HashMap::new();
-    for row in model.rows().iter().filter(|row| files.contains(&row.file)) {
+    let is_written = |row: &&Row| row.cell.has(BYTES_WRITTEN) && row.cell.has(LAST_WRITE);
+    let rows = model.rows().iter().filter(is_written);
+    for row in rows.filter(|row| files.contains(&row.file)) {
         let v = row.cell.total().v;
-        if v[BYTES_WRITTEN] == 0 || v[LAST_WRITE] == 0 {
-            continue;
-        }
         let end = run.clock.unix_ns(v[LAST_WRITE]) - run.start_unix_ns;
         let made = made.entry(row.file).or_default();
         saturating_add(&mut made.bytes, v[BYTES_WRITTEN]);

@@ -28,6 +28,11 @@ impl Packed {
         self.0.is_empty()
     }
 
+    /// Whether a counter is not 0.
+    pub fn has(&self, index: usize) -> bool {
+        !self.is_empty() && has(&self.0, index)
+    }
+
     /// The counters, whole again.
     pub fn unpack(&self) -> Counters {
         let mut counters = Counters::ZERO;

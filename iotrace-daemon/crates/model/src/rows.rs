@@ -35,6 +35,11 @@ impl Cell {
         counters
     }
 
+    /// Whether a counter of [`Cell::total`] is not 0, or was before a higher peak came. It unpacks nothing.
+    pub fn has(&self, index: usize) -> bool {
+        self.settled.has(index) || self.interval.has(index)
+    }
+
     /// What was counted since the last [`Cell::settle`].
     pub fn interval(&self) -> Counters {
         self.interval.unpack()

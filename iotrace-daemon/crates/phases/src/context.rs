@@ -13,10 +13,8 @@ use super::{
     phase::{Class, Direction, Phase},
 };
 use iotrace_model::{
-    File, Model,
-    counters::{
-        BYTES_READ, BYTES_WRITTEN, Counters, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS,
-    },
+    Cell, File, Model,
+    counters::{BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS},
     groups::Groups,
     paths::{name, parent, suffix},
 };
@@ -204,16 +202,15 @@ struct Ends {
 fn apply_copies(model: &Model, copies: &Copies, sorted: &mut [Sorted]) {
     let mut ends = vec![[Ends::default(); 2]; sorted.len()];
     for row in model.rows() {
-        let total = row.cell.total();
         let (process, file) = (row.process, row.file);
         let [read, written] = &mut ends[file as usize];
-        if is_read(&total) {
+        if is_read(&row.cell) {
             let is_copied = copies.are_all_reads(process, file);
             read.any = true;
             read.other |= !is_copied;
             read.foreign |= !is_copied && !copies.is_only_read_back(process, file);
         }
-        if total.v[BYTES_WRITTEN] > 0 {
+        if row.cell.has(BYTES_WRITTEN) {
             written.any = true;
             written.other |= !copies.are_all_writes(process, file);
         }
@@ -270,14 +267,14 @@ fn archives(model: &Model, copies: &Copies, sorted: &[Sorted]) -> HashSet<u32> {
     };
     let written = model.rows().iter().filter(|row| {
         let is_saved = sorted[row.file as usize].phase(Direction::Write) == Phase::Checkpoint;
-        is_saved && row.cell.total().v[BYTES_WRITTEN] > 0 && is_archive(row.process, row.file)
+        is_saved && row.cell.has(BYTES_WRITTEN) && is_archive(row.process, row.file)
     });
     written.map(|row| row.file).collect()
 }
 
 /// Whether a process read or mapped a file, and did not store to the mapping.
-fn is_read(total: &Counters) -> bool {
-    total.v[BYTES_READ] > 0 || total.v[MMAPS] > 0 && total.v[MAPPED_BYTES_DIRTIED] == 0
+fn is_read(cell: &Cell) -> bool {
+    cell.has(BYTES_READ) || cell.has(MMAPS) && !cell.has(MAPPED_BYTES_DIRTIED)
 }
 
 /// Files that were taken for saves of weights, and whose reads are of data; and their siblings that were not read: what is
@@ -294,7 +291,7 @@ fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSe
     }
     let rows = model.rows().iter().filter(|row| guessed[row.file as usize]);
     let read: HashSet<u32> = rows
-        .filter(|row| is_read(&row.cell.total()))
+        .filter(|row| is_read(&row.cell))
         .map(|row| row.file)
         .collect();
     let is_data = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;

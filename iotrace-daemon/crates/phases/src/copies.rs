@@ -252,10 +252,14 @@ impl Copies {
         };
         // By process and bytes: the files that were written.
         let mut written: HashMap<(u32, u64), Targets> = HashMap::new();
-        for row in model.rows() {
+        for row in model
+            .rows()
+            .iter()
+            .filter(|row| row.cell.has(BYTES_WRITTEN))
+        {
             let amounts = Amounts::from(&row.cell.total());
             let bytes = amounts.bytes_written;
-            if bytes > 0 && !self.written.contains(&(row.process, row.file)) {
+            if !self.written.contains(&(row.process, row.file)) {
                 let targets = written.entry((row.process, bytes)).or_default();
                 targets.push(side(row.process, row.file, amounts, Direction::Write));
             }
@@ -263,11 +267,10 @@ impl Copies {
         if written.is_empty() {
             return;
         }
-        for row in model.rows() {
+        for row in model.rows().iter().filter(|row| row.cell.has(BYTES_READ)) {
             let amounts = Amounts::from(&row.cell.total());
             let size = amounts.bytes_read;
-            let targets = written.get_mut(&(row.process, size));
-            let Some(targets) = targets.filter(|_| size > 0) else {
+            let Some(targets) = written.get_mut(&(row.process, size)) else {
                 continue;
             };
             let source = side(row.process, row.file, amounts, Direction::Read);

@@ -38,6 +38,11 @@ impl Used {
         }
     }
 
+    /// Whether what counts in this direction has the reads.
+    pub fn has_reads(&self, direction: Direction) -> bool {
+        direction == Direction::Read || !self.reads_apart
+    }
+
     /// The phases that what was done belongs to, each with its direction: one, or two where reads are apart.
     pub fn phases(
         &self,

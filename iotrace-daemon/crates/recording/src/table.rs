@@ -6,7 +6,8 @@ use std::{
     io,
     panic::{self, AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{Arc, Once},
+    sync::{Arc, Once, mpsc::sync_channel},
+    thread,
 };
 
 use iotrace_model::run::Clock;
@@ -14,9 +15,10 @@ use parquet::{
     basic::{Compression, Encoding as PageEncoding},
     errors::ParquetError,
     file::{
-        metadata::RowGroupMetaData,
+        metadata::{ColumnChunkMetaData, RowGroupMetaData},
         properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
         reader::{FileReader, RowGroupReader, SerializedFileReader},
+        statistics::Statistics,
         writer::SerializedFileWriter,
     },
     schema::{parser::parse_message_type, types::ColumnPath},
@@ -149,13 +151,23 @@ pub fn read_table<'a, R: Row<'a>>(
     }
     let reader = open(&path)?;
     let fields = R::fields();
-    for index in 0..reader.num_row_groups() {
-        let (store, rows) = read_group(&path, &reader, index, &fields, minor)?;
-        for _ in 0..rows {
-            take(&store).map_err(|cause| Error::damaged(&path, cause))?;
-        }
+    let groups = reader.num_row_groups();
+    let read = |index| read_group(&path, &reader, index, &fields, minor);
+    let mut take_all = |(store, rows): (R::Store, usize)| {
+        (0..rows).try_for_each(|_| take(&store).map_err(|cause| Error::damaged(&path, cause)))
+    };
+    if groups < 2 {
+        return (0..groups).try_for_each(|index| take_all(read(index)?));
     }
-    Ok(())
+    // The next group is decoded while the rows of one are taken.
+    thread::scope(|scope| {
+        let (to, from) = sync_channel(1);
+        scope.spawn(move || {
+            // After an error nobody takes the others.
+            let _ = (0..groups).try_for_each(|index| to.send(read(index)));
+        });
+        from.into_iter().try_for_each(|group| take_all(group?))
+    })
 }
 
 /// Whether a recording of this minor version may lack tables and columns that came later.
@@ -257,12 +269,22 @@ fn read_columns(
             if columns[index].column_type() != field.physical {
                 return Err(ParquetError::General("a column has another type".into()));
             }
-            if !field.is_derived {
+            if field.presence == Presence::Required && is_zero(&columns[index], rows) {
+                buffer.fill(field.presence, rows);
+            } else if !field.is_derived {
                 buffer.read(group.get_column_reader(index)?, field.presence, rows)?;
             }
         }
     }
     Ok(())
+}
+
+/// Whether the file says that a column of `rows` values has zeros alone, as those of most counters: it need not be decoded.
+fn is_zero(column: &ColumnChunkMetaData, rows: usize) -> bool {
+    let is_whole = usize::try_from(column.num_values()) == Ok(rows);
+    let is_zero = matches!(column.statistics(), Some(Statistics::Int64(of_values))
+        if of_values.min_opt() == Some(&0) && of_values.max_opt() == Some(&0));
+    is_whole && is_zero
 }
 
 #[cfg(test)]

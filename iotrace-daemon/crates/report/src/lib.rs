@@ -86,8 +86,6 @@ pub struct Report<'a> {
     processes: Vec<ProcessSum>,
     /// Indices of the processes, in order of their start.
     process_order: Vec<u32>,
-    /// Indices of the rows, by process and path.
-    row_order: Vec<u32>,
     /// Regular files, over all processes.
     files: Vec<FileSum>,
     directories: Vec<FileSum>,
@@ -203,7 +201,6 @@ impl<'a> Report<'a> {
             overflow: Counters::ZERO,
             processes: Vec::new(),
             process_order: Vec::new(),
-            row_order: Vec::new(),
             files: Vec::new(),
             directories: Vec::new(),
             mounts: BTreeMap::new(),
@@ -261,7 +258,6 @@ impl<'a> Report<'a> {
         for group in order.chunk_by(|a, b| rows[*a as usize].file == rows[*b as usize].file) {
             self.add_file(group.iter().map(|index| &rows[*index as usize]));
         }
-        self.row_order = order;
     }
 
     fn add_file(&mut self, rows: impl Iterator<Item = &'a Row>) {
@@ -333,11 +329,11 @@ impl<'a> Report<'a> {
         u64::try_from(self.moment(copy.end) - end).ok()
     }
 
-    /// Puts processes and rows into an order that does not depend on the order of arrival.
+    /// Puts processes into an order that does not depend on the order of arrival.
     fn sort(&mut self) {
-        let (model, processes) = (self.model, self.model.processes());
+        let processes = self.model.processes();
         let mut has_rows = vec![!self.is_selection(); processes.len()];
-        for row in model.rows() {
+        for row in self.model.rows() {
             has_rows[row.process as usize] = true;
         }
         let shown = (0..).zip(has_rows).filter(|(_, has_rows)| *has_rows);
@@ -350,16 +346,21 @@ impl<'a> Report<'a> {
                 process.id.pid,
             )
         });
-        let mut ranks = vec![0; processes.len()];
+    }
+
+    /// All rows, in the order of processes, and of one in that of paths.
+    fn rows_in_order(&self) -> Vec<&Row> {
+        let mut ranks = vec![0; self.processes.len()];
         for (rank, index) in self.process_order.iter().enumerate() {
             ranks[*index as usize] = rank;
         }
-        let key = |index: &u32| {
-            let row = &model.rows()[*index as usize];
-            let file = model.file(row.file);
+        let key = |row: &Row| {
+            let file = self.model.file(row.file);
             (ranks[row.process as usize], file.path, file.id)
         };
-        self.row_order.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        let mut rows: Vec<&Row> = self.model.rows().iter().collect();
+        rows.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+        rows
     }
 
     /// Failures of one process in one place.
@@ -377,10 +378,13 @@ impl<'a> Report<'a> {
             let file = self.model.file(sum.file);
             (Reverse(key(sum)), file.path, file.id)
         };
-        let mut some: Vec<FileSum> = files.iter().filter(|sum| key(sum) > 0).cloned().collect();
+        let mut some: Vec<&FileSum> = files.iter().filter(|sum| key(sum) > 0).collect();
+        if some.len() > n {
+            some.select_nth_unstable_by(n, |a, b| rank(a).cmp(&rank(b)));
+            some.truncate(n);
+        }
         some.sort_unstable_by(|a, b| rank(a).cmp(&rank(b)));
-        some.truncate(n);
-        some
+        some.into_iter().cloned().collect()
     }
 }
 

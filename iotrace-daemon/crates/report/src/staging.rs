@@ -146,9 +146,10 @@ impl Report<'_> {
     /// Bytes per second of reads that the page cache served in this run.
     fn cache_rate(&self) -> f64 {
         let (mut bytes, mut ns) = (0_u64, 0_u64);
-        for row in self.model.rows() {
+        let rows = self.model.rows().iter();
+        for row in rows.filter(|row| row.cell.has(BYTES_READ)) {
             let counters = row.cell.total();
-            let is_told = counters.v[BYTES_READ] > 0 && counters.fetched_by_reads() == 0;
+            let is_told = counters.fetched_by_reads() == 0;
             if is_told && page_cache::goes_through(self.model, row.file) {
                 saturating_add(&mut bytes, counters.v[BYTES_READ]);
                 saturating_add(&mut ns, counters.v[READ_NS]);

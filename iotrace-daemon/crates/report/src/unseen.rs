@@ -126,19 +126,19 @@ impl Report<'_> {
     fn direct_files(&self) -> Direct {
         // Opens by file, until it is used.
         let mut opens: HashMap<u32, u64> = HashMap::new();
-        let counters = || {
-            let rows = self.model.rows().iter();
-            rows.map(|row| (row.file, row.cell.total().v))
-        };
-        for (file, v) in counters().filter(|(_, v)| v[DIRECT_OPENS] > 0) {
-            saturating_add(opens.entry(file).or_default(), v[DIRECT_OPENS]);
+        let rows = self.model.rows().iter();
+        for row in rows.filter(|row| row.cell.has(DIRECT_OPENS)) {
+            let opened = row.cell.total().v[DIRECT_OPENS];
+            saturating_add(opens.entry(row.file).or_default(), opened);
         }
         if opens.is_empty() {
             return Direct::default();
         }
-        for (file, v) in counters() {
-            if calls(&v, op::moves_bytes) > 0 || v[MMAPS] > 0 {
-                opens.remove(&file);
+        let moves = (0..op::COUNT).filter(|class| op::moves_bytes(*class));
+        let used: Vec<usize> = moves.chain([MMAPS]).collect();
+        for row in self.model.rows() {
+            if used.iter().any(|index| row.cell.has(*index)) {
+                opens.remove(&row.file);
             }
         }
         let path = |file: &u32| escape(self.model.file(*file).path);

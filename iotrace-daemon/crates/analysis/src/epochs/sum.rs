@@ -149,7 +149,7 @@ impl Sum {
         let (training, others): (Vec<_>, Vec<_>) = passed.into_iter().partition(is_trained);
         let training: Vec<&FileReads<'_>> = training.into_iter().map(|(reads, _)| reads).collect();
         let mut sum = Self::with(&training, &Numbering::AsCounted);
-        let visits = training.iter().flat_map(|reads| &reads.visits);
+        let visits = training.iter().flat_map(|reads| reads.visits.iter());
         let trainers: BTreeSet<u32> = visits.map(|visit| visit.process).collect();
         let spans: Vec<(i64, i64)> = sum.epochs.values().map(|e| (e.start, e.end)).collect();
         let (mut is_apart, mut is_between) = (true, false);

@@ -2,7 +2,7 @@
 
 use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value,
-    facts::{Facts, FileFacts},
+    facts::{Facts, FileFacts, Written},
     largest, seconds,
     thresholds::*,
 };
@@ -45,7 +45,7 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
         if is_read {
             (fact.tiny_reads, fact.reads)
         } else {
-            (fact.tiny_writes, fact.writes)
+            (fact.written().tiny, fact.written().writes)
         }
     };
     let (mut tiny, mut all, mut ns) = (0, 0, 0);
@@ -56,7 +56,14 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
         }
         saturating_add(&mut tiny, few);
         saturating_add(&mut all, many);
-        saturating_add(&mut ns, if is_read { fact.read_ns } else { fact.write_ns });
+        saturating_add(
+            &mut ns,
+            if is_read {
+                fact.read_ns
+            } else {
+                fact.written().ns
+            },
+        );
     }
     let share = tiny as f64 / all.max(1) as f64;
     if (tiny as f64) < data.limit(TINY_CALLS) || share < data.limit(TINY_SHARE) {
@@ -116,18 +123,21 @@ fn tiny_in(data: &Data<'_>, facts: &Facts, phase: Phase, is_read: bool) -> Optio
 /// findings of their own.
 pub fn frequent_syncs(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let is_frequent =
-        |fact: &&FileFacts| fact.syncs > 0 && fact.bytes_written / fact.syncs < FEW_BYTES_PER_SYNC;
-    let in_phase = |phase| facts.of(phase).filter(is_frequent);
+        |written: &Written| written.syncs > 0 && written.bytes / written.syncs < FEW_BYTES_PER_SYNC;
+    let in_phase = |phase| {
+        let written = facts.of(phase).map(|fact| (fact.file, fact.written()));
+        written.filter(|(_, written)| is_frequent(written))
+    };
     let others = || {
         PHASES
             .into_iter()
             .filter(|phase| matches!(phase, Phase::Other(_)))
     };
     let files = || others().flat_map(in_phase);
-    let syncs = saturating_sum(files().map(|fact| fact.syncs));
-    let ns = saturating_sum(files().map(|fact| fact.sync_ns));
-    let bytes = saturating_sum(files().map(|fact| fact.bytes_written));
-    let in_syncs = |phase| saturating_sum(in_phase(phase).map(|fact| fact.sync_ns));
+    let syncs = saturating_sum(files().map(|(_, written)| written.syncs));
+    let ns = saturating_sum(files().map(|(_, written)| written.sync_ns));
+    let bytes = saturating_sum(files().map(|(_, written)| written.bytes));
+    let in_syncs = |phase| saturating_sum(in_phase(phase).map(|(_, written)| written.sync_ns));
     let wall = saturating_sum(others().map(|phase| data.wall(phase, in_syncs(phase))));
     let share = data.share_of_run(wall);
     if (syncs as f64) < data.limit(SYNCS) || share < data.limit(SYNC_SHARE) {
@@ -142,7 +152,12 @@ pub fn frequent_syncs(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
             ("bytes_per_sync", Value::Bytes(bytes / syncs.max(1))),
             ("seconds", seconds(ns)),
         ],
-        subjects: largest(data, files(), |fact| fact.sync_ns, |fact| Subject::File(fact.file)),
+        subjects: largest(
+            data,
+            files(),
+            |(_, written)| written.sync_ns,
+            |(file, _)| Subject::File(*file),
+        ),
         advice: "Sync once for many records: one transaction for many rows (SQLite: also journal_mode=WAL and \
                  synchronous=NORMAL), a log without sync. Or keep the file on local flash."
             .into(),
@@ -214,17 +229,17 @@ fn top_directories(data: &Data<'_>, facts: &Facts) -> Vec<Subject> {
 /// Training files that are reopened for each small part.
 pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let concerned = || {
-        facts
-            .of(Phase::Training)
-            .filter(|fact| fact.sample_opens > 0)
+        let samples = facts.of(Phase::Training);
+        let samples = samples.map(|fact| (fact.file, fact.samples()));
+        samples.filter(|(_, samples)| samples.opens > 0)
     };
     let (mut opens, mut files, mut bytes, mut read_ns, mut meta_ns) = (0_u64, 0_u64, 0, 0, 0);
-    for fact in concerned() {
+    for (_, samples) in concerned() {
         files += 1;
-        saturating_add(&mut opens, fact.sample_opens);
-        saturating_add(&mut bytes, fact.sample_bytes);
-        saturating_add(&mut read_ns, fact.sample_read_ns);
-        saturating_add(&mut meta_ns, fact.sample_meta_ns);
+        saturating_add(&mut opens, samples.opens);
+        saturating_add(&mut bytes, samples.bytes);
+        saturating_add(&mut read_ns, samples.read_ns);
+        saturating_add(&mut meta_ns, samples.meta_ns);
     }
     if (opens as f64) < data.limit(SAMPLE_OPENS) {
         return None;
@@ -240,7 +255,12 @@ pub fn open_per_sample(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
             ("metadata_seconds", seconds(meta_ns)),
             ("read_seconds", seconds(read_ns)),
         ],
-        subjects: largest(data, concerned(), |fact| fact.sample_opens, |fact| Subject::File(fact.file)),
+        subjects: largest(
+            data,
+            concerned(),
+            |(_, samples)| samples.opens,
+            |(file, _)| Subject::File(*file),
+        ),
         advice: "Keep the file open for the life of the worker (open it on the first sample, not in every __getitem__).".into(),
         also: Vec::new(),
     })

@@ -1,6 +1,6 @@
 //! Findings on which data are read, by whom, and in which order: they cost a model's quality before they cost time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Saving, Subject, Value, largest, seconds,
@@ -11,13 +11,13 @@ use crate::{
     evaluation::{is_named_for_evaluation, is_of_evaluation},
     order::Order,
     passes::{WHOLE_SHARE, whole_passes},
-    uses::{Visit, extent},
+    uses::Visit,
 };
 use iotrace_common::diag;
 use iotrace_model::{
     counters::{BYTES_READ, BYTES_WRITTEN, MMAPS, saturating_add, saturating_sum},
     groups::Groups,
-    paths::{parent, suffix},
+    paths::{name, parent, suffix},
 };
 use iotrace_phases::phase::Phase;
 
@@ -145,14 +145,22 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
         return None;
     }
     let groups = Groups::new(data.model);
+    let of_all: BTreeSet<u32> = data
+        .uses
+        .visits
+        .iter()
+        .map(|visit| groups.of(visit.process))
+        .collect();
+    if of_all.len() < 2 {
+        return None;
+    }
     let mut by_rank: BTreeMap<u32, Vec<(i64, u32)>> = BTreeMap::new();
     let mut read_ns = 0;
-    let mut is_evaluation: HashMap<u32, bool> = HashMap::new();
+    let mut is_evaluation = vec![None; data.model.file_count()];
     for visit in &data.uses.visits {
-        let is_tried = *is_evaluation
-            .entry(visit.file)
-            .or_insert_with(|| is_of_evaluation(data.model.file(visit.file).path));
-        if !is_tried {
+        let is_evaluation = is_evaluation[visit.file as usize]
+            .get_or_insert_with(|| is_of_evaluation(data.model.file(visit.file).path));
+        if !*is_evaluation {
             let reads = by_rank.entry(groups.of(visit.process)).or_default();
             reads.extend(reads_of(visit, data.uses.sizes[visit.file as usize]));
             saturating_add(&mut read_ns, visit.read_ns);
@@ -271,24 +279,28 @@ const MAX_PARTS: f64 = 0.1;
 /// recording, or as a picture with something after it.
 const MIN_PURPOSE: f64 = 0.5;
 
-/// How far a file was read in the run.
-#[derive(Default)]
-struct Reach {
-    bytes: u64,
-    /// Up to the highest offset; 0 at detail basic.
-    extent: u64,
-    /// Whether it was mapped or written too: then it is not known how much was read, or of how much.
-    is_unknown: bool,
-}
-
-impl Reach {
-    /// Bytes of the file that were read at most.
-    fn at_most(&self) -> u64 {
-        match self.extent {
-            0 => self.bytes,
-            extent => self.bytes.min(extent),
+/// Bytes that were read at most of files that were not read whole, by file; without files that were mapped or written, of
+/// which it is not known how much was read, or of how much.
+fn read_in_part(data: &Data<'_>) -> HashMap<u32, u64> {
+    let mut bytes = vec![Some(0_u64); data.model.file_count()];
+    for row in data.model.rows() {
+        let of_file = &mut bytes[row.file as usize];
+        if row.cell.has(MMAPS) || row.cell.has(BYTES_WRITTEN) {
+            *of_file = None;
+        } else if let Some(bytes) = of_file {
+            saturating_add(bytes, row.cell.total().v[BYTES_READ]);
         }
     }
+    let at_most = (0..).zip(bytes).filter_map(|(file, bytes)| {
+        let at_most = match data.uses.reached[file as usize] {
+            0 => bytes?,
+            reached => bytes?.min(reached),
+        };
+        // What was read of it over and over is no whole.
+        let whole = data.uses.sizes[file as usize] as f64 * WHOLE_SHARE;
+        ((at_most as f64) < whole).then_some((file, at_most))
+    });
+    at_most.collect()
 }
 
 /// A training file and its reads.
@@ -310,22 +322,25 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
     if is_lossy(data) {
         return None;
     }
-    let mut reaches: HashMap<u32, Reach> = HashMap::new();
-    for row in data.model.rows() {
-        let total = row.cell.total();
-        let reach = reaches.entry(row.file).or_default();
-        saturating_add(&mut reach.bytes, total.v[BYTES_READ]);
-        reach.extent = reach.extent.max(extent(&total));
-        reach.is_unknown |= total.v[MMAPS] > 0 || total.v[BYTES_WRITTEN] > 0;
-    }
-    let mut visits: Vec<&Visit> = data.uses.visits.iter().collect();
+    let parts = read_in_part(data);
+    let directory_of = |file: u32| {
+        let path = data.model.file(file).path;
+        (parent(path), suffix(path))
+    };
+    let visited = data.uses.visits.iter().map(|visit| visit.file);
+    let visited = visited.filter(|file| parts.contains_key(file));
+    let mut directories: BTreeMap<(&[u8], &[u8]), Vec<Read<'_>>> = visited
+        .map(|file| (directory_of(file), Vec::new()))
+        .collect();
+    let visits = data.uses.visits.iter();
+    let mut visits: Vec<&Visit> = visits
+        .filter(|visit| directories.contains_key(&directory_of(visit.file)))
+        .collect();
     visits.sort_by_key(|visit| (visit.file, visit.start, visit.process));
-    let mut directories: BTreeMap<(&[u8], &[u8]), Vec<Read<'_>>> = BTreeMap::new();
     for visits in visits.chunk_by(|a, b| a.file == b.file) {
         let file = visits[0].file;
-        let path = data.model.file(file).path;
         let size = data.uses.sizes[file as usize];
-        let of_directory = directories.entry((parent(path), suffix(path))).or_default();
+        let of_directory = directories.entry(directory_of(file)).or_default();
         of_directory.push(Read {
             file,
             size,
@@ -336,7 +351,7 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
     let mut given_up: Vec<(u32, u64)> = Vec::new();
     let (mut siblings, mut epochs) = (0, 0);
     for reads in directories.values() {
-        let found = given_up_in(reads, &reaches);
+        let found = given_up_in(reads, &parts);
         if let Some(found) = found.filter(|found| !found.files.is_empty()) {
             given_up.extend(found.files);
             siblings += found.siblings;
@@ -394,14 +409,9 @@ struct GivenUp {
     epochs: usize,
 }
 
-/// `None` if the others are not read whole in at least two epochs.
-fn given_up_in(reads: &[Read<'_>], reaches: &HashMap<u32, Reach>) -> Option<GivenUp> {
-    // What was read of them over and over is no whole.
-    let at_most = |read: &Read<'_>| {
-        let reach = reaches.get(&read.file).filter(|reach| !reach.is_unknown);
-        let at_most = reach.map(Reach::at_most);
-        at_most.filter(|bytes| (*bytes as f64) < read.size as f64 * WHOLE_SHARE)
-    };
+/// `None` if the others are not read whole in at least two epochs. `parts`: as [`read_in_part`] found them.
+fn given_up_in(reads: &[Read<'_>], parts: &HashMap<u32, u64>) -> Option<GivenUp> {
+    let at_most = |read: &Read<'_>| parts.get(&read.file).copied();
     let is_whole = |read: &&Read<'_>| !read.passes.is_empty() && at_most(read).is_none();
     let whole: Vec<&Read<'_>> = reads.iter().filter(is_whole).collect();
     let mut sizes: Vec<u64> = whole.iter().map(|read| read.size).collect();
@@ -583,26 +593,26 @@ pub fn validation_in_training(data: &Data<'_>) -> Option<Finding> {
 /// Which of the files that were read are for validation, and which for training, as one component of their paths says where
 /// all before it is the same; of several such places, the one with the most files. `None` if there is no such place.
 fn splits(data: &Data<'_>) -> Option<HashMap<u32, bool>> {
+    let mut files: Vec<u32> = data.uses.visits.iter().map(|visit| visit.file).collect();
+    files.sort_unstable();
+    files.dedup();
+    let path = |file: &u32| data.model.file(*file).path;
+    let mut of_directories: HashMap<&[u8], Vec<(&[u8], bool)>> = HashMap::new();
+    for file in &files {
+        let directory = parent(path(file));
+        let named = of_directories.entry(directory);
+        named.or_insert_with(|| named_directories(directory));
+    }
+    let of_files = files.iter().filter_map(|file| named_file(path(file)));
+    let mut named = of_directories.values().flatten().copied().chain(of_files);
+    if !named.any(|(_, is_validation)| is_validation) {
+        return None;
+    }
     let mut places: BTreeMap<&[u8], HashMap<u32, bool>> = BTreeMap::new();
-    let files: HashSet<u32> = data.uses.visits.iter().map(|visit| visit.file).collect();
     for file in files {
-        let path = data.model.file(file).path;
-        let mut start = 0;
-        for component in path.split(|byte| *byte == b'/') {
-            let end = start + component.len();
-            // Of a file, the first word: others may be of what is in it.
-            let mut words = component.split(|byte| b"._-".contains(byte));
-            let told = match end == path.len() {
-                true => words.next().unwrap_or_default(),
-                false => component,
-            };
-            if let Some(is_validation) = is_named_for_evaluation(told) {
-                places
-                    .entry(&path[..start])
-                    .or_default()
-                    .insert(file, is_validation);
-            }
-            start = end + 1;
+        let of_directory = of_directories[parent(path(&file))].iter().copied();
+        for (place, is_validation) in of_directory.chain(named_file(path(&file))) {
+            places.entry(place).or_default().insert(file, is_validation);
         }
     }
     let has_both = |files: &HashMap<u32, bool>| {
@@ -611,4 +621,24 @@ fn splits(data: &Data<'_>) -> Option<HashMap<u32, bool>> {
     };
     let places = places.into_values().filter(has_both);
     places.max_by_key(HashMap::len)
+}
+
+/// What the components of a directory's path say, each with all that is before it.
+fn named_directories(directory: &[u8]) -> Vec<(&[u8], bool)> {
+    let mut start = 0;
+    let components = directory.split(|byte| *byte == b'/');
+    let named = components.filter_map(|component| {
+        let place = &directory[..start];
+        start += component.len() + 1;
+        Some((place, is_named_for_evaluation(component)?))
+    });
+    named.collect()
+}
+
+/// What the first word of a file's name says, with all that is before it: other words may be of what is in it.
+fn named_file(path: &[u8]) -> Option<(&[u8], bool)> {
+    let name = name(path);
+    let place = &path[..path.len() - name.len()];
+    let word = name.split(|byte| b"._-".contains(byte)).next()?;
+    Some((place, is_named_for_evaluation(word)?))
 }

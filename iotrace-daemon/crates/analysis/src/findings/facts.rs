@@ -12,34 +12,46 @@ use iotrace_phases::{
 };
 
 /// What was done with one file in one phase, by all processes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct FileFacts {
     pub file: u32,
     pub phase: Option<Phase>,
-    /// Reads that returned something, transfers included, and writes.
-    pub reads: u64,
-    pub writes: u64,
-    pub bytes_read: u64,
-    pub bytes_written: u64,
-    pub read_ns: u64,
-    pub write_ns: u64,
-    pub meta_ns: u64,
-    /// Syncs of the file, and nanoseconds in them, which are in `write_ns` too.
-    pub syncs: u64,
-    pub sync_ns: u64,
     pub opens: u64,
-    /// Reads of 1 byte to 10 KiB, and writes of at most 10 KiB (detail full).
+    pub meta_ns: u64,
+    /// Reads that returned something, transfers included.
+    pub reads: u64,
+    pub bytes_read: u64,
+    pub read_ns: u64,
+    /// Reads of 1 byte to 10 KiB (detail full).
     pub tiny_reads: u64,
-    pub tiny_writes: u64,
-    /// Opens after which one process read a small part of the file only.
-    pub sample_opens: u64,
-    /// Bytes that reads fetched from storage, where most of what was read came from there, and nanoseconds in these reads.
-    pub stored_bytes: u64,
-    pub stored_ns: u64,
-    /// Bytes read after these opens, and nanoseconds in reads and metadata.
-    pub sample_bytes: u64,
-    pub sample_read_ns: u64,
-    pub sample_meta_ns: u64,
+    written: Option<Box<Written>>,
+    samples: Option<Box<Samples>>,
+}
+
+// A data set has millions of files, of which most are only read, and whole.
+const _: () = assert!(size_of::<FileFacts>() <= 72);
+
+/// Writes and syncs of one file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    pub writes: u64,
+    pub bytes: u64,
+    pub ns: u64,
+    /// Writes of at most 10 KiB (detail full).
+    pub tiny: u64,
+    pub syncs: u64,
+    /// Nanoseconds in syncs, which are in `ns` too.
+    pub sync_ns: u64,
+}
+
+/// Opens after which one process read a small part of the file only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Samples {
+    pub opens: u64,
+    /// Bytes read after them, and nanoseconds in reads and metadata.
+    pub bytes: u64,
+    pub read_ns: u64,
+    pub meta_ns: u64,
 }
 
 /// What was read and written on one mount.
@@ -91,6 +103,7 @@ impl Facts {
             let is_directory = file.is_directory();
             let sorted = &data.sorted[index as usize];
             let mut by_phase: BTreeMap<Phase, FileFacts> = BTreeMap::new();
+            let mut stored = Stored::default();
             for row in of_file {
                 let counters = row.cell.total();
                 long_call::take_longest(&mut facts.longest_call, row, &counters, sorted);
@@ -101,13 +114,11 @@ impl Facts {
                 for (phase, direction) in used.phases(sorted) {
                     let fact = by_phase.entry(phase).or_default();
                     (fact.file, fact.phase) = (index, Some(phase));
-                    fact.add(
-                        &counters,
-                        direction,
-                        used,
-                        data.uses.sizes[index as usize],
-                        per_file,
-                    );
+                    let size = data.uses.sizes[index as usize];
+                    fact.add(&counters, direction, used, size, per_file);
+                    if used.has_reads(direction) {
+                        stored.add(&counters);
+                    }
                     if direction == used.main {
                         facts.add_sizes(phase, &counters);
                     }
@@ -116,7 +127,7 @@ impl Facts {
             if is_directory {
                 continue;
             }
-            facts.add_mount(data, index, &by_phase);
+            facts.add_mount(data, index, &by_phase, &stored);
             facts.files.extend(by_phase.into_values());
         }
         facts
@@ -136,7 +147,13 @@ impl Facts {
         }
     }
 
-    fn add_mount(&mut self, data: &Data<'_>, index: u32, by_phase: &BTreeMap<Phase, FileFacts>) {
+    fn add_mount(
+        &mut self,
+        data: &Data<'_>,
+        index: u32,
+        by_phase: &BTreeMap<Phase, FileFacts>,
+        stored: &Stored,
+    ) {
         let file = data.model.file(index);
         let (mount_point, fs_type) = data.model.mount_of(&file);
         if mount_point.is_empty() {
@@ -146,23 +163,17 @@ impl Facts {
             .mounts
             .entry((mount_point.to_vec(), fs_type.to_owned()))
             .or_default();
+        saturating_add(&mut mount.stored_bytes, stored.bytes);
+        saturating_add(&mut mount.stored_ns, stored.ns);
         for (phase, fact) in by_phase {
-            saturating_add(&mut mount.stored_bytes, fact.stored_bytes);
-            saturating_add(&mut mount.stored_ns, fact.stored_ns);
+            let written = fact.written();
+            let data_ns = fact.read_ns.saturating_add(written.ns);
             saturating_add(
                 &mut mount.bytes,
-                fact.bytes_read.saturating_add(fact.bytes_written),
+                fact.bytes_read.saturating_add(written.bytes),
             );
-            saturating_add(
-                &mut mount.data_ns,
-                fact.read_ns.saturating_add(fact.write_ns),
-            );
-            saturating_add(
-                &mut mount.ns,
-                fact.read_ns
-                    .saturating_add(fact.write_ns)
-                    .saturating_add(fact.meta_ns),
-            );
+            saturating_add(&mut mount.data_ns, data_ns);
+            saturating_add(&mut mount.ns, data_ns.saturating_add(fact.meta_ns));
             if *phase == Phase::Training && fact.bytes_read > 0 {
                 saturating_add(&mut mount.training_bytes, fact.bytes_read);
                 saturating_add(&mut mount.training_ns, fact.read_ns);
@@ -174,6 +185,16 @@ impl Facts {
 }
 
 impl FileFacts {
+    /// Writes and syncs.
+    pub fn written(&self) -> Written {
+        self.written.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Opens for a small part.
+    pub fn samples(&self) -> Samples {
+        self.samples.as_deref().copied().unwrap_or_default()
+    }
+
     fn add(
         &mut self,
         counters: &Counters,
@@ -182,43 +203,65 @@ impl FileFacts {
         size: u64,
         per_file: f64,
     ) {
-        let (is_main, apart) = (direction == used.main, used.reads_apart);
+        let is_main = direction == used.main;
         let v = &counters.v;
         let tiny = |first: usize| saturating_sum(v[first..=first + 2].iter().copied());
-        let reads = direction == Direction::Read || !apart;
-        if reads {
+        if used.has_reads(direction) {
             saturating_add(
                 &mut self.reads,
                 counters.calls(op::is_read) - v[ZERO_READS].min(v[READS]),
             );
             saturating_add(&mut self.bytes_read, v[BYTES_READ]);
             saturating_add(&mut self.read_ns, v[READ_NS]);
-            let fetched = counters.fetched_by_reads();
-            if fetched > v[BYTES_READ] / 2 {
-                saturating_add(&mut self.stored_bytes, fetched.min(v[BYTES_READ]));
-                saturating_add(&mut self.stored_ns, v[READ_NS]);
-            }
             saturating_add(
                 &mut self.tiny_reads,
                 tiny(READ_SIZE_0_100).saturating_sub(v[ZERO_READS]),
             );
         }
-        if is_main {
-            saturating_add(&mut self.writes, counters.calls(op::is_write));
-            saturating_add(&mut self.bytes_written, v[BYTES_WRITTEN]);
-            saturating_add(&mut self.write_ns, v[WRITE_NS].saturating_add(v[SYNC_NS]));
-            saturating_add(&mut self.meta_ns, v[META_NS]);
-            saturating_add(&mut self.syncs, counters.calls(op::is_file_sync));
-            saturating_add(&mut self.sync_ns, v[SYNC_NS]);
-            saturating_add(&mut self.opens, v[OPENS]);
-            saturating_add(&mut self.tiny_writes, tiny(WRITE_SIZE_0_100));
+        if !is_main {
+            return;
+        }
+        saturating_add(&mut self.meta_ns, v[META_NS]);
+        saturating_add(&mut self.opens, v[OPENS]);
+        let (writes, syncs) = (
+            counters.calls(op::is_write),
+            counters.calls(op::is_file_sync),
+        );
+        if [writes, v[BYTES_WRITTEN], v[WRITE_NS], syncs, v[SYNC_NS]] != [0; 5] {
+            let written = self.written.get_or_insert_default();
+            saturating_add(&mut written.writes, writes);
+            saturating_add(&mut written.bytes, v[BYTES_WRITTEN]);
+            saturating_add(&mut written.ns, v[WRITE_NS].saturating_add(v[SYNC_NS]));
+            saturating_add(&mut written.tiny, tiny(WRITE_SIZE_0_100));
+            saturating_add(&mut written.syncs, syncs);
+            saturating_add(&mut written.sync_ns, v[SYNC_NS]);
         }
         let is_part = size > 0 && v[BYTES_READ] > 0 && v[BYTES_READ] / v[OPENS].max(1) < size / 4;
-        if direction == Direction::Read && is_main && is_part && v[OPENS] as f64 >= per_file {
-            saturating_add(&mut self.sample_opens, v[OPENS]);
-            saturating_add(&mut self.sample_bytes, v[BYTES_READ]);
-            saturating_add(&mut self.sample_read_ns, v[READ_NS]);
-            saturating_add(&mut self.sample_meta_ns, v[META_NS]);
+        if direction == Direction::Read && is_part && v[OPENS] as f64 >= per_file {
+            let samples = self.samples.get_or_insert_default();
+            saturating_add(&mut samples.opens, v[OPENS]);
+            saturating_add(&mut samples.bytes, v[BYTES_READ]);
+            saturating_add(&mut samples.read_ns, v[READ_NS]);
+            saturating_add(&mut samples.meta_ns, v[META_NS]);
+        }
+    }
+}
+
+/// What reads of one file fetched from storage, where most of what was read came from there.
+#[derive(Default)]
+struct Stored {
+    bytes: u64,
+    /// Nanoseconds in these reads.
+    ns: u64,
+}
+
+impl Stored {
+    /// Adds the reads of one process.
+    fn add(&mut self, counters: &Counters) {
+        let (fetched, read) = (counters.fetched_by_reads(), counters.v[BYTES_READ]);
+        if fetched > read / 2 {
+            saturating_add(&mut self.bytes, fetched.min(read));
+            saturating_add(&mut self.ns, counters.v[READ_NS]);
         }
     }
 }

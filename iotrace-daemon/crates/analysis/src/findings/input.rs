@@ -106,11 +106,12 @@ pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
     let mut by_process = BTreeMap::new();
     let mut files = BTreeMap::new();
     let mut faults = 0;
-    for row in data.model.rows() {
+    let rows = data.model.rows().iter();
+    for row in rows.filter(|row| row.cell.has(MAJOR_FAULT_NS)) {
         let phase = data.sorted[row.file as usize].phase(Direction::Read);
-        let total = row.cell.total();
-        let ns = total.v[MAJOR_FAULT_NS];
-        if ns > 0 && matches!(phase, Phase::Training | Phase::Restore) {
+        if matches!(phase, Phase::Training | Phase::Restore) {
+            let total = row.cell.total();
+            let ns = total.v[MAJOR_FAULT_NS];
             saturating_add(by_process.entry(row.process).or_insert(0_u64), ns);
             saturating_add(files.entry(row.file).or_insert(0_u64), ns);
             saturating_add(&mut faults, total.v[TIMED_MAJOR_FAULTS]);

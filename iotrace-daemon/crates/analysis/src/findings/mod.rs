@@ -333,10 +333,16 @@ fn largest<T>(
         }
         Subject::Directory(path) | Subject::Mount(path) => path.clone(),
     };
-    let mut ranked: Vec<_> = items
-        .into_iter()
-        .map(|item| (Reverse(key(&item)), subject(&item)))
-        .collect();
+    let items = items.into_iter();
+    let mut ranked: Vec<_> = items.map(|item| (Reverse(key(&item)), item)).collect();
+    if ranked.len() > MAX_SUBJECTS {
+        let (_, (least, _), _) =
+            ranked.select_nth_unstable_by_key(MAX_SUBJECTS - 1, |(key, _)| *key);
+        let least = *least;
+        ranked.retain(|(key, _)| *key <= least);
+    }
+    let ranked = ranked.into_iter().map(|(key, item)| (key, subject(&item)));
+    let mut ranked: Vec<_> = ranked.collect();
     ranked.sort_by_cached_key(|(key, subject)| (*key, name(subject)));
     ranked.truncate(MAX_SUBJECTS);
     ranked.into_iter().map(|(_, subject)| subject).collect()

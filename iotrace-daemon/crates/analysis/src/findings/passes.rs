@@ -1,6 +1,6 @@
 //! Findings on how often the same bytes are read: a cold first epoch, by every rank, again within one open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Confidence, Data, Finding, MAYBE_COMPUTING, Subject, Value, facts::Facts, largest, seconds,
@@ -118,7 +118,27 @@ struct Reading {
 /// A file that is kept open is read once in each epoch. So an open counts only where the process opened that file more than
 /// once, or had none other of the data open meanwhile and opened others.
 pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
-    let readings = readings(data.uses);
+    let is_amplified = |reading: &Reading| {
+        let size = data.uses.sizes[reading.file as usize];
+        size > 0 && reading.bytes as f64 >= size as f64 * data.limit(AMPLIFICATION)
+    };
+    let mut concerned = BTreeSet::new();
+    each_reading(
+        data.uses,
+        |_| true,
+        |reading| {
+            if is_amplified(&reading) {
+                concerned.insert(reading.process);
+            }
+        },
+    );
+    let mut readings = Vec::new();
+    each_reading(
+        data.uses,
+        |process| concerned.contains(&process),
+        |reading| readings.push(reading),
+    );
+    readings.sort_by_key(|reading| (reading.process, reading.start));
     let mut opens: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for reading in &readings {
         *opens.entry((reading.process, reading.file)).or_default() += 1;
@@ -135,8 +155,7 @@ pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
                     .get(index + 1)
                     .is_none_or(|next| reading.end <= next.start);
             let is_told = opens[&(reading.process, reading.file)] > 1 || (has_others && is_alone);
-            let is_amplified = reading.bytes as f64 >= size as f64 * data.limit(AMPLIFICATION);
-            if size == 0 || !is_told || !is_amplified {
+            if !is_told || !is_amplified(reading) {
                 continue;
             }
             saturating_add(&mut bytes, reading.bytes);
@@ -179,11 +198,11 @@ pub fn read_amplification(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// What was read between opens and their closes, by process and then by start.
-fn readings(uses: &Uses) -> Vec<Reading> {
-    let mut visits: Vec<&Visit> = uses.visits.iter().collect();
+/// Visits what was read between opens and their closes, by the processes for which `is_of` holds.
+fn each_reading(uses: &Uses, is_of: impl Fn(u32) -> bool, mut take: impl FnMut(Reading)) {
+    let visits = uses.visits.iter();
+    let mut visits: Vec<&Visit> = visits.filter(|visit| is_of(visit.process)).collect();
     visits.sort_by_key(|visit| (visit.process, visit.file, visit.start));
-    let mut readings: Vec<Reading> = Vec::new();
     for of_file in visits.chunk_by(|a, b| (a.process, a.file) == (b.process, b.file)) {
         let mut current: Option<(Reading, u64)> = None;
         for visit in of_file {
@@ -206,10 +225,11 @@ fn readings(uses: &Uses) -> Vec<Reading> {
             saturating_add(&mut reading.read_ns, visit.read_ns);
             *open = still_open(*open, visit.opens, visit.closes);
             if *open == 0 {
-                readings.extend(current.take().map(|(reading, _)| reading));
+                current
+                    .take()
+                    .into_iter()
+                    .for_each(|(reading, _)| take(reading));
             }
         }
     }
-    readings.sort_by_key(|reading| (reading.process, reading.start));
-    readings
 }

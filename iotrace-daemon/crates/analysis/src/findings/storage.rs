@@ -220,13 +220,15 @@ pub fn bandwidth_reached(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
 /// A file that was read far slower than its kind.
 pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
     let is_read = |fact: &&FileFacts| fact.bytes_read >= 1 << 20 && fact.read_ns > 0;
-    let mut kinds: BTreeMap<(Phase, Vec<u8>), Vec<&FileFacts>> = BTreeMap::new();
+    let mut in_phase: BTreeMap<Phase, u64> = BTreeMap::new();
+    for fact in &facts.files {
+        saturating_add(in_phase.entry(fact.phase?).or_default(), fact.read_ns);
+    }
+    let mut kinds: BTreeMap<(Phase, &[u8]), Vec<&FileFacts>> = BTreeMap::new();
     for fact in facts.files.iter().filter(is_read) {
-        let path = data.model.file(fact.file).path;
-        kinds
-            .entry((fact.phase?, parent(path).to_vec()))
-            .or_default()
-            .push(fact);
+        let directory = parent(data.model.file(fact.file).path);
+        let of_kind = kinds.entry((fact.phase?, directory)).or_default();
+        of_kind.push(fact);
     }
     let rate = |fact: &FileFacts| fact.bytes_read as f64 * 1e9 / fact.read_ns as f64;
     let mut worst: Option<(&FileFacts, f64, f64)> = None;
@@ -237,7 +239,7 @@ pub fn slow_file(data: &Data<'_>, facts: &Facts) -> Option<Finding> {
         let mut rates: Vec<f64> = files.iter().map(|fact| rate(fact)).collect();
         rates.sort_by(f64::total_cmp);
         let median = rates[rates.len() / 2];
-        let whole = saturating_sum(facts.of(*phase).map(|fact| fact.read_ns));
+        let whole = in_phase[phase];
         for fact in files {
             let share = fact.read_ns as f64 / whole.max(1) as f64;
             let is_slow = rate(fact) * data.limit(SLOW_FACTOR) <= median

@@ -20,6 +20,8 @@ pub struct Buffer<T: DataType> {
     /// Defaults (0, false) before those in `values`: most counters are 0 for most files.
     defaults: usize,
     values: Vec<T::T>,
+    /// The default, of a column that was read and has no other value.
+    all: Option<T::T>,
     definitions: Vec<i16>,
     repetitions: Vec<i16>,
     /// Positions of the next value and level to be taken.
@@ -32,6 +34,7 @@ impl<T: DataType> Default for Buffer<T> {
         Self {
             defaults: 0,
             values: Vec::new(),
+            all: None,
             definitions: Vec::new(),
             repetitions: Vec::new(),
             next_value: Cell::new(0),
@@ -72,6 +75,9 @@ impl<T: DataType> Buffer<T> {
 
     /// Takes the next value.
     pub fn next(&self) -> Result<&T::T, Damage> {
+        if let Some(value) = &self.all {
+            return Ok(value);
+        }
         let index = self.next_value.replace(self.next_value.get() + 1);
         self.values.get(index).ok_or(ENDS_EARLY)
     }
@@ -172,7 +178,7 @@ impl<T: DataType> AnyBuffer for Buffer<T> {
 
     fn fill(&mut self, presence: Presence, rows: usize) {
         match presence {
-            Presence::Required => self.values.resize(rows, T::T::default()),
+            Presence::Required => self.all = Some(T::T::default()),
             Presence::Optional => self.definitions.resize(rows, 0),
             Presence::List => {
                 self.definitions.resize(rows, 0);

@@ -113,7 +113,7 @@ impl<'a, C: Column<'a> + Default> Column<'a> for Derived<C> {
 }
 
 /// The columns of one or more values.
-pub trait Store: Default {
+pub trait Store: Default + Send {
     /// Appends them, in their order.
     fn buffers<'s>(&'s mut self, to: &mut Vec<&'s mut dyn AnyBuffer>);
 }

@@ -82,7 +82,7 @@ pub fn json_entries<M: SerializeMap>(
     report: &Report<'_>,
     is_whole: bool,
 ) -> Result<(), M::Error> {
-    let (model, run, analysis) = (report.model, report.run, &report.analysis);
+    let (run, analysis) = (report.run, &report.analysis);
     map.serialize_entry("verdict", &verdict::json(report))?;
     if matches!(run.target, Target::All(_)) {
         map.serialize_entry("programs", &programs::json(report, is_whole))?;
@@ -117,8 +117,9 @@ pub fn json_entries<M: SerializeMap>(
         let process = |index: &u32| processes::json(report, *index);
         let processes = Seq(|| report.process_order.iter().map(process));
         map.serialize_entry("processes", &processes)?;
-        let row = |index: &u32| files::row_json(report, &model.rows()[*index as usize]);
-        map.serialize_entry("files", &Seq(|| report.row_order.iter().map(row)))?;
+        let rows = report.rows_in_order();
+        let rows = Seq(|| rows.iter().map(|row| files::row_json(report, row)));
+        map.serialize_entry("files", &rows)?;
     }
     map.serialize_entry("losses", &report.losses(true))?;
     map.serialize_entry("notes", &report.losses(false))?;

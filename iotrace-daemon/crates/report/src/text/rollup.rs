@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Report;
-use iotrace_model::{IoTotals, counters::saturating_add};
+use iotrace_model::{IoTotals, counters::saturating_add, paths::parent};
 
 /// Share of a directory's time from which on one directory below takes its place.
 const MIN_SHARE: f64 = 0.5;
@@ -31,35 +31,45 @@ struct Node {
 /// The places with the most time in calls, up to `count`: a directory that has most of its time in one directory below it
 /// gives way to that one.
 pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
-    let mut index: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-    let mut nodes: Vec<Node> = Vec::new();
+    // Of each directory itself, and of the files right in it.
+    let mut own: BTreeMap<&[u8], (u64, IoTotals)> = BTreeMap::new();
     for file in report.files.iter().chain(&report.directories) {
         let of = report.model.file(file.file);
-        let path = of.path;
-        if !path.starts_with(b"/") || file.io.ns == 0 {
+        if !of.path.starts_with(b"/") || file.io.ns == 0 {
             continue;
         }
-        let mut below = None;
-        let own = (of.is_directory() && path != b"/").then_some(path.len());
-        let above = (0..path.len()).rev().filter(|at| path[*at] == b'/');
-        for end in own.into_iter().chain(above) {
-            let directory = &path[..end.max(1)];
-            let node = index.get(directory).copied().unwrap_or_else(|| {
-                index.insert(directory.to_vec(), nodes.len());
+        let directory = match of.is_directory() {
+            true => of.path,
+            false => or_root(parent(of.path)),
+        };
+        let (files, io) = own.entry(directory).or_default();
+        *files += u64::from(!of.is_directory());
+        io.add(&file.io);
+    }
+    let mut index: BTreeMap<&[u8], usize> = BTreeMap::new();
+    let mut nodes: Vec<Node> = Vec::new();
+    for (path, (files, io)) in own {
+        let (mut below, mut directory) = (None, path);
+        loop {
+            let node = *index.entry(directory).or_insert_with(|| {
                 let mut node = Node::default();
                 node.sum.path = directory.to_vec();
                 nodes.push(node);
                 nodes.len() - 1
             });
             let sum = &mut nodes[node].sum;
-            sum.files += u64::from(!of.is_directory());
-            sum.io.add(&file.io);
+            sum.files += files;
+            sum.io.add(&io);
             match below.replace(node) {
                 Some(below) => {
                     nodes[node].children.insert(below);
                 }
-                None => saturating_add(&mut nodes[node].own_ns, file.io.ns),
+                None => saturating_add(&mut nodes[node].own_ns, io.ns),
             }
+            if directory == b"/" {
+                break;
+            }
+            directory = or_root(parent(directory));
         }
     }
     let Some(root) = index.get(b"/".as_slice()) else {
@@ -86,6 +96,11 @@ pub fn rollup(report: &Report<'_>, count: usize) -> Vec<Below> {
         .into_iter()
         .map(|node| nodes[node].sum.clone())
         .collect()
+}
+
+/// A directory's path, which [`parent`] has without a slash behind it.
+fn or_root(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"/" } else { path }
 }
 
 /// Whether the directories below say more than the directory: few of its files lie right in it, and one directory below has
