@@ -303,6 +303,9 @@ fn the_files_of_a_step_are_one_save() {
             "shards_of_an_epoch",
             "verified_shards",
             "array_store",
+            "layers",
+            "named_by_moment",
+            "final_under_the_name_in_a_step",
         ],
     );
 }
@@ -329,6 +332,7 @@ fn formats_write_their_files_more_than_once() {
             "header_patched",
             "hdf5_in_one_open",
             "compressed",
+            "appended",
         ],
     );
 }
@@ -433,6 +437,9 @@ fn epochs_are_passes_over_the_data() {
             "stopped_early",
             "one_epoch",
             "unknown_kept_in_memory",
+            "unknown_kept_in_memory_and_saved_once",
+            "averaged_between_steps",
+            "in_a_place_of_weights",
             "unknown_two_trainings",
             "unknown_parts",
             "halves",

@@ -17,7 +17,8 @@ use iotrace_common::{diag, op};
 use iotrace_model::{
     File, Model, Row,
     counters::{
-        BYTES_WRITTEN, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS, saturating_add,
+        BYTES_WRITTEN, LAST_OPERATION, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS,
+        saturating_add,
     },
     mounts::family,
     paths::parent,
@@ -161,6 +162,8 @@ struct Judge<'a> {
     synced: BTreeSet<(u32, u32)>,
     /// Whether writes, syncs or renames may be missing.
     is_lossy: bool,
+    /// The last operation of processes that wrote or synced files which are not known, nanoseconds since the start of the run.
+    unplaced_until: Option<i64>,
 }
 
 impl<'a> Judge<'a> {
@@ -214,7 +217,8 @@ impl<'a> Judge<'a> {
             renames,
             directory_syncs,
             synced,
-            is_lossy: is_lossy(model, run),
+            is_lossy: is_lossy(run),
+            unplaced_until: unplaced_until(model, run),
         }
     }
 
@@ -287,7 +291,10 @@ impl<'a> Judge<'a> {
             });
             !is_over && end - event.end < event.longest_pause()
         };
-        self.model.knows_syncs() && !self.is_lossy && !event.processes.iter().any(is_cut)
+        self.model.knows_syncs()
+            && !self.is_lossy
+            && self.unplaced_until.is_none_or(|until| until < event.start)
+            && !event.processes.iter().any(is_cut)
     }
 
     /// What a file lacks; `None` if it is not known.
@@ -392,7 +399,7 @@ impl<'a> Judge<'a> {
 }
 
 /// Whether writes, syncs or renames of a run may be missing in its counters.
-fn is_lossy(model: &Model, run: &Run) -> bool {
+fn is_lossy(run: &Run) -> bool {
     let hides = |name: &str| {
         let is_harmless = HARMLESS_LOSSES
             .iter()
@@ -400,11 +407,20 @@ fn is_lossy(model: &Model, run: &Run) -> bool {
         (diag::is_loss(name) && !is_harmless) || HIDING.contains(&name)
     };
     let mut losses = run.losses.iter();
-    let has_lost = losses.any(|(name, count)| *count > 0 && hides(name));
-    // Of what files these are is not known.
-    let is_of_no_file = |process: &iotrace_model::Process| {
-        let overflow = process.overflow.total();
-        overflow.calls(|op| op::is_sync(op) || op::is_write(op)) > 0
-    };
-    has_lost || model.processes().iter().any(is_of_no_file)
+    losses.any(|(name, count)| *count > 0 && hides(name))
+}
+
+/// [`Judge::unplaced_until`].
+fn unplaced_until(model: &Model, run: &Run) -> Option<i64> {
+    let overflows = model
+        .processes()
+        .iter()
+        .map(|process| process.overflow.total());
+    let unplaced =
+        overflows.filter(|total| total.calls(|op| op::is_sync(op) || op::is_write(op)) > 0);
+    let last = unplaced.map(|total| match total.v[LAST_OPERATION] {
+        0 => i64::MAX,
+        last => run.clock.unix_ns(last) - run.start_unix_ns,
+    });
+    last.max()
 }

@@ -39,6 +39,8 @@ use sum::Sum;
 
 /// Shortest time from the end of a pass to the last save after it in which a job may have trained on what it keeps in memory.
 const MIN_KEPT_NS: i64 = 1_000_000_000;
+/// The same as a factor of the length of the pass, where one save follows.
+const MIN_KEPT_FACTOR: i64 = 3;
 
 /// One pass.
 #[derive(Clone, Debug)]
@@ -273,15 +275,22 @@ impl Epochs {
         let mut later = saves.iter().filter(|save| save.start >= whole.end);
         let last = later.clone().map(|save| save.start).max();
         let lasted = last.map_or(0, |last| last - whole.end);
+        // One save may have waited for the last step, or for what else ends a job.
+        let length = (whole.end - whole.start)
+            * if later.nth(1).is_some() {
+                1
+            } else {
+                MIN_KEPT_FACTOR
+            };
         whole.is_complete()
             && !rest.is_some_and(Epoch::is_complete)
-            && later.nth(1).is_some()
-            && lasted > MIN_KEPT_NS.max(whole.end - whole.start)
+            && lasted > MIN_KEPT_NS.max(length)
     }
 }
 
 /// Why one pass is not known to be the only epoch.
-const KEPT_IN_MEMORY: &str = "the files were read once, and saves followed for longer than that took: the job may keep the data in memory";
+const KEPT_IN_MEMORY: &str =
+    "the files were read once, and a save came long after: the job may keep the data in memory";
 
 /// Why passes over mapped files are not detected.
 pub const MAPPED: &str = "the training files were mapped, and a second pass over mapped pages makes no call and no fault";

@@ -191,6 +191,45 @@ pub fn without_last_number(path: &[u8]) -> Option<(Vec<u8>, u64)> {
     Some(([before, behind, ending].join(&b'/'), number))
 }
 
+/// A file's name without the moment that it has, as a date with a time of day or in seconds since the Unix epoch; `None` if it
+/// has none.
+pub fn without_moment(path: &[u8]) -> Option<Vec<u8>> {
+    let name = name(path);
+    let is_digit = |at: usize| name.get(at).is_some_and(u8::is_ascii_digit);
+    let digits: Vec<usize> = (0..name.len()).filter(|at| is_digit(*at)).collect();
+    let value = |places: &[usize]| {
+        let digits = places.iter().map(|at| u64::from(name[*at] - b'0'));
+        digits.fold(0, |value, digit| value * 10 + digit)
+    };
+    let is_moment = |places: &[usize]| {
+        let (first, last) = (places[0], places[places.len() - 1]);
+        let is_within = first.checked_sub(1).is_some_and(is_digit) || is_digit(last + 1);
+        let farthest = places.windows(2).map(|pair| pair[1] - pair[0]).max();
+        !is_within
+            && match places.len() {
+                10 => {
+                    farthest == Some(1) && (1_400_000_000..2_200_000_000).contains(&value(places))
+                }
+                // Digits of a date with a time of day may have one byte between them.
+                _ => {
+                    farthest <= Some(2)
+                        && (2000..2100).contains(&value(&places[..4]))
+                        && (1..=12).contains(&value(&places[4..6]))
+                        && (1..=31).contains(&value(&places[6..8]))
+                        && value(&places[8..10]) < 24
+                        && value(&places[10..12]) < 60
+                        && value(&places[12..]) < 60
+                }
+            }
+    };
+    let found = [14, 10].into_iter().find_map(|length| {
+        let mut places = digits.windows(length);
+        places.find(|places| is_moment(places))
+    })?;
+    let rest = (0..name.len()).filter(|at| !found.contains(at));
+    Some(rest.map(|at| name[at]).collect())
+}
+
 /// Whether the names of two files differ in their numbers alone: `recovery-0-2.pt` and `recovery-1-2.pt`.
 pub fn differ_in_numbers(one: &[u8], other: &[u8]) -> bool {
     let without = |path| {
@@ -634,6 +673,23 @@ mod tests {
         ] {
             let found = without_aside_mark(path.as_bytes());
             assert_eq!(found.as_deref(), before.map(str::as_bytes), "{path}");
+        }
+    }
+
+    #[test]
+    fn moments_are_dates_with_a_time_of_day_or_seconds_since_the_epoch() {
+        for (path, rest) in [
+            ("/out/model_20260102-030405.pt", Some("model_-.pt")),
+            ("model_2026-01-02_03-04-05.pt", Some("model_--_--.pt")),
+            ("v2-20260102T030405.pt", Some("v2-T.pt")),
+            ("model_1767322000.pt", Some("model_.pt")),
+            ("model_20260102-036405.pt", None),
+            ("model_20261302.pt", None),
+            ("epoch_12-step_3400.pt", None),
+            ("model_1000000000.pt", None),
+        ] {
+            let found = without_moment(path.as_bytes());
+            assert_eq!(found.as_deref(), rest.map(str::as_bytes), "{path}");
         }
     }
 

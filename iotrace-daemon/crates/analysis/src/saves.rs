@@ -6,7 +6,7 @@ use super::{
     durable::{Durability, Written},
     naming::{
         Choice, Key, StepAndRank, differ_in_numbers, is_description, is_of_state, is_resumption,
-        is_unfinished, key, names_own_step, without_last_number,
+        is_unfinished, key, names_own_step, without_last_number, without_moment,
     },
     training::Training,
     uses::{FileSync, Touch, Uses, still_open},
@@ -91,7 +91,8 @@ impl Event {
         u64::try_from(self.end - self.start).unwrap_or(0)
     }
 
-    fn span(&self) -> Span {
+    /// Start and end.
+    pub fn span(&self) -> Span {
         (self.start, self.end)
     }
 
@@ -200,7 +201,7 @@ fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
     };
     let are_model_and_state = |a: &Event, b: &Event| is_state(a) != is_state(b);
     events = together(model, uses, events, training, are_model_and_state);
-    attach(model, uses, &mut events);
+    attach(model, uses, training, &mut events);
     let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step;
     events = together(model, uses, events, training, have_no_step);
     events.retain(|event| !is_of_descriptions(model, uses, event));
@@ -396,6 +397,9 @@ fn group(
     for (file, step) in steps_before_ranks(model, uses, parts, &keys) {
         keys.entry(file).and_modify(|key| key.number = Some(step));
     }
+    for (file, step) in steps_of_one_moment(model, uses, parts, &keys) {
+        keys.entry(file).and_modify(|key| key.number = Some(step));
+    }
     for file in of_parts {
         keys.entry(file)
             .and_modify(|key| (key.number, key.is_step) = (None, false));
@@ -490,8 +494,25 @@ fn are_apart(mut spans: Vec<Span>) -> bool {
     pairs.all(|pair| whole_at_once(pair.iter().copied()).is_none())
 }
 
-/// The files whose numbers are those of parts, and not of steps: `layer_0.pt` and `layer_1.pt`. All of one name are written at
-/// once, each time.
+/// The numbers of files that were written in rounds of `count`, by what was written when: no pause within one is half as long as
+/// any between two. `None` if they were not, or only once.
+fn rounds_of_all(written: &[(Span, u64, u32)], count: usize) -> Option<Vec<Vec<u64>>> {
+    let pauses = written.windows(2).map(|pair| pair[1].0.0 - pair[0].0.1);
+    let (mut within, mut between) = (0, i64::MAX);
+    for (turn, pause) in (1..).zip(pauses) {
+        match turn % count {
+            0 => between = between.min(pause),
+            _ => within = within.max(pause),
+        }
+    }
+    let are_apart = between < i64::MAX && within <= MAX_PREPARATION_NS && within < between / 2;
+    let rounds = written.chunks(count);
+    let rounds = rounds.map(|round| round.iter().map(|(_, number, _)| *number).collect());
+    are_apart.then(|| rounds.collect())
+}
+
+/// The files whose numbers are those of parts, and not of steps: `layer_0.pt` and `layer_1.pt`. All of one name are written
+/// at once each time, or in rounds.
 fn numbered_parts(
     model: &Model,
     uses: &Uses,
@@ -514,10 +535,15 @@ fn numbered_parts(
     let are_parts = |written: &mut Vec<(Span, u64, u32)>| {
         written.sort_unstable();
         let all: BTreeSet<u64> = written.iter().map(|(_, number, _)| *number).collect();
-        let rounds: Vec<Vec<u64>> = written
-            .chunk_by(|(one, ..), (next, ..)| whole_at_once([*one, *next].into_iter()).is_some())
-            .map(|round| round.iter().map(|(_, number, _)| *number).collect())
-            .collect();
+        let rounds: Vec<Vec<u64>> = match rounds_of_all(written, all.len()) {
+            Some(rounds) => rounds,
+            None => written
+                .chunk_by(|(one, ..), (next, ..)| {
+                    whole_at_once([*one, *next].into_iter()).is_some()
+                })
+                .map(|round| round.iter().map(|(_, number, _)| *number).collect())
+                .collect(),
+        };
         let is_once_each = |round: &Vec<u64>| {
             let numbers: BTreeSet<u64> = round.iter().copied().collect();
             numbers.len() == round.len()
@@ -606,6 +632,46 @@ fn steps_before_ranks(
             for (number, step) in steps {
                 found.extend(step.files.iter().map(|file| (*file, *number)));
             }
+        }
+    }
+    found
+}
+
+/// The steps of files whose names have the moment of their save, by file: the second may end between `model_20260102-030405.pt`
+/// and `optimizer_20260102-030406.pt`, which are written at once.
+fn steps_of_one_moment(
+    model: &Model,
+    uses: &Uses,
+    parts: &[Part],
+    keys: &HashMap<u32, Key>,
+) -> Vec<(u32, u64)> {
+    let mut directories: BTreeMap<&[u8], Vec<(Span, u64, u32, Vec<u8>)>> = BTreeMap::new();
+    for part in parts {
+        let (file, span) = (part.touch.file, part.touch.span());
+        let key = &keys[&file];
+        if let Some(number) = key.number
+            && let Some(name) = without_moment(uses.path(model, file))
+        {
+            let of_directory = directories.entry(&key.directory).or_default();
+            of_directory.push((span, number, file, name));
+        }
+    }
+    let mut found = Vec::new();
+    for mut written in directories.into_values() {
+        written.sort_unstable();
+        let mut save: Option<(Span, u64, HashSet<Vec<u8>>)> = None;
+        for (own, number, file, name) in written {
+            let whole = save.as_ref().and_then(|(span, _, names)| {
+                let is_other = !names.contains(&name);
+                whole_at_once([*span, own].into_iter()).filter(|_| is_other)
+            });
+            let (span, step, names) = match (save.take(), whole) {
+                (Some((_, step, names)), Some(whole)) => (whole, step, names),
+                _ => (own, number, HashSet::new()),
+            };
+            found.push((file, step));
+            let names = names.into_iter().chain([name]).collect();
+            save = Some((span, step, names));
         }
     }
     found
@@ -746,11 +812,15 @@ fn in_rounds(
         } = part.touch;
         let path = uses.path(model, file);
         let earlier = used.get(path).copied();
-        // Several processes may write parts of one file; what is more than all of it is written again.
+        // Several processes may write parts of one file, and one may append to it; what is more than all of it is written again.
+        let is_appended = || {
+            let is_prompt = |event: &Event| !is_long(part.touch.start - event.end, event.length());
+            event.as_ref().is_some_and(is_prompt)
+        };
         let again = is_save
             && earlier.is_some_and(|(by, of, before)| {
                 let size = uses.sizes[file as usize];
-                by == process
+                (by == process && !is_appended())
                     || of != file
                     || bytes.saturating_add(before) > size.saturating_add(size / SMALL_PART_RATIO)
             });
@@ -813,8 +883,17 @@ fn in_rounds(
                 pauses.is_between_models |= may_be_model
                     && is_at_once.is_none()
                     && others.any(|other| !differ_in_numbers(path, other));
+                // What leaves the file incomplete may be the next save in it.
+                let may_be_in_it = is_save
+                    && is_at_once.is_none()
+                    && earlier.is_some_and(|(by, _, before)| {
+                        let size = uses.sizes[file as usize];
+                        let written = bytes.saturating_add(before);
+                        by == process && written < size - size / SMALL_PART_RATIO
+                    });
                 event.absorb(Event::of(part, key));
-                event.is_exact &= has_trained.is_some() && is_next.is_some() && !may_be_next;
+                event.is_exact &=
+                    has_trained.is_some() && is_next.is_some() && !may_be_next && !may_be_in_it;
             }
             _ => {
                 let last = event.replace(Event::of(part, key));
@@ -915,7 +994,7 @@ fn begins_behind(model: &Model, uses: &Uses, process: u32, event: &Event) -> boo
 }
 
 /// Assigns events without a step to the steps that were saved at about the same time.
-fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
+fn attach(model: &Model, uses: &Uses, training: &Training<'_>, events: &mut Vec<Event>) {
     let (mut steps, rest): (Vec<_>, Vec<_>) = events.drain(..).partition(|event| event.is_step);
     // How often files without a step were saved, by their names.
     let mut rest_files: HashMap<Vec<u8>, u32> = HashMap::new();
@@ -932,7 +1011,8 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
     };
     for event in rest {
         let last = steps.iter().max_by_key(|step| step.end);
-        let is_after = steps.len() > 1 && last.is_some_and(|last| is_export(&event, last));
+        let is_after =
+            steps.len() > 1 && last.is_some_and(|last| is_export(model, uses, &event, last));
         if is_after && is_single(&event) {
             events.push(event);
             continue;
@@ -941,6 +1021,7 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
             let near = distance(event.span(), step.span()) <= MAX_DISTANCE_NS;
             near && step.directory.starts_with(&event.directory)
                 && !is_state_of_its_own(model, uses, &event, step)
+                && training.has_pass_between_saves(&event, step) != Some(true)
         };
         match steps
             .iter_mut()
@@ -949,6 +1030,10 @@ fn attach(model: &Model, uses: &Uses, events: &mut Vec<Event>) {
         {
             Some(step) => {
                 let directory = step.directory.clone();
+                // The export of the trained model, perhaps.
+                let is_late = event.start - step.end > MAX_PREPARATION_NS;
+                let is_small = event.bytes < step.bytes / SMALL_PART_RATIO;
+                step.is_exact &= !is_late || is_small || !is_single(&event);
                 step.absorb(event);
                 step.directory = directory;
             }
@@ -1012,10 +1097,20 @@ fn together(
 }
 
 /// Whether an event without a step is a save of its own after the last step, as the export of the trained model is: it is not
-/// small, and it began after a pause that is longer than the save of the step took.
-fn is_export(event: &Event, last: &Event) -> bool {
+/// small, and it began after a pause that is longer than the save of the step took, or a shorter one if the step has its model
+/// under the same name.
+fn is_export(model: &Model, uses: &Uses, event: &Event, last: &Event) -> bool {
     let is_small = event.bytes < last.bytes / SMALL_PART_RATIO;
-    !is_small && event.start - last.end > last.end - last.start
+    let names = |event: &Event| -> HashSet<&[u8]> {
+        let paths = event.files.iter().map(|file| uses.path(model, *file));
+        paths
+            .filter(|path| !is_description(path))
+            .map(name)
+            .collect()
+    };
+    let pause = event.start - last.end;
+    let is_again = pause > MAX_PREPARATION_NS && !names(event).is_disjoint(&names(last));
+    !is_small && (is_again || pause > last.length())
 }
 
 /// Lets a save last until its files have their names: a rename over a file that was there writes out what is new first.

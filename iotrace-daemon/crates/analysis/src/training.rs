@@ -134,7 +134,13 @@ impl<'a> Training<'a> {
     /// Whether most of the training data were read between a save and what was written after it, and none during either: who
     /// trains wrote them, and no thread in the background. `None` if that cannot be known.
     pub fn has_pass_between(&self, save: &Event, next: &Touch) -> Option<bool> {
-        self.has_pass(self.reads(), save, next)
+        self.has_pass(self.reads(), save.span(), next.span())
+    }
+
+    /// The same between two saves, whichever was the first.
+    pub fn has_pass_between_saves(&self, one: &Event, other: &Event) -> Option<bool> {
+        let first = one.span().min(other.span());
+        self.has_pass(self.reads(), first, one.span().max(other.span()))
     }
 
     /// The same of the data for validation.
@@ -146,7 +152,7 @@ impl<'a> Training<'a> {
     ) -> Option<bool> {
         let is_of = |file| is_of_evaluation(model.file(file).path);
         let validation = self.validation.get_or_init(|| Reads::new(self.uses, is_of));
-        self.has_pass(validation, save, next)
+        self.has_pass(validation, save.span(), next.span())
     }
 
     /// Whether training files are known to have been read between a save and what was written after it, and cannot have been
@@ -158,23 +164,24 @@ impl<'a> Training<'a> {
             && self.is_idle(next.0, next.1)
     }
 
-    fn has_pass(&self, reads: &Reads, save: &Event, next: &Touch) -> Option<bool> {
+    /// By start and end of a save and of what was written after it.
+    fn has_pass(&self, reads: &Reads, save: (i64, i64), next: (i64, i64)) -> Option<bool> {
         if self.uses.is_coarse {
             return None;
         }
         let all = self.reads();
-        if all.go_on(save.start, save.end) || all.go_on(next.start, next.end) {
+        if all.go_on(save.0, save.1) || all.go_on(next.0, next.1) {
             return Some(false);
         }
-        let behind = between(&reads.exact, save.end, next.start, |(start, _, _)| *start);
-        let within = behind.iter().filter(|(_, end, _)| *end <= next.start);
+        let behind = between(&reads.exact, save.1, next.0, |(start, _, _)| *start);
+        let within = behind.iter().filter(|(_, end, _)| *end <= next.0);
         let read = saturating_sum(within.map(|(_, _, bytes)| *bytes));
         let is_pass = |bytes: u64| bytes > 0 && bytes as f64 >= reads.bytes as f64 * WHOLE_SHARE;
         if is_pass(read) {
             return Some(true);
         }
-        let possible = read.saturating_add(reads.placed(save.start, next.end));
-        let pause = (next.start - save.end) as f64;
+        let possible = read.saturating_add(reads.placed(save.0, next.1));
+        let pause = (next.0 - save.1) as f64;
         let is_possible = is_pass(possible) && pause * MAX_READERS >= reads.pass_ns;
         (!is_possible).then_some(false)
     }

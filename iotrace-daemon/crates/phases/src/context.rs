@@ -21,6 +21,15 @@ use iotrace_model::{
 
 /// Rules that take a read for a load of weights, or for one of anything.
 const TAKEN_FOR_WEIGHTS: [&str; 2] = ["weights-loaded", "containers"];
+/// Rules that take what lies in a place of weights, or has a word of theirs in its name, for weights; and how many times over
+/// files of [`DATA_ENDINGS`] are read at least that are none.
+const PLACES_OF_WEIGHTS: [(&str, u64); 3] = [
+    ("pretrained", 2),
+    ("step-directories", 2),
+    ("checkpoint-names", 3),
+];
+/// Formats of data, in which weights are seldom kept.
+const DATA_ENDINGS: [&[u8]; 6] = [b".npy", b".npz", b".h5", b".hdf5", b".bin", b".tar"];
 /// Rules that take a write for a save of weights.
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// Rules that take a file for a part of a TensorFlow checkpoint, which a cache of samples looks like.
@@ -171,7 +180,7 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     let mut sorted: Vec<Sorted> = (0..model.file_count() as u32)
         .map(|index| by_names(model, classifier, &model.file(index)))
         .collect();
-    let found = Ambiguous::of(&sorted, classifier).reasons(model, copies);
+    let found = Ambiguous::of(model, &sorted, classifier).reasons(model, copies);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
     }
@@ -323,8 +332,8 @@ fn is_named_as_sample(path: &[u8]) -> bool {
 
 /// Files whose reads may be of another phase.
 struct Ambiguous {
-    /// By index: taken for weights.
-    weights: HashSet<u32>,
+    /// By index: taken for weights, and how many times over it is read at least if it is none.
+    weights: HashMap<u32, u64>,
     /// By index: taken for data, and a checkpoint where written.
     data: HashSet<u32>,
 }
@@ -371,16 +380,21 @@ fn sample_caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> V
 }
 
 impl Ambiguous {
-    fn of(sorted: &[Sorted], classifier: &Classifier) -> Self {
-        let chosen = |names| taken(sorted, classifier, names).collect();
-        let mut data: HashSet<u32> = chosen(&TAKEN_FOR_DATA);
+    fn of(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> Self {
+        let mut data: HashSet<u32> = taken(sorted, classifier, &TAKEN_FOR_DATA).collect();
         data.retain(|file| {
             sorted[*file as usize].verdict.phase(Direction::Write) == Phase::Checkpoint
         });
-        Self {
-            weights: chosen(&TAKEN_FOR_WEIGHTS),
-            data,
+        let is_data = |file: &u32| DATA_ENDINGS.contains(&suffix(model.file(*file).path));
+        let mut weights: HashMap<u32, u64> = taken(sorted, classifier, &TAKEN_FOR_WEIGHTS)
+            .map(|file| (file, 2))
+            .collect();
+        for (rule, passes) in PLACES_OF_WEIGHTS {
+            let names = [rule];
+            let files = taken(sorted, classifier, &names).filter(is_data);
+            weights.extend(files.map(|file| (file, passes)));
         }
+        Self { weights, data }
     }
 
     fn reasons(&self, model: &Model, copies: &Copies) -> HashMap<u32, Reason> {
@@ -393,7 +407,7 @@ impl Ambiguous {
         let mut written: HashSet<u32> = HashSet::new();
         for row in model.rows() {
             let is_data = self.data.contains(&row.file);
-            if !is_data && !self.weights.contains(&row.file) {
+            if !is_data && !self.weights.contains_key(&row.file) {
                 continue;
             }
             let total = row.cell.total();
@@ -405,7 +419,8 @@ impl Ambiguous {
             }
         }
         for ((file, _), bytes) in &read {
-            if !written.contains(file) && is_again(model, *file, *bytes) {
+            let passes = self.weights[file];
+            if !written.contains(file) && is_again(model, *file, *bytes, passes) {
                 reasons.insert(*file, Reason::ReadAgain);
             }
         }
@@ -487,10 +502,10 @@ fn families(model: &Model, files: impl Iterator<Item = u32>) -> impl Iterator<It
     families.filter(|members| members.len() >= MIN_FAMILY_FILES)
 }
 
-/// Whether so many bytes are the file twice over.
-fn is_again(model: &Model, file: u32, bytes: u64) -> bool {
+/// Whether so many bytes are the file `times` over.
+fn is_again(model: &Model, file: u32, bytes: u64, times: u64) -> bool {
     let size = model.file(file).size;
-    size > 0 && bytes >= size.saturating_mul(2)
+    size > 0 && bytes >= size.saturating_mul(times)
 }
 
 /// Directory and extension of a path.

@@ -14,6 +14,7 @@ from truth import main, note, read, train, write
 FILES = [f"data/train/sample_{index:03}.jpg" for index in range(40)]
 TEXTS = [f"raw/part_{index:02}.txt" for index in range(16)]
 SHARDS = [f"shards/tokens_{index:02}.bin" for index in range(16)]
+POSES = [f"pretrain/poses_{index:02}.npy" for index in range(8)]
 VIDEOS = [f"data/video_{index:02}.mp4" for index in range(12)]
 VALIDATION = [path.replace("/train/", "/val/") for path in FILES[:8]]
 
@@ -434,6 +435,27 @@ def unknown_kept_in_memory(truth):
     truth.epochs = None
 
 
+def unknown_kept_in_memory_and_saved_once(truth):
+    for path in FILES:
+        read(path)
+    train(2.5)
+    with truth.save():
+        write("out/net.pth", 4, 0.02)
+    truth.epochs = None
+
+
+def averaged_between_steps(truth):
+    """The averaged model has no step in its name, and an epoch lies between it and each step."""
+    for epoch in range(4):
+        passes(truth, 1, FILES, 0.2)
+        with truth.save():
+            write("out/swa.pt" if epoch % 2 else f"out/model_{epoch}.pt", 4, 0.02)
+
+
+def in_a_place_of_weights(truth):
+    passes(truth, 3, POSES)
+
+
 def one_epoch(truth):
     """Saves on the way and at the end, where a final model is made of the last checkpoint."""
     for index, path in enumerate(FILES):
@@ -532,7 +554,7 @@ def one_large():
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
-    **{name: [images] for name in ("unknown_kept_in_memory", "one_epoch", "tried_several_times", "validated_by_a_part")},
+    **{name: [images] for name in ("unknown_kept_in_memory", "unknown_kept_in_memory_and_saved_once", "averaged_between_steps", "one_epoch", "tried_several_times", "validated_by_a_part")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},
@@ -543,6 +565,7 @@ BEFORE = {
     "unknown_indexed_with_small_members": [one_large],
     "streamed_tables": [lambda: prepare(FILES[:4], 420 << 10)],
     **{name: [lambda: prepare(VIDEOS, 1 << 20)] for name in ("clips", "clips_after_a_look", "next_rows_in_turns")},
+    "in_a_place_of_weights": [lambda: prepare(POSES)],
     "closed_later": [lambda: prepare(FILES[:2])],
     **{name: [one_large] for name in ("one_file", "unknown_parts", "halves", "staged_by_read_and_write", "mapped_with_small_index")},
 }

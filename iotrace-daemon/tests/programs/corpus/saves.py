@@ -54,6 +54,54 @@ def renamed_from_any_name(truth):
         train()
 
 
+def appended(truth):
+    """Weights, and then the state of the optimizer behind them in the same file."""
+    for _ in range(3):
+        train(0.6)
+        with truth.save():
+            write("out/model.h5", 8)
+            train(0.05)
+            with open("out/model.h5", "r+b", buffering=0) as file:
+                file.seek(0, os.SEEK_END)
+                for _ in range(16):
+                    file.write(CHUNK)
+
+
+def layers(truth):
+    """A file for each layer, each of which is gathered first."""
+    for _ in range(3):
+        train(0.8)
+        with truth.save():
+            for layer in range(8):
+                write(f"out/weights/layer_{layer}.pt", 4)
+                train(0.03 if layer < 7 else 0)
+
+
+def named_by_moment(truth):
+    """The second ends between the names of the files of one save."""
+    for save in range(3):
+        train(0.5)
+        with truth.save():
+            write(f"out/model_20260102-0304{2 * save:02}.pt", 4, 0.01)
+            write(f"out/optimizer_20260102-0304{2 * save + 1:02}.pt", 4, 0.01)
+
+
+def final_under_the_name_in_a_step(truth):
+    """The trained model is saved sooner behind the last step than that one took."""
+    for step in (100, 200):
+        train()
+        with truth.save():
+            write(f"out/checkpoint-{step}/model.safetensors", 8)
+            train(0.4)
+            write(f"out/checkpoint-{step}/optimizer.pt", 16)
+            train(0.4)
+            write(f"out/checkpoint-{step}/scheduler.pt", 8)
+    train(0.6)
+    with truth.save():
+        write("out/model.safetensors", 8)
+        note("out/config.json")
+
+
 def set_aside(truth):
     for _ in range(4):
         train(0.4)

@@ -141,7 +141,7 @@ fn reads_of(visit: &Visit, size: u64) -> impl Iterator<Item = (i64, u32)> {
 /// divided; of files that ranks read for evaluation; and of what they load once to keep it in memory.
 pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
     let epochs = &data.analysis.epochs;
-    if epochs.untold == Some(MAPPED) {
+    if epochs.untold == Some(MAPPED) || shares_layers(data) {
         return None;
     }
     let groups = Groups::new(data.model);
@@ -218,6 +218,7 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
                     MAYBE_COMPUTING,
                     "whether the processes are ranks of one training",
                     "whether ranks take different parts of the same file",
+                    "whether they share the layers of one model, and so its samples",
                 ],
             )
         },
@@ -235,6 +236,22 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
             .into(),
         also: Vec::new(),
     })
+}
+
+/// Whether ranks save different parts of the same layers, by the names of Megatron and DeepSpeed: they must read the same samples.
+fn shares_layers(data: &Data<'_>) -> bool {
+    let saved = data
+        .uses
+        .saved
+        .iter()
+        .map(|touch| data.uses.path(data.model, touch.file));
+    let components = saved.flat_map(|path| path.split(|byte| *byte == b'/'));
+    let ranks = components.filter_map(|name| {
+        let rest = name.strip_prefix(b"mp_rank_")?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());
+        Some(&rest[..digits.count()])
+    });
+    ranks.collect::<HashSet<_>>().len() > 1
 }
 
 /// Of the files that each rank had read when nearly all files had been read by any: the share that any other rank had read, too,
@@ -385,8 +402,8 @@ pub fn samples_never_read(data: &Data<'_>) -> Option<Finding> {
             |(_, unread)| *unread,
             |(file, _)| Subject::File(*file),
         ),
-        advice: "Check whether these files are damaged, and what the loader does with errors: warn_and_continue, ignore_errors, or \
-                 an exception that is caught leave their samples out without a word."
+        advice: "Check whether a filter leaves them out on purpose, as by a maximum length. If not, they may be damaged: \
+                 warn_and_continue, ignore_errors, or an exception that is caught leave their samples out without a word."
             .into(),
         also: Vec::new(),
     })

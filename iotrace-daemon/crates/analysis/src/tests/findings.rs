@@ -1043,6 +1043,18 @@ fn ranks_read_the_same() {
     with_samples("train", 5_000, &exchanged).finds_no("ranks-read-the-same");
     let dropped = right.map(|ranks| ranks.map(|files| files[..45].to_vec()));
     with_samples("train", 5_000, &dropped).finds_no("ranks-read-the-same");
+    // Ranks that share the layers of one model, as the names of their saves say.
+    for (ranks, is_found) in [([0, 1], false), ([0, 0], true)] {
+        let mut job = with_samples("train", 5_000, &[[order(5), order(5)]]);
+        for (pid, rank) in (10..).zip(ranks) {
+            let path = format!("/out/iter_100/mp_rank_{rank:02}/model_optim_rng.pt");
+            job.write(used(pid, &path, 9_800, 9_900), MIB, 0);
+        }
+        match is_found {
+            true => drop(job.finds("ranks-read-the-same")),
+            false => job.finds_no("ranks-read-the-same"),
+        }
+    }
     // Validation, shards, and few files.
     let all = || [[order(5), order(7)]];
     with_samples("val", 5_000, &all()).finds_no("ranks-read-the-same");

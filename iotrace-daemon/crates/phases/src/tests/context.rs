@@ -62,6 +62,20 @@ fn a_weight_file_read_once_is_a_load_and_read_twice_is_data() {
 }
 
 #[test]
+fn data_in_a_place_of_weights_are_told_by_how_often_they_are_read() {
+    let of = |path, passes| {
+        let files = sorted(&[(path, passes * SIZE, 0)]);
+        files[0].phase(Direction::Read)
+    };
+    assert_eq!(of("/w/pretrain/shard_000.npy", 1), Phase::Restore);
+    assert_eq!(of("/w/pretrain/shard_000.npy", 2), Phase::Training);
+    assert_eq!(of("/w/pretrain/net.pt", 2), Phase::Restore);
+    assert_eq!(of("/w/pairs_final.h5", 2), Phase::Restore);
+    assert_eq!(of("/w/pairs_final.h5", 3), Phase::Training);
+    assert_eq!(of("/w/model_final.pt", 3), Phase::Restore);
+}
+
+#[test]
 fn many_of_a_kind_are_data() {
     let paths: Vec<String> = (0..16)
         .map(|index| format!("/x/sample_{index}.pkl"))
