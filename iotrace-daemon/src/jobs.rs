@@ -121,6 +121,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         all.retain(|log| log.about.start_unix_ns >= first);
     }
     if let Some(code) = &choice.finding {
+        let found = all.iter().flat_map(|log| &log.about.findings);
+        let known: BTreeSet<&str> = found.map(|found| found.code.as_str()).collect();
+        if !known.contains(code.as_str()) {
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            bail!("choose another finding: no job has {code}; there are: {known}");
+        }
         all.retain(|log| log.about.findings.iter().any(|found| found.code == *code));
     }
     if let Some(least) = choice.severity {

@@ -57,9 +57,11 @@ impl Daemon {
             && begin.kept.is_more()
         {
             let wanted = &begin.wanted;
-            let begun = self
-                .kernel
-                .begin_recording(begin.kept, &wanted.pids, wanted.follow);
+            let find = || match wanted.follow {
+                true => targets::tree(&wanted.pids, wanted.recorder),
+                false => wanted.pids.clone(),
+            };
+            let begun = self.kernel.begin_recording(begin.kept, find, wanted.follow);
             match begun {
                 Ok(Some(slot)) => begin.slot = Some(slot),
                 Ok(None) => {

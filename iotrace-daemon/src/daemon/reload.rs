@@ -30,7 +30,7 @@ impl Daemon {
         if let Some(socket) = &self.socket {
             socket.reload(&new);
         }
-        self.config = new;
+        self.config = self.config.reloaded(new);
         let config = &self.config;
         self.shared.with(|state| {
             state.totals.set_limit(config.metrics.max_series);

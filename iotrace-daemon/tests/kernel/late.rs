@@ -82,3 +82,35 @@ fn a_disk_that_does_not_write_is_named_and_takes_no_time_of_the_run() {
     let meta: Value = serde_json::from_slice(&meta).expect("JSON");
     assert_eq!(meta["complete"], true);
 }
+
+#[test]
+fn a_recorder_below_the_process_that_it_records_leaves_itself_out() {
+    need_root();
+    let (_keep, dir) = directory();
+    let record = format!(
+        "{} record --standalone --pid $$ --duration 2s --flush 200ms --output out --report report.json &
+         for _ in 1 2 3 4 5 6 7 8; do sleep 0.5; /bin/cat /etc/passwd > copy; done; wait",
+        env!("CARGO_BIN_EXE_iotrace")
+    );
+    let shell = Command::new("sh")
+        .args(["-c", &record])
+        .current_dir(&dir)
+        .output();
+    let shell = shell.expect("sh");
+    assert!(
+        shell.status.success(),
+        "{}",
+        String::from_utf8_lossy(&shell.stderr)
+    );
+    let report = fs::read(dir.join("report.json")).expect("a report");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let paths = report["files"].as_array().expect("files").iter();
+    let paths: Vec<&str> = paths.filter_map(|file| file["path"].as_str()).collect();
+    assert!(
+        paths.iter().any(|path| path.ends_with("/copy")),
+        "{paths:?}"
+    );
+    let own = dir.join("out");
+    let is_own = |path: &&&str| path.starts_with(own.to_str().expect("UTF-8"));
+    assert_eq!(paths.iter().find(is_own), None);
+}

@@ -13,7 +13,7 @@ use iotrace_common::{
     lines::Python,
     op,
 };
-use iotrace_model::input::Event;
+use iotrace_model::{input::Event, targets};
 use iotrace_tracer::{
     drain::{Batch, Drain},
     engine::Engine,
@@ -196,7 +196,7 @@ fn more_is_kept_of_the_processes_of_recordings_alone() {
         ..Kept::TESTED
     };
     let full = kernel
-        .begin_recording(kept, &[recorded], true)
+        .begin_recording(kept, || targets::descendants(&[recorded]), true)
         .unwrap()
         .unwrap();
     let during = round(&mut drain, &mut shells, "during");
@@ -206,7 +206,7 @@ fn more_is_kept_of_the_processes_of_recordings_alone() {
 
     // The same process again, and less of the other one.
     let again = kernel
-        .begin_recording(kept, &[recorded], true)
+        .begin_recording(kept, || targets::descendants(&[recorded]), true)
         .unwrap()
         .unwrap();
     let less = Kept {
@@ -214,7 +214,7 @@ fn more_is_kept_of_the_processes_of_recordings_alone() {
         ..Kept::default()
     };
     let lookups = kernel
-        .begin_recording(less, &[other], true)
+        .begin_recording(less, || targets::descendants(&[other]), true)
         .unwrap()
         .unwrap();
     kernel.end_recording(full).unwrap();
@@ -247,7 +247,7 @@ fn a_recording_that_does_not_follow_is_of_its_process_alone() {
     let mut shells = [(); 2].map(|()| Shell::new(dir.path()));
     let pids = shells.each_ref().map(|shell| shell.child.id());
     let alone = kernel
-        .begin_recording(Kept::TESTED, &pids[..1], false)
+        .begin_recording(Kept::TESTED, || pids[..1].to_vec(), false)
         .unwrap()
         .unwrap();
     let seen = round(&mut drain, &mut shells, "alone");
@@ -290,7 +290,7 @@ fn waits_are_kept_of_the_processes_of_recordings_alone() {
         ..Kept::default()
     };
     let begin = |kernel: &mut Kernel, pid| {
-        let begun = kernel.begin_recording(kept, &[pid], true);
+        let begun = kernel.begin_recording(kept, || targets::descendants(&[pid]), true);
         begun.unwrap().expect("a place")
     };
     let first = begin(&mut kernel, pids[0]);
@@ -335,7 +335,7 @@ fn lines_are_kept_of_the_processes_of_recordings_alone() {
         ..Kept::default()
     };
     let begin = |kernel: &mut Kernel| {
-        let begun = kernel.begin_recording(kept, &[pid], true);
+        let begun = kernel.begin_recording(kept, || targets::descendants(&[pid]), true);
         begun.unwrap().expect("a place")
     };
     let put = |kernel: &mut Kernel, may_look: fn() -> bool| {
@@ -385,14 +385,14 @@ fn stacks_are_sent_once_to_each_recording() {
     };
     // Of this one the lines of Python alone are kept.
     let other = kernel
-        .begin_recording(kept(false), &pids[1..], true)
+        .begin_recording(kept(false), || targets::descendants(&pids[1..]), true)
         .unwrap();
     let mut next = |drain: &mut Drain| round(drain, &mut shells, "go");
     let before = next(&mut drain);
     assert_eq!(before.stacks, [0; 2], "{before:?}");
     let mut recordings = Vec::new();
     for _ in 0..2 {
-        let begun = kernel.begin_recording(kept(true), &pids[..1], true);
+        let begun = kernel.begin_recording(kept(true), || targets::descendants(&pids[..1]), true);
         recordings.extend(begun.unwrap());
         kernel.send_stacks_again().unwrap();
         let first = next(&mut drain);

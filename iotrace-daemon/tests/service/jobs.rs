@@ -1131,3 +1131,38 @@ fn a_disk_that_hangs_costs_logs_and_not_the_service() {
     job.kill().unwrap();
     job.wait().unwrap();
 }
+
+#[test]
+fn a_job_that_pauses_between_two_logs_has_lost_nothing() {
+    let mounted = Mounted::new();
+    let (_dir, base) = common::directory();
+    let logs = base.join("logs");
+    let write = format!(
+        "{} if=/dev/zero of=\"$1\" bs=1000 status=none count=\"$2\"; sleep 1.5",
+        tool("dd").display()
+    );
+    let (daemon, _config) = service(&logs, "least = \"1s\"");
+    for count in ["3000", "7000"] {
+        let job = Command::new("sh")
+            .args(["-c", &write, "sh"])
+            .arg(mounted.path.join("file"))
+            .arg(count)
+            .env("SLURM_JOB_ID", "8203")
+            .status();
+        assert!(job.unwrap().success());
+        until(&logs, "slurm:8203", |log| {
+            log["bytes_written"] == count.parse::<u64>().unwrap() * 1000 && log["complete"] == true
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+    }
+    daemon.end(libc::SIGTERM);
+    let (report, said) = report_of(&logs, "8203");
+    assert_eq!(said, "");
+    assert_eq!(report["totals"]["bytes_written"], 10_000_000);
+    assert_eq!(
+        report["losses"]["seconds_between_logs"]
+            .as_u64()
+            .unwrap_or(0),
+        0
+    );
+}

@@ -71,6 +71,11 @@ fn threads(pid: u32) -> usize {
 
 /// All descendants of `roots`, the roots included.
 pub fn descendants(roots: &[u32]) -> Vec<u32> {
+    tree(roots, std::process::id())
+}
+
+/// The same without `recorder`, who is asked to record them, and what it started.
+pub fn tree(roots: &[u32], recorder: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in all() {
         if let Some(stat) = stat(pid) {
@@ -81,7 +86,7 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
     let mut next = 0;
     while let Some(pid) = found.get(next) {
         for child in children.remove(pid).unwrap_or_default() {
-            if !found.contains(&child) {
+            if !found.contains(&child) && child != recorder {
                 found.push(child);
             }
         }

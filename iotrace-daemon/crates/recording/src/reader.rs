@@ -71,8 +71,9 @@ fn read_once(
     let mut restarts = 0;
     for directory in later {
         let meta = Meta::read(directory)?;
-        restarts += u32::from(recorded.run.seconds_until(&meta.run) > 0);
-        recorded.run.go_on(&meta.run);
+        let is_cut = recorded.is_cut();
+        restarts += u32::from(is_cut && recorded.run.seconds_until(&meta.run) > 0);
+        recorded.run.go_on(&meta.run, is_cut);
         recorded.complete &= meta.complete;
         recorded.add(directory, restarts, &meta, clock, read_one)?;
     }
@@ -80,6 +81,12 @@ fn read_once(
 }
 
 impl Recorded {
+    /// Whether the log that was read last ended before its processes: with the service, and not with the unit.
+    fn is_cut(&self) -> bool {
+        let mut processes = self.model.processes().iter();
+        !self.complete || processes.any(|process| process.about.end.is_none())
+    }
+
     /// Reads the parts of a recording. `restarts`: how often the service was restarted since the first recording of the node.
     fn add(
         &mut self,

@@ -110,6 +110,16 @@ macro_rules! keys {
                 Ok(())
             }
 
+            /// Takes the keys that take effect only at the next start from another configuration.
+            pub(super) fn keep_fixed(&mut self, other: &Self) {
+                $($(
+                    let applied: &[Applied] = &[$(Applied::$applied)?];
+                    if applied.is_empty() {
+                        self.$section.$key = other.$section.$key.clone();
+                    }
+                )*)*
+            }
+
             /// Keys that differ and take effect only at the next start.
             pub(super) fn not_applied(&self, new: &Self) -> Vec<&'static str> {
                 let mut changed = Vec::new();
@@ -317,10 +327,10 @@ keys! {
         max_per_user: usize [AtReload] = 2, flag max_recordings_per_user: usize [value_name = "N"];
 
         /// Maximum duration of a recording.
-        max_duration: Span [AtReload] = seconds(3600), flag max_recording_duration: Span [value_name = "TIME"];
+        max_duration: Span [AtReload] = seconds(3600), in seconds(1).., flag max_recording_duration: Span [value_name = "TIME"];
 
         /// Maximum size that a recording sends, MiB.
-        max_mib: u64 [AtReload] = 4096, flag max_recording_mib: u64 [value_name = "N"];
+        max_mib: u64 [AtReload] = 4096, in 1.., flag max_recording_mib: u64 [value_name = "N"];
 
         /// Entries of each of the two generations of kernel counters of recordings.
         /// Recordings at detail "full" share this many entries. A recording with separate kernel programs has as many again.
@@ -336,11 +346,11 @@ keys! {
             example "\"/var/log/iotrace\"";
 
         /// Age at which a log is removed.
-        keep: Span = seconds(30 * 86_400);
+        keep: Span = seconds(30 * 86_400), in seconds(1)..;
 
         /// Maximum size of all logs, MiB.
         /// The oldest are removed first.
-        max_size_mib: u64 = 10_240;
+        max_size_mib: u64 = 10_240, in 1..;
 
         /// Minimum duration of a job that is logged.
         least: Span = seconds(10);

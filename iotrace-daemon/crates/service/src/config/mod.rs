@@ -140,6 +140,19 @@ impl Config {
         }
         changed
     }
+
+    /// What is in use after a reload of `new`.
+    pub fn reloaded(&self, new: Self) -> Self {
+        let mut used = new;
+        used.keep_fixed(self);
+        if self.http.tls_certificate.is_some() != used.http.tls_certificate.is_some() {
+            used.http
+                .tls_certificate
+                .clone_from(&self.http.tls_certificate);
+            used.http.tls_key.clone_from(&self.http.tls_key);
+        }
+        used
+    }
 }
 
 #[cfg(test)]

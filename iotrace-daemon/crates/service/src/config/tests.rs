@@ -145,4 +145,14 @@ fn says_what_a_reload_cannot_change() {
     new.http.listen = "[::1]:2".parse().unwrap();
     new.trace.hook = HookChoice::Tracepoint;
     assert_eq!(old.fixed_changes(&new), ["trace.hook", "http.listen"]);
+    // What is in use is said again at each reload, until the file has it.
+    let used = old.reloaded(new.clone());
+    assert_eq!(
+        (used.metrics.max_series, &used.http, &used.trace),
+        (500, &old.http, &old.trace)
+    );
+    assert_eq!(used.fixed_changes(&new), ["trace.hook", "http.listen"]);
+    assert!(used.fixed_changes(&old).is_empty());
+    new.http.tls_certificate = Some("/tls.crt".into());
+    assert_eq!(old.reloaded(new).http.tls_certificate, None);
 }

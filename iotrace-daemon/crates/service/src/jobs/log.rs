@@ -56,6 +56,8 @@ pub struct Log {
     gone: HashSet<ProcessId>,
     ended: Option<Instant>,
     is_done: bool,
+    /// Whether its last write failed.
+    fails: bool,
 }
 
 impl Log {
@@ -97,6 +99,7 @@ impl Log {
             gone: HashSet::new(),
             ended: None,
             is_done: false,
+            fails: false,
             most_operations: 0,
         }
     }
@@ -218,19 +221,25 @@ impl Log {
         self.due = now + self.config.flush.0;
         let is_short = Duration::from_nanos(self.run.duration_ns) < self.config.least.0;
         if self.ended.is_some() && is_short {
+            if std::mem::take(&mut self.fails) {
+                counts.settles(false);
+            }
             self.discard();
             return;
         }
         match self.flush() {
             Ok(()) => {
-                counts.outcome(None);
+                if std::mem::take(&mut self.fails) {
+                    counts.settles(true);
+                }
                 if self.ended.is_some() {
                     self.is_done = true;
                     counts.written.fetch_add(1, Relaxed);
                 }
             }
             Err(error) => {
-                counts.outcome(Some(error.to_string()));
+                counts.fails(error.to_string(), !self.fails);
+                self.fails = true;
                 if self.model.dirty_rows().count() > MAX_ROWS {
                     self.merge(counts);
                 }
@@ -238,6 +247,7 @@ impl Log {
                 if self.is_done || is_last || self.ended.is_some_and(is_over) {
                     self.is_done = true;
                     counts.failed.fetch_add(1, Relaxed);
+                    counts.settles(false);
                 }
             }
         }
@@ -335,12 +345,17 @@ impl Log {
             let count = IoTotals::of(&row.cell.interval()).operations;
             saturating_add(operations.entry(row.process).or_default(), count);
         }
+        // Of one that runs since before the service the path is not known.
+        let program = |about: &iotrace_model::About| match about.exe.is_empty() {
+            true => String::from_utf8_lossy(&about.comm).into_owned(),
+            false => String::from_utf8_lossy(&about.exe).into_owned(),
+        };
         let processes = self.model.processes().iter().zip(0..);
-        let named = processes.filter(|(process, _)| !process.about.exe.is_empty());
-        let counted = named.map(|(process, index)| (operations.get(&index), process));
-        let (operations, process) = counted.max_by_key(|(operations, _)| *operations)?;
-        let program = String::from_utf8_lossy(&process.about.exe).into_owned();
-        Some((operations.copied().unwrap_or(0), program))
+        let programs = processes.map(|(process, index)| (operations.get(&index), process));
+        let named = programs.filter(|(_, process)| !program(&process.about).is_empty());
+        let (operations, process) = named
+            .max_by_key(|(operations, process)| (*operations, !process.about.exe.is_empty()))?;
+        Some((operations.copied().unwrap_or(0), program(&process.about)))
     }
 
     /// Forgets what is written: files, whose names come with their counts, and processes that have gone.

@@ -29,7 +29,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
@@ -61,8 +61,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 const EXAMINE_INTERVAL: Duration = Duration::from_millis(20);
 /// Pause between two removals of old logs.
 const KEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// How long no write may have failed until logs count as written again.
-const SETTLED: Duration = Duration::from_secs(20);
 /// How long the end of the service waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the thread examines logs then; the others are examined after the next start.
@@ -85,7 +83,7 @@ pub struct State {
     pub merged: u64,
     /// Logs that were removed because of their age or the size of all.
     pub removed: u64,
-    /// Why a write failed, until none has for 20 seconds.
+    /// Why a write failed last, as long as any log lacks what could not be written.
     pub error: Option<String>,
 }
 
@@ -99,8 +97,15 @@ struct Counts {
     not_examined: AtomicU64,
     merged: AtomicU64,
     removed: AtomicU64,
-    /// Why the last failed write failed, and when.
-    error: Mutex<Option<(String, Instant)>>,
+    failing: Mutex<Failing>,
+}
+
+/// Logs that lack what could not be written.
+#[derive(Debug, Default)]
+struct Failing {
+    logs: u64,
+    /// Why the last failed write failed.
+    error: Option<String>,
 }
 
 impl Counts {
@@ -113,31 +118,33 @@ impl Counts {
             not_examined: self.not_examined.load(Relaxed),
             merged: self.merged.load(Relaxed),
             removed: self.removed.load(Relaxed),
-            error: self
-                .error
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .as_ref()
-                .map(|(error, _)| error.clone()),
+            error: self.failing().error.clone(),
         }
     }
 
-    /// Takes down how a write ended; says the first failure, and that there was none for a while: on a disk that is nearly full,
-    /// some logs are written and others are not.
-    fn outcome(&self, error: Option<String>) {
-        let mut last = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*last, error) {
-            (None, None) => {}
-            (Some((_, at)), None) if at.elapsed() < SETTLED => {}
-            (Some(_), None) => {
+    fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes down that a log could not be written. `is_first`: its last write had not failed. Says the first failure of all: on
+    /// a disk that is nearly full, some logs are written and others are not.
+    fn fails(&self, error: String, is_first: bool) {
+        let mut failing = self.failing();
+        if failing.error.is_none() {
+            ::log::warn!("job logs: {error}; counts are kept in memory");
+        }
+        failing.logs += u64::from(is_first);
+        failing.error = Some(error);
+    }
+
+    /// Takes down that a log lacks nothing more, or is given up.
+    fn settles(&self, is_written: bool) {
+        let mut failing = self.failing();
+        failing.logs = failing.logs.saturating_sub(1);
+        if failing.logs == 0 {
+            failing.error = None;
+            if is_written {
                 ::log::warn!("job logs are written again");
-                *last = None;
-            }
-            (before, Some(error)) => {
-                if before.is_none() {
-                    ::log::warn!("job logs: {error}; counts are kept in memory");
-                }
-                *last = Some((error, Instant::now()));
             }
         }
     }

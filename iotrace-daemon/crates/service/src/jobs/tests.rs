@@ -173,9 +173,12 @@ fn has_names(note: &Note) -> bool {
 #[test]
 fn a_log_that_is_written_does_not_hide_one_that_is_not() {
     let counts = Counts::default();
-    counts.outcome(Some("the disk is full".into()));
-    counts.outcome(None);
+    counts.fails("the disk is full".into(), true);
+    counts.fails("the disk is full".into(), true);
+    counts.settles(true);
     assert_eq!(counts.state().error.as_deref(), Some("the disk is full"));
+    counts.settles(true);
+    assert_eq!(counts.state().error, None);
 }
 
 #[test]

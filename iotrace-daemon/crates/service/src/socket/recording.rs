@@ -142,7 +142,7 @@ impl Recording {
             return self.kernel.trace_all();
         }
         let find = || match record.follow {
-            true => targets::descendants(&record.pids),
+            true => targets::tree(&record.pids, peer.pid),
             false => record.pids.clone(),
         };
         // Twice: a child made between the first look and its parent's becoming a target is not followed. Descendants of

@@ -92,6 +92,7 @@ pub fn start<'a>(
         .order(What::Begin(Begin {
             wanted: Wanted {
                 client: (!peer.is_root()).then_some(peer.rights),
+                recorder: peer.pid,
                 pids: record.pids.clone(),
                 follow: record.follow,
             },

@@ -27,6 +27,8 @@ const MAX_OTHERS: usize = 100_000;
 pub struct Wanted {
     /// Who asks; `None`: root, who may look into all.
     pub client: Option<Rights>,
+    /// The process of the client, which records others.
+    pub recorder: u32,
     /// The processes; none: all that the client may look into.
     pub pids: Vec<u32>,
     /// Whether their children are, too.
@@ -58,7 +60,7 @@ impl Scope {
     /// The processes that are there now.
     pub fn new(wanted: Wanted) -> Self {
         let pids = match wanted.follow {
-            true => targets::descendants(&wanted.pids),
+            true => targets::tree(&wanted.pids, wanted.recorder),
             false => wanted.pids.clone(),
         };
         let expected = pids

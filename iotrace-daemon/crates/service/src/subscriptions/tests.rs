@@ -139,6 +139,7 @@ impl Client {
             what: What::Begin(Begin {
                 wanted: Wanted {
                     client: (uid != 0).then(|| Rights::of_user(uid)),
+                    recorder: 0,
                     pids: Vec::new(),
                     follow: true,
                 },

@@ -9,7 +9,6 @@ use iotrace_common::{
     abi::maps::TARGETS,
     scope::{ALL_PROCESSES, Recordings, Scope},
 };
-use iotrace_model::targets;
 
 use super::{Kernel, KernelError, error::errno_of, lines::WantedLines, map_error};
 
@@ -119,12 +118,12 @@ impl Kernel {
         }
     }
 
-    /// Has more kept of processes other than this one from now on, with `follow` also of their descendants. `None`: there are as many recordings
-    /// as can be, or the programs were loaded without them.
+    /// Has more kept of the processes that `find` finds, this one left out, from now on, with `follow` also of their children. `None`:
+    /// there are as many recordings as can be, or the programs were loaded without them.
     pub fn begin_recording(
         &mut self,
         kept: Kept,
-        pids: &[u32],
+        find: impl Fn() -> Vec<u32>,
         follow: bool,
     ) -> Result<Option<Slot>, KernelError> {
         let Some(bit) = self.recordings.as_mut().and_then(Slots::take) else {
@@ -138,7 +137,7 @@ impl Kernel {
         }
         let begun = self
             .attach_waits_if_kept()
-            .and_then(|()| self.mark_all(bit, pids, follow));
+            .and_then(|()| self.mark_all(bit, find));
         if let Err(error) = begun {
             self.end_recording(slot)?;
             return Err(error);
@@ -152,16 +151,16 @@ impl Kernel {
         self.publish_scope()
     }
 
-    fn mark_all(&mut self, bit: Recordings, pids: &[u32], follow: bool) -> Result<(), KernelError> {
+    fn mark_all(
+        &mut self,
+        bit: Recordings,
+        find: impl Fn() -> Vec<u32>,
+    ) -> Result<(), KernelError> {
         // Before the processes: a child gets what its parent's recordings follow.
         self.publish_scope()?;
         // Twice: a child made between the first look and its parent's being marked is not.
-        for _ in 0..2 {
-            let found = match follow {
-                true => targets::descendants(pids),
-                false => pids.to_vec(),
-            };
-            for pid in found.into_iter().filter(|pid| *pid != std::process::id()) {
+        for pid in find().into_iter().chain(find()) {
+            if pid != std::process::id() {
                 self.mark(bit, pid)?;
             }
         }
@@ -175,7 +174,7 @@ impl Kernel {
 
     /// Has all kept of this process that may be kept of some, for the self-test.
     pub(super) fn record_itself(&mut self) -> Result<Option<Slot>, KernelError> {
-        let slot = self.begin_recording(Kept::TESTED, &[], false)?;
+        let slot = self.begin_recording(Kept::TESTED, Vec::new, false)?;
         if let Some(Slot(bit)) = slot {
             self.mark(bit, std::process::id())?;
             self.publish_scope()?;
