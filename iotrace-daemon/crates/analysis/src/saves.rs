@@ -393,14 +393,16 @@ fn group(
         let in_runs = steps_in_directories_of_runs(model, uses, parts, &keys);
         keys.extend(in_runs);
     }
-    let of_parts = numbered_parts(model, uses, parts, &keys);
+    let of_parts = numbered_parts(model, uses, parts, &keys, training);
+    let doubtful = of_parts.iter().filter(|(_, is_known)| !is_known);
+    let doubtful: BTreeSet<u32> = doubtful.map(|(file, _)| *file).collect();
     for (file, step) in steps_before_ranks(model, uses, parts, &keys) {
         keys.entry(file).and_modify(|key| key.number = Some(step));
     }
     for (file, step) in steps_of_one_moment(model, uses, parts, &keys) {
         keys.entry(file).and_modify(|key| key.number = Some(step));
     }
-    for file in of_parts {
+    for (file, _) in of_parts {
         keys.entry(file)
             .and_modify(|key| (key.number, key.is_step) = (None, false));
     }
@@ -449,6 +451,9 @@ fn group(
         }
         events.append(&mut rounds);
     }
+    for event in &mut events {
+        event.is_exact &= event.files.is_disjoint(&doubtful);
+    }
     events.sort_by_key(|event| (event.start, event.end));
     events
 }
@@ -494,33 +499,40 @@ fn are_apart(mut spans: Vec<Span>) -> bool {
     pairs.all(|pair| whole_at_once(pair.iter().copied()).is_none())
 }
 
-/// The numbers of files that were written in rounds of `count`, by what was written when: no pause within one is half as long as
-/// any between two. `None` if they were not, or only once.
-fn rounds_of_all(written: &[(Span, u64, u32)], count: usize) -> Option<Vec<Vec<u64>>> {
-    let pauses = written.windows(2).map(|pair| pair[1].0.0 - pair[0].0.1);
-    let (mut within, mut between) = (0, i64::MAX);
-    for (turn, pause) in (1..).zip(pauses) {
-        match turn % count {
-            0 => between = between.min(pause),
-            _ => within = within.max(pause),
+/// When a file with a number in its name was written, the number, and the file.
+type Numbered = (Span, u64, u32);
+
+/// Whether files were written in rounds of `count`: no pause within one is half as long as any between two, and no training data
+/// were read in it. `None` if they were not, or only once; else whether training data are known to have been read between any two.
+fn is_in_rounds(written: &[Numbered], count: usize, training: &Training<'_>) -> Option<bool> {
+    let (mut within, mut between, mut is_known) = (0, i64::MAX, true);
+    for (turn, pair) in (1..).zip(written.windows(2)) {
+        let (one, next) = (pair[0].0, pair[1].0);
+        let (pause, has_reads) = (next.0 - one.1, training.has_reads_between(one, next));
+        if turn % count == 0 {
+            between = between.min(pause);
+            is_known &= has_reads;
+        } else if has_reads {
+            return None;
+        } else {
+            within = within.max(pause);
         }
     }
     let are_apart = between < i64::MAX && within <= MAX_PREPARATION_NS && within < between / 2;
-    let rounds = written.chunks(count);
-    let rounds = rounds.map(|round| round.iter().map(|(_, number, _)| *number).collect());
-    are_apart.then(|| rounds.collect())
+    are_apart.then_some(is_known)
 }
 
-/// The files whose numbers are those of parts, and not of steps: `layer_0.pt` and `layer_1.pt`. All of one name are written
-/// at once each time, or in rounds.
+/// The files whose numbers are those of parts, and not of steps, each with whether that is known: `layer_0.pt` and `layer_1.pt`.
+/// All of one name are written at once each time, or in rounds.
 fn numbered_parts(
     model: &Model,
     uses: &Uses,
     parts: &[Part],
     keys: &HashMap<u32, Key>,
-) -> Vec<u32> {
+    training: &Training<'_>,
+) -> Vec<(u32, bool)> {
     /// Files by directory and name without the number.
-    type Names<'a> = BTreeMap<(&'a [u8], Vec<u8>), Vec<(Span, u64, u32)>>;
+    type Names<'a> = BTreeMap<(&'a [u8], Vec<u8>), Vec<Numbered>>;
     let mut names = Names::new();
     for part in parts {
         let (file, span) = (part.touch.file, part.touch.span());
@@ -532,18 +544,23 @@ fn numbered_parts(
             of_name.push((span, number, file));
         }
     }
-    let are_parts = |written: &mut Vec<(Span, u64, u32)>| {
+    let are_parts = |written: &mut Vec<Numbered>| {
         written.sort_unstable();
         let all: BTreeSet<u64> = written.iter().map(|(_, number, _)| *number).collect();
-        let rounds: Vec<Vec<u64>> = match rounds_of_all(written, all.len()) {
-            Some(rounds) => rounds,
-            None => written
-                .chunk_by(|(one, ..), (next, ..)| {
-                    whole_at_once([*one, *next].into_iter()).is_some()
-                })
-                .map(|round| round.iter().map(|(_, number, _)| *number).collect())
-                .collect(),
+        let is_at_once = |(one, ..): &Numbered, (next, ..): &Numbered| {
+            whole_at_once([*one, *next].into_iter()).is_some()
         };
+        let at_once: Vec<&[Numbered]> = written.chunk_by(is_at_once).collect();
+        let in_rounds = match at_once.iter().all(|round| round.len() == all.len()) {
+            true => None,
+            false => is_in_rounds(written, all.len(), training),
+        };
+        let rounds = match in_rounds {
+            Some(_) => written.chunks(all.len()).collect(),
+            None => at_once,
+        };
+        let numbers = |round: &[Numbered]| round.iter().map(|(_, number, _)| *number).collect();
+        let rounds: Vec<Vec<u64>> = rounds.into_iter().map(numbers).collect();
         let is_once_each = |round: &Vec<u64>| {
             let numbers: BTreeSet<u64> = round.iter().copied().collect();
             numbers.len() == round.len()
@@ -561,16 +578,17 @@ fn numbered_parts(
                 .zip(last)
                 .is_some_and(|(first, last)| last - first + 1 == all.len() as u64)
             && !names_own_step(uses.path(model, written[0].2));
-        all.len() > 1
+        let are_parts = all.len() > 1
             && are_whole
             && rounds.iter().all(is_once_each)
-            && (rounds.len() > 1 || are_counted)
+            && (rounds.len() > 1 || are_counted);
+        are_parts.then_some(in_rounds != Some(false))
     };
     let of_parts = names
         .values_mut()
-        .filter_map(|written| are_parts(written).then_some(written));
+        .filter_map(|written| Some((are_parts(written)?, written)));
     of_parts
-        .flat_map(|written| written.iter().map(|(.., file)| *file))
+        .flat_map(|(is_known, written)| written.iter().map(move |(.., file)| (*file, is_known)))
         .collect()
 }
 
@@ -645,7 +663,9 @@ fn steps_of_one_moment(
     parts: &[Part],
     keys: &HashMap<u32, Key>,
 ) -> Vec<(u32, u64)> {
-    let mut directories: BTreeMap<&[u8], Vec<(Span, u64, u32, Vec<u8>)>> = BTreeMap::new();
+    /// When a file was written, its number, the file, and its name without the moment.
+    type Named = (Span, u64, u32, Vec<u8>);
+    let mut directories: BTreeMap<&[u8], Vec<Named>> = BTreeMap::new();
     for part in parts {
         let (file, span) = (part.touch.file, part.touch.span());
         let key = &keys[&file];

@@ -452,6 +452,16 @@ def averaged_between_steps(truth):
             write("out/swa.pt" if epoch % 2 else f"out/model_{epoch}.pt", 4, 0.02)
 
 
+def saved_by_layers(truth):
+    """A file for each layer, each of which is gathered first."""
+    for _ in range(3):
+        passes(truth, 1, FILES, 0.2)
+        with truth.save():
+            for layer in range(8):
+                write(f"out/weights/layer_{layer}.pt", 4)
+                train(0.03 if layer < 7 else 0)
+
+
 def in_a_place_of_weights(truth):
     passes(truth, 3, POSES)
 
@@ -554,7 +564,7 @@ def one_large():
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
-    **{name: [images] for name in ("unknown_kept_in_memory", "unknown_kept_in_memory_and_saved_once", "averaged_between_steps", "one_epoch", "tried_several_times", "validated_by_a_part")},
+    **{name: [images] for name in ("unknown_kept_in_memory", "unknown_kept_in_memory_and_saved_once", "averaged_between_steps", "saved_by_layers", "one_epoch", "tried_several_times", "validated_by_a_part")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},

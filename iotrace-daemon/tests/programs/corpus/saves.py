@@ -67,16 +67,6 @@ def appended(truth):
                     file.write(CHUNK)
 
 
-def layers(truth):
-    """A file for each layer, each of which is gathered first."""
-    for _ in range(3):
-        train(0.8)
-        with truth.save():
-            for layer in range(8):
-                write(f"out/weights/layer_{layer}.pt", 4)
-                train(0.03 if layer < 7 else 0)
-
-
 def named_by_moment(truth):
     """The second ends between the names of the files of one save."""
     for save in range(3):

@@ -420,6 +420,43 @@ fn of_three_passes_in_an_interval_the_first_and_the_last_divide_saves() {
     assert_eq!(saves(&job).len(), 3);
 }
 
+/// How many saves there are of four files with numbers, which are written three times, and whether all are exact. The data
+/// are read before each time, or `between` any two files.
+fn in_rounds(reads: bool, between: bool) -> (usize, bool) {
+    let mut job = Job::new(60_000);
+    for file in 0..10 {
+        job.file(&format!("/data/train/{file}.tar"), MIB);
+    }
+    for round in 0..3 {
+        let from = 1_000 + round * 3_000;
+        if reads {
+            pass(&mut job, from - 100);
+        }
+        for number in 0..4 {
+            let at = from + number * 200;
+            job.write(
+                used(1, &format!("/out/net_{number}.pt"), at, at + 100),
+                MIB,
+                0,
+            );
+            if between {
+                pass(&mut job, at + 110);
+            }
+            job.flush(at + 150);
+        }
+    }
+    let found = job.analysis().checkpoints;
+    (found.len(), found.iter().all(|save| save.is_exact))
+}
+
+#[test]
+fn files_with_numbers_that_are_written_in_rounds_are_one_save_unless_data_are_read_between_them() {
+    assert_eq!(in_rounds(true, false), (3, true));
+    // The steps of three trainings, perhaps.
+    assert_eq!(in_rounds(false, false), (3, false));
+    assert_eq!(in_rounds(true, true), (12, true));
+}
+
 #[test]
 fn files_that_are_saved_one_right_after_the_other_have_no_pass_between_them() {
     let mut job = Job::new(60_000);
