@@ -57,10 +57,7 @@ impl Daemon {
             && begin.kept.is_more()
         {
             let wanted = &begin.wanted;
-            let find = || match wanted.follow {
-                true => targets::tree(&wanted.pids, wanted.recorder),
-                false => wanted.pids.clone(),
-            };
+            let find = || wanted.find();
             let begun = self.kernel.begin_recording(begin.kept, find, wanted.follow);
             match begun {
                 Ok(Some(slot)) => begin.slot = Some(slot),

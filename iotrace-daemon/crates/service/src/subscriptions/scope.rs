@@ -35,6 +35,16 @@ pub struct Wanted {
     pub follow: bool,
 }
 
+impl Wanted {
+    /// The processes that are there now, by their pids.
+    pub fn find(&self) -> Vec<u32> {
+        match self.follow {
+            true => targets::tree(&self.pids, self.recorder),
+            false => self.pids.clone(),
+        }
+    }
+}
+
 /// The processes of one subscriber.
 pub struct Scope {
     wanted: Wanted,
@@ -59,11 +69,8 @@ enum Member {
 impl Scope {
     /// The processes that are there now.
     pub fn new(wanted: Wanted) -> Self {
-        let pids = match wanted.follow {
-            true => targets::tree(&wanted.pids, wanted.recorder),
-            false => wanted.pids.clone(),
-        };
-        let expected = pids
+        let expected = wanted
+            .find()
             .into_iter()
             .filter_map(|pid| Some((pid, targets::identify(pid)?)))
             .collect();
