@@ -21,13 +21,11 @@ use iotrace_model::{
 
 /// Rules that take a read for a load of weights, or for one of anything.
 const TAKEN_FOR_WEIGHTS: [&str; 2] = ["weights-loaded", "containers"];
-/// Rules that take what lies in a place of weights, or has a word of theirs in its name, for weights; and how many times over
-/// files of [`DATA_ENDINGS`] are read at least that are none.
-const PLACES_OF_WEIGHTS: [(&str, u64); 3] = [
-    ("pretrained", 2),
-    ("step-directories", 2),
-    ("checkpoint-names", 3),
-];
+/// Rules that take what lies in a place of weights, or has a word of theirs in its name, for weights.
+const PLACES_OF_WEIGHTS: [&str; 3] = ["pretrained", "step-directories", "checkpoint-names"];
+/// How many times over a file of [`DATA_ENDINGS`] in such a place is read at least that is none: two models may begin as the
+/// same one.
+const MIN_PASSES_IN_PLACE: u64 = 3;
 /// Formats of data, in which weights are seldom kept.
 const DATA_ENDINGS: [&[u8]; 6] = [b".npy", b".npz", b".h5", b".hdf5", b".bin", b".tar"];
 /// Rules that take a write for a save of weights.
@@ -389,11 +387,8 @@ impl Ambiguous {
         let mut weights: HashMap<u32, u64> = taken(sorted, classifier, &TAKEN_FOR_WEIGHTS)
             .map(|file| (file, 2))
             .collect();
-        for (rule, passes) in PLACES_OF_WEIGHTS {
-            let names = [rule];
-            let files = taken(sorted, classifier, &names).filter(is_data);
-            weights.extend(files.map(|file| (file, passes)));
-        }
+        let in_place = taken(sorted, classifier, &PLACES_OF_WEIGHTS).filter(is_data);
+        weights.extend(in_place.map(|file| (file, MIN_PASSES_IN_PLACE)));
         Self { weights, data }
     }
 

@@ -67,9 +67,9 @@ fn data_in_a_place_of_weights_are_told_by_how_often_they_are_read() {
         let files = sorted(&[(path, passes * SIZE, 0)]);
         files[0].phase(Direction::Read)
     };
-    assert_eq!(of("/w/pretrain/shard_000.npy", 1), Phase::Restore);
-    assert_eq!(of("/w/pretrain/shard_000.npy", 2), Phase::Training);
-    assert_eq!(of("/w/pretrain/net.pt", 2), Phase::Restore);
+    assert_eq!(of("/w/pretrain/shard_000.npy", 2), Phase::Restore);
+    assert_eq!(of("/w/pretrain/shard_000.npy", 3), Phase::Training);
+    assert_eq!(of("/w/pretrain/net.pt", 3), Phase::Restore);
     assert_eq!(of("/w/pairs_final.h5", 2), Phase::Restore);
     assert_eq!(of("/w/pairs_final.h5", 3), Phase::Training);
     assert_eq!(of("/w/model_final.pt", 3), Phase::Restore);

@@ -602,6 +602,7 @@ fn names_that_sound_like_models() {
         ("/w/pretrained/ViT-B_16.npz", "restore", "-"),
         ("/data/shapenet/models/chair.obj", "training", "-"),
         ("/w/pretrain/part-000.parquet", "training", "-"),
+        ("/w/pretrain/train.bin", "training", "cache"),
         ("/w/epoch_0/000012.tar", "training", "-"),
         ("/w/epoch_0/model.tar", "restore", "checkpoint"),
         ("/out/features/s000.pt", "-", "other"),
