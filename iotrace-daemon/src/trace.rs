@@ -121,13 +121,7 @@ impl Trace {
     fn add_running(&mut self, session: &mut Session) -> Result<(), KernelError> {
         let roots = session.args.pid.clone();
         let follow = !session.args.no_follow;
-        let find = || {
-            if follow {
-                targets::descendants(&roots)
-            } else {
-                roots.clone()
-            }
-        };
+        let find = || targets::wanted(&roots, follow, std::process::id());
         // Twice: a child made between the first look and its parent's becoming a target is not followed.
         for pid in find().into_iter().chain(find()) {
             if let Source::Own { kernel, .. } = &mut self.source {

@@ -276,15 +276,13 @@ impl Epochs {
         let last = later.clone().map(|save| save.start).max();
         let lasted = last.map_or(0, |last| last - whole.end);
         // One save may have waited for the last step, or for what else ends a job.
-        let length = (whole.end - whole.start)
-            * if later.nth(1).is_some() {
-                1
-            } else {
-                MIN_KEPT_FACTOR
-            };
+        let factor = match later.nth(1) {
+            Some(_) => 1,
+            None => MIN_KEPT_FACTOR,
+        };
         whole.is_complete()
             && !rest.is_some_and(Epoch::is_complete)
-            && lasted > MIN_KEPT_NS.max(length)
+            && lasted > MIN_KEPT_NS.max((whole.end - whole.start) * factor)
     }
 }
 
@@ -301,7 +299,7 @@ const MAPPED_SHARE: f64 = 0.1;
 /// Bytes of the training files that were mapped, and not read as a whole too.
 pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
     let mut mapped: BTreeMap<u32, u64> = BTreeMap::new();
-    for row in model.rows().iter().filter(|row| row.cell.has(MMAPS)) {
+    for row in model.rows_with(MMAPS) {
         let phase = sorted[row.file as usize].phase(Direction::Read);
         let size = uses.sizes[row.file as usize];
         if phase == Phase::Training && row.cell.total().v[BYTES_READ] < size {

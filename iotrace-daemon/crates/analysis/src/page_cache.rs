@@ -39,7 +39,7 @@ const THROUGH_PAGE_CACHE: [&str; 27] = [
 
 /// Whether it does for all that was read.
 pub fn is_known(model: &Model) -> bool {
-    let rows = model.rows().iter().filter(|row| row.cell.has(BYTES_READ));
+    let rows = model.rows_with(BYTES_READ);
     is_known_of(model, rows.map(|row| row.file))
 }
 

@@ -396,10 +396,9 @@ fn group(
     let of_parts = numbered_parts(model, uses, parts, &keys, training);
     let doubtful = of_parts.iter().filter(|(_, is_known)| !is_known);
     let doubtful: BTreeSet<u32> = doubtful.map(|(file, _)| *file).collect();
-    for (file, step) in steps_before_ranks(model, uses, parts, &keys) {
-        keys.entry(file).and_modify(|key| key.number = Some(step));
-    }
-    for (file, step) in steps_of_one_moment(model, uses, parts, &keys) {
+    let mut steps_of_files = steps_before_ranks(model, uses, parts, &keys);
+    steps_of_files.extend(steps_of_one_moment(model, uses, parts, &keys));
+    for (file, step) in steps_of_files {
         keys.entry(file).and_modify(|key| key.number = Some(step));
     }
     for (file, _) in of_parts {
@@ -679,19 +678,19 @@ fn steps_of_one_moment(
     let mut found = Vec::new();
     for mut written in directories.into_values() {
         written.sort_unstable();
-        let mut save: Option<(Span, u64, HashSet<Vec<u8>>)> = None;
+        let (mut span, mut step, ..) = written[0];
+        let mut names: HashSet<Vec<u8>> = HashSet::new();
         for (own, number, file, name) in written {
-            let whole = save.as_ref().and_then(|(span, _, names)| {
-                let is_other = !names.contains(&name);
-                whole_at_once([*span, own].into_iter()).filter(|_| is_other)
-            });
-            let (span, step, names) = match (save.take(), whole) {
-                (Some((_, step, names)), Some(whole)) => (whole, step, names),
-                _ => (own, number, HashSet::new()),
-            };
+            let whole = whole_at_once([span, own].into_iter());
+            match whole.filter(|_| !names.contains(&name)) {
+                Some(whole) => span = whole,
+                None => {
+                    (span, step) = (own, number);
+                    names.clear();
+                }
+            }
             found.push((file, step));
-            let names = names.into_iter().chain([name]).collect();
-            save = Some((span, step, names));
+            names.insert(name);
         }
     }
     found

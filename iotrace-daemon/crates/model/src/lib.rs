@@ -219,6 +219,12 @@ impl Model {
         self.rows.all()
     }
 
+    /// Those of which a counter is not 0 ([`Cell::has`]).
+    pub fn rows_with(&self, counter: usize) -> impl Iterator<Item = &Row> {
+        let rows = self.rows().iter();
+        rows.filter(move |row| row.cell.has(counter))
+    }
+
     /// All processes, in order of first appearance.
     pub fn processes(&self) -> &[Process] {
         self.processes.all()

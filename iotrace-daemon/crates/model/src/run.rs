@@ -127,10 +127,9 @@ impl Run {
         u64::try_from(between).unwrap_or(0) / 1_000_000_000
     }
 
-    /// Goes on with the run of a later log of the same unit: what comes last holds, and losses add up. `is_cut`: the log before
-    /// ended with the service, so that the time between may lack operations.
-    pub fn go_on(&mut self, later: &Self, is_cut: bool) {
-        let between = if is_cut { self.seconds_until(later) } else { 0 };
+    /// Goes on with the run of a later log of the same unit: what comes last holds, and losses add up. `between`: seconds
+    /// before it in which operations may have been lost.
+    pub fn go_on(&mut self, later: &Self, between: u64) {
         let duration = later.end_unix_ns().saturating_sub(self.start_unix_ns);
         self.add_losses(later);
         let seconds = self.losses.entry(SECONDS_BETWEEN_LOGS.into());

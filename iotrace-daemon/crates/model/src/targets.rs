@@ -74,8 +74,17 @@ pub fn descendants(roots: &[u32]) -> Vec<u32> {
     tree(roots, std::process::id())
 }
 
-/// The same without `recorder`, who is asked to record them, and what it started.
-pub fn tree(roots: &[u32], recorder: u32) -> Vec<u32> {
+/// The processes that `recorder` is to record: `roots`, and if it is to `follow` them all their descendants, without itself and
+/// what it started.
+pub fn wanted(roots: &[u32], follow: bool, recorder: u32) -> Vec<u32> {
+    match follow {
+        true => tree(roots, recorder),
+        false => roots.to_vec(),
+    }
+}
+
+/// All descendants of `roots`, the roots included, without `recorder` and what it started.
+fn tree(roots: &[u32], recorder: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in all() {
         if let Some(stat) = stat(pid) {

@@ -497,7 +497,7 @@ fn families(model: &Model, files: impl Iterator<Item = u32>) -> impl Iterator<It
     families.filter(|members| members.len() >= MIN_FAMILY_FILES)
 }
 
-/// Whether so many bytes are the file `times` over.
+/// Whether this number of bytes is at least `times` the size of the file.
 fn is_again(model: &Model, file: u32, bytes: u64, times: u64) -> bool {
     let size = model.file(file).size;
     size > 0 && bytes >= size.saturating_mul(times)

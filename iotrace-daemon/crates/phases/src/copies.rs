@@ -252,11 +252,7 @@ impl Copies {
         };
         // By process and bytes: the files that were written.
         let mut written: HashMap<(u32, u64), Targets> = HashMap::new();
-        for row in model
-            .rows()
-            .iter()
-            .filter(|row| row.cell.has(BYTES_WRITTEN))
-        {
+        for row in model.rows_with(BYTES_WRITTEN) {
             let amounts = Amounts::from(&row.cell.total());
             let bytes = amounts.bytes_written;
             if !self.written.contains(&(row.process, row.file)) {
@@ -267,7 +263,7 @@ impl Copies {
         if written.is_empty() {
             return;
         }
-        for row in model.rows().iter().filter(|row| row.cell.has(BYTES_READ)) {
+        for row in model.rows_with(BYTES_READ) {
             let amounts = Amounts::from(&row.cell.total());
             let size = amounts.bytes_read;
             let Some(targets) = written.get_mut(&(row.process, size)) else {

@@ -71,9 +71,12 @@ fn read_once(
     let mut restarts = 0;
     for directory in later {
         let meta = Meta::read(directory)?;
-        let is_cut = recorded.is_cut();
-        restarts += u32::from(is_cut && recorded.run.seconds_until(&meta.run) > 0);
-        recorded.run.go_on(&meta.run, is_cut);
+        let between = match recorded.is_cut() {
+            true => recorded.run.seconds_until(&meta.run),
+            false => 0,
+        };
+        restarts += u32::from(between > 0);
+        recorded.run.go_on(&meta.run, between);
         recorded.complete &= meta.complete;
         recorded.add(directory, restarts, &meta, clock, read_one)?;
     }

@@ -146,8 +146,7 @@ impl Report<'_> {
     /// Bytes per second of reads that the page cache served in this run.
     fn cache_rate(&self) -> f64 {
         let (mut bytes, mut ns) = (0_u64, 0_u64);
-        let rows = self.model.rows().iter();
-        for row in rows.filter(|row| row.cell.has(BYTES_READ)) {
+        for row in self.model.rows_with(BYTES_READ) {
             let counters = row.cell.total();
             let is_told = counters.fetched_by_reads() == 0;
             if is_told && page_cache::goes_through(self.model, row.file) {

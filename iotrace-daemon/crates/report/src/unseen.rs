@@ -126,8 +126,7 @@ impl Report<'_> {
     fn direct_files(&self) -> Direct {
         // Opens by file, until it is used.
         let mut opens: HashMap<u32, u64> = HashMap::new();
-        let rows = self.model.rows().iter();
-        for row in rows.filter(|row| row.cell.has(DIRECT_OPENS)) {
+        for row in self.model.rows_with(DIRECT_OPENS) {
             let opened = row.cell.total().v[DIRECT_OPENS];
             saturating_add(opens.entry(row.file).or_default(), opened);
         }

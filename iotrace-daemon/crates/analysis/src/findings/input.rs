@@ -106,8 +106,7 @@ pub fn mapped_waits(data: &Data<'_>) -> Option<Finding> {
     let mut by_process = BTreeMap::new();
     let mut files = BTreeMap::new();
     let mut faults = 0;
-    let rows = data.model.rows().iter();
-    for row in rows.filter(|row| row.cell.has(MAJOR_FAULT_NS)) {
+    for row in data.model.rows_with(MAJOR_FAULT_NS) {
         let phase = data.sorted[row.file as usize].phase(Direction::Read);
         if matches!(phase, Phase::Training | Phase::Restore) {
             let total = row.cell.total();

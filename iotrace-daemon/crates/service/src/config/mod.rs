@@ -130,12 +130,15 @@ impl Config {
         jobs.directory.is_some() && jobs.latencies || !self.metrics.latencies.is_empty()
     }
 
+    /// Whether it serves HTTPS. A reload applies another certificate, but not HTTPS itself.
+    fn has_tls(&self) -> bool {
+        self.http.tls_certificate.is_some()
+    }
+
     /// Keys that differ and take effect only at the next start.
     pub fn fixed_changes(&self, new: &Self) -> Vec<&'static str> {
         let mut changed = self.not_applied(new);
-        // Another certificate is applied, but not HTTPS itself.
-        let has_tls = |config: &Self| config.http.tls_certificate.is_some();
-        if has_tls(self) != has_tls(new) {
+        if self.has_tls() != new.has_tls() {
             changed.push("http.tls_certificate");
         }
         changed
@@ -145,7 +148,7 @@ impl Config {
     pub fn reloaded(&self, new: Self) -> Self {
         let mut used = new;
         used.keep_fixed(self);
-        if self.http.tls_certificate.is_some() != used.http.tls_certificate.is_some() {
+        if self.has_tls() != used.has_tls() {
             used.http
                 .tls_certificate
                 .clone_from(&self.http.tls_certificate);

@@ -221,25 +221,21 @@ impl Log {
         self.due = now + self.config.flush.0;
         let is_short = Duration::from_nanos(self.run.duration_ns) < self.config.least.0;
         if self.ended.is_some() && is_short {
-            if std::mem::take(&mut self.fails) {
-                counts.settles(false);
-            }
+            self.settle(counts, false);
             self.discard();
             return;
         }
         match self.flush() {
             Ok(()) => {
-                if std::mem::take(&mut self.fails) {
-                    counts.settles(true);
-                }
+                self.settle(counts, true);
                 if self.ended.is_some() {
                     self.is_done = true;
                     counts.written.fetch_add(1, Relaxed);
                 }
             }
             Err(error) => {
-                counts.fails(error.to_string(), !self.fails);
-                self.fails = true;
+                let failed_before = std::mem::replace(&mut self.fails, true);
+                counts.fails(error.to_string(), !failed_before);
                 if self.model.dirty_rows().count() > MAX_ROWS {
                     self.merge(counts);
                 }
@@ -247,9 +243,16 @@ impl Log {
                 if self.is_done || is_last || self.ended.is_some_and(is_over) {
                     self.is_done = true;
                     counts.failed.fetch_add(1, Relaxed);
-                    counts.settles(false);
+                    self.settle(counts, false);
                 }
             }
+        }
+    }
+
+    /// Ends what a failed write began: what it lacked is written, or is given up.
+    fn settle(&mut self, counts: &Counts, is_written: bool) {
+        if std::mem::take(&mut self.fails) {
+            counts.settles(is_written);
         }
     }
 

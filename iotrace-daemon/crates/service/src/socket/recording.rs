@@ -141,10 +141,7 @@ impl Recording {
         if record.pids.is_empty() {
             return self.kernel.trace_all();
         }
-        let find = || match record.follow {
-            true => targets::tree(&record.pids, peer.pid),
-            false => record.pids.clone(),
-        };
+        let find = || targets::wanted(&record.pids, record.follow, peer.pid);
         // Twice: a child made between the first look and its parent's becoming a target is not followed. Descendants of
         // another user come into the scope, too, and the programs leave them out.
         for pid in find().into_iter().chain(find()) {

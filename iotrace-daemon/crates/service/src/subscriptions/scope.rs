@@ -38,10 +38,7 @@ pub struct Wanted {
 impl Wanted {
     /// The processes that are there now, by their pids.
     pub fn find(&self) -> Vec<u32> {
-        match self.follow {
-            true => targets::tree(&self.pids, self.recorder),
-            false => self.pids.clone(),
-        }
+        targets::wanted(&self.pids, self.follow, self.recorder)
     }
 }
 
