@@ -138,19 +138,23 @@ def by_pipe(
 
 
 def by_pipe_with_timeouts(directory):
-    """The same, waiting for a part of the time at once, as PyTorch's DataLoader waits for 5 s. A sample takes 27 ms: it rarely
-    comes at the end of a timeout, when nobody wakes the main thread. That wait is sleep."""
+    """The same, waiting for a part of the time at once, as PyTorch's DataLoader waits for 5 s. A timeout is 0.6 of the last
+    wait: a sample rarely comes at the end of one, when nobody wakes the main thread. Such a wait is sleep, from its start on."""
     sleeps = []
+    timeout = 0.018
 
     def receive(ours, worker):
-        start = now()
-        while not ours.poll(0.018):
-            end = now()
+        nonlocal timeout
+        first = start = now()
+        has_slept = False
+        while not has_slept and not ours.poll(timeout):
             assert worker.is_alive()
-            if ours.poll(0):
-                sleeps.append((start, end))
-                break
             start = now()
+            has_slept = ours.poll(0)
+        # The sample came after the timeout: the clock has woken the thread, and nothing after that.
+        if has_slept or now() - start >= timeout:
+            sleeps.append((first, now()))
+        timeout = max(0.6 * (now() - first), 0.005)
         ours.recv_bytes()
 
     told = by_pipe(directory, receive, sleeps)
