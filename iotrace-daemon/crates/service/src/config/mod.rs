@@ -66,6 +66,8 @@ pub enum CommandLines {
 
 /// The socket that there is not.
 pub const NO_SOCKET: &str = "none";
+/// Longest path that the kernel binds a socket to, bytes (`sun_path` of `sockaddr_un`, without the NUL).
+const MAX_SOCKET_BYTES: usize = 107;
 /// The group that every user is in.
 pub const EVERY_GROUP: &str = "*";
 /// Where clients look for the socket, unless they are told another place.
@@ -103,6 +105,19 @@ impl Config {
         let directory = self.jobs.directory.as_ref();
         if directory.is_some_and(|directory| !directory.is_absolute()) {
             return Err(("directory", "directory is an absolute path".into()));
+        }
+        let socket = &self.recordings.socket;
+        if socket.as_os_str() != NO_SOCKET {
+            if !socket.is_absolute() {
+                return Err(("socket", "socket is an absolute path, or \"none\"".into()));
+            }
+            let length = socket.as_os_str().len();
+            if length > MAX_SOCKET_BYTES {
+                let message = format!(
+                    "socket has {length} bytes: choose a path of at most {MAX_SOCKET_BYTES}"
+                );
+                return Err(("socket", message));
+            }
         }
         let formats = &self.jobs.formats;
         if formats.is_empty() {

@@ -92,11 +92,25 @@ fn errors_name_the_line() {
             "[http.users]\nada = \"plain\"",
             "/x.toml:2: not a bcrypt hash",
         ),
+        (
+            "[recordings]\nsocket = \"iotrace.sock\"",
+            "/x.toml:2: socket is an absolute path, or \"none\"",
+        ),
         ("trace = [", "/x.toml:1: "),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.starts_with(expected), "{text:?}: {error}");
     }
+    let socket = |length: usize| {
+        let path = format!("/{}", "s".repeat(length - 1));
+        parse(&format!("[recordings]\nsocket = \"{path}\""))
+    };
+    assert!(socket(107).is_ok());
+    let error = socket(108).unwrap_err();
+    assert_eq!(
+        error,
+        "/x.toml:2: socket has 108 bytes: choose a path of at most 107"
+    );
 }
 
 #[test]
