@@ -90,6 +90,13 @@ const TIMEOUT_CALLS: [i64; 9] = [
     libc::SYS_rt_sigtimedwait,
 ];
 
+/// Calls that open a file.
+const OPEN_CALLS: [i64; 2] = [libc::SYS_openat, libc::SYS_openat2];
+#[cfg(target_arch = "x86_64")]
+const OLD_OPEN_CALLS: [i64; 2] = [libc::SYS_creat, libc::SYS_open];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_OPEN_CALLS: [i64; 0] = [];
+
 /// Calls that wait for a child to end.
 const CHILD_CALLS: [i64; 2] = [libc::SYS_wait4, libc::SYS_waitid];
 
@@ -117,6 +124,11 @@ pub fn can_wake(nr: i32) -> bool {
     WAKING_CALLS.contains(&number)
         || OLD_WAKING_CALLS.contains(&number)
         || waits_for_descriptors(nr)
+}
+
+pub fn opens(nr: i32) -> bool {
+    let nr = nr.into();
+    OPEN_CALLS.contains(&nr) || OLD_OPEN_CALLS.contains(&nr)
 }
 
 pub fn waits_for_child(nr: i32) -> bool {

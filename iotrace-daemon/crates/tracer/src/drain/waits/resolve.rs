@@ -26,6 +26,8 @@ use iotrace_model::{
 
 /// States of a thread that a debugger or a signal stopped (`__TASK_STOPPED`, `__TASK_TRACED`).
 const STOPPED: u32 = 4 | 8;
+/// State of a thread that a signal may wake (`TASK_INTERRUPTIBLE`), as one is that waits for the other end of a FIFO.
+const INTERRUPTIBLE: u32 = 1;
 /// Pieces that are kept of one thread, and of all: about 48 MB. What is older is not known any more.
 const THREAD_PIECES: usize = 1 << 16;
 const ALL_PIECES: usize = 1 << 21;
@@ -403,6 +405,8 @@ impl Resolver {
         let has = |flag| wait.flags & flag != 0;
         Some(if wait.state & STOPPED != 0 {
             Leaf::Other
+        } else if is_for_end_of_fifo(wait) && self.is_by_other_thread(wait) {
+            return None;
         } else if has(flag::IN_OPERATION) || calls::is_storage(wait.nr) {
             Leaf::Storage
         } else if wait.nr == NO_CALL {
@@ -419,7 +423,7 @@ impl Resolver {
             } else {
                 Leaf::Other
             }
-        } else if self.knows(wait.by_tid, wait.by_tgid) && wait.by_tid != wait.tid {
+        } else if self.is_by_other_thread(wait) {
             return None;
         } else {
             Leaf::Other
@@ -456,6 +460,11 @@ impl Resolver {
             end: woken,
             source,
         });
+    }
+
+    /// Whether a known thread woke this one, and not the thread itself.
+    fn is_by_other_thread(&self, wait: &Wait) -> bool {
+        self.knows(wait.by_tid, wait.by_tgid) && wait.by_tid != wait.tid
     }
 
     fn knows(&self, tid: u32, tgid: u32) -> bool {
@@ -522,6 +531,16 @@ impl Resolver {
             self.sources.len() as u32 - 1
         })
     }
+}
+
+/// Whether a thread waited in an open for another thread, which was in an operation, too: that opens the other end of a FIFO. Who
+/// waits for storage is woken by the kernel, by a filesystem in user space, or cannot be woken by a signal.
+fn is_for_end_of_fifo(wait: &Wait) -> bool {
+    const BY_NO_THREAD: u32 = flag::BY_KERNEL | flag::BY_TIMER | flag::WAKER_UNSEEN;
+    wait.state == INTERRUPTIBLE
+        && calls::opens(wait.nr)
+        && wait.by_nr == NO_CALL
+        && wait.flags & BY_NO_THREAD == 0
 }
 
 /// A wait as the timeline has it.

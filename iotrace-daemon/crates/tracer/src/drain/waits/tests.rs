@@ -187,6 +187,35 @@ fn leaves(resolver: &mut Resolver) -> Vec<(Leaf, u64)> {
     by_leaf.into_iter().collect()
 }
 
+#[test]
+fn who_opens_a_fifo_waits_for_the_other_end() {
+    let (main, worker) = ((MAIN_TID, MAIN_TID), (WORKER_TID, WORKER_TID));
+    let opens = |state, by_nr, flags| Wait {
+        state,
+        nr: libc::SYS_openat as i32,
+        by_nr,
+        ..waits(main, 0, 1_000, worker, flag::IN_OPERATION | flags)
+    };
+    let found = |wait: &Wait| {
+        let mut resolver = Resolver::default();
+        let reads = reads(worker, 0, 900);
+        let records = [&born(main, 0), &born(worker, 0), &reads, wait];
+        records.into_iter().for_each(|wait| resolver.add(wait));
+        leaves(&mut resolver)
+    };
+    let of_worker = [(Leaf::Storage, 900), (Leaf::Computing, 100)];
+    assert_eq!(found(&opens(1, NO_CALL, 0)), of_worker);
+    // The lock of a directory, a filesystem in user space, one in the kernel.
+    let storage = [(Leaf::Storage, 1_000)];
+    for wait in [
+        opens(2, NO_CALL, 0),
+        opens(1, libc::SYS_writev as i32, 0),
+        opens(1, NO_CALL, flag::BY_KERNEL),
+    ] {
+        assert_eq!(found(&wait), storage, "{wait:?}");
+    }
+}
+
 /// A thread waits for a descriptor from `off` until its timeout.
 fn times_out(thread: Id, off: u64, on: u64) -> Wait {
     let poll = libc::SYS_ppoll as i32;
