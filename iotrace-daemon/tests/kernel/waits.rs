@@ -3,7 +3,7 @@
 
 use crate::common::{
     Iotrace, quiet, text,
-    waits::{NEAR_SECONDS, NEAR_SHARE, differences, waited},
+    waits::{NEAR_SECONDS, NEAR_SHARE, Program, differences, waited},
 };
 use serde_json::Value;
 
@@ -217,6 +217,23 @@ fn reads_that_nobody_waits_for_are_hidden() {
 #[test]
 fn a_loader_that_computes_holds_up() {
     check("decoding", "waits-for-loader", false);
+}
+
+#[test]
+fn a_run_is_judged_by_what_trains() {
+    for script in [
+        r#""$@" | cat"#,
+        r#"sleep 60 & "$@"; kill $!"#,
+        r#""$@"; "$@"; "$@""#,
+    ] {
+        quiet::measured(|| {
+            let program = Program::new("decoding", false);
+            let script = ["bash", "-c", script, "bash"].map(str::to_owned);
+            let command = [&script[..], &program.command].concat();
+            let report = Iotrace::record().flush("250ms").command(command).report();
+            assert_eq!(report["verdict"]["code"], "waits-for-loader", "{script:?}");
+        });
+    }
 }
 
 #[test]

@@ -220,6 +220,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     let shared = sum_of_all(&size);
     // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
     let is_copied = ranks.len() > 1
+        && read_at_one_time(&files, groups)
         && are_copies(&files, uses, groups, ranks.len())
         && !shared.is_one_behind_the_other();
     if !is_copied {
@@ -307,6 +308,24 @@ pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
         }
     }
     saturating_sum(mapped.into_values())
+}
+
+/// Whether ranks read at one time: programs that run one after the other do not.
+fn read_at_one_time(files: &[&[&Visit]], groups: &Groups) -> bool {
+    let mut spans: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+    for visit in files.iter().copied().flatten() {
+        let of_rank = spans.entry(groups.of(visit.process));
+        let (start, end) = of_rank.or_insert((visit.start, visit.end));
+        *start = visit.start.min(*start);
+        *end = visit.end.max(*end);
+    }
+    let shortest = spans.values().map(|(start, end)| end - start).min();
+    let last_start = spans.values().map(|(start, _)| *start).max();
+    let first_end = spans.values().map(|(_, end)| *end).min();
+    last_start
+        .zip(first_end)
+        .zip(shortest)
+        .is_some_and(|((start, end), shortest)| end - start >= shortest / 2)
 }
 
 /// Whether every rank read every file in full, and equally often.

@@ -413,16 +413,16 @@ impl Pass<'_> {
         }
     }
 
-    /// The renames of files whose uses are known one by one.
+    /// The renames of files whose uses are known one by one, whoever renamed them.
     fn renamed(&self) -> Vec<Rename> {
+        let files: HashSet<u32> = self.spanned.iter().map(|(_, file)| *file).collect();
         let renames = self
             .model
             .spans()
             .into_iter()
             .flat_map(|spans| spans.renames());
-        let of_spanned =
-            renames.filter(|(process, file, _)| self.spanned.contains(&(*process, *file)));
-        of_spanned
+        renames
+            .filter(|(_, file, _)| files.contains(file))
             .map(|(process, file, at)| (file, process, self.at(at)))
             .collect()
     }

@@ -12,7 +12,7 @@ use iotrace_common::diag;
 
 use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
 use iotrace_model::{
-    Model,
+    Model, Process,
     counters::{saturating_add, saturating_sum},
     groups::Groups,
     input::ProcessId,
@@ -24,9 +24,11 @@ use iotrace_phases::{
     phase::{Direction, Phase},
 };
 
-/// Share of the run that a thread must be known for to judge the run by it, and of its time that may be unresolved.
+/// Share of the run that threads must be known for to judge the run by them, and of their time that may be unresolved.
 const MIN_SEEN_SHARE: f64 = 0.5;
 const MAX_UNRESOLVED_SHARE: f64 = 0.1;
+/// The run is not judged by threads that are known for less than this share of the longest.
+const MIN_JUDGED_SHARE: f64 = 0.1;
 const WAITS_LOST: &str = diag::NAMES[diag::WAITS_LOST as usize];
 
 /// What a thread can wait for.
@@ -119,17 +121,27 @@ impl Spent {
 pub struct Workers<'a> {
     groups: &'a Groups,
     /// The first processes of those of which any process read data.
+    readers: HashSet<u32>,
+    /// Of those of which any used training data, by their names; and of those of which any read data or saved.
+    with_samples: HashSet<u32>,
     with_data: HashSet<u32>,
 }
 
 impl<'a> Workers<'a> {
     /// Finds out who read data.
     pub fn new(model: &Model, groups: &'a Groups) -> Self {
-        let processes = (0..).zip(model.processes());
-        let readers = processes.filter(|(_, process)| process.reads_data());
+        let leaders = |is_such: &dyn Fn(&Process) -> bool| {
+            let processes = (0..).zip(model.processes());
+            let such = processes.filter(|(_, process)| is_such(process));
+            such.map(|(index, _)| groups.of(index)).collect()
+        };
+        let of = |process: &Process, phase: Phase| process.phases.total(phase.code());
+        let saves = |process: &Process| of(process, Phase::Checkpoint).bytes_written > 0;
         Self {
             groups,
-            with_data: readers.map(|(index, _)| groups.of(index)).collect(),
+            readers: leaders(&Process::reads_data),
+            with_samples: leaders(&|process| of(process, Phase::Training).operations > 0),
+            with_data: leaders(&|process| process.reads_data() || saves(process)),
         }
     }
 
@@ -137,7 +149,7 @@ impl<'a> Workers<'a> {
     /// it, unless none of them loads data, and what others compute is theirs.
     pub fn reported(&self, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
         let is_own = by.is_some_and(|by| self.groups.of(by) == process);
-        let loads = by == Some(process) || self.with_data.contains(&process);
+        let loads = by == Some(process) || self.readers.contains(&process);
         match leaf {
             Leaf::Computing | Leaf::ComputeThreads if !(is_own && loads) => Leaf::Other,
             Leaf::ComputeThreads if by != Some(process) => Leaf::Computing,
@@ -151,6 +163,8 @@ impl<'a> Workers<'a> {
 pub struct Waiter {
     /// Index of its process.
     pub process: u32,
+    /// Nanoseconds since the start of the run.
+    start: i64,
     pub spent: Spent,
     /// Of storage, by file and phase; no file: operations that name none. The longest first.
     pub files: Vec<(Option<u32>, Phase, u64)>,
@@ -169,6 +183,11 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// When it ended, nanoseconds since the start of the run.
+    fn end(&self) -> i64 {
+        self.start.saturating_add_unsigned(self.spent.whole())
+    }
+
     /// Its waits for storage that are for files of phase `startup`, page faults included.
     pub fn starting(&self) -> u64 {
         self.operations(Phase::Startup)
@@ -247,11 +266,11 @@ pub struct Step {
 /// What main threads waited for.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// Of programs and ranks: ranks by their number, then the others by how long they are known. Launchers only where there
-    /// is nothing else.
+    /// Of programs and ranks: ranks by their number, then those that train, then the others, each by how long they are known.
+    /// Launchers only where there is nothing else.
     pub waiters: Vec<Waiter>,
-    /// How many of them, from the first one, the run is judged by: all ranks, or where there are none the thread that is
-    /// known for longest.
+    /// How many of them, from the first one, the run is judged by: all ranks, or where there are none those that
+    /// [`put_trainers_first`] chooses.
     judged: usize,
 }
 
@@ -276,8 +295,10 @@ impl Waits {
         for waiter in &mut waiters {
             let faults = startup.fault_ns.get(&waiter.process).copied().unwrap_or(0);
             waiter.startup_faults = faults.min(waiter.spent.of(Leaf::PageFault));
-            let phases = &model.processes()[waiter.process as usize].phases;
-            waiter.find_calls(phases.total(Phase::Startup.code()).ns);
+            let process = &model.processes()[waiter.process as usize];
+            waiter.find_calls(process.phases.total(Phase::Startup.code()).ns);
+            let began = run.clock.unix_ns_of_boottime(process.about.start_boottime);
+            waiter.start = (began - run.start_unix_ns).max(0);
         }
         let is_launcher =
             |waiter: &Waiter| waiter.spent.is_launcher() || groups.is_launcher(waiter.process);
@@ -294,8 +315,10 @@ impl Waits {
                 Reverse(waiter.spent.whole()),
             )
         });
-        let ranks = waiters.iter().take_while(|waiter| is_rank(waiter));
-        let judged = ranks.count().max(1).min(waiters.len());
+        let judged = match waiters.iter().take_while(|waiter| is_rank(waiter)).count() {
+            0 => put_trainers_first(&mut waiters, &workers, run.duration_ns),
+            ranks => ranks,
+        };
         for waiter in &mut waiters[..judged] {
             waiter.steps = steps(model, run, &workers, waiter.process);
         }
@@ -329,11 +352,78 @@ impl Waits {
     /// all processes of a machine: their threads are of no one job.
     pub fn exposed(&self, run: &Run) -> Option<Exposed> {
         let is_job = !matches!(run.target, Target::All(_));
-        let judged = self.judged().iter();
+        let judged: Vec<&Waiter> = self.judged().iter().collect();
         is_job
-            .then(|| exposed(judged, run, run.duration_ns))
+            .then(|| exposed(&judged, run, run.duration_ns))
             .flatten()
     }
+
+    /// The wall time of the run, nanoseconds, that some time of these is at most.
+    pub fn at_most(&self, of: impl Fn(&Waiter) -> u64) -> u64 {
+        at_most(self.judged(), of)
+    }
+}
+
+/// Puts the threads first that the run is judged by where there are no ranks, and counts them: those of programs that use training
+/// data, else of those that read data or save, with long ones before and behind them, where all of these are known for enough of
+/// the run; else the longest one.
+fn put_trainers_first(waiters: &mut [Waiter], workers: &Workers<'_>, run_ns: u64) -> usize {
+    let ns_of = |share: f64, ns: u64| (ns as f64 * share) as u64;
+    for trainers in [&workers.with_samples, &workers.with_data] {
+        let trains = |waiter: &&Waiter| trainers.contains(&waiter.process);
+        let longest = waiters.iter().find(trains);
+        let least = longest.map_or(0, |waiter| ns_of(MIN_JUDGED_SHARE, waiter.spent.whole()));
+        let (mut judged, others): (Vec<&Waiter>, Vec<&Waiter>) = waiters
+            .iter()
+            .partition(|waiter| trains(waiter) && waiter.spent.whole() >= least);
+        if judged.is_empty() {
+            continue;
+        }
+        let is_seen =
+            |judged: &[&Waiter]| seen_ns(judged.iter().copied()) >= ns_of(MIN_SEEN_SHARE, run_ns);
+        if !is_seen(&judged) {
+            for other in others {
+                let is_beside = |one: &&Waiter| other.start < one.end() && one.start < other.end();
+                let is_long = other.spent.whole() >= ns_of(MIN_JUDGED_SHARE, run_ns);
+                if is_long && !judged.iter().any(is_beside) {
+                    judged.push(other);
+                }
+            }
+        }
+        if is_seen(&judged) {
+            let chosen: HashSet<u32> = judged.iter().map(|waiter| waiter.process).collect();
+            waiters.sort_by_key(|waiter| !chosen.contains(&waiter.process));
+            return chosen.len();
+        }
+    }
+    waiters.len().min(1)
+}
+
+/// For how much of a run at least one of these threads is known, nanoseconds.
+fn seen_ns<'a>(waiters: impl Iterator<Item = &'a Waiter>) -> u64 {
+    let mut spans: Vec<(i64, i64)> = waiters.map(|waiter| (waiter.start, waiter.end())).collect();
+    spans.sort_unstable();
+    let (mut seen, mut until) = (0, i64::MIN);
+    for (start, end) in spans {
+        seen += (end - start.max(until)).max(0);
+        until = until.max(end);
+    }
+    seen as u64
+}
+
+/// Of threads that are known one after the other, what they had together; of all such rows of threads that of the one that had most.
+fn at_most<'a>(waiters: impl IntoIterator<Item = &'a Waiter>, of: impl Fn(&Waiter) -> u64) -> u64 {
+    let mut waiters: Vec<&Waiter> = waiters.into_iter().collect();
+    waiters.sort_by_key(|waiter| waiter.end());
+    // By the end of the last thread of a row: what it had at most.
+    let mut rows: Vec<(i64, u64)> = vec![(i64::MIN, 0)];
+    for waiter in waiters {
+        let before = rows.partition_point(|(end, _)| *end <= waiter.start);
+        let own = rows[before - 1].1.saturating_add(of(waiter));
+        let most = own.max(rows[rows.len() - 1].1);
+        rows.push((waiter.end(), most));
+    }
+    rows[rows.len() - 1].1
 }
 
 /// The same of one program of a machine, of these threads in the order of [`Waits::waiters`]; it lived for `lifetime_ns`
@@ -346,33 +436,29 @@ pub fn exposed_of(
 ) -> Option<Exposed> {
     let is_rank = |waiter: &&&Waiter| rank_of(model, waiter.process).is_some();
     let ranks = waiters.iter().take_while(is_rank).count();
-    exposed(waiters.iter().take(ranks.max(1)).copied(), run, lifetime_ns)
+    let judged = ranks.max(1).min(waiters.len());
+    exposed(&waiters[..judged], run, lifetime_ns)
 }
 
 /// What threads waited for, if it is known for enough of the time for which they are judged, nanoseconds.
-fn exposed<'a>(
-    judged: impl Iterator<Item = &'a Waiter> + Clone,
-    run: &Run,
-    whole_ns: u64,
-) -> Option<Exposed> {
+fn exposed(judged: &[&Waiter], run: &Run, whole_ns: u64) -> Option<Exposed> {
     let mut spent = Spent::default();
-    for (leaf, of) in judged
-        .clone()
-        .flat_map(|waiter| Leaf::ALL.map(|leaf| (leaf, &waiter.spent)))
-    {
-        spent.add(leaf, of.of(leaf));
+    for waiter in judged {
+        for leaf in Leaf::ALL {
+            spent.add(leaf, waiter.spent.of(leaf));
+        }
     }
-    let improvable = judged.clone().map(Waiter::improvable);
+    let sum = |of: fn(&Waiter) -> u64| saturating_sum(judged.iter().map(|waiter| of(waiter)));
     let exposed = Exposed {
-        threads: judged.clone().count() as u64,
+        threads: judged.len() as u64,
         spent,
-        starting: saturating_sum(judged.clone().map(Waiter::starting)),
-        ran_in_calls: saturating_sum(judged.clone().map(|waiter| waiter.ran_in_calls[0])),
-        improvable: improvable.max().unwrap_or(0),
+        starting: sum(Waiter::starting),
+        ran_in_calls: sum(|waiter| waiter.ran_in_calls[0]),
+        improvable: at_most(judged.iter().copied(), Waiter::improvable),
     };
     let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
-    let seen = judged.map(|waiter| waiter.spent.whole()).max()?;
-    let is_seen = seen as f64 >= whole_ns as f64 * MIN_SEEN_SHARE;
+    let seen = seen_ns(judged.iter().copied());
+    let is_seen = !judged.is_empty() && seen as f64 >= whole_ns as f64 * MIN_SEEN_SHARE;
     let is_resolved = exposed.share(spent.of(Leaf::Unresolved)) <= MAX_UNRESOLVED_SHARE;
     (lost == 0 && is_seen && is_resolved).then_some(exposed)
 }
@@ -386,7 +472,7 @@ pub struct Exposed {
     starting: u64,
     /// Of the time in which they ran, that in calls on files after their start, at least.
     pub ran_in_calls: u64,
-    /// Of the thread with the most: all that faster input and saves could save.
+    /// Of the run: all that faster input and saves could save.
     pub improvable: u64,
 }
 
@@ -411,6 +497,7 @@ pub fn rank_of(model: &Model, process: u32) -> Option<u32> {
 fn waiter(sorted: &[Sorted], workers: &Workers<'_>, process: u32, rows: &[(&Key, u64)]) -> Waiter {
     let mut waiter = Waiter {
         process,
+        start: 0,
         spent: Spent::default(),
         files: Vec::new(),
         startup_faults: 0,
@@ -481,5 +568,79 @@ fn phase_of(sorted: &[Sorted], key: &Key) -> Phase {
     match sorted.phase(Direction::Write) {
         Phase::Checkpoint => Phase::Checkpoint,
         _ => sorted.phase(Direction::Read),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Threads of one process each, by when they began and ended; their processes are numbered in this order.
+    fn waiters(spans: &[(i64, i64)]) -> Vec<Waiter> {
+        let spans = (0..).zip(spans);
+        let mut waiters: Vec<Waiter> = spans
+            .map(|(process, (start, end))| {
+                let mut spent = Spent::default();
+                spent.add(Leaf::Running, (end - start) as u64);
+                Waiter {
+                    process,
+                    start: *start,
+                    spent,
+                    files: Vec::new(),
+                    startup_faults: 0,
+                    waited_itself: 0,
+                    ran_in_calls: [0; 2],
+                    steps: Vec::new(),
+                    by_epoch: None,
+                    loaders: BTreeSet::new(),
+                }
+            })
+            .collect();
+        waiters.sort_by_key(|waiter| Reverse(waiter.spent.whole()));
+        waiters
+    }
+
+    /// The processes that a run of 100 ns is judged by, where some use training data and others read data or save.
+    fn judged(spans: &[(i64, i64)], with_samples: &[u32], with_data: &[u32]) -> Vec<u32> {
+        let groups = Groups::new(&Model::default());
+        let workers = Workers {
+            groups: &groups,
+            readers: HashSet::new(),
+            with_samples: with_samples.iter().copied().collect(),
+            with_data: with_data.iter().copied().collect(),
+        };
+        let mut waiters = waiters(spans);
+        let count = put_trainers_first(&mut waiters, &workers, 100);
+        let mut judged: Vec<u32> = waiters[..count].iter().map(|one| one.process).collect();
+        judged.sort_unstable();
+        judged
+    }
+
+    #[test]
+    fn a_run_is_judged_by_those_that_train() {
+        // A log that is followed, and a training.
+        assert_eq!(judged(&[(0, 100), (1, 90)], &[1], &[1]), [1]);
+        assert_eq!(judged(&[(0, 100), (1, 90)], &[], &[1]), [1]);
+        // Nobody trains, or for too little of the run to tell of it.
+        assert_eq!(judged(&[(0, 100), (1, 90)], &[], &[]), [0]);
+        assert_eq!(judged(&[(0, 100), (1, 40)], &[1], &[1]), [0]);
+        // Trainings one after the other, and beside each other; a look at the data is none.
+        let in_turn = [(0, 30), (31, 60), (61, 99), (99, 100)];
+        assert_eq!(judged(&in_turn, &[0, 1, 2, 3], &[]), [0, 1, 2]);
+        assert_eq!(judged(&[(0, 100), (0, 90)], &[0, 1], &[]), [0, 1]);
+        // What comes before a training is of the run.
+        assert_eq!(judged(&[(0, 60), (60, 100)], &[1], &[1]), [0, 1]);
+        // A copy of what is saved does not train.
+        assert_eq!(judged(&[(0, 90), (0, 100)], &[0], &[0, 1]), [0]);
+        assert!(judged(&[], &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn threads_in_turn_wait_one_after_the_other() {
+        let most = |spans| at_most(&waiters(spans), |waiter| waiter.spent.whole());
+        assert_eq!(most(&[(0, 30), (30, 60), (61, 99)]), 98);
+        assert_eq!(most(&[(0, 50), (10, 100)]), 90);
+        assert_eq!(most(&[(0, 40), (10, 90), (60, 100)]), 80);
+        assert_eq!(most(&[]), 0);
     }
 }

@@ -166,11 +166,11 @@ pub fn stalled(data: &Data<'_>, usual: u64) -> Option<Finding> {
             .iter()
             .flat_map(|save| [save.data_ns, save.sync_ns, save.meta_ns]);
         let calls = saturating_sum(calls);
-        let held_up = data.analysis.waits.judged().iter().map(|waiter| {
+        let held_up = data.analysis.waits.at_most(|waiter| {
             let mut savers = stopped.iter().flat_map(|save| &save.processes);
             waiter.saving(calls, savers.any(|saver| *saver != waiter.process))
         });
-        ns = ns.min(held_up.max().unwrap_or(0));
+        ns = ns.min(held_up);
     }
     let share = data.share_of_run(ns);
     if stopped.is_empty() || share < data.limit(STALL_SHARE) {
@@ -206,7 +206,7 @@ pub fn by_main_threads(data: &Data<'_>) -> Option<Finding> {
         return None;
     };
     // Of the time that a main thread was in calls, what calls of its process on other files do not explain.
-    let in_saves = data.analysis.waits.judged().iter().map(|waiter| {
+    let in_saves = data.analysis.waits.at_most(|waiter| {
         let process = &data.model.processes()[waiter.process as usize];
         let others = Phase::ALL
             .into_iter()
@@ -215,7 +215,7 @@ pub fn by_main_threads(data: &Data<'_>) -> Option<Finding> {
         let others = saturating_sum(others).saturating_add(process.path_only.total().nanoseconds());
         waiter.spent.of(Leaf::OfThatInCalls).saturating_sub(others)
     });
-    let ns = in_saves.max()?.saturating_sub(last.ns());
+    let ns = in_saves.saturating_sub(last.ns());
     let share = data.share_of_run(ns);
     if saves.is_empty() || share < data.limit(STALL_SHARE) {
         return None;

@@ -236,17 +236,17 @@ fn is_alone(data: &Data<'_>, exposed: &Exposed) -> bool {
 /// What the job waited for one kind of thing, where that is enough for a finding.
 struct Waited {
     exposed: Exposed,
-    /// Of all threads that the run is judged by, and of the one with the most.
+    /// Of all threads that the run is judged by, and what of the run that is at most.
     ns: u64,
     most_ns: u64,
 }
 
 fn waited(data: &Data<'_>, of: impl Fn(&Waiter) -> u64) -> Option<Waited> {
     let exposed = data.exposed()?;
-    let judged = data.analysis.waits.judged().iter().map(&of);
+    let waits = &data.analysis.waits;
     let waited = Waited {
-        ns: saturating_sum(judged.clone()),
-        most_ns: judged.max()?,
+        ns: saturating_sum(waits.judged().iter().map(&of)),
+        most_ns: waits.at_most(of),
         exposed,
     };
     (waited.share() >= data.limit(WAITED_SHARE)).then_some(waited)
@@ -260,7 +260,7 @@ impl Waited {
     fn title(&self, what: &str) -> String {
         let who = match self.exposed.threads {
             1 => "The main thread waited".to_owned(),
-            threads => format!("The main threads of {threads} ranks waited"),
+            threads => format!("{threads} main threads waited"),
         };
         format!(
             "{who} for {what}, {:.0} % of the time",

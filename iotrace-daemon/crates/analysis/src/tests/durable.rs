@@ -26,6 +26,8 @@ enum Step {
     /// sync_file_range.
     Range(u64),
     Rename(u64),
+    /// Another process renames the file.
+    RenameByAnother(u64),
     /// fsync of the directory.
     Directory(u64),
     /// sync.
@@ -111,16 +113,20 @@ fn save(mut job: Job, file: FileId, path: &str, steps: &[Step]) -> Job {
                 (span, is_opened) = (span + 1, true);
                 continue;
             }
-            Rename(at) => {
+            Rename(at) | RenameByAnother(at) => {
+                let by = match *step {
+                    RenameByAnother(_) => 2,
+                    _ => 1,
+                };
                 job.model.event(Event::Rename {
-                    process: id(1),
+                    process: id(by),
                     time: START_NS + at * 1_000_000,
                     from: path.as_bytes().to_vec(),
                     to: NAME.as_bytes().to_vec(),
                     exchange: false,
                 });
                 set(at, &[(RENAMES, 1)]);
-                job.model.add(id(1), Place::PathOnly, &counters);
+                job.model.add(id(by), Place::PathOnly, &counters);
                 continue;
             }
         }
@@ -175,6 +181,16 @@ fn lacks(steps: &[Step], missing: &[Missing]) {
         [] => job.finds_no("checkpoint-not-durable"),
         _ => drop(job.finds("checkpoint-not-durable")),
     }
+}
+
+#[test]
+fn a_rename_counts_whoever_makes_it() {
+    let synced = [Write(1_000), Sync(1_010), RenameByAnother(1_020)];
+    lacks(&synced, &[Missing::DirectorySync]);
+    let too_late = [Write(1_000), RenameByAnother(1_010), Sync(1_020)];
+    lacks(&too_late, &[Missing::SyncBeforeRename]);
+    let whole = [&synced[..], &[Directory(1_030)]].concat();
+    lacks(&whole, &[]);
 }
 
 #[test]

@@ -52,8 +52,15 @@ const OLD_DESCRIPTOR_CALLS: [i64; 3] = [libc::SYS_epoll_wait, libc::SYS_poll, li
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_DESCRIPTOR_CALLS: [i64; 0] = [];
 
+/// `futex_wake`, `futex_wait` and `futex_requeue` of Linux 6.7, which libc has not.
+const FUTEX_WAKE: i64 = 454;
+const FUTEX_WAIT: i64 = 455;
+const FUTEX_REQUEUE: i64 = 456;
+
 /// Calls in which a thread wakes others, those of [`DESCRIPTOR_CALLS`] included: a full pipe's reader wakes the writer.
-const WAKING_CALLS: [i64; 17] = [
+const WAKING_CALLS: [i64; 33] = [
+    FUTEX_REQUEUE,
+    FUTEX_WAKE,
     libc::SYS_clone,
     libc::SYS_clone3,
     libc::SYS_close,
@@ -62,14 +69,28 @@ const WAKING_CALLS: [i64; 17] = [
     libc::SYS_execve,
     libc::SYS_exit,
     libc::SYS_exit_group,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
     libc::SYS_futex,
     libc::SYS_io_submit,
     libc::SYS_io_uring_enter,
     libc::SYS_kill,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_timedsend,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_semctl,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
     libc::SYS_sendfile,
     libc::SYS_shutdown,
+    libc::SYS_tee,
     libc::SYS_tgkill,
     libc::SYS_tkill,
+    libc::SYS_vmsplice,
     libc::SYS_wait4,
 ];
 #[cfg(target_arch = "x86_64")]
@@ -78,7 +99,8 @@ const OLD_WAKING_CALLS: [i64; 2] = [libc::SYS_fork, libc::SYS_vfork];
 const OLD_WAKING_CALLS: [i64; 0] = [];
 
 /// Calls with a timeout that wait for anything but time.
-const TIMEOUT_CALLS: [i64; 9] = [
+const TIMEOUT_CALLS: [i64; 11] = [
+    FUTEX_WAIT,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
     libc::SYS_futex,
@@ -88,6 +110,7 @@ const TIMEOUT_CALLS: [i64; 9] = [
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_rt_sigtimedwait,
+    libc::SYS_semtimedop,
 ];
 
 /// Calls that open a file.
