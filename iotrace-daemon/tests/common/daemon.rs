@@ -115,8 +115,8 @@ pub struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// The user.
-    pub const USER: u32 = 65534;
+    /// The user, which is not the one of a front that may change its own.
+    pub const USER: u32 = 4_712;
 
     pub fn new() -> Self {
         let mut builder = tempfile::Builder::new();

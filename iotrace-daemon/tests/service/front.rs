@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{
     self,
-    daemon::{self, Daemon, Mounted, sum},
+    daemon::{self, Daemon, Mounted, Unprivileged, sum},
 };
 
 /// How long a front may take to come back; the machine may be busy.
@@ -97,7 +97,12 @@ fn counted(daemon: &Daemon, job: &str, bytes: f64) {
 /// Waits until a front has ended: from then on connections wait for the next one.
 fn until_gone(front: u32) {
     let started = Instant::now();
-    while fs::metadata(format!("/proc/{front}")).is_ok() {
+    // One whose parent has ended may be a zombie for a while.
+    let lives = || {
+        let status = fs::read_to_string(format!("/proc/{front}/status"));
+        status.is_ok_and(|status| !status.contains("\nState:\tZ"))
+    };
+    while lives() {
         assert!(started.elapsed() < RESTART_TIMEOUT, "it lives on");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -160,6 +165,22 @@ fn the_front_has_no_privileges() {
     // The tracer keeps what it needs.
     let tracer = daemon.child.id().to_string();
     assert_ne!(field(&tracer, "CapEff"), "0000000000000000");
+}
+
+#[test]
+fn a_front_ends_with_a_service_of_another_user() {
+    let program = Unprivileged::new();
+    let files = ["iotrace.service", "job-logs.conf"];
+    let capabilities = files.map(daemon::capabilities).concat();
+    let mut command = program.command(&capabilities.iter().collect::<Vec<_>>());
+    command.args(["--listen", "127.0.0.1:0", "--map-entries", "4096"]);
+    let mut daemon = Daemon::start(&mut command);
+    let front = daemon.front();
+    assert_eq!(field(&front.to_string(), "Uid"), "65534 65534 65534 65534");
+    stop(front);
+    daemon.child.kill().expect("the service");
+    daemon.child.wait().expect("its end");
+    until_gone(front);
 }
 
 #[test]

@@ -100,6 +100,12 @@ pub fn drop_privileges() -> io::Result<()> {
     become_user(NOBODY, &LIMITS)
 }
 
+/// What a process needs to change its user, where its parent has the same: without CAP_KILL that could not kill it any more, not
+/// even by its own end.
+const CHANGES_USER: CapabilitySet = CapabilitySet::SETUID
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::KILL);
+
 /// Limits this process, which must have one thread, and makes it one of `user` without privileges, if it may change its user.
 /// Afterwards it is killed when its parent's thread ends.
 pub fn become_user(user: u32, limits: &[(Resource, u64)]) -> io::Result<()> {
@@ -114,8 +120,7 @@ pub fn become_user(user: u32, limits: &[(Resource, u64)]) -> io::Result<()> {
         setrlimit(resource, limit)?;
     }
     empty_bounding_set()?;
-    let ids = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    if capabilities(None)?.effective.contains(ids) {
+    if capabilities(None)?.effective.contains(CHANGES_USER) {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(NOBODY));
         set_thread_groups(&[])?;
         set_thread_res_gid(group, group, group)?;

@@ -181,7 +181,12 @@ impl Process {
 
     /// Kills it, and says how it had ended.
     fn end(&mut self) -> String {
-        let ended = self.0.kill().and_then(|()| self.0.wait());
+        if let Err(error) = self.0.kill() {
+            // To wait for it could last for ever.
+            log::error!("kill process {}, the front: {error}", self.0.id());
+            return error.to_string();
+        }
+        let ended = self.0.wait();
         ended.map_or_else(
             |error| error.to_string(),
             |status| format!("it ended, {status}"),

@@ -1,7 +1,8 @@
 //! What is made of a log that has ended: its verdict and findings, and the formats next to it.
 //!
 //! Analysing a log takes memory and time as its job decides, and reads what users can write to. So a child process does it, as
-//! the log's user and without privileges, one at a time and limited.
+//! the log's user and without privileges, one at a time and limited. Its user may stop it or slow it down: that costs no other user
+//! more than one [`TIMEOUT`].
 
 use std::{
     collections::VecDeque,
@@ -18,7 +19,7 @@ use std::{
 };
 
 use iotrace_recording::directory::effective_user;
-use rustix::process::{Resource, nice};
+use rustix::process::{Pid, Resource, WaitId, WaitIdOptions, nice, waitid};
 
 use super::Counts;
 use crate::{config::JobFormat, front::confine};
@@ -29,6 +30,8 @@ pub const COMMAND: &str = "examine-log";
 const TIMEOUT: Duration = Duration::from_secs(300);
 /// Logs that wait. Beyond, a log stays as it is until the next start.
 const MAX_WAITING: usize = 10_000;
+/// Children that do not end although they were killed, at most: as many may wait for a filesystem that does not answer.
+const MAX_KILLED: usize = 4;
 /// Limits of the child: no core; CPU time, seconds; memory that it may write to, stacks excluded, bytes; size of a file, bytes.
 const LIMITS: [(Resource, u64); 4] = [
     (Resource::Core, 0),
@@ -57,8 +60,13 @@ fn unfinished(log: &Path, format: JobFormat) -> PathBuf {
 pub struct Queue {
     formats: Vec<JobFormat>,
     rules: Option<PathBuf>,
-    waiting: VecDeque<PathBuf>,
+    /// By their users.
+    waiting: VecDeque<(u32, PathBuf)>,
+    /// Whose log was examined last.
+    last_user: Option<u32>,
     current: Option<Current>,
+    /// Children that were killed and have not ended yet.
+    killed: Vec<Child>,
 }
 
 /// The log that is being examined.
@@ -76,15 +84,28 @@ impl Queue {
             formats: formats.to_vec(),
             rules,
             waiting: VecDeque::new(),
+            last_user: None,
             current: None,
+            killed: Vec::new(),
         }
     }
 
     /// Takes a log that has ended.
     pub fn push(&mut self, log: PathBuf) {
-        if self.waiting.len() < MAX_WAITING {
-            self.waiting.push_back(log);
+        if self.waiting.len() < MAX_WAITING
+            && let Ok(about) = fs::symlink_metadata(&log)
+        {
+            self.waiting.push_back((about.uid(), log));
         }
+    }
+
+    /// The oldest log of another user than the last one's, if there is one: a user's logs hold up those of others one by one.
+    fn next(&mut self) -> Option<PathBuf> {
+        let is_others = |(user, _): &(u32, PathBuf)| Some(*user) != self.last_user;
+        let index = self.waiting.iter().position(is_others).unwrap_or(0);
+        let (user, log) = self.waiting.remove(index)?;
+        self.last_user = Some(user);
+        Some(log)
     }
 
     /// Whether a child runs.
@@ -94,17 +115,23 @@ impl Queue {
 
     /// Takes what has ended, and begins the next one.
     pub(super) fn go_on(&mut self, counts: &Counts) {
+        self.killed
+            .retain_mut(|child| child.try_wait().is_ok_and(|ended| ended.is_none()));
         loop {
             match self.current.as_mut().map(Current::look) {
                 Some(None) => return,
                 Some(Some(outcome)) => {
                     if let (Some(current), Err(why)) = (self.current.take(), outcome) {
                         failed(&current.log, &why, counts);
+                        self.killed.push(current.child);
                     }
                 }
                 None => {}
             }
-            let Some(log) = self.waiting.pop_front() else {
+            if self.killed.len() > MAX_KILLED {
+                return;
+            }
+            let Some(log) = self.next() else {
                 return;
             };
             match self.start(log.clone()) {
@@ -165,7 +192,6 @@ impl Drop for Queue {
         if let Some(current) = &mut self.current {
             // It may have ended.
             let _ = current.child.kill();
-            let _ = current.child.wait();
             current.discard();
         }
     }
@@ -177,16 +203,23 @@ fn failed(log: &Path, why: &str, counts: &Counts) {
     log::warn!("job logs: {} is not examined: {why}", log.display());
 }
 
+/// Whether a signal has stopped a child, as that of any process of its user can.
+fn is_stopped(child: &Child) -> bool {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(child)), options).is_ok_and(|status| status.is_some())
+}
+
 impl Current {
     /// Why it failed, once it has ended.
     fn look(&mut self) -> Option<Result<(), String>> {
         let status = match self.child.try_wait() {
+            Ok(None) if is_stopped(&self.child) => {
+                return Some(Err(self.give_up("it was stopped by a signal".into())));
+            }
             Ok(None) if self.begun.elapsed() < TIMEOUT => return None,
             Ok(None) => {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                self.discard();
-                return Some(Err(format!("it takes more than {TIMEOUT:?}")));
+                let why = format!("it takes more than {TIMEOUT:?}");
+                return Some(Err(self.give_up(why)));
             }
             Ok(Some(status)) => status,
             Err(error) => return Some(Err(error.to_string())),
@@ -212,6 +245,15 @@ impl Current {
             false if said.is_empty() => Some(Err(status.to_string())),
             false => Some(Err(said)),
         }
+    }
+
+    /// Kills the child, which nothing waits for, and says why.
+    fn give_up(&mut self, mut why: String) -> String {
+        if let Err(error) = self.child.kill() {
+            why.push_str(&format!("; it cannot be killed: {error}"));
+        }
+        self.discard();
+        why
     }
 
     fn finish(&self, format: JobFormat) -> io::Result<()> {
@@ -253,4 +295,53 @@ pub fn confine(user: u32) -> io::Result<()> {
     }
     nice(19)?;
     confine::become_user(user, &LIMITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child that examines a log of user 1.
+    fn current(log: &Path) -> Current {
+        Current {
+            log: log.into(),
+            user: 1,
+            formats: Vec::new(),
+            child: Command::new("sleep").arg("600").spawn().unwrap(),
+            begun: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_child_that_its_user_stops_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut queue = Queue::new(&[], None);
+        queue.current = Some(current(directory.path()));
+        let counts = Counts::default();
+        queue.go_on(&counts);
+        assert!(queue.is_busy());
+        let child = &queue.current.as_ref().unwrap().child;
+        rustix::process::kill_process(Pid::from_child(child), rustix::process::Signal::STOP)
+            .unwrap();
+        let begun = Instant::now();
+        while queue.is_busy() {
+            assert!(begun.elapsed() < TIMEOUT / 10);
+            queue.go_on(&counts);
+        }
+        assert_eq!(counts.state().not_examined, 1);
+        while !queue.killed.is_empty() {
+            assert!(begun.elapsed() < TIMEOUT / 10);
+            queue.go_on(&counts);
+        }
+    }
+
+    #[test]
+    fn users_take_turns() {
+        let mut queue = Queue::new(&[], None);
+        for (user, log) in [(1, "a"), (1, "b"), (2, "c"), (1, "d"), (2, "e")] {
+            queue.waiting.push_back((user, log.into()));
+        }
+        let turns: Vec<PathBuf> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!(turns, ["a", "c", "b", "e", "d"].map(PathBuf::from));
+    }
 }

@@ -137,9 +137,16 @@ fn remove(path: &Path) -> bool {
     true
 }
 
+/// What the service needs to give a log to its user, to examine it as that user, and to remove it: those of `job-logs.conf`.
+const NEEDED_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID);
+
 /// Whether this process may give a log to its user.
 pub fn may_give() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::CHOWN))
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(NEEDED_CAPABILITIES))
 }
 
 /// Gives the logs to their users that a service ended and did not come to give, because it was killed. Those that it was
