@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -19,7 +20,9 @@ use iotrace_service::{
     config::Config,
     jobs::{
         about::{About, Found, is_named},
-        examine, logs,
+        examine,
+        keep::{self, Held},
+        logs,
     },
     socket::protocol::{Answer, Ask, EndLog},
 };
@@ -184,19 +187,22 @@ fn end(end: &End) -> anyhow::Result<ExitCode> {
 /// Removes a log, and what is next to it. Where the user may not, since the directory of the day is root's, they are emptied; the
 /// service removes them then.
 fn remove(log: &Path) -> io::Result<()> {
+    let held = Held::new(log)?;
+    let log = held.path();
     let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    for path in examine::format_files(log) {
+    for path in examine::format_files(&log) {
         match fs::remove_file(&path) {
             Err(error) if denied(&error) => File::options()
                 .write(true)
+                .custom_flags(libc::O_NOFOLLOW)
                 .open(&path)
                 .and_then(|file| file.set_len(0))?,
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    match fs::remove_dir_all(log) {
-        Err(error) if denied(&error) && fs::read_dir(log)?.next().is_none() => Ok(()),
+    match fs::remove_dir_all(&log) {
+        Err(error) if denied(&error) && fs::read_dir(&log)?.next().is_none() => Ok(()),
         done => done,
     }
 }
@@ -299,9 +305,12 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
     };
     fs::read_dir(directory)
         .with_context(|| format!("cannot read the logs in {}", directory.display()))?;
-    let found = logs(directory).into_iter().filter_map(|directory| {
-        let about = About::read(&directory)?;
-        Some(Log { directory, about })
+    let found = logs(directory).into_iter().filter_map(|log| {
+        let about = keep::about(directory, &log)?;
+        Some(Log {
+            directory: log,
+            about,
+        })
     });
     let mut all: Vec<Log> = found.collect();
     all.sort_by(|a, b| {

@@ -35,8 +35,9 @@ const PURPOSES: [Purpose; 3] = [Purpose::Build, Purpose::Dist, Purpose::Test];
 const FUZZ_SECONDS: u64 = 10;
 
 /// Unit tests of what a user without privileges is not told.
-const NEED_ROOT: [&str; 4] = [
+const NEED_ROOT: [&str; 5] = [
     "sight::tests::names_below_directories_that_a_user_may_search",
+    "jobs::keep::tests::a_log_is_of_the_user_that_its_directory_has",
     "jobs::keep::tests::who_fills_logs_loses_own_ones_alone",
     "socket::peer::tests::a_process_with_more_rights_than_its_user_is_denied",
     "kernel::block::tests::this_kernel_has_all_of_it",

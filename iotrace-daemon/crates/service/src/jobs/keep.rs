@@ -2,19 +2,22 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs,
-    os::unix::fs::MetadataExt as _,
+    fs, io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use iotrace_recording::directory::effective_user;
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid},
+    fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, Uid, openat2},
     thread::{CapabilitySet, capabilities},
 };
 
-use super::{about::About, examine::format_files};
+use super::{about::About, examine::format_files, name};
 
 /// All logs in a directory: what is four levels deep and ends in `.d`. Links are not followed.
 pub fn logs(directory: &Path) -> Vec<PathBuf> {
@@ -117,19 +120,69 @@ pub fn remove_old(directory: &Path, open: &HashSet<PathBuf>, age: Duration, max_
     removed
 }
 
-/// Removes a log; whether that was possible.
-fn remove(path: &Path) -> bool {
-    for path in format_files(path) {
-        // Most are not there.
-        let _ = fs::remove_file(path);
+/// What a log says of itself, as far as its user cannot have made it up; `None` where it is damaged, or says that it is of another
+/// unit than its name does.
+pub fn about(directory: &Path, log: &Path) -> Option<About> {
+    let owner = |path: &Path| Some(fs::symlink_metadata(path).ok()?.uid());
+    let mut about = About::read(log).filter(|about| name::is_of(log, about))?;
+    let (service, owner) = (owner(directory)?, owner(log)?);
+    // Who writes to a log that is not the service's any more says whose it is.
+    if owner != service && owner != 0 {
+        about.user = Some(owner);
     }
-    // It follows no link.
-    if let Err(error) = fs::remove_dir_all(path) {
-        log::warn!("job logs: {} is not removed: {error}", path.display());
+    Some(about)
+}
+
+/// A log by the directory that it is in, held open: whoever may write to a directory of a date could put a link in its place.
+pub struct Held {
+    day: OwnedFd,
+    name: PathBuf,
+}
+
+impl Held {
+    /// Opens the directory of a log that is in a directory of logs. No link below that is followed.
+    pub fn new(log: &Path) -> io::Result<Self> {
+        let parts = || {
+            Some((
+                log.parent()?,
+                log.parent()?.ancestors().nth(3)?,
+                log.file_name()?,
+            ))
+        };
+        let (day, base, name) = parts().ok_or(io::ErrorKind::InvalidInput)?;
+        let below = day.strip_prefix(base).map_err(io::Error::other)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = rustix::fs::open(base, flags, Mode::empty())?;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        Ok(Self {
+            day: openat2(&base, below, flags, Mode::empty(), resolve)?,
+            name: name.into(),
+        })
+    }
+
+    /// A path of the log that leads to no other one.
+    pub fn path(&self) -> PathBuf {
+        let day = format!("/proc/self/fd/{}", self.day.as_raw_fd());
+        Path::new(&day).join(&self.name)
+    }
+}
+
+/// Removes a log; whether that was possible.
+fn remove(log: &Path) -> bool {
+    let removed = Held::new(log).and_then(|held| {
+        for path in format_files(&held.path()) {
+            // Most are not there.
+            let _ = fs::remove_file(path);
+        }
+        // It follows no link.
+        fs::remove_dir_all(held.path())
+    });
+    if let Err(error) = removed {
+        log::warn!("job logs: {} is not removed: {error}", log.display());
         return false;
     }
     // Directories of dates, once they are empty.
-    for parent in path.ancestors().skip(1).take(3) {
+    for parent in log.ancestors().skip(1).take(3) {
         if fs::remove_dir(parent).is_err() {
             break;
         }
@@ -259,5 +312,50 @@ mod tests {
             1
         );
         assert!(others.exists(), "the oldest one is not of who has the most");
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_day_leads_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = log(directory.path(), "log", 1, 10);
+        let day = log.parent().unwrap();
+        let another = directory.path().join("another");
+        fs::create_dir_all(another.join("log.d")).unwrap();
+        fs::rename(day, directory.path().join("aside")).unwrap();
+        std::os::unix::fs::symlink(&another, day).unwrap();
+        assert!(!remove(&log));
+        assert!(another.join("log.d").exists());
+        fs::remove_file(day).unwrap();
+        fs::rename(directory.path().join("aside"), day).unwrap();
+        assert!(remove(&log) && !log.exists());
+    }
+
+    #[test]
+    fn a_log_is_of_the_user_that_its_directory_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut written = About {
+            unit: "slurm:1".into(),
+            host: "n1".into(),
+            user: Some(61_001),
+            start_unix_ns: 1_763_682_780_000_000_000,
+            ..About::default()
+        };
+        let (date, name) = name::path(&written);
+        let log = directory.path().join(date.join("/")).join(name);
+        fs::create_dir_all(&log).unwrap();
+        let says = |about: &About| {
+            let opened = iotrace_recording::Directory::open(&log).unwrap();
+            about.write(&opened).unwrap();
+            super::about(directory.path(), &log).map(|about| about.user)
+        };
+        // Not given to its user yet.
+        assert_eq!(says(&written), Some(Some(61_001)));
+        if effective_user() != 0 {
+            panic!("run as root: directories of two users are needed");
+        }
+        chown(&log, Some(61_002), None).unwrap();
+        assert_eq!(says(&written), Some(Some(61_002)));
+        written.unit = "slurm:2".into();
+        assert_eq!(says(&written), None);
     }
 }

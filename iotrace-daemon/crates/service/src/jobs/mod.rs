@@ -18,7 +18,7 @@
 pub mod about;
 pub mod examine;
 mod feed;
-mod keep;
+pub mod keep;
 mod log;
 mod name;
 mod note;

@@ -1,6 +1,6 @@
 //! The path of a log: `YYYY/MM/DD/USER_EXE_UNIT_NODE_START.d`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::about::About;
 use iotrace_model::run::rfc3339;
@@ -22,6 +22,20 @@ pub fn path(about: &About) -> (Vec<String>, String) {
         date.split('-').map(ToOwned::to_owned).collect(),
         format!("{name}.d"),
     )
+}
+
+/// Whether a log at this path is of the unit, the node and the moment that it says: its user may write to what is in it, but not
+/// rename it.
+pub fn is_of(log: &Path, about: &About) -> bool {
+    let (date, name) = path(about);
+    let parts = |name: &str| -> Vec<String> {
+        // Neither its user nor its program: they are known later than the name.
+        name.split('_').skip(2).map(ToOwned::to_owned).collect()
+    };
+    let own = log.file_name().unwrap_or_default().to_string_lossy();
+    let day: PathBuf = date.iter().collect();
+    let is_of_day = log.parent().is_some_and(|parent| parent.ends_with(&day));
+    is_of_day && parts(&own) == parts(&name)
 }
 
 /// A part of a name without anything that a shell or a path knows.
@@ -55,5 +69,24 @@ mod tests {
             "{name}"
         );
         assert!(name.len() < 255 && !name.contains('/'), "{name}");
+        let log = PathBuf::from_iter(["/logs", "2025", "11", "20", &name]);
+        let later = About {
+            executable: "/bin/other".into(),
+            user: Some(1),
+            ..about.clone()
+        };
+        assert!(is_of(&log, &about) && is_of(&log, &later));
+        for forged in [
+            About {
+                unit: "slurm:1".into(),
+                ..about.clone()
+            },
+            About {
+                start_unix_ns: 0,
+                ..about
+            },
+        ] {
+            assert!(!is_of(&log, &forged));
+        }
     }
 }
